@@ -379,9 +379,11 @@ def reembed_status(as_json: AsJson = False) -> None:
 
 
 @projects_app.command("list")
-def projects_list() -> None:
+def projects_list(
+    private: Annotated[bool, typer.Option("--private", help="Also what is private.")] = False,
+) -> None:
     """Every project, how many episodes it has, and what else it is called."""
-    typer.echo(projects_command.render(projects_command.rows(settings_file.load())))
+    typer.echo(projects_command.render(*projects_command.rows(settings_file.load(), private=private)))
 
 
 @projects_app.command("alias")

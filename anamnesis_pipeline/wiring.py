@@ -402,7 +402,7 @@ def open_uploads(
 
 def open_forgetter(settings: Settings, store: Store) -> Forgetter:
     """What removes text for good, from this home."""
-    return open_pipeline(settings, store).forgetter()
+    return open_pipeline(settings, store).forgetter(what_is_private(store))
 
 
 def open_copies(settings: Settings, store: Store) -> StoredCopies:

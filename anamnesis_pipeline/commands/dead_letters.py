@@ -6,6 +6,7 @@ from contextlib import closing
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.archive_model import DeadLetter
 from anamnesis_pipeline.commands.searched_store import store_to_write
+from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.dead_letters import RetryReport, retry_dead_letters
 from anamnesis_pipeline.wording import counted
@@ -13,12 +14,13 @@ from anamnesis_pipeline.wording import counted
 SHOWN = 200
 
 
-def letters(settings: Settings) -> tuple[list[DeadLetter], int]:
-    """The first ones, and how many there are in all."""
+def letters(settings: Settings) -> tuple[list[DeadLetter], int, Private]:
+    """The first ones, how many there are in all, and what is private."""
     if not settings.has_store:
-        return [], 0
+        return [], 0, NOTHING_PRIVATE
     with closing(wiring.open_to_read(settings)) as store:
-        return store.ingest.dead_letters(limit=SHOWN), store.ingest.counts().dead_letters
+        found, total = store.ingest.dead_letters(limit=SHOWN), store.ingest.counts().dead_letters
+        return found, total, wiring.what_is_private(store)
 
 
 def retry(settings: Settings, say: Callable[[str], None]) -> None:
@@ -38,11 +40,14 @@ def retry(settings: Settings, say: Callable[[str], None]) -> None:
     say(render_retried(report))
 
 
-def render(found: Sequence[DeadLetter], total: int) -> str:
+def render(found: Sequence[DeadLetter], total: int, private: Private = NOTHING_PRIVATE) -> str:
     """One line per letter; the text itself may hold anything and stays in the archive. Pure."""
     if not found:
         return "Every line of every log could be read."
-    lines = [f"{letter.source}/{letter.path}, line {letter.line + 1}: {letter.reason}" for letter in found]
+    lines = [
+        f"{private.file_shown(each.source, f'{each.source}/{each.path}')}, line {each.line + 1}: {each.reason}"
+        for each in found
+    ]
     more = [f"... and {total - len(found):,} more"] if total > len(found) else []
     return "\n".join([*lines, *more, "", "After an upgrade, try them again: anamnesis dead-letters retry"])
 

@@ -29,7 +29,7 @@ from anamnesis_pipeline.steps.blocklist import (
 )
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import effective_settings, open_copies, open_forgetter, open_store
+from anamnesis_pipeline.wiring import effective_settings, open_copies, open_forgetter, open_store, what_is_private
 from anamnesis_pipeline.wording import counted
 
 SHOWN = 200
@@ -130,7 +130,7 @@ def listed(settings: Settings) -> list[Entry]:
     if not settings.has_store:
         return []
     with closing(open_store(settings)) as store:
-        return blocklist(store, SHOWN)
+        return blocklist(store, SHOWN, private=what_is_private(store))
 
 
 def remove(settings: Settings, entry_id: str) -> str:

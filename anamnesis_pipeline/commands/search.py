@@ -121,7 +121,7 @@ def no_project(store: Store, name: str) -> str:
     names = {known for own, called, _ in store.episodes.project_names() for known in (own, called) if known}
     if any(known == name or known.endswith(f"/{name}") for known in names):
         return ""
-    there = sorted(filter(None, store.episodes.projects()))
+    there = sorted(filter(None, what_is_private(store).open_projects(store)))
     more = f", and {len(there) - _NAMED:,} more: anamnesis projects list" if len(there) > _NAMED else ""
     return f"No project is called {name}; there are: {', '.join(there[:_NAMED]) or 'none'}{more}"
 

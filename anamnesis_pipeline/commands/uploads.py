@@ -12,18 +12,22 @@ import typer
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands.searched_store import store_to_write
 from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.uploads import Upload
-from anamnesis_pipeline.wiring import effective_settings, open_forgetter, open_store, open_uploads
+from anamnesis_pipeline.wiring import effective_settings, open_forgetter, open_store, open_uploads, what_is_private
 from anamnesis_pipeline.wording import counted, local_time, project_name
 
 uploads_app = typer.Typer(help="The documents that were handed in.", no_args_is_help=True)
 
 
 @uploads_app.command("list")
-def uploads_list(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False) -> None:
+def uploads_list(
+    private: Annotated[bool, typer.Option("--private", help="Also those of private projects.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
     """Every upload, the newest first."""
-    found = run_list(settings_file.load())
+    found = run_list(settings_file.load(), private=private)
     body = [asdict(upload) | {"uploaded_at": upload.uploaded_at.isoformat()} for upload in found]
     typer.echo(json.dumps({"uploads": body}, ensure_ascii=False, indent=2) if as_json else render(found))
 
@@ -37,12 +41,20 @@ def uploads_remove(
     typer.echo(run_remove(settings_file.load(), upload_id, yes=yes))
 
 
-def run_list(settings: Settings) -> list[Upload]:
-    """All uploads, the newest first; none where nothing was stored."""
+def run_list(settings: Settings, *, private: bool) -> list[Upload]:
+    """All uploads, the newest first; none where nothing was stored. Says on stderr how many private ones are left out.
+
+    :param private: those of private projects as well.
+    """
     if not settings.has_store:
         return []
     with closing(open_store(settings)) as store:
-        return open_uploads(effective_settings(store), store).listed()
+        hidden = Private() if private else what_is_private(store)
+        found = open_uploads(effective_settings(store), store).listed()
+    shown = [each for each in found if not hidden.is_of(each.project)]
+    if left_out := len(found) - len(shown):
+        typer.echo(f"private: {left_out:,}; --private lists them too", err=True)
+    return shown
 
 
 def run_remove(settings: Settings, wanted: str, *, yes: bool) -> str:
@@ -50,7 +62,7 @@ def run_remove(settings: Settings, wanted: str, *, yes: bool) -> str:
 
     :raises GiveUp: none begins so, or several do; something of it could not be removed.
     """
-    found = [upload for upload in run_list(settings) if wanted and upload.upload_id.startswith(wanted)]
+    found = [upload for upload in run_list(settings, private=True) if wanted and upload.upload_id.startswith(wanted)]
     if len(found) != 1:
         raise GiveUp(f"{counted(len(found), 'upload')} begin with {wanted!r}; see them with: anamnesis uploads list")
     (upload,) = found

@@ -7,8 +7,11 @@ from posixpath import normpath
 from anamnesis_pipeline.file_names import composed
 from anamnesis_pipeline.model import Episode, EpisodeHead, Source, Where
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.overview_base import EVERYTHING
 
 ALL = "*"
+PRIVATE = "private"
+"""What stands for the names of what is private where it is counted."""
 
 
 def with_labels(store: Store, where: Where) -> Where:
@@ -27,6 +30,10 @@ class Private:
     sources: tuple[Source, ...] = ()
     projects: tuple[str, ...] = ()
 
+    def __bool__(self) -> bool:
+        """Whether anything is private."""
+        return bool(self.sources or self.projects)
+
     @property
     def keys(self) -> frozenset[str]:
         """Of the sources."""
@@ -39,6 +46,21 @@ class Private:
     def holds(self, episode: Episode | EpisodeHead) -> bool:
         """Whether an episode is private."""
         return any(episode.source == source.key for source in self.sources) or self.is_of(episode.project)
+
+    def withholds(self, project: str, included: Collection[str]) -> bool:
+        """Whether a project is private and not among the names that are asked for; `*`: all are."""
+        return self.is_of(project) and ALL not in included and not is_private(project, tuple(included))
+
+    def open_projects(self, store: Store) -> list[str]:
+        """Projects of which something is stored that is not private."""
+        if not self:
+            return store.episodes.projects()
+        return sorted(store.overview.census(self.visible(store, EVERYTHING, ())).projects)
+
+    def file_shown(self, source: str, told: str) -> str:
+        """What is told of a file of a source, by its key; of a private one only which source it is of."""
+        own = next((each for each in self.sources if each.key == source), None)
+        return f"a file of the private source {own.spec or own.key}" if own else told
 
     def around(self, folder: str, machine: str) -> tuple[str, ...]:
         """Keys of the private sources that a folder of a machine is in."""
@@ -73,6 +95,9 @@ class Private:
             hidden_sources=tuple(s.key for s in self.sources if s.key not in included and s.spec not in included),
             shown_projects=tuple(sorted(shown)),
         )
+
+
+NOTHING_PRIVATE = Private()
 
 
 def sources_around(sources: Iterable[Source], folder: str, machine: str) -> list[Source]:

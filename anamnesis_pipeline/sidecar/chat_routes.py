@@ -49,7 +49,6 @@ from anamnesis_pipeline.sidecar.rendering import json_reply
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps import episodes
 from anamnesis_pipeline.steps.chat import Attachment, check_leave, leaning_on_private
-from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.paging import CURSOR_PATTERN
 from anamnesis_pipeline.wiring import effective_settings
 
@@ -184,16 +183,24 @@ def feedback(services: Uses) -> Response:
 
 @router.get("/feedback/export", response_class=Response, responses={200: {"content": {"application/jsonl": {}}}})
 def export_feedback(services: Uses) -> Response:
-    """Rated answers with their questions as JSON lines, the newest first."""
+    """Rated answers with their questions as JSON lines, the newest first; without those of conversations of private
+    projects, and those that lean on what is private.
+    """
     first = services.store.chat.rated(RATED_AT_ONCE)  # a store that does not answer is told before the answer begins
-    return StreamingResponse(_rated_lines(services.store, first), media_type="application/jsonl")
+    return StreamingResponse(_rated_lines(services, first), media_type="application/jsonl")
 
 
-def _rated_lines(store: Store, rated: Sequence[ChatMessage]) -> Iterator[str]:
+def _rated_lines(services: Services, rated: Sequence[ChatMessage]) -> Iterator[str]:
     """All of them, some at a time; of each conversation among these the messages are read once."""
+    store, private = services.store, services.engine.private()
     while rated:
         said = {session_id: store.chat.messages(session_id) for session_id in {each.session_id for each in rated}}
+        sessions = {session_id: store.chat.session(session_id) for session_id in said}
+        of_open = {name for name, session in sessions.items() if session and not private.is_of(session.project)}
+        secret = {one for each in said.values() for one in leaning_on_private(each, private, store.episodes.heads)}
         for each in rated:
+            if each.session_id not in of_open or each.message_id in secret:
+                continue
             asked = [m.text for m in said[each.session_id] if m.role == "user" and m.at <= each.at]
             yield json.dumps(rated_line(each, asked[-1] if asked else ""), ensure_ascii=False) + "\n"
         rated = store.chat.rated(RATED_AT_ONCE, rated[-1])

@@ -1,6 +1,6 @@
 """Consolidation: the newest of a session stands for what it repeats; an LLM merges what different origins tell."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -11,6 +11,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.search.project_labels import PRIVATE
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.embedding_routes import refusing
 from anamnesis_pipeline.sidecar.episodes_routes import refuse_repeated
@@ -21,7 +22,7 @@ from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps.consolidation import LAST_RUN, consolidate_sessions, stats_of
 from anamnesis_pipeline.steps.daily import next_tick
-from anamnesis_pipeline.steps.merging import MergeReport, MergeRules
+from anamnesis_pipeline.steps.merging import MergeReport, MergeRules, Proposal
 from anamnesis_pipeline.wiring import effective_settings, open_merger
 
 router = APIRouter(
@@ -71,7 +72,8 @@ class RunOut(TypedDict):
 
 class ProposalOut(TypedDict):
     """A cluster and what became of it: `proposed`, `merged`, `not the same`, `private`, `too long`, `changed` or
-    `no answer`. `similarity` is the lowest cosine of a pair.
+    `no answer`. `similarity` is the lowest cosine of a pair. Of what is private the project is `private`, and no id is
+    named.
     """
 
     members: list[str]
@@ -149,7 +151,7 @@ def run_regime_2(services: Uses, wish: MergeIn | None = None) -> Response:
     if wish.threshold is not None:
         settings = settings.model_copy(update={"merge_cosine": wish.threshold})
     report = open_merger(settings, services.store, services.poster, **chosen).run(dry_run=wish.dry_run)
-    return json_reply(_merged(report))
+    return json_reply(_merged(report, services))
 
 
 @router.post("/unsupersede/{episode_id:path}", response_model=UnsupersededOut)
@@ -216,11 +218,19 @@ def _schedule(services: Services) -> dict[str, Any]:
     }
 
 
-def _merged(report: MergeReport) -> dict[str, Any]:
+def _merged(report: MergeReport, services: Services) -> dict[str, Any]:
+    private = services.engine.private()
+    heads = services.store.episodes.heads([name for each in report.proposals for name in each.members])
+
+    def shown(proposal: Proposal) -> Proposal:
+        if any(map(private.holds, (heads[name] for name in proposal.members if name in heads))):
+            return replace(proposal, members=(), project=PRIVATE, merged_into=None)
+        return proposal
+
     return {
         "dry_run": report.dry_run,
         "sampled": report.sampled,
         "counts": dict(report.counts),
-        "proposals": [asdict(proposal) for proposal in report.proposals],
+        "proposals": [asdict(shown(proposal)) for proposal in report.proposals],
         "problem": report.problem,
     }

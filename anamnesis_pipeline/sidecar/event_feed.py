@@ -1,14 +1,16 @@
 """What happens to episodes, told to whoever watches: one look at the store a second, however many watch."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import anyio
 import anyio.to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.search.project_labels import PRIVATE
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.store.event_base import Event
 
@@ -23,6 +25,25 @@ BEHIND = 16
 log = logging.getLogger(__name__)
 
 Batch = tuple[Event, ...]
+
+
+def without_private(services: Services, events: Sequence[Event]) -> Batch:
+    """The events; those of what is private have `PRIVATE` as their project, and no id. So have those of what is gone,
+    unless something of their project is stored that is not private.
+    """
+    private, store = services.engine.private(), services.store
+    if not private:
+        return tuple(events)
+    heads = store.episodes.heads(sorted({event.episode_id for event in events}))
+    is_any_gone = any(event.episode_id not in heads for event in events)
+    known = frozenset(private.open_projects(store)) if is_any_gone else frozenset[str]()
+
+    def is_private(event: Event) -> bool:
+        head = heads.get(event.episode_id)
+        is_hidden = event.project not in known if head is None else private.holds(head)
+        return is_hidden or private.is_of(event.project)
+
+    return tuple(replace(e, project=PRIVATE, episode_id="") if is_private(e) else e for e in events)
 
 
 class TooManyWatchersError(Exception):
@@ -106,7 +127,7 @@ class EventFeed:
 
     async def _ask(self, after: int) -> Batch:
         def read() -> Batch:
-            return tuple(self._services.store.events.since(after, MOST_AT_ONCE))
+            return without_private(self._services, self._services.store.events.since(after, MOST_AT_ONCE))
 
         return await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
 

@@ -56,7 +56,7 @@ class Windows:
             return Row(
                 event.number, event.at, event.kind, event.process, event.project, event.episode_id, 1, event.episodes
             )
-        is_same = event.episodes == 1 and event.episode_id == row.episode_id
+        is_same = event.episodes == 1 and bool(event.episode_id) and event.episode_id == row.episode_id
         episodes = row.episodes + (0 if is_same else event.episodes)
         return replace(row, events=row.events + 1, episodes=episodes)
 

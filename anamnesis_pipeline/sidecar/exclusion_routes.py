@@ -98,7 +98,8 @@ def list_blocklist(
     cursor: Annotated[str | None, Query(pattern=CURSOR_PATTERN, description="`next_cursor` of the page before")] = None,
 ) -> Response:
     """Rules and tombstones, newest first, each with its reason."""
-    entries = blocklist(services.store, limit + 1, read_cursor(cursor) if cursor is not None else None)
+    before = read_cursor(cursor) if cursor is not None else None
+    entries = blocklist(services.store, limit + 1, before, services.engine.private())
     shown = entries[:limit]
     following = cursor_at(shown[-1].added_at, shown[-1].id) if len(entries) > limit else None
     return json_reply({"items": [_body(entry) for entry in shown], "next_cursor": following})

@@ -1,6 +1,6 @@
 """What happened to the memory lately, how good it is, and how new what each source has is."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -8,6 +8,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
+from anamnesis_pipeline.sidecar.event_feed import without_private
 from anamnesis_pipeline.sidecar.fields import EpisodeId
 from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
 from anamnesis_pipeline.sidecar.services import Uses, coverage
@@ -23,7 +24,9 @@ _STAND_INS = {EXTRACTIVE, "problem", "skip"}
 
 
 class EventOut(TypedDict):
-    """One operation on `episodes` of them, `episode_id` the first. `process`: the id of the process that did it."""
+    """One operation on `episodes` of them, `episode_id` the first. `process`: the id of the process that did it.
+    Of what is private, `project` is `private` and `episode_id` empty, unless that episode was asked for.
+    """
 
     number: int
     at: str
@@ -87,9 +90,10 @@ def list_events(
     records = services.store.events
     kinds = kind or ()
     if episode_id is not None:
-        found = _events_of(records, episode_id, since, limit, kinds)
+        found: Sequence[Event] = _events_of(records, episode_id, since, limit, kinds)
     else:
-        found = records.latest(limit, kinds) if since is None else records.since(since, limit, kinds)
+        latest = records.latest(limit, kinds) if since is None else records.since(since, limit, kinds)
+        found = without_private(services, latest)
     return json_reply({"events": [_event_body(event) for event in found], "counts": records.counts()})
 
 

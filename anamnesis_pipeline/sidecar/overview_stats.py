@@ -3,6 +3,7 @@ episodes, so that it is kept for some seconds.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -14,18 +15,19 @@ from anamnesis_pipeline.sidecar.kept import Kept
 from anamnesis_pipeline.sidecar.rendering import episode_body, utc_text
 from anamnesis_pipeline.sidecar.schemas import EpisodeOut
 from anamnesis_pipeline.sidecar.services import Services
-from anamnesis_pipeline.store.overview_base import Census, SourceState
+from anamnesis_pipeline.store.overview_base import EVERYTHING, Census, SourceState
 from anamnesis_pipeline.wording import counted
 
 KEPT_S = 5.0
 FILTERS_KEPT = 16
 LISTED = 10
-EVERYTHING = Where(include_superseded=True)
 EPOCH = date(1970, 1, 1)
 
 
 class TotalsOut(TypedDict):
-    """Superseded episodes count, too. `retrievals`: how often any was found."""
+    """Superseded and private episodes count, too. `retrievals`: how often any was found. Projects and instances are
+    those that have something not private.
+    """
 
     episodes: int
     retrievals: int
@@ -56,9 +58,10 @@ class DirectOut(TypedDict):
 
 
 class StatsOut(TypedDict):
-    """The whole memory in figures. Lists of episodes leave out private projects; counts do not."""
+    """The whole memory in figures. `private`: episodes of private projects and sources, which are named nowhere."""
 
     totals: TotalsOut
+    private: int
     by_project: list[ProjectCountOut]
     by_instance: list[InstanceCountOut]
     recent: list[EpisodeOut]
@@ -72,7 +75,7 @@ class Overview:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._census: Kept[None, Census] = Kept(lambda _: services.store.overview.census(), KEPT_S)
+        self._census: Kept[Where, Census] = Kept(self._count, KEPT_S, 2)
         self._sources: Kept[None, dict[str, SourceState]] = Kept(lambda _: services.store.overview.sources(), KEPT_S)
         self._days: Kept[Where, dict[date, int]] = Kept(self._count_days, KEPT_S, FILTERS_KEPT)
         self._often: Kept[Where, list[str]] = Kept(
@@ -80,19 +83,20 @@ class Overview:
         )
 
     def census(self) -> Census:
-        """Episodes by project and instance."""
-        return self._census.get(None)
+        """Of all episodes; by project and instance without what is private."""
+        shown = self._census.get(self._services.engine.visible(EVERYTHING, []))
+        return replace(self._census.get(EVERYTHING), projects=shown.projects, instances=shown.instances)
 
     def days(self, where: Where) -> Mapping[date, int]:
         """Episodes that pass a filter by day (UTC), the earliest first."""
         return self._days.get(where)
 
     def recent(self) -> list[Episode]:
-        """The newest current episodes, without private projects."""
+        """The newest current episodes that are not private."""
         return self._services.store.episodes.page(self._shown(), LISTED).items
 
     def most_retrieved(self) -> list[Episode]:
-        """Those found most often of the current ones, without private projects."""
+        """Those found most often of the current ones that are not private."""
         ids = self._often.get(self._shown())
         found = self._services.store.episodes.get(ids)
         return [found[name] for name in ids if name in found]
@@ -108,6 +112,7 @@ class Overview:
         consolidation: Any = consolidation_body(self._services)
         return {
             "totals": totals_of(census),
+            "private": private_of(census),
             "by_project": [{"project": name, "episodes": n} for name, n in census.projects.items()],
             "by_instance": [{"instance": name, "episodes": n} for name, n in census.instances.items()],
             "recent": [episode_body(episode, ()) for episode in self.recent()],
@@ -115,6 +120,9 @@ class Overview:
             "consolidation": consolidation,
             "direct": self.direct(),
         }
+
+    def _count(self, where: Where) -> Census:
+        return self._services.store.overview.census(where)
 
     def _count_days(self, where: Where) -> dict[date, int]:
         return self._services.store.overview.days(where)
@@ -126,6 +134,11 @@ class Overview:
 def _projects(census: Census) -> int:
     """How many there are; what belongs to none has the name ""."""
     return sum(map(bool, census.projects))
+
+
+def private_of(census: Census) -> int:
+    """How many episodes are of no project that is named. Pure."""
+    return census.episodes - sum(census.projects.values())
 
 
 def totals_of(census: Census) -> TotalsOut:

@@ -87,7 +87,7 @@ def queries_body(store: Store, engine: Engine, limit: int) -> QueriesOut:
         }
         return engine.search(SearchIn.model_validate(body).question()).hits
 
-    report = query_report(store, ask, limit)
+    report = query_report(store, ask, limit, engine.private())
     counts = report.counts
     return {
         "queries": counts.queries, "answered": counts.answered, "used": counts.used, "unanswered": report.unanswered,

@@ -29,7 +29,7 @@ from anamnesis_pipeline.steps.log_folders import cowork_folders
 from anamnesis_pipeline.steps.sessions import observed_sessions, odd_times, unknown_records
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.up_lock import read_lock
-from anamnesis_pipeline.wiring import effective_settings
+from anamnesis_pipeline.wiring import effective_settings, what_is_private
 from anamnesis_pipeline.wording import counted
 
 AT_REST_AFTER = timedelta(days=1)
@@ -58,14 +58,18 @@ def writable(store: Store) -> Finding:
 
 def unread_logs(store: Store) -> Finding:
     """Every file could be read the last time it was tried. A line of a log that is not whole yet waits for its rest."""
-    cursors = store.ingest.incomplete_files()
-    problems = [cursor.unread for cursor in cursors if cursor.unread]
+    cursors, private = store.ingest.incomplete_files(), what_is_private(store)
+    problems = [private.file_shown(cursor.source, cursor.unread) for cursor in cursors if cursor.unread]
     detail = (
         f"{counted(len(problems), 'file')} cannot be read: {'; '.join(problems[:3])}"
         if problems
         else "every file could be read"
     )
-    torn = [cursor.path for cursor in cursors if not cursor.unread and is_log(cursor.path) and _is_at_rest(cursor)]
+    torn = [
+        private.file_shown(cursor.source, cursor.path)
+        for cursor in cursors
+        if not cursor.unread and is_log(cursor.path) and _is_at_rest(cursor)
+    ]
     note = (
         f"{counted(len(torn), 'log ends', 'logs end')} inside a line and did not grow for a day, e.g. {torn[0]}"
         if torn
@@ -83,8 +87,9 @@ def archived(store: Store) -> Finding:
         return Finding(False, "archive", f"another memory writes it, {holder}, and this one reads nothing new", advice)
     files = [(key, each) for source in store.ingest.sources() for key, each in _archived_files(store, source.key)]
     chosen = random.sample(files, min(len(files), FILES_LOOKED_AT))
+    private = what_is_private(store)
     cut = [
-        cursor.path for key, cursor in chosen
+        private.file_shown(key, cursor.path) for key, cursor in chosen
         for frame in store.ingest.frames(key, cursor.path, cursor.generation, cursor.lines - 1)[-1:]
         if archive.lacks(key, cursor.path, frame)
     ]  # fmt: skip
@@ -100,7 +105,8 @@ def archive_in_full(store: Store) -> Finding:
     if not damaged:
         found = archived(store)
         return Finding(True, "archive", "every archived file agrees with its checksums") if found.ok else found
-    named = "; ".join(f"{damage.path} of {damage.source}" for damage in damaged[:NAMED])
+    private = what_is_private(store)
+    named = "; ".join(private.file_shown(d.source, f"{d.path} of {d.source}") for d in damaged[:NAMED])
     more = f"; and {len(damaged) - NAMED:,} more" if len(damaged) > NAMED else ""
     advice = (
         "the others are sound; put these back from a backup of the home, or give them up: anamnesis forget --path; the "

@@ -5,7 +5,7 @@ import ctypes
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import PurePosixPath
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
@@ -22,8 +22,9 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.errors import PageRefused
+from anamnesis_pipeline.search.project_labels import PRIVATE
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS, UPLOAD_PROBLEMS
-from anamnesis_pipeline.sidecar.episodes_routes import refuse_repeated
+from anamnesis_pipeline.sidecar.episodes_routes import NO_NAMES, refuse_repeated
 from anamnesis_pipeline.sidecar.fields import TEXT_PATTERN, WORDED_PATTERN, Name, Tags, Time
 from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
 from anamnesis_pipeline.sidecar.services import Services, Uses
@@ -78,7 +79,8 @@ class UrlIn(UploadFields):
 
 class UploadOut(TypedDict):
     """An upload. `duplicate`: the very same bytes were there, and only got the project, instance, tags and title
-    named now. `note`: why nothing of it can be found, or not all of it.
+    named now; of a private project that was not named, nothing else is told. `note`: why nothing of it can be found, or
+    not all of it.
     """
 
     upload_id: str
@@ -160,9 +162,13 @@ def list_uploads(
     services: Uses,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     skip: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+    include_private: Annotated[
+        list[Name], Query(max_length=50, description="Private projects whose uploads are listed as well; `*`: all")
+    ] = NO_NAMES,
 ) -> Response:
-    """Uploads, newest first."""
-    found = uploads_of(services).listed()
+    """Uploads, newest first, without those of private projects."""
+    private = services.engine.private()
+    found = [each for each in uploads_of(services).listed() if not private.withholds(each.project, include_private)]
     following = skip + limit if len(found) > skip + limit else None
     return json_reply({"items": [_body(each) for each in found[skip : skip + limit]], "next_skip": following})
 
@@ -244,11 +250,17 @@ def _handed(fields: UploadFields, filename: str, data: bytes, *, media_type: str
 
 
 def _take(services: Services, handed: Handed) -> Response:
+    uploads = uploads_of(services)
     try:
-        taken = uploads_of(services).take(handed)
+        taken = uploads.take(handed)
     finally:
         with suppress(AttributeError):  # only glibc keeps what was freed: gigabytes after a hostile document
             ctypes.CDLL(None).malloc_trim(0)
+    if taken.duplicate and not handed.project and services.engine.private().is_of(taken.project):
+        taken = replace(
+            taken, filename=handed.filename, project=PRIVATE, instance=handed.instance, tags=handed.tags,
+            title=handed.title, url=handed.url, note="",
+        )  # fmt: skip
     return json_reply(_body(taken), 200 if taken.duplicate else 201)
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from anamnesis_pipeline.errors import RuleRefused
 from anamnesis_pipeline.model import Source, Where, record_id
+from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.sources.exclusion import RULE_ID, Rule, RuleKind, RuleSet, checked, sha256_of
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.documents import BETWEEN_TITLES
@@ -96,12 +97,14 @@ class Entry:
     label: str = ""
 
 
-def blocklist(store: Store, limit: int, before: tuple[datetime, str] | None = None) -> list[Entry]:
-    """Rules and tombstones, the newest first, behind `before`."""
+def blocklist(
+    store: Store, limit: int, before: tuple[datetime, str] | None = None, private: Private = NOTHING_PRIVATE
+) -> list[Entry]:
+    """Rules and tombstones, the newest first, behind `before`. Of a private source no file is named but by a rule."""
     held = store.exclusion.held()
     rules = [entry_of(rule, held.get(rule.rule_id, 0)) for rule in stored_rules(store.settings)]
     tombstones = store.exclusion.tombstones(limit, before)
-    places = _places(store, [t.episode_id for t in tombstones])
+    places = _places(store, [t.episode_id for t in tombstones], private)
     graves = [
         Entry(
             t.episode_id, _kind_of(t.episode_id), "", "", t.reason, t.deleted_at, t.episode_id,
@@ -113,7 +116,7 @@ def blocklist(store: Store, limit: int, before: tuple[datetime, str] | None = No
     return sorted([*found, *graves], key=lambda e: (e.added_at, e.id), reverse=True)[:limit]
 
 
-def _places(store: Store, tombstones: Sequence[str]) -> dict[str, str]:
+def _places(store: Store, tombstones: Sequence[str], private: Private) -> dict[str, str]:
     """Tombstone -> the first file in which its text stood, as hits name it, and under which heading, where the text was
     not forgotten with it.
     """
@@ -123,9 +126,10 @@ def _places(store: Store, tombstones: Sequence[str]) -> dict[str, str]:
         files |= {file_key(key, path): (key, path) for key in sources for path in store.ingest.cursors(key)}
     titles = {part.part_id: part.section.title[1:] for part in store.forgetting.parts(tombstones) if part.section}
     return {
-        key: BETWEEN_TITLES.join((place_shown(sources[files[key][0]], files[key][1]), *titles.get(key, ())))
+        key: private.file_shown(source, BETWEEN_TITLES.join((place_shown(sources[source], path), *titles.get(key, ()))))
         for key in tombstones
         if key in files
+        for source, path in (files[key],)
     }
 
 

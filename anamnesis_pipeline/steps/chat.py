@@ -249,7 +249,7 @@ def leaning_on_private(
 
     :param look_up: finds episodes by their ids.
     """
-    if not (private.sources or private.projects):
+    if not private:
         return frozenset()
     heads = look_up(sorted({cited.episode_id for each in history for cited in each.citations}))
     found: set[str] = set()

@@ -9,6 +9,7 @@ from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of
 from anamnesis_pipeline.steps.host_clock import HostClock, Look, all_problems, read_clock, read_look, still_behind
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wording import counted
 
 STALE_AFTER = 3
 """Intervals without a successful look after which a source is no longer fresh."""
@@ -89,9 +90,12 @@ def _spec_status(
 ) -> SpecStatus:
     look, clock = read_look(store.settings, spec.name), read_clock(store.settings, spec.host)
     away = [clock.error] if clock.failures and clock.error else []
-    unread = [*away, *(reason for source in sources for reason in errors.get(source.key, ()))]
+    unread = [reason for source in sources for reason in errors.get(source.key, ())]
     others = (problem for source in sources for problem in told.get(source.key, ()))
     unread += [p for p in dict.fromkeys(others) if not any(reason.endswith(p) for reason in unread)]
+    if spec.private and unread:
+        unread = [f"{counted(len(unread), 'problem')} with its files, named by: anamnesis ingest"]
+    unread = [*away, *unread]
     behind, fresh = still_behind(store.settings, look), is_fresh(look, clock, interval_s, now)
     is_seen = fresh and not look.error and not clock.failures
     return SpecStatus(

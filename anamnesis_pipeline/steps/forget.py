@@ -16,6 +16,7 @@ from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import DocumentUnreadable, StoreBusy, StoreCorrupt
 from anamnesis_pipeline.file_names import log_stem
 from anamnesis_pipeline.model import Episode, Part, SectionFacts, Source, Where, record_id
+from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import TOOL_RESULTS, is_tool_output, output_name
 from anamnesis_pipeline.sources.specs import SourceSpec
@@ -94,6 +95,7 @@ class Forgetter:
 
     :param publish: writes the episodes of a source's parts that changed.
     :param specs: the configured sources, for who names one.
+    :param private: what a report shows neither text nor files of, unless the request names it.
     """
 
     def __init__(
@@ -103,9 +105,11 @@ class Forgetter:
         pieces: PieceCounter,
         publish: Callable[[Source], object],
         specs: Sequence[SourceSpec] = (),
+        private: Private = NOTHING_PRIVATE,
     ) -> None:
         self._store, self._archive, self._pieces, self._publish = store, archive, pieces, publish
         self._sources = {source.key: source for source in store.ingest.sources()}
+        self._private = private
         self._choice = Choice(store, self._sources.values(), specs)
         self._problems: dict[str, None] = {}
 
@@ -121,7 +125,7 @@ class Forgetter:
         """
         self._problems = {}
         target = self._target(request)
-        return self._report(target, self._lines_to_go(target), request.session_id, dry_run=True)
+        return self._report(target, self._lines_to_go(target), request, dry_run=True)
 
     def forget(self, request: ForgetRequest, rule_id: str = "") -> ForgetReport:
         """Remove it, everywhere; what an earlier run left undone is finished first. An archived file that is damaged
@@ -136,7 +140,7 @@ class Forgetter:
         with self._archive.alone():
             self._finish()
             target = self._target(request)
-            report = self._report(target, self._lines_to_go(target), request.session_id, dry_run=False)
+            report = self._report(target, self._lines_to_go(target), request, dry_run=False)
             self._store.settings.set(
                 JOB,
                 {
@@ -176,7 +180,10 @@ class Forgetter:
 
     # --- what is shown ---
 
-    def _report(self, target: Target, lines: Mapping[File, int], session_id: str, *, dry_run: bool) -> ForgetReport:
+    def _report(
+        self, target: Target, lines: Mapping[File, int], request: ForgetRequest, *, dry_run: bool
+    ) -> ForgetReport:
+        private = NOTHING_PRIVATE if request.names_something else self._private
         episodes = sorted(
             self._store.episodes.get(sorted(target.ids)).values(), key=lambda e: e.timestamp, reverse=True
         )
@@ -188,10 +195,10 @@ class Forgetter:
             sections=sum(part.section is not None for part in target.parts),
             lines=sum(lines.values()),
             files=sum(map(bool, lines.values())),
-            shown=[_shown(episode) for episode in episodes[:SHOWN]],
+            shown=[_shown(episode) for episode in episodes if not private.holds(episode)][:SHOWN],
             remains=[
-                *self._shared_lines(lines, session_id),
-                *self._remains([file for file, count in lines.items() if count]),
+                *self._shared_lines(lines, request.session_id),
+                *self._remains([file for file, count in lines.items() if count], private),
             ],
             problems=self.problems,
         )
@@ -207,23 +214,26 @@ class Forgetter:
                 )
         return found
 
-    def _remains(self, files: Sequence[File]) -> list[str]:
+    def _remains(self, files: Sequence[File], private: Private) -> list[str]:
         """Places that are not ours to change, or that are not known."""
         kept = [f"an archive whose database was lost: {file}" for file in self._archive.kept_aside()]
         if origin := self._store.settings.get(COPIED_FROM):
             kept.append(f"{origin}, from which this memory was copied")
         return [
-            *self._origins(files), *kept, *self._store.forgetting.keeps(), "backups of this home, and of the logs",
+            *self._origins(files, private), *kept, *self._store.forgetting.keeps(),
+            "backups of this home, and of the logs",
             "what was restored, exported or copied from here, and answers that Claude got from it",
         ]  # fmt: skip
 
-    def _origins(self, files: Sequence[File]) -> list[str]:
+    def _origins(self, files: Sequence[File], private: Private) -> list[str]:
         """Where those of archived files are from that are still there: of each machine the first few, and a count."""
         there: dict[str, list[str]] = {}
         for key, path in files:
             cursor = self._store.ingest.cursor(key, path)
             if cursor is not None and not cursor.gone:
-                there.setdefault(self._sources[key].machine, []).append(_origin(self._sources[key], path))
+                path_shown = "" if private and key == UPLOADS else path  # its project may be private
+                origin = private.file_shown(key, _origin(self._sources[key], path_shown))
+                there.setdefault(self._sources[key].machine, []).append(origin)
         found = []
         for machine, origins in there.items():
             more = len(origins) - NAMED_FILES
@@ -450,7 +460,7 @@ class Forgetter:
 def _origin(source: Source, path: str) -> str:
     """Where an archived file is from, in words."""
     if source.key == UPLOADS:
-        return f"the file that was uploaded, where it was sent from: {path.rpartition('/')[2]}"
+        return f"the file that was uploaded, where it was sent from: {path.rpartition('/')[2]}".removesuffix(": ")
     what = "file" if holds_documents(source) else "log"
     return f"the {what} itself, on {source.machine}: {folder_of(source)}/{path}"
 

@@ -57,6 +57,11 @@ class ForgetRequest:
         return replace(self, keeps_copies=False) == ForgetRequest()
 
     @property
+    def names_something(self) -> bool:
+        """Whether it names what is to go, and does not only describe it."""
+        return bool(self.ids or self.session_id or self.project or self.path or self.source or self.files)
+
+    @property
     def is_of_whole_files(self) -> bool:
         """Whether the files that it names go as a whole, with what was never parsed."""
         bare = replace(self, session_id="", path="", machine="", source="", files=())

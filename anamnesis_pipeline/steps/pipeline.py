@@ -9,6 +9,7 @@ from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceUnread
 from anamnesis_pipeline.exchanges.observers import ObserverRules
 from anamnesis_pipeline.message_keys import place_of
 from anamnesis_pipeline.model import FileCursor, Part, Source
+from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import SourceHost
 from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
@@ -61,9 +62,12 @@ class Pipeline:
     observers: ObserverRules | None = None
     """Which sessions are other memory tools' own; None: as the rules of this package say."""
 
-    def forgetter(self) -> Forgetter:
-        """What removes text for good."""
-        return Forgetter(self.store, self.archive, self.pieces, self.publish, self.specs)
+    def forgetter(self, private: Private = NOTHING_PRIVATE) -> Forgetter:
+        """What removes text for good.
+
+        :param private: as of `Forgetter`.
+        """
+        return Forgetter(self.store, self.archive, self.pieces, self.publish, self.specs, private)
 
     def crawl(self, source: Source) -> CrawlReport:
         """New lines, or new versions of documents, into the archive; a reserved source has no files. A machine that is

@@ -8,7 +8,7 @@ from typing import Any
 
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.search.floor import UNASKED_LEAST
-from anamnesis_pipeline.search.project_labels import Private
+from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.search.query import Hit, Mode
 from anamnesis_pipeline.search.telling import stage_of
 from anamnesis_pipeline.search.words import content_words
@@ -98,10 +98,18 @@ def _is_of_gone_project(asked: AskedQuery, projects: Collection[str]) -> bool:
     return bool(project) and not any(name == project or name.endswith(f"/{project}") for name in projects)
 
 
-def query_report(store: Store, ask: Ask, limit: int) -> QueryReport:
-    """How questions fared, with the latest `limit` that found nothing asked anew in every other way."""
-    unanswered = store.queries.unanswered(limit)
-    missed = [found for asked in unanswered if (found := _missed(asked, ask)) is not None]
+def query_report(store: Store, ask: Ask, limit: int, private: Private = NOTHING_PRIVATE) -> QueryReport:
+    """How questions fared, with the latest `limit` that found nothing asked anew in every other way. What is private by
+    now is no answer, nor is it asked for.
+    """
+    unanswered = [
+        asked for asked in store.queries.unanswered(limit) if not private.is_of(str(asked.asked.get("project") or ""))
+    ]
+    missed = [
+        found
+        for asked in unanswered
+        if (found := _missed(asked, ask)) is not None and not private.holds(found.hit.episode)
+    ]
     return QueryReport(store.queries.counts(), len(unanswered), tuple(missed))
 
 

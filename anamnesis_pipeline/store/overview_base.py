@@ -7,6 +7,8 @@ from typing import Protocol
 
 from anamnesis_pipeline.model import Where
 
+EVERYTHING = Where(include_superseded=True)
+
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
@@ -35,8 +37,8 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """How many episodes there are, superseded ones too, of which projects and instances, those with the most first; and
-    how often any was found.
+    """How many episodes pass a filter, of which projects and instances, those with the most first; and how often any
+    was found.
     """
 
     episodes: int = 0
@@ -54,8 +56,8 @@ class OverviewRecords(Protocol):
     def tally(self) -> Tally:
         """Of all that is stored."""
 
-    def census(self) -> Census:
-        """Of all that is stored. Cheap enough for a page: some 50 ms for 100,000 episodes."""
+    def census(self, where: Where = EVERYTHING) -> Census:
+        """Of what passes the filter. Cheap enough for a page: some 50 ms for 100,000 episodes."""
 
     def days(self, where: Where) -> dict[date, int]:
         """Day (UTC) -> episodes of that day that pass the filter, for those that have one, the earliest first."""

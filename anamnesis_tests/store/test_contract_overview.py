@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.overview_base import Census, SourceState, Tally
+from anamnesis_pipeline.store.overview_base import EVERYTHING, Census, SourceState, Tally
 from anamnesis_tests.store.samples import DAY, passages, put
 
 
@@ -51,6 +51,9 @@ def test_the_census_counts_by_project_and_instance_the_largest_first(store: Stor
     found = store.overview.census()
     assert found == Census(5, 4, {"zoo": 3, "api": 2}, {"main": 4, "other": 1})
     assert (list(found.projects), list(found.instances)) == (["zoo", "api"], ["main", "other"])
+    put(store, "f", "text", source="vault", instance="third")
+    shown = store.overview.census(replace(EVERYTHING, hidden_projects=("api",), hidden_sources=("vault",)))
+    assert shown == Census(3, 4, {"zoo": 3}, {"main": 2, "other": 1})
 
 
 def test_episodes_are_counted_by_day_of_universal_time(store: Store) -> None:

@@ -1,6 +1,6 @@
 """What the address of a page asks for, as its form writes it: a field that is left blank asks for nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 from urllib.parse import urlencode
@@ -11,10 +11,11 @@ from starlette.datastructures import QueryParams
 
 from anamnesis_pipeline.memory_layers import LASTING_KINDS, Layer
 from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.sidecar.fields import Kind, Name, Tag, Time
 from anamnesis_pipeline.sidecar.problems import sentence_of
 from anamnesis_pipeline.sidecar.schemas import SearchIn
-from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.store.paging import CURSOR_PATTERN
 
 KINDS = tuple(sorted({"exchange", "subagent", "compact_summary", "code", "note", "procedure", *LASTING_KINDS}))
@@ -122,10 +123,12 @@ def address_with(path: str, asked: Mapping[str, str], **changes: str | None) -> 
     return f"{path}?{query}" if query else path
 
 
-def names_offered(store: Store) -> dict[str, list[str] | tuple[str, ...]]:
-    """What the fields of a filter offer to choose from."""
+def names_offered(services: Services, asked: Collection[str] = ()) -> dict[str, list[str] | tuple[str, ...]]:
+    """What the fields of a filter offer to choose from: names of what is private where `private` is asked for, too."""
+    private = Private() if "private" in asked else services.engine.private()
+    sources = (source for source in services.store.ingest.sources() if source.key not in private.keys)
     return {
-        "projects": [name for name in store.episodes.projects() if name][:NAMES_OFFERED],
-        "instances": sorted({source.machine for source in store.ingest.sources() if source.machine})[:NAMES_OFFERED],
+        "projects": [name for name in private.open_projects(services.store) if name][:NAMES_OFFERED],
+        "instances": sorted({source.machine for source in sources if source.machine})[:NAMES_OFFERED],
         "kinds": KINDS,
     }

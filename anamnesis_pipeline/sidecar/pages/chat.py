@@ -48,7 +48,7 @@ def new_page(request: Request, services: Uses, q: Words = "", deleted: bool = Fa
     """A conversation that has not begun, and those that have."""
     shown = page(
         request, "chat.html", "Chat", **_head(None, deleted=deleted), **_sessions(services, q), **_turns([]),
-        **_writing(services, None), projects=names_offered(services.store)["projects"],
+        **_writing(services, None), projects=names_offered(services)["projects"],
     )  # fmt: skip
     shown.background = BackgroundTask(_look_ahead, request.app.state, "", "")
     return shown

@@ -93,7 +93,7 @@ async def context_page(request: Request, services: Uses) -> Response:
         "asked": asked, "levels": (), "projects": (), "problem": None, "degraded": (), "default_tokens": DEFAULT_TOKENS,
         "most_tokens": MAX_TOKENS, "least_tokens": LEAST_TOKENS, "machine": services.settings.machine,
     }  # fmt: skip
-    shown["names"] = await run_in_threadpool(asking.names_offered, services.store)
+    shown["names"] = await run_in_threadpool(asking.names_offered, services)
     if not asked.keys() - {"max_tokens"}:
         return page(request, "context.html", "Context", **shown)
     try:

@@ -49,7 +49,7 @@ def list_page(request: Request, services: Uses) -> Response:
     """The whole page."""
     asked = asking.filled(request.query_params)
     offered: dict[str, Any] = {
-        "names": asking.names_offered(services.store), "statuses": asking.STATUSES, "layers": asking.LAYERS,
+        "names": asking.names_offered(services, asked), "statuses": asking.STATUSES, "layers": asking.LAYERS,
     }  # fmt: skip
     try:
         shown = _shown(request, services, asked)

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from anamnesis_pipeline.sidecar.event_feed import EventFeed, TooManyWatchersError
+from anamnesis_pipeline.sidecar.event_feed import EventFeed, TooManyWatchersError, without_private
 from anamnesis_pipeline.sidecar.event_windows import Row, Windows
 from anamnesis_pipeline.sidecar.pages.asking import address_with
 from anamnesis_pipeline.sidecar.pages.episodes import PATH as EPISODES
@@ -47,7 +47,7 @@ def events_page(request: Request, services: Uses, kind: Kinds = []) -> Response:
     """The latest rows; those that come later are told by the stream."""
     records, kinds = services.store.events, list(dict.fromkeys(kind))
     found = records.latest(EVENTS_READ, kinds)
-    rows = [row_body(row) for row in Windows().add(found)][-ROWS_KEPT:]
+    rows = [row_body(row) for row in Windows().add(without_private(services, found))][-ROWS_KEPT:]
     return page(
         request, "events.html", "Events", rows=rows[::-1], counts=records.counts(), kinds=kinds, labels=LABELS,
         last=found[-1].number if found else _latest(services), most=ROWS_KEPT, kept=EVENTS_KEPT,
@@ -103,9 +103,9 @@ def row_body(row: Row) -> dict[str, Any]:
 
 def list_of(row: Row) -> str:
     """Where the episodes stand that a row is about, of which it names the first; empty: it is about one, or they are
-    gone. Pure.
+    gone or private. Pure.
     """
-    if row.episodes < 2 or row.kind == Happening.FORGET:
+    if row.episodes < 2 or not row.episode_id or row.kind == Happening.FORGET:
         return ""
     asked = {"project": row.project} if row.project else {}
     replaced = row.kind in (Happening.STATUS, Happening.CONSOLIDATION)

@@ -103,7 +103,11 @@ router = page_router()
 def logs_page(request: Request, services: Uses) -> Response:
     """The whole page, without what only Dagster knows."""
     tail: LogTail = request.app.state.log_tail
-    letters = services.store.ingest.dead_letters(limit=LETTERS_SHOWN)
+    private = services.engine.private()
+    letters = [
+        (private.file_shown(each.source, f"{each.source}/{each.path}"), each.line + 1, each.reason)
+        for each in services.store.ingest.dead_letters(limit=LETTERS_SHOWN)
+    ]
     lines = [line_body(line) for line in tail.latest(LINES_SHOWN)]
     return page(
         request, "logs.html", "Logs", **_doing(services, asks=False), **_form(services.store), letters=letters,

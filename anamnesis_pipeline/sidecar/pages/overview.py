@@ -9,13 +9,14 @@ from starlette.responses import Response
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.sidecar.consolidation_routes import consolidation_body
 from anamnesis_pipeline.sidecar.dashboard_routes import present_state
-from anamnesis_pipeline.sidecar.overview_stats import EVERYTHING, Overview, points_of, totals_of
+from anamnesis_pipeline.sidecar.overview_stats import Overview, points_of, private_of, totals_of
 from anamnesis_pipeline.sidecar.pages.html import page
 from anamnesis_pipeline.sidecar.pages.live import live
 from anamnesis_pipeline.sidecar.pages.routing import page_router
 from anamnesis_pipeline.sidecar.pages.undo import shown_of, undo_of
 from anamnesis_pipeline.sidecar.resources import AUTOMATIONS, Resources
 from anamnesis_pipeline.sidecar.services import Uses, coverage
+from anamnesis_pipeline.store.overview_base import EVERYTHING
 
 PATH = "/dashboard"
 BARS = 10
@@ -43,7 +44,7 @@ def overview_page(request: Request, services: Uses) -> Response:
     waiting = undo_of(request).waiting()
     return page(
         request, "overview.html", "Overview", state=state, wrong=wrong, seen_to_on=SEEN_TO_ON,
-        automations=AUTOMATIONS, totals=totals_of(census), passages=covered["stored"],
+        automations=AUTOMATIONS, totals=totals_of(census), private=private_of(census), passages=covered["stored"],
         embedded=covered["embedded"] / covered["stored"] if covered["stored"] else None,
         bars={"project": list(census.projects.items()), "instance": list(census.instances.items())},
         shown_bars=BARS, most_bars=MOST_BARS, points=points, step=step, first=min(days, default=None),

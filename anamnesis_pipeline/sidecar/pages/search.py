@@ -59,7 +59,7 @@ async def search_page(request: Request, services: Uses) -> Response:
     """The form, and the answer to what it asks."""
     asked = asking.filled(request.query_params)
     shown: dict[str, Any] = {"asked": asked, "choices": CHOICES, "answer": None, "problem": None}
-    shown["names"] = await run_in_threadpool(asking.names_offered, services.store)
+    shown["names"] = await run_in_threadpool(asking.names_offered, services, asked)
     if "q" not in asked:
         return page(request, "search.html", "Search", **shown)
     try:

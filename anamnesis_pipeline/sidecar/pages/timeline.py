@@ -30,7 +30,7 @@ router = page_router()
 def timeline_page(request: Request, services: Uses) -> Response:
     """The whole page."""
     asked = asking.filled(request.query_params)
-    names = asking.names_offered(services.store)
+    names = asking.names_offered(services, asked)
     today = datetime.now(UTC).date()
     try:
         shown, status = _shown(request, services, asked), 200

@@ -30,7 +30,13 @@ def delete(upload_id: UploadId, services: Uses) -> Response:
 
 
 def shown(services: Services) -> dict[str, Any]:
-    """The newest uploads, how many there are, and whether pages of the web may be fetched."""
-    found = uploads_of(services).listed()
+    """The newest uploads, how many there are, how many more of private projects, and whether pages of the web may be
+    fetched.
+    """
+    private, every = services.engine.private(), uploads_of(services).listed()
+    found = [each for each in every if not private.is_of(each.project)]
     may_fetch = not effective_settings(services.store).local_only
-    return {"uploads": found[:SHOWN], "uploads_all": len(found), "may_fetch": may_fetch}
+    return {
+        "uploads": found[:SHOWN], "uploads_all": len(found), "uploads_private": len(every) - len(found),
+        "may_fetch": may_fetch,
+    }  # fmt: skip

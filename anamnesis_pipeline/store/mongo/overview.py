@@ -1,5 +1,6 @@
 """Counts over all episodes in MongoDB; see `OverviewRecords`."""
 
+from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
@@ -8,7 +9,7 @@ from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.facets import of_episodes
 from anamnesis_pipeline.store.mongo.parts import of_source
-from anamnesis_pipeline.store.overview_base import Census, SourceState, Tally
+from anamnesis_pipeline.store.overview_base import EVERYTHING, Census, SourceState, Tally
 from anamnesis_pipeline.store.values import moment
 
 _KINDS: list[dict[str, Any]] = [
@@ -26,8 +27,8 @@ _SOURCES: list[dict[str, Any]] = [
     {"$group": {"_id": "$source", "episodes": {"$sum": 1}, "newest": {"$max": "$timestamp"}}},
 ]
 
+_RETRIEVED: dict[str, Any] = {"retrieval_count": {"$gt": 0}}
 _RETRIEVALS: list[dict[str, Any]] = [
-    {"$match": {"retrieval_count": {"$gt": 0}}},
     {
         "$group": {
             "_id": None,
@@ -54,13 +55,16 @@ class MongoOverview:
         """See `OverviewRecords.tally`."""
         return self._database.snapshot(_tally)
 
-    def census(self) -> Census:
+    def census(self, where: Where = EVERYTHING) -> Census:
         """See `OverviewRecords.census`."""
+        wanted = of_episodes(where)
         projects, instances, found = self._database.read(
             lambda tables: (
-                _by(tables, "project"), _by(tables, "instance"), tables["episodes"].aggregate(_RETRIEVALS)
+                _by(tables, "project", wanted),
+                _by(tables, "instance", wanted),
+                tables["episodes"].aggregate([{"$match": {"$and": [_RETRIEVED, wanted]}}, *_RETRIEVALS]),
             )
-        )  # fmt: skip
+        )
         retrievals = found[0]["retrievals"] if found else 0
         return Census(sum(projects.values()), retrievals, projects, instances)
 
@@ -77,7 +81,7 @@ class MongoOverview:
 
     def most_retrieved(self, where: Where, limit: int) -> list[str]:
         """See `OverviewRecords.most_retrieved`."""
-        wanted = {"$and": [{"retrieval_count": {"$gt": 0}}, of_episodes(where)]}
+        wanted = {"$and": [_RETRIEVED, of_episodes(where)]}
         rows = self._database.read(
             lambda tables: tables["episodes"].find(wanted, ("_id",), order=_OFTEN_FIRST, limit=limit)
         )
@@ -90,7 +94,7 @@ def _tally(tables: Tables) -> Tally:
     kinds = {(row["_id"]["kind"], row["_id"]["status"]): int(row["episodes"]) for row in episodes.aggregate(_KINDS)}
     active = {kind: count for (kind, status), count in kinds.items() if status == "active"}
     lasting = sum(count for kind, count in active.items() if kind in LASTING_KINDS)
-    found = next(iter(episodes.aggregate(_RETRIEVALS)), {"confirmed": 0, "retrievals": 0})
+    found = next(iter(episodes.aggregate([{"$match": _RETRIEVED}, *_RETRIEVALS])), {"confirmed": 0, "retrievals": 0})
     return Tally(
         episodes=sum(kinds.values()), active=sum(active.values()), curated=lasting + episodes.count(_TO_LAST),
         replaced=episodes.count({"superseded_by": {"$gt": ""}}), confirmed=int(found["confirmed"]),
@@ -98,10 +102,10 @@ def _tally(tables: Tables) -> Tally:
     )  # fmt: skip
 
 
-def _by(tables: Tables, name: str) -> dict[str, int]:
-    """Value of a field -> episodes that have it, read of the index that begins with it."""
+def _by(tables: Tables, name: str, wanted: Mapping[str, Any]) -> dict[str, int]:
+    """Value of a field -> episodes that have it and pass a filter, read of the index that begins with it."""
     rows = tables["episodes"].aggregate([
-        {"$match": {name: {"$gte": ""}}},
+        {"$match": {"$and": [{name: {"$gte": ""}}, wanted]}},
         {"$group": {"_id": f"${name}", "episodes": {"$sum": 1}}},
         {"$sort": {"episodes": -1, "_id": 1}},
     ])  # fmt: skip

@@ -7,7 +7,7 @@ from datetime import date
 
 from anamnesis_pipeline.memory_layers import LASTING_KINDS, LASTING_TAGS, WORKING_BELOW
 from anamnesis_pipeline.model import Where
-from anamnesis_pipeline.store.overview_base import Census, SourceState, Tally
+from anamnesis_pipeline.store.overview_base import EVERYTHING, Census, SourceState, Tally
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.values import json_list, moment
@@ -42,14 +42,16 @@ class SqliteOverview:
         with self._database.read() as connection:
             return Tally(*connection.execute(_TALLY, given).fetchone())
 
-    def census(self) -> Census:
+    def census(self, where: Where = EVERYTHING) -> Census:
         """See `OverviewRecords.census`."""
+        terms, values = condition(where)
+        of = f"FROM episodes e WHERE {terms}"
         with self._database.read() as connection:
             episodes, retrievals = connection.execute(
-                "SELECT count(*), coalesce(sum(retrieval_count), 0) FROM episodes"
+                f"SELECT count(*), coalesce(sum(e.retrieval_count), 0) {of}", values
             ).fetchone()
             projects, instances = (
-                dict(connection.execute(f"SELECT {name}, count(*) FROM episodes GROUP BY 1 ORDER BY 2 DESC, 1"))
+                dict(connection.execute(f"SELECT e.{name}, count(*) {of} GROUP BY 1 ORDER BY 2 DESC, 1", values))
                 for name in ("project", "instance")
             )
         return Census(episodes, retrievals, projects, instances)
