@@ -10,7 +10,7 @@ from typing import Any
 
 from anamnesis_pipeline.mcp_server.tokens import cost, cut
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_PREFACES
-from anamnesis_pipeline.search.quoting import defused, id_label
+from anamnesis_pipeline.search.quoting import defused, id_label, label
 from anamnesis_pipeline.wording import session_text
 
 HIT_TOKENS = 100
@@ -99,7 +99,8 @@ def when(timestamp: str) -> str:
 
 
 def _name(text: str) -> str:
-    return cut(flat(text), _NAME_TOKENS)
+    """A project, machine or kind: it holds nothing that would pass for another field of the head."""
+    return cut(label(text), _NAME_TOKENS)
 
 
 def _origin(source: Mapping[str, Any], record: Mapping[str, Any]) -> str:

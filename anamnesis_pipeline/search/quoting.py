@@ -15,7 +15,11 @@ LABEL_CHARS = 80
 _ANSI = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x9b[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\x1b[@-Z\\^_]"
 )
-_TAG_OPENS = re.compile(r"[<\uff1c\ufe64](?=\s*/|[!?|A-Za-z])")
+_TAG_OPENS = re.compile(
+    r"[<\uff1c\ufe64](?=\s*/|[!?|:]|[^\W\d]|\s+[^\W\d][\w:.-]{0,80}\s*(?:/\s*)?[>\uff1e\ufe65]"
+    r"|\s+[^\W\d][\w:.-]{0,80}\s+[\w:.-]{1,80}\s*=)"
+)
+"""Also with spaces inside, where a name and nothing but attributes stand between the brackets: `a < b` is no tag."""
 _OWN_TAG = re.compile(re.escape(MEMORY_TAG).replace(r"\-", r"[-_\u00ad\u2010-\u2015\u2212\ufe63\uff0d]"), re.IGNORECASE)
 _CODE_FENCE = re.compile(r"`{3,}|~{3,}")
 _QUOTE_MARKS = re.compile("[\u201c\u201d\u201e\u201f]")
@@ -23,6 +27,8 @@ _NOT_IN_LABEL = re.compile(r"[^\w./~@+ :\\-]|:(?![/\\])")
 _NOT_IN_ID = re.compile(r"[^\w./~@+:=#-]")
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 """Categories of characters that show nothing, or not what they are."""
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Characters of other categories that show nothing: joiners, fillers and selectors of variants."""
 
 
 def defused(text: str) -> str:
@@ -31,7 +37,7 @@ def defused(text: str) -> str:
     """
     shown = _ANSI.sub(" ", text.replace("\r\n", "\n").replace("\r", "\n"))
     if not shown.isascii() or not shown.isprintable():
-        shown = "".join(map(_seen, shown))
+        shown = "".join(map(_seen, _BLANK.sub("", shown)))
     return without_own_tag(_CODE_FENCE.sub("'''", _TAG_OPENS.sub("\u2039", shown)))
 
 
