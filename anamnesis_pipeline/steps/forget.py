@@ -6,7 +6,7 @@ go last.
 """
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -198,7 +198,11 @@ class Forgetter:
             shown=[_shown(episode) for episode in episodes if not private.holds(episode)][:SHOWN],
             remains=[
                 *self._shared_lines(lines, request.session_id),
-                *self._remains([file for file, count in lines.items() if count], private),
+                *self._remains(
+                    [file for file, count in lines.items() if count],
+                    private,
+                    {(part.source, part.path) for part in target.parts if private.is_of(part.project)},
+                ),
             ],
             problems=self.problems,
         )
@@ -214,25 +218,28 @@ class Forgetter:
                 )
         return found
 
-    def _remains(self, files: Sequence[File], private: Private) -> list[str]:
-        """Places that are not ours to change, or that are not known."""
+    def _remains(self, files: Sequence[File], private: Private, unnamed: Set[File]) -> list[str]:
+        """Places that are not ours to change, or that are not known.
+
+        :param unnamed: files of private projects.
+        """
         kept = [f"an archive whose database was lost: {file}" for file in self._archive.kept_aside()]
         if origin := self._store.settings.get(COPIED_FROM):
             kept.append(f"{origin}, from which this memory was copied")
         return [
-            *self._origins(files, private), *kept, *self._store.forgetting.keeps(),
+            *self._origins(files, private, unnamed), *kept, *self._store.forgetting.keeps(),
             "backups of this home, and of the logs",
             "what was restored, exported or copied from here, and answers that Claude got from it",
         ]  # fmt: skip
 
-    def _origins(self, files: Sequence[File], private: Private) -> list[str]:
+    def _origins(self, files: Sequence[File], private: Private, unnamed: Set[File]) -> list[str]:
         """Where those of archived files are from that are still there: of each machine the first few, and a count."""
         there: dict[str, list[str]] = {}
         for key, path in files:
             cursor = self._store.ingest.cursor(key, path)
             if cursor is not None and not cursor.gone:
-                path_shown = "" if private and key == UPLOADS else path  # its project may be private
-                origin = private.file_shown(key, _origin(self._sources[key], path_shown))
+                named = private.file_shown(key, _origin(self._sources[key], path))
+                origin = "a file of a private project" if (key, path) in unnamed else named
                 there.setdefault(self._sources[key].machine, []).append(origin)
         found = []
         for machine, origins in there.items():
@@ -460,7 +467,7 @@ class Forgetter:
 def _origin(source: Source, path: str) -> str:
     """Where an archived file is from, in words."""
     if source.key == UPLOADS:
-        return f"the file that was uploaded, where it was sent from: {path.rpartition('/')[2]}".removesuffix(": ")
+        return f"the file that was uploaded, where it was sent from: {path.rpartition('/')[2]}"
     what = "file" if holds_documents(source) else "log"
     return f"the {what} itself, on {source.machine}: {folder_of(source)}/{path}"
 

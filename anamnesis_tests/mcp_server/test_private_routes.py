@@ -153,6 +153,13 @@ def test_pages_that_manage_sources_name_no_text_or_file(zoo: Zoo) -> None:
     assert "quokkasource" in zoo.answer("GET /api/sources", {})
 
 
+def test_forgetting_by_words_shows_no_private_text(zoo: Zoo) -> None:
+    told = json.loads(zoo.answer("POST /api/forget", {"query": "retry"}))
+    assert (told["episodes"], [each["episode_id"] for each in told["shown"]]) == (5, ["open"])
+    named = json.loads(zoo.answer("POST /api/forget", {"project": "zanzibarfund"}))
+    assert "wombatium-secret" in {each["episode_id"] for each in named["shown"]}
+
+
 def test_figures_count_what_is_private_in_one_number(zoo: Zoo) -> None:
     stats = json.loads(zoo.answer("GET /api/dashboard/stats", {}))
     named = sum(row["episodes"] for row in stats["by_project"])
