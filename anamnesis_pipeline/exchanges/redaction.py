@@ -24,6 +24,7 @@ from anamnesis_pipeline.exchanges import (
     redaction_fields,
     redaction_places,
     redaction_rules,
+    redaction_sentences,
     redaction_tokens,
     redaction_values,
     redaction_windows,
@@ -39,6 +40,8 @@ from anamnesis_pipeline.exchanges.redaction_rules import (
     ESCAPED_PRINTABLE,
     HARMLESS_NAME,
     IN_ARN,
+    IN_ASSIGNMENT,
+    IN_SENTENCE,
     KEYED_RULES,
     MASK,
     OPTION,
@@ -46,11 +49,13 @@ from anamnesis_pipeline.exchanges.redaction_rules import (
     PLACE_RULES,
     PREFILTERS,
     RULES,
+    SENTENCE,
     TOKEN_HINT,
     TOKEN_RULES,
     Rule,
     is_url_password,
 )
+from anamnesis_pipeline.exchanges.redaction_sentences import CHARS_AROUND, FORMER, is_told, without_other_script
 from anamnesis_pipeline.exchanges.redaction_values import (
     ENVIRONMENT,
     LONGEST_BARE_VALUE,
@@ -133,6 +138,7 @@ def rules_version() -> str:
         redaction_fields,
         redaction_places,
         redaction_rules,
+        redaction_sentences,
         redaction_tokens,
         redaction_values,
         redaction_windows,
@@ -281,7 +287,12 @@ def _find_plain(text: str) -> list[_Span]:
 def _find_in_window(text: str, start: int, end: int) -> Iterator[_Span]:
     window = _Unescaped(text[start:end], ESCAPED)
     masks = [match.span() for match in MASK.finditer(window.text)]
-    found = (*_by_rules(window.text, cut=start > 0), *_by_place(window.text), *_by_assignment(window))
+    found = (
+        *_by_rules(window.text, cut=start > 0),
+        *_by_place(window.text),
+        *_by_assignment(window),
+        *_by_sentence(window),
+    )
     for low, high, kind in found:
         if not any(low < mask_end and mask_start < high for mask_start, mask_end in masks):
             here, there = start + window.origin(low), start + window.origin(high)
@@ -349,31 +360,52 @@ def _of_named(text: str, value: NamedValue) -> Iterator[_Span]:
 def _by_assignment(window: _Unescaped) -> Iterator[tuple[int, int, str]]:
     done = 0
     for match in ASSIGNMENT.finditer(window.text):
-        key, low, strong = match.start(), match.end(), bool(match["strong"])
-        if key < done or _is_harmless(window.text, key, key + len(match["name"])):
+        key, low = match.span()
+        if key < done:
             continue
-        quote = match["prefixed"] or match["quote"]
+        said = dict(zip(IN_ASSIGNMENT, match.groups(), strict=True))
+        name, sign, strong = said["name"], said["sign"], bool(said["strong"])
+        if _is_harmless(window.text, key, key + len(name)):
+            continue
+        quote = said["prefixed"] or said["quote"]
         value, is_closed = _value_at(window, low, quote, key)
-        if match["sign"] in {"->", "→"} and ("(" in match[0] or not is_generated(value)):
+        value = value if is_closed or name.isascii() else without_other_script(value)
+        if sign in {"->", "→"} and ("(" in match[0] or not is_generated(value)):
             continue
-        if match["spoken"] and not is_generated(value):
+        if said["listed"] and not (is_closed and looks_random(value)):
             continue
-        if match["listed"] and not (is_closed and looks_random(value)):
+        if sign == ":" and not quote and is_passing(said["strong"] or "", value):
             continue
-        if match["sign"] == ":" and not quote and is_passing(match["strong"] or "", value):
+        if said["spaced"] and not (OPTION.search(window.text[max(0, key - 40) : key]) or is_long_token(value)):
             continue
-        if match["spaced"] and not (OPTION.search(window.text[max(0, key - 40) : key]) or is_long_token(value)):
+        if "secret" in name.lower() and is_name_of_secret(value):
             continue
-        if "secret" in match["name"].lower() and is_name_of_secret(value):
-            continue
-        in_environment = match["sign"] == "=" and ENVIRONMENT.search(window.text[max(0, key - 60) : low])
+        in_environment = sign == "=" and ENVIRONMENT.search(window.text[max(0, key - 60) : low])
         if is_literal_secret(value, quoted=bool(quote), strong=strong) or (
             strong and in_environment and is_environment_password(value)
         ):
             end = low + len(value)
-            goes_on = not is_closed and match["sign"] == ":" and strong
+            goes_on = not is_closed and sign == ":" and strong
             done = more_words(window.text, key, end) if goes_on else end
             yield low, done, "password" if strong else "token"
+
+
+def _by_sentence(window: _Unescaped) -> Iterator[tuple[int, int, str]]:
+    for match in SENTENCE.finditer(window.text):
+        key = match.start()
+        said = dict(zip(IN_SENTENCE, match.groups(), strict=True))
+        if _is_harmless(window.text, key, key + len(said["name"])):
+            continue
+        strong, quote, low = bool(said["strong"]), said["quote"], match.end(len(IN_SENTENCE))
+        value, is_closed = _value_at(window, low, quote, key)
+        values = [(low, value if is_closed else without_other_script(value), quote)]
+        if former := FORMER.search(match[0]):
+            values.append((key + former.start(1), former[1], ""))
+        before = window.text[max(0, key - CHARS_AROUND) : key]
+        after = window.text[low + len(value) : low + len(value) + CHARS_AROUND]
+        for low, value, quote in values:
+            if is_told(said, value, before, after) and is_literal_secret(value, quoted=bool(quote), strong=strong):
+                yield low, low + len(value), "password" if strong else "token"
 
 
 def _is_harmless(text: str, key: int, end: int) -> bool:

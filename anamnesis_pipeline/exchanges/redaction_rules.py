@@ -32,6 +32,12 @@ from detect_secrets.plugins.stripe import StripeDetector
 from detect_secrets.plugins.twilio import TwilioKeyDetector
 
 from anamnesis_pipeline.exchanges.redaction_places import COOKIE_TRIGGER, PLACES
+from anamnesis_pipeline.exchanges.redaction_sentences import (
+    FIRST_WORDS,
+    NATIVE_KEYS,
+    NATIVE_PASSWORDS,
+    SENTENCE_TAIL,
+)
 from anamnesis_pipeline.exchanges.redaction_tokens import HINTS, SHAPES
 from anamnesis_pipeline.exchanges.redaction_values import (
     CLASS_CHANGE,
@@ -155,12 +161,9 @@ _KEYED = {"aws", "cloudant", "softlayer"}
 
 _STRONG = (
     r"passw(?:or)?[dt]|passphrase|passwd|passcode|(?:store|key|ks|ts)pass\b|(?:\b|_)pass\b|pwd|\bpsk\b"
-    r"|secret(?:[ _-]?(?:access[ _-]?)?key)?(?:_base)?"
-    r"|kennwort|losungswort|geheimnis|mot[ _-]de[ _-]passe|\bmdp\b|contrase(?:ñ|n)a|contrasenya|secreto|segredo"
-    r"|palavra[ -]passe|senha|wachtwoord|parola d'ordine|has(?:ł|l)o|l(?:ö|o)senord|salasana|adgangskode|passord"
-    r"|пароль|Пароль|密码|密碼|口令|パスワード|비밀번호"
+    r"|secret(?:[ _-]?(?:access[ _-]?)?key)?(?:_base)?|kennwort|geheimnis"
 )
-"""Names of passwords, whose values may be any word, in the languages of those who write them."""
+"""Names of passwords, whose values may be any word; `NATIVE_PASSWORDS` are others."""
 _WEAK = (
     r"token|credentials?|authorization|(?-i:[A-Z0-9]_(?:KEY|AUTH|PAT|SAS|SALT|SESSION|APIKEY)|[A-Za-z]-Key)\b"
     r"|(?:api|app|application|access|auth|private|client|consumer|account|service|signing|encryption|decryption"
@@ -177,26 +180,24 @@ _SUFFIX = (
     r"|[0-9]{1,3})| [0-9]{1,2})?"
 )
 _TYPE = r"(?:str|String|string|&str|&'static str|SecretStr|Optional\[str\]|str \| None|any|bytes|char ?\*)"
-_OF_WHAT = (
-    r"(?:(?:for|of|to|on|at|von|vom|zu|zum|am|für|beim?|im|de|du|del|des|da|para|pour) (?:[\w.\-']{1,24} ){1,5}?)?"
-)
-_SPOKEN = r" (?:(?:now|again) )?(?:is|was|are|ist|war|lautet|est|es|era|é|è)(?: (?:now|jetzt|maintenant|ahora))?:? "
-_COPULA = r"(?:は「?|是「?|[为為] ?|[는은] )"
-_NAMED_FOR = (
-    r" (?:for|of|on|at|von|vom|zum|für|der|des|de|du|del|da|do|para|pour|от|для|к)"
-    r" (?:[\w.\-']{1,24} ){0,2}[\w.\-']{1,24}: "
-)
-
 ASSIGNMENT = linear(
-    rf"(?i)(?P<name>(?P<strong>{_STRONG})|{_WEAK}){_SUFFIX}"
+    rf"(?i)(?P<name>(?P<strong>{_STRONG}|{NATIVE_PASSWORDS})|{_WEAK}|{NATIVE_KEYS}){_SUFFIX}"
     r"(?:(?:[\"'`]|\*{1,3}|__|</[a-z]{1,8}>)?[\])]?(?: ?\([^()\n]{1,40}\))?[ \t\x{a0}]{0,3}"
     rf"(?P<sign>(?::[ ]?{_TYPE}[ ]=)|:=|=>|->|={{1,3}}|:|→|：|＝)(?:\*{{1,3}}|__|</[a-z]{{1,8}}>)?[ \t\x{{a0}}]{{0,8}}"
     r"(?:[a-z]{1,2}(?P<prefixed>[\"']))?"
-    rf"|(?P<spoken> {_OF_WHAT}{_SPOKEN.removeprefix(' ')}|{_SPOKEN}|{_COPULA}|{_NAMED_FOR})"
     r"|(?P<listed>[\"'][ \t]{0,2},[ \t]{0,12})|(?P<spaced> ))"
     r"(?P<quote>\*\*|[\"'`]?)"
 )
 """A key that names a secret, an operator, and the quote before its value, if there is one."""
+SENTENCE = linear(
+    rf"(?i)(?P<name>(?P<strong>{_STRONG}|(?P<native_password>{NATIVE_PASSWORDS}))|(?P<native_key>{NATIVE_KEYS})|{_WEAK})"
+    rf"{_SUFFIX}{SENTENCE_TAIL}"
+)
+"""A name of a secret and the words of a sentence that lead to its value."""
+IN_ASSIGNMENT, IN_SENTENCE = (
+    tuple(sorted(rule.groupindex, key=rule.groupindex.get)) for rule in (ASSIGNMENT, SENTENCE)
+)
+"""Names of their groups in order: RE2 takes long to find one by its name."""
 
 OPTION = re.compile(r"(?:^|[\s\"'])--?[A-Za-z0-9_\-]*$")
 IN_ARN = re.compile(r"\barn:[\w:/\-*.]*\Z")
@@ -317,8 +318,9 @@ _KEY_HINTS = (
     # whatever a password is made of
     rf"(?i:{_STRONG})[A-Za-z0-9_\-]{{0,12}}{_SIGN_HINT}"
     r"(?:[A-Za-z]{0,2}[\\\"'`*]{1,8}[^\s\"'`\\][^\r\n]{7}|[^\s\"'`]\S{7})",
-    rf"{_NAME_HINT}(?:{_SIGN_HINT}|(?i: {_OF_WHAT}{_SPOKEN.removeprefix(' ')}|{_SPOKEN}|{_COPULA}|{_NAMED_FOR})|[ ])"
-    r"(?:[A-Za-z]{0,2}[\\\"'`*]{1,8})?[^\s\"'\\`,;<>|&()\[\]{}]{8}",
+    rf"{_NAME_HINT}(?:{_SIGN_HINT}|[ ])(?:[A-Za-z]{{0,2}}[\\\"'`*]{{1,8}})?[^\s\"'\\`,;<>|&()\[\]{{}}]{{8}}",
+    rf"{_NAME_HINT}(?: ?\([^()\n]{{1,40}}\))? (?:{FIRST_WORDS})",
+    rf"(?i:{NATIVE_PASSWORDS}|{NATIVE_KEYS})",
 )
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
@@ -328,7 +330,12 @@ def _in_bytes(pattern: str) -> bytes:
     before a word: in `\npass:` that is `pass`.
     """
     pattern = pattern.replace(r"\b", r"(?:\b|\\[nrt]|\\u[0-9a-fA-F]{4})")
-    return _NOT_ASCII.sub(lambda c: rf"(?:{c[0]}|\\+u(?i:{ord(c[0]):04x}))", pattern).encode()
+    return _NOT_ASCII.sub(_in_both_cases, pattern).encode()
+
+
+def _in_both_cases(character: re.Match[str]) -> str:
+    cases = sorted({character[0], *(case for case in (character[0].lower(), character[0].upper()) if len(case) == 1)})
+    return rf"(?:{'|'.join(cases)}|\\+u(?i:{'|'.join(f'{ord(case):04x}' for case in cases)}))"
 
 
 def prefilter(hints: tuple[str, ...]) -> Any:
@@ -355,7 +362,8 @@ ESCAPED_PRINTABLE = re.compile(
 """Characters that need no escape in JSON but may have one, at any depth; quotes and backslashes are not among them."""
 
 ESCAPED = re.compile(
-    r"(?<!\\)\\+(?:u(00[2-7][0-9a-fA-F]|00[a-fA-F][0-9a-fA-F]|(?!00)[0-9a-cA-CefEF][0-9a-fA-F]{3})|([nrt\"'/]))"
+    r"(?<!\\)\\+(?:u(00[2-7a-fA-F][0-9a-fA-F]|(?!00)(?:[0-9a-cA-CefEF][0-9a-fA-F]|[dD][0-7])[0-9a-fA-F]{2})"
+    r"|([nrt\"'/]))"
 )
 """Escapes that hide a boundary, at any depth of JSON inside JSON."""
 

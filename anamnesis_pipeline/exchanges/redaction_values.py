@@ -104,9 +104,14 @@ _PAIRS = {")": "(", "]": "[", "}": "{"}
 _ODD = re.compile(r"[A-Za-z]\d+[A-Za-z]|\d[A-Z]|\d[a-z]\d|\d[a-z]{5}")
 
 
+def without_technical_words(text: str) -> str:
+    """`text` without what mixes letters and digits and is no secret: `sha256`, `base64`, `utf_8`."""
+    return _TECHNICAL.sub(" ", text)
+
+
 def has_odd_word(text: str) -> bool:
     """Whether letters and digits are mixed within a word as no name or number has them, but for `sha256Hash`."""
-    return bool(_ODD.search(_TECHNICAL.sub(" ", text)))
+    return bool(_ODD.search(without_technical_words(text)))
 
 
 _UPPER_AND_LOWER = re.compile(r"[A-Z].*[a-z]|[a-z].*[A-Z]")
@@ -114,7 +119,7 @@ _MARKS = frozenset("#%^~!?*+|&@$")
 FEWEST_HUMPS = 5
 
 
-def _is_jumbled(value: str) -> bool:
+def is_jumbled(value: str) -> bool:
     """Whether letters of both cases make no words, or stand among more marks than an expression has."""
     if len(value) < 10 or not _UPPER_AND_LOWER.search(value):
         return False
@@ -250,7 +255,7 @@ def _is_secret_among_code(value: str, *, strong: bool) -> bool:
     before = head[0] if head else ""
     if not _BRACKET.search(before) and is_literal_secret(before, quoted=False, strong=strong):
         return True
-    return strong and (has_odd_word(value) or _is_jumbled(value))
+    return strong and (has_odd_word(value) or is_jumbled(value))
 
 
 # --- where a value without quotes ends ---------------------------------------------------------------------

@@ -286,6 +286,86 @@ pass show shop/db-2024
 password-store/shop/db-2024.gpg
 sops -d secrets/prod-2024.enc.yaml
 ENC[AES256_GCM,data:p673w==,iv:YY=,aad:UQ=,tag:A=]
+the password (for prod) is required
+the password (for prod) is stored in vault2
+changed the password to something longer
+change the password to at least 12 characters with 2 digits
+reset the password to the default of the vendor
+the password was reset on 2024-01-02T03:04:05Z by user42
+password changed from 8 to 12 characters in v2.3.1
+the password has been changed to meet policy NIST-800-63B
+set the password policy to NIST-800-63B
+set the token to null2 when user42 logs out
+rotated the secret to prod/shop-db-v2 in the store
+switched the token from HS256 to RS256
+changed the password hash from sha256-crypt to argon2id-v13
+moved the password to keepass2-db.kdbx
+the password for user42 is wrong 3 times out of 10
+the password for the nas is in 1Password
+password — at least 12 characters, 2 digits
+Password - see ticket 4711-0815b
+the API key (staging) is in AWS-SecretsManager2
+use the password from .env.prod2 for now
+log in with password authentication2
+비밀번호는 8자 이상이어야 합니다
+비밀번호는 영문과 숫자 2가지를 포함해야 합니다
+비밀번호: 입력하세요
+데이터베이스 비밀번호는 금고2에 있습니다
+비밀번호를 변경했습니다 (2024-01-02)
+암호는 AES256으로 저장됩니다
+пароль от базы: потерян
+пароль от базы: см. хранилище 2
+пароль — это строка из 12 символов
+пароль должен содержать 12 символов, 1 цифру
+Пароль изменён 2024-01-02 в 03:04:05
+сменил пароль на более длинный
+пароль от сервера лежит в vault2
+пароль для пользователя user42 не найден
+токен истёк 2024-01-02T03:04:05Z
+пароль від бази: у сховищі 2
+пароль має містити 12 символів і 1 цифру
+a senha do banco é obrigatória
+a senha deve ter 8 caracteres e 1 número
+a senha do banco está no cofre2
+mudei a senha para uma mais longa
+hasło do bazy to tajemnica
+hasło musi mieć 12 znaków i 1 cyfrę
+hasło do bazy: w sejfie 2
+zmieniłem hasło na dłuższe
+数据库密码为必填项
+密码是必填的，长度为8到20位
+密码长度为 12
+密码已过期，请在 2024-01-02 前修改
+令牌为 JWT 格式，密钥为 RSA2048
+密码: 请输入8位以上
+パスワードは8文字以上です
+パスワードは数字1文字以上を含めてください
+パスワードは bcrypt2 でハッシュされます
+トークンは2024-01-02に期限切れです
+la password è obbligatoria, almeno 8 caratteri
+la password del database è nel vault2
+ho cambiato la password in una più lunga
+het wachtwoord is verplicht, minimaal 8 tekens en 1 cijfer
+het wachtwoord van de database is te vinden in kluis2
+şifre: en az 8 karakter, 1 rakam
+şifre veritabanında saklanır (bcrypt2)
+şifreleme: AES256-GCM
+şifreyi değiştirdim, 2024-01-02
+heslo: viz trezor 2
+heslo k databázi je v trezoru2
+heslo musí mít 12 znaků a 1 číslici
+jelszó: lásd a széf 2
+a jelszó legalább 8 karakter, 1 számmal
+das Passwort (für prod) lautet wie im Tresor 3
+habe das Passwort auf mindestens 12 Zeichen geändert
+das Passwort auf dem nas2 ist abgelaufen
+le mot de passe (prod) est dans le coffre 42
+j'ai changé le mot de passe en 2024
+la contraseña (de prod) es obligatoria, mínimo 8
+lösenordet är minst 12 tecken
+adgangskoden er udløbet 2024-01-02
+passordet er lagret i hvelv2
+salasana on vanhentunut 2024-01-02
 """
 
 

@@ -2,8 +2,8 @@
 
 `«m40»` stands for 40 random characters: `m` letters and digits, `l` small letters and digits, `u` capitals and digits,
 `a` letters, `h` hexadecimal, `b` base64, `s` base64 for URLs, `d` digits, `q` base32, `p` a password with marks,
-`w` words of a wallet; a letter alone is a form of its own (see `Filling`). Templates hold no values, so that scanners
-of secrets find none here.
+`w` words of a wallet, `t` the text behind the colon; a letter alone is a form of its own (see `Filling`). Templates
+hold no values, so that scanners of secrets find none here.
 """
 
 import base64
@@ -439,6 +439,275 @@ long quoted | "signing_key": "«b1600»"
 long bare | SIGNING_KEY=«b1600»
 wrapped | SIGNING_KEY="«Y10»"
 wrapped by backslashes | API_TOKEN=«m70»\\n«m70»\\n«m40»
+# sentences of many languages
+English aside | the password (for prod) is «p14»
+English aside of a key | the API key (staging, read only) is «m32»
+English change | I changed the password to «p14» yesterday
+English reset | reset the password to «p14».
+English set for | we set the root password for the nas to «p14»
+English passive | the password has been reset to «m14»
+English passive was | Password was changed to «p14»
+English from to | changed the password from «m12» to «m14»
+English that | the password that we use for staging is «p14»
+English new | new password is «p14»
+English dash | password - «p14»
+English em dash | the password — «p14»
+English now set | the password is now set to «p14»
+English rotated | rotated the secret to «m24»
+English passphrase | the passphrase of the backup disk is "«p14»"
+English with | log in as ann with password «p14»
+English use | use the password «p14» for now
+English code | the password is `«p14»`
+English should be | the password should be «p14»
+English 1 | My password is «p14», keep it safe
+English 2 | The root password (on staging) is now «p14»
+English 3 | the admin password for https://nas.local is «p14»
+English 4 | I've changed the password for the prod db to «p14»
+English 5 | please set password to "«p14»"
+English 6 | Password reset to: «p14»
+English 7 | password updated: «p14»
+English 8 | Your new password is: «p14»
+English 9 | Your temporary password is «p14»
+English 10 | our db password (postgres, prod) = «p14»
+English 11 | the wifi password at the office is «m12»
+English 12 | The password of user ann on nas2 is «p14»
+English 13 | pwd is «p14»
+English 14 | I changed it: password is now "«p14»"
+English 15 | the password got changed to «p14»
+English 16 | change my password to «p14» please
+English 17 | sets the passphrase to `«p14»`
+English 18 | password → «p14»
+English 20 | Password (prod): «p14»
+English 21 | password is: `«p14»`
+English 23 | the password will be «p14» from tomorrow
+English 24 | password used to be «p14»
+English 25 | the secret key is «m40»
+English 26 | the API token for ci is «m40»
+German aside | das Passwort (für prod) lautet «p14»
+German changed | habe das Passwort auf «p14» geändert
+German passive | Das Passwort wurde auf «p14» zurückgesetzt
+German 1 | das neue Passwort ist «p14»
+German 2 | das Passwort vom NAS ist «p14»
+German 3 | Passwort (Test) ist «p14»
+German 4 | Passwort geändert auf «p14»
+German 5 | das Passwort heißt «p14»
+German 6 | das Kennwort für den Server lautet: «p14»
+German 7 | ich habe das Passwort von «m12» auf «m14» geändert
+French aside | le mot de passe (prod) est «p14»
+French changed | j'ai changé le mot de passe en «p14»
+French of | le mot de passe de la base est «p14»
+French 1 | le mot de passe est maintenant «p14»
+French 2 | le nouveau mot de passe : «p14»
+French 3 | le mot de passe du serveur est «p14»
+French 4 | le mot de passe a été changé en «p14»
+French 5 | le mot de passe de la base : «p14»
+Spanish aside | la contraseña (de prod) es «p14»
+Spanish changed | cambié la contraseña a «p14»
+Spanish of | la contraseña de la base de datos es «p14»
+Spanish 1 | la contraseña es: «p14»
+Spanish 2 | la nueva contraseña es «p14»
+Spanish 3 | la contraseña del wifi: «p14»
+Spanish 4 | la clave es «p14»
+Spanish 5 | se cambió la contraseña a «p14»
+Spanish 6 | he cambiado la contraseña por «p14»
+Portuguese of | a senha do banco é «p14»
+Portuguese plain | a senha é «p14»
+Portuguese long | a senha do banco de dados de produção é: «p14»
+Portuguese changed | mudei a senha para «p14»
+Portuguese passive | a senha foi alterada para «p14»
+Portuguese palavra | a palavra-passe é «p14»
+Portuguese 1 | A senha do servidor é «p14»
+Portuguese 3 | a nova senha é «p14»
+Portuguese 4 | a senha de root do banco é «p14»
+Portuguese 5 | senha do wifi: «p14»
+Portuguese 6 | troquei a senha para «p14»
+Portuguese 7 | a senha (produção) é «p14»
+Portuguese 8 | minha senha é «p14»
+Portuguese 9 | a palavra-passe do servidor é «p14»
+Portuguese 10 | redefini a senha como «p14»
+Italian is | la password è «p14»
+Italian of | la password del database è «p14»
+Italian colon | la password per il server: «p14»
+Italian changed | ho cambiato la password in «p14»
+Italian 1 | la password è: «p14»
+Italian 2 | la password di root è «p14»
+Italian 3 | la nuova password è «p14»
+Italian 4 | password del wifi: «p14»
+Italian 5 | la password (produzione) è «p14»
+Italian 6 | ho impostato la password a «p14»
+Italian 7 | la parola d'ordine è «p14»
+Dutch is | het wachtwoord is «p14»
+Dutch of | het wachtwoord van de database is «p14»
+Dutch colon | wachtwoord voor de nas: «p14»
+Dutch changed | ik heb het wachtwoord veranderd in «p14»
+Dutch 1 | Het wachtwoord is: «p14»
+Dutch 2 | het nieuwe wachtwoord is «p14»
+Dutch 3 | wachtwoord van de server: «p14»
+Dutch 4 | het wachtwoord (prod) is «p14»
+Dutch 5 | wachtwoord gewijzigd naar «p14»
+Dutch 6 | mijn wachtwoord is «p14»
+Polish to | hasło to «p14»
+Polish of | hasło do bazy to «p14»
+Polish of colon | hasło do bazy danych: «p14»
+Polish sounds | hasło brzmi «p14»
+Polish changed | zmieniłem hasło na «p14»
+Polish instr | hasłem jest «p14»
+Polish ascii | haslo: «p14»
+Polish 1 | Hasło to «p14»
+Polish 2 | hasło do serwera to: «p14»
+Polish 3 | hasło do bazy danych brzmi «p14»
+Polish 4 | nowe hasło: «p14»
+Polish 5 | hasło admina to «p14»
+Polish 6 | hasło (prod) to «p14»
+Polish 7 | hasło do wifi: «p14»
+Polish 8 | ustawiłem hasło na «p14»
+Czech label | heslo: «p14»
+Czech is | heslo k databázi je «p14»
+Czech changed | změnil jsem heslo na «p14»
+Czech 1 | Heslo: «p14»
+Czech 2 | heslo je: «p14»
+Czech 3 | nové heslo je «p14»
+Czech 4 | heslo od databáze je «p14»
+Czech 5 | heslo k wifi: «p14»
+Czech 6 | heslo (prod) je «p14»
+Czech 7 | heslo bylo změněno na «p14»
+Slovak | heslo do databázy je «p14»
+Hungarian label | jelszó: «p14»
+Hungarian bare | a jelszó «p14»
+Hungarian poss | az adatbázis jelszava: «p14»
+Hungarian for | jelszó az adatbázishoz: «p14»
+Hungarian 1 | Jelszó: «p14»
+Hungarian 2 | az új jelszó: «p14»
+Hungarian 3 | a jelszavam «p14»
+Hungarian 4 | a szerver jelszava «p14»
+Hungarian 5 | a jelszó a következő: «p14»
+Hungarian 6 | wifi jelszó: «p14»
+Hungarian 7 | JELSZÓ: «p14»
+Hungarian 8 | a jelszó (éles): «p14»
+Turkish label | şifre: «p14»
+Turkish possessed | veritabanı şifresi: «p14»
+Turkish bare | sunucunun şifresi «p14»
+Turkish parola | Parola: «p14»
+Turkish changed | şifreyi «p14» olarak değiştirdim
+Turkish capital | Şifre: «p14»
+Turkish 2 | şifreniz: «p14»
+Turkish 3 | wifi şifresi: «p14»
+Turkish 4 | yeni şifre: «p14»
+Turkish 5 | şifre «p14»
+Turkish 6 | şifrem «p14»
+Turkish 7 | parolanız: «p14»
+Turkish 8 | ŞİFRE: «p14»
+Turkish 9 | sifre: «p14»
+Turkish 10 | veritabanının şifresi şu: «p14»
+Turkish 11 | parola: «p14»
+Russian for | пароль от базы: «p14»
+Russian dash | пароль — «p14»
+Russian hyphen | Пароль - «p14»
+Russian long | пароль от базы данных на проде: «m14»
+Russian to | пароль к серверу — «p14»
+Russian this | пароль это «p14»
+Russian changed | я сменил пароль на «p14»
+Russian passive | пароль изменён на «p14»
+Russian now | пароль теперь «p14»
+Russian declined | зайди с паролем «p14»
+Russian such | пароль такой: «p14»
+Russian capitals | ПАРОЛЬ: «p14»
+Russian token | токен: «m32»
+Russian key | ключ API: «m32»
+Russian 1 | Пароль от админки: «p14»
+Russian 2 | пароль для root: «p14»
+Russian 3 | пароль от почты - «p14»
+Russian 4 | логин ann, пароль «p14»
+Russian 5 | Новый пароль: «p14»
+Russian 6 | пароль — «m12».
+Russian 7 | пароль от вайфая «p14»
+Russian 8 | пароль базы данных: «p14»
+Russian 9 | пароль к базе «p14»
+Russian 10 | поменяли пароль на «p14»
+Russian 11 | вот пароль: «p14»
+Russian 12 | пароль на проде: «p14»
+Russian 13 | пароль базы — «p14»
+Russian 14 | пароль (прод) — «p14»
+Russian 15 | секрет: «m24»
+Russian 16 | кодовое слово: «p14»
+Ukrainian for | пароль від бази: «p14»
+Ukrainian dash | пароль до сервера — «p14»
+Ukrainian changed | змінив пароль на «p14»
+Ukrainian label | Пароль: «p14»
+Ukrainian 1 | пароль від пошти: «p14»
+Ukrainian 2 | новий пароль — «p14»
+Ukrainian 3 | пароль для бази даних: «p14»
+Ukrainian 4 | пароль бази: «p14»
+Ukrainian such | пароль такий: «p14»
+Korean sentence | 비밀번호는 «m12»입니다
+Korean sentence no space | 비밀번호는«p14»입니다.
+Korean db | 데이터베이스 비밀번호는 «p14» 입니다
+Korean change | 비밀번호를 «p14»로 변경했습니다
+Korean short | 서버 비번은 «m12»이에요
+Korean label | 비밀번호: «p14»
+Korean loan | 패스워드: «p14»
+Korean cipher | 관리자 암호는 «p14»입니다
+Korean 1 | DB 비밀번호는 «m12»이고 포트는 5432
+Korean 2 | 비밀번호가 «p14»로 바뀌었습니다
+Korean 3 | 새 비밀번호: «p14»
+Korean 4 | 비밀번호 «p14» 입니다
+Korean 5 | 비밀번호는 "«p14»"입니다
+Korean 6 | 루트 비밀번호(운영)는 «p14»입니다
+Korean 7 | API 키는 «m32»입니다
+Korean 8 | 관리자 비밀번호 = «p14»
+Chinese for | 数据库密码为 «p14»
+Chinese is | 密码是«p14»
+Chinese is comma | 密码是«m12»，请保密
+Chinese changed | 密码已改为 «p14»
+Chinese ba | 我把密码改成了 «p14»
+Chinese reset | 密码重置为«m14»。
+Chinese trad | 資料庫密碼為「«p14»」
+Chinese key | 密钥是 «m32»
+Chinese token | 令牌为 «m32»
+Chinese aside | 密码（生产环境）是 «p14»
+Chinese 1 | 密码是：«p14»
+Chinese 2 | 数据库的密码是 «p14»
+Chinese 3 | root密码为«p14»
+Chinese 4 | 新密码：«p14»
+Chinese 5 | 密码：«p14»，端口：5432
+Chinese 6 | 密码改为«p14»
+Chinese 7 | 密码已经改成«p14»了
+Chinese 8 | 管理员密码是“«p14»”
+Chinese 9 | 服务器密码为：«p14»。
+Chinese 10 | 密码设置成 «p14»
+Chinese 11 | 密码 «p14»
+Chinese 12 | 密碼是 «p14»
+Chinese 13 | 口令是 «p14»
+Chinese 14 | API密钥为«m32»
+Chinese 15 | 密码就是«p14»
+Chinese 16 | 密码(测试环境)为 «p14»
+Japanese wa desu | パスワードは«m12»です
+Japanese wa space | データベースのパスワードは «p14» です。
+Japanese quoted | パスワードは「«p14»」です
+Japanese changed | パスワードを«p14»に変更しました
+Japanese aside | パスワード（本番）は«p14»です
+Japanese code | 暗証コード：«m14»
+Japanese 1 | パスワードは«p14»です。
+Japanese 2 | 新しいパスワードは「«p14»」です
+Japanese 3 | パスワード：«p14»
+Japanese 4 | DBのパスワードは«m12»になりました
+Japanese 5 | パスワードを「«p14»」に変更した
+Japanese 6 | パスワードが«p14»に変わりました
+Japanese 7 | パスワード «p14»
+Japanese 8 | ルートのパスワードは、«p14»です
+Japanese 9 | APIキーは«m32»です
+Japanese 10 | パスワードは以下: «p14»
+Japanese 11 | パスワードは『«p14»』
+Swedish | lösenordet är «p14»
+Danish | adgangskoden er «p14»
+Norwegian | passordet er «p14»
+Finnish | salasana on «p14»
+Romanian | parola este «p14»
+Croatian | lozinka je «p14»
+Vietnamese | mật khẩu là «p14»
+Indonesian | kata sandi adalah «p14»
+Greek | ο κωδικός είναι «p14»
+Arabic | كلمة المرور هي «p14»
 """
 PROSE = {
     "English": ("Please use this for the staging system, and tell nobody:", "Thanks, that was all of it."),
@@ -484,6 +753,9 @@ class Filling:
 
     def _of_z(self, length: int, _: str) -> str:
         return self._kept(self._make(length, ALNUM + MARKS + " ()[]{}|&:;,/"))
+
+    def _of_t(self, _: int, words: str) -> str:
+        return self._kept(words)
 
     def _of_x(self, length: int, _: str) -> str:
         return self._kept(self._make(length, HEX.upper()))
