@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime, tzinfo
 from typing import Any
 
+NOTHING_GOOD = "Nothing answers well; the nearest:"
+"""Stands before hits of a search that are weak, all of them."""
+
 
 def counted(number: int, one: str, many: str = "") -> str:
     """`1 part`, `1,200 parts`.

@@ -5,10 +5,11 @@ questions on what they are about, but for something that is not in them.
 
 Each prompt goes to `POST /api/context`, as the hook of a client in a folder of that project would send it, unrelated
 ones too (`--no-cwd`: from nowhere in particular), and to the search, to see the scores of its best hit and whether the
-first five name a message that answers (others may, too). `found`: the search answers anything (at `--floor`, if given).
-With `--search`, or where there is no such route, that counts as fired. `told` is the share of blocks that quote an
-episode with that message; `sure` the median confidence of those that are answered. Tune on the dev half only. `--home`
-keeps the indexed memory for the next run. Needs ../shared/data.
+first five name a message that answers (others may, too). `found`: the search answers anything (at `--floor`, if given),
+without the nearest that it shows where nothing answers. With `--search`, or where there is no such route, that counts
+as fired. `told` is the share of blocks that quote an episode with that message; `sure` the median confidence of those
+that are answered. Last come the words beside first hits. Tune on the dev half only. `--home` keeps the indexed memory
+for the next run. Needs ../shared/data.
 """
 
 import argparse
@@ -78,8 +79,8 @@ def answers(client: httpx.Client, episode_id: str, uuids: Sequence[str]) -> bool
 
 
 def search(client: httpx.Client, prompt: str, floor: float | None) -> list[dict[str, Any]]:
-    """The first five hits, with the parts of their scores."""
-    body = {"query": prompt, "top_k": 5, "explain": True, "track": False, "min_score": floor}
+    """The first five hits, with the parts of their scores; none where the search itself calls nothing an answer."""
+    body = {"query": prompt, "top_k": 5, "explain": True, "track": False, "min_score": floor, "weak": False}
     reply = client.post("/api/episodes/search", json=body)
     reply.raise_for_status()
     return list(reply.json()["results"])
@@ -100,6 +101,7 @@ def ask(client: httpx.Client, row: dict[str, Any], asked: argparse.Namespace) ->
         "cosine": top.get("similarity_score"),
         "cosines": [hit["similarity_score"] for hit in hits],
         "components": explained,
+        "word": top.get("confidence", "none"),
         "sure": explained.get("stages", {}).get("confidence"),
         "excerpt": top.get("excerpt", "")[:200],
     }
@@ -123,6 +125,22 @@ def report(rows: Sequence[dict[str, Any]]) -> None:
         print(f"{kind} {split or 'all':<{13 - len(kind)}} {len(part):>4}{shares} {answered:>7} {medians}")
 
 
+def report_words(rows: Sequence[dict[str, Any]]) -> None:
+    """What the word beside a first hit is worth: a line for each and each split."""
+    print("first hits called so, of prompts that the logs answer, on other people's work, and with the answer in five")
+    for word, split in itertools.product(("strong", "fair", "weak"), ("dev", "test")):
+        part = [row for row in rows if row["word"] == word and row["split"] == split]
+        shares = [
+            sum(told) / max(1, len(part))
+            for told in (
+                [row["kind"] == "related" for row in part],
+                [row["kind"] == "unrelated" for row in part],
+                [row["answered"] for row in part],
+            )
+        ]
+        print(f"{word:6} {split:<7} {len(part):>4}" + "".join(f"{share:>8.1%}" for share in shares))
+
+
 def main() -> None:
     """Index, serve, ask."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -142,6 +160,7 @@ def main() -> None:
             )
             rows = [ask(client, row, args) for row in prompts]
     report(rows)
+    report_words(rows)
     if args.scores:
         args.scores.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
 

@@ -31,7 +31,7 @@ from anamnesis_pipeline.steps.folder_project import projects_of_folder
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.advice import start_it
 from anamnesis_pipeline.wiring import open_pool_of, open_to_read, what_is_private
-from anamnesis_pipeline.wording import project_name, session_text, shown_name
+from anamnesis_pipeline.wording import NOTHING_GOOD, project_name, session_text, shown_name
 
 _EXCERPT_LINES = 4
 _NAMED = 20
@@ -176,13 +176,14 @@ def converse(answered: Callable[[str], object]) -> None:
 
 
 def render(answer: Mapping[str, Any], zone: tzinfo | None = None, width: int = 100) -> str:
-    """An answer for people: rank, date, project, score, a star where more than its words counts for it, the start of
-    the excerpt, id, where it is from. Styled, for `typer.echo`, which drops that where no terminal reads. Pure.
+    """An answer for people: rank, date, project, confidence, a star where more than its words counts for it, the start
+    of the excerpt, id, where it is from. Styled, for `typer.echo`, which drops that where no terminal reads. Pure.
 
     :param zone: of the dates; None: the local one.
     """
     hits = answer["results"]
-    blocks = [_block(rank, hit, zone, width) for rank, hit in enumerate(hits, 1)] if hits else ["Nothing found."]
+    blocks = [NOTHING_GOOD] if answer.get("weak") else []
+    blocks += [_block(rank, hit, zone, width) for rank, hit in enumerate(hits, 1)] if hits else ["Nothing found."]
     blocks += [_printable(answer["hint"])] if "hint" in answer else []
     blocks += [f"Incomplete: {problem}" for problem in answer["degraded"]]
     if explanation := answer.get("explanation"):
@@ -192,7 +193,8 @@ def render(answer: Mapping[str, Any], zone: tzinfo | None = None, width: int = 1
 
 def _block(rank: int, hit: Mapping[str, Any], zone: tzinfo | None, width: int) -> str:
     when = datetime.fromisoformat(hit["timestamp"]).astimezone(zone)
-    head = f"{rank}. {when:%Y-%m-%d %H:%M}  {project_name(hit['project'])}  {hit['kind']}  {hit['score']:.2f}"
+    sure = hit.get("confidence", "")  # an older sidecar does not say
+    head = f"{rank}. {when:%Y-%m-%d %H:%M}  {project_name(hit['project'])}  {hit['kind']}  {sure}".rstrip()
     indent = "   "
     lines = textwrap.wrap(
         " ".join(_printable(hit["excerpt"] or hit["summary"]).split()),

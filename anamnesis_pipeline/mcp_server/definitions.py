@@ -31,7 +31,7 @@ class _Arguments(BaseModel):
 class Search(_Arguments):
     """Search the user's memory of past sessions, decisions, errors and documents. Call it before answering from \
 nothing: what did we decide, have we seen this error, why is it so, how did we do it last time. Returns short quoted \
-hits with ids for `read`; nothing relevant returns nothing. Without a query: the newest.
+hits with ids for `read`, each strong, fair or weak; weak ones hardly answer. Without a query: the newest.
     """
 
     query: Annotated[str, Field(max_length=5_000, description="a question with its names, or a literal text")] = ""

@@ -37,12 +37,12 @@ def block(lines: Sequence[str]) -> str:
     return "\n".join([MEMORY_BEGINS, HEADER, *lines, MEMORY_ENDS])
 
 
-def head(record: Mapping[str, Any], *, score: float | None = None) -> str:
-    """`[decision] 2026-03-05 09:12 acme-api · 0.83 · session on laptop · id ...`: always in this order."""
+def head(record: Mapping[str, Any]) -> str:
+    """`[decision] 2026-03-05 09:12 acme-api · strong · session on laptop · id ...`: always in this order."""
     source = record["source"]
     parts = [
         f"[{_name(record['kind'])}] {when(record['timestamp'])} {_name(record['project']) or '(no project)'}",
-        *([f"{score:.2f}"] if score is not None else []),
+        *([record["confidence"]] if "confidence" in record else []),
         _origin(source, record),
         *(["superseded" + _successor(record)] if record.get("status") == "superseded" else []),
         f"id {id_label(record['episode_id'])}",
@@ -52,7 +52,7 @@ def head(record: Mapping[str, Any], *, score: float | None = None) -> str:
 
 def hit(rank: int, found: Mapping[str, Any]) -> str:
     """One hit of a search: head, quoted excerpt, why and tags."""
-    first = f"{rank}. {head(found, score=found['score'])}"
+    first = f"{rank}. {head(found)}"
     last = _notes(found)
     left = HIT_TOKENS - cost(first) - cost(last) - 4
     quoted = QUOTE + cut(flat(found["excerpt"] or found["summary"]), max(left, 12))

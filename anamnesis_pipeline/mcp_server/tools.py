@@ -25,6 +25,7 @@ from anamnesis_pipeline.mcp_server.definitions import (
 )
 from anamnesis_pipeline.search.quoting import id_label, label
 from anamnesis_pipeline.search.time_bounds import bound_texts
+from anamnesis_pipeline.wording import NOTHING_GOOD
 
 ALL, CURRENT = "all", "current"
 CALLS_AT_ONCE, PATIENCE_S = 16, 20.0
@@ -101,13 +102,14 @@ class Tools:
             **bound_texts(asked.since, asked.until, datetime.now(UTC), UTC),
         }  # fmt: skip
         answer = await self._memory.call("POST", "/api/episodes/search", body=body)
+        first = [NOTHING_GOOD] if answer.get("weak") else []
         hits = [texts.hit(rank, found) for rank, found in enumerate(answer["results"], 1)]
         problems = [f"incomplete: {texts.flat(problem)}" for problem in answer["degraded"]]
         if not hits:
             hits = [_nothing(scope)]
         elif scope.project:
             hits.append(f'(project {texts.flat(scope.project)}; project="all" searches everything)')
-        return texts.block([*filter(None, [scope.note]), *hits, *problems])
+        return texts.block([*filter(None, [scope.note]), *first, *hits, *problems])
 
     async def _read(self, asked: Read, folder: str | None) -> str:
         del folder

@@ -22,6 +22,7 @@ from anamnesis_pipeline.search.candidates import Candidates, Waiting, answered, 
 from anamnesis_pipeline.search.dialogue import dialogue_factors, words_of
 from anamnesis_pipeline.search.events import BESIDE_COMPACTION, Event, around, event_in
 from anamnesis_pipeline.search.explaining import Explanation, answer_explanation, hit_explanation
+from anamnesis_pipeline.search.floor import Confidence
 from anamnesis_pipeline.search.folding import fold
 from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, newer_first
 from anamnesis_pipeline.search.fusion import FUSION_DEPTH
@@ -62,6 +63,16 @@ class _Found:
     company: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """Hits, why, and the space they were looked for in. `is_weak`: nothing answers well, and these are the nearest."""
+
+    hits: list[Hit]
+    explanation: Explanation | None
+    space: Space | None
+    is_weak: bool
+
+
 class Engine:
     """Searches one store. Stateless between calls; safe to share between threads."""
 
@@ -99,27 +110,26 @@ class Engine:
         query = replace(query, text=composed(query.text))
         now = query.now or datetime.now(UTC)
         asked, times = self._timed(query, now)
-        hits, explanation, space = self._found(asked, times, now, degraded)
-        if query.track and hits:
+        found = self._found(asked, times, now, degraded)
+        hits = found.hits
+        if query.track and hits and not found.is_weak:
             self._track(hits, degraded)
         if not hits:  # only here: it takes longer than a search may
             self._note_backlog(query, degraded)
         tokens = sum(_tokens(hit.episode, hit.passages) for hit in hits)
         took_ms = (time.perf_counter() - started) * 1000
-        return SearchAnswer(hits, took_ms, space.model_id if space else None, degraded, tokens, explanation)
+        model_id = found.space.model_id if found.space else None
+        return SearchAnswer(hits, took_ms, model_id, degraded, tokens, found.explanation, found.is_weak)
 
-    def _found(
-        self, query: SearchQuery, times: TimeReference | None, now: datetime, degraded: list[str]
-    ) -> tuple[list[Hit], Explanation | None, Space | None]:
-        """The hits, why, and the space they were looked for in."""
+    def _found(self, query: SearchQuery, times: TimeReference | None, now: datetime, degraded: list[str]) -> _Answered:
+        """The hits, and how they were looked for."""
         where, depth = self._effective(query, now), max(FUSION_DEPTH, 4 * query.top_k)
         words = self._candidates.start_words(query, where, depth)  # the store searches them while the model embeds
         with self.times.of("embed"):
             space, vectors = self._vectors(query, degraded)
         level = stored_level(self._store, space) if space and vectors else None
         question = Question(query, where, space, vectors, self._min_value(), now, times, level)
-        hits, explanation = self._hits(question, depth, words, degraded)
-        return hits, explanation, space
+        return self._hits(question, depth, words, degraded)
 
     def _timed(self, query: SearchQuery, now: datetime) -> tuple[SearchQuery, TimeReference | None]:
         """The question as it is looked for, and the time that it names, or that of the event it asks around."""
@@ -141,10 +151,12 @@ class Engine:
         where = replace(query.where, kinds=(COMPACTION,) if event.is_compaction else (), tags=(), layers=())
         floor = -math.inf if event.is_compaction else query.profile.floor
         profile = replace(query.profile, boosts=False, floor=floor)
-        asked = replace(query, text=event.words, top_k=1, where=where, max_tokens=None, explain=False, profile=profile)
+        asked = replace(
+            query, text=event.words, top_k=1, where=where, max_tokens=None, explain=False, profile=profile, weak=False
+        )
         if event.is_compaction:
             return self._compaction(event, asked, now)
-        hits, *_ = self._found(asked, None, now, [])
+        hits = self._found(asked, None, now, []).hits
         return around(event, hits[0].episode.timestamp) if hits else None
 
     def _compaction(self, event: Event, asked: SearchQuery, now: datetime) -> TimeReference | None:
@@ -153,7 +165,7 @@ class Engine:
         if event.is_the_last:
             found = [*self._store.episodes.page(where, 1).items]
         else:
-            found = [hit.episode for hit in self._found(asked, None, now, [])[0]]
+            found = [hit.episode for hit in self._found(asked, None, now, []).hits]
         if not found:
             return None
         when, session_id = found[0].timestamp, found[0].session_id
@@ -202,9 +214,7 @@ class Engine:
             degraded.append(f"dense: {exc}")
             return active, None
 
-    def _hits(
-        self, question: Question, depth: int, words: Sequence[Waiting], degraded: list[str]
-    ) -> tuple[list[Hit], Explanation | None]:
+    def _hits(self, question: Question, depth: int, words: Sequence[Waiting], degraded: list[str]) -> _Answered:
         """From deeper lists until there are enough episodes that differ, or no list has more to give."""
         query = question.query
         while True:
@@ -214,9 +224,10 @@ class Engine:
             with self.times.of("order"):
                 judged = ranked = self._ranker.order(question, rankings, None if exhausted else depth)
             if self._ranker.says_nothing(question, ranked):
-                rankings = self._ranker.with_all_words(question, rankings, depth)
-                exhausted = is_exhausted(rankings, depth, None)
-                ranked = self._ranker.order(question, rankings, None)
+                held = self._ranker.with_all_words(question, rankings, depth)
+                if not query.weak or any(ranking.passages for ranking in held):
+                    exhausted = is_exhausted(held, depth, None)
+                    ranked = self._ranker.order(question, held, None)
             with self.times.of("read"):
                 read = self._read(question, ranked)
             if ranked.late:  # the lists alone tell places less apart than company adds
@@ -228,7 +239,8 @@ class Engine:
             if exhausted or deep_enough or len(groups) >= query.top_k:
                 hits = self._shown(question, ranked, [[found[n] for n in group] for group in groups])
                 explained = answer_explanation(question, judged, len(found), len(groups)) if query.explain else None
-                return hits, explained
+                is_weak = query.weak and all(hit.confidence is Confidence.WEAK for hit in hits)
+                return _Answered(hits, explained, question.space, is_weak and bool(hits))
             depth *= 4
             words = self._candidates.start_words(query, question.where, depth)
 
@@ -294,6 +306,9 @@ class Engine:
                     _explained(question, ranked, first),
                     float(np.prod(list(leader.factors.values()))), first.second,
                     layer_of(first.episode, now),
+                    self._ranker.confidence_in(
+                        question, ranked, [first.passage, *([first.second] if first.second else [])], first.cosine
+                    ),
                 )
             )  # fmt: skip
         return hits

@@ -1,11 +1,13 @@
 """Whether anything found answers a question at all, judged by what questions on other things find. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 
 from anamnesis_pipeline.embeddings.registry import MINILM
+from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.search.fusion import Ranking
 
 NEAR, KNOWN, NEITHER = 1.5, 6.0, -5.4
@@ -17,10 +19,20 @@ UNASKED_LEAST = 0.5
 ASKED_LEAST = -1.6
 """Who searches gets what reaches this: 20% of the former, 99% of the latter; in the split `test`, 21% and 99%. An
 answer that is missed costs more than one that is not wanted, so only what is clearly unrelated falls."""
+STRONG_LEAST = 3.0
+"""From here on a hit is a strong one. What each word is worth stands in benchmarks/README.md, under silence."""
 UNKNOWN_MOST = 0.5
 """A question in another language has only words that are not stored; more than half of them count as half."""
 SPREAD_LEAST = 0.005
 """Of cosines: with few passages stored, the questions on other things may all be about as far from them."""
+
+
+class Confidence(StrEnum):
+    """How sure it is that a hit answers, in words."""
+
+    STRONG = "strong"
+    FAIR = "fair"
+    WEAK = "weak"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +89,23 @@ def confidence(found: Evidence, level: Level) -> float | None:
         return None
     known = level.unknown - min(found.unknown, UNKNOWN_MOST)
     return NEITHER + NEAR * sum(near) / len(near) + KNOWN * known
+
+
+def in_words(found: Evidence | None, level: Level | None, cosine: float | None, *, holds: bool) -> Confidence:
+    """The confidence in one hit: that of the whole answer, or of the hit alone, whichever is less. Where no vectors
+    tell, it is fair.
+
+    :param found: what the question found.
+    :param cosine: of the hit's best passage; None: it has no vector, or none was compared.
+    :param holds: whether the hit has every word, or a literal token, of the question: that is never weak.
+    """
+    whole = confidence(found, level) if found is not None and level is not None else None
+    if found is None or level is None or whole is None:
+        return Confidence.FAIR
+    alone = None if cosine is None else confidence(replace(found, nearest={f"dense_{Variant.TEXT}": cosine}), level)
+    if min(whole, whole if alone is None else alone) < ASKED_LEAST:
+        return Confidence.FAIR if holds else Confidence.WEAK
+    return Confidence.STRONG if alone is not None and min(whole, alone) >= STRONG_LEAST else Confidence.FAIR
 
 
 def nearest_of(rankings: Sequence[Ranking]) -> dict[str, float]:

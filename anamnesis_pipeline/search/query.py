@@ -7,6 +7,7 @@ from typing import Any
 
 from anamnesis_pipeline.memory_layers import Layer
 from anamnesis_pipeline.model import Episode, StoredPassage, Where
+from anamnesis_pipeline.search.floor import Confidence
 from anamnesis_pipeline.search.profiles import PROFILES, Profile
 
 
@@ -40,6 +41,8 @@ class SearchQuery:
     explain: bool = False
     include_private: tuple[str, ...] = ()
     """Private projects and sources that are searched although `where` names none; `*`: all."""
+    weak: bool = False
+    """Whether the nearest are wanted where nothing answers well; else nothing is found."""
     profile: Profile = PROFILES["default"]
     now: datetime | None = None
     """What age is counted to; None: the clock."""
@@ -54,6 +57,7 @@ class Hit:
     near-duplicates. `explanation` holds each list's rank and score when asked for. `factor` is what the score was
     multiplied with, for what the episode is worth and how far it may be relied on. `second`: another passage of the
     episode that answers, and is shown as well. `layer` is where the episode was when it was asked for.
+    `confidence`: how sure it is that it answers.
     """
 
     episode: Episode
@@ -65,6 +69,7 @@ class Hit:
     factor: float = 1.0
     second: StoredPassage | None = None
     layer: Layer = Layer.EPISODIC
+    confidence: Confidence = Confidence.FAIR
 
     @property
     def passages(self) -> tuple[StoredPassage, ...]:
@@ -76,7 +81,7 @@ class Hit:
 class SearchAnswer:
     """Hits, best first. `degraded` names the parts that did not answer and why, e.g. `dense: model is loading`; without
     hits also what is still to be read and embedded. `explanation`, if asked for: what each list proposed, and how much
-    the floor and folding left out.
+    the floor and folding left out. `weak`: nothing answers well, and these are the nearest.
     """
 
     hits: list[Hit]
@@ -85,3 +90,4 @@ class SearchAnswer:
     degraded: list[str]
     total_tokens: int
     explanation: dict[str, object] | None = None
+    weak: bool = False

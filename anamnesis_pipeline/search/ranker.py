@@ -9,9 +9,17 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.model import EpisodeHead, ScoredPassage, Space, Variant, Where
+from anamnesis_pipeline.model import EpisodeHead, ScoredPassage, Space, StoredPassage, Variant, Where
 from anamnesis_pipeline.search.excerpts import second_passages
-from anamnesis_pipeline.search.floor import Evidence, Level, confidence, nearest_of, says_nothing
+from anamnesis_pipeline.search.floor import (
+    Confidence,
+    Evidence,
+    Level,
+    confidence,
+    in_words,
+    nearest_of,
+    says_nothing,
+)
 from anamnesis_pipeline.search.fusion import Ranking, best_passages, reciprocal_rank_fusion
 from anamnesis_pipeline.search.late_interaction import max_similarities
 from anamnesis_pipeline.search.query import Mode, SearchQuery
@@ -46,8 +54,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Passages in order, the best of each episode and the scores of all; `late` and `vectors` of the first ones. How
-    sure it is that any answers.
+    """Passages in order, the best of each episode and the scores of all; `late` and `vectors` of the first ones. What
+    was found, and how sure it is by that that any answers.
     """
 
     rankings: Sequence[Ranking]
@@ -56,6 +64,7 @@ class Ranked:
     late: Mapping[int, float]
     vectors: Mapping[int, NDArray[np.float32]]
     heads: Mapping[str, EpisodeHead]
+    evidence: Evidence | None
     sure: float | None
 
 
@@ -81,13 +90,13 @@ class Ranker:
         heads = self._store.episodes.heads(list(dict.fromkeys(episode_of[key] for key in first)))
         if late:  # the lists alone tell neighbouring places less apart than a neighbour adds
             scores = with_neighbours(scores, profile.neighbours, heads, episode_of)
-        return Ranked(
-            rankings, best_passages(rankings, scores)[:most], second_passages(scores, episode_of), late, vectors, heads,
-            self._sure(question, rankings),
-        )  # fmt: skip
+        evidence = self._evidence(question, rankings)
+        sure = confidence(evidence, question.level) if evidence is not None and question.level is not None else None
+        best = best_passages(rankings, scores)[:most]
+        return Ranked(rankings, best, second_passages(scores, episode_of), late, vectors, heads, evidence, sure)
 
-    def _sure(self, question: Question, rankings: Sequence[Ranking]) -> float | None:
-        """How sure it is that anything answers; None where that is not known."""
+    def _evidence(self, question: Question, rankings: Sequence[Ranking]) -> Evidence | None:
+        """What tells whether anything answers; None where that is not known."""
         nearest = nearest_of(rankings)
         if question.level is None or not nearest:
             return None
@@ -97,13 +106,29 @@ class Ranker:
             unknown = unknown_share(question.query.text, self._store.text.unknown, when)
         except AnamnesisError:  # the lists of words have said so already
             return None
-        return confidence(Evidence(nearest, unknown), question.level)
+        return Evidence(nearest, unknown)
 
     def says_nothing(self, question: Question, ranked: Ranked) -> bool:
         """Whether a search that wants a floor found nothing that is near enough."""
         query = question.query
         wants_floor = query.mode is Mode.HYBRID and query.min_score is None
         return wants_floor and _is_judged(ranked) and says_nothing(ranked.rankings, ranked.sure, query.profile.floor)
+
+    @staticmethod
+    def confidence_in(
+        question: Question, ranked: Ranked, passages: Sequence[StoredPassage], cosine: float | None
+    ) -> Confidence:
+        """How sure it is that what these passages of an episode say answers.
+
+        :param cosine: of the best of them.
+        """
+        keys = {stored.passage_id for stored in passages}
+        literal = any(r.name == "exact" and keys & {p.passage_id for p in r.passages} for r in ranked.rankings)
+        if question.query.mode is Mode.EXACT:
+            return Confidence.STRONG if question.query.min_score is None else Confidence.FAIR
+        said = set(content_words(" ".join(stored.passage.text for stored in passages)))
+        holds = literal or said.issuperset(content_words(question.query.text))
+        return in_words(ranked.evidence, question.level, cosine, holds=holds)
 
     def with_all_words(self, question: Question, rankings: Sequence[Ranking], depth: int) -> list[Ranking]:
         """Of the lists what has every word of the question: that answers it, however far it is."""

@@ -120,7 +120,8 @@ def keep_question(services: Services, room: Room, question: SearchIn, answer: Se
             note_query(
                 services.store, question.query or question.query_text,
                 to_jsonable_python(question.model_dump(exclude=_NOT_KEPT, exclude_defaults=True)),
-                [hit.episode for hit in answer.hits], mask=services.poster.masked, private=services.engine.private(),
+                [hit.episode for hit in answer.hits], is_answered=not answer.weak,
+                mask=services.poster.masked, private=services.engine.private(),
                 now=datetime.now(UTC),
             )  # fmt: skip
     except AnamnesisError as exc:

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.search.excerpts import excerpt_of
+from anamnesis_pipeline.search.floor import Confidence
 from anamnesis_pipeline.search.query import Hit, SearchAnswer
 from anamnesis_pipeline.search.trust import authority_of, tier_of
 from anamnesis_pipeline.sidecar.schemas import EpisodeOut, HitOut, SearchOut, SourceOut
@@ -51,6 +52,7 @@ def answer_body(answer: SearchAnswer, include: Collection[str], explain: bool) -
     """A whole answer."""
     body: SearchOut = {
         "results": [_hit_body(hit, include, explain) for hit in answer.hits],
+        "weak": answer.weak,
         "took_ms": round(answer.took_ms, 2),
         "model_id": answer.model_id,
         "degraded": list(answer.degraded),
@@ -71,6 +73,8 @@ def _hit_body(hit: Hit, include: Collection[str], explain: bool) -> HitOut:
     body: HitOut = {
         "episode_id": episode.episode_id,
         "score": round(hit.score, 4),
+        "confidence": hit.confidence.value,
+        "weak": hit.confidence is Confidence.WEAK,
         "similarity_score": None if hit.similarity is None else round(hit.similarity, 4),
         "boosted_score": round(hit.score, 4),
         "priority_multiplier": round(hit.factor, 4),

@@ -28,6 +28,7 @@ MAX_BULK_EPISODES = 1000
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 Include = Literal["raw"]
+ConfidenceName = Literal["strong", "fair", "weak"]
 LayerName = Literal["working", "episodic", "semantic", "procedural", "codebase"]
 
 
@@ -118,6 +119,10 @@ class SearchIn(BaseModel):
     min_score: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] | None = None
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000), WHOLE] | None = None
     fold: bool = True
+    weak: Annotated[
+        bool,
+        Field(description="Whether the nearest come, marked `weak`, where nothing answers well; not with `context`"),
+    ] = True
     include: Annotated[list[Include], Field(max_length=10)] = []
     explain: bool = False
     track: bool = True
@@ -160,6 +165,7 @@ class SearchIn(BaseModel):
             track=self.track,
             explain=self.explain,
             include_private=tuple(self.include_private),
+            weak=self.weak and self.profile != "context",
             profile=self._ranking(),
         )
 
@@ -241,6 +247,7 @@ class BulkOut(TypedDict):
 
 class HitOut(TypedDict):
     """One result. `score` compares within one answer; `similarity_score` is the cosine of the best passage.
+    `confidence` says how sure it is that it answers; `weak`: hardly.
 
     `boosted_score` is the score again, in which `priority_multiplier` already is: what the episode is worth and how far
     it may be relied on. `consolidated_from` names the episodes that it was made of, if its metadata says so.
@@ -250,6 +257,8 @@ class HitOut(TypedDict):
 
     episode_id: str
     score: float
+    confidence: ConfidenceName
+    weak: bool
     similarity_score: float | None
     boosted_score: float
     priority_multiplier: float
@@ -274,11 +283,13 @@ class HitOut(TypedDict):
 
 
 class SearchOut(TypedDict):
-    """Results, best first. `degraded` names the parts that did not answer, and why. `explanation` comes with `explain`:
-    what each list proposed, the time that the question names, and how many episodes the floor and folding left out.
+    """Results, best first. `weak`: nothing answers well, and these are the nearest. `degraded` names the parts that did
+    not answer, and why. `explanation` comes with `explain`: what each list proposed, the time that the question names,
+    and how many episodes the floor and folding left out.
     """
 
     results: list[HitOut]
+    weak: bool
     took_ms: float
     model_id: str | None
     degraded: list[str]

@@ -54,6 +54,7 @@ def note_query(
     asked: Mapping[str, Any],
     found: Sequence[Episode],
     *,
+    is_answered: bool = True,
     mask: Callable[[str], str],
     private: Private,
     now: datetime,
@@ -61,11 +62,13 @@ def note_query(
     """Remember a question and what it found; False: it is about something private, and nothing is kept of it.
 
     :param asked: what else was said in it; its `project` may be a bare name.
+    :param is_answered: False: what was found are merely the nearest.
     """
     if private.is_of(str(asked.get("project") or "")) or any(map(private.holds, found)):
         return False
     masked = " ".join(mask(query).split())[:MOST_CHARS]  # masked first: half a secret is not recognized
-    store.queries.note(masked, asked, [episode.episode_id for episode in found[:MOST_RESULTS]], now)
+    answers = found[:MOST_RESULTS] if is_answered else ()
+    store.queries.note(masked, asked, [episode.episode_id for episode in answers], now)
     return True
 
 

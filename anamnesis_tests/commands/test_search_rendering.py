@@ -15,6 +15,7 @@ from anamnesis_pipeline.sidecar.schemas import SearchIn
 HIT: dict[str, Any] = {
     "episode_id": "0f3c",
     "score": 0.8333,
+    "confidence": "strong",
     "timestamp": "2026-03-14T23:30:00Z",
     "project": "acme/api",
     "kind": "exchange",
@@ -34,9 +35,9 @@ def answer(*hits: dict[str, Any], degraded: tuple[str, ...] = ()) -> dict[str, A
     return {"results": list(hits), "degraded": list(degraded)}
 
 
-def test_a_hit_shows_rank_local_date_project_score_excerpt_and_id() -> None:
+def test_a_hit_shows_rank_date_project_confidence_and_id() -> None:
     lines = render(answer(HIT), timezone(timedelta(hours=1)), width=60).splitlines()
-    assert lines[0] == "1. 2026-03-15 00:30  acme/api  exchange  0.83"
+    assert lines[0] == "1. 2026-03-15 00:30  acme/api  exchange  strong"
     assert len(lines) == 7
     assert all(len(line) <= 60 for line in lines)
     assert lines[-2] == "   0f3c  (and 2 alike)"
@@ -65,6 +66,12 @@ def test_the_last_line_of_a_hit_says_from_which_machine_and_file_or_session_it_i
 ) -> None:
     hit = {**HIT, "source": {**HIT["source"], **source}}
     assert render(answer(hit), UTC).splitlines()[-1] == where
+
+
+def test_weak_hits_are_said_to_be_the_nearest() -> None:
+    first, hit, *_ = render({**answer(HIT), "weak": True}).split("\n\n")
+    assert first == "Nothing answers well; the nearest:"
+    assert hit.startswith("1. ")
 
 
 def test_nothing_found_says_so() -> None:
@@ -127,7 +134,7 @@ def test_a_superseded_hit_says_since_when_and_by_what() -> None:
 
 
 def test_what_counts_for_more_than_its_words_has_a_star() -> None:
-    for factor, end in ((1.0, "0.83"), (1.2, "0.83 ★")):
+    for factor, end in ((1.0, "strong"), (1.2, "strong ★")):
         assert render(answer(HIT | {"priority_multiplier": factor}), UTC).splitlines()[0].endswith(end)
 
 

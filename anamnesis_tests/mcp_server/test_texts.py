@@ -32,7 +32,7 @@ def tokens(text: str) -> int:
 def found(**fields: Any) -> dict[str, Any]:
     source = {"machine": "laptop", "path": "/x.jsonl", "session_id": "s1", "message_ids": [], "trust": "transcript"}
     return {
-        "episode_id": "3e2ee77d91658e0ef13372d11c2ee770", "score": 0.98, "similarity_score": 0.7,
+        "episode_id": "3e2ee77d91658e0ef13372d11c2ee770", "confidence": "fair", "similarity_score": 0.7,
         "timestamp": "2026-10-05T08:41:00Z", "instance": "laptop", "project": "~/code/parcel-api",
         "kind": "exchange", "summary": "A summary", "excerpt": "An excerpt", "tags": [], "status": "active",
         "superseded_by": None, "source": source, **fields,
@@ -58,7 +58,7 @@ def test_hits_of_ordinary_words_stay_within_100_tokens() -> None:
 
 def test_the_head_has_its_parts_in_a_fixed_order() -> None:
     assert texts.hit(2, found(status="superseded", superseded_by="e2")).split("\n") == [
-        "2. [exchange] 2026-10-05 08:41 ~/code/parcel-api · 0.98 · session on laptop · superseded by e2 · "
+        "2. [exchange] 2026-10-05 08:41 ~/code/parcel-api · fair · session on laptop · superseded by e2 · "
         "id 3e2ee77d91658e0ef13372d11c2ee770",
         "> An excerpt",
     ]

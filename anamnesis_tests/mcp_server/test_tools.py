@@ -16,7 +16,7 @@ from anamnesis_tests.mcp_server.conftest import Client, Kept, Sidecar
 from anamnesis_tests.mcp_server.test_private import HOOK
 from anamnesis_tests.sidecar.conftest import know_the_unrelated
 
-HEAD = re.compile(r"^\d+\. \[\w+\] \d{4}-\d\d-\d\d \d\d:\d\d \S+ · \d\.\d\d · .+ · id \S+$")
+HEAD = re.compile(r"^\d+\. \[\w+\] \d{4}-\d\d-\d\d \d\d:\d\d \S+ · (?:strong|fair|weak) · .+ · id \S+$")
 
 
 def ids_in(text: str) -> list[str]:
@@ -40,6 +40,14 @@ def test_a_session_uses_all_six_tools(client: Client, sidecar: Sidecar) -> None:
     assert note in client.call("search", query="zeppelin")
     assert "Gone for good" in client.call("forget", ids=[note], confirm=True)
     assert ids_in(client.call("search", query="zeppelin")) == [first]
+
+
+def test_weak_hits_are_said_to_be_the_nearest(sidecar: Sidecar) -> None:
+    know_the_unrelated(sidecar.services.store)
+    near = sidecar.post("The importer skips rows without a currency")
+    answer = Client("http", sidecar.port).call("search", query="violin currency orchestra rehearsal evening")
+    assert ids_in(answer) == [near]
+    assert answer.index("Nothing answers well; the nearest:") < answer.index("1. [note]")
 
 
 def test_age_counts_when_asked_for(sidecar: Sidecar) -> None:

@@ -7,9 +7,11 @@ from anamnesis_pipeline.search.floor import (
     ASKED_LEAST,
     SPREAD_LEAST,
     UNKNOWN_MOST,
+    Confidence,
     Evidence,
     Level,
     confidence,
+    in_words,
     level_of,
     nearest_of,
     nearness,
@@ -69,6 +71,26 @@ def test_a_list_that_was_not_measured_says_nothing() -> None:
     assert sure(found(0.4, 0.9), only_text) == sure(Evidence({"dense_text": 0.4}, 0.1), only_text)
     assert confidence(Evidence({}, 0.1), LEVEL) is None
     assert nearness(0.5, only_text, "dense_context") is None
+
+
+@pytest.mark.parametrize(
+    ("evidence", "cosine", "holds", "word"),
+    [
+        (found(0.6, 0.55), 0.6, False, Confidence.STRONG),
+        (found(0.6, 0.55), 0.4, False, Confidence.FAIR),  # a later hit of a sure answer
+        (found(0.6, 0.55), 0.2, False, Confidence.WEAK),
+        (found(0.6, 0.55), 0.2, True, Confidence.FAIR),
+        (found(0.6, 0.55), None, False, Confidence.FAIR),  # it has no vector yet
+        (found(0.2, 0.2, 0.5), 0.2, False, Confidence.WEAK),
+        (found(0.2, 0.2, 0.5), None, False, Confidence.WEAK),
+        (found(0.2, 0.2, 0.5), None, True, Confidence.FAIR),
+        (None, None, False, Confidence.FAIR),
+    ],
+)
+def test_a_word_is_of_the_answer_or_the_hit_whichever_is_less(
+    evidence: Evidence | None, cosine: float | None, holds: bool, word: Confidence
+) -> None:
+    assert in_words(evidence, LEVEL, cosine, holds=holds) is word
 
 
 def test_the_best_of_each_dense_list_counts() -> None:

@@ -5,7 +5,7 @@ import pytest
 from anamnesis_pipeline.embeddings.registry import MINILM
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.search.background import QUESTIONS
-from anamnesis_pipeline.search.floor import BUILT_IN
+from anamnesis_pipeline.search.floor import BUILT_IN, Confidence
 from anamnesis_pipeline.search.levels import is_due, measure_level, stored_level
 from anamnesis_pipeline.search.profiles import PROFILES
 from anamnesis_pipeline.search.query import Mode
@@ -60,6 +60,26 @@ def test_what_has_all_words_of_a_question_answers_it_however_far_it_is(measured:
     assert measured.ids(UNRELATED) == []
     assert measured.ids("orchestra concerto") == [far]
     assert measured.ids("orchestra concerto", profile=PROFILES["context"]) == []
+
+
+def test_weak_answers_are_the_nearest_and_come_when_asked_for(measured: Memory) -> None:
+    near = measured.add("A concerto for two pianos")
+    asked = measured.ask(UNRELATED, weak=True)
+    assert asked.weak
+    assert near in [hit.episode.episode_id for hit in asked.hits]
+    assert {hit.confidence for hit in asked.hits} == {Confidence.WEAK}
+    assert measured.store.episodes.get([near])[near].retrieval_count == 0  # it is no answer
+    assert not measured.ask(UNRELATED).weak
+    assert measured.ids(UNRELATED) == []
+
+
+def test_what_answers_well_is_not_weak_when_the_nearest_are_asked_for(measured: Memory) -> None:
+    far = measured.add("Concerto tickets: the orchestra refunded us. " + " ".join(TEXTS))
+    known, held = measured.ask(RELATED, weak=True), measured.ask("orchestra concerto", weak=True)
+    assert not known.weak
+    assert known.hits[0].confidence is not Confidence.WEAK
+    assert not held.weak
+    assert [(hit.episode.episode_id, hit.confidence) for hit in held.hits] == [(far, Confidence.FAIR)]
 
 
 def test_words_for_a_time_need_not_be_stored(measured: Memory) -> None:

@@ -8,7 +8,15 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.fields import parse_time
-from anamnesis_tests.sidecar.conftest import BASE, HashedWords, Post, TestServices, open_services, wait_for
+from anamnesis_tests.sidecar.conftest import (
+    BASE,
+    HashedWords,
+    Post,
+    TestServices,
+    know_the_unrelated,
+    open_services,
+    wait_for,
+)
 
 
 def search(client: TestClient, query: str, **more: Any) -> dict[str, Any]:
@@ -25,10 +33,11 @@ def summaries(answer: dict[str, Any]) -> list[str]:
 def test_an_answer_has_exactly_the_fields_of_the_contract(client: TestClient, post: Post) -> None:
     post("The zeppelin hangar", timestamp="2026-03-14T09:26:53+01:00", tags=["air"])
     answer = search(client, "zeppelin")
-    assert set(answer) == {"results", "took_ms", "model_id", "degraded", "total_tokens"}
+    assert set(answer) == {"results", "weak", "took_ms", "model_id", "degraded", "total_tokens"}
     (hit,) = answer["results"]
     assert set(hit) == {
-        "episode_id", "score", "similarity_score", "timestamp", "instance", "project", "kind", "summary", "excerpt",
+        "episode_id", "score", "confidence", "weak", "similarity_score", "timestamp", "instance", "project", "kind",
+        "summary", "excerpt",
         "tags", "retrieval_count", "status", "superseded_by",
         "superseded_at", "source", "also", "boosted_score", "priority_multiplier", "consolidated_from",
         "authority", "layer",
@@ -158,6 +167,22 @@ def test_each_mode_finds_the_episode(client: TestClient, post: Post, mode: str) 
     post("The zeppelin hangar")
     post("Nothing in common with it at all")
     assert summaries(search(client, "zeppelin hangar", mode=mode))[0] == "The zeppelin hangar"
+
+
+def test_below_the_threshold_the_nearest_come_as_weak(client: TestClient, post: Post, services: TestServices) -> None:
+    know_the_unrelated(services.store)
+    near = post("The importer skips rows without a currency")["episode_id"]
+    question = "violin currency orchestra rehearsal evening"
+    answer = search(client, question)
+    assert answer["weak"]
+    assert [(hit["episode_id"], hit["weak"], hit["confidence"]) for hit in answer["results"]] == [(near, True, "weak")]
+    for narrowed in ({"weak": False}, {"profile": "context"}):
+        silent = search(client, question, **narrowed)
+        assert (silent["results"], silent["weak"]) == ([], False)
+    assert client.post("/api/context", json={"query": question}).json()["episodes"] == []
+    assert client.get("/api/queries").json()["answered"] == 0
+    known = search(client, "importer rows currency")
+    assert (known["weak"], known["results"][0]["weak"]) == (False, False)
 
 
 def test_words_are_searched_while_the_model_loads_and_the_answer_says_so(tmp_path: Path) -> None:

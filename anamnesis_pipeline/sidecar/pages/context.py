@@ -30,6 +30,7 @@ from anamnesis_pipeline.sidecar.rendering import EXCERPT_CHARS
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps.context import LEAST_TOKENS, ContextMaker, ContextPreview, ContextRequest, LeftOut
 from anamnesis_pipeline.steps.handoff import HANDOFF_TOKENS
+from anamnesis_pipeline.wording import NOTHING_GOOD
 
 PATH = "/dashboard/context"
 FIELDS = ("project", "cwd", "query", "max_tokens")
@@ -59,7 +60,7 @@ router = page_router()
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """An item as the page shows it. `about`: whose words it is, or the score of what a search found."""
+    """An item as the page shows it. `about`: whose words it is, or the confidence in what a search found."""
 
     episode: Episode
     text: str
@@ -180,14 +181,15 @@ def _search_level(
     title, how, call = "On request", "What a search for the prompt answers.", "POST /api/episodes/search"
     if not wanted.query:
         return Level("L3", title, how, call, waits_for="a prompt"), []
-    query = SearchQuery(wanted.query, SEARCH_TOP, where=Where(projects=tuple(projects)), track=False)
+    query = SearchQuery(wanted.query, SEARCH_TOP, where=Where(projects=tuple(projects)), track=False, weak=True)
     answer = services.engine.search(query)
     hits = [hit for hit in answer.hits if hit.episode.episode_id not in hidden]
     text = "\n\n".join(f"[{hit.episode.episode_id}] {_excerpt(hit)}" for hit in hits)
     quotes = tuple(
-        Quote(hit.episode, _excerpt(hit), f"{hit.score:.2f}", tier_of(hit.episode), hit.layer)
+        Quote(hit.episode, _excerpt(hit), hit.confidence.value, tier_of(hit.episode), hit.layer)
         for hit in hits
     )  # fmt: skip
+    text = f"{NOTHING_GOOD}\n{text}" if text and answer.weak else text
     return Level("L3", title, how, call, text, answer.total_tokens, quotes), answer.degraded
 
 

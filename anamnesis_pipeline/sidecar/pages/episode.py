@@ -189,7 +189,7 @@ def _successors(services: Services, episode_id: str, question: str, hidden: froz
     named = None
     if question:
         named = services.store.episodes.heads([question]).get(question)
-        hits = services.engine.search(SearchQuery(question, top_k=CANDIDATES + 1, track=False)).hits
+        hits = services.engine.search(SearchQuery(question, top_k=CANDIDATES + 1, track=False, weak=True)).hits
     heads: list[EpisodeHead | Episode] = [*([named] if named else []), *(hit.episode for hit in hits)]
     found = {head.episode_id: head for head in heads if head.episode_id not in hidden}
     shown = list(found.values())[:CANDIDATES]

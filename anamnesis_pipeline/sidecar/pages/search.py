@@ -26,6 +26,7 @@ from anamnesis_pipeline.sidecar.query_routes import keep_question
 from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.sidecar.services import Services, Uses
+from anamnesis_pipeline.wording import NOTHING_GOOD
 
 PATH = "/dashboard/search"
 CHOICES = {
@@ -81,7 +82,15 @@ def _answered(request: Request, services: Services, question: SearchIn, shown: M
     to_come = _to_come(request, question) if found.hits else []
     explained = {"first": FIRST_SHOWN, "summaries": _summaries(services, answer, hidden)}
     is_empty = not answer["results"] and not services.store.episodes.projects()
-    told = {**shown, **explained, "answer": answer, "toggled": toggled, "to_come": to_come, "is_empty": is_empty}
+    told = {
+        **shown,
+        **explained,
+        "answer": answer,
+        "toggled": toggled,
+        "to_come": to_come,
+        "is_empty": is_empty,
+        "nothing_good": NOTHING_GOOD,
+    }
     reply = page(request, "search.html", "Search", **told)
     if question.track:
         reply.background = BackgroundTask(keep_question, services, request.app.state.room, question, found)

@@ -9,7 +9,14 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.pages.marking import marked
 from anamnesis_pipeline.sidecar.pages.search import MOST_SHOWN
-from anamnesis_tests.sidecar.conftest import BASE, HashedWords, Post, TestServices, open_services
+from anamnesis_tests.sidecar.conftest import (
+    BASE,
+    HashedWords,
+    Post,
+    TestServices,
+    know_the_unrelated,
+    open_services,
+)
 from anamnesis_tests.sidecar.pages.reading import PAGE, read
 from anamnesis_tests.store import samples
 
@@ -177,6 +184,15 @@ def test_nothing_found_says_what_may_help(client: TestClient, post: Post) -> Non
     soup = search(client, "zeppelin", project="elsewhere")
     assert soup.select_one(".results-head h2").text == "Nothing found"
     assert soup.select_one(".empty a")["href"] == "/dashboard/search?q=zeppelin"
+
+
+def test_weak_results_are_said_to_be_the_nearest(client: TestClient, post: Post, services: TestServices) -> None:
+    know_the_unrelated(services.store)
+    post("The importer skips rows without a currency", episode_id="a")
+    soup = search(client, "violin currency orchestra rehearsal evening")
+    assert ids(soup) == ["a"]
+    assert soup.select_one(".warn[role=status]").text == "Nothing answers well; the nearest:"
+    assert "weak" in [span.text for span in soup.select("#results .meta span")]
 
 
 @pytest.mark.parametrize("asked", [{"since": "yesterday"}, {"top": "many"}, {"top": "5000"}, {"mode": "psychic"}])
