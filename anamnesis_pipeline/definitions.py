@@ -15,6 +15,7 @@ from anamnesis_pipeline.defs.memory_map import memory_map
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
 from anamnesis_pipeline.defs.schedules import daily_consolidation, daily_ingest, daily_map
 from anamnesis_pipeline.defs.sensors import crawl_sensor, quick_crawl_sensor
+from anamnesis_pipeline.defs.session_summaries import session_summaries
 from anamnesis_pipeline.defs.summaries import summaries
 from anamnesis_pipeline.defs.vector_index import vector_index
 
@@ -25,6 +26,7 @@ defs = dg.Definitions(
         documents,
         summaries,
         episodes,
+        session_summaries,
         embeddings,
         vector_index,
         memory_map,

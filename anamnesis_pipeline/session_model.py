@@ -4,7 +4,8 @@ One session is one record per machine, whatever it was resumed, forked or contin
 of kind `session`; each revision is an episode that supersedes the former one.
 """
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
 from pydantic import AwareDatetime, TypeAdapter
 
@@ -17,6 +18,12 @@ MAX_TITLE = 90
 MAX_SUMMARY_CHARS = 480
 METADATA = "session"
 """Under this name the metadata of an episode holds the record."""
+
+_MARKUP = re.compile(
+    r"```.*?(?:```|\Z)|<[^<>\n]{1,200}>|[`*_#>|]+(?!\w)|(?<!\w)[`*_#>|]+|\[([^\]\n]*)\]\([^)\n]*\)|^\s*[-+\u2022]\s+",
+    re.DOTALL | re.MULTILINE,
+)
+_SENTENCE_END = re.compile(r"(?<!\s\d)(?<!\s\d\d)[.!?\u2026](?=\s|$)|\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +89,39 @@ def to_episode(record: SessionRecord, source: str, path: str = "", summary: str 
 
 
 def of_episode(episode: Episode) -> SessionRecord | None:
-    """The record that an episode holds; None where it holds none, or one with fields that are missing or malformed."""
+    """The record that an episode holds, with the project that the episode has by now; None where it holds none, or one
+    with fields that are missing or malformed.
+    """
     if episode.kind != SESSION_KIND:
         return None
     try:
-        return _RECORDS.validate_python(episode.metadata.get(METADATA))
+        record = _RECORDS.validate_python(episode.metadata.get(METADATA))
     except ValueError:
         return None
+    return replace(record, project=episode.project)
 
 
 def summary_of(record: SessionRecord) -> str:
-    """Title and outcome, at most MAX_SUMMARY_CHARS."""
+    """Title and outcome in whole sentences without markup, at most MAX_SUMMARY_CHARS."""
     title = record.title if record.title.endswith((".", "!", "?", "\u2026")) else f"{record.title}."
-    text = " ".join(f"{title} {record.outcome}".split())
-    return text if len(text) <= MAX_SUMMARY_CHARS else text[: MAX_SUMMARY_CHARS - 1].rsplit(" ", 1)[0] + "\u2026"
+    outcome = " ".join(without_markup(record.outcome).split())
+    return whole_sentences(f"{title} {outcome}", MAX_SUMMARY_CHARS)
+
+
+def without_markup(text: str) -> str:
+    """A text without code blocks, tags and the marks of Markdown; its lines stay."""
+    return _MARKUP.sub(lambda found: found[1] or " ", text)
+
+
+def whole_sentences(text: str, most: int) -> str:
+    """The beginning of a text, at most `most` characters, that ends with a sentence or a line where it can."""
+    text = text.strip()
+    if len(text) <= most:
+        return text
+    ends = [found.end() for found in _SENTENCE_END.finditer(text, 0, most)]
+    if ends and ends[-1] >= most // 3:
+        return text[: ends[-1]].rstrip()
+    return text[: most - 1].rsplit(None, 1)[0].rstrip() + "\u2026"
 
 
 def text_of(record: SessionRecord) -> str:

@@ -8,6 +8,7 @@ import dagster as dg
 from anamnesis_pipeline.defs.reporting import table
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.model import RESERVED_SOURCES, Where
+from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.steps.crawler_status import SpecStatus, crawler_status
 from anamnesis_pipeline.steps.episodes import RECORD_KIND
 from anamnesis_pipeline.steps.survey import dead_host_text
@@ -108,8 +109,8 @@ def every_part_is_an_episode(memory: MemoryResource) -> dg.AssetCheckResult:
 
 
 def _records(memory: MemoryResource, source: str | None) -> int:
-    """Typed records among the episodes of a source, or of all."""
-    return memory.store.episodes.count(Where(kinds=(RECORD_KIND,), source=source, include_superseded=True))
+    """Typed records, and records of sessions, among the episodes of a source, or of all."""
+    return memory.store.episodes.count(Where(kinds=(RECORD_KIND, SESSION_KIND), source=source, include_superseded=True))
 
 
 @dg.asset_check(asset="embeddings", description="Every passage has its vectors in the active space.")

@@ -29,7 +29,7 @@ SOURCES_PER_RUN = 100
 
 @dg.asset(
     partitions_def=SPACE_BY_SOURCE,
-    deps=["episodes"],
+    deps=["episodes", "session_summaries"],
     group_name="memory",
     kinds={"pytorch"},
     backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=SOURCES_PER_RUN),

@@ -6,7 +6,7 @@ from anamnesis_pipeline.defs.partitions import SOURCES, SPACE_BY_SOURCE, SPACES
 
 ingest = dg.define_asset_job(
     "ingest",
-    dg.AssetSelection.assets("crawled_files", "exchanges", "documents", "summaries", "episodes"),
+    dg.AssetSelection.assets("crawled_files", "exchanges", "documents", "summaries", "episodes", "session_summaries"),
     partitions_def=SOURCES,
     description="Read what is new in one source and make it searchable by its words.",
 )

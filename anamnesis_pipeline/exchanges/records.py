@@ -119,6 +119,8 @@ class LoggedMessage:
     asks_memory: bool = False
     entrypoint: str = ""
     """What started Claude Code, as its records say: `cli`, `sdk-ts`, ..."""
+    branch: str = ""
+    """The git branch; empty where there is none."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -230,6 +232,7 @@ class _Emitter:
         self._cwd, self._sidechain = _string(record, "cwd"), record.get("isSidechain") is True
         self._uuid, self._timestamp = _string(record, "uuid"), timestamp_of(record)
         self._parent, self._entrypoint = _string(record, "parentUuid"), _string(record, "entrypoint")
+        self._branch = _string(record, "gitBranch")
         self._is_borrowed = is_borrowed(record)
         self._numbered = 0
 
@@ -255,7 +258,7 @@ class _Emitter:
         self.messages.append(
             LoggedMessage(
                 message, self._line, self.session_id, self._cwd, self.agent_id, self._sidechain, *tool, claims, seen_as,
-                self._parent, borrowed=self._is_borrowed, entrypoint=self._entrypoint,
+                self._parent, borrowed=self._is_borrowed, entrypoint=self._entrypoint, branch=self._branch,
             )
         )  # fmt: skip
 

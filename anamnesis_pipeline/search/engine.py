@@ -34,14 +34,15 @@ from anamnesis_pipeline.search.reranking import company
 from anamnesis_pipeline.search.stage_times import StageTimes
 from anamnesis_pipeline.search.time_expressions import TimeReference, asks_for_all, times_in
 from anamnesis_pipeline.search.trust import Authority, authority_of
+from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.store.base import Store
 
 EmbedQuery = Callable[[str, Space], QueryVectors]
 
 COMPACTION = "compact_summary"
 """Kind of the summary that a compaction leaves behind."""
-HIDDEN_KINDS = (COMPACTION,)
-"""Left out unless asked for by `kind`: Claude Code's summaries of text that is here verbatim."""
+HIDDEN_KINDS = (COMPACTION, SESSION_KIND)
+"""Left out unless asked for by `kind`: summaries, by Claude Code and of sessions, of text that is here verbatim."""
 CHARS_PER_TOKEN = 4
 REFILL_DEPTH = 1_000
 """Ranks looked at to replace what was folded away or fell below the floor; deeper ones are no answers any more."""

@@ -110,6 +110,8 @@ class ParseContext:
     """Name of a tool's output -> its archived file."""
     observers: ObserverRules = field(default_factory=built_in)
     """Which sessions are other memory tools' own."""
+    branches: dict[str, str] = field(default_factory=dict)
+    """Session -> git branch that it is on, as far as this run has read."""
     folders: dict[str, str] = field(default_factory=dict)
     """Path that the logs of a Cowork session begin with -> the folder that was chosen for it; empty: of all."""
 
@@ -381,6 +383,7 @@ def _parse_chunk(
     """Parse and commit some lines. Returns the cursor (None if another run was faster) and state behind them."""
     batch = context.read(lines, state.line, state.fired)
     note_continued(context.store, dict(batch.continued))
+    _note_branches(context, batch)
     step = context.advance(state, batch, cursor.path)
     dead = [DeadLetter(cursor.source, cursor.path, state.generation, line, reason) for line, reason in batch.dead]
     is_current = step.state.generation == cursor.generation
@@ -397,6 +400,18 @@ def _parse_chunk(
         note_odd_times(context.store.settings, cursor.path, batch.odd_times)
         note_observers(context.store.settings, step.observers)
     return committed, step.state
+
+
+def _note_branches(context: ParseContext, batch: Batch) -> None:
+    """Remember the git branch of each session where it is another now; those of subagents do not count."""
+    found = {
+        logged.session_id: logged.branch
+        for logged in batch.messages
+        if logged.session_id and logged.branch not in {"", "HEAD"} and not (logged.agent_id or logged.sidechain)
+    }
+    if news := {key: branch for key, branch in found.items() if context.branches.get(key) != branch}:
+        context.store.sessions.note_branches(context.source.key, news)
+        context.branches.update(news)
 
 
 def commit_step(

@@ -13,6 +13,7 @@ from anamnesis_pipeline.file_names import composed
 from anamnesis_pipeline.message_keys import forgotten_typed, section_key, typed_near
 from anamnesis_pipeline.model import Episode, FileCursor, Part, Segment, SegmentKind, Source, Where, record_id
 from anamnesis_pipeline.search.project_labels import with_labels
+from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.sources.base import is_description, is_tool_output
 from anamnesis_pipeline.sources.specs import SourceSpec, sources_named
 from anamnesis_pipeline.steps.crawl import folder_of
@@ -261,7 +262,8 @@ class Choice:
         )  # fmt: skip
         ids = self._store.forgetting.matching(what) + self._of_chat(what)
         hits = self._hits(request.query) if request.query else set(ids)
-        return [key for key in ids if key in hits]
+        heads = {} if request.ids else self._store.episodes.heads(ids)  # records of sessions go with what they tell of
+        return [key for key in ids if key in hits and not (key in heads and heads[key].kind == SESSION_KIND)]
 
     def _of_chat(self, what: Selection) -> list[str]:
         """The episodes of a conversation here, which name no session."""

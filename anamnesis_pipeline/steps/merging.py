@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import BadSetting, LlmRefused
 from anamnesis_pipeline.model import Episode, Part, Segment, SegmentKind, Space, Variant, Where, content_id
+from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.steps.llm_calls import Answer, LlmCaller, Pace
 from anamnesis_pipeline.steps.llm_choice import Llm, LlmChoice
 from anamnesis_pipeline.steps.posting import Poster, posted_passages, with_masks_counted
@@ -25,7 +26,7 @@ from anamnesis_pipeline.summaries.prompt import request_for
 from anamnesis_pipeline.summaries.reply import ParsedReply, parse_reply
 
 MERGED_KIND = "consolidated"
-NOT_MERGED = ("document", "code", "record", MERGED_KIND)
+NOT_MERGED = ("document", "code", "record", SESSION_KIND, MERGED_KIND)
 """Kinds left alone: of a section its file alone says what is current, and the others were made of episodes already."""
 MOST_CHARS = 50_000
 """Of the texts that one merged episode holds; more is not merged, since nothing may be cut."""

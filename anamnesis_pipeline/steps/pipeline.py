@@ -30,6 +30,7 @@ from anamnesis_pipeline.steps.holding import hold_excluded
 from anamnesis_pipeline.steps.host_clock import note_read, write_problems
 from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.projects import merge_spellings, right_guesses
+from anamnesis_pipeline.steps.session_summaries import SessionReport, summarize_sessions
 from anamnesis_pipeline.steps.sessions import renew_odd_times
 from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
 from anamnesis_pipeline.steps.tag_patterns import stored_patterns
@@ -171,6 +172,12 @@ class Pipeline:
         )  # fmt: skip
         return replace(report, settled=settle_source(self.store, source))
 
+    def summarize_sessions(self, source: Source) -> SessionReport:
+        """The records of sessions of logs that changed; see `summarize_sessions`."""
+        if source.kind == "reserved" or holds_documents(source):
+            return SessionReport()
+        return summarize_sessions(self.store, source, self.llm, self.pieces)
+
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
@@ -182,6 +189,7 @@ class SourceReport:
     documents: DocumentReport
     summaries: SummaryReport
     episodes: EpisodeReport
+    sessions: SessionReport
 
 
 def ingest_source(pipeline: Pipeline, source: Source) -> SourceReport:
@@ -193,6 +201,7 @@ def ingest_source(pipeline: Pipeline, source: Source) -> SourceReport:
         pipeline.parse_documents(source),
         pipeline.summarize_parts(source),
         pipeline.publish(source),
+        pipeline.summarize_sessions(source),
     )
 
 

@@ -38,6 +38,7 @@ from anamnesis_pipeline.store.ingest_base import IngestRecords
 from anamnesis_pipeline.store.llm_base import LlmRecords
 from anamnesis_pipeline.store.overview_base import OverviewRecords
 from anamnesis_pipeline.store.query_base import QueryRecords
+from anamnesis_pipeline.store.session_base import SessionRecords
 from anamnesis_pipeline.store.space_records import SpaceRecords
 from anamnesis_pipeline.summary_model import Summary
 
@@ -414,6 +415,7 @@ class Store:
     exclusion: ExclusionRecords
     context: ContextRecords
     consolidation: ConsolidationRecords
+    sessions: SessionRecords
     queries: QueryRecords
     events: EventRecords
     chat: ChatRecords

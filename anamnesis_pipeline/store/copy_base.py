@@ -120,6 +120,7 @@ PLAIN = (
     _table("buried_sections", "episode_id source path", "place kept"),
     _table("consolidated", "episode_id", "canonical regime undone"),
     _table("unconsolidated", "session_id", "noted"),
+    _table("session_notes", "source session_id", "noted root revision until branch"),
     _table("query_log", "number", "asked_at query asked found used_at"),
     _table("query_results", "episode_id number"),
     _table("events", "number", "at kind process episode_id episodes project"),

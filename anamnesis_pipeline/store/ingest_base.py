@@ -186,8 +186,8 @@ class IngestRecords(Protocol):
 
     def unfinished_sources(self, ended_before: datetime) -> set[str]:
         """Sources with archived lines that are not parsed, parts that `parts_to_publish` lists, or open parts that
-        `close_idle_parts` would close, or with sections of documents of which it is to be decided what is current:
-        what an `ingest` that ended early left to do.
+        `close_idle_parts` would close, sessions at rest whose record is to be written, or with sections of documents of
+        which it is to be decided what is current: what an `ingest` that ended early left to do.
         """
 
     def unread_sources(self) -> set[str]:

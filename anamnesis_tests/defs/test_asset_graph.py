@@ -20,13 +20,14 @@ GRAPH = {
     "documents": ({"crawled_files"}, SOURCES),
     "summaries": ({"exchanges", "documents"}, SOURCES),
     "episodes": ({"exchanges", "documents", "summaries"}, SOURCES),
-    "embeddings": ({"episodes"}, SPACE_BY_SOURCE),
+    "session_summaries": ({"episodes"}, SOURCES),
+    "embeddings": ({"episodes", "session_summaries"}, SPACE_BY_SOURCE),
     "vector_index": ({"embeddings"}, SPACES),
     "memory_map": ({"vector_index"}, None),
     "consolidation_report": ({"embeddings"}, None),
 }
 JOBS = {
-    "ingest": {"crawled_files", "exchanges", "documents", "summaries", "episodes"},
+    "ingest": {"crawled_files", "exchanges", "documents", "summaries", "episodes", "session_summaries"},
     "embed": {"embeddings"},
     "index": {"vector_index"},
     "draw_map": {"memory_map"},

@@ -13,9 +13,16 @@ from anamnesis_pipeline.store.mongo import consolidation_docs, events, parts, un
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.episode_docs import EPISODE_FIELDS, read_episode, set_status
-from anamnesis_pipeline.store.mongo.episode_writes import Written, remove_episodes, write_episode, write_episodes
+from anamnesis_pipeline.store.mongo.episode_writes import (
+    Written,
+    drop_session_records,
+    remove_episodes,
+    write_episode,
+    write_episodes,
+)
 from anamnesis_pipeline.store.mongo.passage_docs import passages_of
 from anamnesis_pipeline.store.mongo.tombstones import tombstoned
+from anamnesis_pipeline.store.session_base import is_told
 
 _EDITED, _REWRITTEN = 1, 2
 """A client edited fields of the episode; a client edited its raw text, too."""
@@ -56,6 +63,8 @@ def replace_episode(tables: Tables, episode: Episode, passages: Sequence[Passage
         raise EpisodeConflict(f"episode {episode.episode_id} changed meanwhile; read it again, then edit")
     edited = _EDITED if held.raw_exchange == episode.raw_exchange else _REWRITTEN
     write_episode(tables, episode, passages)
+    if edited == _REWRITTEN and is_told(held.kind):
+        drop_session_records(tables, [(held.source, held.session_id)])
     this = {"_id": episode.episode_id}
     set_status(tables, this, episode.status, episode.superseded_by)
     if (held.status, episode.status) == ("superseded", "active"):

@@ -8,7 +8,7 @@ from pymongo import InsertOne, UpdateOne
 
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.store.episode_values import stored_hash
-from anamnesis_pipeline.store.mongo import chat, consolidation_docs, pending, query_log
+from anamnesis_pipeline.store.mongo import chat, consolidation_docs, llm_records, pending, query_log, session_docs
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.episode_docs import changed_facets, read_aliases
@@ -16,6 +16,7 @@ from anamnesis_pipeline.store.mongo.facets import FACET_SOURCES, facets_of
 from anamnesis_pipeline.store.mongo.passage_docs import Wish, delete_passages, write_passages
 from anamnesis_pipeline.store.mongo.space_docs import live_spaces
 from anamnesis_pipeline.store.project_names import store_name
+from anamnesis_pipeline.store.session_base import is_of_log, is_told
 from anamnesis_pipeline.store.values import as_json, instant
 
 Written = tuple[Episode, Sequence[Passage]]
@@ -37,6 +38,7 @@ def write_episodes(tables: Tables, written: Sequence[Written]) -> None:
         _drop_outdated_merges(tables, {e.episode_id: e.raw_exchange for e, _ in written if e.episode_id in links})
     write_documents(tables, written)
     consolidation_docs.note_sessions(tables, [(episode.session_id, episode.source) for episode, _ in written])
+    session_docs.note(tables, [(e.source, e.session_id) for e, _ in written if is_told(e.kind)])
     if links:
         consolidation_docs.hide_again(tables, list(links.values()))
 
@@ -73,12 +75,13 @@ def remove_episodes(tables: Tables, episode_ids: Iterable[str]) -> None:
     """Remove those of these episodes that are there, with their passages, vectors, and the questions that found them;
     no tombstone stays. What they stood for is active again, and merged episodes that quote them go.
     """
-    held = tables["episodes"].find({"_id": {"$in": sorted(set(episode_ids))}}, ("_id", "session_id", "source"))
+    held = tables["episodes"].find({"_id": {"$in": sorted(set(episode_ids))}}, ("_id", "session_id", "source", "kind"))
     if not held:
         return
     ids = [found["_id"] for found in held]
     drop_merges(tables, ids)
     consolidation_docs.note_sessions(tables, [(found["session_id"], found["source"]) for found in held])
+    drop_session_records(tables, [(each["source"], each["session_id"]) for each in held if is_told(each["kind"])])
     of_these = {"episode_id": {"$in": ids}}
     passages = [found["_id"] for found in tables["passages"].find(of_these, ("_id",))]
     delete_passages(tables, live_spaces(tables), passages)
@@ -87,6 +90,19 @@ def remove_episodes(tables: Tables, episode_ids: Iterable[str]) -> None:
     consolidation_docs.release(tables, ids)
     query_log.forget_results_of(tables, ids)
     chat.forget_messages_of(tables, ids)
+
+
+def drop_session_records(tables: Tables, sessions: Iterable[tuple[str, str]]) -> None:
+    """Remove every revision of the records that these sessions (source, id) are in, with what an LLM said of them, and
+    note all sessions that are in them: some of what the records tell is to be found no longer.
+    """
+    changed = {key for key in sessions if is_of_log(*key)}
+    if not changed:
+        return
+    together = session_docs.in_record_with(tables, changed)
+    session_docs.note(tables, together)
+    llm_records.withdraw(tables, session_docs.record_ids(tables, together, further=1))
+    remove_episodes(tables, session_docs.record_ids(tables, together))
 
 
 def _wishes(tables: Tables, written: Sequence[Written], held: Mapping[str, Document]) -> Iterator[Wish]:

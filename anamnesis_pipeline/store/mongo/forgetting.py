@@ -14,7 +14,7 @@ from anamnesis_pipeline.store.forget_base import CachedReply, Selection
 from anamnesis_pipeline.store.mongo import llm_records, typed
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
-from anamnesis_pipeline.store.mongo.episode_writes import drop_merges, write_documents
+from anamnesis_pipeline.store.mongo.episode_writes import drop_merges, drop_session_records, write_documents
 from anamnesis_pipeline.store.mongo.parts import PART_FIELDS, change_parts, read_part, write_parts
 from anamnesis_pipeline.store.mongo.summary_docs import rewrite_summary
 from anamnesis_pipeline.store.values import instant
@@ -256,6 +256,7 @@ def _replace_parts(tables: Tables, parts: Sequence[Part], *, resummarize: bool) 
     tables["summaries"].write([*renamed, *older])  # a bulk is one command for each run of writes of one kind
     write_parts(tables, stored)
     change_parts(tables, {"part_id": {"$in": list(before)}}, {"published_hash": None})
+    drop_session_records(tables, [(part.source, part.session_id) for part in stored])
     return len(stored)
 
 

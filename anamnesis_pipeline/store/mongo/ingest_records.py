@@ -14,7 +14,7 @@ from anamnesis_pipeline.model import FileCursor, Part, Source
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
-from anamnesis_pipeline.store.mongo import cursors, messages, sessions, typed
+from anamnesis_pipeline.store.mongo import cursors, messages, session_docs, sessions, typed
 from anamnesis_pipeline.store.mongo.archive import Leaning, MongoArchive
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Filter
@@ -163,6 +163,7 @@ class MongoIngest(MongoArchive, MongoSummaries):
             found = set(tables["files"].values("source", _IS_UNPARSED))
             found |= set(tables["parts"].values("source", {**of_source(None), **_idle(ended_before)}))
             found |= set(tables["unsettled"].values("source", {})) | cursors.vanished_sources(tables)
+            found |= session_docs.unfinished_sources(tables)
             return found | unpublished_sources(tables, found)
 
         return self._database.read(work)

@@ -26,6 +26,7 @@ from anamnesis_pipeline.store.mongo.overview import MongoOverview
 from anamnesis_pipeline.store.mongo.query_log import MongoQueries
 from anamnesis_pipeline.store.mongo.schema import prepare
 from anamnesis_pipeline.store.mongo.search_indexes import text_index
+from anamnesis_pipeline.store.mongo.session_records import MongoSessions
 from anamnesis_pipeline.store.mongo.settings import MongoSettings
 from anamnesis_pipeline.store.mongo.spaces import MongoSpaces
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
@@ -81,6 +82,7 @@ def _store(held: Database, text: MongoTextIndex, vectors: MongoVectors) -> Store
         exclusion=MongoExclusion(held),
         context=MongoContext(held),
         consolidation=MongoConsolidation(held),
+        sessions=MongoSessions(held),
         queries=MongoQueries(held),
         events=MongoEvents(held),
         chat=MongoChat(held),

@@ -18,6 +18,7 @@ and JSON as texts, flags as 0 and 1), so that one can be copied into the other. 
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pymongo import UpdateOne
@@ -25,15 +26,17 @@ from pymongo import UpdateOne
 from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.exact_terms import exact_terms
+from anamnesis_pipeline.store.mongo import session_docs
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.indexes import Index
 from anamnesis_pipeline.store.mongo.search_definitions import unspaced_fields
 from anamnesis_pipeline.store.mongo.validators import validator_of
 
-VERSION = 2
-_UNSPACED = 2
-"""From this version on passages have the fields of scripts without spaces."""
+VERSION = 3
+_UNSPACED, _SESSIONS = 2, 3
+"""From these versions on passages have the fields of scripts without spaces, and sessions are noted."""
 APPLICATION = "anamnesis"
 
 
@@ -134,6 +137,12 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
     # consolidation
     "consolidated": [_key("episode_id"), _by("canonical"), _by("regime", "undone")],
     "unconsolidated": [_key("session_id")],
+    "session_notes": [
+        _key("source", "session_id"),
+        _by("source", "session_id", noted={"$gt": 0}),
+        _by("session_id"),
+        _by("root", root=_TEXT),
+    ],
     # questions
     "query_log": [_key("number"), _by("asked_at")],
     "query_results": [_key("episode_id", "number"), _by("number")],
@@ -168,6 +177,9 @@ def prepare(database: Database) -> None:
     database.read(lambda tables: _make_collections(tables, _former_indexes(tables)))
     while database.write(_index_some):
         pass
+    if 0 < database.read(_version) < _SESSIONS:
+        for sessions in batches(database.read(_sessions)):
+            database.write(partial(session_docs.note, sessions=sessions))
     database.write(_fill)
 
 
@@ -239,6 +251,15 @@ def _index_some(tables: Tables) -> bool:
     if found:
         tables["store"].update({"_id": APPLICATION}, {"$set": {"indexed_to": found[-1]["_id"]}})
     return bool(found)
+
+
+def _sessions(tables: Tables) -> list[tuple[str, str]]:
+    """(source, session) of every episode of a log that has one."""
+    stages: list[dict[str, Any]] = [
+        {"$match": {"session_id": {"$gt": ""}}},
+        {"$group": {"_id": {"source": "$source", "session_id": "$session_id"}}},
+    ]
+    return sorted((row["_id"]["source"], row["_id"]["session_id"]) for row in tables["episodes"].aggregate(stages))
 
 
 def _fill(tables: Tables) -> None:

@@ -9,6 +9,7 @@ from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.mongo import typed
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.episode_docs import read_aliases, set_fields
+from anamnesis_pipeline.store.mongo.episode_writes import drop_session_records
 from anamnesis_pipeline.store.mongo.parts import change_parts, part_change
 from anamnesis_pipeline.store.project_names import store_name
 from anamnesis_pipeline.summary_model import MAX_RECORDS
@@ -77,6 +78,7 @@ def move_parts(tables: Tables, source: str, paths: Sequence[str], cwd: str, befo
     change_parts(tables, {"part_id": {"$in": part_ids}}, *_moved(after))
     sessions = {part["session_id"] for part in moved} - {""}
     place_agents(tables, sessions)
+    drop_session_records(tables, [(source, session_id) for session_id in sessions])
     agents = tables["parts"].among("session_id", sessions, ["part_id"], agent_id=_AGENTS, project=after)
     _move_episodes(tables, [*part_ids, *(part["part_id"] for part in agents)], before, after)
     return len(part_ids)

@@ -106,6 +106,7 @@ _SHAPES: dict[str, Shape] = {
     # consolidation
     "consolidated": {"text": "episode_id canonical regime", "flag": "undone"},
     "unconsolidated": {"text": "session_id", "number": "noted"},
+    "session_notes": {"text": "source session_id root until branch", "number": "noted revision"},
     # questions
     "query_log": {"text": "asked_at query asked", "number": "number found", "text_or_none": "used_at"},
     "query_results": {"text": "episode_id", "number": "number"},

@@ -17,13 +17,16 @@ from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, EpisodePage, Publi
 from anamnesis_pipeline.store.batching import batches, by_rows
 from anamnesis_pipeline.store.event_base import Happening, kind_of_edit
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
+from anamnesis_pipeline.store.session_base import is_of_log, is_told
 from anamnesis_pipeline.store.sqlite import (
     consolidation_rows,
     episode_rows,
     event_rows,
+    llm_records,
     part_rows,
     passage_rows,
     pending,
+    session_notes,
     unsettled_rows,
 )
 from anamnesis_pipeline.store.sqlite.connection import Database
@@ -49,7 +52,7 @@ class SqliteEpisodes:
         outcomes: Counter[str] = Counter()
         for batch in by_rows(_storable(episodes), _rows):
             with self._database.write() as connection:
-                done = [_put(connection, episode, passages, only_new=only_new) for episode, passages in batch]
+                done = [put_episode(connection, episode, passages, only_new=only_new) for episode, passages in batch]
                 _note_written(connection, [e.episode_id for e, _ in batch], done)
             outcomes.update(done)
         return PutReport(**outcomes)
@@ -95,6 +98,8 @@ class SqliteEpisodes:
                 raise EpisodeConflict(f"episode {episode.episode_id} changed meanwhile; read it again, then edit")
             edited = _EDITED if held.raw_exchange == episode.raw_exchange else _REWRITTEN
             episode_key = _write(connection, episode, passages)
+            if edited == _REWRITTEN and is_told(held.kind):
+                drop_session_records(connection, held.source, held.session_id)
             values = (episode.status, episode.superseded_by, episode_key, instant(datetime.now(UTC)))
             connection.execute(f"{SET_STATUS} WHERE episode_key = ?3", values)
             if (held.status, episode.status) == ("superseded", "active"):
@@ -264,13 +269,13 @@ def _publish(connection: sqlite3.Connection, publication: Publication) -> list[s
         return []
     for episode_id in publication.surplus:
         remove_episode(connection, episode_id)
-    outcomes = [_put(connection, episode, passages) for episode, passages in publication.episodes]
+    outcomes = [put_episode(connection, episode, passages) for episode, passages in publication.episodes]
     if publication.part.section is not None and "created" in outcomes:
         unsettled_rows.note_published(connection, publication.part.part_id)
     return outcomes
 
 
-def _put(
+def put_episode(
     connection: sqlite3.Connection, episode: Episode, passages: Sequence[Passage], *, only_new: bool = False
 ) -> str:
     """Write one episode of a `put`; returns its field in the report."""
@@ -317,6 +322,8 @@ def _write(connection: sqlite3.Connection, episode: Episode, passages: Sequence[
     pending.refresh(connection, [episode_key])
     consolidation_rows.note_session(connection, episode)
     consolidation_rows.hide_again(connection, episode.episode_id)
+    if is_told(episode.kind):
+        session_notes.note(connection, episode.source, episode.session_id)
     return episode_key
 
 
@@ -330,6 +337,20 @@ def drop_merge(connection: sqlite3.Connection, episode_id: str, unless: str | No
     if unless is None or _read(connection, episode_id).raw_exchange != unless:
         remove_episode(connection, merged)
         connection.execute("DELETE FROM consolidated WHERE canonical = ?", (merged,))
+
+
+def drop_session_records(connection: sqlite3.Connection, source: str, session_id: str) -> None:
+    """Remove every revision of the record that a session is in, with what an LLM said of it, and note all sessions that
+    are in it: some of what the record tells is to be found no longer.
+    """
+    if not is_of_log(source, session_id):
+        return
+    together = session_notes.in_record_with(connection, source, session_id)
+    for key in together:
+        session_notes.note(connection, *key)
+    llm_records.withdraw(connection, session_notes.record_ids(connection, source, together, further=1))
+    for episode_id in session_notes.record_ids(connection, source, together):
+        remove_episode(connection, episode_id)
 
 
 def _stored(connection: sqlite3.Connection, episode_id: str) -> tuple[int, str, str, int] | None:
@@ -377,7 +398,10 @@ def remove_episode(connection: sqlite3.Connection, episode_id: str) -> None:
     if (stored := _stored(connection, episode_id)) is None:
         return
     drop_merge(connection, episode_id)
-    consolidation_rows.note_session(connection, _read(connection, episode_id))
+    removed = _read(connection, episode_id)
+    consolidation_rows.note_session(connection, removed)
+    if is_told(removed.kind):
+        drop_session_records(connection, removed.source, removed.session_id)
     episode_key = stored[0]
     rows = connection.execute("SELECT passage_id FROM passages WHERE episode_key = ?", (episode_key,))
     passage_rows.delete_passages(connection, [passage_id for (passage_id,) in rows.fetchall()])

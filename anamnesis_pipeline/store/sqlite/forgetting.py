@@ -13,7 +13,7 @@ from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.forget_base import CachedReply, Selection
 from anamnesis_pipeline.store.sqlite import episode_rows, llm_records, part_rows, passage_rows, pending, typed_rows
 from anamnesis_pipeline.store.sqlite.connection import Database
-from anamnesis_pipeline.store.sqlite.episodes import drop_merge
+from anamnesis_pipeline.store.sqlite.episodes import drop_merge, drop_session_records
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 from anamnesis_pipeline.store.sqlite.scrubbing import Scrubbing
 from anamnesis_pipeline.store.sqlite.summary_rows import rewrite_summary
@@ -232,6 +232,7 @@ def _replace_part(connection: sqlite3.Connection, part: Part, *, resummarize: bo
     )
     part_rows.write_part(connection, part)
     connection.execute("UPDATE parts SET published_hash = NULL WHERE part_id = ?", (part.part_id,))
+    drop_session_records(connection, part.source, part.session_id)
     if resummarize:
         connection.execute(
             "UPDATE parts SET summarized_hash = NULL, wanted_hash = ? WHERE part_id = ?",

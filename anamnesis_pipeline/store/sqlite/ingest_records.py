@@ -21,6 +21,7 @@ from anamnesis_pipeline.store.sqlite.archive_rows import SqliteArchive, insert_f
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 from anamnesis_pipeline.store.sqlite.schema import INCOMPLETE
+from anamnesis_pipeline.store.sqlite.session_notes import IS_OPEN
 from anamnesis_pipeline.store.sqlite.summary_records import SqliteSummaries
 from anamnesis_pipeline.store.sqlite.summary_rows import read_summary
 from anamnesis_pipeline.store.values import clean, instant, json_list
@@ -253,7 +254,9 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
             rows = connection.execute(
                 f"""SELECT source FROM files WHERE parsed_lines < lines
                     UNION SELECT source FROM parts WHERE closed = 0 AND ended_at < ?
-                    UNION SELECT source FROM unsettled UNION SELECT source FROM ({VANISHED})""",
+                    UNION SELECT source FROM unsettled UNION SELECT source FROM ({VANISHED})
+                    UNION SELECT source FROM session_notes n JOIN sources s ON s.key = n.source
+                        WHERE noted > 0 AND s.kind LIKE 'claude%' AND NOT {IS_OPEN}""",
                 (instant(ended_before),),
             )
             return _with_unpublished(connection, {source for (source,) in rows})

@@ -21,6 +21,7 @@ from anamnesis_pipeline.store.sqlite.passing import PassingPassages
 from anamnesis_pipeline.store.sqlite.query_rows import SqliteQueries
 from anamnesis_pipeline.store.sqlite.schema import index_texts, migrate
 from anamnesis_pipeline.store.sqlite.scrubbing import Scrubbing
+from anamnesis_pipeline.store.sqlite.session_records import SqliteSessions
 from anamnesis_pipeline.store.sqlite.settings import SqliteSettings
 from anamnesis_pipeline.store.sqlite.spaces import SqliteSpaces
 from anamnesis_pipeline.store.sqlite.vectors import SqliteVectors
@@ -53,6 +54,7 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
         exclusion=SqliteExclusion(database),
         context=SqliteContext(database),
         consolidation=SqliteConsolidation(database),
+        sessions=SqliteSessions(database),
         queries=SqliteQueries(database),
         events=SqliteEvents(database),
         chat=SqliteChat(database),

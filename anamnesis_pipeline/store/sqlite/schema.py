@@ -353,6 +353,22 @@ M008_UNSPACED = (
     END""",
 )
 
+M009_SESSIONS = (
+    # noted counts what happened to a session since its record was written; root names the session in which the record
+    # begins that it is in, revision and until the last record that began in this one
+    """CREATE TABLE session_notes (
+        source TEXT NOT NULL, session_id TEXT NOT NULL, noted INTEGER NOT NULL, root TEXT NOT NULL DEFAULT '',
+        revision INTEGER NOT NULL DEFAULT 0, until TEXT NOT NULL DEFAULT '', branch TEXT NOT NULL DEFAULT '',
+        PRIMARY KEY (source, session_id)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX session_notes_changed ON session_notes (source, session_id) WHERE noted > 0",
+    "CREATE INDEX session_notes_by_session ON session_notes (session_id)",
+    "CREATE INDEX session_notes_by_root ON session_notes (root) WHERE root <> ''",
+    f"""INSERT INTO session_notes (source, session_id, noted)
+        SELECT DISTINCT e.source, t.session_id, 1 FROM episode_texts t JOIN episodes e USING (episode_key)
+        WHERE t.session_id <> '' AND e.source NOT IN ({", ".join(f"'{key}'" for key in RESERVED_SOURCES)})""",
+)
+
 MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("m001_ingest", M001_INGEST),
     ("m002_episodes", M002_EPISODES),
@@ -362,6 +378,7 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("m006_events", M006_EVENTS),
     ("m007_chat", M007_CHAT),
     ("m008_unspaced", M008_UNSPACED),
+    ("m009_sessions", M009_SESSIONS),
 )
 
 

@@ -10,6 +10,7 @@ from anamnesis_pipeline.model import record_id
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.project_names import store_name
 from anamnesis_pipeline.store.sqlite.episode_rows import read_aliases
+from anamnesis_pipeline.store.sqlite.episodes import drop_session_records
 from anamnesis_pipeline.store.values import json_list
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 
@@ -54,6 +55,8 @@ def move_parts(
     ).fetchall()
     sessions = {session_id for _, session_id in moved if session_id}
     place_agents(connection, sessions)
+    for session_id in sorted(sessions):
+        drop_session_records(connection, source, session_id)
     agents = connection.execute(
         """SELECT part_id FROM parts WHERE session_id IN (SELECT value FROM json_each(?)) AND agent_id <> ''
             AND project = ?""",

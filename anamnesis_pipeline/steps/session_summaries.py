@@ -1,0 +1,236 @@
+"""What the asset `session_summaries` does: the record of each session that changed and has ended, or been idle."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from anamnesis_pipeline.embeddings.passages import passages_of_posted
+from anamnesis_pipeline.embeddings.pieces import PieceCounter
+from anamnesis_pipeline.exchanges.grouping import PROMPT_HEAD
+from anamnesis_pipeline.model import Episode, Part, Segment, SegmentKind, Source
+from anamnesis_pipeline.session_model import SessionRecord, episode_id_of, of_episode, text_of, to_episode
+from anamnesis_pipeline.steps.crawl import folder_of
+from anamnesis_pipeline.steps.llm_choice import Llm
+from anamnesis_pipeline.steps.projects import project_aliases
+from anamnesis_pipeline.steps.session_record import Gathered, record_of
+from anamnesis_pipeline.steps.sessions import MAX_HOPS, continued
+from anamnesis_pipeline.steps.summaries import summarize_part
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.project_names import store_name
+from anamnesis_pipeline.store.session_base import File, NewRecord, SessionState
+from anamnesis_pipeline.store.values import instant
+from anamnesis_pipeline.summaries import extractive
+
+PAGE = 200
+"""Sessions that are listed at once."""
+PARTS_AT_ONCE = 50
+"""Parts in memory at once: at most 4,000 characters each."""
+COPIES = 50
+"""Copied messages of a log that tell which sessions it is a copy of: it has them from its beginning on."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionReport:
+    """What one run did. `revised` are records of sessions that went on, `changed` those that were written again in
+    place, `waiting` sessions of which a part still grows.
+    """
+
+    written: int = 0
+    revised: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    waiting: int = 0
+    problem: str = ""
+    """The last reason why an LLM's summary is missing."""
+
+
+def summarize_sessions(
+    store: Store, source: Source, llm: Llm, pieces: PieceCounter, instance: str = ""
+) -> SessionReport:
+    """Write the records of the sessions of a source in which something came, changed or went; the cost is that of
+    these sessions, and of those that are joined with them. What is written changes nothing when it is written again,
+    and a run that dies is finished by the next one.
+
+    :param llm: writes the summaries, by the rules for parts; where it does not, title and outcome are the summary.
+    :param instance: of the episodes; empty: the source's machine.
+    """
+    run, after = _Run(store, source, llm, pieces, instance), ""
+    while session_ids := store.sessions.changed(source.key, after, PAGE):
+        for session_id in session_ids:
+            run.write(session_id)
+        after = session_ids[-1]
+    return run.report
+
+
+class _Run:
+    """The records of one source."""
+
+    def __init__(self, store: Store, source: Source, llm: Llm, pieces: PieceCounter, instance: str) -> None:
+        self._store, self._llm, self._pieces, self._instance = store, llm, pieces, instance
+        self._sources = {each.key: each for each in store.ingest.sources()}
+        self._source = source
+        self._aliases = project_aliases(store)
+        self._done: set[str] = set()
+        self.report = SessionReport()
+
+    @cached_property
+    def _links(self) -> dict[str, set[str]]:
+        """Session -> those in which it goes on, and those that go on in it."""
+        found: dict[str, set[str]] = {}
+        for session_id, later in continued(self._store.settings).items():
+            found.setdefault(session_id, set()).add(later)
+            found.setdefault(later, set()).add(session_id)
+        return found
+
+    def write(self, session_id: str) -> None:
+        """The record of a session, unless another one has it already, or it is not at rest."""
+        if session_id in self._done:
+            return
+        members, gone = self._joined(session_id)
+        self._done.update(state.session_id for state, _ in members)
+        if any(state.is_open for state, _ in members):
+            self._count(waiting=1)
+        elif members:
+            self._settle(members, gone)
+        else:
+            self._store.sessions.settle((), None, gone)
+
+    def _settle(self, members: list[tuple[SessionState, Gathered]], gone: list[SessionState]) -> None:
+        sessions, states = self._store.sessions, [state for state, _ in members]
+        root = states[0]
+        if any(state.root != root.session_id for state in states) and not sessions.join(states, root.session_id):
+            return  # something happened meanwhile: the next run sees it
+        branches = {state.key: state.branch for state in states}
+        record = record_of([gathered for _, gathered in members], self._machine, branches)
+        until = instant(record.ended)
+        goes_on = until > root.until
+        record = replace(record, revision=root.revision + 1 if goes_on else root.revision)
+        former = self._episode(root.session_id, root.revision)
+        if not goes_on and former is not None and of_episode(former) == replace(record, project=former.project):
+            sessions.settle(states, None, gone)
+            self._count(unchanged=1)
+            return
+        episode = self._made(root, record, members)
+        passages = passages_of_posted(episode, (), self._pieces)
+        if sessions.settle(states, NewRecord(episode, passages, root, record.revision, until), gone):
+            is_new = record.revision == 1 and former is None
+            self._count(written=is_new, revised=goes_on and not is_new, changed=not goes_on and not is_new)
+
+    def _made(self, root: SessionState, record: SessionRecord, members: list[tuple[SessionState, Gathered]]) -> Episode:
+        """The episode of a record."""
+        source, path = self._sources[root.source], members[0][1].path
+        episode = to_episode(record, root.source, f"{folder_of(source)}/{path}", self._summary(root, record, members))
+        return replace(episode, instance=self._instance or episode.instance)
+
+    # --- which sessions are one ------------------------------------------------------------------------------
+
+    def _joined(self, session_id: str) -> tuple[list[tuple[SessionState, Gathered]], list[SessionState]]:
+        """What is one session with this one, as every source of its machine has it, in the order in which they began;
+        and what nothing is left of.
+
+        Sessions are joined where one goes on in the other, or has messages of the other, as forks and resumed ones do:
+        only of one project, and from one configured source, so that nothing of a private one is told elsewhere.
+        """
+        found: list[tuple[SessionState, Gathered]] = []
+        gone: list[SessionState] = []
+        waiting, asked, seen, place = [session_id], {session_id}, set[tuple[str, str]](), None
+        while waiting and len(asked) <= MAX_HOPS:
+            states = self._store.sessions.states([waiting.pop(0)])
+            for state in sorted(states, key=lambda each: each.key != (self._source.key, session_id)):
+                source = self._sources.get(state.source)
+                if state.key in seen or source is None or source.machine != self._machine:
+                    continue
+                seen.add(state.key)
+                gathered = self._gathered(state)
+                if gathered.is_empty:
+                    gone += [state] if state.noted and not state.is_open else []
+                    continue
+                own_place = source.spec, store_name(self._aliases, gathered.project)
+                place = place or own_place
+                if own_place == place:
+                    found.append((state, gathered))
+                    news = [each for each in self._neighbours(state, gathered) if each not in asked]
+                    waiting += news
+                    asked.update(news)
+        return sorted(found, key=_beginning), gone
+
+    def _neighbours(self, state: SessionState, gathered: Gathered) -> list[str]:
+        """Sessions that are to be joined with one, if they may be."""
+        ids = {state.session_id, *self._links.get(state.session_id, ())}
+        if self._sources[state.source].kind == "claude_logs":
+            ids |= self._sharing(gathered)
+        return sorted(ids)
+
+    def _sharing(self, gathered: Gathered) -> set[str]:
+        """Sessions that are in the same logs, or whose logs have messages in common with these."""
+        originals = self._store.ingest.owners(self._store.sessions.copied(gathered.files_of, COPIES))
+        keys = [key for key in sorted(gathered.keys) if key.removeprefix("f:").startswith("u:")]
+        copies = {(source, seen.path) for source, seen in self._store.ingest.occurrences_of(keys)}
+        files = {*gathered.files_of, *originals.values(), *copies}
+        logs: set[File] = {file for file in files if self._is_log(file[0])}
+        return set().union(*self._store.sessions.sessions_of(logs).values()) - {""}
+
+    def _is_log(self, source: str) -> bool:
+        """Whether files of a source are each of one session; the history is of all."""
+        return source in self._sources and self._sources[source].kind == "claude_logs"
+
+    @property
+    def _machine(self) -> str:
+        return self._source.machine
+
+    # --- what they say ---------------------------------------------------------------------------------------
+
+    def _gathered(self, state: SessionState) -> Gathered:
+        gathered = Gathered(state.source, state.session_id)
+        for part in self._parts(self._store.sessions.told(state.source, state.session_id)):
+            gathered.add(part)
+        return gathered.end()
+
+    def _parts(self, part_ids: list[str]) -> Iterator[Part]:
+        """Parts in this order, some at a time."""
+        for batch in batches(part_ids, PARTS_AT_ONCE):
+            found = {part.part_id: part for part in self._store.forgetting.parts(batch)}
+            yield from (found[part_id] for part_id in batch if part_id in found)
+
+    def _episode(self, session_id: str, revision: int) -> Episode | None:
+        episode_id = episode_id_of(self._machine, session_id, revision)
+        return self._store.episodes.get([episode_id]).get(episode_id) if revision else None
+
+    def _summary(self, root: SessionState, record: SessionRecord, members: list[tuple[SessionState, Gathered]]) -> str:
+        """The LLM's summary of a record; empty: none was made."""
+        if self._llm.open is None:
+            return ""
+        keys = sorted(set().union(*(gathered.keys for _, gathered in members)))
+        if self._is_private(keys):
+            return ""
+        first = members[0][1]
+        said = [(SegmentKind.PROMPT, record.prompt), (SegmentKind.STATEMENT, text_of(record))]
+        part = Part(
+            part_id=episode_id_of(self._machine, root.session_id, record.revision), source=root.source,
+            path=first.path, session_id=root.session_id, exchange_id="", ordinal=0, kind="exchange",
+            project=record.project, cwd=first.cwd, prompt=record.prompt[:PROMPT_HEAD], closed=True,
+            segments=tuple(
+                Segment(f"{root.session_id}:{n}", "", kind, 0, text, record.started)
+                for n, (kind, text) in enumerate(said) if text
+            ),
+        )  # fmt: skip
+        made = summarize_part(self._store, part, self._llm)
+        if made.problem:
+            self.report = replace(self.report, problem=made.problem)
+        return "" if made.model == extractive.MODEL or made.skip else made.text
+
+    def _is_private(self, keys: Iterable[str]) -> bool:
+        """Whether a message stands in a private source, too."""
+        private = self._llm.private_sources()
+        return bool(private) and any(source in private for source, _ in self._store.ingest.occurrences_of(list(keys)))
+
+    def _count(self, **more: int) -> None:
+        counts = {name: getattr(self.report, name) + int(count) for name, count in more.items()}
+        self.report = replace(self.report, **counts)
+
+
+def _beginning(member: tuple[SessionState, Gathered]) -> tuple[bool, str, str, str]:
+    """What joined sessions are ordered by: history, which knows prompts only, stands behind a log."""
+    state, gathered = member
+    return not gathered.files_of, instant(gathered.started) if gathered.started else "", state.session_id, state.source

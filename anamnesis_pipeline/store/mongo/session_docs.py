@@ -1,0 +1,81 @@
+"""Which sessions changed since their record was written, and which are one record, as documents."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from pymongo import UpdateOne
+
+from anamnesis_pipeline.session_model import episode_id_of
+from anamnesis_pipeline.store.mongo.client import Tables
+from anamnesis_pipeline.store.session_base import is_of_log
+
+SESSION_FIELDS = ("source", "session_id", "noted", "root", "revision", "until", "branch")
+FIRST = {"root": "", "revision": 0, "until": "", "branch": ""}
+"""What a new one begins with."""
+
+Key = tuple[str, str]
+"""Source and session."""
+
+
+def note(tables: Tables, sessions: Iterable[Key]) -> None:
+    """Something of these sessions came, changed or went, as often as each is named."""
+    counted = Counter(key for key in sessions if is_of_log(*key))
+    tables["session_notes"].write([
+        UpdateOne(_of(key), {"$inc": {"noted": times}, "$setOnInsert": FIRST}, upsert=True)
+        for key, times in sorted(counted.items())
+    ])  # fmt: skip
+
+
+def in_record_with(tables: Tables, sessions: Collection[Key]) -> set[Key]:
+    """The sessions that are in a record with any of these, and these."""
+    if not sessions:
+        return set()
+    found = tables["session_notes"].find({"$or": list(map(_of, sorted(sessions))), "root": {"$gt": ""}}, SESSION_FIELDS)
+    machines = machines_of(tables)
+    records = {(machines.get(each["source"], ""), each["root"]) for each in found}
+    others = tables["session_notes"].among("root", sorted({root for _, root in records}), SESSION_FIELDS)
+    together = {
+        (each["source"], each["session_id"])
+        for each in others
+        if (machines.get(each["source"], ""), each["root"]) in records
+    }
+    return together | set(sessions)
+
+
+def record_ids(tables: Tables, sessions: Collection[Key], further: int = 0) -> list[str]:
+    """Ids of the revisions of the records that begin in these sessions.
+
+    :param further: revisions beside those that were written.
+    """
+    if not sessions:
+        return []
+    machines = machines_of(tables)
+    return [
+        episode_id_of(machines.get(each["source"], ""), each["session_id"], number)
+        for each in tables["session_notes"].find({"$or": list(map(_of, sorted(sessions)))}, SESSION_FIELDS)
+        for number in range(1, each["revision"] + 1 + further)
+    ]
+
+
+def machines_of(tables: Tables) -> dict[str, str]:
+    """Source -> its machine."""
+    return {each["key"]: each["machine"] for each in tables["sources"].find({}, ("key", "machine"))}
+
+
+def unfinished_sources(tables: Tables) -> set[str]:
+    """Sources of logs with a session that is noted and of which no part grows."""
+    noted = tables["session_notes"].aggregate([
+        {"$match": {"noted": {"$gt": 0}}},
+        {"$group": {"_id": "$source", "sessions": {"$addToSet": "$session_id"}}},
+    ])  # fmt: skip
+    logs = {each["key"] for each in tables["sources"].find({"kind": {"$regex": "^claude"}}, ("key",))}
+    return {
+        each["_id"]
+        for each in noted
+        if each["_id"] in logs
+        and not set(each["sessions"]) <= set(tables["parts"].values("session_id", {"source": each["_id"], "closed": 0}))
+    }
+
+
+def _of(key: Key) -> dict[str, str]:
+    return {"source": key[0], "session_id": key[1]}
