@@ -195,7 +195,7 @@ class Tools:
         if asked.project == CURRENT and not folder:
             raise GiveUp("the client does not say which folder it works in; name the project")
         handoff = await self._memory.call("GET", "/api/handoff", params=params)
-        lines.append(handoff["text"] or "nothing is known of this project yet")
+        lines.append(handoff["text"])
         searched = [
             f"{texts.when(q['asked_at'])} {texts.QUOTE}{texts.flat(q['query'])[:200]}" for q in handoff["searched"]
         ]

@@ -1,4 +1,6 @@
-"""Where a project stands, for whoever goes on: latest decisions, open loops, what is new, recent work, facts. Pure."""
+"""Where a project stands, for the session that goes on: state, decisions, open loops, failing tests, news, recent work,
+facts. Pure.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,41 +9,93 @@ from itertools import islice
 
 from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, Part, SegmentKind
 from anamnesis_pipeline.search.context_items import Item, SourceClass, class_of
+from anamnesis_pipeline.search.failing_tests import failing
 from anamnesis_pipeline.search.folding import fold
-from anamnesis_pipeline.search.open_loops import decisions_in, open_loops
+from anamnesis_pipeline.search.open_loops import (
+    answers_in,
+    decisions_in,
+    left_open,
+    open_loops,
+    question_at_the_end,
+    questions_in,
+    todos_left,
+)
+from anamnesis_pipeline.search.reports import Topic, Unit, beginning, told
 from anamnesis_pipeline.search.token_budget import Section
-from anamnesis_pipeline.search.words import content_words
-from anamnesis_pipeline.stop_words import STOP_WORDS
+from anamnesis_pipeline.search.turns import (
+    PROMPT_WORDS,
+    TOOL_KINDS,
+    Report,
+    Said,
+    Turn,
+    messages_of,
+    reports_of,
+    says_something,
+    turns_of,
+)
+from anamnesis_pipeline.session_model import SessionRecord
 
 SESSIONS = 4
 """Sessions whose end tells what is open, and that are listed as recent work."""
-ENDS = 3
+ENDS = 12
 """Exchanges at the end of a session that tell how it ended."""
 MOST_ITEMS = 5
 """Of one heading."""
+STATES = 3
+"""Messages at the end of the last session that tell where it stands."""
+STATE_WORDS = 3
+"""That carry meaning, of a message that is told: `All done.` is not."""
+REPORTS = 6
+"""Messages at the end of a session that are looked through for what it left open."""
+OPEN_LINES = 12
+"""Of one message."""
+OPEN_MESSAGES = 2
+"""Of one session: the latest messages that leave something open."""
+PROGRESS = 3
+"""Last statements of a turn that was broken off."""
+ACHIEVED = 8
+"""Sentences of it that say that something was reached, the last ones."""
 PROMPTS_SHOWN = 3
 """Prompts of a session, the last ones that say something."""
-PROMPT_CHARS = 160
-ENDING_CHARS = 240
+PROMPT_CHARS = 200
+WISH_CHARS = 1_500
+"""Of a prompt in which wishes are looked for: a longer one is mostly pasted."""
+COMMITS = 6
+"""Of a session, the last ones."""
 
+STATE = "Where the work stands, newest first:"
 DECIDED = "Latest decisions:"
 OPEN = "Open loops:"
+FAILING = "Failing tests:"
 NEW = "New since the last session:"
 RECENT = "Recent work, newest first:"
 FACTS = "Written down to be remembered:"
 
-_SAID = frozenset({SegmentKind.STATEMENT})
 _ASKED = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.CHANNEL})
 _HANDOFF = re.compile(r"handoff|hand-off|hand_off", re.IGNORECASE)
 _IN_CONTEXT = re.compile(r"(?:.*/)?(?:CLAUDE(?:\.local)?|MEMORY)\.md", re.IGNORECASE)
 """Files that Claude Code reads into every session itself."""
+_COMMIT = re.compile(
+    r"^\[(?P<branch>[^\]\n]{1,100}) (?P<hash>[0-9a-f]{7,40})\] (?P<subject>[^\n]{1,200})$", re.MULTILINE
+)
+"""What `git commit` prints."""
+_ACHIEVED = re.compile(
+    r"\b(?:all|both) [^.?]{0,60}\b(?:pass|passed|green|closed|done|complete|clean)\b"
+    r"|\b(?:is|are|now) (?:done|fixed|closed|clean|pushed)\b"
+    r"|^(?:committed|pushed|fixed|done|closed|merged)\b|\b0 failures\b|\bcompiles? clean(?:ly)?\b",
+    re.IGNORECASE,
+)
+"""Says that something was reached."""
+_PLANS = re.compile(r"\b(?:i'll|i will|let me|plan|in order|steps)\b", re.IGNORECASE)
 _LASTING = ("correction", "preference", "procedure", "lesson", "fact", "error")
 """Types of what is remembered, the one that binds most first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is read of a project, each newest first. `parts`: by id, those of the newest of `talk`."""
+    """What is read of a project, each newest first. `parts`: by id, those of the newest of `talk`. `sessions`: the
+    records of its last sessions.
+    """
 
     records: Sequence[Episode] = ()
     """Typed records that an LLM drew, and what clients posted under such a kind."""
@@ -50,14 +104,17 @@ class Work:
     documents: Sequence[Episode] = ()
     talk: Sequence[Episode] = ()
     parts: Mapping[str, Part] = field(default_factory=dict)
+    sessions: Sequence[SessionRecord] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
     """Quotes under each heading, the most important first."""
 
+    state: tuple[Item, ...] = ()
     decisions: tuple[Item, ...] = ()
     open_loops: tuple[Item, ...] = ()
+    failing: tuple[Item, ...] = ()
     new: tuple[Item, ...] = ()
     recent: tuple[Item, ...] = ()
     facts: tuple[Item, ...] = ()
@@ -65,35 +122,96 @@ class Handoff:
     def sections(self) -> list[Section]:
         """The same as a block is made of."""
         return [
-            Section(DECIDED, self.decisions, 60),
-            Section(OPEN, self.open_loops, 80),
-            Section(NEW, self.new, 50),
-            Section(RECENT, self.recent, 70),
-            Section(FACTS, self.facts, 50),
+            Section(STATE, self.state, 160, is_whole=True),
+            Section(DECIDED, self.decisions, 60, is_whole=True),
+            Section(OPEN, self.open_loops, 120, is_whole=True),
+            Section(FAILING, self.failing, 60, is_whole=True),
+            Section(NEW, self.new, 50, is_whole=True),
+            Section(RECENT, self.recent, 70, is_whole=True),
+            Section(FACTS, self.facts, 50, is_whole=True),
         ]
+
+    def unknown(self) -> list[str]:
+        """What nothing is known of, in words."""
+        known = {"decisions": self.decisions, "open loops": self.open_loops, "failing tests": self.failing}
+        return [name for name, items in known.items() if not items]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One session as far as it was read: its episodes newest first, and what was said in it."""
+
+    episodes: Sequence[Episode]
+    messages: Sequence[Said]
+    turns: Sequence[Turn]
+    reports: Sequence[Report]
+    """The latest first."""
+    record: SessionRecord | None = None
+
+    @property
+    def last(self) -> Episode:
+        """Its newest episode."""
+        return self.episodes[0]
 
 
 def handoff_of(work: Work) -> Handoff:
     """The hand-off that these episodes make."""
-    sessions = _sessions(work.talk)
-    decisions = _distinct(_decisions(work))
+    sessions = _sessions(work)
+    decisions = _distinct(_decisions(work, sessions))
     loops = _distinct(_loops(work, sessions))
-    told = {item.episode.episode_id for item in (*decisions, *loops)}
-    facts = _distinct(item for item in _facts(work) if item.episode.episode_id not in told)
-    told |= {item.episode.episode_id for item in facts}
-    new = _distinct(item for item in _new(work, sessions) if item.episode.episode_id not in told)
-    return Handoff(decisions, loops, new, tuple(_recent(sessions, work.parts)), facts)
+    state = tuple(_state(sessions[0])) if sessions else ()
+    broken = failing(sessions[0].messages) if sessions else None
+    failed = (Item(broken.said.episode, broken.describe(), SourceClass.TOOL),) if broken else ()
+    told_of = {item.episode.episode_id for item in (*decisions, *loops)}
+    facts = _distinct(item for item in _facts(work) if item.episode.episode_id not in told_of)
+    told_of |= {item.episode.episode_id for item in facts}
+    new = _distinct(item for item in _new(work, sessions) if item.episode.episode_id not in told_of)
+    return Handoff(state, decisions, loops, failed, new, tuple(_recent(sessions, has_state=bool(state))), facts)
 
 
-def _sessions(talk: Sequence[Episode]) -> list[list[Episode]]:
-    """The episodes of each session, newest first; the session that was talked in last comes first."""
+def _sessions(work: Work) -> list[Session]:
+    """The last sessions; the one that was talked in last comes first."""
     found: dict[str, list[Episode]] = {}
-    for episode in talk:
+    for episode in work.talk:
         found.setdefault(episode.session_id or episode.episode_id, []).append(episode)
-    return list(found.values())[:SESSIONS]
+    records = {name: record for record in reversed(work.sessions) for name in record.session_ids}
+    sessions = list[Session]()
+    for name, episodes in list(found.items())[:SESSIONS]:
+        messages = messages_of(episodes, work.parts)
+        turns = turns_of(messages)
+        sessions.append(Session(episodes, messages, turns, reports_of(turns, REPORTS), records.get(name)))
+    return sessions
 
 
-def _decisions(work: Work) -> Iterator[Item]:
+def _state(session: Session) -> Iterator[Item]:
+    """The last messages of a session that say where it stands, without what they leave open: that comes below it."""
+    final = [report for report in session.reports if report.is_final]
+    progress = [report for report in session.reports if not report.is_final]
+    if progress:
+        yield Item(progress[0].said.episode, _progress(progress), SourceClass.ASSISTANT)
+    for number, report in enumerate(final[: STATES - bool(progress)]):
+        loops = {*left_open(report.units, OPEN_LINES), *(question_at_the_end(report.units) if number == 0 else ())}
+        text = told(unit for unit in report.units if unit not in loops)
+        if says_something(text, STATE_WORDS):
+            yield Item(report.said.episode, text, SourceClass.ASSISTANT)
+
+
+def _progress(reports: Sequence[Report]) -> str:
+    """What a turn that was broken off got done, what was planned in it, and at what it ended."""
+    last = reports[:PROGRESS]
+    lists = (report for report in reports[PROGRESS:] if sum(unit.is_item for unit in report.units) > 1)
+    plan = next((report for report in lists if _PLANS.search(report.said.text)), None)
+    before = [unit for report in reversed(reports[PROGRESS:]) for unit in report.units if report is not plan]
+    done = [unit for unit in before if unit.topic is Topic.DONE or _ACHIEVED.search(unit.text)][-ACHIEVED:]
+    pieces = (
+        ("Planned", plan.units if plan is not None else ()),
+        ("So far", done),
+        ("Broken off at", [unit for report in reversed(last) for unit in report.units]),
+    )
+    return " | ".join(f"{name}: {told(units)}" for name, units in pieces if units)
+
+
+def _decisions(work: Work, sessions: Sequence[Session]) -> Iterator[Item]:
     """Recorded ones, those of hand-off files, then what was said to be decided; each group newest first."""
     for episode in work.records:
         if _type(episode) == "decision":
@@ -102,20 +220,32 @@ def _decisions(work: Work) -> Iterator[Item]:
         title = " ".join(_title(episode))
         if re.search(r"\bdeci(?:sion|ded)", title, re.IGNORECASE):
             yield Item(episode, episode.raw_exchange, SourceClass.FILE)
-    for episode in work.talk:
-        part = work.parts.get(episode.episode_id)
-        for speaker, kinds in ((SourceClass.USER, _ASKED), (SourceClass.ASSISTANT, _SAID)):
-            if said := decisions_in(_text(part, kinds), 2):
-                yield Item(episode, " ".join(said), speaker)
-
-
-def _loops(work: Work, sessions: Sequence[Sequence[Episode]]) -> Iterator[Item]:
-    """Those that the last sessions ended with, those of hand-off files and of notes; what is newer comes first."""
-    found: list[Item] = []
     for session in sessions:
-        for episode in session[:ENDS]:
-            text = _text(work.parts.get(episode.episode_id), _SAID)
-            found += _open_in(episode, text, SourceClass.ASSISTANT)
+        before: Said | None = None
+        found = list[Item]()
+        for said in session.messages:
+            if text := " ".join(_decided(said, before)):
+                speaker = SourceClass.USER if said.kind in _ASKED else SourceClass.ASSISTANT
+                found.append(Item(said.episode, text, speaker))
+            before = said
+        yield from reversed(found)
+        for decision in session.record.decisions if session.record is not None else ():
+            yield Item(session.last, decision, SourceClass.SUMMARY)
+
+
+def _decided(said: Said, before: Said | None) -> list[str]:
+    """What a message decides: a person's answer to a question, their wishes, and what Claude says it decided."""
+    if said.kind in _ASKED and len(said.text) <= WISH_CHARS:
+        return decisions_in(said.text, 2, by_person=True)
+    if said.kind in {*_ASKED, SegmentKind.STATEMENT}:
+        return decisions_in(said.text, 2)
+    asks = before is not None and before.kind is SegmentKind.TOOL_INPUT and before.text.startswith("AskUserQuestion\n")
+    return answers_in(said.text) if asks and said.kind is SegmentKind.TOOL_RESULT else []
+
+
+def _loops(work: Work, sessions: Sequence[Session]) -> Iterator[Item]:
+    """Those that the last sessions ended with, those of hand-off files and of notes; what is newer comes first."""
+    found = [item for session in sessions for item in _left_by(session)]
     for episode in work.curated:
         if _HANDOFF.search(episode.path) or _HANDOFF.search(" ".join(_title(episode))):
             titled = "\n".join((*_title(episode)[-1:], episode.raw_exchange))
@@ -125,33 +255,80 @@ def _loops(work: Work, sessions: Sequence[Sequence[Episode]]) -> Iterator[Item]:
     yield from sorted(found, key=lambda item: item.episode.timestamp, reverse=True)
 
 
+def _left_by(session: Session) -> Iterator[Item]:
+    """What a session leaves open: a prompt without an answer, a question to the user, what its last reports say, and
+    its to-dos.
+    """
+    last = session.turns[-1] if session.turns else None
+    if last is not None and last.is_of_person and last.answer is None:
+        asked = next((turn.asked for turn in reversed(session.turns) if turn.asked and turn.tells), last.asked)
+        if asked is not None:
+            lead = "Asked, not finished" if last.statements else "Asked, not answered"
+            yield Item(asked.episode, f"{lead}: {beginning(asked.text, 2 * PROMPT_CHARS)}", SourceClass.USER)
+    if session.messages and (questions := questions_in(session.messages[-1].text)):
+        yield Item(session.messages[-1].episode, f"Asked the user: {' '.join(questions)}", SourceClass.ASSISTANT)
+    reports, open_messages = [report for report in session.reports if report.is_final] or session.reports[:PROGRESS], 0
+    for number, report in enumerate(reports):
+        units = left_open(report.units, OPEN_LINES)
+        if number == 0 and report.is_final:
+            asked_last = [unit for unit in question_at_the_end(report.units) if unit not in units]
+            units = [*units, *([Unit(told(asked_last), label="Asked the user")] if asked_last else ())]
+        if units and open_messages < OPEN_MESSAGES:
+            open_messages += 1
+            yield Item(report.said.episode, told(units), SourceClass.ASSISTANT)
+    tools = [said for said in session.messages if said.kind in TOOL_KINDS]
+    if todos := todos_left(said.text for said in tools):
+        yield Item(tools[-1].episode, f"To-do list: {'; '.join(todos[:OPEN_LINES])}", SourceClass.ASSISTANT)
+    if session.record is not None and not reports and session.record.open_items:
+        yield Item(session.last, "; ".join(session.record.open_items[:OPEN_LINES]), SourceClass.SUMMARY)
+
+
 def _open_in(episode: Episode, text: str, said_by: SourceClass) -> list[Item]:
-    lines = open_loops(text)
+    lines = open_loops(text, OPEN_LINES)
     return [Item(episode, "; ".join(lines), said_by)] if lines else []
 
 
-def _new(work: Work, sessions: Sequence[Sequence[Episode]]) -> Iterator[Item]:
+def _new(work: Work, sessions: Sequence[Session]) -> Iterator[Item]:
     """What came in after the last session: notes, and sections of documents."""
-    since = sessions[0][0].timestamp if sessions else None
+    since = sessions[0].last.timestamp if sessions else None
     came = sorted((*work.notes, *work.documents), key=lambda episode: episode.timestamp, reverse=True)
     for episode in came:
         if since is None or episode.timestamp > since:
             yield Item(episode, episode.summary, class_of(episode))
 
 
-def _recent(sessions: Sequence[Sequence[Episode]], parts: Mapping[str, Part]) -> Iterator[Item]:
-    """What each of the last sessions was asked, and how it ended."""
-    for session in sessions:
-        last = session[0]
+def _recent(sessions: Sequence[Session], *, has_state: bool) -> Iterator[Item]:
+    """What each of the last sessions was asked, how it ended, and what it committed and tested.
+
+    :param has_state: how the last one ended is told already.
+    """
+    for number, session in enumerate(sessions):
+        last = session.last
         if last.source == RESERVED_SOURCES[0]:
             yield Item(last, last.summary, class_of(last))
             continue
-        prompts = list(dict.fromkeys(p for e in session if _tells(p := str(e.metadata.get("prompt", "")))))
-        asked = "; ".join(_head(prompt, PROMPT_CHARS) for prompt in reversed(prompts[:PROMPTS_SHOWN]))
-        ending = _tail(_ending(session, parts), ENDING_CHARS)
-        pieces = [f"Asked: {asked}" if asked else "", f"Claude said last: {ending}" if ending else ""]
-        if any(pieces):
-            yield Item(last, " | ".join(filter(None, pieces)), SourceClass.ASSISTANT)
+        record = session.record
+        asked = dict.fromkeys(str(episode.metadata.get("prompt", "")) for episode in session.episodes)
+        prompts = [prompt for prompt in asked if says_something(prompt, PROMPT_WORDS)]
+        heads = [beginning(prompt, PROMPT_CHARS) for prompt in reversed(prompts[:PROMPTS_SHOWN])]
+        if record is not None and says_something(record.prompt, PROMPT_WORDS):
+            heads = list(dict.fromkeys((beginning(record.prompt, PROMPT_CHARS), *heads)))
+        outcome = told(session.reports[0].units) if session.reports else record.outcome if record is not None else ""
+        commits = record.commits if record is not None and record.commits else _commits(session.messages)
+        pieces = (
+            ("Asked", "; ".join(heads)),
+            ("Claude said last", "" if has_state and number == 0 else outcome),
+            ("Commits", "; ".join(commits[-COMMITS:])),
+            ("Tests", "; ".join(record.tests[-2:]) if record is not None else ""),
+        )
+        if text := " | ".join(f"{name}: {piece}" for name, piece in pieces if piece):
+            yield Item(last, text, SourceClass.ASSISTANT)
+
+
+def _commits(messages: Iterable[Said]) -> list[str]:
+    printed = (said.text for said in messages if said.kind is SegmentKind.TOOL_RESULT)
+    found = (commit for text in printed for commit in _COMMIT.finditer(text[:5_000]))
+    return list(dict.fromkeys(f"{commit['hash']} {commit['subject']}" for commit in found))
 
 
 def _facts(work: Work) -> Iterator[Item]:
@@ -183,32 +360,3 @@ def _with_why(episode: Episode) -> str:
 def _title(episode: Episode) -> list[str]:
     title = episode.metadata.get("title")
     return [str(piece) for piece in title] if isinstance(title, list) else []
-
-
-def _text(part: Part | None, kinds: frozenset[SegmentKind]) -> str:
-    return "\n".join(s.text for s in part.segments if s.kind in kinds) if part is not None else ""
-
-
-def _ending(session: Sequence[Episode], parts: Mapping[str, Part]) -> str:
-    """The last message in which Claude said something."""
-    for episode in session[:ENDS]:
-        part = parts.get(episode.episode_id)
-        said = [s for s in part.segments if s.kind in _SAID and s.text.strip()] if part is not None else []
-        if said:
-            return "".join(s.text for s in said if s.message_key == said[-1].message_key)
-    return ""
-
-
-def _tells(prompt: str) -> bool:
-    """Whether a prompt says what it is about: `go on` does not."""
-    return sum(word not in STOP_WORDS for word in content_words(prompt)) > 2
-
-
-def _head(text: str, most: int) -> str:
-    flat = " ".join(text.split())
-    return flat.rstrip(".") if len(flat) <= most else flat[: most - 1].rsplit(" ", 1)[0] + "\u2026"
-
-
-def _tail(text: str, most: int) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= most else "\u2026" + flat[1 - most :].partition(" ")[2]

@@ -1,88 +1,163 @@
-"""Lines of a text that name what is still to be done, and sentences that name what was decided. Pure."""
+"""What a text leaves open, and what was decided in it and why. Pure."""
 
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+
+from anamnesis_pipeline.search.reports import Topic, Unit, beginning, of_topic, told, units_of
 
 MOST_LINES = 4
 """Of one text."""
 MOST_LINE_CHARS = 300
-LEAST_CHARS = 20
+LEAST_CHARS = 12
 """Of a decision."""
-MOST_TEXT_CHARS = 50_000
+QUESTION_UNITS = 10
+"""Sentences and items at the end of a message among which its question stands."""
 
-_BULLET = re.compile(r"^\s*(?:[-*+\u2022]|\d{1,3}[.)])\s+(?P<box>\[[ xX]\]\s*)?")
-_DRESS = re.compile(r"^[\s#>*_\-+\u2022]*(?:\d{1,3}[.)]\s+)?[*_]*")
-_OPEN_WORDS = (
-    r"to-?do|todos|next(?: steps?| up| actions?)?|blocked|blockers?|unresolved|follow[- ]?ups?|remaining(?: \w+)?"
-    r"|open (?:loops?|questions?|issues?|points?|items?)|still open|left to do|pending"
-)
-_HEADING = re.compile(rf"(?:{_OPEN_WORDS})(?: \w+){{0,2}}[*_]*\s*:?[*_]*\s*", re.IGNORECASE)
-_LED = re.compile(rf"(?:{_OPEN_WORDS})[*_]*\s*(?::|\u2014|\u2013| - )[*_]*\s*\S", re.IGNORECASE)
-_INSIDE = re.compile(
-    r"\bTODO\b|\bblocked (?:on|by)\b|\bfollow[- ]?up (?:is|needed|on|with)\b|\bstill (?:needs?|ha(?:ve|s) to)\b"
-    r"|\b(?:is|are|remains?|still) (?:blocked|unresolved|open|missing|failing|to be done|left to do)\b"
-    r"|\bremaining (?:work|steps?|tasks?|items?|issues?|problems?)\b|\bnext (?:step|session)\b"
-    r"|\bnot yet (?:done|implemented|tested|fixed|merged)\b",
-    re.IGNORECASE,
-)
-_CLOSED = re.compile(
-    r"\[[xX]\]|\b(?:no|nothing|none|not|zero|0) (?:is |are |more |longer )?"
-    r"(?:remaining|blocked|blockers?|unresolved|open|left|todos?|follow)"
-    r"|(?:todo|next|blocked|blockers?|remaining|open \w+)s?[*_]*\s*:\s*(?:none|nothing|no|n/a|-)\b",
-    re.IGNORECASE,
-)
 _DECIDED = re.compile(
-    r"\b(?:we|i|you|they|it was|was|team|user)(?:'ve| have| has)? (?:decided|agreed|settled|opted|chose)\b"
-    r"|\bdecision\s*:|\b(?:let's|let us|we'll|we will|i'll|i will|we are|we're|i'm) (?:go|going) with\b",
+    r"\b(?:we|i|you|they|it was|was|team|user)(?:'ve| have| has)? (?:decided|agreed|settled|opted|chose|picked)\b"
+    r"|\bwent with\b|\bdecision\s*:|\b(?:let's|let us|we'll|we will|i'll|i will|we are|we're|i'm) (?:go|going) with\b"
+    r"|\bi (?:need|have|had) to (?:rewrite|switch|fall back|work around|replace)\b"
+    r"|\bseems like the best fit\b|\bis the (?:best|right|better) (?:fit|choice|option|approach)\b"
+    r"|\b(?:kept|keeping|chose|switched|switching|moved|changed|replaced|used|using|rewrote|rewrite|opted)\b[^?]{3,120}"
+    r"\b(?:instead|rather than)\b"
+    r"|\b(?:kept|left|leaving|keeping) [^?]{3,80}\b(?:as (?:it )?is|unchanged|as (?:they|it) (?:are|was|were))\b",
     re.IGNORECASE,
 )
-_SENTENCE = re.compile(r"[^\n.!?]+(?:[.!?](?!\s|$)[^\n.!?]*)*[.!?]*")
+_MAY_DECIDE = re.compile("deci|choice|agreed", re.IGNORECASE)
+_WISHED = re.compile(
+    r"\blet'?s (?:use|go|do|keep|start|stick|solve|not|make|switch|drop)\b"
+    r"|\bwe (?:explicitly |really )?(?:do|don'?t|want|prefer)\b"
+    r"|\bi(?:'d| would)(?: much)? (?:rather|prefer|love|like)\b|\binstead of\b|\brather than\b"
+    r"|\bi think (?:we|that|the|it)\b[^?\n]{0,80}\b(?:should|needs?|wants?|must|same|enough)\b"
+    r"|\bneeds? to be\b|\bit should\b|\bmust (?:not )?(?:be|have|stay|use)\b|^(?:don'?t|never|always|please use) \w+",
+    re.IGNORECASE,
+)
+"""What a person wants; only where a person speaks."""
+_WHY = re.compile(
+    r"\b(?:because|since|so that|so we|otherwise|in order to|to (?:avoid|keep|prevent|make|ensure)|due to|as it"
+    r"|reasons?|why)\b",
+    re.IGNORECASE,
+)
+_IS_REASON = re.compile(
+    r"(?:because|since|otherwise|this (?:way|keeps|avoids|means|makes|is)|that (?:way|keeps|avoids|makes|is)|it "
+    r"(?:avoids|keeps|is|makes)|reason|why)\b",
+    re.IGNORECASE,
+)
+_TROUBLE = re.compile(
+    r"\b(?:not|never|cannot|fails?|failed|failing|broke|breaks|broken|missing|wrong|too \w+|only|bug)\b|n't\b",
+    re.IGNORECASE,
+)
+_OFFERS = re.compile(r"\b(?:you|your|options?|questions?|which|shall|should|choose)\b", re.IGNORECASE)
+"""Asks the user, or is a heading over what the user may choose from."""
+_QUESTION = re.compile(r'"question":\s?"(?P<question>(?:[^"\\\n]|\\.){1,600})"')
+_ANSWER = re.compile(r'"(?P<question>[^"\n]{1,600})"="(?P<answer>[^"\n]{1,600})"')
+_TODOS = re.compile(r"TodoWrite\n(?:.*\n)?todos: (?P<todos>\[.*\])", re.DOTALL)
+_TASK_MADE = re.compile(r"Task #(?P<number>\w+) created successfully: (?P<subject>[^\n]{1,300})")
+_TASK_CHANGED = re.compile(r"^taskId: \"?(?P<number>\w+)\"?$", re.MULTILINE)
+_TASK_STATUS = re.compile(r"^status: \"?(?P<status>\w+)\"?$", re.MULTILINE)
+_ENDED = frozenset({"completed", "deleted", "cancelled"})
 
 
 def open_loops(text: str, most: int = MOST_LINES) -> list[str]:
     """The lines that name what is open: items under a heading such as `Next steps`, unchecked boxes, and lines that say
     that something is to be done, blocked, unresolved, remaining or to be followed up. What is ticked off is none.
     """
-    found: list[str] = []
-    for line in _candidates(text[-MOST_TEXT_CHARS:].splitlines()):
-        plain = _plain(line)
-        if plain and plain not in found and not _CLOSED.search(line):
-            found.append(plain)
-            if len(found) == most:
-                break
-    return found
+    return [beginning(unit.text, MOST_LINE_CHARS) for unit in left_open(units_of(text), most)]
 
 
-def _candidates(lines: Iterable[str]) -> Iterator[str]:
-    under = False
-    for line in lines:
-        if not line.strip() or len(line) > 10 * MOST_LINE_CHARS:
+def left_open(units: Sequence[Unit], most: int = MOST_LINES) -> list[Unit]:
+    """The units of a message that name what is open."""
+    return list(of_topic(units, Topic.OPEN))[:most]
+
+
+def question_at_the_end(units: Sequence[Unit]) -> list[Unit]:
+    """What a message asks before it ends, with the options that lead to it; empty: it does not end with a question."""
+    last = units[-QUESTION_UNITS:]
+    asks = [number for number, unit in enumerate(last) if unit.text.rstrip('"\u201d)*_ ').endswith(("?", "\uff1f"))]
+    if not asks or asks[-1] < len(last) - (QUESTION_UNITS if _OFFERS.search(last[asks[-1]].text) else 2):
+        return []
+    leads = [n for n, unit in enumerate(last[: asks[-1]]) if unit.text.endswith(":") or _OFFERS.search(unit.label)]
+    if not leads:
+        return list(last[asks[-1] :])
+    label = last[leads[-1]].label
+    begin = next((n for n, unit in enumerate(last) if label and unit.label == label), leads[-1])
+    return list(last[begin:])
+
+
+def decisions_in(text: str, most: int = MOST_LINES, *, by_person: bool = False) -> list[str]:
+    """The sentences that say what was decided, each with the reason that stands beside it.
+
+    :param by_person: a person speaks, whose wishes are decisions.
+    """
+    if not (_MAY_DECIDE.search(text) or _DECIDED.search(text) or (by_person and _WISHED.search(text))):
+        return []
+    units, found = units_of(text), list[str]()
+    for number, unit in enumerate(units):
+        is_wish = by_person and _WISHED.search(unit.text) is not None
+        if not (unit.topic is Topic.DECIDED or is_wish or _DECIDED.search(unit.text)) or len(unit.text) < LEAST_CHARS:
             continue
-        bullet, bare = _BULLET.match(line), _DRESS.sub("", line).strip()
-        if _HEADING.fullmatch(bare):
-            under = True
-        elif bullet and under:
-            yield line
-        else:
-            under = False
-            is_unticked = bullet is not None and (bullet["box"] or "").strip() == "[ ]"
-            if is_unticked or _LED.match(bare) or _INSIDE.search(bare):
-                yield line
-
-
-def decisions_in(text: str, most: int = MOST_LINES) -> list[str]:
-    """The sentences that say what was decided."""
-    found: list[str] = []
-    for sentence in _SENTENCE.finditer(text[:MOST_TEXT_CHARS]):
-        said = _plain(sentence[0])
-        if len(said) >= LEAST_CHARS and _DECIDED.search(said) and said not in found:
+        if unit.text.endswith("?") and not by_person:
+            continue
+        said = told(Unit(beginning(each.text, MOST_LINE_CHARS)) for each in _with_reason(units, number))
+        if not any(said in other for other in found):
             found.append(said)
-            if len(found) == most:
-                break
+        if len(found) == most:
+            break
     return found
 
 
-def _plain(line: str) -> str:
-    """A line without its bullet, box and markup, at most MOST_LINE_CHARS."""
-    bare = " ".join(_DRESS.sub("", _BULLET.sub("", line)).split()).strip("*_ ")
-    return bare if len(bare) <= MOST_LINE_CHARS else bare[: MOST_LINE_CHARS - 1].rsplit(" ", 1)[0] + "\u2026"
+def _with_reason(units: Sequence[Unit], number: int) -> Sequence[Unit]:
+    """A decision, with the sentence behind it that gives the reason, or the one before it that names the trouble."""
+    before, unit, behind = units[:number][-1:], units[number], units[number + 1 : number + 2]
+    if _WHY.search(unit.text):
+        return [unit]
+    if behind and (_IS_REASON.match(behind[0].text) or _IS_REASON.fullmatch(behind[0].label)):
+        return [unit, *behind]
+    is_trouble = bool(before) and before[0].label == unit.label and _TROUBLE.search(before[0].text) is not None
+    return [*before, unit] if is_trouble and unit.topic is not Topic.DECIDED else [unit]
+
+
+def questions_in(text: str) -> list[str]:
+    """The questions that Claude asks with the tool for it."""
+    return [found["question"].replace('\\"', '"') for found in _QUESTION.finditer(text)] if is_question(text) else []
+
+
+def is_question(text: str) -> bool:
+    """Whether the input of a tool asks the user."""
+    return text.startswith("AskUserQuestion\n")
+
+
+def answers_in(text: str) -> list[str]:
+    """The questions that a person chose an answer to, each with it, from what the tool says that asked them."""
+    return [f"{found['question']} {found['answer']}" for found in _ANSWER.finditer(text)]
+
+
+def todos_left(texts: Iterable[str]) -> list[str]:
+    """What stands open in the to-do list of a session.
+
+    :param texts: the inputs and results of its tools, oldest first.
+    """
+    found: dict[str, str] = {}
+    """Number of a task, or place in the list -> what is to be done."""
+    for text in texts:
+        if listed := _TODOS.match(text):
+            found = dict(enumerate_open(listed["todos"]))
+        elif made := _TASK_MADE.match(text):
+            found[made["number"]] = made["subject"].strip()
+        elif text.startswith("TaskUpdate\n"):
+            number, status = _TASK_CHANGED.search(text), _TASK_STATUS.search(text)
+            if number and status and status["status"] in _ENDED:
+                found.pop(number["number"], None)
+    return [beginning(todo, MOST_LINE_CHARS) for todo in found.values()]
+
+
+def enumerate_open(todos: str) -> Iterator[tuple[str, str]]:
+    """Place -> text of the to-dos of a list in JSON that are not done; none where it is no such list."""
+    try:
+        listed = json.loads(todos)
+    except ValueError:
+        return
+    for number, todo in enumerate(listed):
+        if isinstance(todo, dict) and isinstance(todo.get("content"), str) and todo.get("status") not in _ENDED:
+            yield f"todo {number}", todo["content"]

@@ -11,15 +11,19 @@ from dataclasses import dataclass
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.search.context_items import Item, common_place, line_of, line_of_place
 from anamnesis_pipeline.search.quoting import fenced, one_line
+from anamnesis_pipeline.search.reports import sentences
 from anamnesis_pipeline.unspaced_scripts import words_in
 
 WORD_BYTES = 16
 """A piece of more bytes than these counts one token for every BYTES_PER_TOKEN."""
 BYTES_PER_TOKEN = 4
 
+LEAST_QUOTE = 12
+"""Tokens below which no sentence is quoted."""
 MOST_BLOCK_CHARS = 9_000
 """Claude Code cuts what a hook says at 10,000 characters; a block without its end would be remembered as a text."""
 
+_ITEM_END = re.compile(r"(?<=;)\s+|\s+(?=\| [A-Z])")
 _SENTENCE = re.compile(r".+?(?:[.!?;:](?=\s)|[。！？；]|$)\s*", re.DOTALL)
 
 
@@ -31,6 +35,8 @@ class Section:
     items: Sequence[Item]
     most_tokens: int
     """Of one quote."""
+    is_whole: bool = False
+    """Quotes are whole sentences from the beginning and the end of an item, and longer where the budget has room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,32 @@ def shortened(text: str, most: int, words: Collection[str], pieces: PieceCounter
     return _between(text, spans[first][0], spans[last - 1][1])
 
 
+def whole_sentences(text: str, most: int, pieces: PieceCounter) -> str:
+    """At most `most` tokens of a text in whole sentences, from its beginning and from its end in turn; what is left out
+    between them shows as an ellipsis. Of a first sentence that is longer the beginning.
+
+    :param text: on one line.
+    """
+    parts = [piece for sentence in sentences(text) for piece in _ITEM_END.split(sentence) if piece]
+    spans = pieces.spans(parts)
+    costs = [sum(_cost(part[start:end]) for start, end in span) for part, span in zip(parts, spans, strict=True)]
+    if sum(costs) <= most:
+        return text
+    left, head, tail = most - 1, 0, len(parts)
+    is_open, at_head = [True, True], True
+    while any(is_open):
+        cost = costs[head if at_head else tail - 1]
+        if is_open[at_head] and cost <= left:
+            left -= cost
+            head, tail = (head + 1, tail) if at_head else (head, tail - 1)
+        else:
+            is_open[at_head] = False
+        at_head = not at_head
+    if head == 0 and tail == len(parts):
+        return shortened(text, most, (), pieces)
+    return " ".join(filter(None, (" ".join(parts[:head]), "\u2026", " ".join(parts[tail:]))))
+
+
 def _best_begin(text: str, words: Collection[str]) -> int:
     wanted = {word.lower() for word in words}
     sentences = list(_SENTENCE.finditer(text))
@@ -90,29 +122,46 @@ def _between(text: str, start: int, end: int) -> str:
 
 
 def fitted(
-    sections: Sequence[Section], most: int, words: Collection[str], pieces: PieceCounter
+    sections: Sequence[Section], most: int, words: Collection[str], pieces: PieceCounter, closing: str = ""
 ) -> tuple[Block, list[Item]]:
     """The block of as many items as `most` tokens hold, and the items that did not fit. The first of every section
-    comes before the second of any, and an item that is too long leaves room for the next.
+    comes before the second of any, and an item that is too long leaves room for the next. Where room is left, quotes of
+    whole sentences become longer, the first ones first.
+
+    :param closing: a line of our own behind the quotes.
     """
     common = common_place(item for section in sections for item in section.items)
-    around = fenced([line_of_place(common) or "-"])
+    around = fenced([line_of_place(common) or "-", *filter(None, [closing])])
     left, room = most - count_tokens(around, pieces), MOST_BLOCK_CHARS - len(around)
-    chosen, out = list[tuple[int, Item, str]](), list[Item]()
-    for number, item in _by_turns(sections):
-        section = sections[number]
-        text = shortened(one_line(item.text), section.most_tokens, words, pieces)
+    chosen, out = dict[int, tuple[int, Item, str]](), list[Item]()
+    quoted_tokens = dict[int, int]()
+    for place, (number, item) in enumerate(_by_turns(sections)):
+        section, flat = sections[number], one_line(item.text)
+        heading = "" if any(n == number for n, _, _ in chosen.values()) else section.heading
+        if section.is_whole:
+            share = left - count_tokens(f"{heading}\n{line_of(item, '', common)}", pieces)
+            text = whole_sentences(flat, min(section.most_tokens, share), pieces) if share >= LEAST_QUOTE else ""
+        else:
+            text = shortened(flat, section.most_tokens, words, pieces)
         line = line_of(item, text, common)
-        heading = "" if any(n == number for n, _, _ in chosen) else section.heading
         cost = count_tokens(f"{heading}\n{line}", pieces)
         if not text or cost > left or len(heading) + len(line) + 2 > room:
             out.append(item)
             continue
         left, room = left - cost, room - len(heading) - len(line) - 2
-        chosen.append((number, item, line))
-    chosen.sort(key=lambda each: each[0])
-    text = fenced(filter(None, [line_of_place(common), *_lines(sections, chosen)]) if chosen else ())
-    return Block(text, count_tokens(text, pieces), tuple(item for _, item, _ in chosen)), out
+        chosen[place] = number, item, line
+        quoted_tokens[place] = count_tokens(text, pieces)
+    for place, (number, item, line) in chosen.items():
+        if not sections[number].is_whole or left <= 0:
+            continue
+        longer = line_of(item, whole_sentences(one_line(item.text), quoted_tokens[place] + left, pieces), common)
+        cost = count_tokens(longer, pieces) - count_tokens(line, pieces)
+        if 0 < cost <= left and len(longer) - len(line) <= room:
+            left, room = left - cost, room - len(longer) + len(line)
+            chosen[place] = number, item, longer
+    lines = sorted(chosen.values(), key=lambda each: each[0])
+    text = fenced(filter(None, [line_of_place(common), *_lines(sections, lines), closing]) if lines else ())
+    return Block(text, count_tokens(text, pieces), tuple(item for _, item, _ in lines)), out
 
 
 def _by_turns(sections: Sequence[Section]) -> Iterable[tuple[int, Item]]:

@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 from anamnesis_pipeline.errors import InvalidEpisode
 from anamnesis_pipeline.search.context_items import Item, SourceClass
 from anamnesis_pipeline.search.handoff import MOST_ITEMS
+from anamnesis_pipeline.search.reports import beginning
 from anamnesis_pipeline.search.trust import tier_of
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
@@ -125,8 +126,10 @@ class HandoffOut(TypedDict):
     projects: list[str]
     text: str
     tokens: int
+    state: list[ItemOut]
     decisions: list[ItemOut]
     open_loops: list[ItemOut]
+    failing: list[ItemOut]
     new: list[ItemOut]
     recent: list[ItemOut]
     facts: list[ItemOut]
@@ -142,8 +145,9 @@ def get_handoff(
     machine: Annotated[Name | None, Query(description="Where `cwd` is; default: the setting `machine`")] = None,
     max_tokens: Annotated[int, Query(ge=0, le=HANDOFF_TOKENS, description="Of `text`")] = HANDOFF_TOKENS,
 ) -> Response:
-    """Where a project stands, as of now: latest decisions, open loops, what came in since the last session, recent
-    work, what was written down to be remembered, and what was searched; at most five each. Name a `project` or a `cwd`.
+    """Where a project stands, as of now: the last messages that report on the work, latest decisions, open loops, tests
+    that failed last, what came in since the last session, recent work, what was written down to be remembered, and what
+    was searched; at most five each. Name a `project` or a `cwd`.
     """
     if project is None and cwd is None:
         raise InvalidEpisode("project", "name a project, or a cwd")
@@ -153,6 +157,7 @@ def get_handoff(
     return json_reply(
         {
             "projects": list(projects), "text": block.text, "tokens": block.tokens,
+            "state": _items(handoff.state), "failing": _items(handoff.failing),
             "decisions": _items(handoff.decisions), "open_loops": _items(handoff.open_loops),
             "new": _items(handoff.new), "recent": _items(handoff.recent), "facts": _items(handoff.facts),
             "searched": [{"query": q.query, "asked_at": utc_text(q.asked_at)} for q in searched],
@@ -171,7 +176,7 @@ def _items(items: Iterable[Item]) -> list[ItemOut]:
             "kind": item.episode.kind,
             "source_class": item.said_by,
             "trust": tier_of(item.episode),
-            "text": item.text[:MAX_ITEM_CHARS],
+            "text": beginning(item.text, MAX_ITEM_CHARS),
         }
         for item in items
     ]

@@ -17,8 +17,9 @@ from anamnesis_pipeline.search.folding import fold
 from anamnesis_pipeline.search.handoff import Handoff
 from anamnesis_pipeline.search.profiles import PROFILES
 from anamnesis_pipeline.search.query import Hit, SearchQuery
+from anamnesis_pipeline.search.quoting import fenced
 from anamnesis_pipeline.search.telling import says_what_it_asks, telling
-from anamnesis_pipeline.search.token_budget import Block, Section, fitted
+from anamnesis_pipeline.search.token_budget import Block, Section, count_tokens, fitted
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.steps.folder_project import projects_called, projects_of_folder
 from anamnesis_pipeline.steps.handoff import read_handoff
@@ -155,11 +156,19 @@ class ContextMaker:
         return ContextPreview(projects, block, (*left, *((LeftOut.BUDGET, item) for item in out)))
 
     def handoff(self, asked: ContextRequest) -> tuple[tuple[str, ...], Handoff, Block]:
-        """The projects that a request is about, where they stand, and that as a block. Counts as shown to nobody."""
+        """The projects that a request is about, where they stand, and that as a block, which says what is not known.
+        Counts as shown to nobody.
+        """
         projects = self.projects(asked)
         handoff = read_handoff(self._store, projects)
-        block, _ = fitted(self._not_hidden(handoff.sections()), asked.max_tokens, (), self._pieces)
-        return projects, handoff, block
+        sections = self._not_hidden(handoff.sections())
+        if any(section.items for section in sections):
+            unknown = handoff.unknown()
+            closing = f"None known: {', '.join(unknown)}." if unknown else ""
+            return projects, handoff, fitted(sections, asked.max_tokens, (), self._pieces, closing)[0]
+        text = fenced(["Nothing is known of this project yet."])
+        tokens = count_tokens(text, self._pieces)
+        return projects, handoff, Block(text, tokens) if tokens <= asked.max_tokens else Block()
 
     def _not_hidden(self, sections: Sequence[Section]) -> list[Section]:
         if not self._hidden:

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.search.handoff import ENDS, SESSIONS, Handoff, Work, handoff_of
+from anamnesis_pipeline.session_model import SESSION_KIND, of_episode
 from anamnesis_pipeline.store.base import Store
 
 HANDOFF_TOKENS = 2_000
@@ -16,7 +17,7 @@ CURATED = 40
 TALK = 60
 """Exchanges of one read; a long session may fill several."""
 TALK_READS = 4
-TOLD = 30
+TOLD = 150
 """Of the newest exchanges the messages are looked at."""
 _POSTED_KINDS = ("decision", "correction", "preference", "procedure", "lesson", "fact", "error")
 _NOTE_KINDS = ("note", "rolling")
@@ -39,6 +40,11 @@ def read_handoff(store: Store, projects: Sequence[str], without: str = "") -> Ha
         documents=_newest(store, projects, ("document",), REMEMBERED),
         talk=talk,
         parts=parts,
+        sessions=[
+            record
+            for episode in _newest(store, projects, (SESSION_KIND,), SESSIONS)
+            if (record := of_episode(episode)) is not None
+        ],
     )
     return handoff_of(work)
 

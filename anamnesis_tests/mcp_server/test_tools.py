@@ -211,7 +211,7 @@ def test_the_status_of_a_project_is_its_hand_off(sidecar: Sidecar) -> None:
         assert "keep the zeppelin hangar" in answer
         assert answer.startswith("memory: ready")
     assert "name the project" in Client("http", sidecar.port).refused("status", project="current")
-    assert "nothing is known" in Client("http", sidecar.port).call("status", project="other")
+    assert "Nothing is known of this project yet." in Client("http", sidecar.port).call("status", project="other")
 
 
 def test_new_logs_are_read_when_asked_for(sidecar: Sidecar) -> None:

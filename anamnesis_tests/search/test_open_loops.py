@@ -1,10 +1,18 @@
 """What counts as still to be done, and as decided."""
 
+import json
 import time
 
 import pytest
 
-from anamnesis_pipeline.search.open_loops import MOST_LINE_CHARS, decisions_in, open_loops
+from anamnesis_pipeline.search.open_loops import (
+    MOST_LINE_CHARS,
+    decisions_in,
+    open_loops,
+    question_at_the_end,
+    todos_left,
+)
+from anamnesis_pipeline.search.reports import units_of
 
 
 @pytest.mark.parametrize(
@@ -49,6 +57,73 @@ def test_lines_are_few_short_and_each_once() -> None:
 )
 def test_sentences_that_say_what_was_decided_are_found(text: str, found: list[str]) -> None:
     assert decisions_in(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            "We chose SQLite. Because nothing has to be installed then.",
+            "We chose SQLite. Because nothing has to be installed then.",
+        ),
+        (
+            "The `ALTER` is not supported by SQLite. I need to rewrite it as a copy of the table.",
+            "The `ALTER` is not supported by SQLite. I need to rewrite it as a copy of the table.",
+        ),
+        ("It works. We kept the old format instead of a new one. Bye.", "We kept the old format instead of a new one."),
+        ("## Decisions\n- Amounts are in cents\n\nAll is well.", "Amounts are in cents"),
+    ],
+)
+def test_decision_comes_with_the_reason_beside_it(text: str, found: str) -> None:
+    assert decisions_in(text) == [found]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "let's use apple container instead of docker proper.",
+        "i'd rather have clicks than selectors",
+        "we explicitly don't want hardcoded visual tests",
+        "i think the agent and the oracle need to be the same",
+        "Don't commit generated files.",
+    ],
+)
+def test_wish_of_a_person_is_a_decision_and_of_claude_none(text: str) -> None:
+    assert decisions_in(text, by_person=True) == [text]
+    assert decisions_in(text.replace("instead of", "not")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("It is done. Shall I push?", ["Shall I push?"]),
+        (
+            "Two ways:\n- a fast one\n- a slow one\n\nWhich one?",
+            ["Two ways:", "a fast one", "a slow one", "Which one?"],
+        ),
+        (
+            "**What do you want?**\n\nA) Speed\n\nB) Care\n\nI lean to B.",
+            ["What do you want?", "A) Speed", "B) Care", "I lean to B."],
+        ),
+        ("Why did it fail? The key was missing. It is there now. All is well.", []),
+        ("Done.", []),
+    ],
+)
+def test_question_at_the_end_comes_with_its_options(text: str, found: list[str]) -> None:
+    assert [unit.text for unit in question_at_the_end(units_of(text))] == found
+
+
+def test_todos_left_are_those_of_the_last_list() -> None:
+    def todo(text: str, status: str) -> dict[str, str]:
+        return {"content": text, "status": status}
+
+    first = f"TodoWrite\ntodos: {json.dumps([todo('one', 'in_progress'), todo('two', 'pending')])}"
+    last = f"TodoWrite\ntodos: {json.dumps([todo('one', 'completed'), todo('two', 'in_progress')])}"
+    assert todos_left([first]) == ["one", "two"]
+    assert todos_left([first, last]) == ["two"]
+    assert todos_left([first, "TodoWrite\ntodos: [broken", "TodoWrite\ntodos: [1, {}]"]) == []
+    tasks = ["Task #1 created successfully: Parse", "Task #2 created successfully: Ship"]
+    assert todos_left([*tasks, "TaskUpdate\ntaskId: 1\nstatus: completed"]) == ["Ship"]
 
 
 @pytest.mark.parametrize("hostile", ["- " * 20_000, "TODO " * 10_000, "we " * 20_000, "*" * 50_000, "next " * 10_000])

@@ -151,13 +151,17 @@ def test_a_hand_off_is_json_and_the_same_as_text_under_two_thousand_tokens(clien
     assert body["decisions"][0]["episode_id"] == "d19"
     assert body["tokens"] == count_tokens(body["text"], minilm_pieces()) <= 2_000
     assert "Open loops:\n- On " in body["text"]
+    assert "\nNone known: failing tests.\n" in body["text"]
     assert "<system-reminder>" not in body["text"]
     assert client.get("/api/handoff", params={"project": "acme", "max_tokens": 0}).json()["text"] == ""
     assert client.get("/api/handoff", params={"cwd": "/home/x/acme"}).json()["projects"] == ["acme"]
 
 
-def test_a_hand_off_of_nothing_known_is_empty_and_of_nothing_named_refused(client: TestClient) -> None:
-    assert client.get("/api/handoff", params={"project": "none"}).json()["text"] == ""
+def test_handoff_says_that_nothing_is_known_and_needs_a_name(client: TestClient) -> None:
+    body = client.get("/api/handoff", params={"project": "none"}).json()
+    assert "\nNothing is known of this project yet.\n" in body["text"]
+    assert body["tokens"] == count_tokens(body["text"], minilm_pieces())
+    assert client.get("/api/handoff", params={"project": "none", "max_tokens": 20}).json()["text"] == ""
     reply = client.get("/api/handoff")
     assert (reply.status_code, reply.json()["errors"][0]["path"]) == (422, "project")
 

@@ -59,7 +59,7 @@ def test_the_hand_off_of_a_project_is_what_its_sessions_ended_with(home: Ingeste
     home.ingest()
     handoff = read_handoff(store, ["~/shop"])
     assert texts(handoff, "decisions") == ["We decided to send an idempotency key."]
-    assert texts(handoff, "open_loops") == ["Rotate the webhook secret; Tell the shop owners"]
+    assert texts(handoff, "open_loops") == ["Next steps: Rotate the webhook secret; Tell the shop owners"]
     (recent,) = texts(handoff, "recent")
     assert recent.startswith("Asked: Why do the webhooks charge twice? | Claude said last: Done. Next steps:")
     assert "comment in a file" not in " ".join((*texts(handoff, "decisions"), *texts(handoff, "open_loops"), recent))

@@ -19,6 +19,7 @@ from anamnesis_pipeline.model import Episode, Where
 from anamnesis_pipeline.search.context_items import Item, SourceClass
 from anamnesis_pipeline.search.excerpts import excerpt_of
 from anamnesis_pipeline.search.query import Hit, SearchQuery
+from anamnesis_pipeline.search.reports import beginning
 from anamnesis_pipeline.search.trust import tier_of
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.context_routes import MAX_ITEM_CHARS, MAX_TOKENS, ContextIn, maker_of
@@ -207,7 +208,7 @@ def _quotes(items: Sequence[Item], now: datetime) -> tuple[Quote, ...]:
 
 def _quote(item: Item, now: datetime) -> Quote:
     return Quote(
-        item.episode, item.text[:MAX_ITEM_CHARS], SAID_BY[item.said_by], tier_of(item.episode),
+        item.episode, beginning(item.text, MAX_ITEM_CHARS), SAID_BY[item.said_by], tier_of(item.episode),
         layer_of(item.episode, now),
     )  # fmt: skip
 

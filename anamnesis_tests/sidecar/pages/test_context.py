@@ -112,7 +112,9 @@ def test_without_a_prompt_only_the_start_and_the_hand_off_are_shown(client: Test
 def test_a_project_that_nothing_is_known_of_is_said_to_be_so(client: TestClient):
     page = read(client, PATH, project="nowhere")
     assert "Nothing is remembered of nowhere" in page.text
-    assert tokens_of(page) == dict.fromkeys(("L0", "L1", "L2", "L3"), 0)
+    tokens = tokens_of(page)
+    assert (tokens["L0"], tokens["L2"], tokens["L3"]) == (0, 0, 0)
+    assert "Nothing is known of this project yet." in text_of(page, "L1")
 
 
 @pytest.mark.usefixtures("quagga")

@@ -1,0 +1,108 @@
+"""Which tests failed when they ran last, from what their runners print. Pure."""
+
+import re
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from anamnesis_pipeline.model import SegmentKind
+from anamnesis_pipeline.search.turns import Said
+
+MAX_NAMES = 6
+TAIL_CHARS = 20_000
+"""Of what a command printed; the outcome stands at the end."""
+MAX_COMMAND_CHARS = 120
+
+_SHELLS = ("Bash\n", "PowerShell\n")
+_COMMAND = re.compile(r"^command: (?P<command>[^\n]*)", re.MULTILINE)
+_IS_TEST = re.compile(
+    r"\b(?:py\.?test|tests?|jest|vitest|rspec|mocha|tox|nox|ctest|phpunit|unittest|ava|karma|gradlew?|mvn|check)\b",
+    re.IGNORECASE,
+)
+_FAILED = re.compile(
+    r"\b(\d{1,6}) (?:failed|failing|failures?|errors?)\b|\b(?:failures|errors|failed)\s?[=:]\s{0,8}(\d{1,6})",
+    re.IGNORECASE,
+)
+_RAN = re.compile(
+    r"\b(\d{1,6}) (?:passed|passing|tests?|doctests?|examples|runs|total)\b|\bran (\d{1,6}) tests?\b"
+    r"|\b(?:tests run|tests|passed|total)\s?:\s{0,12}(\d{1,6})",
+    re.IGNORECASE,
+)
+_UNITTEST = "FAILED ("
+_NAME = re.compile(
+    r"^(?:(?:FAILED|ERROR) ([^\s(]\S{0,200})|\s*--- FAIL: (\S{1,200})|test (\S{1,200}) \.\.\. FAILED"
+    r"|\s*\d{1,3}\) (\S[^\n]{2,200})|\s*[\u2715\u2717\u00d7\u2716] (\S[^\n]{1,200})|(?:FAIL|ERROR): (\S{1,200})"
+    r"|FAIL\s+(\S{1,200})|not ok \d{1,5} -? ?([^\n]{1,200}))",
+    re.MULTILINE,
+)
+"""As pytest, Go, Cargo, ExUnit and RSpec, Jest and Vitest, unittest, Jest and Go, and TAP name a test that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteRun:
+    """A run of tests: what was called, its line of counts, how many ran and failed, and names of those that failed."""
+
+    said: Said
+    command: str
+    counts: str
+    ran: int
+    failed: int
+    names: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """The run in one line."""
+        pieces = [f"`{self.command}`" if self.command else "", self.counts, "; ".join(self.names)]
+        return ": ".join(piece for piece in pieces if piece)
+
+
+def failing(messages: Iterable[Said]) -> SuiteRun | None:
+    """The last run whose failures no later run shows to be gone: one with the same command, with as many tests, or one
+    that names all that failed.
+    """
+    last: SuiteRun | None = None
+    for run in runs_in(messages):
+        if run.failed or (last is not None and _is_mended(last, run)):
+            last = run if run.failed else None
+    return last
+
+
+def runs_in(messages: Iterable[Said]) -> Iterable[SuiteRun]:
+    """The runs of tests, in order."""
+    calls = deque[str]()
+    for message in messages:
+        if message.kind is SegmentKind.TOOL_INPUT:
+            found = _COMMAND.search(message.text) if message.text.startswith(_SHELLS) else None
+            calls.append(found["command"].strip() if found else "")
+        elif message.kind in {SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR} and calls:
+            command = calls.popleft()
+            if _IS_TEST.search(command) and (run := run_of(message, command)) is not None:
+                yield run
+
+
+def run_of(printed: Said, command: str) -> SuiteRun | None:
+    """What a command that runs tests printed of them; None: nothing."""
+    text = printed.text[-TAIL_CHARS:]
+    names = tuple(dict.fromkeys(_name(found) for found in _NAME.finditer(text)))
+    counted = [
+        line for line in text.splitlines() if len(line) < 400 and (_RAN.search(line) or line.startswith(_UNITTEST))
+    ]
+    failed = max((_most(_FAILED, line) for line in counted), default=0) or len(names) * (not counted)
+    if not counted and not names:
+        return None
+    telling = [line for line in counted if _most(_FAILED, line) == failed] or counted
+    counts = " ".join(telling[-1].strip("= \t").split()) if telling else f"{failed} failed"
+    ran = max((_most(_RAN, line) + _most(_FAILED, line) for line in counted), default=len(names))
+    return SuiteRun(printed, command[:MAX_COMMAND_CHARS], counts, ran, failed, names[:MAX_NAMES] if failed else ())
+
+
+def _most(pattern: re.Pattern[str], line: str) -> int:
+    return max((int(next(filter(None, found.groups()))) for found in pattern.finditer(line)), default=0)
+
+
+def _name(found: re.Match[str]) -> str:
+    return " ".join(next(filter(None, found.groups())).split())
+
+
+def _is_mended(last: SuiteRun, run: SuiteRun) -> bool:
+    stems = [re.split(r"::|[\[( ]", name)[0] for name in last.names]
+    return run.command == last.command or run.ran >= last.ran or (bool(stems) and all(s in run.command for s in stems))
