@@ -86,6 +86,7 @@ _ACHIEVED = re.compile(
     re.IGNORECASE,
 )
 """Says that something was reached."""
+_ANNOUNCES = ("Now ", "Let me", "Let's", "I'll", "First")
 _PLANS = re.compile(r"\b(?:i'll|i will|let me|plan|in order|steps)\b", re.IGNORECASE)
 _LASTING = ("correction", "preference", "procedure", "lesson", "fact", "error")
 """Types of what is remembered, the one that binds most first."""
@@ -202,7 +203,8 @@ def _progress(reports: Sequence[Report]) -> str:
     lists = (report for report in reports[PROGRESS:] if sum(unit.is_item for unit in report.units) > 1)
     plan = next((report for report in lists if _PLANS.search(report.said.text)), None)
     before = [unit for report in reversed(reports[PROGRESS:]) for unit in report.units if report is not plan]
-    done = [unit for unit in before if unit.topic is Topic.DONE or _ACHIEVED.search(unit.text)][-ACHIEVED:]
+    reached = (unit for unit in before if unit.topic is Topic.DONE or _ACHIEVED.search(unit.text))
+    done = list(dict.fromkeys(unit for unit in reached if not unit.text.startswith(_ANNOUNCES)))[-ACHIEVED:]
     pieces = (
         ("Planned", plan.units if plan is not None else ()),
         ("So far", done),

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 
 from anamnesis_pipeline.search.reports import Topic, Unit, beginning, of_topic, told, units_of
 
@@ -99,8 +100,9 @@ def decisions_in(text: str, most: int = MOST_LINES, *, by_person: bool = False) 
             continue
         if unit.text.endswith("?") and not by_person:
             continue
-        said = told(Unit(beginning(each.text, MOST_LINE_CHARS)) for each in _with_reason(units, number))
-        if not any(said in other for other in found):
+        reasoned = [each for each in _with_reason(units, number) if not any(each.text in other for other in found)]
+        said = told(Unit(beginning(each.text, MOST_LINE_CHARS)) for each in reasoned)
+        if unit in reasoned:
             found.append(said)
         if len(found) == most:
             break
@@ -110,6 +112,8 @@ def decisions_in(text: str, most: int = MOST_LINES, *, by_person: bool = False) 
 def _with_reason(units: Sequence[Unit], number: int) -> Sequence[Unit]:
     """A decision, with the sentence behind it that gives the reason, or the one before it that names the trouble."""
     before, unit, behind = units[:number][-1:], units[number], units[number + 1 : number + 2]
+    if unit.text.endswith(":"):
+        return [unit, *takewhile(lambda each: each.is_item, units[number + 1 : number + 1 + MOST_LINES])]
     if _WHY.search(unit.text):
         return [unit]
     if behind and (_IS_REASON.match(behind[0].text) or _IS_REASON.fullmatch(behind[0].label)):

@@ -49,8 +49,10 @@ _SIGNS = re.compile(rf"^(?:[{_SIGN}]+[ \t]*)+|(?:[ \t]*[{_SIGN}]+)+(?=$|:$)")
 _TICKED, _UNTICKED = re.compile("[\u2705\u2611\u2713\u2714]"), re.compile("[\u2610\u2b1c\u23f3\U0001f504\U0001f6a7]")
 _LINK = re.compile(r"\[([^\]\n]{1,300})\]\((?:[^()\n]{1,500})\)")
 _SENTENCE_END = re.compile(
-    r"(?:(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bcf)[.!?\u2026]+[\"'\u201d\u2019)\]*_`]*(?=\s+[^\sa-z])|[\u3002\uff01\uff1f]+)\s*"
+    r"(?:(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bcf)[.!?\u2026]+[\"'\u201d\u2019)\]*_`]*(?=\s+[^\sa-z])"
+    r"|(?<=[\w)`]{4})(?<!incl)(?<!resp)(?<!prox)(?<!misc)[.!?]+(?=\s+[a-z])|[\u3002\uff01\uff1f]+)\s*"
 )
+"""Some people write without capitals: a full stop behind a longer word ends their sentence, too."""
 _NUMBER = re.compile(r"\s*\d{1,3}[.)]\s*")
 _CHEER = re.compile(
     r"(?:perfect|great|excellent|awesome|good|nice|success|you're (?:absolutely )?right)[!.]", re.IGNORECASE
@@ -68,7 +70,10 @@ _LEFT = (
     r"|known (?:issues?|gaps?|limitations?|problems?)|for (?:the )?next (?:session|time)"
     r"|(?:open|pending) decisions?|decisions? (?:needed|pending|to make)"
 )
-_FURTHER = r"(?: (?:to|for|in|on|of|from|and|or|before|after|with|by|at|when|if|i|we|you|is|are)\b[\w' -]{0,40})?"
+_FURTHER = (
+    r"(?: (?:to|for|in|on|of|from|and|or|before|after|with|by|at|when|if|i|we|you|is|are|would|should|could|will)\b"
+    r"[\w' -]{0,40})?"
+)
 _WORK = r"(?:issues?|tickets?|bugs?|beads?|tasks?|follow[- ]?ups?)"
 _TOPICS = (
     (
@@ -105,7 +110,7 @@ _LEADS = [
     )
 ]
 _IS_OPEN = re.compile(
-    r"\bTODO\b|\bblocked (?:on|by)\b|\bfollow[- ]?up (?:is|needed|on|with)\b"
+    r"(?-i:\bTODO\b)|\bblocked (?:on|by)\b|\bfollow[- ]?up (?:is|needed|on|with)\b"
     r"|\bstill (?:needs?|ha(?:ve|s) to|fails?|missing|lacks?|does(?:n't| not) work)\b"
     r"|\b(?:is|are|remains?|still) (?:blocked|unresolved|open|missing|failing|pending|to be done|left to do|untested)\b"
     r"|\bremaining (?:work|steps?|tasks?|items?|issues?|problems?)\b|\bnext (?:step|session)\b"

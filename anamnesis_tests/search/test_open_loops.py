@@ -71,11 +71,20 @@ def test_sentences_that_say_what_was_decided_are_found(text: str, found: list[st
             "The `ALTER` is not supported by SQLite. I need to rewrite it as a copy of the table.",
         ),
         ("It works. We kept the old format instead of a new one. Bye.", "We kept the old format instead of a new one."),
+        (
+            "Kafka seems like the best fit:\n- it is fast\n- it is here\n\nBye.",
+            "Kafka seems like the best fit: it is fast; it is here",
+        ),
         ("## Decisions\n- Amounts are in cents\n\nAll is well.", "Amounts are in cents"),
     ],
 )
 def test_decision_comes_with_the_reason_beside_it(text: str, found: str) -> None:
     assert decisions_in(text) == [found]
+
+
+def test_wishes_are_told_apart_without_capitals() -> None:
+    text = "those look ancient? the loop is not easy to test. we do container-first. use e.g. podman"
+    assert decisions_in(text, by_person=True) == ["the loop is not easy to test. we do container-first."]
 
 
 @pytest.mark.parametrize(
