@@ -34,6 +34,9 @@ from anamnesis_pipeline.commands.install import install as install_command
 from anamnesis_pipeline.commands.install import uninstall as uninstall_command
 from anamnesis_pipeline.commands.migrate import migrate
 from anamnesis_pipeline.commands.queries import queries as queries_command
+from anamnesis_pipeline.commands.sessions import remember_shown
+from anamnesis_pipeline.commands.sessions import sessions as sessions_command
+from anamnesis_pipeline.commands.sessions import show as show_command
 from anamnesis_pipeline.commands.sources_app import sources_app
 from anamnesis_pipeline.commands.upload import upload as upload_command
 from anamnesis_pipeline.commands.uploads import uploads_app
@@ -73,6 +76,8 @@ app.command("export")(export)
 app.command("import")(import_file)
 app.command("upload")(upload_command)
 app.command("queries")(queries_command)
+app.command("sessions")(sessions_command)
+app.command("show")(show_command)
 app.command("install")(install_command)
 app.command("uninstall")(uninstall_command)
 app.add_typer(uploads_app, name="uploads")
@@ -165,7 +170,9 @@ def search(
             kinds=kind or (), tags=tag or (), include_superseded=include_superseded, private=private,
             explain=explain,
         )  # fmt: skip
-        answer, remark = search_command.search(settings_file.load(), body)
+        settings = settings_file.load()
+        answer, remark = search_command.search(settings, body)
+        remember_shown(settings, answer)
         if remark:
             typer.echo(f"anamnesis: {remark}", err=True)
         shown = json.dumps(answer, ensure_ascii=False, indent=2) if as_json else search_command.render(answer)

@@ -36,6 +36,11 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def printable(text: str) -> str:
+    """Without control characters but ends of lines and tabs: stored text may hold terminal escape sequences."""
+    return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
+
+
 def session_text(source: Mapping[str, Any]) -> str:
     """The session that an episode's source names, the one to resume instead, and whether its own log is missing."""
     later, is_missing = source.get("continued_in"), source.get("session_log") == "missing"

@@ -31,7 +31,7 @@ from anamnesis_pipeline.steps.folder_project import projects_of_folder
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.advice import start_it
 from anamnesis_pipeline.wiring import open_pool_of, open_to_read, what_is_private
-from anamnesis_pipeline.wording import NOTHING_GOOD, project_name, session_text, shown_name
+from anamnesis_pipeline.wording import NOTHING_GOOD, printable, project_name, session_text, shown_name
 
 _EXCERPT_LINES = 4
 _NAMED = 20
@@ -184,10 +184,10 @@ def render(answer: Mapping[str, Any], zone: tzinfo | None = None, width: int = 1
     hits = answer["results"]
     blocks = [NOTHING_GOOD] if answer.get("weak") else []
     blocks += [_block(rank, hit, zone, width) for rank, hit in enumerate(hits, 1)] if hits else ["Nothing found."]
-    blocks += [_printable(answer["hint"])] if "hint" in answer else []
+    blocks += [printable(answer["hint"])] if "hint" in answer else []
     blocks += [f"Incomplete: {problem}" for problem in answer["degraded"]]
     if explanation := answer.get("explanation"):
-        blocks.append(_printable("\n".join(answer_lines(explanation))))
+        blocks.append(printable("\n".join(answer_lines(explanation))))
     return "\n\n".join(blocks)
 
 
@@ -197,7 +197,7 @@ def _block(rank: int, hit: Mapping[str, Any], zone: tzinfo | None, width: int) -
     head = f"{rank}. {when:%Y-%m-%d %H:%M}  {project_name(hit['project'])}  {hit['kind']}  {sure}".rstrip()
     indent = "   "
     lines = textwrap.wrap(
-        " ".join(_printable(hit["excerpt"] or hit["summary"]).split()),
+        " ".join(printable(hit["excerpt"] or hit["summary"]).split()),
         width=width,
         initial_indent=indent,
         subsequent_indent=indent,
@@ -205,15 +205,15 @@ def _block(rank: int, hit: Mapping[str, Any], zone: tzinfo | None, width: int) -
         placeholder=" ...",
     )
     also = f"  (and {len(hit['also'])} alike)" if hit.get("also") else ""
-    tail = [f"{indent}{_printable(hit['episode_id'])}{also}"]
+    tail = [f"{indent}{printable(hit['episode_id'])}{also}"]
     if where := place_of(hit["source"]):
-        tail.append(f"{indent}{_printable(where)}")
+        tail.append(f"{indent}{printable(where)}")
     if replaced := _replaced(hit, zone):
-        tail.append(f"{indent}{_printable(replaced)}")
+        tail.append(f"{indent}{printable(replaced)}")
     if explanation := hit.get("explanation"):
-        tail += [f"{indent}{_printable(line)}" for line in hit_lines(explanation)]
+        tail += [f"{indent}{printable(line)}" for line in hit_lines(explanation)]
     star = " ★" if hit.get("priority_multiplier", 1.0) > 1 else ""
-    first, rest = typer.style(_printable(head) + star, bold=True), (typer.style(line, dim=True) for line in tail)
+    first, rest = typer.style(printable(head) + star, bold=True), (typer.style(line, dim=True) for line in tail)
     return "\n".join([first, *lines, *rest])
 
 
@@ -238,8 +238,3 @@ def place_of(source: Mapping[str, Any]) -> str:
     if session:
         return f"{machine}, session {shown_name(session_text(source))}"
     return f"{machine}:{path}" if path else str(machine)
-
-
-def _printable(text: str) -> str:
-    """Without control characters: stored text may hold terminal escape sequences."""
-    return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)

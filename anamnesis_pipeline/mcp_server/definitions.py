@@ -60,7 +60,9 @@ before and after in the session.
 
 
 class Timeline(_Arguments):
-    """List what happened, in order of time: what did I do yesterday, last week, in that session, since the release."""
+    """List what happened, in order of time, one line a session: what did I do yesterday, last week, since the \
+release. With `session` all that was said in it.
+    """
 
     project: Project = None
     session: Annotated[Name | None, Field(description="session id")] = None

@@ -11,7 +11,7 @@ from typing import Any
 from anamnesis_pipeline.mcp_server.tokens import cost, cut
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_PREFACES
 from anamnesis_pipeline.search.quoting import defused, id_label, label
-from anamnesis_pipeline.wording import session_text
+from anamnesis_pipeline.wording import counted, session_text
 
 HIT_TOKENS = 100
 """Of one hit of a search, its head included."""
@@ -64,6 +64,20 @@ def line(record: Mapping[str, Any], text: str = "") -> str:
     first = head(record)
     left = LINE_TOKENS - cost(first) - 2
     return f"{first}\n{QUOTE}{cut(flat(text or record['summary']), max(left, 12))}"
+
+
+def session_line(record: Mapping[str, Any]) -> str:
+    """A session in a list: when it began, what was asked, how it ended; empty for any other record."""
+    known = record["metadata"].get("session")
+    if record["kind"] != "session" or not isinstance(known, Mapping):
+        return ""
+    goes_on = " · goes on" if record["metadata"].get("is_open") else ""
+    commits = known.get("commits") or []
+    done = f" · {counted(len(commits), 'commit')}" if commits else ""
+    first = f"[session] {when(record['timestamp'])} {_name(record['project']) or '(no project)'}{goes_on}{done}"
+    first += f" · session {id_label(known['session_id'])}"
+    told = ". ".join(filter(None, (str(known.get("title") or ""), str(known.get("outcome") or ""))))
+    return f"{first}\n{QUOTE}{cut(flat(told or record['summary']), max(LINE_TOKENS - cost(first) - 2, 12))}"
 
 
 def record_lines(record: Mapping[str, Any]) -> list[str]:

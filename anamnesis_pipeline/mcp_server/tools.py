@@ -136,9 +136,11 @@ class Tools:
             **bound_texts(asked.since, asked.until, datetime.now(UTC), UTC), "order": asked.order,
             "limit": asked.limit, "cursor": asked.cursor, "kind": kinds or None,
             "include_superseded": True if asked.session else None,
+            "by_session": None if asked.session or kinds else True,
         }  # fmt: skip
         page = await self._memory.call("GET", "/api/episodes", params=params)
-        lines = [texts.line(record) for record in page["items"]] or [_nothing(scope, asked.session)]
+        lines = [texts.session_line(record) or texts.line(record) for record in page["items"]]
+        lines = lines or [_nothing(scope, asked.session)]
         if page["next_cursor"]:
             lines.append(f"(more: cursor={page['next_cursor']})")
         return texts.block([*filter(None, [scope.note]), f"({asked.order} first, times in UTC)", *lines])

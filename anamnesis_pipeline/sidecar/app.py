@@ -39,6 +39,7 @@ from anamnesis_pipeline.sidecar import (
     rolling_routes,
     search_routes,
     service_routes,
+    session_routes,
     similar_routes,
     upload_routes,
 )
@@ -81,6 +82,7 @@ _ROUTERS = (
     search_routes.router,
     query_routes.router,
     similar_routes.router,
+    session_routes.router,
     overview_routes.router,
     dashboard_routes.router,
     context_routes.router,

@@ -23,6 +23,7 @@ from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.schemas import BulkOut, EpisodeChanges, EpisodeIn, EpisodeOut, Include, PageOut
 from anamnesis_pipeline.sidecar.services import Uses
 from anamnesis_pipeline.steps import episodes
+from anamnesis_pipeline.steps.session_reading import timeline_page
 from anamnesis_pipeline.store.paging import CURSOR_PATTERN
 
 MAX_SKIP = 1_000_000
@@ -72,6 +73,18 @@ async def filter_of(
     )
 
 
+async def filter_of_time(
+    *,
+    project: Name | None = None,
+    instance: Name | None = None,
+    since: Annotated[Time | None, Query(description="Inclusive")] = None,
+    until: Annotated[Time | None, Query(description="Exclusive")] = None,
+) -> Where:
+    """The filter of a list of sessions."""
+    return Where(projects=(project,) if project else (), instance=instance, since=since, until=until)
+
+
+Order = Annotated[Literal["newest", "oldest"], Query(description="Which come first")]
 Includes = Annotated[list[Include], Query(default_factory=list, max_length=10, description="`raw` adds raw_exchange")]
 PathId = Annotated[EpisodeId, Path(description="May contain `/` and `:`")]
 Filter = Annotated[Where, Depends(filter_of)]
@@ -104,7 +117,8 @@ def list_episodes(
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     cursor: Annotated[str | None, Query(pattern=CURSOR_PATTERN, description="`next_cursor` of the page before")] = None,
     skip: Annotated[int, Query(ge=0, le=MAX_SKIP, description="Episodes to leave out; a cursor is cheaper")] = 0,
-    order: Annotated[Literal["newest", "oldest"], Query(description="Which come first")] = "newest",
+    order: Order = "newest",
+    by_session: Annotated[bool, Query(description="One record a session in place of what was said in it")] = False,
     include_private: Annotated[
         list[Name],
         Query(
@@ -115,7 +129,10 @@ def list_episodes(
 ) -> Response:
     """By time, newest first unless `order` says otherwise."""
     filtered = services.engine.visible(where, include_private)
-    page = services.store.episodes.page(filtered, limit, cursor, skip, oldest_first=order == "oldest")
+    if by_session:
+        page = timeline_page(services.store, filtered, limit, cursor, skip, oldest_first=order == "oldest")
+    else:
+        page = services.store.episodes.page(filtered, limit, cursor, skip, oldest_first=order == "oldest")
     items = [episode_body(episode, include) for episode in page.items]
     return json_reply({"items": items, "next_cursor": page.next_cursor})
 

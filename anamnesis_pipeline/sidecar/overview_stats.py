@@ -15,6 +15,7 @@ from anamnesis_pipeline.sidecar.kept import Kept
 from anamnesis_pipeline.sidecar.rendering import episode_body, utc_text
 from anamnesis_pipeline.sidecar.schemas import EpisodeOut
 from anamnesis_pipeline.sidecar.services import Services
+from anamnesis_pipeline.steps.session_reading import timeline_page
 from anamnesis_pipeline.store.overview_base import EVERYTHING, Census, SourceState
 from anamnesis_pipeline.wording import counted
 
@@ -92,8 +93,8 @@ class Overview:
         return self._days.get(where)
 
     def recent(self) -> list[Episode]:
-        """The newest current episodes that are not private."""
-        return self._services.store.episodes.page(self._shown(), LISTED).items
+        """The newest sessions and other current episodes that are not private."""
+        return timeline_page(self._services.store, self._shown(), LISTED).items[:LISTED]
 
     def most_retrieved(self) -> list[Episode]:
         """Those found most often of the current ones that are not private."""

@@ -38,7 +38,7 @@ SECTION_KINDS = ("document", "code")
 """Of the parts that were written, and not said."""
 
 ASSISTANT = "Claude"
-_SPEAKER = {
+SPEAKERS = {
     SegmentKind.PROMPT: "User",
     SegmentKind.STEERING: "User, while Claude was working",
     SegmentKind.STATEMENT: ASSISTANT,
@@ -60,6 +60,7 @@ _SPEAKER = {
     SegmentKind.OUTLINE: "Outline",
     SegmentKind.CODE: "Code",
 }
+"""Kind of a segment -> who said or made it, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +266,7 @@ def transcript(segments: tuple[Segment, ...], assistant: str = ASSISTANT) -> str
 
     :param assistant: the name of whoever answered.
     """
-    speakers, blocks = _SPEAKER | {SegmentKind.STATEMENT: assistant}, []
+    speakers, blocks = SPEAKERS | {SegmentKind.STATEMENT: assistant}, []
     for segment in segments:
         continued = ", continued" if segment.start else ""
         sender = f" ({segment.sender})" if segment.sender else ""

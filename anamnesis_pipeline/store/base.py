@@ -142,6 +142,9 @@ class EpisodeRecords(Protocol):
         :raises InvalidEpisode: the cursor is not one of ours.
         """
 
+    def sessions_beginning(self, prefix: str, limit: int) -> list[str]:
+        """Ids of sessions with an episode that begin so, sorted; costs what is returned, not what is stored."""
+
     def count(self, where: Where) -> int:
         """Episodes that pass the filter."""
 

@@ -7,6 +7,9 @@ from typing import Any
 
 from anamnesis_pipeline.file_names import composed
 
+LAST_CHARACTER = "\U0010ffff"
+"""Behind every text that begins with some others, and before what follows those."""
+
 
 def clean(text: str) -> str:
     """`text` without lone surrogates, which no store can hold; each becomes U+FFFD."""

@@ -32,7 +32,8 @@ HIDES: dict[str, dict[str, Any]] = {
     "GET /api/quality": {}, "GET /api/dashboard/stats": {}, "GET /api/status/summary": {},
     "GET /api/similar": {"episode_id": "open"}, "GET /api/handoff": {"project": "x/y"}, "GET /api/logs": {},
     "GET /api/projects/current": {"cwd": "/srv/other"}, "GET /api/uploads": {}, "GET /api/blocklist": {},
-    "GET /api/episodes": {"include_superseded": True}, "GET /api/chat/feedback/export": {},
+    "GET /api/episodes": {"include_superseded": True}, "GET /api/sessions": {}, "GET /dashboard/sessions": {},
+    "GET /api/chat/feedback/export": {},
     "GET /dashboard/search": {"q": ASKED, "explain": 1}, "GET /dashboard/episodes": {"status": "all"},
     "GET /dashboard/timeline": {}, "GET /dashboard/events": {}, "GET /dashboard/context": {"query": ASKED},
     "GET /dashboard/sources/uploads": {}, "GET /dashboard/map": {}, "GET /dashboard/map/state": {},
@@ -69,6 +70,7 @@ NOT_OF_EPISODES = (
 """Settings, machines and files of this project."""
 OF_WHAT_IS_NAMED = (
     "GET /api/episodes/{episode_id:path}", "GET /dashboard/episodes/{episode_id:path}", "GET /dashboard/episode/text",
+    "GET /api/sessions/{session_id}", "GET /dashboard/sessions/{session_id}", "GET /dashboard/sessions/lines",
     "GET /api/chat/sessions/{session_id}", "GET /api/chat/sessions/{session_id}/export", "GET /chat/{session_id}",
     "GET /chat/{session_id}/head", "GET /chat/{session_id}/earlier", "GET /chat/{session_id}/answer",
     "GET /chat/messages/{message_id}", "GET /chat/messages/{message_id}/text",
@@ -145,6 +147,10 @@ def shown(answer: str, words: tuple[str, ...]) -> list[str]:
 def test_each_route_that_hides_names_nothing_private(zoo: Zoo) -> None:
     for route, asked in HIDES.items():
         assert shown(zoo.answer(route, asked), (*NAMES, *CONTENT)) == [], route
+
+
+def test_episodes_by_session_name_nothing_private(zoo: Zoo) -> None:
+    assert shown(zoo.answer("GET /api/episodes", {"by_session": True}), (*NAMES, *CONTENT)) == []
 
 
 def test_pages_that_manage_sources_name_no_text_or_file(zoo: Zoo) -> None:

@@ -15,6 +15,8 @@ from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS
 from anamnesis_tests.mcp_server.conftest import Client, Kept, Sidecar
 from anamnesis_tests.mcp_server.test_private import HOOK
 from anamnesis_tests.sidecar.conftest import know_the_unrelated
+from anamnesis_tests.sidecar.test_session_routes import session
+from anamnesis_tests.steps.test_session_reading import FIRST
 
 HEAD = re.compile(r"^\d+\. \[\w+\] \d{4}-\d\d-\d\d \d\d:\d\d \S+ · (?:strong|fair|weak) · .+ · id \S+$")
 
@@ -337,3 +339,13 @@ def test_stored_tags_are_broken_on_every_way_to_a_model(sidecar: Sidecar, tmp_pa
     }
     assert {way: found.group() for way, answer in told.items() if (found := FORBIDDEN.search(answer))} == {}
     assert all("obey" in told[way] for way in ("search", "read", "timeline", "status", "hook", "prompt", "start"))
+
+
+def test_timeline_has_one_line_a_session_and_unfolds_it(sidecar: Sidecar) -> None:
+    client = Client("http", sidecar.port)
+    chunk = session(sidecar.services.store)
+    listed = client.call("timeline", project="all")
+    assert "[session] 2026-03-01 12:00 acme/api · 1 commit · session abcd1111-" in listed
+    assert "> Why is" in listed
+    assert chunk not in listed
+    assert chunk in client.call("timeline", session=FIRST)

@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, Response
 
 from anamnesis_pipeline.dagster_api.api import dagster_link
 from anamnesis_pipeline.sidecar.pages import static
+from anamnesis_pipeline.steps.session_reading import row_of
 from anamnesis_pipeline.wording import counted, noun
 
 POLICY = "; ".join(
@@ -43,6 +44,7 @@ NAVIGATION = (
     Link("/dashboard", "Overview", "o"),
     Link("/dashboard/search", "Search", "s"),
     Link("/dashboard/episodes", "Episodes", "e"),
+    Link("/dashboard/sessions", "Sessions", "n"),
     Link("/dashboard/timeline", "Timeline", "t"),
     Link("/dashboard/map", "Map", "m"),
     Link("/dashboard/context", "Context", "x"),
@@ -91,7 +93,7 @@ def _environment() -> jinja2.Environment:
     )
     filters: dict[str, Callable[..., Any]] = {
         "moment": moment, "count": count, "counted": counted, "noun": noun, "share": share, "size": size,
-        "episode_link": episode_link,
+        "episode_link": episode_link, "session_link": session_link, "session_row": row_of,
     }  # fmt: skip
     environment.filters.update(filters)
     environment.globals["asset"] = static.address
@@ -112,6 +114,11 @@ def moment(at: datetime | str | None) -> Markup:
 def episode_link(episode_id: str) -> str:
     """Where the page of an episode is, whatever its id holds."""
     return "/dashboard/episodes/" + quote(episode_id, safe="/:")
+
+
+def session_link(session_id: str) -> str:
+    """Where the page of a session is, whatever its id holds."""
+    return "/dashboard/sessions/" + quote(session_id, safe="")
 
 
 def count(number: int | float | None) -> str:

@@ -19,6 +19,7 @@ from anamnesis_pipeline.sidecar.pages import (
     memory_map,
     overview,
     search,
+    sessions,
     sources,
     static,
     timeline,
@@ -28,9 +29,25 @@ from anamnesis_pipeline.sidecar.pages.routing import page_router
 
 router = APIRouter(include_in_schema=False)
 PAGES = (
-    static, login, overview, search, episodes, episode, undo, timeline, logs, embedding, events, health, sources,
-    context, chat, memory_map, interface,
-)  # fmt: skip
+    static,
+    login,
+    overview,
+    search,
+    episodes,
+    episode,
+    undo,
+    sessions,
+    timeline,
+    logs,
+    embedding,
+    events,
+    health,
+    sources,
+    context,
+    chat,
+    memory_map,
+    interface,
+)
 for each in PAGES:
     router.include_router(each.router)
 

@@ -1,4 +1,4 @@
-"""Timeline: episodes by day, over a range that is chosen on a strip or typed."""
+"""Timeline: by day, one line a session and one for every other episode, over a range chosen on a strip or typed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +17,7 @@ from anamnesis_pipeline.sidecar.pages.html import page
 from anamnesis_pipeline.sidecar.pages.routing import page_router
 from anamnesis_pipeline.sidecar.pages.undo import shown_of, undo_of
 from anamnesis_pipeline.sidecar.services import Services, Uses
+from anamnesis_pipeline.steps import session_reading
 
 PATH = "/dashboard/timeline"
 PER_PAGE = 50
@@ -71,7 +72,10 @@ def _shown(request: Request, services: Services, asked: dict[str, str]) -> dict[
     where = services.engine.visible(listed.where(), ["*"] if listed.private else [])
     days = overview.days(replace(where, since=None, until=None))
     points, step = points_of(days)
-    found = services.store.episodes.page(where, PER_PAGE, listed.cursor)
+    if listed.kind is None and listed.session_id is None and listed.status == "active":
+        found = session_reading.timeline_page(services.store, where, PER_PAGE, listed.cursor)
+    else:
+        found = services.store.episodes.page(where, PER_PAGE, listed.cursor)
     filters = {name: value for name, value in asked.items() if name in type(listed).model_fields and name != "cursor"}
     return {
         **_nothing(filters),

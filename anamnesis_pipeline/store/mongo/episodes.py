@@ -29,7 +29,7 @@ from anamnesis_pipeline.store.mongo.episode_writes import Written, remove_episod
 from anamnesis_pipeline.store.mongo.facets import of_episodes
 from anamnesis_pipeline.store.mongo.passage_docs import PASSAGE_FIELDS, read_passage, terms_of
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
-from anamnesis_pipeline.store.values import instant, sought
+from anamnesis_pipeline.store.values import LAST_CHARACTER, instant, sought
 
 EPISODES_PER_RENAME = 100
 """Episodes that one transaction gives another project: their passages and vectors are written with them."""
@@ -116,6 +116,17 @@ class MongoEpisodes:
         )
         items = [read_episode(document) for document in found[:limit]]
         return EpisodePage(items, cursor_after(items[-1]) if len(found) > limit and items else None)
+
+    def sessions_beginning(self, prefix: str, limit: int) -> list[str]:
+        """See `EpisodeRecords.sessions_beginning`."""
+        first = sought(prefix)
+        stages: list[Document] = [
+            {"$match": {"session_id": {"$gte": first, "$lt": first + LAST_CHARACTER}}},
+            {"$group": {"_id": "$session_id"}},
+            {"$sort": {"_id": 1}},
+            {"$limit": limit},
+        ]
+        return [each["_id"] for each in self._database.read(lambda tables: tables["episodes"].aggregate(stages))]
 
     def count(self, where: Where) -> int:
         """See `EpisodeRecords.count`."""

@@ -33,7 +33,7 @@ from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.episode_rows import SELECT_EPISODES, SELECT_HEADS, SET_STATUS
 from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.sqlite.passage_rows import SELECT_PASSAGES
-from anamnesis_pipeline.store.values import instant, json_list, sought
+from anamnesis_pipeline.store.values import LAST_CHARACTER, instant, json_list, sought
 
 Written = tuple[Episode, Sequence[Passage]]
 
@@ -167,6 +167,17 @@ class SqliteEpisodes:
             ).fetchall()
         items = [episode_rows.read_row(row) for row in rows[:limit]]
         return EpisodePage(items, cursor_after(items[-1]) if len(rows) > limit and items else None)
+
+    def sessions_beginning(self, prefix: str, limit: int) -> list[str]:
+        """See `EpisodeRecords.sessions_beginning`."""
+        first = sought(prefix)
+        with self._database.read() as connection:
+            rows = connection.execute(
+                """SELECT DISTINCT session_id FROM episode_texts WHERE session_id >= ? AND session_id < ?
+                    ORDER BY session_id LIMIT ?""",
+                (first, first + LAST_CHARACTER, limit),
+            )
+            return [name for (name,) in rows]
 
     def count(self, where: Where) -> int:
         """See `EpisodeRecords.count`."""

@@ -1,0 +1,206 @@
+"""`anamnesis sessions` and `anamnesis show`: which sessions there were, and one session or episode to read."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, tzinfo
+from typing import Annotated, Any
+
+import typer
+from pydantic import TypeAdapter
+
+from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.commands.search import private_here
+from anamnesis_pipeline.commands.searched_store import mention_other_store, require_stored
+from anamnesis_pipeline.errors import EpisodeNotFound, GiveUp
+from anamnesis_pipeline.model import Episode, Where
+from anamnesis_pipeline.search.time_bounds import bounds_of
+from anamnesis_pipeline.session_model import SESSION_KIND
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.rendering import episode_body
+from anamnesis_pipeline.steps.episodes import SPEAKERS
+from anamnesis_pipeline.steps.session_reading import (
+    SPOKEN,
+    Chunk,
+    SessionRow,
+    chunk_page,
+    find_session,
+    session_page,
+)
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wiring import open_to_read, what_is_private
+from anamnesis_pipeline.wording import counted, one_line, printable, project_name
+
+LAST_SEARCH = "last_search.json"
+"""File of the home with the ids that the last `anamnesis search` showed, in their order."""
+CHUNKS_SHOWN = 100
+LINE_CHARS = 100
+LISTED = {
+    "Decided": "decisions",
+    "Left open": "open_items",
+    "Commits": "commits",
+    "Tests": "tests",
+    "Files changed": "files",
+    "Commands": "commands",
+}
+_ROWS = TypeAdapter(list[SessionRow])
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def sessions(
+    project: Annotated[str | None, typer.Option(help="Only this project; `api` also means `acme/api`.")] = None,
+    since: Annotated[str | None, typer.Option(help="From this time on (local zone): 2026-02, yesterday.")] = None,
+    until: Annotated[str | None, typer.Option(help="Before this time (local zone).")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="Most sessions to show.")] = 20,
+    private: Annotated[bool, typer.Option("--private", help="Also what is private elsewhere.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List sessions, newest first: what was asked, how it ended, commits."""
+    settings = settings_file.load()
+    require_stored(settings)
+    mention_other_store(settings)
+    first, end = bounds_of(since, until, datetime.now(UTC))
+    where = Where(projects=(project,) if project else (), since=first, until=end)
+    included = ["*"] if private else private_here(settings)
+    with closing(open_to_read(settings)) as store:
+        rows = session_page(store, what_is_private(store).visible(store, where, included), limit).items
+    if as_json:
+        typer.echo(json.dumps(_ROWS.dump_python(rows, mode="json"), ensure_ascii=False, indent=2))
+    else:
+        typer.echo("\n".join(line for row in rows for line in row_lines(row)) or "No session.")
+
+
+def show(
+    name: Annotated[
+        str, typer.Argument(metavar="ID", help="An id, a unique beginning of one, or the number of a search's result.")
+    ],
+    around: Annotated[int, typer.Option(min=0, max=50, help="Also so many episodes before and after.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Show an episode or a session word for word."""
+    settings = settings_file.load()
+    require_stored(settings)
+    mention_other_store(settings)
+    with closing(open_to_read(settings)) as store:
+        wanted = _numbered(settings, name)
+        episode = _episode(store, wanted)
+        if episode is None:
+            _show_session(store, wanted, as_json=as_json)
+        elif as_json:
+            typer.echo(json.dumps(episode_body(episode, {"raw"}), ensure_ascii=False, indent=2))
+        else:
+            typer.echo("\n".join(_episode_lines(store, episode, around)))
+
+
+def remember_shown(settings: Settings, answer: Mapping[str, Any]) -> None:
+    """Keep the ids of what a search showed, for `anamnesis show 2`. A home that cannot be written keeps none."""
+    with suppress(OSError):
+        path = settings.home / LAST_SEARCH
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps([hit["episode_id"] for hit in answer["results"]]), encoding="utf-8")
+        new.replace(path)
+
+
+def row_lines(row: SessionRow, zone: tzinfo | None = None) -> Iterator[str]:
+    """A session in a list. Pure."""
+    counts = [counted(row.messages, "message"), *([counted(len(row.commits), "commit")] if row.commits else [])]
+    state = "  (goes on)" if row.is_open else ""
+    when = f"{row.started.astimezone(zone):%Y-%m-%d %H:%M}"
+    yield one_line(f"{when}  {project_name(row.project)}  {row.title or 'without a prompt'}{state}")
+    if row.outcome:
+        yield f"   {_clipped(row.outcome)}"
+    yield one_line(f"   {row.session_id}  {', '.join(counts)}")
+
+
+def session_lines(row: SessionRow, zone: tzinfo | None = None) -> Iterator[str]:
+    """What is known of a session. Pure."""
+    yield one_line(row.title or "Session without a prompt")
+    place = f"{project_name(row.project)}{f', branch {row.branch}' if row.branch else ''} on {row.machine}"
+    span = f"{row.started.astimezone(zone):%Y-%m-%d %H:%M} to {row.ended.astimezone(zone):%Y-%m-%d %H:%M}"
+    yield one_line(f"{place}, {span}, {counted(row.messages, 'message')}, {counted(row.errors, 'error')}")
+    yield one_line(f"To go on: claude --resume {row.session_ids[-1]}")
+    if row.outcome:
+        yield from ("", "Outcome:", printable(row.outcome))
+    for heading, field in LISTED.items():
+        if lines := getattr(row, field):
+            yield from ("", f"{heading}:", *(one_line(f"- {line}") for line in lines))
+
+
+def _show_session(store: Store, name: str, *, as_json: bool) -> None:
+    try:
+        row = find_session(store, name, Where())
+    except EpisodeNotFound as exc:
+        raise GiveUp(f"nothing has the id {name}, or begins so; `anamnesis search` and `sessions` show ids") from exc
+    if as_json:
+        typer.echo(json.dumps(_ROWS.dump_python([row], mode="json")[0], ensure_ascii=False, indent=2))
+        return
+    page = chunk_page(store, row, Where(), CHUNKS_SHOWN)
+    lines = [*session_lines(row), "", "What was said:"]
+    lines += [line for chunk in page.items for line in _said_lines(chunk)]
+    if page.next_cursor:
+        lines.append(f"(the first {CHUNKS_SHOWN} pieces; the page of the session in the browser has all)")
+    typer.echo("\n".join(lines))
+
+
+def _said_lines(chunk: Chunk) -> Iterator[str]:
+    """The words of a chunk, and how much was done beside them."""
+    yield ""
+    yield one_line(f"{chunk.episode.timestamp.astimezone():%Y-%m-%d %H:%M}  {chunk.episode.episode_id}")
+    if chunk.part is None:
+        yield printable(chunk.episode.raw_exchange or chunk.episode.summary)
+        return
+    for segment in chunk.part.segments:
+        if segment.kind in SPOKEN:
+            yield printable(f"{SPEAKERS[segment.kind]}: {segment.text}")
+    if rest := sum(segment.kind not in SPOKEN for segment in chunk.part.segments):
+        yield f"({counted(rest, 'thought or tool call', 'thoughts and tool calls')} not shown)"
+
+
+def _episode_lines(store: Store, episode: Episode, around: int) -> list[str]:
+    before, after = _neighbours(store, episode, around) if around else ([], [])
+    head = f"{episode.timestamp.astimezone():%Y-%m-%d %H:%M}  {project_name(episode.project)}  {episode.kind}"
+    lines = [*_listed("Before it:", before), one_line(f"{head}  {episode.episode_id}")]
+    if episode.path:
+        lines.append(one_line(f"from {episode.machine}:{episode.path}"))
+    lines += ["", printable(episode.summary), *(["", printable(episode.raw_exchange)] if episode.raw_exchange else [])]
+    return [*lines, *_listed("After it:", after)]
+
+
+def _neighbours(store: Store, episode: Episode, around: int) -> tuple[list[Episode], list[Episode]]:
+    """What came just before and after an episode in its session, else in its project."""
+    among = Where(
+        session_id=episode.session_id or None,
+        projects=() if episode.session_id else (episode.project,),
+        hidden_kinds=(SESSION_KIND,),
+    )
+    before = store.episodes.page(replace(among, until=episode.timestamp), around).items[::-1]
+    later = store.episodes.page(replace(among, since=episode.timestamp), around + 1, oldest_first=True).items
+    return before, [each for each in later if each.episode_id != episode.episode_id][:around]
+
+
+def _numbered(settings: Settings, name: str) -> str:
+    """The id that a number of the last search's result stands for; anything else is an id itself."""
+    if not name.isdecimal() or len(name) > 3:
+        return name
+    try:
+        shown = json.loads((settings.home / LAST_SEARCH).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return name
+    number = int(name)
+    return str(shown[number - 1]) if isinstance(shown, list) and 1 <= number <= len(shown) else name
+
+
+def _episode(store: Store, name: str) -> Episode | None:
+    return store.episodes.get([name]).get(name)
+
+
+def _listed(title: str, episodes: Sequence[Episode]) -> list[str]:
+    if not episodes:
+        return []
+    return ["", title, *(f"   {each.episode_id}  {_clipped(each.summary)}" for each in episodes)]
+
+
+def _clipped(text: str) -> str:
+    flat = one_line(" ".join(text.split()))
+    return flat if len(flat) <= LINE_CHARS else flat[: LINE_CHARS - 1].rsplit(" ", 1)[0] + "…"

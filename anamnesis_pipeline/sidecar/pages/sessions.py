@@ -1,0 +1,136 @@
+"""Sessions: one line each, and the page that reads one from top to bottom."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Path, Query
+from fastapi.exceptions import RequestValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anamnesis_pipeline.model import Segment, Where
+from anamnesis_pipeline.sidecar.pages import asking
+from anamnesis_pipeline.sidecar.pages.html import fragment, page, session_link
+from anamnesis_pipeline.sidecar.pages.routing import page_router
+from anamnesis_pipeline.sidecar.pages.undo import undo_of
+from anamnesis_pipeline.sidecar.services import Services, Uses
+from anamnesis_pipeline.steps.episodes import SPEAKERS
+from anamnesis_pipeline.steps.session_reading import (
+    CHUNK_CURSOR,
+    SPOKEN,
+    Chunk,
+    SessionRow,
+    chunk_page,
+    find_session,
+    session_page,
+)
+
+PATH = "/dashboard/sessions"
+PER_PAGE = 50
+CHUNKS = 40
+"""Chunks of a session on one page."""
+LINES = 200
+"""Chunks that a session in the timeline unfolds to."""
+RUN_CHARS = 6_000
+"""Of one run of text; a longer one is whole on the page of its episode."""
+
+router = page_router()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of text in a session, as far as it is shown. `is_folded`: it is opened with a click."""
+
+    who: str
+    kind: str
+    text: str
+    at: datetime | None
+    message_id: str
+    is_cut: bool
+    is_folded: bool
+
+
+@router.get(PATH)
+def sessions_page(request: Request, services: Uses) -> Response:
+    """The whole page."""
+    asked = asking.filled(request.query_params)
+    names = asking.names_offered(services, asked)
+    try:
+        shown, status = _listed(request, services, asked), 200
+    except RequestValidationError as exc:
+        shown = {"asked": asked, "rows": [], "newest": None, "older": None, "problem": asking.told(exc)}
+        status = 422
+    return page(request, "sessions.html", "Sessions", status=status, names=names, **shown)
+
+
+@router.get(f"{PATH}/lines")
+def session_lines(
+    request: Request, services: Uses, session_id: Annotated[str, Query(min_length=1, max_length=200)]
+) -> Response:
+    """The chunks of a session, a line each, where a list unfolds."""
+    row = find_session(services.store, session_id, Where())
+    found = chunk_page(services.store, row, Where(), LINES)
+    waiting = undo_of(request).waiting()
+    episodes = [chunk.episode for chunk in found.items if chunk.episode.episode_id not in waiting]
+    return fragment("session_lines.html", row=row, episodes=episodes, is_more=found.next_cursor is not None)
+
+
+@router.get(f"{PATH}/{{session_id}}")
+def session_page_of(
+    request: Request,
+    services: Uses,
+    session_id: Annotated[str, Path(max_length=200)],
+    cursor: Annotated[str | None, Query(pattern=CHUNK_CURSOR)] = None,
+) -> Response:
+    """One session, from its beginning or from a place in it."""
+    row = find_session(services.store, session_id, Where())
+    found = chunk_page(services.store, row, Where(), CHUNKS, cursor)
+    waiting = undo_of(request).waiting()
+    chunks = [(chunk.episode, runs_of(chunk)) for chunk in found.items if chunk.episode.episode_id not in waiting]
+    address = session_link(row.session_id)
+    return page(
+        request,
+        "session.html",
+        row.title or "Session",
+        row=row,
+        chunks=chunks,
+        beginning=address if cursor else None,
+        later=asking.address_with(address, {}, cursor=found.next_cursor) if found.next_cursor else None,
+    )
+
+
+def runs_of(chunk: Chunk) -> list[Run]:
+    """What is shown of a chunk. Pure."""
+    if chunk.part is None:
+        text = chunk.episode.raw_exchange or chunk.episode.summary
+        return [_run(chunk.episode.kind.capitalize(), "posted", text, chunk.episode.timestamp, "", is_folded=False)]
+    return [_run_of(segment) for segment in chunk.part.segments]
+
+
+def _run_of(segment: Segment) -> Run:
+    who = SPEAKERS[segment.kind] + (f" ({segment.sender})" if segment.sender else "")
+    is_folded = segment.kind not in SPOKEN
+    return _run(who, segment.kind.value, segment.text, segment.timestamp, segment.uuid, is_folded=is_folded)
+
+
+def _run(who: str, kind: str, text: str, at: datetime | None, message_id: str, *, is_folded: bool) -> Run:
+    return Run(who, kind, text[:RUN_CHARS], at, message_id, len(text) > RUN_CHARS, is_folded)
+
+
+def _listed(request: Request, services: Services, asked: dict[str, str]) -> dict[str, Any]:
+    """:raises RequestValidationError: a filter that cannot have its value."""
+    listed = asking.read_list(asked)
+    where = services.engine.visible(listed.where(), ["*"] if listed.private else [])
+    found = session_page(services.store, where, PER_PAGE, listed.cursor)
+    waiting = undo_of(request).waiting()
+    rows: list[SessionRow] = [row for row in found.items if row.episode_id not in waiting]
+    shown = ("project", "instance", "since", "until", "private")
+    filters = {name: value for name, value in asked.items() if name in shown}
+    return {
+        "asked": filters,
+        "rows": rows,
+        "newest": asking.address_with(PATH, filters) if listed.cursor else None,
+        "older": asking.address_with(PATH, filters, cursor=found.next_cursor) if found.next_cursor else None,
+        "problem": None,
+    }
