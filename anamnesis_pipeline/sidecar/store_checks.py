@@ -142,9 +142,7 @@ def record_types(store: Store) -> Finding:
         f"{name!r} ({count:,}, last written by Claude Code {version or 'of unknown version'})"
         for name, (count, version) in sorted(unknown.items(), key=lambda each: -each[1][0])[:5]
     )
-    detail = (
-        f"{counted(len(unknown), 'type')} of records, or of what is in them, are not known, and only archived: {told}"
-    )
+    detail = f"{counted(len(unknown), 'unknown type')} of records, or of what is in them, only archived: {told}"
     return Finding(True, "records", detail, note="a newer version of Anamnesis may know them")
 
 

@@ -68,19 +68,30 @@ def note_continued(store: Store, found: Mapping[str, str]) -> None:
 
 
 def forget_sessions(store: Store, gone: Collection[str], publish: Callable[[Source], object]) -> None:
-    """Let nothing here name sessions of which nothing stays. One that went on in such a session goes on where that one
-    did.
+    """Let nothing here name sessions of which nothing stays.
 
     :param publish: writes the episodes of a source again, of which some name a session that is gone.
     """
-    settings, links, left = store.settings, continued(store.settings), dict[str, str]()
+    settings, known = store.settings, odd_times(store.settings)
+    _forget_links(store, gone, publish)
+    for name in settings.all(WITHOUT_LOG):
+        if name.removeprefix(WITHOUT_LOG) in gone:
+            settings.set(name, None)
+    kept = [example for example in known.examples if not any(session_id in example for session_id in gone)]
+    if len(kept) < len(known.examples):
+        settings.set(ODD_TIMES, [known.count, kept])
+
+
+def _forget_links(store: Store, gone: Collection[str], publish: Callable[[Source], object]) -> None:
+    """Take sessions out of their chains: one that went on in such a session goes on where that one did."""
+    links, left = continued(store.settings), dict[str, str]()
     beyond = {session_id: later for session_id, later in links.items() if session_id in gone}
     for session_id, later in links.items():
         end = latest_session(beyond, later)
         if session_id not in gone and end not in gone:
             left[session_id] = end
         if left.get(session_id) != later:
-            settings.set(CONTINUED + session_id, left.get(session_id))
+            store.settings.set(CONTINUED + session_id, left.get(session_id))
     sources: set[str] = set()
     for session_id in links.keys() - set(gone):
         if latest_session(left, session_id) != latest_session(links, session_id):
@@ -90,12 +101,6 @@ def forget_sessions(store: Store, gone: Collection[str], publish: Callable[[Sour
     for source in store.ingest.sources():
         if source.key in sources:
             publish(source)
-    for session_id in gone:
-        settings.set(WITHOUT_LOG + session_id, None)
-    known = odd_times(settings)
-    left = [example for example in known.examples if not any(session_id in example for session_id in gone)]
-    if len(left) < len(known.examples):
-        settings.set(ODD_TIMES, [known.count, left])
 
 
 def note_unknown(settings: SettingsRecords, found: Mapping[str, tuple[int, str]]) -> None:
