@@ -148,7 +148,7 @@ class Tools:
     async def _remember(self, asked: Remember, folder: str | None) -> str:
         scope = await self._scope(asked.project, folder)
         project = scope.project or (scope.own if scope.is_new else None) or NO_PROJECT
-        alike = await self._alike(asked.text, project)
+        alike = await self._alike(asked.text, project, scope.include_private)
         is_short = len(asked.text) <= SUMMARY_CHARS
         summary = asked.text if is_short else asked.text[:SUMMARY_CHARS] + "…"
         rest = [*([] if is_short else [asked.text]), *([f"Why: {asked.why}"] if asked.why else [])]
@@ -210,19 +210,20 @@ class Tools:
         if project and project not in {ALL, CURRENT}:
             return Scope(project)
         found = await self._memory.call("GET", "/api/projects/current", params={"cwd": folder})
-        if found["known"] and project != ALL:
-            return Scope(found["project"])
         around = tuple(found["private_sources"])
+        if found["known"] and project != ALL:
+            return Scope(found["project"], own=found["project"], around=around)
         if project == ALL or not folder:
             return Scope(None, own=found["project"], around=around)
         name = texts.flat(found["project"])
         note = f"(nothing is known of the current project {name}: all are covered)"
         return Scope(None, note, own=found["project"], is_new=True, around=around)
 
-    async def _alike(self, text: str, project: str | None) -> str | None:
+    async def _alike(self, text: str, project: str, include_private: list[str]) -> str | None:
         """The id of a note that says nearly the same; None: there is none, or nobody can tell now."""
         body = {
             "query": text[:ALIKE_CHARS], "top_k": 1, "mode": "semantic", "project": project, "track": False,
+            "include_private": include_private,
         }  # fmt: skip
         try:
             found = (await self._memory.call("POST", "/api/episodes/search", body=body))["results"]

@@ -66,12 +66,21 @@ class Private:
         """Keys of the private sources that a folder of a machine is in."""
         return tuple(source.key for source in sources_around(self.sources, folder, machine))
 
+    def elsewhere(self, store: Store, projects: Sequence[str], inside: Collection[str]) -> tuple[str, ...]:
+        """Keys of the private sources that a folder of these projects is not inside: all but `inside`, by key or name.
+        None where the projects are of these sources alone.
+        """
+        others = tuple(s.key for s in self.sources if s.key not in inside and s.spec not in inside)
+        among = Where(projects=tuple(projects), hidden_sources=others, include_superseded=True)
+        return others if others and projects and store.episodes.count(among) else ()
+
     def visible(self, store: Store, where: Where, included: Collection[str]) -> Where:
         """The filter with bare project names replaced by the labels they mean, and without what is private, unless it
         names a project, a source or a session. A name that is a project's own means no private one that ends like it.
 
         :param included: names of projects, and names or keys of sources, that are asked for all the same; `*`: all.
-            With a session: what of it is asked for, if any is named.
+            With a session: what of it is asked for, if any is named. With a project, where a folder tells it: the
+            project and the sources that the folder is in.
         """
         known = store.episodes.projects()
         if where.projects:
@@ -81,7 +90,10 @@ class Private:
                 for label in (name, *labels_of(name, known))
                 if label == name or name not in known or not self.is_of(label)
             }
-            return replace(where, projects=tuple(sorted(labels)))
+            named = replace(where, projects=tuple(sorted(labels)))
+            if not included or ALL in included:
+                return named
+            return replace(named, hidden_sources=self.elsewhere(store, named.projects, included))
         if where.source or ALL in included or (where.session_id and not included):
             return where
         shown = {

@@ -125,7 +125,7 @@ class ContextMaker:
         if asked.query:
             sections = self._answering(asked, projects, memory, skipped)
         else:
-            sections = read_handoff(self._store, projects, _own_session(asked)).sections()
+            sections = self._handoff(asked, projects, _own_session(asked)).sections()
         sections = self._unseen(sections, asked.session_id, memory, skipped)
         block, out = fitted(sections, asked.max_tokens, words, self._pieces)
         if asked.session_id and block.items:
@@ -147,7 +147,7 @@ class ContextMaker:
             left += [(LeftOut.FLOOR, _item(hit, parts)) for hit in unclear]
             sections = [self._quotes(asked, clear)]
         else:
-            sections = read_handoff(self._store, projects).sections()
+            sections = self._handoff(asked, projects).sections()
         sections = self._not_hidden(sections)
         told = self._unseen(sections, "", SessionMemory(), Counter())
         kept = [item for section in told for item in section.items]
@@ -160,7 +160,7 @@ class ContextMaker:
         Counts as shown to nobody.
         """
         projects = self.projects(asked)
-        handoff = read_handoff(self._store, projects)
+        handoff = self._handoff(asked, projects)
         sections = self._not_hidden(handoff.sections())
         if any(section.items for section in sections):
             unknown = handoff.unknown()
@@ -169,6 +169,18 @@ class ContextMaker:
         text = fenced(["Nothing is known of this project yet."])
         tokens = count_tokens(text, self._pieces)
         return projects, handoff, Block(text, tokens) if tokens <= asked.max_tokens else Block()
+
+    def _handoff(self, asked: ContextRequest, projects: tuple[str, ...], without: str = "") -> Handoff:
+        """Where the projects stand; of private sources only what is asked for by name, or from inside."""
+        inside = self._inside(asked, projects)
+        hidden = self._engine.private().elsewhere(self._store, projects, inside) if inside else ()
+        return read_handoff(self._store, projects, without, hidden)
+
+    def _inside(self, asked: ContextRequest, projects: tuple[str, ...]) -> tuple[str, ...]:
+        """The projects and the private sources that the folder is in; none where a project is named."""
+        if asked.project or not asked.cwd:
+            return ()
+        return (*projects, *self._engine.private().around(asked.cwd, asked.machine or self._machine))
 
     def _not_hidden(self, sections: Sequence[Section]) -> list[Section]:
         if not self._hidden:
@@ -204,10 +216,9 @@ class ContextMaker:
         """What a search finds for a prompt, and what of it tells enough."""
         if not says_what_it_asks(asked.query) or (asked.project and not projects):
             return [], []
-        around = self._engine.private().around(asked.cwd, asked.machine or self._machine) if asked.cwd else ()
         query = SearchQuery(
             _cut(asked.query), CANDIDATES, where=Where(projects=projects), track=False, explain=True,
-            profile=PROFILES["context"], include_private=around,
+            profile=PROFILES["context"], include_private=self._inside(asked, projects),
         )  # fmt: skip
         hits = [hit for hit in self._engine.search(query).hits if _is_of(hit.episode.project, projects)]
         return hits, telling(hits, is_stranger=bool(asked.cwd) and not projects)

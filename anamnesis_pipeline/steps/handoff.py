@@ -1,6 +1,6 @@
 """Reads what the hand-off of a project is made of. What it costs does not grow with what is stored."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from anamnesis_pipeline.model import Episode
@@ -23,21 +23,30 @@ _POSTED_KINDS = ("decision", "correction", "preference", "procedure", "lesson", 
 _NOTE_KINDS = ("note", "rolling")
 
 
-def read_handoff(store: Store, projects: Sequence[str], without: str = "") -> Handoff:
+def read_handoff(store: Store, projects: Sequence[str], without: str = "", hidden: Collection[str] = ()) -> Handoff:
     """The hand-off of these projects, as one; empty without projects.
 
     :param without: the session that asks; what it said itself is left out.
+    :param hidden: keys of sources that are left out.
     """
     if not projects:
         return Handoff()
-    talk = [e for e in _talk(store, projects) if not without or e.session_id != without]
+
+    def shown(episodes: Iterable[Episode]) -> list[Episode]:
+        return [each for each in episodes if each.source not in hidden]
+
+    talk = shown(e for e in _talk(store, projects) if not without or e.session_id != without)
     recent = [episode.episode_id for episode in (*talk[:TOLD], *_last_of_sessions(talk))]
     parts = {part.part_id: part for part in store.forgetting.parts(list(dict.fromkeys(recent)))}
     work = Work(
-        records=_newest(store, projects, ("record",), RECORDS) + _newest(store, projects, _POSTED_KINDS, REMEMBERED),
-        curated=_sorted(e for project in projects for e in store.context.newest_tagged(project, "curated", CURATED)),
-        notes=_newest(store, projects, _NOTE_KINDS, REMEMBERED),
-        documents=_newest(store, projects, ("document",), REMEMBERED),
+        records=shown(
+            _newest(store, projects, ("record",), RECORDS) + _newest(store, projects, _POSTED_KINDS, REMEMBERED)
+        ),
+        curated=shown(
+            _sorted(e for project in projects for e in store.context.newest_tagged(project, "curated", CURATED))
+        ),
+        notes=shown(_newest(store, projects, _NOTE_KINDS, REMEMBERED)),
+        documents=shown(_newest(store, projects, ("document",), REMEMBERED)),
         talk=talk,
         parts=parts,
         sessions=[

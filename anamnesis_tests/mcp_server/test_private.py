@@ -155,6 +155,12 @@ def by_mcp_status(vault: Vault, place: Place) -> str:
     return vault.client(place).call("status", **({"project": project} if project else {}))
 
 
+def by_mcp_remember(vault: Vault, place: Place) -> str:
+    """An id of the private text would be told as one that is much like it."""
+    (secret,) = [item["episode_id"] for item in listed(vault.sidecar) if "wombat" in json.dumps(item)]
+    return vault.client(place).call("remember", text=SECRET).replace(secret, "wombat")
+
+
 Way = Callable[[Vault, Place], str]
 BY_NAME: tuple[Way, ...] = (
     by_http_search, by_list, by_context, by_session_start, by_mcp_search, by_mcp_recent, by_mcp_timeline, by_mcp_status,
@@ -192,6 +198,19 @@ def test_from_inside_what_is_private_is_shown(vault: Vault) -> None:
     for folder in (vault.folder, deep):
         assert [way.__name__ for way in ways if not holds(way(vault, Place(str(folder))))] == []
         assert [way.__name__ for way in OF_ALL if not holds(way(vault, Place(str(folder), "all")))] == []
+
+
+def test_an_open_project_of_the_same_name_is_not_inside_a_private_source(sidecar: Sidecar, folder: Path) -> None:
+    know_the_unrelated(sidecar.services.store)
+    (folder / "notes.md").write_text(f"# Quagga\n\n{SECRET}\n")
+    sidecar.post(OPEN, project="/srv/money", episode_id="open")
+    crawl(sidecar, SourceSpec("vault", DOCUMENTS, str(folder), private=True, project="/srv/money"))
+    vault, ways = Vault(sidecar, folder, "/srv/money"), (*FROM_FOLDERS, by_mcp_remember)
+    assert [way.__name__ for way in ways if holds(way(vault, Place("/srv/money")))] == []
+    assert "open harbour" in by_mcp_search(vault, Place("/srv/money"))
+    for way in (by_context, by_mcp_search, by_mcp_timeline):
+        assert holds(way(vault, Place("/srv/money", project="/srv/money"))), way
+        assert holds(way(vault, Place(str(folder)))), way
 
 
 def test_pages_and_figures_show_what_is_private_only_on_demand(vault: Vault) -> None:
