@@ -151,7 +151,7 @@ def _acts(name: str, rest: Sequence[str], words: Sequence[str]) -> bool:
 # --- tests -----------------------------------------------------------------------------------------------
 
 
-def test_command(script: str) -> str:
+def tests_run_by(script: str) -> str:
     """The first command of a script that runs tests, on one line; empty: none does."""
     for name, rest, words in commands_of(script):
         if _runs_tests(name, rest):
@@ -167,7 +167,7 @@ def _runs_tests(name: str, rest: Sequence[str]) -> bool:
     return (testing := _TESTS_WHEN.get(name)) is not None and re.search(testing, " ".join(rest)) is not None
 
 
-def test_result(output: str, *, is_error: bool) -> str:
+def outcome_of_tests(output: str, *, is_error: bool) -> str:
     """How a run of tests ended, in the words of what it printed."""
     plain = _ANSI.sub("", output)
     if _BACKGROUND.search(plain[:500]):

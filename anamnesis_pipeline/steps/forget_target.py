@@ -24,6 +24,7 @@ from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, ForgottenText, 
 from anamnesis_pipeline.steps.forgotten_sections import body_keys_of
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.forget_base import Selection
+from anamnesis_pipeline.store.session_base import is_of_log
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 File = tuple[str, str]
@@ -262,8 +263,11 @@ class Choice:
         )  # fmt: skip
         ids = self._store.forgetting.matching(what) + self._of_chat(what)
         hits = self._hits(request.query) if request.query else set(ids)
-        heads = {} if request.ids else self._store.episodes.heads(ids)  # records of sessions go with what they tell of
-        return [key for key in ids if key in hits and not (key in heads and heads[key].kind == SESSION_KIND)]
+        heads = {} if request.ids else self._store.episodes.heads(ids)
+        told = {
+            key for key, head in heads.items() if head.kind == SESSION_KIND and is_of_log(head.source, head.session_id)
+        }
+        return [key for key in ids if key in hits and key not in told]  # a record goes with what it tells of
 
     def _of_chat(self, what: Selection) -> list[str]:
         """The episodes of a conversation here, which name no session."""

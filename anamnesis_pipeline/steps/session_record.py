@@ -269,8 +269,8 @@ class Gathered:
             self.files.setdefault(_relative(found[1].strip(), (self.cwd, message.cwd)))
 
     def _ran(self, script: str, output: str, *, is_error: bool) -> None:
-        if tested := commands.test_command(script):
-            self.tests.append(f"{tested}: {commands.test_result(output, is_error=is_error)}")
+        if tested := commands.tests_run_by(script):
+            self.tests.append(f"{tested}: {commands.outcome_of_tests(output, is_error=is_error)}")
             del self.tests[:-MAX_TESTS]
         if commands.commits(script):
             for branch, commit in commands.commits_in(script, output, is_error=is_error):

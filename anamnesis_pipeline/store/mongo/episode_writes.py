@@ -94,9 +94,12 @@ def remove_episodes(tables: Tables, episode_ids: Iterable[str]) -> None:
 
 def drop_session_records(tables: Tables, sessions: Iterable[tuple[str, str]]) -> None:
     """Remove every revision of the records that these sessions (source, id) are in, with what an LLM said of them, and
-    note all sessions that are in them: some of what the records tell is to be found no longer.
+    note all sessions that are in them: some of what the records tell is to be found no longer. Records that were
+    imported go, too.
     """
-    changed = {key for key in sessions if is_of_log(*key)}
+    keys = set(sessions)
+    changed = {key for key in keys if is_of_log(*key)}
+    remove_episodes(tables, session_docs.imported_ids(tables, keys - changed))
     if not changed:
         return
     together = session_docs.in_record_with(tables, changed)

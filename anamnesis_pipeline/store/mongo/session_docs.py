@@ -1,13 +1,15 @@
 """Which sessions changed since their record was written, and which are one record, as documents."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 
 from pymongo import UpdateOne
 
-from anamnesis_pipeline.session_model import episode_id_of
+from anamnesis_pipeline.session_model import SESSION_KIND, episode_id_of
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.session_base import is_of_log
+from anamnesis_pipeline.store.values import as_json
 
 SESSION_FIELDS = ("source", "session_id", "noted", "root", "revision", "until", "branch")
 FIRST = {"root": "", "revision": 0, "until": "", "branch": ""}
@@ -60,6 +62,18 @@ def record_ids(tables: Tables, sessions: Collection[Key], further: int = 0) -> l
 def machines_of(tables: Tables) -> dict[str, str]:
     """Source -> its machine."""
     return {each["key"]: each["machine"] for each in tables["sources"].find({}, ("key", "machine"))}
+
+
+def imported_ids(tables: Tables, sessions: Iterable[Key]) -> list[str]:
+    """Ids of records of sessions, with one of these among them, that are of a source which is no log."""
+    return [
+        each["_id"]
+        for source, session_id in sorted(sessions)
+        if session_id
+        for each in tables["episodes"].find(
+            {"source": source, "kind": SESSION_KIND, "metadata": {"$regex": re.escape(as_json(session_id))}}, ("_id",)
+        )
+    ]
 
 
 def unfinished_sources(tables: Tables) -> set[str]:

@@ -352,9 +352,11 @@ def drop_merge(connection: sqlite3.Connection, episode_id: str, unless: str | No
 
 def drop_session_records(connection: sqlite3.Connection, source: str, session_id: str) -> None:
     """Remove every revision of the record that a session is in, with what an LLM said of it, and note all sessions that
-    are in it: some of what the record tells is to be found no longer.
+    are in it: some of what the record tells is to be found no longer. Records that were imported go, too.
     """
     if not is_of_log(source, session_id):
+        for episode_id in session_notes.imported_ids(connection, source, session_id):
+            remove_episode(connection, episode_id)
         return
     together = session_notes.in_record_with(connection, source, session_id)
     for key in together:

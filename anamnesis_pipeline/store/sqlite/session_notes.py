@@ -3,9 +3,9 @@
 import sqlite3
 from collections.abc import Iterable
 
-from anamnesis_pipeline.session_model import episode_id_of
+from anamnesis_pipeline.session_model import SESSION_KIND, episode_id_of
 from anamnesis_pipeline.store.session_base import is_of_log
-from anamnesis_pipeline.store.values import json_list
+from anamnesis_pipeline.store.values import as_json, json_list
 
 IS_OPEN = """EXISTS (SELECT 1 FROM parts p INDEXED BY parts_open
     WHERE p.source = n.source AND p.closed = 0 AND p.session_id = n.session_id)"""
@@ -52,3 +52,13 @@ def record_ids(
         for machine, session_id, revision in rows
         for number in range(1, revision + 1 + further)
     ]
+
+
+def imported_ids(connection: sqlite3.Connection, source: str, session_id: str) -> list[str]:
+    """Ids of records of sessions, with this one among them, that are of a source which is no log."""
+    rows = connection.execute(
+        """SELECT e.episode_id FROM episodes e JOIN episode_texts t USING (episode_key)
+            WHERE e.source = ? AND e.kind = ? AND ? <> '' AND instr(t.metadata, ?)""",
+        (source, SESSION_KIND, session_id, as_json(session_id)),
+    )
+    return [episode_id for (episode_id,) in rows]

@@ -1,0 +1,182 @@
+"""Nothing of what is forgotten, excluded, masked or private stays in a record of a session, on every store."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anamnesis_pipeline import home_wiring, wiring
+from anamnesis_pipeline.embeddings.pieces import minilm_pieces
+from anamnesis_pipeline.errors import LlmRefused
+from anamnesis_pipeline.exchanges.redaction import Redactor
+from anamnesis_pipeline.model import Episode, Where
+from anamnesis_pipeline.session_model import SESSION_KIND, of_episode
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sources.local import LocalHost
+from anamnesis_pipeline.steps import blocklist
+from anamnesis_pipeline.steps.blocklist import exclude_episode
+from anamnesis_pipeline.steps.forget import Forgetter
+from anamnesis_pipeline.steps.forget_target import ForgetRequest
+from anamnesis_pipeline.steps.llm_choice import Llm, LlmRules
+from anamnesis_pipeline.steps.rescan import Rescan, Rules
+from anamnesis_pipeline.steps.session_summaries import summarize_sessions
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.steps.archived_logs import DAY, SESSION, Home, record, unmasked
+from anamnesis_tests.steps.llms import LlmHere
+
+SECRET = "ghp" + "_" + "q7Zk" * 9
+REDACTOR = Redactor(b"salt")
+QUAGGA = "The walrus rounding happens twice, as the quagga said in the long review of the ledger."
+NARWHAL = "The narwhal question is settled: it is asked once a day, and by nobody else than the scheduler."
+
+
+def record_time(minute: int) -> datetime:
+    return DAY + timedelta(minutes=minute)
+
+
+class Recorded(Home):
+    """A home on a given store."""
+
+    def __init__(self, base: Path, store: Store) -> None:
+        self.base, self.logs, self.store = base, base / "projects", store
+        self.settings = Settings(home=base / "home", log_roots=(self.logs,), machine="box")
+        self.archive = home_wiring.open_archive(self.settings)
+        self.host = LocalHost("box")
+
+    def records(self) -> list[Episode]:
+        """Every revision."""
+        return self.store.episodes.page(Where(kinds=(SESSION_KIND,), include_superseded=True), 100).items
+
+    def text(self) -> str:
+        passages = [p.passage for e in self.records() for p in self.store.episodes.passages_of(e.episode_id)]
+        return "\n".join([*map(str, self.records()), *map(str, passages)])
+
+    def forgetter(self) -> Forgetter:
+        return wiring.open_forgetter(self.settings, self.store)
+
+    def exchange(self, word: str) -> str:
+        (found,) = [e.episode_id for e in self.episodes() if word in e.raw_exchange and e.kind == "exchange"]
+        return found
+
+
+@pytest.fixture
+def home(store: Store, tmp_path: Path) -> Recorded:
+    home = Recorded(tmp_path, store)
+    home.write(
+        [
+            record("user", "Why is the ledger of the walrus module wrong by one cent?", 1),
+            record("assistant", QUAGGA, 2),
+            record("user", f"And what of the final narwhal question, with {SECRET}?", 90),
+            record("assistant", NARWHAL, 91),
+        ]
+    )
+    home.ingest(unmasked)
+    return home
+
+
+def test_session_record_is_made_by_ingest(home: Recorded) -> None:
+    (episode,) = home.records()
+    told = of_episode(episode)
+    assert told is not None
+    assert (told.outcome, told.session_id, told.started) == (NARWHAL, SESSION, record_time(1))
+
+
+@pytest.mark.parametrize("asked", [{"since": record_time(60)}, {"query": "narwhal"}, {"ids": ()}])
+def test_forgotten_exchange_leaves_no_word_in_a_record(home: Recorded, asked: dict[str, Any]) -> None:
+    wanted = {"ids": (home.exchange("narwhal"),)} if asked == {"ids": ()} else asked
+    home.forgetter().forget(ForgetRequest(**wanted))
+    assert home.records() == []
+    home.ingest(unmasked)
+    (episode,) = home.records()
+    assert "narwhal" not in home.text()
+    told = of_episode(episode)
+    assert told is not None
+    assert told.outcome == QUAGGA
+
+
+def test_forgotten_session_has_no_record(home: Recorded) -> None:
+    home.forgetter().forget(ForgetRequest(session_id=SESSION))
+    home.ingest(unmasked)
+    assert home.records() == []
+    assert home.store.sessions.states([SESSION]) == []
+
+
+def test_forgotten_source_has_no_record(home: Recorded) -> None:
+    home.forgetter().forget(ForgetRequest(machine="box"))
+    home.ingest(unmasked)
+    assert home.records() == []
+
+
+def test_blocked_exchange_leaves_the_record_until_it_is_lifted(home: Recorded) -> None:
+    exchange = home.exchange("narwhal")
+    exclude_episode(home.store, exchange, "no")
+    assert home.records() == []
+    home.ingest(unmasked)
+    assert "narwhal" not in home.text()
+    blocklist.lift(home.store, exchange)
+    home.ingest(unmasked)
+    assert "narwhal" in home.text()
+
+
+def test_rescan_leaves_no_secret_in_a_record(home: Recorded) -> None:
+    home.write([record("user", f"Do it again with {SECRET}, please.", 200), record("assistant", SECRET, 201)])
+    home.ingest(unmasked)
+    assert SECRET in home.text()
+    rules = Rules(REDACTOR.mask_text, REDACTOR.mask_line, "1")
+    Rescan(home.store, home.archive, rules, dry_run=False, say=lambda *_: None).run()
+    assert SECRET not in home.text()
+    home.ingest()
+    assert home.records()
+    assert SECRET not in home.text()
+
+
+def test_private_session_is_sent_to_no_llm_elsewhere(home: Recorded) -> None:
+    source = home.source()
+    backend = LlmHere(is_local=False)
+    rules = LlmRules(min_value=0, private_projects=("/code/shop",))
+    for llm in (Llm(lambda: backend, rules), Llm(lambda: backend, private_sources=lambda: frozenset({source.key}))):
+        home.store.episodes.delete(home.records()[0].episode_id, tombstone=False)
+        home.store.ingest.renew_session(SESSION)
+        wiring.open_pipeline(home.settings, home.store).publish(source)
+        home.store.forgetting.replace_parts(home.store.forgetting.parts([home.exchange("walrus")]))
+        wiring.open_pipeline(home.settings, home.store).publish(source)
+        summarize_sessions(home.store, source, llm, minilm_pieces())
+        assert home.records()
+    assert backend.asked == []
+
+
+def test_llm_summary_of_a_session_goes_with_its_text(home: Recorded) -> None:
+    backend = LlmHere(is_local=False)
+    llm = Llm(lambda: backend, LlmRules(min_value=0))
+    source = home.source()
+    home.store.forgetting.replace_parts(home.store.forgetting.parts([home.exchange("walrus")]))
+    wiring.open_pipeline(home.settings, home.store).publish(source)
+    summarize_sessions(home.store, source, llm, minilm_pieces())
+    (episode,) = home.records()
+    assert episode.summary == "The retry double-charged. It now sends an idempotency key."
+    assert len(backend.asked) == 1
+    assert len(home.store.forgetting.replies_after("", 10)) == 1
+    home.forgetter().forget(ForgetRequest(query="narwhal"))
+    assert home.store.forgetting.replies_after("", 10) == []
+    assert home.records() == []
+
+
+def test_llm_that_refuses_leaves_title_and_outcome(home: Recorded) -> None:
+    backend = LlmHere(script=[LlmRefused("no")])
+    source = home.source()
+    home.store.forgetting.replace_parts(home.store.forgetting.parts([home.exchange("walrus")]))
+    wiring.open_pipeline(home.settings, home.store).publish(source)
+    report = summarize_sessions(home.store, source, Llm(lambda: backend, LlmRules(min_value=0)), minilm_pieces())
+    (episode,) = home.records()
+    assert report.problem
+    assert NARWHAL in episode.summary
+
+
+def test_imported_record_goes_with_an_exchange_of_its_session(home: Recorded) -> None:
+    told = home.store.episodes.get([home.exchange("narwhal")]).popitem()[1]
+    imported = [replace(e, source="direct", episode_id=f"imported-{e.kind}") for e in (told, *home.records())]
+    home.store.episodes.put([(episode, []) for episode in imported])
+    assert home.store.episodes.delete("imported-exchange")
+    assert home.store.episodes.get(["imported-session"]) == {}
