@@ -20,7 +20,8 @@ METADATA = "session"
 """Under this name the metadata of an episode holds the record."""
 
 _MARKUP = re.compile(
-    r"```.*?(?:```|\Z)|<[^<>\n]{1,200}>|[`*_#>|]+(?!\w)|(?<!\w)[`*_#>|]+|\[([^\]\n]*)\]\([^)\n]*\)|^\s*[-+\u2022]\s+",
+    r"```.*?(?:```|\Z)|</?[a-z][\w-]*(?:\s[^<>\n]{0,200})?/?>|\[(?:image|document|Image #)[^\]\n]*\]|[`*]+"
+    r"|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)|\[([^\]\n]*)\]\([^)\n]*\)|^\s*(?:#{1,6}|>+|[-+\u2022])\s+|^\s*\|[^\n]*\|\s*$",
     re.DOTALL | re.MULTILINE,
 )
 _SENTENCE_END = re.compile(r"(?<!\s\d)(?<!\s\d\d)[.!?\u2026](?=\s|$)|\n")

@@ -151,7 +151,7 @@ def _acts(name: str, rest: Sequence[str], words: Sequence[str]) -> bool:
 # --- tests -----------------------------------------------------------------------------------------------
 
 
-def tests_run_by(script: str) -> str:
+def command_of_tests(script: str) -> str:
     """The first command of a script that runs tests, on one line; empty: none does."""
     for name, rest, words in commands_of(script):
         if _runs_tests(name, rest):

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from anamnesis_pipeline.errors import RuleRefused
 from anamnesis_pipeline.model import Source, Where, record_id
 from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
+from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.sources.exclusion import RULE_ID, Rule, RuleKind, RuleSet, checked, sha256_of
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.documents import BETWEEN_TITLES
@@ -16,6 +17,7 @@ from anamnesis_pipeline.steps.exclusion import RULES, STAMP, content_of, stored_
 from anamnesis_pipeline.steps.forgotten_lines import file_key
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
 from anamnesis_pipeline.store.exclusion_base import Lifted
+from anamnesis_pipeline.store.session_base import is_of_log
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 from anamnesis_pipeline.wording import counted
 
@@ -141,11 +143,15 @@ def place_shown(source: Source, path: str) -> str:
 
 
 def matching_episodes(store: Store, rule: Rule) -> Iterator[str]:
-    """Ids of the stored episodes that a rule would keep away. Reads all of them."""
+    """Ids of the stored episodes that a rule would keep away, without records of sessions of logs, which follow what
+    they tell of. Reads all of them.
+    """
     rules, cursor = RuleSet((rule,), store.settings.get(PROJECT_ALIASES, {})), None
     while True:
         page = store.episodes.page(Where(include_superseded=True), _PAGE, cursor)
         for episode in page.items:
+            if episode.kind == SESSION_KIND and is_of_log(episode.source, episode.session_id):
+                continue
             of_text = rules.of_content(content_of(episode)) or rules.of_content(episode.summary)
             of_place = rules.of_path(episode.machine, episode.path) or rules.of_session(episode.session_id)
             if of_text or of_place or rules.of_project(episode.project):

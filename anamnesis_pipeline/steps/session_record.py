@@ -24,6 +24,7 @@ MAX_COMMANDS, MAX_TESTS = 20, 12
 MAX_DECISIONS = MAX_OPEN_ITEMS = 8
 MAX_PENDING = 256
 """Calls without a result that are remembered, the latest ones."""
+MAX_GO_ON_CHARS = 200
 SUBSTANTIAL_CHARS = 40
 AFTER_GO_ON_CHARS = 200
 """An answer to a bare "go on" counts from this length on: a short one tells only that the work goes on."""
@@ -199,7 +200,7 @@ class Gathered:
         text, kind = message.text, message.kind
         if kind in _PERSONS:
             self._finish_turn()
-            self._asked_by = "go on" if _GO_ON.fullmatch(text[:200]) else "person"
+            self._asked_by = "go on" if len(text) <= MAX_GO_ON_CHARS and _GO_ON.fullmatch(text) else "person"
             self._note_decisions(text)
             if kind is not SegmentKind.PLAN and (not self.prompts or (len(self.prompts) < 2 and _tells(text))):
                 self.prompts.append(text)
@@ -234,6 +235,8 @@ class Gathered:
         for decision in decisions_in(text):
             self.decisions.pop(decision, None)
             self.decisions[decision] = None
+        while len(self.decisions) > MAX_DECISIONS:
+            del self.decisions[next(iter(self.decisions))]
 
     # --- what was done ---------------------------------------------------------------------------------------
 
@@ -265,18 +268,20 @@ class Gathered:
         elif name in _SHELLS:
             if found := _COMMAND.search(text):
                 self._ran(found[1], message.text, is_error=is_error)
-        elif not is_error and not _VIEWING.search(text) and (found := _PATH.search(text)):
+        elif is_error or _VIEWING.search(text) or len(self.files) >= MAX_FILES:
+            return
+        elif found := _PATH.search(text):
             self.files.setdefault(_relative(found[1].strip(), (self.cwd, message.cwd)))
 
     def _ran(self, script: str, output: str, *, is_error: bool) -> None:
-        if tested := commands.tests_run_by(script):
+        if tested := commands.command_of_tests(script):
             self.tests.append(f"{tested}: {commands.outcome_of_tests(output, is_error=is_error)}")
             del self.tests[:-MAX_TESTS]
         if commands.commits(script):
             for branch, commit in commands.commits_in(script, output, is_error=is_error):
                 if "--amend" in script and self.commits:
                     self.commits.pop()
-                self.commits.append(commit)
+                self.commits = [*self.commits, commit][-MAX_COMMITS:]
                 self.branch = branch if branch and not branch.startswith("detached") else self.branch
         elif commands.matters(script):
             shown = commands.shown(script)
@@ -299,7 +304,8 @@ def record_of(
     first = gathered[0]
     answer = max((a for each in gathered for a in each.answers), key=lambda a: (min(a.rank, 3), a.at), default=None)
     outcome = answer.text if answer else ""
-    prompt = next((each.prompts[0] for each in gathered if each.prompts), "")
+    commands_given = (each.command for each in gathered if each.command)
+    prompt = next((each.prompts[0] for each in gathered if each.prompts), "") or next(commands_given, "")
     commits = _last((c for each in gathered for c in each.commits), MAX_COMMITS)
     named = [branches.get((each.source, each.session_id), "") or each.branch for each in gathered]
     return SessionRecord(

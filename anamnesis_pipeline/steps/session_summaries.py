@@ -153,12 +153,20 @@ class _Run:
                     news = [each for each in self._neighbours(state, gathered) if each not in asked]
                     waiting += news
                     asked.update(news)
-        return sorted(found, key=_beginning), gone
+        return sorted(found, key=self._beginning), gone
+
+    def _beginning(self, member: tuple[SessionState, Gathered]) -> tuple[bool, bool, str, str, str]:
+        """What joined sessions are ordered by: logs of sessions first, before those of subagents alone and the history,
+        which knows prompts only.
+        """
+        state, gathered = member
+        began = instant(gathered.started) if gathered.started else ""
+        return not self._is_log(state.source), not gathered.files_of, began, state.session_id, state.source
 
     def _neighbours(self, state: SessionState, gathered: Gathered) -> list[str]:
         """Sessions that are to be joined with one, if they may be."""
         ids = {state.session_id, *self._links.get(state.session_id, ())}
-        if self._sources[state.source].kind == "claude_logs":
+        if self._is_log(state.source):
             ids |= self._sharing(gathered)
         return sorted(ids)
 
@@ -228,9 +236,3 @@ class _Run:
     def _count(self, **more: int) -> None:
         counts = {name: getattr(self.report, name) + int(count) for name, count in more.items()}
         self.report = replace(self.report, **counts)
-
-
-def _beginning(member: tuple[SessionState, Gathered]) -> tuple[bool, str, str, str]:
-    """What joined sessions are ordered by: history, which knows prompts only, stands behind a log."""
-    state, gathered = member
-    return not gathered.files_of, instant(gathered.started) if gathered.started else "", state.session_id, state.source

@@ -15,6 +15,8 @@ from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.crawl import CrawlReport, crawl_source
 from anamnesis_pipeline.steps.episodes import publish_source
 from anamnesis_pipeline.steps.exchanges import ParseReport, parse_source
+from anamnesis_pipeline.steps.llm_choice import Llm
+from anamnesis_pipeline.steps.session_summaries import SessionReport, summarize_sessions
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wiring import archive_lines
 from anamnesis_tests.exchanges.log_lines import SESSION, START
@@ -80,6 +82,11 @@ class Ingested:
     def publish(self) -> None:
         for source in self.store.ingest.sources():
             publish_source(self.store, source, minilm_pieces(), lambda part: part.prompt)
+
+    def record(self) -> list[SessionReport]:
+        """Records of sessions, without an LLM."""
+        logs = [source for source in self.store.ingest.sources() if source.kind.startswith("claude")]
+        return [summarize_sessions(self.store, source, Llm(), minilm_pieces()) for source in logs]
 
     def ingest(self) -> "Seen":
         """Everything once: what was read, and what was left out and why."""

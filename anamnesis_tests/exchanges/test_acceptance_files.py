@@ -53,6 +53,7 @@ def test_03_what_was_archived_but_not_parsed_when_its_file_was_emptied_is_parsed
     assert home.store.ingest.unfinished_sources(idle) != set()
     assert sum(report.messages for report in home.parse()) == 6
     home.publish()
+    home.record()
     assert home.store.ingest.unfinished_sources(idle) == set()
     assert home.parse()[0].lines == 0
 

@@ -2,7 +2,14 @@
 
 import pytest
 
-from anamnesis_pipeline.exchanges.commands import commits, commits_in, matters, shown, tests_run_by, outcome_of_tests
+from anamnesis_pipeline.exchanges.commands import (
+    command_of_tests,
+    commits,
+    commits_in,
+    matters,
+    outcome_of_tests,
+    shown,
+)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +95,7 @@ def test_command_that_changes_builds_or_tests_matters(script: str) -> None:
     ],
 )  # fmt: skip
 def test_command_of_tests_is_recognized(script: str, command: str) -> None:
-    assert tests_run_by(script) == command
+    assert command_of_tests(script) == command
 
 
 @pytest.mark.parametrize(

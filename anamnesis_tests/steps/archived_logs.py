@@ -9,6 +9,7 @@ from typing import Any
 
 from anamnesis_pipeline import home_wiring, wiring
 from anamnesis_pipeline.model import Episode, Source, Where
+from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.discovery import discover
 from anamnesis_pipeline.sources.local import LocalHost
@@ -19,6 +20,7 @@ DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SESSION = "11111111-2222-4333-8444-555555555555"
 OTHER = "66666666-2222-4333-8444-555555555555"
 FOLDER = "-code-shop"
+OF_LOGS = Where(hidden_kinds=(SESSION_KIND,))
 
 
 def unmasked(text: str) -> tuple[str, Counter[str]]:
@@ -66,7 +68,8 @@ class Home:
         return self.episodes()
 
     def episodes(self) -> list[Episode]:
-        return self.store.episodes.page(Where(), 100).items
+        """Of what was said: without records of sessions."""
+        return self.store.episodes.page(OF_LOGS, 100).items
 
     def source(self, folder: str = FOLDER) -> Source:
         return next(s for s in self.store.ingest.sources() if s.folder == folder)
@@ -75,7 +78,7 @@ class Home:
         return list(archived_lines(self.store, self.archive, self.source(folder).key, path, generation))
 
     def finds(self, word: str) -> set[str]:
-        return {hit.episode_id for hit in self.store.text.matching([word], 50, Where())}
+        return {hit.episode_id for hit in self.store.text.matching([word], 50, OF_LOGS)}
 
     def bytes(self) -> bytes:
         """Everything in every file of the home, archives uncompressed, texts packed in the database unpacked."""

@@ -14,6 +14,7 @@ from typing import Any
 from anamnesis_pipeline import home_wiring, wiring
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.model import Episode, Part, Space, Variant, Where
+from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.embeddings import embed_sources
@@ -101,12 +102,12 @@ class SoakedHome:
         assert child.returncode in (0, -signal.SIGKILL), errors.decode()
         return child.returncode != 0
 
-    def remembered(self) -> Remembered:
-        """What is stored now."""
+    def remembered(self, *, of_sessions: bool = True) -> Remembered:
+        """What is stored now, with the records of sessions or without."""
         with closing(wiring.open_store(self.settings)) as store:
             parts = {part.part_id: part for part in _all_parts(store)}
             keys = sorted({segment.message_key for part in parts.values() for segment in part.segments})
-            episodes = {episode.episode_id: episode for episode in _all_episodes(store)}
+            episodes = {episode.episode_id: episode for episode in _all_episodes(store, of_sessions=of_sessions)}
             stored = {key: store.episodes.passages_of(key) for key in episodes}
             found = store.ingest.occurrences_of(keys)
             return Remembered(
@@ -155,10 +156,10 @@ def _all_parts(store: Store) -> Iterator[Part]:
         last = page[-1].part_id
 
 
-def _all_episodes(store: Store) -> Iterator[Episode]:
+def _all_episodes(store: Store, *, of_sessions: bool) -> Iterator[Episode]:
     cursor: str | None = None
     while True:
-        page = store.episodes.page(Where(), 500, cursor)
+        page = store.episodes.page(Where(hidden_kinds=() if of_sessions else (SESSION_KIND,)), 500, cursor)
         yield from page.items
         cursor = page.next_cursor
         if cursor is None:

@@ -123,7 +123,9 @@ def test_folders_projects_and_their_aliases_lose_their_secrets_too(tmp_path: Pat
     assert home.store.settings.get(f"projects.seen.{part.cwd}") == part.cwd
     home.ingest(unmasked)
     assert home.store.episodes.get([part.part_id])[part.part_id].project == "shop", "the alias still holds"
-    assert (part.project, "shop", 1) in home.store.episodes.project_names()
+    assert (part.project, "shop", 2) in home.store.episodes.project_names(), (
+        "the exchange, and the record of its session"
+    )
     assert (rescan(home).masked, SECRET.encode() in home.bytes()) == ({}, False)
     home.close()
 

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.session_model import SESSION_KIND, SessionRecord, of_episode
 from anamnesis_pipeline.steps.episodes import delete_episode
-from anamnesis_pipeline.steps.llm_choice import Llm
-from anamnesis_pipeline.steps.session_summaries import SessionReport, summarize_sessions
+from anamnesis_pipeline.steps.session_summaries import SessionReport
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.exchanges.ingested import Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, START, Log
@@ -27,10 +25,6 @@ REPLY = "Next steps:\n- Measure the slow start of the server"
 
 class Sessions(Ingested):
     """A Claude home of which sessions are recorded, too."""
-
-    def record(self) -> list[SessionReport]:
-        logs = [source for source in self.store.ingest.sources() if source.kind.startswith("claude")]
-        return [summarize_sessions(self.store, source, Llm(), minilm_pieces()) for source in logs]
 
     def run(self) -> list[SessionRecord]:
         """Ingest, record, and what there is now."""

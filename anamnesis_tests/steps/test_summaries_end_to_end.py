@@ -178,15 +178,15 @@ def test_transcripts_of_its_own_calls_yield_nothing_and_are_counted(llm_home: Ll
     llm_home.ingest_all()
     known = llm_home.episodes()
     transcripts = [log for log in llm_home.logs.rglob("*.jsonl") if log.parent.name != FOLDER]
-    assert len(transcripts) == len(service.prompts) == 2
+    assert len(transcripts) == len(service.prompts) == 3, "two exchanges, and the record of their session"
     assert all(SUMMARIZER_MARK in log.read_text() for log in transcripts)
 
     reports = llm_home.ingest_all()
     own = [report for report in reports if report.source.folder != FOLDER]
-    assert [report.parse.skipped["own:summarizer"] for report in own] == [2, 2]
-    assert [report.parse.parts for report in own] == [0, 0]
+    assert [report.parse.skipped["own:summarizer"] for report in own] == [2, 2, 2]
+    assert [report.parse.parts for report in own] == [0, 0, 0]
     assert llm_home.episodes() == known
-    assert len(service.prompts) == 2, "a summary of a summarizer's call would be made for ever"
+    assert len(service.prompts) == 3, "a summary of a summarizer's call would be made for ever"
 
 
 # --- which service ---------------------------------------------------------------------------------------

@@ -234,3 +234,15 @@ def test_passages_of_an_older_version_get_their_full_text(
         assert made["version"] == schema.VERSION
         fields = [UNSPACED.values() & each.keys() for each in client[NAME]["passages"].find(sort=[("_id", 1)])]
         assert fields == [set() if text.isascii() else {*UNSPACED.values()} for text in texts]
+
+
+def test_sessions_of_an_older_version_are_noted(server: LoopbackServer) -> None:
+    with closing(open_mongo(server.uri, NAME)) as store:
+        put(store, "e1", "said in a log", session_id="s1", source="box--logs")
+        put(store, "e2", "posted", session_id="s2", source="direct")
+    with MongoClient[dict[str, Any]](server.uri) as client:
+        client[NAME]["session_notes"].delete_many({})
+        client[NAME]["store"].update_one({}, {"$set": {"version": 2}})
+    with closing(open_mongo(server.uri, NAME)) as store:
+        assert store.sessions.changed("box--logs", "", 10) == ["s1"]
+        assert store.sessions.states(["s2"]) == []

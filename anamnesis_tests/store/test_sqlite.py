@@ -226,6 +226,20 @@ def test_a_failing_migration_leaves_the_file_as_it_was(database: Database):
     assert migrate(database) == 0
 
 
+def test_sessions_of_an_older_file_are_noted(database: Database, path: Path):
+    store = opened(path)
+    put(store, "e1", "said in a log", session_id="s1", source="box--logs")
+    put(store, "e2", "said in a log", session_id="s1", source="box--logs")
+    put(store, "e3", "posted", session_id="s2", source="direct")
+    with database.write() as held:
+        held.execute("DROP TABLE session_notes")
+        held.execute("DELETE FROM migrations WHERE name = 'm009_sessions'")
+    assert migrate(database) == 1
+    assert store.sessions.changed("box--logs", "", 10) == ["s1"]
+    assert store.sessions.states(["s2"]) == []
+    store.close()
+
+
 def test_a_newer_file_is_refused(database: Database, path: Path):
     migrate(database, (*MIGRATIONS, ("m999_future", ("CREATE TABLE future (x)",))))
     with pytest.raises(StoreCorrupt, match=r"newer version \(m999_future\).*update"):
