@@ -106,7 +106,8 @@ def summary_of(record: SessionRecord) -> str:
     """Title and outcome in whole sentences without markup, at most MAX_SUMMARY_CHARS."""
     title = record.title if record.title.endswith((".", "!", "?", "\u2026")) else f"{record.title}."
     outcome = " ".join(without_markup(record.outcome).split())
-    return whole_sentences(f"{title} {outcome}", MAX_SUMMARY_CHARS)
+    told = outcome if outcome.startswith(record.title) else f"{title} {outcome}"
+    return whole_sentences(told, MAX_SUMMARY_CHARS)
 
 
 def without_markup(text: str) -> str:

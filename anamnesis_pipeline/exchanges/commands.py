@@ -95,6 +95,7 @@ _COUNTS = re.compile(
 _HALF = re.compile(r"^\d+ (?:passing|failing)|^# (?:pass|fail)|^FAILED \(")
 """What says only how many passed, or only how many failed."""
 _MAX_COUNTS = 3
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+(?:::|\.py)\S*)", re.MULTILINE)
 _GO = re.compile(r"^(ok|FAIL|\?)\s*\t(\S+)", re.MULTILINE)
 _GO_FAILED = re.compile(r"^\s*--- FAIL: (\S+)", re.MULTILINE)
 _EXIT = re.compile(r"\AExit code (\d+)")
@@ -178,7 +179,9 @@ def outcome_of_tests(output: str, *, is_error: bool) -> str:
         return f"{ok} packages ok, {failed} failed" + (f" ({', '.join(names)})" if names else "")
     lines = [" ".join(line.strip("= \t").split()) for line in plain.splitlines() if len(line) < LONG_LINE]
     if counted := [line for line in lines if _COUNTS.search(line)]:
-        return "; ".join(dict.fromkeys(_last_counts(counted)))[:SHOWN_CHARS]
+        names = list(dict.fromkeys(_FAILED.findall(plain)))[:_MAX_COUNTS]
+        told = "; ".join(dict.fromkeys(_last_counts(counted)))[:SHOWN_CHARS]
+        return f"{told} ({', '.join(names)})" if names else told
     code = _EXIT.match(plain)
     if is_error:
         return f"failed with exit code {code[1]}" if code else "failed"

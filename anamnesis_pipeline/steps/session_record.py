@@ -340,8 +340,8 @@ def _without_narration(text: str) -> str:
 
 
 def _title(gathered: Sequence[Gathered], outcome: str) -> str:
-    """What a session is about in at most MAX_TITLE characters: the first sentence of what was asked, else of what was
-    said.
+    """What a session is about in at most MAX_TITLE characters: the first line of what was asked, else of what was said,
+    as far as it tells something.
     """
     prompts = [prompt for each in gathered for prompt in each.prompts]
     asked = next(filter(_tells, prompts), "") or next(iter(prompts), "")
@@ -350,9 +350,8 @@ def _title(gathered: Sequence[Gathered], outcome: str) -> str:
     for text in (asked, next((each.machine_prompt for each in gathered if each.machine_prompt), ""), outcome):
         lines = [" ".join(line.split()) for line in without_markup(text[:4_000]).splitlines()]
         line = next((each for each in lines if _tells(each)), "") or next(filter(None, lines), "")
-        sentence = re.split(r"(?<=[.!?])\s", line, maxsplit=1)[0].rstrip(" .:,;-")
-        if sentence:
-            return sentence if len(sentence) <= MAX_TITLE else f"{sentence[: MAX_TITLE - 1].rsplit(' ', 1)[0]}\u2026"
+        if line := line.rstrip(" .:,;-"):
+            return line if len(line) <= MAX_TITLE else whole_sentences(line, MAX_TITLE).rstrip(" .:,;-")
     files = [name.rpartition("/")[2] for each in gathered for name in each.files]
     if files:
         return f"Changes of {', '.join(files)}"[:MAX_TITLE]

@@ -103,6 +103,7 @@ def test_command_of_tests_is_recognized(script: str, command: str) -> None:
     [
         ("....F\n==== 1 failed, 11 passed, 2 warnings in 3.20s ====", "1 failed, 11 passed, 2 warnings in 3.20s"),
         ("12 passed in 0.31s", "12 passed in 0.31s"),
+        ("FAILED t/a.py::test_b - assert\n1 failed, 3 passed in 1s", "1 failed, 3 passed in 1s (t/a.py::test_b)"),
         ("Test Suites: 1 passed, 1 total\nTests:       2 failed, 9 passed\nTime: 2 s", "Tests: 2 failed, 9 passed"),
         (" Test Files  3 passed (3)\n      Tests  24 passed (24)\n   Duration  1.2s", "Tests 24 passed (24)"),
         ("ok  \tapi\t0.3s\nFAIL\tweb\t0.1s\n--- FAIL: TestLogin (0.00s)", "1 packages ok, 1 failed (TestLogin)"),

@@ -72,7 +72,7 @@ def worked(**common: Any) -> Log:
 def test_short_session_tells_what_was_done(home: Sessions) -> None:
     home.write(worked().lines)
     (record,) = home.run()
-    assert record.title == "The login test fails every tenth time"
+    assert record.title == "The login test fails every tenth time. Find out why, and fix it"
     assert record.prompt == ASKED
     assert record.outcome == f"{DONE}\n\n{REPLY}"
     assert (record.session_id, record.session_ids, record.machine) == (SESSION, (SESSION,), "box")
