@@ -389,8 +389,17 @@ def reembed_status(as_json: AsJson = False) -> None:
 def projects_list(
     private: Annotated[bool, typer.Option("--private", help="Also what is private.")] = False,
 ) -> None:
-    """Every project, how many episodes it has, and what else it is called."""
-    typer.echo(projects_command.render(*projects_command.rows(settings_file.load(), private=private)))
+    """Every project with its episodes and other names, and which seem to be worktrees of one repository."""
+    typer.echo(projects_command.listed(settings_file.load(), private=private))
+
+
+@projects_app.command("join")
+def projects_join(
+    target: Annotated[str, typer.Argument(metavar="REPOSITORY", help="A repository that `projects list` offers.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Give its worktrees their own names back.")] = False,
+) -> None:
+    """Merge the worktrees whose folders are gone into their repository."""
+    typer.echo(projects_command.join(settings_file.load(), target, undo=undo))
 
 
 @projects_app.command("alias")

@@ -21,6 +21,7 @@ from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.live_system import free_ports
 from anamnesis_tests.sidecar.conftest import model_folder
+from anamnesis_tests.store.samples import put
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -257,6 +258,24 @@ def test_searches_are_reported_without_a_sidecar_too(run: Run, tmp_path: Path) -
     assert "looked for words only" in told.stderr
 
 
+def test_projects_list_offers_gone_worktrees_and_join_merges_them(run: Run, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with closing(open_sqlite(home / "anamnesis.db", home / "index")) as store:
+        for name in ("~/shop", "~/shop-worktrees/fix", "~/shop-worktrees/diary"):
+            put(store, name, "x", kind="exchange", project=name)
+        store.settings.set("config.private_projects", ["diary"])
+    told = run("projects", "list").stdout
+    assert (
+        "These seem to be worktrees of ~/shop whose folders are gone:\n  ~/shop-worktrees/fix (by its path)\n" in told
+    )
+    assert "To join them: anamnesis projects join '~/shop'" in told
+    assert run("projects", "join", "~/shop").stdout == "~/shop-worktrees/fix joined to ~/shop: 1 episode changed\n"
+    assert "also ~/shop-worktrees/fix" in run("projects", "list").stdout
+    assert run("projects", "join", "~/shop", "--undo").stdout.startswith("~/shop-worktrees/fix parted from ~/shop")
+    assert "is private and '~/shop' is not" in run("projects", "alias", "~/shop-worktrees/diary", "~/shop").stderr
+
+
 READING = (
     "status; doctor; config; model; reembed; projects list; exclude list; uploads list; dead-letters list; "
     "dead-letters retry; search x; queries; export new.jsonl; backup new.backup; archive extract --all --to new; "
@@ -265,6 +284,7 @@ READING = (
 WRITING = (
     "up; ingest; config set embed_cpu_pct 40; config unset embed_cpu_pct; sources list; sources add .; "
     "sources remove x; import log.jsonl; upload log.jsonl; model use all-MiniLM-L6-v2; projects alias a b; "
+    "projects join a; "
     "exclude add --project x; summarize; backfill; value x"
 ).split("; ")
 

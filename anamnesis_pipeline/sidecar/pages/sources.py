@@ -13,7 +13,7 @@ from anamnesis_pipeline.sidecar.crawler_config_routes import IntervalModel
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
 from anamnesis_pipeline.sidecar.crawler_routes import Control, SourceName
 from anamnesis_pipeline.sidecar.crawler_schemas import CrawlerStatusOut, CrawlStartedOut
-from anamnesis_pipeline.sidecar.pages import source_form, tag_patterns, uploaded
+from anamnesis_pipeline.sidecar.pages import source_form, tag_patterns, uploaded, worktrees
 from anamnesis_pipeline.sidecar.pages.html import fragment, page
 from anamnesis_pipeline.sidecar.pages.live import live, told
 from anamnesis_pipeline.sidecar.pages.routing import page_router
@@ -36,7 +36,7 @@ INTERVAL = Field(
 _INTERVAL: TypeAdapter[IntervalModel] = TypeAdapter(IntervalModel)
 
 router = page_router()
-for each in (source_form, tag_patterns, uploaded):
+for each in (source_form, tag_patterns, uploaded, worktrees):
     router.include_router(each.router)
 
 

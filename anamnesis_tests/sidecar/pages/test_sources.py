@@ -250,3 +250,21 @@ def test_with_local_only_no_page_is_offered_to_be_fetched(client: TestClient, mo
     page = read(client, PATH)
     assert page.find(id="url") is None
     assert "ANAMNESIS_LOCAL_ONLY" in page.text
+
+
+def test_gone_worktrees_are_joined_and_parted_by_one_click(client: TestClient, services: TestServices) -> None:
+    card = f"{PATH}/worktrees"
+    assert read(client, PATH).select_one("#worktrees")["hx-get"] == card  # type: ignore[index]
+    assert read(client, card).text.strip() == ""
+    for name in (SCRIPT, f"~/{SCRIPT}", f"~/{SCRIPT}-worktrees/fix"):
+        services.store.episodes.put([(episode(f"e {name}", project=name, kind="exchange"), passages("text"))])
+    page = read(client, card)
+    assert "seem to be worktrees of" in page.text
+    assert SCRIPT in page.text
+    page = send(client, f"{card}/join", target=f"~/{SCRIPT}")
+    assert page.select_one("form")["hx-post"] == f"{card}/part"  # type: ignore[index]
+    assert f"~/{SCRIPT}-worktrees/fix" not in services.store.episodes.projects()
+    send(client, f"{card}/part", target=f"~/{SCRIPT}")
+    assert f"~/{SCRIPT}-worktrees/fix" in services.store.episodes.projects()
+    assert "nothing was joined" in send(client, f"{card}/part", target="~/x").select_one("[role=alert]").text  # type: ignore[union-attr]
+    assert "no worktrees of" in send(client, f"{card}/join", target="~/x").select_one("[role=alert]").text  # type: ignore[union-attr]

@@ -1,0 +1,55 @@
+"""The card of repositories whose worktrees are gone: what is offered, joining it, and taking that back."""
+
+from typing import Annotated, Any
+
+from fastapi import Form
+from starlette.responses import Response
+
+from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.sidecar.pages.html import fragment
+from anamnesis_pipeline.sidecar.pages.routing import page_router
+from anamnesis_pipeline.sidecar.services import Services, Uses
+from anamnesis_pipeline.steps import worktrees
+from anamnesis_pipeline.wording import counted
+
+PATH = "/dashboard/sources/worktrees"
+TEMPLATE = "sources_worktrees.html"
+Target = Annotated[str, Form(max_length=4_000)]
+
+router = page_router()
+
+
+@router.get(PATH)
+def card(services: Uses) -> Response:
+    """What is offered and what is joined, as it is now."""
+    return fragment(TEMPLATE, **_shown(services))
+
+
+@router.post(PATH + "/join")
+def join(services: Uses, target: Target) -> Response:
+    """As `anamnesis projects join`."""
+    try:
+        offer, changed = worktrees.join(services.store, services.engine.private(), services.settings.machine, target)
+    except BadSetting as exc:
+        return fragment(TEMPLATE, **_shown(services, str(exc)))
+    told = f"{counted(len(offer.projects), 'worktree')} joined to {target}: {counted(changed, 'episode')} changed."
+    return fragment(TEMPLATE, toast=told, **_shown(services))
+
+
+@router.post(PATH + "/part")
+def part(services: Uses, target: Target) -> Response:
+    """As `anamnesis projects join --undo`."""
+    try:
+        names, changed = worktrees.part(services.store, target)
+    except BadSetting as exc:
+        return fragment(TEMPLATE, **_shown(services, str(exc)))
+    told = f"{counted(len(names), 'worktree')} parted from {target}: {counted(changed, 'episode')} changed."
+    return fragment(TEMPLATE, toast=told, **_shown(services))
+
+
+def _shown(services: Services, problem: str = "") -> dict[str, Any]:
+    store, private = services.store, services.engine.private()
+    joined = {target: names for target, names in worktrees.joined_now(store).items() if not private.is_of(target)}
+    return {
+        "offers": worktrees.offers(store, private, services.settings.machine), "joined": joined, "problem": problem,
+    }  # fmt: skip
