@@ -95,7 +95,7 @@ _LASTING = ("correction", "preference", "procedure", "lesson", "fact", "error")
 @dataclass(frozen=True, slots=True)
 class Work:
     """What is read of a project, each newest first. `parts`: by id, those of the newest of `talk`. `sessions`: the
-    records of its last sessions.
+    records of its last sessions, each with its episode.
     """
 
     records: Sequence[Episode] = ()
@@ -105,7 +105,7 @@ class Work:
     documents: Sequence[Episode] = ()
     talk: Sequence[Episode] = ()
     parts: Mapping[str, Part] = field(default_factory=dict)
-    sessions: Sequence[SessionRecord] = ()
+    sessions: Sequence[tuple[Episode, SessionRecord]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,21 +171,26 @@ def handoff_of(work: Work) -> Handoff:
 
 
 def _sessions(work: Work) -> list[Session]:
-    """The last sessions; the one that was talked in last comes first."""
+    """The last sessions; the one that was talked in last comes first. Of older ones only the record is known."""
     found: dict[str, list[Episode]] = {}
     for episode in work.talk:
         found.setdefault(episode.session_id or episode.episode_id, []).append(episode)
-    records = {name: record for record in reversed(work.sessions) for name in record.session_ids}
+    records = {name: record for _, record in reversed(work.sessions) for name in record.session_ids}
     sessions = list[Session]()
     for name, episodes in list(found.items())[:SESSIONS]:
         messages = messages_of(episodes, work.parts)
         turns = turns_of(messages)
         sessions.append(Session(episodes, messages, turns, reports_of(turns, REPORTS), records.get(name)))
+    for episode, record in work.sessions:
+        if len(sessions) < SESSIONS and not found.keys() & {record.session_id, *record.session_ids}:
+            sessions.append(Session([episode], (), (), (), record))
     return sessions
 
 
 def _state(session: Session) -> Iterator[Item]:
     """The last messages of a session that say where it stands, without what they leave open: that comes below it."""
+    if not session.reports and session.record is not None and session.record.outcome:
+        yield Item(session.last, session.record.outcome, SourceClass.ASSISTANT)
     final = [report for report in session.reports if report.is_final]
     progress = [report for report in session.reports if not report.is_final]
     if progress:

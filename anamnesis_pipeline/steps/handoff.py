@@ -50,7 +50,7 @@ def read_handoff(store: Store, projects: Sequence[str], without: str = "", hidde
         talk=talk,
         parts=parts,
         sessions=[
-            record
+            (episode, record)
             for episode in _newest(store, projects, (SESSION_KIND,), SESSIONS)
             if (record := of_episode(episode)) is not None
         ],

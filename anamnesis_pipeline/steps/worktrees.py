@@ -58,7 +58,8 @@ def offers(store: Store, private: Private, machine: str) -> list[Offer]:
     found: dict[str, dict[str, str]] = {}
     for name, repository in _by_path(names).items():
         if not private.is_of(repository):
-            found.setdefault(repository, {})[name] = "by its path"
+            reason = "by its path" if repository_of(name) == repository else "by the name of its repository"
+            found.setdefault(repository, {})[name] = reason
     taken = {name for projects in found.values() for name in projects}
     for name, repository, reason in _by_content(store, [name for name in names if name not in taken]):
         found.setdefault(repository, {}).setdefault(name, reason)

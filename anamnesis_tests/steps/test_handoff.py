@@ -227,6 +227,22 @@ def test_record_of_a_session_adds_commits_tests_and_first_prompt(home: Ingested,
     assert texts(handoff, "decisions") == ["Keys are per order."]
 
 
+def test_sessions_further_back_are_told_by_their_records(home: Ingested, store: Store) -> None:
+    log = Log()
+    log.user("Why do the webhooks charge twice?")
+    log.say("They charge twice since no idempotency key was sent. It is sent now.")
+    home.write(log.lines)
+    home.ingest()
+    record = SessionRecord(
+        "old", ("old", "older"), "box", SHOP, "main", "Cart", "Round the prices of the cart", "Prices are rounded.",
+        START, START, 2, 0, open_items=("Round the taxes, too",),
+    )  # fmt: skip
+    store.episodes.put([(to_episode(record, "mac--shop--1"), [])])
+    handoff = read_handoff(store, [SHOP])
+    assert texts(handoff, "recent")[1] == "Asked: Round the prices of the cart | Claude said last: Prices are rounded."
+    assert texts(handoff, "open_loops") == ["Round the taxes, too"]
+
+
 def test_state_is_read_in_the_order_of_the_log(home: Ingested, store: Store) -> None:
     """Logs exist whose answers all bear the time at which the session was resumed."""
     log = Log()

@@ -76,7 +76,8 @@ def test_worktrees_without_their_repository_are_offered_together(store: Store) -
 
 def test_repository_with_a_remote_is_found_by_its_name(store: Store) -> None:
     stored(store, "acme/spotter", GQC, "~/.claude-worktrees/spotter/fix")
-    assert set(offered(store)["acme/spotter"]) == {GQC, "~/.claude-worktrees/spotter/fix"}
+    reason = "by the name of its repository"
+    assert offered(store) == {"acme/spotter": {GQC: reason, "~/.claude-worktrees/spotter/fix": reason}}
     stored(store, "other/spotter")
     assert "acme/spotter" not in offered(store)
 
