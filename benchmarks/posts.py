@@ -1,14 +1,21 @@
 """Latency of posts while others post and search, what becomes of their vectors, and the sidecar's memory over time.
 
     python benchmarks/posts.py [--minutes 2] [--writers 8] [--readers 8] [--sample-s 30] [--home FOLDER]
+    python benchmarks/posts.py --notes --home FOLDER [--writers 0]
 
 A sidecar of its own is asked over HTTP; each client sends its next request when the last is answered. Every post is of
 its own words and looked for by one of them as soon as it is answered. With `--writers 0` it is steady searching: the
 memory lines say whether that levels off.
+
+With `--notes` 40 fresh notes (data/fresh_notes.jsonl) are posted into a copy of the memory in FOLDER, each asked for in
+its own words and in others as soon as it is posted, 10 s later, and once everything is embedded; `--writers` others
+post meanwhile.
 """
 
 import argparse
+import json
 import random
+import shutil
 import statistics
 import tempfile
 import threading
@@ -21,6 +28,9 @@ import httpx
 from service import SHARED, sidecar, wait_embedded
 from store_speed import words_of_logs
 
+NOTES = Path(__file__).parent / "data/fresh_notes.jsonl"
+WORDINGS = ("own", "other", "far")
+LATER_S = 10.0
 TIMEOUT_S = 120
 PAUSE_S = 1.0
 
@@ -98,6 +108,50 @@ def resident_mb(home: Path) -> float:
     return 0.0
 
 
+def place_of(client: httpx.Client, query: str, episode_id: str) -> tuple[int, bool]:
+    """The rank of an episode among the first ten, 99: none of them; and whether its vector counted."""
+    hits = client.post("/api/episodes/search", json={"query": query, "top_k": 10, "track": False}).json()["results"]
+    for rank, hit in enumerate(hits, 1):
+        if episode_id in (hit["episode_id"], *hit["also"]):
+            return rank, hit["similarity_score"] is not None
+    return 99, False
+
+
+def ask_for_notes(base: str, words: list[str], writers: int) -> None:
+    """Post the notes, ask for each, and print how often it came first."""
+    notes = [json.loads(line) for line in NOTES.read_text(encoding="utf-8").splitlines()]
+    found: dict[tuple[str, str], list[tuple[int, bool, str]]] = {}
+
+    def ask(when: str, client: httpx.Client, note: dict[str, str]) -> None:
+        for wording in WORDINGS:
+            place, near = place_of(client, note[wording], note["id"])
+            found.setdefault((when, wording), []).append((place, near, note[wording]))
+
+    with httpx.Client(base_url=base, timeout=TIMEOUT_S) as client:
+        client.post("/api/episodes/search", json={"query": "warm up", "track": False})
+        spent = []
+        with Clients(base, words).at_work(writers, 0):
+            for number, note in enumerate(notes):
+                project = f"acme/{('shop', 'infra', 'home')[number % 3]}"
+                body = {"summary": note["note"], "instance": "notes", "project": project}
+                started = time.perf_counter()
+                note["id"] = client.post("/api/episodes", json=body).json()["episode_id"]
+                spent.append(time.perf_counter() - started)
+                ask("at once", client, note)
+            time.sleep(LATER_S)
+            for note in notes:
+                ask(f"after {LATER_S:.0f} s", client, note)
+        wait_embedded(base, TIMEOUT_S)
+        for note in notes:
+            ask("embedded", client, note)
+    print(told("posts of notes", spent))
+    for (when, wording), rows in found.items():
+        first, near = sum(place == 1 for place, *_ in rows), sum(near for _, near, _ in rows)
+        missed = [f"{place}: {query}" for place, _, query in rows if place > 1]
+        print(f"{when:<10} {wording:<6} first {first / len(rows):.1%}, by its vector, too, {near / len(rows):.1%}")
+        print(*(f"    {each}" for each in missed), sep="\n")
+
+
 def main() -> None:
     """Ask and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -106,10 +160,16 @@ def main() -> None:
     parser.add_argument("--readers", type=int, default=8)
     parser.add_argument("--sample-s", type=float, default=30)
     parser.add_argument("--home", type=Path)
+    parser.add_argument("--notes", action="store_true")
     given = parser.parse_args()
     words = words_of_logs(SHARED / "data/claude_logs/projects")
     with tempfile.TemporaryDirectory() as folder:
         home = given.home or Path(folder)
+        if given.notes:
+            home = shutil.copytree(given.home, Path(folder) / "home")
+            with sidecar(home) as base:
+                ask_for_notes(base, words, given.writers)
+            return
         with sidecar(home) as base:
             clients = Clients(base, words)
             started = time.monotonic()

@@ -19,7 +19,7 @@ from anamnesis_pipeline.embeddings.base import QueryVectors, query_vectors
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp, ServiceUnreachable
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.search.backlog import backlog_notes
+from anamnesis_pipeline.search.backlog import EMBEDDING, backlog_notes
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.search.time_bounds import bound_texts
@@ -112,7 +112,8 @@ def _with_backlog(settings: Settings, answer: dict[str, Any], mode: Mode, projec
             return answer | ({"hint": hint} if (hint := no_project(store, project)) else {})
     if answer["results"] and settings.has_store:
         with suppress(AnamnesisError), closing(open_to_read(settings)) as store:  # the answer itself is here
-            return answer | {"degraded": [*answer["degraded"], *backlog_notes(store, mode)]}
+            known = [note for note in answer["degraded"] if not note.startswith(EMBEDDING)]
+            return answer | {"degraded": [*known, *backlog_notes(store, mode)]}
     return answer
 
 

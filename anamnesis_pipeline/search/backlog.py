@@ -1,10 +1,19 @@
 """What is still on its way into the memory, so that an early answer is not taken for the last word."""
 
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import Space, Where
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import log_sources
 from anamnesis_pipeline.wording import counted
+
+EMBEDDING = "embedding: "
+"""How a note on what has no vectors yet begins."""
+
+
+def embedding_notes(store: Store, space: Space) -> list[str]:
+    """How many passages only their words find yet, in the words of `SearchAnswer.degraded`; cheap while few wait."""
+    waiting = sum(store.vectors.pending_sources(space.key).values())
+    return [f"{EMBEDDING}no vectors yet of {counted(waiting, 'passage')}, found by words alone"] if waiting else []
 
 
 def backlog_notes(store: Store, mode: Mode) -> list[str]:
@@ -20,5 +29,5 @@ def backlog_notes(store: Store, mode: Mode) -> list[str]:
     if mode is not Mode.EXACT and space is not None:
         progress = store.vectors.progress(space.key)
         if missing := progress.passages - progress.passages_done:
-            notes.append(f"embedding: no vectors yet of {missing:,} of {counted(progress.passages, 'passage')}")
+            notes.append(f"{EMBEDDING}no vectors yet of {missing:,} of {counted(progress.passages, 'passage')}")
     return notes

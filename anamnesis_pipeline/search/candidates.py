@@ -1,5 +1,6 @@
 """The lists that candidates come from, searched at the same time."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -12,11 +13,18 @@ from anamnesis_pipeline.model import ScoredPassage, Space, Variant, Where
 from anamnesis_pipeline.search.fusion import Ranking
 from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.search.stage_times import StageTimes
-from anamnesis_pipeline.search.words import content_words, literal_tokens
+from anamnesis_pipeline.search.words import content_words, literal_tokens, literal_words
 from anamnesis_pipeline.store.base import Store
 
 LIST_THREADS = 8
 """Lists searched at once, over all searches: SQLite leaves Python's lock while it reads."""
+
+RARE = "rare"
+"""Name of the list of passages that have a literal word which hardly any other has; its scores count such words."""
+RARE_MOST = 3
+"""Passages with a word that is rare."""
+RARE_WORDS = 5
+"""Words of a question that may be."""
 
 Search = Callable[[], list[ScoredPassage]]
 
@@ -48,10 +56,21 @@ class Candidates:
         if literals and query.profile.literal:
             exact = partial(matching, literals, depth, where, analyzer="exact")
             started += self._start([("exact", query.profile.literal, exact)])
+        if query.profile.literal and (rare := literal_words(query.text)[:RARE_WORDS]):
+            started += self._start([(RARE, 1.0, partial(self._rare, rare, where))])
         words = content_words(query.text)  # one list after the other: the second finds the words read
         return started + self._start(
             [(f"words_{v}", 1.0, partial(matching, words, depth, where, variant=v)) for v in Variant]
         )
+
+    def _rare(self, words: Sequence[str], where: Where) -> list[ScoredPassage]:
+        """The passages that have any of these words of which no more than `RARE_MOST` pass the filter."""
+        try:
+            found = [self._store.text.matching([word], RARE_MOST + 1, where, analyzer="exact") for word in words]
+        except AnamnesisError:  # the other lists of words say so
+            return []
+        held = [(each.passage_id, each.episode_id) for few in found if len(few) <= RARE_MOST for each in few]
+        return [ScoredPassage(*key, float(words_held)) for key, words_held in Counter(held).most_common()]
 
     def start_dense(self, space: Space, vector: NDArray[np.float32], where: Where, depth: int) -> list[Waiting]:
         """The lists of nearest vectors, being searched from now on."""

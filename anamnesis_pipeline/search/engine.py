@@ -16,7 +16,7 @@ from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull
 from anamnesis_pipeline.file_names import composed
 from anamnesis_pipeline.memory_layers import layer_of
 from anamnesis_pipeline.model import Episode, EpisodeHead, Space, StoredPassage, Where
-from anamnesis_pipeline.search.backlog import backlog_notes
+from anamnesis_pipeline.search.backlog import backlog_notes, embedding_notes
 from anamnesis_pipeline.search.boosts import CORRECTION, aged, factors_of
 from anamnesis_pipeline.search.candidates import Candidates, Waiting, answered, is_exhausted
 from anamnesis_pipeline.search.dialogue import dialogue_factors, words_of
@@ -115,8 +115,7 @@ class Engine:
         hits = found.hits
         if query.track and hits and not found.is_weak:
             self._track(hits, degraded)
-        if not hits:  # only here: it takes longer than a search may
-            self._note_backlog(query, degraded)
+        self._note_backlog(query, found, degraded)
         tokens = sum(_tokens(hit.episode, hit.passages) for hit in hits)
         took_ms = (time.perf_counter() - started) * 1000
         model_id = found.space.model_id if found.space else None
@@ -175,9 +174,13 @@ class Engine:
             when = max([when, *(episode.timestamp for episode in self._store.episodes.page(near, 1).items)])
         return around(event, when, session_id)
 
-    def _note_backlog(self, query: SearchQuery, degraded: list[str]) -> None:
+    def _note_backlog(self, query: SearchQuery, found: _Answered, degraded: list[str]) -> None:
+        """Where something is found only what may precede it: looking at all takes longer than a search may."""
         try:
-            degraded += backlog_notes(self._store, query.mode)
+            if not found.hits:
+                degraded += backlog_notes(self._store, query.mode)
+            elif found.space is not None and query.mode is not Mode.EXACT and not degraded:
+                degraded += embedding_notes(self._store, found.space)
         except AnamnesisError as exc:
             degraded.append(f"reading: {exc}")
 
@@ -233,7 +236,8 @@ class Engine:
                 read = self._read(question, ranked)
             if ranked.late:  # the lists alone tell places less apart than company adds
                 read = _accompanied(read, query.profile.company)
-            found = _newer_first(query, self._boosted(question, read), ranked.late)
+            found = _rare_first(self._boosted(question, read), self._ranker.rare_words_held(ranked))
+            found = _newer_first(query, found, ranked.late)
             with self.times.of("fold"):
                 groups = fold(map(_texts, found), query.top_k) if query.fold else [[n] for n in range(len(found))]
             deep_enough = depth >= REFILL_DEPTH and len(ranked.best) >= query.top_k
@@ -333,6 +337,15 @@ def _accompanied(found: list[_Found], share: float) -> list[_Found]:
     """With a share of what else was found of each one's conversation."""
     gained = [share * score for score in company([(each.episode, each.score) for each in found])]
     return [replace(f, score=f.score + more, company=more) for f, more in zip(found, gained, strict=True)]
+
+
+def _rare_first(found: list[_Found], held: Mapping[int, int]) -> list[_Found]:
+    """What has words that hardly anything else has stands before all that has fewer of them."""
+    if not held or not found:
+        return found
+    most = max(each.score for each in found)
+    lifted = [replace(f, score=f.score + most * held.get(f.passage.passage_id, 0)) for f in found]
+    return sorted(lifted, key=lambda f: -f.score)
 
 
 def _texts(found: _Found) -> tuple[str, ...]:

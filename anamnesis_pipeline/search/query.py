@@ -79,9 +79,10 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """Hits, best first. `degraded` names the parts that did not answer and why, e.g. `dense: model is loading`; without
-    hits also what is still to be read and embedded. `explanation`, if asked for: what each list proposed, and how much
-    the floor and folding left out. `weak`: nothing answers well, and these are the nearest.
+    """Hits, best first. `degraded` names the parts that did not answer and why, e.g. `dense: model is loading`, and how
+    many passages have no vectors yet; without hits also what is still to be read. `explanation`, if asked for: what
+    each list proposed, and how much the floor and folding left out. `weak`: nothing answers well, and these are the
+    nearest.
     """
 
     hits: list[Hit]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import EpisodeHead, ScoredPassage, Space, StoredPassage, Variant, Where
+from anamnesis_pipeline.search.candidates import RARE
 from anamnesis_pipeline.search.excerpts import second_passages
 from anamnesis_pipeline.search.floor import (
     Confidence,
@@ -25,6 +26,7 @@ from anamnesis_pipeline.search.late_interaction import max_similarities
 from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.search.reranking import (
     LATE_DEPTH,
+    late_by_words,
     with_late_interaction,
     with_neighbours,
     without_vectors_heard,
@@ -86,7 +88,8 @@ class Ranker:
             scores = without_vectors_heard(scores, rankings, set(first) - vectors.keys())
         with self._times.of("late"):
             late = self._late(question, first[:LATE_DEPTH])
-        scores = with_late_interaction(scores, late, profile.late, profile.sharpness, episode_of)
+        heard = {**late, **late_by_words(late, rankings, set(first) - vectors.keys())} if vectors else late
+        scores = with_late_interaction(scores, heard, profile.late, profile.sharpness, episode_of)
         heads = self._store.episodes.heads(list(dict.fromkeys(episode_of[key] for key in first)))
         if late:  # the lists alone tell neighbouring places less apart than a neighbour adds
             scores = with_neighbours(scores, profile.neighbours, heads, episode_of)
@@ -113,6 +116,11 @@ class Ranker:
         query = question.query
         wants_floor = query.mode is Mode.HYBRID and query.min_score is None
         return wants_floor and _is_judged(ranked) and says_nothing(ranked.rankings, ranked.sure, query.profile.floor)
+
+    @staticmethod
+    def rare_words_held(ranked: Ranked) -> dict[int, int]:
+        """Passage id -> how many literal words it has that hardly any other has."""
+        return {p.passage_id: int(p.score) for r in ranked.rankings if r.name == RARE for p in r.passages}
 
     @staticmethod
     def confidence_in(

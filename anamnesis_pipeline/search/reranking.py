@@ -12,6 +12,10 @@ LATE_K = 10
 """The constant of the fusion with late interaction."""
 LATE_DEPTH = 60
 """Candidates whose token vectors are compared. 40 and 100 find the same."""
+BY_WORDS = "words_text"
+"""The list that tells what the words of passages without vectors are worth."""
+MORE_BY_WORDS = 1.5
+"""At most so much more than in the other is taken to be found in them."""
 BESIDE = timedelta(minutes=30)
 """Episodes of a session, or posted by one instance to one project, so near each other are of one conversation."""
 COMPANIONS, AMONG = 2, 50
@@ -29,6 +33,20 @@ def without_vectors_heard(
     if not words or not unembedded:
         return dict(scores)
     return {key: score * whole / words if key in unembedded else score for key, score in scores.items()}
+
+
+def late_by_words(
+    late: Mapping[int, float], rankings: Sequence[Ranking], unembedded: Collection[int]
+) -> dict[int, float]:
+    """What late interaction may find in passages that have no vectors yet: what it finds in the one that the words lead
+    to among the others, and so much more or less as they have more or less of the words.
+    """
+    held = {p.passage_id: p.score for r in rankings if r.name == BY_WORDS for p in r.passages}
+    known = max((key for key in late if key in held), key=lambda key: held[key], default=None)
+    if known is None or held[known] <= 0:
+        return {}
+    share = late[known] / held[known]
+    return {key: min(share * held[key], MORE_BY_WORDS * late[known]) for key in unembedded if key in held}
 
 
 def with_late_interaction(

@@ -15,6 +15,9 @@ _LITERAL = re.compile(
     """,
     re.VERBOSE,
 )
+_NAME = re.compile(r"(?<=[\w,;:)'\"] )[A-Z]\w{2,}")
+FEW_WORDS = 2
+"""A question of so many words that carry meaning is a list of words to look for."""
 _QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"")
 
 
@@ -29,6 +32,15 @@ def literal_tokens(text: str) -> list[str]:
     quoted = [token for groups in _QUOTED.findall(text) for group in groups for token in group.split()]
     found = [token for token in parted(text).split() if _LITERAL.search(token)]
     return list(dict.fromkeys([*quoted, *found]))
+
+
+def literal_words(text: str) -> list[str]:
+    """What means exactly itself where few passages have it: literal tokens, names, which are capital inside a sentence,
+    and all words of a question that has hardly any.
+    """
+    meaning = content_words(text)
+    names = [word for word in _NAME.findall(text) if word.lower() in meaning]
+    return list(dict.fromkeys([*literal_tokens(text), *names, *(meaning if len(meaning) <= FEW_WORDS else ())]))
 
 
 def unknown_share(

@@ -203,7 +203,7 @@ def test_an_explanation_names_each_list_that_held_the_passage(memory: Memory) ->
     (hit,) = memory.ask("src/billing.py:44", explain=True).hits
     assert hit.explanation is not None
     stages = hit.explanation.pop("stages")
-    assert set(hit.explanation) == {"dense_text", "dense_context", "words_text", "words_context", "exact"}
+    assert set(hit.explanation) == {"dense_text", "dense_context", "words_text", "words_context", "exact", "rare"}
     assert all(entry["rank"] == 1 for entry in hit.explanation.values())
     assert stages == {"factors": {}}
     assert memory.ask("src/billing.py:44").hits[0].explanation is None
@@ -229,6 +229,41 @@ def test_without_a_model_words_answer_and_the_answer_says_so(memory: Memory) -> 
         assert answer.degraded[0].startswith("dense: ")
     assert engine.search(SearchQuery("zeppelin", mode=Mode.SEMANTIC)).hits == []
     assert engine.search(SearchQuery("zeppelin", mode=Mode.EXACT)).degraded == []
+
+
+@pytest.mark.parametrize(
+    ("question", "note"),
+    [
+        ("how does Quillfeather like the gateway log?", "Quillfeather reads the gateway log on paper"),
+        ("gateway qx-7719 log", "The gateway qx-7719 is in the cellar"),
+        ("quillfeather", "Nobody but Quillfeather opens that door"),
+    ],
+)
+@pytest.mark.parametrize("embed", [True, False])
+def test_a_word_that_hardly_anything_has_goes_first(memory: Memory, question: str, note: str, embed: bool) -> None:
+    for n in range(8):
+        memory.add(f"How does the gateway like its log? The gateway log, number {n}", session_id="s", source="logs")
+    new = memory.add(note, embed=embed)
+    answer = memory.ask(question, fold=False)
+    assert answer.hits[0].episode.episode_id == new
+    scores = [hit.score for hit in answer.hits]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] <= 1
+
+
+def test_a_word_that_many_have_puts_nothing_first(memory: Memory) -> None:
+    for n in range(4):
+        memory.add(f"Marta, number {n}")
+    best = memory.add("The gateway log is rotated weekly by Marta")
+    assert memory.ids("when is the gateway log of Marta rotated")[0] == best
+
+
+def test_what_has_no_vector_yet_is_not_outranked_for_it(memory: Memory) -> None:
+    for n in range(6):
+        memory.add(f"The gateway log is kept for {n} days in the cellar", session_id="s", source="logs")
+    note = "The rotation of the gateway log happens every Friday after lunch in the cellar"
+    new = memory.add(note, embed=False)
+    assert memory.ids("gateway log rotation happens friday lunch", fold=False)[0] == new
 
 
 def test_when_the_old_space_is_dropped_before_the_new_model_is_in_memory_words_answer_and_the_answer_says_why(
@@ -369,7 +404,8 @@ def test_an_empty_answer_says_what_is_still_to_be_read_and_embedded(memory: Memo
     memory.store.ingest.put_sources([Source("logs"), Source("direct", kind="reserved")])
     assert memory.ask("nothing alike", mode=Mode.EXACT).degraded == ["reading: not finished in 1 of 1 source of logs"]
     assert memory.ask("nothing alike").degraded[-1] == "embedding: no vectors yet of 1 of 1 passage"
-    assert memory.ask("zeppelin").degraded == []
+    assert memory.ask("zeppelin").degraded == ["embedding: no vectors yet of 1 passage, found by words alone"]
+    assert memory.ask("zeppelin", mode=Mode.EXACT).degraded == []
 
 
 @pytest.mark.parametrize(("zone", "lifted"), [("UTC", {"e001", "e002"}), ("Pacific/Auckland", {"e002"})])

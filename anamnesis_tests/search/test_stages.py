@@ -14,7 +14,12 @@ from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, name
 from anamnesis_pipeline.search.fusion import Ranking
 from anamnesis_pipeline.search.late_interaction import max_similarities
 from anamnesis_pipeline.search.profiles import Decay, Profile
-from anamnesis_pipeline.search.reranking import company, with_late_interaction, without_vectors_heard
+from anamnesis_pipeline.search.reranking import (
+    company,
+    late_by_words,
+    with_late_interaction,
+    without_vectors_heard,
+)
 from anamnesis_pipeline.search.time_expressions import times_in
 from anamnesis_pipeline.store.base import TokenRows
 
@@ -64,6 +69,16 @@ def test_a_score_falls_with_how_much_less_late_interaction_finds() -> None:
 def test_what_has_no_vector_yet_is_judged_by_words_alone() -> None:
     lists = [ranking("dense_text", 1), ranking("words_text", 2)]
     assert without_vectors_heard({1: 0.5, 2: 0.5}, lists, {2}) == {1: 0.5, 2: 1.0}
+
+
+def test_what_has_no_vector_yet_counts_by_words_in_late_order() -> None:
+    words = Ranking(
+        "words_text", 1.0, [ScoredPassage(n, "e", s) for n, s in ((3, 30.0), (1, 10.0), (4, 5.0), (2, 4.0))]
+    )
+    found = late_by_words({1: 0.4, 2: 0.6}, [words], {3, 4, 5})
+    assert found == pytest.approx({3: 0.6, 4: 0.2})  # 3 has thrice the words of 1, which is more than is believed
+    assert late_by_words({}, [words], {3}) == {}
+    assert late_by_words({1: 0.4}, [ranking("dense_text", 1)], {3}) == {}
 
 
 @pytest.mark.parametrize(

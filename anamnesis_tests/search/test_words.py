@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.search.words import content_words, literal_tokens, unknown_share
+from anamnesis_pipeline.search.words import content_words, literal_tokens, literal_words, unknown_share
 from anamnesis_pipeline.stop_words import STOP_WORDS
 
 
@@ -40,6 +40,20 @@ def test_words_are_distinct_lower_case_and_from_the_text(text: str) -> None:
 )
 def test_what_looks_like_code_is_looked_for_literally(text: str, tokens: list[str]) -> None:
     assert literal_tokens(text) == tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("How does Marta like the changelog formatted?", ["Marta"]),
+        ("Why does the build fail on Nordkube?", ["Nordkube"]),
+        ("why was HTTP2 dropped by Priya, Ilya and the rest", ["HTTP2", "Priya", "Ilya"]),
+        ("flaky test", ["flaky", "test"]),
+        ("which of the three fixes was the right one in the end", []),
+    ],
+)
+def test_literal_words_are_names_tokens_and_few_words(text: str, words: list[str]) -> None:
+    assert literal_words(text) == words
 
 
 def test_what_cannot_be_cut_into_words_is_never_unknown() -> None:

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.search.backlog import EMBEDDING
 from anamnesis_pipeline.search.query import Mode, SearchAnswer
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.pages import asking
@@ -114,6 +115,8 @@ def _summaries(services: Services, answer: Mapping[str, Any], hidden: frozenset[
 def _shown_answer(found: SearchAnswer, question: SearchIn, hidden: frozenset[str]) -> dict[str, Any]:
     """The JSON of the answer, with excerpts as they are shown, and without what is being deleted."""
     body = answer_body(found, (), question.explain)
+    if body["results"]:  # what is still to come stands apart
+        body["degraded"] = [note for note in body["degraded"] if not note.startswith(EMBEDDING)]
     results = [
         {
             **hit, "excerpt": marked(hit["excerpt"], question.query),
