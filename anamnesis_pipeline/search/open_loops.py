@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
+from typing import Any
 
 from anamnesis_pipeline.search.reports import Topic, Unit, beginning, of_topic, told, units_of
 
@@ -51,9 +52,12 @@ _TROUBLE = re.compile(
 )
 _OFFERS = re.compile(r"\b(?:you|your|options?|questions?|which|shall|should|choose)\b", re.IGNORECASE)
 """Asks the user, or is a heading over what the user may choose from."""
-_QUESTION = re.compile(r'"question":\s?"(?P<question>(?:[^"\\\n]|\\.){1,600})"')
+_QUESTION = re.compile(
+    r'"question":\s?"((?:[^"\\\n]|\\.){1,600})"|^questions\[\d{1,3}\]\.question: ([^\n]{1,600})', re.MULTILINE
+)
 _ANSWER = re.compile(r'"(?P<question>[^"\n]{1,600})"="(?P<answer>[^"\n]{1,600})"')
-_TODOS = re.compile(r"TodoWrite\n(?:.*\n)?todos: (?P<todos>\[.*\])", re.DOTALL)
+_TODOS = re.compile(r"^todos: (?P<todos>\[.*\])$", re.MULTILINE)
+_TODO_VALUE = re.compile(r"^todos\[(\d{1,4})\]\.(content|status): ([^\n]{0,2000})", re.MULTILINE)
 _TASK_MADE = re.compile(r"Task #(?P<number>\w+) created successfully: (?P<subject>[^\n]{1,300})")
 _TASK_CHANGED = re.compile(r"^taskId: \"?(?P<number>\w+)\"?$", re.MULTILINE)
 _TASK_STATUS = re.compile(r"^status: \"?(?P<status>\w+)\"?$", re.MULTILINE)
@@ -124,7 +128,7 @@ def _with_reason(units: Sequence[Unit], number: int) -> Sequence[Unit]:
 
 def questions_in(text: str) -> list[str]:
     """The questions that Claude asks with the tool for it."""
-    return [found["question"].replace('\\"', '"') for found in _QUESTION.finditer(text)] if is_question(text) else []
+    return [found[1] or found[2] for found in _QUESTION.finditer(text)] if is_question(text) else []
 
 
 def is_question(text: str) -> bool:
@@ -143,10 +147,10 @@ def todos_left(texts: Iterable[str]) -> list[str]:
     :param texts: the inputs and results of its tools, oldest first.
     """
     found: dict[str, str] = {}
-    """Number of a task, or place in the list -> what is to be done."""
+    """Number of a task, or its place in the list -> what is to be done."""
     for text in texts:
-        if listed := _TODOS.match(text):
-            found = dict(enumerate_open(listed["todos"]))
+        if text.startswith("TodoWrite\n"):
+            found = {str(number): todo for number, todo in enumerate(_todos_open(text))}
         elif made := _TASK_MADE.match(text):
             found[made["number"]] = made["subject"].strip()
         elif text.startswith("TaskUpdate\n"):
@@ -156,12 +160,17 @@ def todos_left(texts: Iterable[str]) -> list[str]:
     return [beginning(todo, MOST_LINE_CHARS) for todo in found.values()]
 
 
-def enumerate_open(todos: str) -> Iterator[tuple[str, str]]:
-    """Place -> text of the to-dos of a list in JSON that are not done; none where it is no such list."""
-    try:
-        listed = json.loads(todos)
-    except ValueError:
-        return
-    for number, todo in enumerate(listed):
+def _todos_open(text: str) -> Iterator[str]:
+    """What is not done of a list, in either form in which the input of a tool is written: JSON, or a line a value."""
+    values: dict[str, dict[str, str]] = {}
+    for number, name, value in _TODO_VALUE.findall(text):
+        values.setdefault(number, {})[name] = value
+    listed: list[Any] = list(values.values())
+    if found := _TODOS.search(text):
+        try:
+            listed = json.loads(found["todos"])
+        except ValueError:
+            return
+    for todo in listed:
         if isinstance(todo, dict) and isinstance(todo.get("content"), str) and todo.get("status") not in _ENDED:
-            yield f"todo {number}", todo["content"]
+            yield todo["content"]

@@ -10,6 +10,7 @@ from anamnesis_pipeline.search.open_loops import (
     decisions_in,
     open_loops,
     question_at_the_end,
+    questions_in,
     todos_left,
 )
 from anamnesis_pipeline.search.reports import units_of
@@ -131,8 +132,23 @@ def test_todos_left_are_those_of_the_last_list() -> None:
     assert todos_left([first]) == ["one", "two"]
     assert todos_left([first, last]) == ["two"]
     assert todos_left([first, "TodoWrite\ntodos: [broken", "TodoWrite\ntodos: [1, {}]"]) == []
+    values = ("[0].content: Match a\\d", "[0].status: pending", "[1].content: x", "[1].status: completed")
+    lines = "\n".join(("TodoWrite", *(f"todos{value}" for value in values)))
+    assert todos_left([first, lines]) == ["Match a\\d"]
     tasks = ["Task #1 created successfully: Parse", "Task #2 created successfully: Ship"]
     assert todos_left([*tasks, "TaskUpdate\ntaskId: 1\nstatus: completed"]) == ["Ship"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('AskUserQuestion\nquestions: [{"question":"Which one?"},{"question":"When?"}]', ["Which one?", "When?"]),
+        ("AskUserQuestion\nquestions[0].question: Which \\d?\nquestions[0].header: x", ["Which \\d?"]),
+        ('Bash\ncommand: echo "question":"no"', []),
+    ],
+)
+def test_questions_are_read_in_both_forms_of_an_input(text: str, found: list[str]) -> None:
+    assert questions_in(text) == found
 
 
 @pytest.mark.parametrize("hostile", ["- " * 20_000, "TODO " * 10_000, "we " * 20_000, "*" * 50_000, "next " * 10_000])
