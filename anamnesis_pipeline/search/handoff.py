@@ -63,7 +63,8 @@ WISH_CHARS = 1_500
 COMMITS = 6
 """Of a session, the last ones."""
 
-STATE = "Where the work stands, newest first:"
+STATE = "Where the work stands:"
+BEFORE = "Said before that, newest first:"
 DECIDED = "Latest decisions:"
 OPEN = "Open loops:"
 FAILING = "Failing tests:"
@@ -123,13 +124,14 @@ class Handoff:
     def sections(self) -> list[Section]:
         """The same as a block is made of."""
         return [
-            Section(STATE, self.state, 160, is_whole=True),
+            Section(STATE, self.state[:1], 160, is_whole=True),
             Section(DECIDED, self.decisions, 60, is_whole=True),
             Section(OPEN, self.open_loops, 120, is_whole=True),
             Section(FAILING, self.failing, 60, is_whole=True),
             Section(NEW, self.new, 50, is_whole=True),
             Section(RECENT, self.recent, 70, is_whole=True),
             Section(FACTS, self.facts, 50, is_whole=True),
+            Section(BEFORE, self.state[1:], 160, is_whole=True, waits=2),
         ]
 
     def unknown(self) -> list[str]:

@@ -20,6 +20,8 @@ BYTES_PER_TOKEN = 4
 
 LEAST_QUOTE = 12
 """Tokens below which no sentence is quoted."""
+LEAST_CUT = 50
+"""Tokens below which a sentence is not cut: with so few left it is left out."""
 MOST_BLOCK_CHARS = 9_000
 """Claude Code cuts what a hook says at 10,000 characters; a block without its end would be remembered as a text."""
 
@@ -37,6 +39,8 @@ class Section:
     """Of one quote."""
     is_whole: bool = False
     """Quotes are whole sentences from the beginning and the end of an item, and longer where the budget has room."""
+    waits: int = 0
+    """Items of every other section that come first, when room is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,8 @@ def shortened(text: str, most: int, words: Collection[str], pieces: PieceCounter
 
 def whole_sentences(text: str, most: int, pieces: PieceCounter) -> str:
     """At most `most` tokens of a text in whole sentences, from its beginning and from its end in turn; what is left out
-    between them shows as an ellipsis. Of a first sentence that is longer the beginning.
+    between them shows as an ellipsis. Of a first sentence that is longer the beginning, or
+    nothing where `most` is small.
 
     :param text: on one line.
     """
@@ -101,8 +106,8 @@ def whole_sentences(text: str, most: int, pieces: PieceCounter) -> str:
         else:
             is_open[at_head] = False
         at_head = not at_head
-    if head == 0 and tail == len(parts):
-        return shortened(text, most, (), pieces)
+    if head == 0:
+        return shortened(text, most, (), pieces) if most >= LEAST_CUT else ""
     return " ".join(filter(None, (" ".join(parts[:head]), "\u2026", " ".join(parts[tail:]))))
 
 
@@ -165,11 +170,11 @@ def fitted(
 
 
 def _by_turns(sections: Sequence[Section]) -> Iterable[tuple[int, Item]]:
-    longest = max((len(section.items) for section in sections), default=0)
-    for rank in range(longest):
+    longest = max((section.waits + len(section.items) for section in sections), default=0)
+    for turn in range(longest):
         for number, section in enumerate(sections):
-            if rank < len(section.items):
-                yield number, section.items[rank]
+            if 0 <= turn - section.waits < len(section.items):
+                yield number, section.items[turn - section.waits]
 
 
 def _lines(sections: Sequence[Section], chosen: Sequence[tuple[int, Item, str]]) -> Iterable[str]:
