@@ -13,6 +13,7 @@ from anamnesis_pipeline.commands import config, status
 from anamnesis_pipeline.commands.summaries import explain_value, render_value, run_backfill, run_summarize
 from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, GiveUp
 from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar import store_checks
 from anamnesis_pipeline.sidecar.llm_health import llm_problems
@@ -141,7 +142,8 @@ def test_an_llm_that_is_not_there_leaves_flagged_summaries_that_status_and_docto
 
 
 def test_the_value_of_an_exchange_is_explained(home: Settings, store: Store) -> None:
-    episode = max(store.episodes.page(Where(), 100).items, key=lambda e: e.metadata["value"])
+    said = store.episodes.page(Where(hidden_kinds=(SESSION_KIND,)), 100).items
+    episode = max(said, key=lambda e: e.metadata["value"])
     body = explain_value(home, episode.episode_id)
     assert body["value"] == sum(body["signals"].values()) > 1
     text = render_value(body)
