@@ -67,6 +67,7 @@ from anamnesis_pipeline.exchanges.redaction_values import (
     is_long_token,
     is_name_of_secret,
     is_passing,
+    is_passphrase,
     looks_random,
     more_words,
 )
@@ -376,13 +377,17 @@ def _by_assignment(window: _Unescaped) -> Iterator[tuple[int, int, str]]:
             continue
         if sign == ":" and not quote and is_passing(said["strong"] or "", value):
             continue
-        if said["spaced"] and not (OPTION.search(window.text[max(0, key - 40) : key]) or is_long_token(value)):
+        is_option = bool(OPTION.search(window.text[max(0, key - 40) : key]))
+        if said["spaced"] and not (is_option or is_long_token(value)):
             continue
         if "secret" in name.lower() and is_name_of_secret(value):
             continue
         in_environment = sign == "=" and ENVIRONMENT.search(window.text[max(0, key - 60) : low])
-        if is_literal_secret(value, quoted=bool(quote), strong=strong) or (
-            strong and in_environment and is_environment_password(value)
+        is_alone = bool(in_environment or is_option or "phrase" in name.lower())
+        if (
+            is_literal_secret(value, quoted=bool(quote), strong=strong)
+            or (strong and in_environment and is_environment_password(value))
+            or (strong and is_closed and is_passphrase(value, alone=is_alone))
         ):
             end = low + len(value)
             goes_on = not is_closed and sign == ":" and strong
@@ -403,9 +408,11 @@ def _by_sentence(window: _Unescaped) -> Iterator[tuple[int, int, str]]:
             values.append((key + former.start(1), former[1], ""))
         before = window.text[max(0, key - CHARS_AROUND) : key]
         after = window.text[low + len(value) : low + len(value) + CHARS_AROUND]
-        for low, value, quote in values:
-            if is_told(said, value, before, after) and is_literal_secret(value, quoted=bool(quote), strong=strong):
-                yield low, low + len(value), "password" if strong else "token"
+        for start, told, around in values:
+            if is_told(said, told, before, after) and is_literal_secret(told, quoted=bool(around), strong=strong):
+                yield start, start + len(told), "password" if strong else "token"
+        if is_closed and said["is"] and strong and is_passphrase(value, alone="phrase" in said["name"].lower()):
+            yield low, low + len(value), "password"
 
 
 def _is_harmless(text: str, key: int, end: int) -> bool:

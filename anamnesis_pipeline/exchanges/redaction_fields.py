@@ -5,7 +5,7 @@ assignment. Escapes of JSON count as what they stand for, so that a chat in a JS
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import re2
 
 from anamnesis_pipeline.exchanges.redaction_rules import ASSIGNMENT, HARMLESS_NAME, prefilter
+from anamnesis_pipeline.exchanges.redaction_sentences import NATIVE_PASSWORDS
 from anamnesis_pipeline.exchanges.redaction_windows import windows
 
 LEFT, RIGHT = 100, 800
@@ -83,10 +84,13 @@ FIELD_HINT = prefilter(
         rf"{_LABEL}[\w.\-/ ]{{0,12}}:?[ \t*]{{0,4}}(?:[|>][+\-0-9]{{0,2}}[ \t]{{0,4}})?(?:\\+[nr]|\r?\n)",
         rf"{_WORD}[\w.\-]{{0,24}}{_Q}(?:[ \t][^<>]{{0,40}})?>",
         r"(?i:variable)[ \t]+\\*\"",
+        rf"(?:{_LABEL}|(?i:{NATIVE_PASSWORDS}))[\w.\- ]{{0,24}}{_Q}[ ]{{0,8}}(?:[,;|\t]|\\+t)"
+        r"(?:[\w .\-/()\",;|\t\x80-\xff]|\\+(?:[\"t]|u[0-9a-f]{4}))*(?:\r?\n|\\+[nr])",
+        rf"(?:{_LABEL}[\w.\- ]{{0,12}}|(?i:{NATIVE_PASSWORDS}))[\"'\\]{{0,8}}[ ]{{0,4}}(?:\r?\n|\\+[nr])",
     )
 )
 """What the raw text has wherever a value is found; nothing is looked for where it is missing."""
-TABLE_HINT = prefilter((rf"\|[ \t*`]{{0,4}}[\w.\-/ ]{{0,24}}{_WORD}[^|\r\n]{{0,24}}\|",))
+TABLE_HINT = prefilter((rf"\|[ \t*`]{{0,4}}[\w.\-/ ]{{0,24}}(?:{_WORD}|(?i:{NATIVE_PASSWORDS}))[^|\r\n]{{0,24}}\|",))
 """What a table has that names a secret."""
 _DIGIT = re.compile(r"\d")
 _ESCAPE = re.compile(r"\\+([nrt\"'/])")
@@ -140,6 +144,7 @@ def _named_in(text: str, low: int, high: int) -> Iterator[NamedValue]:
     yield from _of_variables(text, part, low)
     yield from _in_elements(part, low)
     yield from _below(text, part, low)
+    yield from _in_columns(text, part, low)
 
 
 def _beside(text: str, part: str, low: int) -> Iterator[NamedValue]:
@@ -277,6 +282,88 @@ def _told(name: str, start: int, value: str) -> Iterator[NamedValue]:
 
 def _key(name: str) -> str:
     return re.sub(r"[ .\-/]+", "_", name.strip(" .-/"))
+
+
+# --- rows below a line of headings: CSV, TSV, what psql prints --------------------------------------------
+
+_NAMED_COLUMN = re2.compile(rf"(?:{_WORD}|(?i:{NATIVE_PASSWORDS}))[\w .\-/()]{{0,40}}\f*[\"']?[ \f]*(?:[,;|\t\n])")
+_HEADING = re.compile(r"(?!(?i:import|from|return|select|def|enter|type|use|with|print)\b )[^\W\d][\w .\-/()]{0,60}")
+_RULER_OF_ROWS = re.compile(r"[\s\f|+\-]*-[\s\f|+\-]*")
+_CELL_OF = {
+    sign: re.compile(rf'[ \f]*(?:"((?:[^"\n]|"\f*")*?)\f*"[ \f]*(?=[{sign}]|\Z)|([^\n{sign}]*))(?:[{sign}]|\Z)')
+    for sign in "\t;|,"
+}
+_FEWEST_CHARS_OF_TOKEN = 16
+"""In a column of tokens, which may be words that something counts."""
+
+
+def _in_columns(text: str, part: str, low: int) -> Iterator[NamedValue]:
+    """Cells below a heading that names a secret, where a line of headings and its rows follow each other."""
+    end = -1
+    for hit in _NAMED_COLUMN.finditer(part):
+        at = low + hit.start()
+        if at < end:
+            continue
+        begin = text.rfind("\n", max(0, at - MOST_CHARS_OF_LINE), at) + 1
+        end = text.find("\n", at, at + MOST_CHARS_OF_LINE)
+        if end < 0:
+            continue
+        # a string of JSON ends at a quote with fewer backslashes than its breaks have
+        escapes = end - begin - len(text[begin:end].rstrip("\f"))
+        quote = re.compile(rf'(?<!\f{{{escapes}}})"') if escapes else None
+        for border in quote.finditer(text, begin, at) if quote else ():
+            begin = border.end()
+        begin = end - len(text[begin:end].lstrip(" \t\f"))
+        sign = next((sign for sign in _CELL_OF if sign in text[begin:end] and _headings(text, begin, end, sign)), "")
+        if sign:
+            yield from _in_rows(text, end + 1, _headings(text, begin, end, sign), sign, quote)
+
+
+def _in_rows(
+    text: str, at: int, headings: Sequence[str], sign: str, quote: re.Pattern[str] | None
+) -> Iterator[NamedValue]:
+    """Values in the lines from `at` on that have as many cells as there are headings."""
+    is_last = False
+    while not is_last:
+        end = text.find("\n", at, at + MOST_VALUE_CHARS)
+        border = quote.search(text, at, end if end >= 0 else at + MOST_VALUE_CHARS) if quote else None
+        is_last = end < 0 or border is not None
+        stop = border.start() if border else end if end >= 0 else min(len(text), at + MOST_VALUE_CHARS)
+        cells = _cells(text, at, stop, sign)
+        if not _RULER_OF_ROWS.fullmatch(text, at, stop):
+            if len(cells) < len(headings) or _headings(text, at, stop, sign):
+                return
+            for (start, value), name in zip(cells, headings, strict=False):
+                if name and len(cells) == len(headings) and _is_of_column(name, value):
+                    yield NamedValue(start, start + len(value), name)
+        at = end + 1
+
+
+def _cells(text: str, begin: int, end: int, sign: str) -> list[tuple[int, str]]:
+    """Where each cell of a line starts, and what it holds, without quotes around it."""
+    cells = []
+    for cell in _CELL_OF[sign].finditer(text, begin, end):
+        group = 1 if cell[1] is not None else 2
+        value = cell[group].strip(" \t\r\f")
+        cells.append((cell.start(group) + cell[group].index(value), value))
+        if text[cell.end() - 1 : cell.end()] != sign:
+            break
+    return cells
+
+
+def _headings(text: str, begin: int, end: int, sign: str) -> list[str]:
+    """For each column the name of a secret, or nothing; no columns if the line is none of headings."""
+    cells = [value.strip("'") for _, value in _cells(text, begin, end, sign)]
+    if len(cells) < 2 or not all(map(_HEADING.fullmatch, cells)):
+        return []
+    names = [_name_in(value) for value in cells]
+    return names if any(names) else []
+
+
+def _is_of_column(name: str, value: str) -> bool:
+    """Whether a cell may hold the secret that its column is named after."""
+    is_password = ASSIGNMENT.search(f"{name}:")["strong"] is not None
+    return bool(_DIGIT.search(value)) and (is_password or len(value) >= _FEWEST_CHARS_OF_TOKEN)
 
 
 # --- tables of Markdown ----------------------------------------------------------------------------------

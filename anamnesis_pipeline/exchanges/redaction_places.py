@@ -13,6 +13,7 @@ from anamnesis_pipeline.exchanges.redaction_values import (
     CLASS_CHANGE,
     STOCK_VALUES,
     is_generated,
+    is_passphrase,
     is_path_or_address,
     is_stand_in,
     looks_random,
@@ -45,6 +46,11 @@ def is_random_password(value: str) -> bool:
 def is_long_random(value: str) -> bool:
     """Whether a value of an address is a key rather than a name or a number."""
     return len(value) >= 16 and looks_random(value) and not is_stand_in(value)
+
+
+def is_phrase_alone(value: str) -> bool:
+    """Whether a value between quotes, where nothing but secrets stands, is a passphrase of words."""
+    return is_passphrase(value, alone=True)
 
 
 def is_any(value: str) -> bool:
@@ -209,6 +215,12 @@ PLACES = (
         r"(?:setx|setenv|set -\w+|ENV|ARG)[ \t]+[A-Z][A-Z0-9_]{0,60}(?:KEY|TOKEN|SECRET|PASS|PASSWORD|PWD"
         r"|AUTH)[ \t]+[\"']?([^\s\"']{8,})",
         is_random_password,
+    ),
+    Place(
+        "password",
+        r"(?:setx|setenv|set -\w+|ENV|ARG)[ \t]+[A-Z][A-Z0-9_]{0,40}PASS",
+        r"(?:setx|setenv|set -\w+|ENV|ARG)[ \t]+[A-Z][A-Z0-9_]{0,40}PASS[A-Z_]{0,16}[ \t]+[\"']([^\"'\n]{8,100})[\"']",
+        is_phrase_alone,
     ),
     Place(
         "password",

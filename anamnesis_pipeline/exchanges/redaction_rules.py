@@ -319,6 +319,7 @@ _KEY_HINTS = (
     rf"(?i:{_STRONG})[A-Za-z0-9_\-]{{0,12}}{_SIGN_HINT}"
     r"(?:[A-Za-z]{0,2}[\\\"'`*]{1,8}[^\s\"'`\\][^\r\n]{7}|[^\s\"'`]\S{7})",
     rf"{_NAME_HINT}(?:{_SIGN_HINT}|[ ])(?:[A-Za-z]{{0,2}}[\\\"'`*]{{1,8}})?[^\s\"'\\`,;<>|&()\[\]{{}}]{{8}}",
+    rf"--[a-z\-]{{0,20}}(?i:{_STRONG}) \\*[\"'][^\s\"'`\\][^\r\n]{{7}}",  # words between quotes
     rf"{_NAME_HINT}(?: ?\([^()\n]{{1,40}}\))? (?:{FIRST_WORDS})",
     rf"(?i:{NATIVE_PASSWORDS}|{NATIVE_KEYS})",
 )

@@ -105,7 +105,7 @@ _ODD = re.compile(r"[A-Za-z]\d+[A-Za-z]|\d[A-Z]|\d[a-z]\d|\d[a-z]{5}")
 
 
 def without_technical_words(text: str) -> str:
-    """`text` without what mixes letters and digits and is no secret: `sha256`, `base64`, `utf_8`."""
+    """Return `text` without words such as `sha256`, `base64`, `utf_8`, which mix letters and digits."""
     return _TECHNICAL.sub(" ", text)
 
 
@@ -236,6 +236,36 @@ def is_environment_password(value: str) -> bool:
 def is_passing(key: str, value: str) -> bool:
     """Whether a key is the word of `PASS: test_parser` or `second pass: rewriting` rather than a password's."""
     return key == "PASS" or (key.lower() == "pass" and not looks_random(value))
+
+
+_PHRASE = re.compile(r"[^\s\"'`]{2,24}(?: [^\s\"'`]{2,24}){1,11}")
+_WORD_OF_PHRASE = re.compile(r"[\W\d]{0,4}[A-Za-z]+(?:-[A-Za-z]+)*[\W\d]{0,4}|\w*\d\w*")
+_MIXED_WORD = re.compile(r"(?i)[a-z]\d|\d[a-z]")
+_WORDS_OF_TEXTS = frozenset(
+    (
+        "about an and are as ask at be been by can cannot characters chars code contact das der die did digit "
+        "digits do does ein empty es est for forgotten from has have in incorrect is ist it kein la least le "
+        "letter letters long login match mindestens minimum more must nicht no not of on one only or our please "
+        "pas repeat same see short should sign than that the their this ticket to too use using votre was weak "
+        "with wrong you your zeichen "
+    ).split()
+)
+
+
+def is_passphrase(value: str, *, alone: bool) -> bool:
+    """Whether a value between quotes is a passphrase of words rather than a text.
+
+    :param alone: its place holds nothing but secrets, so that words without digits count.
+    """
+    words = [word.strip("0123456789!?#$%&*+@^~-.,;:").lower() for word in value.split()]
+    is_text = any(word in _WORDS_OF_TEXTS or word in CODE_WORDS or "passw" in word for word in words)
+    if is_text or not _PHRASE.fullmatch(value) or PLACEHOLDER.search(value):
+        return False
+    if not all(_WORD_OF_PHRASE.fullmatch(word) for word in value.split()):
+        return False
+    return len(words) >= (2 if alone else 3) and (
+        bool(_MIXED_WORD.search(without_technical_words(value))) or (alone and len(words) >= 3)
+    )
 
 
 def _is_generated_with_spaces(value: str) -> bool:

@@ -366,6 +366,36 @@ lösenordet är minst 12 tecken
 adgangskoden er udløbet 2024-01-02
 passordet er lagret i hvelv2
 salasana on vanhentunut 2024-01-02
+BORG_PASSPHRASE="enter the passphrase of the repository"
+PASSPHRASE="Passphrase does not match"
+ERROR_PASSWORD="Wrong password, 3 tries left"
+LABEL_PASSWORD="Passwort vergessen?"
+"password": "Must have 8 characters or more, one of them a digit"
+"passphrase": "Ask user42 for it"
+password: "see vault2 entry 17"
+--password "Use the one of user42"
+"secret": "the shared secret of host2"
+export PASSWORD_PROMPT="Type your password2 again"
+help="passphrase for the key, at least 12 chars"
+--passphrase 'from the file key2.txt'
+"password": "sha256 of the utf8 bytes"
+"passphrase": "minimum 20 characters"
+text,token_count\nhello42world,1234567890
+token,count\nidentifier2x3,12\nhello42world,7
+id,token_type,password_changed_at\n1,Bearer2b,2024-01-02T03:04:05Z
+user,password_hash_algorithm\nann,argon2id-v13
+name,primary_key,rows\norders2024x,order_id2,12
+file,password\nlogin2.py,12 matches\nuser2.py,3 matches
+Enter user, password\nthen press key42xyz, done
+pass,fail,skip\n42,3,1
+test,pass,secs\nTestParser2,yes,1.5
+id | password_reset_at\n---+------\n 1 | 2024-01-02T03:04:05
+column,secret_name\ndb,prod/shop-db-v2
+user,password\nann,changeme123\nbob,see vault2
+key,value\ncolour2024,dark-red-17
+token;id;score\n128001;12;0.5
+user,password\n\nThe file user42abc, which holds 12a34b56c rows, is empty.
+params: user, password, token\nreturns: session42, user42abc, x1y2z3a4b5
 """
 
 

@@ -439,6 +439,37 @@ long quoted | "signing_key": "«b1600»"
 long bare | SIGNING_KEY=«b1600»
 wrapped | SIGNING_KEY="«Y10»"
 wrapped by backslashes | API_TOKEN=«m70»\\n«m70»\\n«m40»
+# words between quotes
+passphrase of words in an environment | BORG_PASSPHRASE="«t:correct9 horse Battery staple»"
+passphrase of words as an option | gpg --batch --passphrase '«t:three words Here9»' -d a.gpg
+password of words only | export RESTIC_PASSWORD='«t:correct horse battery staple»'
+passphrase of words in YAML | passphrase: "«t:correct9 horse Battery staple»"
+passphrase of words in JSON | {"passphrase": "«t:four little words4 here»"}
+password of words in JSON | {"password": "«t:correct9 horse Battery staple»"}
+option of words with a sign | --password="«t:Blue7 whale sings»"
+passphrase of two words | ssh-keygen -t ed25519 -N '' && borg init --passphrase "«t:Winter2 snow!»"
+passphrase of words with a number | BORG_PASSPHRASE='«t:Tr0ub4dor and 3 friends»'
+password of short words | DB_PASSWORD="«t:my Blue9 words»"
+password of words in INI | password = '«t:purple5 monkey dishwasher»'
+option of words only | --passphrase "«t:correct horse battery staple»"
+passphrase of words with a hyphen | cryptsetup: passphrase="«t:river-stone 77 Lamp»"
+passphrase of words in a Dockerfile | ENV BORG_PASSPHRASE "«t:correct9 horse Battery staple»"
+passphrase of words in PowerShell | $env:BORG_PASSPHRASE = "«t:correct9 horse Battery staple»"
+passphrase of words in a sentence | the passphrase is "«t:correct9 horse Battery staple»"
+# rows below headings
+CSV | user,password\nann,«p14»\nbob,«m14»
+CSV of several columns | name;Passwort;host\nann;«p14»;nas
+TSV | host\tuser\tpassword\nnas\tann\t«p14»
+CSV with quotes | "user","api_key"\n"ann","«m32»"
+CSV with spaces | id, user, secret_token\n1, ann, «m32»
+CSV of a browser | name,url,username,password,note\nacme,https://acme.test/login,ann,«p14»,\nshop,https://shop.test/,bob@acme.test,«m14»,old
+CSV of AWS | User name,Access key ID,Secret access key\nann,AKIA«u16»,«b40»
+CSV of a manager | url,username,password,totp,extra,name,grouping,fav\nhttps://acme.test,ann,«p14»,,,acme,,0
+rows of psql | id | user | password\n----+------+---------\n 1 | ann | «p14»
+CSV with a comma in quotes | user,password,note\nann,"«m6»,«m8»",x
+CSV of tokens | service,access_token\nci,«m40»\nshop,«m32»
+CSV behind a command | $ cat users.csv\nid,email,password,role\n1,ann@acme.test,«p14»,admin\n2,bob@acme.test,«m12»,user\n$ ls
+TSV of tokens | name\tclient_secret\nweb\t«m40»
 # sentences of many languages
 English aside | the password (for prod) is «p14»
 English aside of a key | the API key (staging, read only) is «m32»
