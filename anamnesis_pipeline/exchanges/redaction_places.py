@@ -235,6 +235,22 @@ PLACES = (
         r"|TOKEN)[\"'][ \t]*,[ \t]*'([^'\n]{8,200})'",
         is_generated,
     ),
+    Place(
+        "password",
+        r"\bmc ",
+        rf"\bmc[ \t]+(?:alias[ \t]+set|config[ \t]+host[ \t]+add)[ \t]+\S+[ \t]+\S+[ \t]+\S+[ \t]+{_V}",
+    ),
+    Place(
+        "password",
+        r"rabbitmqctl ",
+        rf"rabbitmqctl[ \t](?:[^\n|;&]{{0,80}}[ \t])?(?:add_user|change_password|authenticate_user)[ \t]+\S+[ \t]+{_V}",
+    ),
+    Place("password", r"lftp ", r"lftp[ \t](?:[^\n|;&]{0,120}[ \t])?-u[ \t]+[\"']?[\w.@+\-]+,([^\s\"']{4,200})"),
+    Place("password", r"net use ", rf"net use[ \t][^\n|;&]{{0,200}}/u(?:ser)?:\S+[ \t]+{_V}", is_random_password),
+    Place("password", r"(?i:psexec)", rf"(?i:psexec)(?:64)?(?:\.exe)?{_REST}-p[ \t]+{_V}"),
+    Place("password", r"openssl enc ", rf"openssl[ \t]+enc{_REST}-k[ \t]+{_V}", is_random_password),
+    Place("password", r"snmp[a-z]{3,8} ", rf"snmp[a-z]{{3,8}}{_REST}-(?:c|A|X)[ \t]+{_V}", is_random_password),
+    Place("private-key", r"\| ?wg pubkey", r"([A-Za-z0-9+/]{42,43}=)[\"']?[ \t]*\|[ \t]*wg pubkey", is_any),
     # SQL
     Place(
         "password",
@@ -257,9 +273,9 @@ PLACES = (
     Place(
         "password",
         r"(?i:connect|login|sign_?in|auth|credentials?|connection|connector|authenticate|basic_?auth"
-        r"|mysqli)[ \t]?=?[ \t]?\([ \t]?(?:[\w.]{1,12},[ \t]?)?\\*[\"']",
+        r"|mysqli|pdo)[ \t]?=?[ \t]?\([ \t]?(?:[\w.]{1,12},[ \t]?)?\\*[\"']",
         rf"(?i:connect|connection|connector|login|sign_?in|auth|authenticate|basic_?auth|credentials?"
-        rf"|mysqli)(?:\(|[ \t]?=[ \t]?\()[ \t]*"
+        rf"|mysqli|pdo)(?:\(|[ \t]?=[ \t]?\()[ \t]*"
         rf"(?:{_ARGUMENT}[ \t]*,[ \t]*){{1,3}}[\"']([^\"'\n]{{6,120}})[\"'][ \t]*[,)]",
         is_random_password,
     ),

@@ -110,6 +110,7 @@ TOKENS: tuple[tuple[str, str], ...] = (
     ("typeform", r"tfp_[A-Za-z0-9_=.\-]{59}"),
     ("vercel", r"vercel_blob_rw_[A-Za-z0-9]{16}_[A-Za-z0-9]{30}"),
     ("adyen", r"AQE[A-Za-z0-9]{4,12}hmf[A-Za-z0-9+/=]{20,}-[A-Za-z0-9+/=]{20,}-\S{8,}"),
+    ("clickup", r"pk_[0-9]{4,12}_[A-Z0-9]{32}"),
     ("apify", r"apify_api_[A-Za-z0-9]{30,}"),
     ("aws-mws", r"amzn\.mws\.[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"),
     ("bitcoin", r"[xyzt]prv[1-9A-HJ-NP-Za-km-z]{90,}"),
@@ -158,6 +159,7 @@ TOKENS: tuple[tuple[str, str], ...] = (
 INNER: tuple[tuple[str, str, str], ...] = (
     ("twitter", r"A{20,}[A-Za-z0-9]{8,}%[A-Za-z0-9%]{20,}", r"[A-Za-z0-9]%(?:2B|2F|3D)[A-Za-z0-9%]{10}"),
     ("azure-ad", r"[A-Za-z0-9_~.\-]{3}[0-9]Q~[A-Za-z0-9_~.\-]{31,34}", r"[0-9]Q~[A-Za-z0-9_~.\-]{31}"),
+    ("azure-devops", r"[A-Za-z0-9]{30,}JQQJ99[A-Za-z0-9]{14,}", r"JQQJ99[A-Za-z0-9]{14}"),
     ("maxmind", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk", r"_mmk"),
     ("terraform", r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=\-]{60,}", r"\.atlasv1\."),
 )

@@ -366,6 +366,18 @@ lösenordet är minst 12 tecken
 adgangskoden er udløbet 2024-01-02
 passordet er lagret i hvelv2
 salasana on vanhentunut 2024-01-02
+snmpget -v2c -c public 10.0.0.1 sysDescr.0
+openssl enc -k: the passphrase, this option is for old versions
+openssl enc -aes-256-cbc -k "$PASSPHRASE2" -in a
+net use [devicename | *] [\\\\computername\\share2 [password | *]] [/USER:[domainname2]username]
+net use Z: \\\\10.0.0.7\\share /user:ann *
+mc alias set ALIAS2 URL2 ACCESSKEY SECRETKEY
+rabbitmqctl add_user USERNAME2 PASSWORD
+lftp -u ann,$PASS2 files.acme.test
+psexec -u ann2 -p $env:PASS2 cmd
+new PDO($dsn, $user2, $password2)
+echo "$WG_KEY2" | wg pubkey
+pk_live_ and pk_test_ begin keys that pages show
 BORG_PASSPHRASE="enter the passphrase of the repository"
 PASSPHRASE="Passphrase does not match"
 ERROR_PASSWORD="Wrong password, 3 tries left"

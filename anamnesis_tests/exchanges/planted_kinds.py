@@ -470,6 +470,31 @@ CSV with a comma in quotes | user,password,note\nann,"«m6»,«m8»",x
 CSV of tokens | service,access_token\nci,«m40»\nshop,«m32»
 CSV behind a command | $ cat users.csv\nid,email,password,role\n1,ann@acme.test,«p14»,admin\n2,bob@acme.test,«m12»,user\n$ ls
 TSV of tokens | name\tclient_secret\nweb\t«m40»
+# more commands and services
+net use star | net use * \\10.0.0.7\c$ /u:ann "«p14»"
+mc alias | mc alias set minio https://minio.acme.test:9000 minioadmin «m40»
+mc alias with key | mc alias set s3 https://s3.amazonaws.com AKIA«u16» «b40»
+mc config | mc config host add minio http://localhost:9000 ann «m32»
+rabbitmqctl | rabbitmqctl add_user ann «p14»
+rabbitmqctl change | rabbitmqctl change_password ann '«p14»'
+rabbitmqctl node | sudo rabbitmqctl -n rabbit@nas add_user ann «m14»
+rabbitmqctl auth | rabbitmqctl authenticate_user ann «p14»
+lftp | lftp -u ann,«p14» sftp://files.acme.test
+lftp quoted | lftp -e 'ls' -u 'ann,«m14»' files.acme.test
+PDO | $db = new PDO("mysql:host=db;dbname=shop", "root", "«p14»");
+PDO single | new \PDO('mysql:host=localhost;dbname=shop;charset=utf8mb4', 'root', '«p14»', [])
+mysqli object | $m = new mysqli("localhost", "root", "«p14»", "shop");
+psexec64 | PsExec64.exe \\10.0.0.7 -accepteula -u CORP\ann -p "«p14»" cmd.exe
+openssl k | openssl enc -aes-256-cbc -salt -in a -out b -k «p14»
+openssl pass | openssl enc -d -aes-256-cbc -in a -pass pass:«p14»
+openssl pbkdf2 k | tar c . | openssl enc -e -aes256 -pbkdf2 -k '«p14»' > a
+snmpget | snmpget -v2c -c «m12» 10.0.0.1 sysDescr.0
+snmpwalk | snmpwalk -v 2c -c «p12» 10.0.0.1
+wg pubkey | echo «b43»= | wg pubkey
+wg pubkey quoted | echo "«b43»=" | wg pubkey > pub
+ClickUp | pk_12345678_«u32»
+Azure DevOps new token | «m52»JQQJ99«u14»AAAAAZDO«m4»
+Azure OpenAI | «m52»JQQJ99«u14»AAABACOG«m4»
 # sentences of many languages
 English aside | the password (for prod) is «p14»
 English aside of a key | the API key (staging, read only) is «m32»
