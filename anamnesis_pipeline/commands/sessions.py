@@ -19,7 +19,6 @@ from anamnesis_pipeline.search.time_bounds import bounds_of
 from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.rendering import episode_body
-from anamnesis_pipeline.steps.episodes import SPEAKERS
 from anamnesis_pipeline.steps.session_reading import (
     SPOKEN,
     Chunk,
@@ -29,6 +28,7 @@ from anamnesis_pipeline.steps.session_reading import (
     session_page,
 )
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.transcripts import SPEAKERS
 from anamnesis_pipeline.wiring import open_to_read, what_is_private
 from anamnesis_pipeline.wording import counted, one_line, printable, project_name
 

@@ -1,10 +1,11 @@
-"""Turns of a conversation that a client posted: who speaks, and whether they ask. Pure."""
+"""Who speaks in a conversation, and what that counts: in turns that a client posted, and in transcripts. Pure."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from anamnesis_pipeline.model import EpisodeHead
 from anamnesis_pipeline.stop_words import STOP_WORDS
+from anamnesis_pipeline.transcripts import Voice
 
 POSTED = "direct"
 """Source of what clients post. The chat's own turns and documents have no speaker before them."""
@@ -64,3 +65,40 @@ def dialogue_factors(head: EpisodeHead, text: str, asked: Collection[str]) -> di
     if turns == 1 and text.rstrip().endswith("?") and not _ABOUT_QUESTIONS & {*asked}:
         found["asks"] = ASKS_FACTOR
     return found
+
+
+VOICE_FACTORS = {Voice.PERSON: 1.58, Voice.CONCLUSION: 1.58, Voice.STATEMENT: 1.5}
+"""On the score of a passage of a transcript, by whose words it holds; thinking, tool calls and output have 1
+(docs/decisions/0014). Where no token vectors were compared, its root counts: lists alone tell places less apart.
+"""
+TOLD_FACTORS = {Voice.PERSON: 2.1, Voice.CONCLUSION: 2.1, Voice.STATEMENT: 2.0}
+"""The same where a question asks for a reason, a wish or an outcome: somebody told it, no tool prints it."""
+_REASON = re.compile(r"\b(?:why|reasons?|how come|caused?|because)\b", re.IGNORECASE)
+_WISH = re.compile(r"\b(?:(?:do|did|would|should|shall|am) i|my|prefer\w*|rather|want(?:ed)?|wish\w*)\b", re.IGNORECASE)
+_OUTCOME = re.compile(
+    r"\b(?:finally|in the end|at last|at the (?:very )?end|eventually|ultimately|all told|turn(?:s|ed)? out|"
+    r"(?:ca|co|beca|beco)me of|outcomes?|conclu\w+|decid\w+|decisions?|settled?|agreed?|chose|chosen|really|"
+    r"(?:key|right|real|final|last|actual) (?:fix|cause|reason|problem|solution|mistake|result)|root cause)\b",
+    re.IGNORECASE,
+)
+
+
+def asks_for_outcome(question: str) -> bool:
+    """Return whether a question is for how something ended: of several statements the last one holds."""
+    return bool(_OUTCOME.search(question))
+
+
+def voice_factors(question: str) -> Mapping[Voice, float]:
+    """Return the factor of each voice for a question."""
+    told = any(pattern.search(question) for pattern in (_REASON, _WISH, _OUTCOME))
+    return TOLD_FACTORS if told else VOICE_FACTORS
+
+
+def voice_factor(shares: Mapping[Voice, float], factors: Mapping[Voice, float]) -> float:
+    """Return the factor of a passage in which each voice has a share."""
+    return sum(share * factors.get(voice, 1.0) for voice, share in shares.items()) if shares else 1.0
+
+
+def is_told(shares: Mapping[Voice, float]) -> bool:
+    """Return whether most of a passage was said, and not thought or printed."""
+    return sum(share for voice, share in shares.items() if voice is not Voice.OTHER) >= 0.5

@@ -258,7 +258,8 @@ class Engine:
         """The candidates that still exist and clear the floor."""
         wanted = [candidate.passage_id for candidate in ranked.best]
         seconds = [second for c in ranked.best if (second := ranked.seconds.get(c.episode_id)) is not None]
-        passages = self._store.episodes.passages([*wanted, *seconds])
+        missing_texts = [key for key in (*wanted, *seconds) if key not in ranked.passages]
+        passages = {**ranked.passages, **self._store.episodes.passages(missing_texts)}
         unread = [key for key in wanted if key not in ranked.vectors]
         vectors = {**ranked.vectors, **(self._ranker.vectors_of(question, unread) if unread else {})}
         cosines = _cosines(question, vectors, wanted)

@@ -1,5 +1,6 @@
 """Lists of candidates to one order, and whether it answers at all."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -9,8 +10,9 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.model import EpisodeHead, ScoredPassage, Space, StoredPassage, Variant, Where
+from anamnesis_pipeline.model import RESERVED_SOURCES, EpisodeHead, ScoredPassage, Space, StoredPassage, Variant, Where
 from anamnesis_pipeline.search.candidates import RARE
+from anamnesis_pipeline.search.dialogue import asks_for_outcome, is_told, voice_factor, voice_factors
 from anamnesis_pipeline.search.excerpts import second_passages
 from anamnesis_pipeline.search.floor import (
     Confidence,
@@ -27,6 +29,7 @@ from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.search.reranking import (
     LATE_DEPTH,
     late_by_words,
+    later_first,
     with_late_interaction,
     with_neighbours,
     without_vectors_heard,
@@ -35,6 +38,7 @@ from anamnesis_pipeline.search.stage_times import StageTimes
 from anamnesis_pipeline.search.time_expressions import TimeReference
 from anamnesis_pipeline.search.words import content_words, unknown_share
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.transcripts import voice_shares, voices_in
 
 JUDGED = 10
 """Episodes that a search shows: only where all of them have vectors it may find that nothing answers."""
@@ -56,8 +60,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Passages in order, the best of each episode and the scores of all; `late` and `vectors` of the first ones. What
-    was found, and how sure it is by that that any answers.
+    """Passages in order, the best of each episode and the scores of all; `late` and `vectors` of the first ones, the
+    texts that were read, and what whose words they are multiplied scores with. What was found, and how sure it is by
+    that that any answers.
     """
 
     rankings: Sequence[Ranking]
@@ -66,6 +71,8 @@ class Ranked:
     late: Mapping[int, float]
     vectors: Mapping[int, NDArray[np.float32]]
     heads: Mapping[str, EpisodeHead]
+    passages: Mapping[int, StoredPassage]
+    voices: Mapping[int, float]
     evidence: Evidence | None
     sure: float | None
 
@@ -93,10 +100,47 @@ class Ranker:
         heads = self._store.episodes.heads(list(dict.fromkeys(episode_of[key] for key in first)))
         if late:  # the lists alone tell neighbouring places less apart than a neighbour adds
             scores = with_neighbours(scores, profile.neighbours, heads, episode_of)
+        weighs = profile.boosts and question.query.mode is not Mode.EXACT
+        passages, voices = self._voices(question, first[:LATE_DEPTH], heads) if weighs else ({}, {})
+        if not late:
+            voices = {key: math.sqrt(factor) for key, factor in voices.items()}
+        scores = {key: score * voices.get(key, 1.0) for key, score in scores.items()}
         evidence = self._evidence(question, rankings)
         sure = confidence(evidence, question.level) if evidence is not None and question.level is not None else None
-        best = best_passages(rankings, scores)[:most]
-        return Ranked(rankings, best, second_passages(scores, episode_of), late, vectors, heads, evidence, sure)
+        return Ranked(
+            rankings,
+            best_passages(rankings, scores)[:most],
+            second_passages(scores, episode_of),
+            late,
+            vectors,
+            heads,
+            passages,
+            voices,
+            evidence,
+            sure,
+        )
+
+    def _voices(
+        self, question: Question, passage_ids: Sequence[int], heads: Mapping[str, EpisodeHead]
+    ) -> tuple[Mapping[int, StoredPassage], dict[int, float]]:
+        """Return these passages, and the factor of each one of a transcript for whose words it holds."""
+        text = question.query.text
+        with self._times.of("voices"):
+            passages = self._store.episodes.passages(passage_ids)
+            spoken = {p.episode_id for p in passages.values() if _is_transcript(heads.get(p.episode_id))}
+            whole = self._store.episodes.get(list(spoken))
+            runs = {episode_id: voices_in(episode.raw_exchange) for episode_id, episode in whole.items()}
+            shares = {
+                key: voice_shares(stored.passage.text, runs[stored.episode_id])
+                for key, stored in passages.items()
+                if stored.episode_id in runs
+            }
+        weights = voice_factors(text)
+        factors = {key: voice_factor(share, weights) for key, share in shares.items()}
+        if asks_for_outcome(text):
+            told = {key: heads[passages[key].episode_id] for key, share in shares.items() if is_told(share)}
+            factors |= {key: factors[key] * more for key, more in later_first(told).items()}
+        return passages, factors
 
     def _evidence(self, question: Question, rankings: Sequence[Ranking]) -> Evidence | None:
         """What tells whether anything answers; None where that is not known."""
@@ -168,6 +212,10 @@ class Ranker:
             return dict(self._store.vectors.get(question.space.key, Variant.TEXT, passage_ids))
         except AnamnesisError:  # the dense lists have said so already
             return {}
+
+
+def _is_transcript(head: EpisodeHead | None) -> bool:
+    return head is not None and bool(head.session_id) and head.source not in RESERVED_SOURCES
 
 
 def _is_judged(ranked: Ranked) -> bool:

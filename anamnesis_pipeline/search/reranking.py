@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from anamnesis_pipeline.model import RESERVED_SOURCES, EpisodeHead, ScoredPassage
 from anamnesis_pipeline.search.fusion import Ranking, reciprocal_rank_fusion
@@ -18,6 +18,8 @@ MORE_BY_WORDS = 1.5
 """At most so much more than in the other is taken to be found in them."""
 BESIDE = timedelta(minutes=30)
 """Episodes of a session, or posted by one instance to one project, so near each other are of one conversation."""
+LATEST_FACTOR = 1.5
+"""On what was said last in a session, where a question asks for how something ended."""
 COMPANIONS, AMONG = 2, 50
 """Episodes that another one is judged with, and candidates among which they are looked for."""
 
@@ -110,6 +112,23 @@ def _beside(
         return []
     near = [other for other in (key - 1, key + 1) if other in scores]
     return [other for other in near if (theirs := heads.get(episode_of[other])) and _together(mine, theirs)]
+
+
+def later_first(told: Mapping[int, EpisodeHead]) -> dict[int, float]:
+    """Return the factor of each passage by when it was said among those of its session: from 1 for the first to
+    `LATEST_FACTOR` for the last.
+
+    :param told: the episode of each passage.
+    """
+    when = {key: (head.timestamp, head.metadata.get("ordinal") or 0) for key, head in told.items()}
+    moments: dict[str, set[tuple[datetime, int]]] = defaultdict(set)
+    for key, head in told.items():
+        moments[head.session_id].add(when[key])
+    places = {session_id: {at: n for n, at in enumerate(sorted(found))} for session_id, found in moments.items()}
+    return {
+        key: 1 + (LATEST_FACTOR - 1) * places[head.session_id][when[key]] / max(1, len(moments[head.session_id]) - 1)
+        for key, head in told.items()
+    }
 
 
 def company(found: Sequence[tuple[EpisodeHead, float]]) -> list[float]:

@@ -13,7 +13,6 @@ from anamnesis_pipeline.sidecar.episodes_routes import NO_NAMES, Order, filter_o
 from anamnesis_pipeline.sidecar.fields import Name
 from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
 from anamnesis_pipeline.sidecar.services import Uses
-from anamnesis_pipeline.steps.episodes import SPEAKERS
 from anamnesis_pipeline.steps.session_reading import (
     CHUNK_CURSOR,
     SPOKEN,
@@ -24,6 +23,7 @@ from anamnesis_pipeline.steps.session_reading import (
     session_page,
 )
 from anamnesis_pipeline.store.paging import CURSOR_PATTERN
+from anamnesis_pipeline.transcripts import SPEAKERS
 
 _ROWS = TypeAdapter(list[SessionRow])
 

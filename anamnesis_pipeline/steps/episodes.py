@@ -28,6 +28,7 @@ from anamnesis_pipeline.steps.sessions import SessionFacts
 from anamnesis_pipeline.store.base import Publication, PutReport, Store
 from anamnesis_pipeline.store.document_base import Settled
 from anamnesis_pipeline.summary_model import MAX_RECORDS, Summary, TypedRecord
+from anamnesis_pipeline.transcripts import transcript
 
 BATCH = 50
 RECORD_KIND = "record"
@@ -36,31 +37,6 @@ FORMER_TAG = "former-version"
 """Of what only a former transcript of a session holds, which Claude Code set aside."""
 SECTION_KINDS = ("document", "code")
 """Of the parts that were written, and not said."""
-
-ASSISTANT = "Claude"
-SPEAKERS = {
-    SegmentKind.PROMPT: "User",
-    SegmentKind.STEERING: "User, while Claude was working",
-    SegmentKind.STATEMENT: ASSISTANT,
-    SegmentKind.THINKING: "Claude, thinking",
-    SegmentKind.TOOL_INPUT: "Tool call",
-    SegmentKind.TOOL_RESULT: "Tool result",
-    SegmentKind.TOOL_ERROR: "Tool error",
-    SegmentKind.AGENT_PROMPT: "Task for the subagent",
-    SegmentKind.NOTIFICATION: "Notification",
-    SegmentKind.CHANNEL: "User, through a channel",
-    SegmentKind.PEER: "Message of another session or agent",
-    SegmentKind.MACHINE_PROMPT: "Prompt sent by Claude Code",
-    SegmentKind.PLAN: "Plan of Claude, accepted by the user",
-    SegmentKind.SKILL: "Instructions of a skill",
-    SegmentKind.RECAP: "Recap made by Claude Code",
-    SegmentKind.COMMAND: "Command",
-    SegmentKind.COMPACT_SUMMARY: "Summary made by Claude Code",
-    SegmentKind.DOCUMENT: "Text",
-    SegmentKind.OUTLINE: "Outline",
-    SegmentKind.CODE: "Code",
-}
-"""Kind of a segment -> who said or made it, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,19 +235,6 @@ def verbatim(part: Part) -> str:
         return transcript(part.segments)
     written = [s.text for s in part.segments if s.kind is not SegmentKind.OUTLINE]
     return "\n".join(written or [s.text for s in part.segments])
-
-
-def transcript(segments: tuple[Segment, ...], assistant: str = ASSISTANT) -> str:
-    """The verbatim text of a part, each message under a line that says who speaks.
-
-    :param assistant: the name of whoever answered.
-    """
-    speakers, blocks = SPEAKERS | {SegmentKind.STATEMENT: assistant}, []
-    for segment in segments:
-        continued = ", continued" if segment.start else ""
-        sender = f" ({segment.sender})" if segment.sender else ""
-        blocks.append(f"[{speakers[segment.kind]}{sender}{continued}]\n{segment.text}")
-    return "\n\n".join(blocks)
 
 
 def _first_time(segments: tuple[Segment, ...]) -> datetime:

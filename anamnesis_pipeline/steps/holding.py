@@ -3,9 +3,9 @@
 from anamnesis_pipeline.model import Part, Source
 from anamnesis_pipeline.sources.exclusion import Rule
 from anamnesis_pipeline.steps.crawl import folder_of
-from anamnesis_pipeline.steps.episodes import transcript
 from anamnesis_pipeline.steps.exclusion import Exclusions
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.transcripts import transcript
 
 _PAGE = 200
 

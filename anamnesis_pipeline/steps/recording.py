@@ -10,12 +10,13 @@ from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.exchanges.grouping import PROMPT_HEAD
 from anamnesis_pipeline.model import Episode, Part, Segment, SegmentKind, content_id, record_id
-from anamnesis_pipeline.steps.episodes import ASSISTANT, episodes_of_records, surplus_records, transcript
+from anamnesis_pipeline.steps.episodes import episodes_of_records, surplus_records
 from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.posting import EpisodeDraft, Poster
 from anamnesis_pipeline.steps.summaries import summarize_part
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summary_model import MAX_RECORDS, Summary
+from anamnesis_pipeline.transcripts import ASSISTANT, transcript
 
 PAIR_KIND = "exchange"
 OF_THE_LLM = "llm_summary"

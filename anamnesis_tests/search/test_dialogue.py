@@ -1,13 +1,22 @@
 """Who speaks in what was posted, and whether it asks."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from anamnesis_pipeline.model import EpisodeHead
-from anamnesis_pipeline.search.dialogue import dialogue_factors, speakers_of, words_of
+from anamnesis_pipeline.model import EpisodeHead, Segment, SegmentKind
+from anamnesis_pipeline.search.dialogue import (
+    asks_for_outcome,
+    dialogue_factors,
+    speakers_of,
+    voice_factor,
+    voice_factors,
+    words_of,
+)
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.search.memory import Memory
+from anamnesis_pipeline.transcripts import Voice, transcript
+from anamnesis_tests.search.memory import START, Memory
 
 
 @pytest.mark.parametrize(
@@ -68,3 +77,72 @@ def test_the_answer_precedes_the_question_and_what_somebody_else_said(store: Sto
     other = memory.add("Mel: Caroline should see the lake at dawn, and the lake at noon")
     told = memory.add("Caroline: yes, I saw the lake at dawn, from the boat")
     assert memory.ids("Did Caroline see the lake at dawn?") == [told, other, asked]
+
+
+SAYS = "the zeppelin hangar door jams because of rust"
+
+
+def logged(memory: Memory, kind: SegmentKind, text: str, *, then: SegmentKind | None = None, **fields: Any) -> str:
+    """An episode of a log that holds one message, and a tool's words behind it where `then` names them."""
+    after = [Segment("b", "b", then, 0, "ls", None)] if then else []
+    raw = transcript([Segment("a", "a", kind, 0, text, None), *after])
+    return memory.add(text, source="pi--logs", session_id=f"s{kind}{then}", raw_exchange=raw, **fields)
+
+
+@pytest.mark.parametrize("question", ["zeppelin hangar door rust", "why does the zeppelin hangar door jam?"])
+def test_what_was_said_precedes_what_was_thought_or_printed(store: Store, question: str) -> None:
+    memory = Memory(store)
+    at = {"timestamp": START}
+    kinds = [SegmentKind.TOOL_RESULT, SegmentKind.TOOL_INPUT, SegmentKind.THINKING]
+    others = [logged(memory, kind, f"{SAYS} {kind}", **at) for kind in kinds]
+    statement = logged(memory, SegmentKind.STATEMENT, f"{SAYS} so", then=SegmentKind.TOOL_INPUT, **at)
+    conclusion = logged(memory, SegmentKind.STATEMENT, f"{SAYS} now", **at)
+    prompt = logged(memory, SegmentKind.PROMPT, f"{SAYS} eh", **at)
+    ids = memory.ids(question, min_score=0, fold=False, top_k=10)
+    assert {*ids[:3]} == {conclusion, prompt, statement}
+    assert {*ids[3:]} == {*others}
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["what was the zeppelin problem in the end?", "what did the zeppelin problem turn out to be?",
+     "what was the key fix of the zeppelin problem?", "zeppelin problem: which cause did we finally find?"],
+)  # fmt: skip
+def test_the_latest_conclusion_precedes_earlier_ones(store: Store, question: str) -> None:
+    memory = Memory(store)
+    ids = [
+        logged(memory, SegmentKind.STATEMENT, f"The zeppelin problem is {what}.")
+        for what in ("a broken seal", "the cold wind", "the old valve")
+    ]
+    found = memory.ids(question, min_score=0, fold=False, top_k=10)
+    assert found[0] == ids[-1]
+
+
+@pytest.mark.parametrize("question", ["where is the hangar?", "why?", "what did I want?", "how did it turn out?"])
+def test_prompts_and_conclusions_count_before_statements(question: str) -> None:
+    factors = voice_factors(question)
+    person, conclusion, statement, other = (voice_factor({voice: 1.0}, factors) for voice in Voice)
+    assert person == conclusion > statement > other == 1
+    assert statement > voice_factor({Voice.STATEMENT: 0.5, Voice.OTHER: 0.5}, factors) > other
+    assert voice_factor({}, factors) == 1
+
+
+def test_questions_for_reasons_and_outcomes_weigh_words_more() -> None:
+    plain = voice_factors("where is the hangar?")[Voice.PERSON]
+    told = [
+        "why did it jam?",
+        "what came of it?",
+        "which did we finally choose?",
+        "what do I prefer?",
+        "the root cause",
+    ]
+    assert all(voice_factors(question)[Voice.PERSON] > plain for question in told)
+    assert [asks_for_outcome(question) for question in told] == [False, True, True, False, True]
+
+
+def test_voices_show_in_the_explanation_and_leave_posts_alone(store: Store) -> None:
+    memory = Memory(store)
+    prompt, post = logged(memory, SegmentKind.PROMPT, SAYS), memory.add(f"{SAYS} too", raw_exchange=f"[User]\n{SAYS}")
+    hits = memory.ask("zeppelin hangar door rust", min_score=0, fold=False, explain=True).hits
+    told = {hit.episode.episode_id: (hit.explanation or {})["stages"].get("voice") for hit in hits}
+    assert told == {prompt: round(1.58**0.5, 4), post: None}

@@ -7,8 +7,8 @@ from starlette.testclient import TestClient
 
 from anamnesis_pipeline.model import SegmentKind
 from anamnesis_pipeline.session_model import SessionRecord, to_episode
-from anamnesis_pipeline.steps.episodes import transcript
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.transcripts import transcript
 from anamnesis_tests.sidecar.conftest import Post, TestServices
 from anamnesis_tests.sidecar.pages.reading import SCRIPT, read
 from anamnesis_tests.steps.test_session_reading import BASE, FIRST

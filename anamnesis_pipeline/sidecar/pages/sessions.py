@@ -15,7 +15,6 @@ from anamnesis_pipeline.sidecar.pages.html import fragment, page, session_link
 from anamnesis_pipeline.sidecar.pages.routing import page_router
 from anamnesis_pipeline.sidecar.pages.undo import undo_of
 from anamnesis_pipeline.sidecar.services import Services, Uses
-from anamnesis_pipeline.steps.episodes import SPEAKERS
 from anamnesis_pipeline.steps.session_reading import (
     CHUNK_CURSOR,
     SPOKEN,
@@ -25,6 +24,7 @@ from anamnesis_pipeline.steps.session_reading import (
     find_session,
     session_page,
 )
+from anamnesis_pipeline.transcripts import SPEAKERS
 
 PATH = "/dashboard/sessions"
 PER_PAGE = 50
