@@ -30,7 +30,8 @@ SPEAKERS = {
     SegmentKind.CODE: "Code",
 }
 _NAMES = "|".join(map(re.escape, SPEAKERS.values()))
-_MARK = re.compile(rf"^\[({_NAMES})(?: \([^\n]*\))?(?:, continued)?\]\n", re.MULTILINE)
+_MARK = re.compile(rf"\n\n\[({_NAMES})(?: \([^\n]*\))?(?:, continued)?\]\n")
+"""Read behind two line breaks, also the first one: what begins with literal characters is found fast."""
 _KINDS = {speaker: kind for kind, speaker in SPEAKERS.items()}
 _OF_TOOLS = frozenset({SegmentKind.TOOL_INPUT, SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
 
@@ -70,6 +71,7 @@ def transcript(segments: Sequence[Segment], assistant: str = ASSISTANT) -> str:
 
 def voices_in(text: str) -> list[tuple[Voice, str]]:
     """Return the runs of a transcript in order, each with its voice; none where no line says who speaks."""
+    text = f"\n\n{text}"
     marks = list(_MARK.finditer(text))
     ends = [*(mark.start() for mark in marks[1:]), len(text)][: len(marks)]
     runs: list[tuple[Voice, str]] = []

@@ -19,7 +19,7 @@ from anamnesis_pipeline.model import Episode, EpisodeHead, Space, StoredPassage,
 from anamnesis_pipeline.search.backlog import backlog_notes, embedding_notes
 from anamnesis_pipeline.search.boosts import CORRECTION, aged, factors_of
 from anamnesis_pipeline.search.candidates import Candidates, Waiting, answered, is_exhausted
-from anamnesis_pipeline.search.dialogue import dialogue_factors, words_of
+from anamnesis_pipeline.search.dialogue import asks_for_outcome, dialogue_factors, words_of
 from anamnesis_pipeline.search.events import BESIDE_COMPACTION, Event, around, event_in
 from anamnesis_pipeline.search.explaining import Explanation, answer_explanation, hit_explanation
 from anamnesis_pipeline.search.floor import Confidence
@@ -31,9 +31,10 @@ from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, Mode, SearchAnswer, SearchQuery
 from anamnesis_pipeline.search.ranker import Question, Ranked, Ranker
 from anamnesis_pipeline.search.reranking import company
+from anamnesis_pipeline.search.session_answers import SessionAnswers
 from anamnesis_pipeline.search.stage_times import StageTimes
 from anamnesis_pipeline.search.time_expressions import TimeReference, asks_for_all, times_in
-from anamnesis_pipeline.search.trust import Authority, authority_of
+from anamnesis_pipeline.search.trust import Authority, authority_of, is_logged
 from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.store.base import Store
 
@@ -44,6 +45,9 @@ COMPACTION = "compact_summary"
 HIDDEN_KINDS = (COMPACTION, SESSION_KIND)
 """Left out unless asked for by `kind`: summaries, by Claude Code and of sessions, of text that is here verbatim."""
 CHARS_PER_TOKEN = 4
+SECTION_KINDS = ("document", "code")
+MAX_TOP_K, NOTES_DEPTH = 100, 4
+"""Among so many times more hits notes of a time are looked for."""
 REFILL_DEPTH = 1_000
 """Ranks looked at to replace what was folded away or fell below the floor; deeper ones are no answers any more."""
 
@@ -101,6 +105,7 @@ class Engine:
         self.times = StageTimes()
         self._candidates = Candidates(store, self.times)
         self._ranker = Ranker(store, self.times)
+        self._session_answers = SessionAnswers(store)
 
     def search(self, query: SearchQuery) -> SearchAnswer:
         """The best episodes, one hit each. A part that cannot answer is named in `degraded`; the others do.
@@ -111,7 +116,14 @@ class Engine:
         query = replace(query, text=composed(query.text))
         now = query.now or datetime.now(UTC)
         asked, times = self._timed(query, now)
-        found = self._found(asked, times, now, degraded)
+        told = self._sessions(query, times, now)
+        if told is None:
+            found = self._found(asked, times, now, degraded)
+        else:  # most of what is of a time are pieces of its sessions
+            deeper = replace(asked, top_k=min(MAX_TOP_K, NOTES_DEPTH * query.top_k))
+            found = self._found(deeper, times, now, degraded)
+            hits = _behind_sessions(told, found.hits)[: query.top_k]
+            found = replace(found, hits=hits, is_weak=found.is_weak and not told)
         hits = found.hits
         if query.track and hits and not found.is_weak:
             self._track(hits, degraded)
@@ -130,6 +142,19 @@ class Engine:
         level = stored_level(self._store, space) if space and vectors else None
         question = Question(query, where, space, vectors, self._min_value(), now, times, level)
         return self._hits(question, depth, words, degraded)
+
+    def _sessions(self, query: SearchQuery, times: TimeReference | None, now: datetime) -> list[Hit] | None:
+        """Return the sessions of the time, as many as the budget allows; None where the question is not for a time
+        alone.
+        """
+        where = query.where
+        narrows = where.kinds or where.tags or where.layers or where.session_id or where.only_superseded
+        if times is None or not times.by_the_clock or narrows or not asks_for_all(query.text.replace(times.words, " ")):
+            return None
+        hits = self._session_answers.of(self._effective(query, now), times, query.top_k, now)
+        spent = itertools.accumulate(_tokens(hit.episode, hit.passages) for hit in hits)
+        most = query.max_tokens if query.max_tokens is not None else sys.maxsize
+        return [hit for hit, tokens in zip(hits, spent, strict=True) if tokens <= most]
 
     def _timed(self, query: SearchQuery, now: datetime) -> tuple[SearchQuery, TimeReference | None]:
         """The question as it is looked for, and the time that it names, or that of the event it asks around."""
@@ -193,7 +218,8 @@ class Engine:
     def _effective(self, query: SearchQuery, now: datetime) -> Where:
         where = self.visible(query.where, query.include_private)
         where = replace(where, layers_at=now) if where.layers else where
-        hidden = where.hidden_kinds if where.kinds else tuple({*where.hidden_kinds, *HIDDEN_KINDS})
+        kinds = [kind for kind in HIDDEN_KINDS if kind != SESSION_KIND or not asks_for_outcome(query.text)]
+        hidden = where.hidden_kinds if where.kinds else tuple({*where.hidden_kinds, *kinds})
         return replace(where, hidden_kinds=hidden)
 
     def visible(self, where: Where, include_private: Sequence[str]) -> Where:
@@ -298,7 +324,8 @@ class Engine:
         query, now = question.query, question.now
         chosen = _within_budget(query, groups)
         with self.times.of("show"):
-            whole = self._store.episodes.get([first.episode.episode_id for first, *_ in chosen])
+            shown = [first.episode.episode_id for first, *_ in chosen]
+            whole = {**ranked.whole, **self._store.episodes.get([name for name in shown if name not in ranked.whole])}
         hits = []
         leaders = [max(group, key=lambda found: found.score) for group in chosen]  # each group stands in their place
         most = max([1.0, *(leader.score for leader in leaders)])  # boosts may lift scores above 1
@@ -332,6 +359,15 @@ def _narrowed(query: SearchQuery, times: TimeReference, rest: str) -> SearchQuer
     session_id = query.where.session_id or times.session_id or None
     where = replace(query.where, since=times.since, until=times.until, session_id=session_id)
     return replace(query, where=where, profile=replace(query.profile, floor=-math.inf))
+
+
+def _behind_sessions(told: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
+    """The sessions of a time, then what was noted in it outside of any: no pieces of sessions, and no documents beside
+    sessions.
+    """
+    notes = [hit for hit in hits if not is_logged(hit.episode) and not (told and hit.episode.kind in SECTION_KINDS)]
+    least = told[-1].score if told else 1.0
+    return told + [replace(note, score=note.score * least) for note in notes]
 
 
 def _accompanied(found: list[_Found], share: float) -> list[_Found]:

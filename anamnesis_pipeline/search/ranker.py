@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.model import RESERVED_SOURCES, EpisodeHead, ScoredPassage, Space, StoredPassage, Variant, Where
+from anamnesis_pipeline.model import Episode, EpisodeHead, ScoredPassage, Space, StoredPassage, Variant, Where
 from anamnesis_pipeline.search.candidates import RARE
 from anamnesis_pipeline.search.dialogue import asks_for_outcome, is_told, voice_factor, voice_factors
 from anamnesis_pipeline.search.excerpts import second_passages
@@ -36,10 +36,13 @@ from anamnesis_pipeline.search.reranking import (
 )
 from anamnesis_pipeline.search.stage_times import StageTimes
 from anamnesis_pipeline.search.time_expressions import TimeReference
+from anamnesis_pipeline.search.trust import is_logged
 from anamnesis_pipeline.search.words import content_words, unknown_share
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.transcripts import voice_shares, voices_in
 
+VOICE_DEPTH = 30
+"""Passages whose speakers are read from the texts of their episodes. 60 order the same."""
 JUDGED = 10
 """Episodes that a search shows: only where all of them have vectors it may find that nothing answers."""
 
@@ -60,9 +63,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Passages in order, the best of each episode and the scores of all; `late` and `vectors` of the first ones, the
-    texts that were read, and what whose words they are multiplied scores with. What was found, and how sure it is by
-    that that any answers.
+    """Passages in order, the best of each episode and the scores of all; of the first ones `late`, `vectors`, the
+    passages and episodes that were read whole with `voices`, the factors for whose words they hold. What was found, and
+    how sure it is by that that any answers.
     """
 
     rankings: Sequence[Ranking]
@@ -72,6 +75,7 @@ class Ranked:
     vectors: Mapping[int, NDArray[np.float32]]
     heads: Mapping[str, EpisodeHead]
     passages: Mapping[int, StoredPassage]
+    whole: Mapping[str, Episode]
     voices: Mapping[int, float]
     evidence: Evidence | None
     sure: float | None
@@ -101,7 +105,7 @@ class Ranker:
         if late:  # the lists alone tell neighbouring places less apart than a neighbour adds
             scores = with_neighbours(scores, profile.neighbours, heads, episode_of)
         weighs = profile.boosts and question.query.mode is not Mode.EXACT
-        passages, voices = self._voices(question, first[:LATE_DEPTH], heads) if weighs else ({}, {})
+        passages, whole, voices = self._voices(question, scores, heads) if weighs else ({}, {}, {})
         if not late:
             voices = {key: math.sqrt(factor) for key, factor in voices.items()}
         scores = {key: score * voices.get(key, 1.0) for key, score in scores.items()}
@@ -115,20 +119,26 @@ class Ranker:
             vectors,
             heads,
             passages,
+            whole,
             voices,
             evidence,
             sure,
         )
 
     def _voices(
-        self, question: Question, passage_ids: Sequence[int], heads: Mapping[str, EpisodeHead]
-    ) -> tuple[Mapping[int, StoredPassage], dict[int, float]]:
-        """Return these passages, and the factor of each one of a transcript for whose words it holds."""
+        self, question: Question, scores: Mapping[int, float], heads: Mapping[str, EpisodeHead]
+    ) -> tuple[Mapping[int, StoredPassage], Mapping[str, Episode], dict[int, float]]:
+        """Return the first passages, their episodes where these are transcripts, and of each passage of a transcript
+        the factor for whose words it holds.
+        """
+        first = sorted(scores, key=lambda key: (-scores[key], -key))[:VOICE_DEPTH]
         text = question.query.text
         with self._times.of("voices"):
-            passages = self._store.episodes.passages(passage_ids)
-            spoken = {p.episode_id for p in passages.values() if _is_transcript(heads.get(p.episode_id))}
-            whole = self._store.episodes.get(list(spoken))
+            passages = self._store.episodes.passages(first)
+            spoken = {
+                p.episode_id for p in passages.values() if p.episode_id in heads and is_logged(heads[p.episode_id])
+            }
+            whole = self._store.episodes.get(sorted(spoken)) if spoken else {}
             runs = {episode_id: voices_in(episode.raw_exchange) for episode_id, episode in whole.items()}
             shares = {
                 key: voice_shares(stored.passage.text, runs[stored.episode_id])
@@ -140,7 +150,7 @@ class Ranker:
         if asks_for_outcome(text):
             told = {key: heads[passages[key].episode_id] for key, share in shares.items() if is_told(share)}
             factors |= {key: factors[key] * more for key, more in later_first(told).items()}
-        return passages, factors
+        return passages, whole, factors
 
     def _evidence(self, question: Question, rankings: Sequence[Ranking]) -> Evidence | None:
         """What tells whether anything answers; None where that is not known."""
@@ -212,10 +222,6 @@ class Ranker:
             return dict(self._store.vectors.get(question.space.key, Variant.TEXT, passage_ids))
         except AnamnesisError:  # the dense lists have said so already
             return {}
-
-
-def _is_transcript(head: EpisodeHead | None) -> bool:
-    return head is not None and bool(head.session_id) and head.source not in RESERVED_SOURCES
 
 
 def _is_judged(ranked: Ranked) -> bool:

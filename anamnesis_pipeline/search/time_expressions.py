@@ -45,14 +45,21 @@ class TimeReference:
 
 
 _ANYTHING = frozenset(
-    "anything busy done everything first going happen happened recall remember something stuff taken things took went "
-    "work worked working".split()
+    "about accomplish accomplished achieve achieved activity afternoon anything around between build built "
+    "busy change changed changes claude close closed commit commits committed complete completed deliver "
+    "delivered did doing done during evening everything finish finished first get give going got happen "
+    "happened land landed last list look made make morning night onward onwards overview past progress project "
+    "projects recall recap remember session sessions ship shipped show since something status stuff summarise "
+    "summarize summary taken task tasks team tell things took topics touch touched went work worked working".split()
 )
 """Words of questions for whatever there was."""
 
 _CODE = re.compile(r"`[^`]*`|\S*(?:://|[_=])\S*")
 _THE = r"\s+(?:(?:the|last|this|dem|zum|letzten)\s+)*$"
-_BEFORE = re.compile(rf"\b(before|prior to|earlier than|until|till|up to|by|vor|bis){_THE}", re.I)
+_BEFORE = re.compile(
+    rf"\b(before|prior to|earlier than|until|till|(?<!\bi )(?<!\bwe )(?<!\byou )(?<!been )up to|by|vor|bis){_THE}", re.I
+)
+"""`What were we up to last week?` asks for that week."""
 _AFTER = re.compile(rf"\b(?:after|later than|following|nach){_THE}", re.I)
 _SINCE = re.compile(rf"\b(?:since|starting|as of|seit|ab){_THE}", re.I)
 _FROM, _ON = re.compile(rf"\bfrom{_THE}", re.I), re.compile(r"\s+on(?:wards?)?\b", re.I)

@@ -36,6 +36,11 @@ def tier_of(episode: Episode | EpisodeHead) -> str:
     return TRANSCRIPT if episode.session_id else ""
 
 
+def is_logged(episode: Episode | EpisodeHead) -> bool:
+    """Return whether an episode is of a session's log, and not of what clients post, upload or chat."""
+    return bool(episode.session_id) and episode.source not in RESERVED_SOURCES
+
+
 def authority_of(episode: Episode | EpisodeHead, *, is_whole: bool = False) -> Authority:
     """What an episode counts where another one says otherwise.
 
