@@ -1,4 +1,4 @@
-"""In which layer of memory an episode is: told by what it is, how old, how often found, and what it is worth. Pure.
+"""In which layer of memory an episode is: told by what it is, how old, how often read, and what it is worth. Pure.
 
 No layer is stored: an episode moves on the moment it may, without a run that would have to look at every one.
 """
@@ -13,7 +13,7 @@ class Layer(StrEnum):
     """The layers, as engram names them."""
 
     WORKING = "working"
-    """Of the last half hour, and hardly found yet."""
+    """Of the last half hour, and hardly read yet."""
     EPISODIC = "episodic"
     """What happened."""
     SEMANTIC = "semantic"
@@ -27,8 +27,8 @@ AGING = frozenset({Layer.WORKING, Layer.EPISODIC})
 """What age may lower the score of; everything else lasts."""
 WORKING_FOR = timedelta(minutes=30)
 WORKING_BELOW = 2
-"""Retrievals with which an episode is no longer only at work."""
-PROVEN_RETRIEVALS = 5
+"""Times read with which an episode is no longer only at work."""
+PROVEN_READS = 5
 PROVEN_VALUE = 2.8
 """Points of value: 0.7 of the 4 that a section has which was written down to be remembered."""
 LASTING_KINDS = frozenset(
@@ -49,7 +49,7 @@ def layer_of(episode: Episode | EpisodeHead, now: datetime) -> Layer:
         return Layer.PROCEDURAL
     if is_lasting(episode) or _is_proven(episode):
         return Layer.SEMANTIC
-    is_new = now - episode.timestamp < WORKING_FOR and episode.retrieval_count < WORKING_BELOW
+    is_new = now - episode.timestamp < WORKING_FOR and episode.read_count < WORKING_BELOW
     return Layer.WORKING if is_new else Layer.EPISODIC
 
 
@@ -63,4 +63,4 @@ def _is_proven(episode: Episode | EpisodeHead) -> bool:
     value = episode.metadata.get("value") if episode.source not in RESERVED_SOURCES else None
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
-    return value >= PROVEN_VALUE and episode.retrieval_count >= PROVEN_RETRIEVALS
+    return value >= PROVEN_VALUE and episode.read_count >= PROVEN_READS

@@ -309,7 +309,9 @@ class StoredPassage:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """The unit of storage and of an answer. Everything but the counters, which only the store changes."""
+    """The unit of storage and of an answer. Everything but the counters, which only the store changes: how often a
+    session was shown it, and how often it was read, opened or cited.
+    """
 
     episode_id: str
     source: str
@@ -332,6 +334,7 @@ class Episode:
     message_keys: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     retrieval_count: int = 0
+    read_count: int = 0
     last_retrieved: datetime | None = None
 
     @property
@@ -362,6 +365,7 @@ class EpisodeHead:
     session_id: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     retrieval_count: int = 0
+    read_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ def head(minutes: float = 60, **fields: object) -> EpisodeHead:
 def test_what_is_at_work_becomes_an_episode_after_half_an_hour_or_when_found_twice(
     minutes: int, retrievals: int, layer: str
 ) -> None:
-    assert layer_of(head(minutes, retrieval_count=retrievals), NOW) == layer
+    assert layer_of(head(minutes, read_count=retrievals), NOW) == layer
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_what_is_at_work_becomes_an_episode_after_half_an_hour_or_when_found_twi
     [(0.7 * 4, 5, "semantic"), (0.69 * 4, 5, "episodic"), (0.7 * 4, 4, "episodic"), (True, 9, "episodic")],
 )
 def test_an_episode_that_is_worth_it_and_was_found_often_holds(value: float, retrievals: int, layer: str) -> None:
-    proven = {"metadata": {"value": value}, "retrieval_count": retrievals}
+    proven = {"metadata": {"value": value}, "read_count": retrievals}
     assert layer_of(head(**proven), NOW) == layer
     assert layer_of(head(**proven, source="direct"), NOW) == "episodic"  # what a client says of itself
 
@@ -49,7 +49,7 @@ def test_an_episode_that_is_worth_it_and_was_found_often_holds(value: float, ret
         ({"kind": "lesson"}, "semantic"),
         ({"metadata": {"trust": "curated"}}, "semantic"),
         ({"tags": ("pinned",)}, "semantic"),
-        ({"metadata": {"value": 4.0}, "retrieval_count": 5}, "semantic"),
+        ({"metadata": {"value": 4.0}, "read_count": 5}, "semantic"),
     ],
 )
 def test_what_holds_is_as_near_after_ten_years(fields: dict[str, object], layer: str) -> None:

@@ -20,12 +20,14 @@ from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
 from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, SearchQuery
+from anamnesis_pipeline.search.quoting import id_label
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
 from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
 from anamnesis_pipeline.sidecar.chat_running import Running
 from anamnesis_pipeline.sidecar.chat_schemas import citation_body, session_head
+from anamnesis_pipeline.sidecar.query_routes import keep_opened
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.steps.chat import (
     MOST_HITS,
@@ -348,6 +350,8 @@ class TurnStream:
         try:
             message = self._message()
             self._services.store.chat.add(message)
+            cited = [each.episode_id for each in message.citations if id_label(each.episode_id) in message.text]
+            keep_opened(self._services, cited)
             done["message_id"], answer.kept = message.message_id, message.text
             if not answer.stopped and not answer.problem and not self._is_secret:
                 done["episode_id"] = self._remember(message)

@@ -60,7 +60,7 @@ class ResourcesOut(TypedDict):
 
 @router.get("/dashboard/stats", response_model=StatsOut)
 def dashboard_stats(request: Request) -> Response:
-    """Totals, episodes by project and instance, the newest, those found most often, consolidation, and what came
+    """Totals, episodes by project and instance, the newest, those read most often, consolidation, and what came
     without a log; counts are at most 5 seconds old.
     """
     overview: Overview = request.app.state.overview

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Path, Query
 from fastapi.exceptions import RequestValidationError
-from starlette.background import BackgroundTask
+from starlette.background import BackgroundTask, BackgroundTasks
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,7 +17,7 @@ from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.sidecar.bulk import parse_bulk, post_all
 from anamnesis_pipeline.sidecar.documentation import BULK_BODY, PROBLEMS
 from anamnesis_pipeline.sidecar.fields import EpisodeId, Kind, Name, Tag, Time
-from anamnesis_pipeline.sidecar.query_routes import keep_reading
+from anamnesis_pipeline.sidecar.query_routes import keep_opened, keep_reading
 from anamnesis_pipeline.sidecar.rendering import episode_body, json_reply
 from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.schemas import BulkOut, EpisodeChanges, EpisodeIn, EpisodeOut, Include, PageOut
@@ -155,8 +155,9 @@ def get_episode(episode_id: PathId, services: Uses, include: Includes) -> Respon
     if episode is None:
         raise _unknown()
     reply = json_reply(episode_body(episode, include))
+    reply.background = BackgroundTasks([BackgroundTask(keep_opened, services, [episode_id])])
     if "raw" in include:
-        reply.background = BackgroundTask(keep_reading, services, episode_id)
+        reply.background.add_task(keep_reading, services, episode_id)
     return reply
 
 

@@ -80,7 +80,7 @@ class Overview:
         self._sources: Kept[None, dict[str, SourceState]] = Kept(lambda _: services.store.overview.sources(), KEPT_S)
         self._days: Kept[Where, dict[date, int]] = Kept(self._count_days, KEPT_S, FILTERS_KEPT)
         self._often: Kept[Where, list[str]] = Kept(
-            lambda where: services.store.overview.most_retrieved(where, LISTED), KEPT_S, FILTERS_KEPT
+            lambda where: services.store.overview.most_read(where, LISTED), KEPT_S, FILTERS_KEPT
         )
 
     def census(self) -> Census:
@@ -97,7 +97,7 @@ class Overview:
         return timeline_page(self._services.store, self._shown(), LISTED).items[:LISTED]
 
     def most_retrieved(self) -> list[Episode]:
-        """Those found most often of the current ones that are not private."""
+        """Those read most often of the current ones that are not private."""
         ids = self._often.get(self._shown())
         found = self._services.store.episodes.get(ids)
         return [found[name] for name in ids if name in found]

@@ -130,6 +130,14 @@ def keep_question(services: Services, room: Room, question: SearchIn, answer: Se
         log.warning("a question is not noted: %s", exc)
 
 
+def keep_opened(services: Services, episode_ids: Sequence[str]) -> None:
+    """Count that a client opened or cited these episodes. Raises nothing: they are out."""
+    try:
+        services.store.episodes.track(episode_ids, datetime.now(UTC), read=True)
+    except AnamnesisError as exc:
+        log.warning("what was opened is not counted: %s", exc)
+
+
 def keep_reading(services: Services, episode_id: str) -> None:
     """Note that an episode was read. Raises nothing: it is out."""
     try:

@@ -173,8 +173,8 @@ class EpisodeRecords(Protocol):
     def passages_of(self, episode_id: str) -> list[StoredPassage]:
         """All passages of one episode, by ordinal."""
 
-    def track(self, episode_ids: Sequence[str], when: datetime) -> None:
-        """Count one retrieval of each.
+    def track(self, episode_ids: Sequence[str], when: datetime, *, read: bool = False) -> None:
+        """Count one retrieval of each, or (`read`) that each was read, opened or cited.
 
         :raises StoreBusy: others wrote for longer than an answer may wait to be counted.
         """

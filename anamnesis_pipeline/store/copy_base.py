@@ -68,8 +68,8 @@ SPACES = _table(
 )  # fmt: skip
 EPISODES = _table(
     "episodes", "number", "episode_id source timestamp instance project own_project kind status superseded_by "
-    "superseded_at passages content_hash edited stored_hash retrieval_count last_retrieved summary tags machine path "
-    "session_id metadata message_ids message_keys raw_exchange",
+    "superseded_at passages content_hash edited stored_hash retrieval_count read_count last_retrieved summary tags "
+    "machine path session_id metadata message_ids message_keys raw_exchange",
 )  # fmt: skip
 PASSAGES = _table("passages", "passage_id", "episode_id ordinal text context message_ids")
 PENDING = _table("pending", "space_id number", "source timestamp missing")

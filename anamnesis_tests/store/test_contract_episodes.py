@@ -301,6 +301,17 @@ def test_tracking_counts_each_episode_once_per_call(store: Store):
     found = store.episodes.get(["e", "other"])
     assert (found["e"].retrieval_count, found["e"].last_retrieved) == (2, DAY + timedelta(hours=1))
     assert (found["other"].retrieval_count, found["other"].last_retrieved) == (0, None)
+    assert found["e"].read_count == 0
+
+
+def test_what_was_read_is_counted_apart(store: Store) -> None:
+    put(store, "e")
+    store.episodes.track(["e"], DAY)
+    store.episodes.track(["e"], DAY, read=True)
+    store.episodes.track(["e", "e"], DAY, read=True)
+    put(store, "e", "another text")  # a rerun of the ingest
+    found, head = store.episodes.get(["e"])["e"], store.episodes.heads(["e"])["e"]
+    assert (found.retrieval_count, found.read_count) == (head.retrieval_count, head.read_count) == (1, 2)
 
 
 def passes(e: Episode, where: Where) -> bool:

@@ -25,6 +25,8 @@ def test_the_tally_counts_what_became_of_each_episode(store: Store) -> None:
     store.episodes.replace(replace(edited, summary="other"), passages("text"), edited.content_hash)
     store.episodes.track(["found", "new"], DAY)
     store.episodes.track(["found"], DAY)
+    store.episodes.track(["found"], DAY, read=True)
+    store.episodes.track(["found"], DAY, read=True)
     assert store.overview.tally() == Tally(episodes=6, active=5, curated=3, replaced=1, confirmed=1, retrievals=3)
 
 
@@ -84,7 +86,7 @@ def test_what_was_found_most_often_comes_first_then_what_was_found_last(store: S
     for name in ("never", "once", "early", "late", "hidden"):
         put(store, name, "text", project="secret" if name == "hidden" else "api")
     for minute, names in enumerate((["hidden", "late"], ["early", "hidden"], ["early"], ["late", "once", "hidden"])):
-        store.episodes.track(names, DAY + timedelta(minutes=minute))
+        store.episodes.track(names, DAY + timedelta(minutes=minute), read=True)
     shown = Where(hidden_projects=("secret",))
-    assert store.overview.most_retrieved(shown, 10) == ["late", "early", "once"]
-    assert store.overview.most_retrieved(Where(), 2) == ["hidden", "late"]
+    assert store.overview.most_read(shown, 10) == ["late", "early", "once"]
+    assert store.overview.most_read(Where(), 2) == ["hidden", "late"]

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from contextlib import closing
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -213,6 +214,22 @@ def test_a_secondary_is_asked_for_nothing_that_is_stored_whatever_the_address_sa
         primary = server.replica_set.primary
     assert primary is not None
     assert {name for name, port in asked if port != primary.port} <= {"endSessions"}
+
+
+def test_what_an_older_version_counted_stays_counted(server: LoopbackServer) -> None:
+    with closing(open_mongo(server.uri, NAME)) as store:
+        for name in ("e", "other"):
+            put(store, name, "text")
+        for _ in range(3):
+            store.episodes.track(["e"], datetime.now(UTC))
+    with MongoClient[dict[str, Any]](server.uri) as client:
+        client[NAME].command("collMod", "episodes", validator={})
+        client[NAME]["episodes"].update_many({}, {"$unset": {"read_count": ""}})
+        client[NAME]["store"].update_one({}, {"$set": {"version": 2}})
+    with closing(open_mongo(server.uri, NAME)) as store:
+        found = store.episodes.get(["e", "other"])
+        assert {name: each.read_count for name, each in found.items()} == {"e": 3, "other": 0}
+        assert store.overview.most_read(Where(), 5) == ["e"]
 
 
 def test_passages_of_an_older_version_get_their_full_text(

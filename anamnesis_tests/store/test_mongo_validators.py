@@ -174,11 +174,13 @@ def _indexes(database: Database, name: str) -> set[str]:
 
 def _columns() -> dict[str, set[str]]:
     """Table -> its columns, as the migrations make them."""
-    tables = {}
+    tables: dict[str, set[str]] = {}
     for _, statements in MIGRATIONS:
         for statement in statements:
             if made := re.match(r"CREATE TABLE (\w+) \((.*)\)", statement, re.DOTALL):
                 columns = re.split(r",(?![^()]*\))", made[2])
                 names = [column.split()[0].strip('"') for column in columns]
                 tables[made[1]] = {name for name in names if name.islower()}
+            if added := re.match(r"ALTER TABLE (\w+) ADD COLUMN (\w+)", statement):
+                tables[added[1]].add(added[2])
     return tables

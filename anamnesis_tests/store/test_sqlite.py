@@ -246,6 +246,20 @@ def test_a_newer_file_is_refused(database: Database, path: Path):
         opened(path)
 
 
+def test_what_an_older_file_counted_stays_counted(path: Path) -> None:
+    with closing(Database(path)) as database:
+        migrate(database, MIGRATIONS[:8])
+        with database.write() as connection:
+            connection.execute(
+                """INSERT INTO episodes (episode_id, source, timestamp, instance, project, own_project, kind, status,
+                    passages, content_hash, stored_hash, retrieval_count)
+                    VALUES ('e', 'direct', '2026-01-01', 'mac', '', '', 'note', 'active', 0, '', '', 3)"""
+            )
+    with closing(opened(path)) as store:
+        assert store.overview.most_read(Where(), 5) == ["e"]
+        assert store.overview.census().retrievals == 3
+
+
 def test_full_text_of_an_older_file_is_made_again_from_where_it_stopped(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,7 +270,7 @@ def test_full_text_of_an_older_file_is_made_again_from_where_it_stopped(
         texts = ["登录超时改成三十秒", "forgotten", "plain words", "夜间重跑gen-itgc后", "เซสชันหมดเวลา", "the last"]
         for n, text in enumerate(texts):
             episodes.put([(episode(f"e{n}"), passages(text))])
-        episodes.delete("e1")
+        episodes.put([(episode("e1"), [])])
         migrate(database)
         with database.write() as connection:
             schema._index_some(connection)

@@ -1,11 +1,12 @@
 """Search, with its filters in the address, so that every answer can be kept, sent and gone back to.
 
-Who searches here counts as a retrieval, as any client does; who has an answer explained looks at the search itself, and
-counts as none.
+Who searches here looks at the memory, and counts as no retrieval: those are of sessions. The question is remembered,
+but for one that is to be explained.
 """
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -76,7 +77,7 @@ async def search_page(request: Request, services: Uses) -> Response:
 
 
 def _answered(request: Request, services: Services, question: SearchIn, shown: Mapping[str, Any]) -> Response:
-    found = services.engine.search(question.question())
+    found = services.engine.search(replace(question.question(), track=False))
     hidden = undo_of(request).waiting()
     answer = _shown_answer(found, question, hidden)
     toggled = asking.address_with(PATH, shown["asked"], explain=None if question.explain else "1")

@@ -17,12 +17,12 @@ from anamnesis_pipeline.store.values import instant, moment
 
 HEAD_FIELDS = (
     "_id", "source", "timestamp", "instance", "project", "kind", "summary", "tags", "status", "superseded_by",
-    "session_id", "metadata", "retrieval_count",
+    "session_id", "metadata", "retrieval_count", "read_count",
 )  # fmt: skip
 EPISODE_FIELDS = (
     *HEAD_FIELDS, "raw_exchange", "superseded_at", "machine", "path", "message_ids", "message_keys", "last_retrieved",
 )  # fmt: skip
-CHANGED_FIELDS = ("_id", *FACET_SOURCES, "superseded_by", "superseded_at")
+CHANGED_FIELDS = ("_id", *FACET_SOURCES, "superseded_by", "superseded_at", "retrieval_count")
 """What `change` and `status_fields` look at."""
 
 
@@ -49,6 +49,7 @@ def read_episode(document: Document) -> Episode:
         message_keys=tuple(document["message_keys"]),
         metadata=json.loads(document["metadata"]),
         retrieval_count=document["retrieval_count"],
+        read_count=document["read_count"],
         last_retrieved=moment(retrieved) if retrieved else None,
     )
 
@@ -69,6 +70,7 @@ def read_head(document: Document) -> EpisodeHead:
         session_id=document["session_id"],
         metadata=json.loads(document["metadata"]),
         retrieval_count=document["retrieval_count"],
+        read_count=document["read_count"],
     )
 
 

@@ -121,7 +121,7 @@ def _wishes(tables: Tables, written: Sequence[Written], held: Mapping[str, Docum
             number += 1
             yield Wish({**document, **_own_facets(facets_of(document))}, passages)
         else:
-            document |= {name: before[name] for name in ("number", "status", "retrieval_count")}
+            document |= {name: before[name] for name in ("number", "status", "read_count")}
             changed = changed_facets(before, document)
             yield Wish({**document, **_own_facets(changed)}, passages, was_there=True, changed=changed)
 
@@ -158,6 +158,7 @@ def _first_fields(episode: Episode, number: int) -> Document:
         "superseded_at": None,
         "edited": 0,
         "retrieval_count": 0,
+        "read_count": 0,
         "last_retrieved": None,
     }
 

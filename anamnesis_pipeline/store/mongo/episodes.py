@@ -196,10 +196,10 @@ class MongoEpisodes:
         )
         return list(map(read_passage, found))
 
-    def track(self, episode_ids: Sequence[str], when: datetime) -> None:
+    def track(self, episode_ids: Sequence[str], when: datetime, *, read: bool = False) -> None:
         """See `EpisodeRecords.track`."""
         for batch in batches(sorted(set(episode_ids))):
-            self._database.write(partial(_track, episode_ids=batch, when=instant(when)), within_s=TRACKED_S)
+            self._database.write(partial(_track, episode_ids=batch, when=instant(when), read=read), within_s=TRACKED_S)
 
     def _prepare(self, written: Sequence[Written]) -> None:
         """Work out the terms of what will be written, as far as can be told before the turn."""
@@ -240,9 +240,10 @@ def _delete(tables: Tables, episode_id: str, *, tombstone: bool) -> bool:
     return True
 
 
-def _track(tables: Tables, episode_ids: Sequence[str], when: str) -> None:
+def _track(tables: Tables, episode_ids: Sequence[str], when: str, *, read: bool) -> None:
+    counter = "read_count" if read else "retrieval_count"
     held = sorted(tables["episodes"].among("_id", episode_ids, CHANGED_FIELDS), key=lambda each: str(each["_id"]))
-    change(tables, held, lambda each: {"retrieval_count": each["retrieval_count"] + 1, "last_retrieved": when})
+    change(tables, held, lambda each: {counter: each[counter] + 1, "last_retrieved": when})
     events.note(tables, Happening.READ, [each["_id"] for each in held])
 
 

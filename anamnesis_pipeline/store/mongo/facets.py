@@ -19,10 +19,10 @@ FACETS = (
     "episode_id", "source", "instance", "project", "kind", "status", "session_id", "tags", "at", "layer", "read_often",
 )  # fmt: skip
 """`at` is the timestamp in microseconds since 1970; `layer` is `memory_layers.Layer`, but OPEN where age decides;
-`read_often` is 1 for what was retrieved too often to be working memory, else 0.
+`read_often` is 1 for what was read too often to be working memory, else 0.
 """
 FACET_SOURCES = (
-    "source", "instance", "project", "kind", "status", "session_id", "tags", "timestamp", "metadata", "retrieval_count",
+    "source", "instance", "project", "kind", "status", "session_id", "tags", "timestamp", "metadata", "read_count",
 )  # fmt: skip
 """The fields of an episode's document that its facets follow from, beside `_id`."""
 
@@ -47,7 +47,7 @@ def facets_of(document: Document) -> Document:
         "tags": document["tags"],
         "at": microseconds(moment(document["timestamp"])),
         "layer": _layer(document),
-        "read_often": int(document["retrieval_count"] >= WORKING_BELOW),
+        "read_often": int(document["read_count"] >= WORKING_BELOW),
     }
 
 
@@ -129,7 +129,7 @@ def _layer(document: Document) -> str:
         summary="",
         tags=tuple(document["tags"]),
         metadata=json.loads(document["metadata"]),
-        retrieval_count=document["retrieval_count"],
+        read_count=document["read_count"],
     )
     layer = layer_of(head, _LATE)
     return OPEN if layer is Layer.EPISODIC else layer.value

@@ -27,17 +27,17 @@ _SOURCES: list[dict[str, Any]] = [
     {"$group": {"_id": "$source", "episodes": {"$sum": 1}, "newest": {"$max": "$timestamp"}}},
 ]
 
-_RETRIEVED: dict[str, Any] = {"retrieval_count": {"$gt": 0}}
+_RETRIEVED: dict[str, Any] = {"$or": [{"retrieval_count": {"$gt": 0}}, {"read_count": {"$gt": 0}}]}
 _RETRIEVALS: list[dict[str, Any]] = [
     {
         "$group": {
             "_id": None,
             "retrievals": {"$sum": "$retrieval_count"},
-            "confirmed": {"$sum": {"$cond": [{"$gte": ["$retrieval_count", WORKING_BELOW]}, 1, 0]}},
+            "confirmed": {"$sum": {"$cond": [{"$gte": ["$read_count", WORKING_BELOW]}, 1, 0]}},
         }
     },
 ]
-_OFTEN_FIRST = (("retrieval_count", -1), ("last_retrieved", -1), ("_id", 1))
+_OFTEN_FIRST = (("read_count", -1), ("last_retrieved", -1), ("_id", 1))
 
 
 class MongoOverview:
@@ -79,9 +79,9 @@ class MongoOverview:
         rows = self._database.read(lambda tables: tables["episodes"].aggregate(stages))
         return {date.fromisoformat(row["_id"]): row["episodes"] for row in rows}
 
-    def most_retrieved(self, where: Where, limit: int) -> list[str]:
-        """See `OverviewRecords.most_retrieved`."""
-        wanted = {"$and": [_RETRIEVED, of_episodes(where)]}
+    def most_read(self, where: Where, limit: int) -> list[str]:
+        """See `OverviewRecords.most_read`."""
+        wanted = {"$and": [{"read_count": {"$gt": 0}}, of_episodes(where)]}
         rows = self._database.read(
             lambda tables: tables["episodes"].find(wanted, ("_id",), order=_OFTEN_FIRST, limit=limit)
         )

@@ -34,9 +34,11 @@ from anamnesis_pipeline.store.mongo.indexes import Index
 from anamnesis_pipeline.store.mongo.search_definitions import unspaced_fields
 from anamnesis_pipeline.store.mongo.validators import validator_of
 
-VERSION = 3
-_UNSPACED, _SESSIONS = 2, 3
-"""From these versions on passages have the fields of scripts without spaces, and sessions are noted."""
+VERSION = 4
+_UNSPACED, _SESSIONS, _READS = 2, 3, 4
+"""From these versions on passages have the fields of scripts without spaces, sessions are noted, and what is read is
+counted.
+"""
 APPLICATION = "anamnesis"
 
 
@@ -116,7 +118,8 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
         _by("superseded_by", "_id", superseded_by=_TEXT),
         _by("tags", "-number", "project", "status"),
         _by("edited", edited={"$gt": 0}),
-        _by("-retrieval_count", "-last_retrieved", "_id", retrieval_count={"$gt": 0}),
+        _by("-retrieval_count", "read_count", retrieval_count={"$gt": 0}),
+        _by("-read_count", "-last_retrieved", "_id", read_count={"$gt": 0}),
     ],
     "passages": [_key("episode_id", "ordinal"), _by("seq")],
     "tombstones": [
@@ -177,9 +180,13 @@ def prepare(database: Database) -> None:
     database.read(lambda tables: _make_collections(tables, _former_indexes(tables)))
     while database.write(_index_some):
         pass
-    if 0 < database.read(_version) < _SESSIONS:
+    version = database.read(_version)
+    if 0 < version < _SESSIONS:
         for sessions in batches(database.read(_sessions)):
             database.write(partial(session_docs.note, sessions=sessions))
+    if 0 < version < _READS:
+        while database.write(_count_reads):
+            pass
     database.write(_fill)
 
 
@@ -260,6 +267,18 @@ def _sessions(tables: Tables) -> list[tuple[str, str]]:
         {"$group": {"_id": {"source": "$source", "session_id": "$session_id"}}},
     ]
     return sorted((row["_id"]["source"], row["_id"]["session_id"]) for row in tables["episodes"].aggregate(stages))
+
+
+def _count_reads(tables: Tables) -> bool:
+    """Let episodes of an earlier version, some at a time, be read as often as they were found: that was not told apart
+    then. False: none is left.
+    """
+    uncounted = {"read_count": {"$exists": False}}
+    found = tables["episodes"].find(uncounted, ("_id", "retrieval_count"), limit=MAX_ROWS_PER_WRITE)
+    tables["episodes"].write(
+        [UpdateOne({"_id": each["_id"]}, {"$set": {"read_count": each["retrieval_count"]}}) for each in found]
+    )
+    return bool(found)
 
 
 def _fill(tables: Tables) -> None:

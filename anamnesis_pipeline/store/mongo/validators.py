@@ -84,7 +84,7 @@ _SHAPES: dict[str, Shape] = {
         "text": f"_id timestamp own_project summary raw_exchange machine path metadata content_hash stored_hash "
         f"{_FACETS['text']}",
         "texts": "tags message_ids message_keys",
-        "number": "at number passages edited retrieval_count",
+        "number": "at number passages edited retrieval_count read_count",
         "text_or_none": "superseded_by superseded_at last_retrieved",
     },
     "passages": {

@@ -13,11 +13,11 @@ from anamnesis_pipeline.store.values import as_json, instant, json_list, moment
 
 SELECT_EPISODES = """SELECT e.episode_id, e.source, e.timestamp, e.instance, e.project, e.kind, t.summary,
         t.raw_exchange, t.tags, e.status, e.superseded_by, e.superseded_at, t.machine, t.path, t.session_id,
-        t.message_ids, t.message_keys, t.metadata, e.retrieval_count, e.last_retrieved
+        t.message_ids, t.message_keys, t.metadata, e.retrieval_count, e.read_count, e.last_retrieved
     FROM episodes e JOIN episode_texts t USING (episode_key)"""
 
 SELECT_HEADS = """SELECT e.episode_id, e.source, e.timestamp, e.instance, e.project, e.kind, t.summary, t.tags,
-        e.status, e.superseded_by, t.session_id, t.metadata, e.retrieval_count
+        e.status, e.superseded_by, t.session_id, t.metadata, e.retrieval_count, e.read_count
     FROM episodes e JOIN episode_texts t USING (episode_key)"""
 
 
@@ -25,7 +25,7 @@ def read_row(row: Sequence[Any]) -> Episode:
     """A row of `SELECT_EPISODES`."""
     (episode_id, source, timestamp, instance, project, kind, summary, raw_exchange, tags, status, superseded_by,
      superseded_at, machine, path, session_id, message_ids, message_keys, metadata, retrieval_count,
-     last_retrieved) = row  # fmt: skip
+     read_count, last_retrieved) = row  # fmt: skip
     return Episode(
         episode_id=episode_id,
         source=source,
@@ -46,6 +46,7 @@ def read_row(row: Sequence[Any]) -> Episode:
         message_keys=tuple(json.loads(message_keys)),
         metadata=json.loads(metadata),
         retrieval_count=retrieval_count,
+        read_count=read_count,
         last_retrieved=moment(last_retrieved) if last_retrieved else None,
     )
 
@@ -53,7 +54,7 @@ def read_row(row: Sequence[Any]) -> Episode:
 def read_head(row: Sequence[Any]) -> EpisodeHead:
     """A row of `SELECT_HEADS`."""
     (episode_id, source, timestamp, instance, project, kind, summary, tags, status, superseded_by, session_id, metadata,
-     retrieval_count) = row  # fmt: skip
+     retrieval_count, read_count) = row  # fmt: skip
     return EpisodeHead(
         episode_id=episode_id,
         source=source,
@@ -68,6 +69,7 @@ def read_head(row: Sequence[Any]) -> EpisodeHead:
         session_id=session_id,
         metadata=json.loads(metadata),
         retrieval_count=retrieval_count,
+        read_count=read_count,
     )
 
 

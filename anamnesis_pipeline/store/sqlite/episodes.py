@@ -245,12 +245,13 @@ class SqliteEpisodes:
             )
             return [passage_rows.read_row(row) for row in rows]
 
-    def track(self, episode_ids: Sequence[str], when: datetime) -> None:
+    def track(self, episode_ids: Sequence[str], when: datetime, *, read: bool = False) -> None:
         """See `EpisodeRecords.track`."""
+        counter = "read_count" if read else "retrieval_count"
         for batch in batches(sorted(set(episode_ids))):
             with self._database.write() as connection:
                 rows = connection.execute(
-                    """UPDATE episodes SET retrieval_count = retrieval_count + 1, last_retrieved = ?
+                    f"""UPDATE episodes SET {counter} = {counter} + 1, last_retrieved = ?
                         WHERE episode_id IN (SELECT value FROM json_each(?)) RETURNING episode_id""",
                     (instant(when), json_list(batch)),
                 ).fetchall()

@@ -11,7 +11,7 @@ from anamnesis_pipeline.memory_layers import (
     LASTING_KINDS,
     LASTING_TAGS,
     PROCEDURE,
-    PROVEN_RETRIEVALS,
+    PROVEN_READS,
     PROVEN_VALUE,
     WORKING_BELOW,
     WORKING_FOR,
@@ -42,11 +42,11 @@ def _layer_at(now: datetime) -> str:
         WHEN e.kind IN ({_texts(LASTING_KINDS)}) OR json_type(t.metadata, '$.trust') IS NOT NULL
             OR EXISTS (SELECT 1 FROM episode_tags g WHERE g.tag IN ({_texts(LASTING_TAGS)})
                 AND g.episode_key = e.episode_key)
-            OR e.retrieval_count >= {PROVEN_RETRIEVALS} AND e.source NOT IN ({_texts(RESERVED_SOURCES)})
+            OR e.read_count >= {PROVEN_READS} AND e.source NOT IN ({_texts(RESERVED_SOURCES)})
                 AND json_type(t.metadata, '$.value') IN ('integer', 'real')
                 AND t.metadata ->> '$.value' >= {PROVEN_VALUE}
             THEN '{Layer.SEMANTIC}'
-        WHEN e.retrieval_count < {WORKING_BELOW} AND e.timestamp > '{instant(now - WORKING_FOR)}'
+        WHEN e.read_count < {WORKING_BELOW} AND e.timestamp > '{instant(now - WORKING_FOR)}'
             THEN '{Layer.WORKING}'
         ELSE '{Layer.EPISODIC}' END
         FROM episode_texts t WHERE t.episode_key = e.episode_key)"""

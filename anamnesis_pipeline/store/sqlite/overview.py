@@ -16,7 +16,7 @@ _TALLY = """SELECT count(*), coalesce(sum(status = 'active'), 0),
         coalesce(sum(status = 'active' AND (edited > 0 OR kind IN (SELECT value FROM json_each(:kinds))
             OR episode_key IN (SELECT episode_key FROM episode_tags
                 WHERE tag IN (SELECT value FROM json_each(:tags))))), 0),
-        coalesce(sum(superseded_by IS NOT NULL), 0), coalesce(sum(retrieval_count >= :confirmed), 0),
+        coalesce(sum(superseded_by IS NOT NULL), 0), coalesce(sum(read_count >= :confirmed), 0),
         coalesce(sum(retrieval_count), 0)
     FROM episodes"""
 
@@ -67,13 +67,13 @@ class SqliteOverview:
             )
             return {date.fromisoformat(day): count for day, count in rows}
 
-    def most_retrieved(self, where: Where, limit: int) -> list[str]:
-        """See `OverviewRecords.most_retrieved`."""
+    def most_read(self, where: Where, limit: int) -> list[str]:
+        """See `OverviewRecords.most_read`."""
         terms, values = condition(where)
         with self._database.read() as connection:
             rows = connection.execute(
-                f"""SELECT e.episode_id FROM episodes e WHERE e.retrieval_count > 0 AND {terms}
-                    ORDER BY e.retrieval_count DESC, e.last_retrieved DESC, e.episode_id LIMIT ?""",
+                f"""SELECT e.episode_id FROM episodes e WHERE e.read_count > 0 AND {terms}
+                    ORDER BY e.read_count DESC, e.last_retrieved DESC, e.episode_id LIMIT ?""",
                 (*values, limit),
             )
             return [name for (name,) in rows]

@@ -369,6 +369,17 @@ M009_SESSIONS = (
         WHERE t.session_id <> '' AND e.source NOT IN ({", ".join(f"'{key}'" for key in RESERVED_SOURCES)})""",
 )
 
+M010_READS = (
+    # how often an episode was read, opened or cited; what was counted before told the two not apart
+    "ALTER TABLE episodes ADD COLUMN read_count INTEGER NOT NULL DEFAULT 0",
+    "DROP TRIGGER episodes_update_is_seen",
+    "UPDATE episodes SET read_count = retrieval_count WHERE retrieval_count > 0",
+    """CREATE TRIGGER episodes_update_is_seen AFTER UPDATE ON episodes
+        WHEN new.retrieval_count = old.retrieval_count AND new.read_count = old.read_count BEGIN
+            UPDATE filter_version SET version = version + 1;
+        END""",
+)
+
 MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("m001_ingest", M001_INGEST),
     ("m002_episodes", M002_EPISODES),
@@ -379,6 +390,7 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("m007_chat", M007_CHAT),
     ("m008_unspaced", M008_UNSPACED),
     ("m009_sessions", M009_SESSIONS),
+    ("m010_reads", M010_READS),
 )
 
 

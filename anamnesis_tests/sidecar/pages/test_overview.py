@@ -39,6 +39,7 @@ def test_the_overview_shows_totals_bars_growth_and_lists(client: TestClient, pos
     post(SCRIPT, episode_id="b", project="zoo & co", timestamp="2026-03-01T18:00:00Z")
     post("The lighthouse", episode_id="c", project=SCRIPT, timestamp="2026-03-03T12:00:00Z")
     client.post("/api/episodes/search", json={"query": "zeppelin hangar", "top_k": 1})
+    client.get("/api/episodes/a/1")
     soup = read(client, "/dashboard")
     figures = [figure.b.text for figure in soup.select(".figure")]  # type: ignore[union-attr]
     assert figures == ["3", "2", "1", "1", "100%"]
@@ -50,7 +51,7 @@ def test_the_overview_shows_totals_bars_growth_and_lists(client: TestClient, pos
         "/dashboard/episodes/c", "/dashboard/episodes/b", "/dashboard/episodes/a/1",
     ]  # fmt: skip
     (often,) = card(soup, "often-title").select("li")
-    assert "found 1×" in often.text
+    assert "read 1×" in often.text
     assert "The zeppelin hangar" in often.text
     direct = [cell.text for cell in card(soup, "direct-title").select("tbody td.number")]
     assert direct == ["3", "0", "0"]
