@@ -1,5 +1,6 @@
 """Nothing of what is forgotten, excluded, masked or private stays in a record of a session, on every store."""
 
+import io
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,9 +18,12 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps import blocklist
 from anamnesis_pipeline.steps.blocklist import exclude_episode
+from anamnesis_pipeline.steps.exporting import export
 from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
+from anamnesis_pipeline.steps.importing import Importer
 from anamnesis_pipeline.steps.llm_choice import Llm, LlmRules
+from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.rescan import Rescan, Rules
 from anamnesis_pipeline.steps.session_summaries import summarize_sessions
 from anamnesis_pipeline.store.base import Store
@@ -180,3 +184,24 @@ def test_imported_record_goes_with_an_exchange_of_its_session(home: Recorded) ->
     home.store.episodes.put([(episode, []) for episode in imported])
     assert home.store.episodes.delete("imported-exchange")
     assert home.store.episodes.get(["imported-session"]) == {}
+
+
+def test_imported_record_becomes_that_of_the_log(home: Recorded) -> None:
+    exported = io.BytesIO()
+    export(home.store, Where(include_superseded=True), exported)
+    before = home.records()
+    home.forgetter().forget(ForgetRequest(session_id=SESSION))
+    home.store.exclusion.lift([each.episode_id for each in home.store.exclusion.tombstones(99)])
+    pieces = minilm_pieces()
+    exported.seek(0)
+    report = Importer(home.store, Poster(home.store, unmasked, pieces, None), pieces).take(exported, lambda _: None)
+    assert report.problems == []
+    (imported,) = home.records()
+    assert (imported.source, of_episode(imported)) == ("direct", of_episode(before[0]))
+    for file in home.logs.rglob("*.jsonl"):
+        file.write_text(file.read_text() + "\n")
+    home.ingest(unmasked)
+    (present,) = home.records()
+    assert present.episode_id == imported.episode_id
+    home.forgetter().forget(ForgetRequest(session_id=SESSION))
+    assert home.records() == []
