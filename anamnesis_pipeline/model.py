@@ -15,6 +15,19 @@ RESERVED_SOURCES = ("direct", "uploads", "chat")
 """Source keys that exist from the first start and belong to no folder."""
 
 
+CHAT = RESERVED_SOURCES[2]
+CHAT_ANSWER = "chat_answer"
+"""Kind of a question to the chat with its answer."""
+FORMER_KIND = "exchange"
+"""What such an episode was stored as before it had a kind of its own."""
+CHAT_KINDS = frozenset({CHAT_ANSWER, FORMER_KIND})
+
+
+def kind_of(source: str, kind: str) -> str:
+    """The kind of a stored episode, whatever version stored it."""
+    return CHAT_ANSWER if (source, kind) == (CHAT, FORMER_KIND) else kind
+
+
 def content_id(*pieces: str) -> str:
     """32 hex characters that identify `pieces`, in order (BLAKE2b, 128 bits)."""
     digest = hashlib.blake2b(digest_size=16)
@@ -339,9 +352,12 @@ class Episode:
 
     @property
     def content_hash(self) -> str:
-        """Hash of everything a client may set, so that equal content is recognized."""
+        """Hash of everything a client may set, so that equal content is recognized. The kind of what the chat answered
+        is none of it: it was another one before.
+        """
+        kind = FORMER_KIND if (self.source, self.kind) == (CHAT, CHAT_ANSWER) else self.kind
         return content_id(
-            self.timestamp.isoformat(), self.instance, self.project, self.kind, self.summary, self.raw_exchange,
+            self.timestamp.isoformat(), self.instance, self.project, kind, self.summary, self.raw_exchange,
             "\x1f".join(self.tags), repr(sorted(self.metadata.items())),
         )  # fmt: skip
 

@@ -4,8 +4,18 @@ from collections.abc import Mapping
 from datetime import datetime, tzinfo
 from typing import Any
 
+from anamnesis_pipeline.model import CHAT_ANSWER
+
 NOTHING_GOOD = "Nothing answers well; the nearest:"
 """Stands before hits of a search that are weak, all of them."""
+
+
+_KINDS = {CHAT_ANSWER: "answer of the chat"}
+
+
+def kind_label(kind: str) -> str:
+    """A kind as people read it."""
+    return _KINDS.get(kind, kind)
 
 
 def counted(number: int, one: str, many: str = "") -> str:

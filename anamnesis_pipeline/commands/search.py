@@ -31,7 +31,7 @@ from anamnesis_pipeline.steps.folder_project import projects_of_folder
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.advice import start_it
 from anamnesis_pipeline.wiring import open_pool_of, open_to_read, what_is_private
-from anamnesis_pipeline.wording import NOTHING_GOOD, printable, project_name, session_text, shown_name
+from anamnesis_pipeline.wording import NOTHING_GOOD, kind_label, printable, project_name, session_text, shown_name
 
 _EXCERPT_LINES = 4
 _NAMED = 20
@@ -195,7 +195,7 @@ def render(answer: Mapping[str, Any], zone: tzinfo | None = None, width: int = 1
 def _block(rank: int, hit: Mapping[str, Any], zone: tzinfo | None, width: int) -> str:
     when = datetime.fromisoformat(hit["timestamp"]).astimezone(zone)
     sure = hit.get("confidence", "")  # an older sidecar does not say
-    head = f"{rank}. {when:%Y-%m-%d %H:%M}  {project_name(hit['project'])}  {hit['kind']}  {sure}".rstrip()
+    head = f"{rank}. {when:%Y-%m-%d %H:%M}  {project_name(hit['project'])}  {kind_label(hit['kind'])}  {sure}".rstrip()
     indent = "   "
     lines = textwrap.wrap(
         " ".join(printable(hit["excerpt"] or hit["summary"]).split()),

@@ -11,7 +11,7 @@ from typing import Any
 from anamnesis_pipeline.mcp_server.tokens import cost, cut
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_PREFACES
 from anamnesis_pipeline.search.quoting import defused, id_label, label
-from anamnesis_pipeline.wording import counted, session_text
+from anamnesis_pipeline.wording import counted, kind_label, session_text
 
 HIT_TOKENS = 100
 """Of one hit of a search, its head included."""
@@ -39,9 +39,9 @@ def block(lines: Sequence[str]) -> str:
 
 def head(record: Mapping[str, Any]) -> str:
     """`[decision] 2026-03-05 09:12 acme-api · strong · session on laptop · id ...`: always in this order."""
-    source = record["source"]
+    source, kind = record["source"], kind_label(record["kind"])
     parts = [
-        f"[{_name(record['kind'])}] {when(record['timestamp'])} {_name(record['project']) or '(no project)'}",
+        f"[{_name(kind)}] {when(record['timestamp'])} {_name(record['project']) or '(no project)'}",
         *([record["confidence"]] if "confidence" in record else []),
         _origin(source, record),
         *(["superseded" + _successor(record)] if record.get("status") == "superseded" else []),

@@ -15,7 +15,7 @@ from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull
 from anamnesis_pipeline.file_names import composed
 from anamnesis_pipeline.memory_layers import layer_of
-from anamnesis_pipeline.model import Episode, EpisodeHead, Space, StoredPassage, Where
+from anamnesis_pipeline.model import CHAT_ANSWER, Episode, EpisodeHead, Space, StoredPassage, Where
 from anamnesis_pipeline.search.backlog import backlog_notes, embedding_notes
 from anamnesis_pipeline.search.boosts import CORRECTION, aged, factors_of
 from anamnesis_pipeline.search.candidates import Candidates, Waiting, answered, is_exhausted
@@ -263,7 +263,7 @@ class Engine:
             if ranked.late:  # the lists alone tell places less apart than company adds
                 read = _accompanied(read, query.profile.company)
             found = _rare_first(self._boosted(question, read), self._ranker.rare_words_held(ranked))
-            found = _newer_first(query, found, ranked.late)
+            found = self._below_cited(_newer_first(query, found, ranked.late))
             with self.times.of("fold"):
                 groups = fold(map(_texts, found), query.top_k) if query.fold else [[n] for n in range(len(found))]
             deep_enough = depth >= REFILL_DEPTH and len(ranked.best) >= query.top_k
@@ -318,6 +318,20 @@ class Engine:
         return sorted(
             weighed, key=lambda f: (curated and authority_of(f.episode) is not Authority.AUTHORITATIVE, -f.score)
         )
+
+    def _below_cited(self, found: list[_Found]) -> list[_Found]:
+        """What the chat answered stands behind all that it cites."""
+        answers = sorted((f for f in found if f.episode.kind == CHAT_ANSWER), key=lambda f: f.episode.timestamp)
+        if not answers:
+            return found
+        cited, order = self._store.chat.cited_by([f.episode.episode_id for f in answers]), list(found)
+        for answer in answers:  # the oldest first: a later one may cite it
+            its = cited.get(answer.episode.episode_id, frozenset())
+            place = order.index(answer)
+            last = max((n for n, f in enumerate(order) if f.episode.episode_id in its), default=place)
+            if last > place:
+                order.insert(last, replace(order.pop(place), score=order[last - 1].score))
+        return order
 
     def _shown(self, question: Question, ranked: Ranked, groups: Sequence[Sequence[_Found]]) -> list[Hit]:
         """A hit for each group that the budget allows; only their episodes are read whole."""

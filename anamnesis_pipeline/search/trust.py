@@ -3,13 +3,16 @@
 from enum import StrEnum
 
 from anamnesis_pipeline.document_model import Trust
-from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, EpisodeHead
+from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, RESERVED_SOURCES, Episode, EpisodeHead
 
 TRANSCRIPT = "transcript"
 """The tier of what was said in a session, below those of documents."""
 CURATED_FACTOR = 1.06
 """On the score of what was written down to be remembered. Fused scores of the first two places of every list are 22 to
 21 (`fusion.RRF_K`), so this wins what differs by one place and nothing that differs by two at the top."""
+CHAT_TIER = "chat"
+"""The lowest tier: what a model made of the others."""
+CHAT_FACTOR = 0.8
 _POSTED = RESERVED_SOURCES[0]
 _VERBATIM = frozenset({"exchange", "subagent"})
 """Kinds whose text is the transcript's own; others were made of it."""
@@ -27,9 +30,11 @@ class Authority(StrEnum):
 
 
 def tier_of(episode: Episode | EpisodeHead) -> str:
-    """`curated`, `file` or `transcript`; empty for an episode that somebody posted, whatever its metadata says."""
+    """`curated`, `file`, `transcript` or `chat`; empty for what somebody posted, whatever its metadata says."""
     if episode.source == _POSTED:
         return ""
+    if episode.kind == CHAT_ANSWER and episode.source == CHAT:
+        return CHAT_TIER
     trust = episode.metadata.get("trust")
     if isinstance(trust, str) and trust in set(Trust):
         return trust
@@ -54,4 +59,4 @@ def authority_of(episode: Episode | EpisodeHead, *, is_whole: bool = False) -> A
 
 def trust_factor(episode: Episode | EpisodeHead) -> float:
     """What the score of an episode is multiplied with."""
-    return CURATED_FACTOR if tier_of(episode) == Trust.CURATED else 1.0
+    return {Trust.CURATED: CURATED_FACTOR, CHAT_TIER: CHAT_FACTOR}.get(tier_of(episode), 1.0)

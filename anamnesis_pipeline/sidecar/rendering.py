@@ -122,5 +122,5 @@ def _source(episode: Episode, message_ids: Collection[str]) -> SourceOut:
     if episode.metadata.get("session_log") == "missing":
         source["session_log"] = "missing"
     if tier := tier_of(episode):
-        source["trust"] = cast(Literal["curated", "file", "transcript"], tier)
+        source["trust"] = cast(Literal["curated", "file", "transcript", "chat"], tier)
     return source

@@ -181,8 +181,8 @@ class SearchIn(BaseModel):
 class SourceOut(TypedDict):
     """Where an episode comes from; empty for a posted one. `lines`: first and last of a section in its document.
     `title`: its headings, or names in code, outermost first. `trust`: written down to be remembered, any other
-    document, or said in a session. `continued_in`: the session to resume instead of that one. `session_log` is
-    `missing` for a subagent whose session's own log was not found.
+    document, said in a session, or answered by the chat. `continued_in`: the session to resume instead of that one.
+    `session_log` is `missing` for a subagent whose session's own log was not found.
     """
 
     machine: str
@@ -193,7 +193,7 @@ class SourceOut(TypedDict):
     title: NotRequired[list[str]]
     continued_in: NotRequired[str]
     session_log: NotRequired[Literal["missing"]]
-    trust: NotRequired[Literal["curated", "file", "transcript"]]
+    trust: NotRequired[Literal["curated", "file", "transcript", "chat"]]
 
 
 AuthorityOut = Literal["authoritative", "arbitration", "routing"]

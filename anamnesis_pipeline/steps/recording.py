@@ -9,7 +9,7 @@ from typing import Any
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.exchanges.grouping import PROMPT_HEAD
-from anamnesis_pipeline.model import Episode, Part, Segment, SegmentKind, content_id, record_id
+from anamnesis_pipeline.model import Episode, Part, Segment, SegmentKind, content_id, kind_of, record_id
 from anamnesis_pipeline.steps.episodes import episodes_of_records, surplus_records
 from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.posting import EpisodeDraft, Poster
@@ -66,7 +66,8 @@ class Recorder:
             return part, False
         draft = EpisodeDraft(
             self._headline(part), pair.instance, pair.project, transcript(part.segments, _name(pair.model)),
-            timestamp=part.segments[0].timestamp, episode_id=part.part_id, kind=PAIR_KIND, source=pair.source,
+            timestamp=part.segments[0].timestamp, episode_id=part.part_id,
+            kind=kind_of(pair.source, PAIR_KIND), source=pair.source,
             metadata={"model": pair.model} if pair.model else {},
         )  # fmt: skip
         try:

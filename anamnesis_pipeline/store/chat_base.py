@@ -87,6 +87,9 @@ class ChatRecords(Protocol):
     def message(self, message_id: str) -> ChatMessage | None:
         """One message; None: there is none."""
 
+    def cited_by(self, episode_ids: Sequence[str]) -> dict[str, frozenset[str]]:
+        """Episode of a round trip -> the episodes that its answer cites, for those that cite any."""
+
     def rate(self, message_id: str, value: int) -> bool:
         """Keep what somebody thinks of an answer (1, -1; 0: nothing any more); False: there is no such answer."""
 
@@ -136,6 +139,15 @@ def message_row(message: ChatMessage) -> dict[str, Any]:
         "text": clean(message.text), "at": instant(message.at), "episode_id": message.episode_id,
         "feedback": message.feedback, "details": json.dumps(details, ensure_ascii=False, sort_keys=True),
     }  # fmt: skip
+
+
+def cited_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
+    """As `ChatRecords.cited_by`, of rows with `episode_id` and `details`."""
+    cited: dict[str, frozenset[str]] = {}
+    for row in rows:
+        ids = frozenset(each["episode_id"] for each in json.loads(row["details"])["citations"])
+        cited[row["episode_id"]] = cited.get(row["episode_id"], frozenset()) | ids
+    return {episode_id: ids for episode_id, ids in cited.items() if ids}
 
 
 def messages_of(rows: Sequence[Mapping[str, Any]], look_up: Callable[[Sequence[str]], Cited]) -> list[ChatMessage]:

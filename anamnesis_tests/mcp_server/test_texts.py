@@ -64,6 +64,10 @@ def test_the_head_has_its_parts_in_a_fixed_order() -> None:
     ]
 
 
+def test_an_answer_of_the_chat_is_called_so() -> None:
+    assert texts.hit(1, found(kind="chat_answer")).startswith("1. [answer of the chat] 2026-10-05 08:41")
+
+
 def test_what_was_posted_says_by_whom_and_why() -> None:
     posted = found(
         kind="decision", tags=["billing"], metadata={"why": "no server"},

@@ -73,7 +73,7 @@ def test_weak_answers_are_the_nearest_and_come_when_asked_for(measured: Memory) 
     assert measured.ids(UNRELATED) == []
 
 
-def test_what_answers_well_is_not_weak_when_the_nearest_are_asked_for(measured: Memory) -> None:
+def test_what_answers_well_is_never_called_weak(measured: Memory) -> None:
     far = measured.add("Concerto tickets: the orchestra refunded us. " + " ".join(TEXTS))
     known, held = measured.ask(RELATED, weak=True), measured.ask("orchestra concerto", weak=True)
     assert not known.weak

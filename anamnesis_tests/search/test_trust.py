@@ -1,10 +1,15 @@
 """What is curated wins near ties, and every hit says how far it may be relied on."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
+
 import pytest
 
+from anamnesis_pipeline.chat_model import ChatMessage, ChatSession, Citation
+from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import Mode, SearchQuery
-from anamnesis_pipeline.search.trust import CURATED_FACTOR, authority_of, tier_of, trust_factor
+from anamnesis_pipeline.search.trust import CHAT_FACTOR, CURATED_FACTOR, authority_of, tier_of, trust_factor
 from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.store.samples import episode, put
@@ -20,6 +25,8 @@ TEXT = "the zeppelin gateway keeps its window"
         ({"source": NOTES, "metadata": {"trust": "file"}}, "file"),
         ({"source": "mac--logs--00000000", "session_id": "s"}, "transcript"),
         ({"source": "direct", "metadata": {"trust": "curated"}}, ""),
+        ({"source": "chat", "kind": "chat_answer", "metadata": {"trust": "curated"}}, "chat"),
+        ({"source": "chat", "kind": "exchange"}, "chat"),  # as it was stored before
     ],
 )
 def test_the_tier_comes_from_where_an_episode_was_read_and_never_from_who_posted_it(
@@ -28,7 +35,7 @@ def test_the_tier_comes_from_where_an_episode_was_read_and_never_from_who_posted
     put(store, "e", "the zeppelin gateway", **fields)
     episode = store.episodes.get(["e"])["e"]
     assert tier_of(episode) == tier
-    assert trust_factor(episode) == (CURATED_FACTOR if tier == "curated" else 1.0)
+    assert trust_factor(episode) == {"curated": CURATED_FACTOR, "chat": CHAT_FACTOR}.get(tier, 1.0)
 
 
 def hits(store: Store) -> list[tuple[str, str | None]]:
@@ -84,3 +91,53 @@ def test_the_authority_of_a_hit_is_what_it_counts_where_another_says_otherwise(
 ) -> None:
     found = episode("e", **fields)
     assert (authority_of(found), authority_of(found, is_whole=True)) == (shown, whole)
+
+
+def answer_of(
+    store: Store, name: str, *cites: str, text: str = TEXT, kind: str = "chat_answer", minute: int = 0
+) -> None:
+    """An answer of the chat that cites these episodes."""
+    put(store, name, text, minute=minute, source="chat", kind=kind, metadata={})
+    when = datetime(2026, 5, 1, tzinfo=UTC)
+    store.chat.put_session(ChatSession("s", "Zeppelins", "ollama", "qwen", "", when, when))
+    cited = tuple(Citation(each, "", "", when, 0.5) for each in cites)
+    store.chat.add(ChatMessage(f"m-{name}", "s", "assistant", text, when, cited, episode_id=name))
+
+
+@pytest.mark.parametrize("kind", ["chat_answer", "exchange"])
+def test_an_answer_of_the_chat_stands_behind_all_that_it_cites(store: Store, kind: str) -> None:
+    for name, text in (("near", TEXT + " open"), ("far", TEXT + " open in the long nights of winter")):
+        put(store, name, text, source="direct", kind="note")
+    answer_of(store, "first", "near", "far", kind=kind, minute=1)
+    answer_of(store, "second", "first", kind=kind, minute=2)
+    answer = Engine(store, None).search(SearchQuery("zeppelin gateway keeps window", fold=False))
+    assert [hit.episode.episode_id for hit in answer.hits][-2:] == ["first", "second"]
+    assert {hit.episode.kind for hit in answer.hits} == {"note", "chat_answer"}
+    scores = [hit.score for hit in answer.hits]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_answers_of_the_chat_are_filtered_by_their_kind(store: Store) -> None:
+    for name, source, kind in (
+        ("old", "chat", "exchange"),
+        ("new", "chat", "chat_answer"),
+        ("said", "logs", "exchange"),
+    ):
+        put(store, name, TEXT, source=source, kind=kind)
+
+    def found(*kinds: str) -> set[str]:
+        listed = {each.episode_id for each in store.episodes.page(Where(kinds=kinds), 9).items}
+        assert listed == {each.episode_id for each in store.text.matching(["zeppelin"], 9, Where(kinds=kinds))}
+        return listed
+
+    assert found("chat_answer") == {"old", "new"}
+    assert found("exchange") == {"said"}
+    assert found("exchange", "chat_answer") == {"old", "new", "said"}
+
+
+def test_a_former_answer_of_the_chat_can_be_edited(store: Store) -> None:
+    put(store, "old", TEXT, source="chat", kind="exchange")
+    known = store.episodes.get(["old"])["old"]
+    edited = replace(known, summary="another")
+    store.episodes.replace(edited, [], known.content_hash)
+    assert store.episodes.get(["old"])["old"].summary == "another"

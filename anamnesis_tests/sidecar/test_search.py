@@ -231,7 +231,7 @@ def test_a_layer_narrows_a_search_and_every_hit_says_its_own(client: TestClient,
     assert found(layer=["codebase"]) == set()
 
 
-def test_reading_moves_an_episode_to_another_layer_and_listing_does_not(
+def test_reading_moves_an_episode_on_and_listing_does_not(
     client: TestClient, post: Post, services: TestServices
 ) -> None:
     name = post("The zeppelin is about to land")["episode_id"]

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import QueryParams
 
 from anamnesis_pipeline.memory_layers import LASTING_KINDS, Layer
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import CHAT_ANSWER, Where
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.sidecar.fields import Kind, Name, Tag, Time
 from anamnesis_pipeline.sidecar.problems import sentence_of
@@ -18,7 +18,9 @@ from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.store.paging import CURSOR_PATTERN
 
-KINDS = tuple(sorted({"exchange", "subagent", "compact_summary", "code", "note", "procedure", *LASTING_KINDS}))
+KINDS = tuple(
+    sorted({"exchange", "subagent", "compact_summary", "code", "note", "procedure", CHAT_ANSWER, *LASTING_KINDS})
+)
 """What is offered; others can be typed."""
 STATUSES = {"active": "Current", "all": "Also superseded", "superseded": "Superseded only"}
 LAYERS = {layer.value: layer.value.capitalize() for layer in Layer}

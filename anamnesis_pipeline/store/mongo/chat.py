@@ -12,6 +12,7 @@ from anamnesis_pipeline.store.chat_base import (
     Cited,
     FeedbackCounts,
     SessionPage,
+    cited_of,
     cut,
     message_row,
     messages_of,
@@ -22,7 +23,7 @@ from anamnesis_pipeline.store.chat_base import (
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
 from anamnesis_pipeline.store.paging import cursor_at, read_cursor
-from anamnesis_pipeline.store.values import instant, moment
+from anamnesis_pipeline.store.values import instant, moment, sought
 
 SESSIONS, MESSAGES = "chat_sessions", "chat_messages"
 _CHANGE = ("backend", "model", "worker_url", "project", "updated_at")
@@ -157,6 +158,11 @@ class MongoChat:
             return FeedbackCounts(*(tables[MESSAGES].count({"feedback": value}) for value in (1, -1)))
 
         return self._database.read(work)
+
+    def cited_by(self, episode_ids: Sequence[str]) -> dict[str, frozenset[str]]:
+        """See `ChatRecords.cited_by`."""
+        wanted = {"episode_id": {"$in": list(map(sought, episode_ids))}}
+        return cited_of(self._database.read(lambda tables: tables[MESSAGES].find(wanted, ("episode_id", "details"))))
 
     def rated(self, limit: int, after: ChatMessage | None = None) -> list[ChatMessage]:
         """See `ChatRecords.rated`."""

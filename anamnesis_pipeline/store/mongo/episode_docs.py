@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from pymongo import UpdateOne
 
-from anamnesis_pipeline.model import Episode, EpisodeHead
+from anamnesis_pipeline.model import Episode, EpisodeHead, kind_of
 from anamnesis_pipeline.store.base import PROJECT_ALIASES
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
@@ -35,7 +35,7 @@ def read_episode(document: Document) -> Episode:
         timestamp=moment(document["timestamp"]),
         instance=document["instance"],
         project=document["project"],
-        kind=document["kind"],
+        kind=kind_of(document["source"], document["kind"]),
         summary=document["summary"],
         raw_exchange=document["raw_exchange"],
         tags=tuple(document["tags"]),
@@ -62,7 +62,7 @@ def read_head(document: Document) -> EpisodeHead:
         timestamp=moment(document["timestamp"]),
         instance=document["instance"],
         project=document["project"],
-        kind=document["kind"],
+        kind=kind_of(document["source"], document["kind"]),
         summary=document["summary"],
         tags=tuple(document["tags"]),
         status=document["status"],

@@ -6,12 +6,12 @@ https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-stage/
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from anamnesis_pipeline.memory_layers import WORKING_BELOW, WORKING_FOR, Layer, layer_of
-from anamnesis_pipeline.model import EpisodeHead, Where
+from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, CHAT_KINDS, FORMER_KIND, EpisodeHead, Where
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
 from anamnesis_pipeline.store.values import instant, moment, sought, spellings
 
@@ -86,10 +86,20 @@ def _lists(where: Where) -> Iterable[Document]:
     lists = (
         ("project", "$in", spellings(where.projects)),
         ("project", "$nin", where.hidden_projects),
-        ("kind", "$in", where.kinds),
+        ("kind", "$in", () if CHAT_KINDS & set(where.kinds) else where.kinds),
         ("kind", "$nin", where.hidden_kinds),
     )
-    return [{field: {operator: list(map(sought, values))}} for field, operator, values in lists if values]
+    of_chat = [_of_kinds(where.kinds)] if CHAT_KINDS & set(where.kinds) else []
+    return [*of_chat, *({field: {operator: list(map(sought, values))}} for field, operator, values in lists if values)]
+
+
+def _of_kinds(kinds: Sequence[str]) -> Document:
+    """As `model.kind_of` tells kinds, where that makes a difference."""
+    former: Document = {"$and": [{"source": CHAT}, {"kind": FORMER_KIND}]}
+    named: Document = {"kind": {"$in": list(map(sought, kinds))}}
+    if CHAT_ANSWER in kinds:
+        return {"$or": [named, former]}
+    return {"$and": [named, {"$nor": [former]}]}
 
 
 def _values(where: Where) -> Iterable[Document]:

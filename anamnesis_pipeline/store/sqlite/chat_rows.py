@@ -16,6 +16,7 @@ from anamnesis_pipeline.store.chat_base import (
     Cited,
     FeedbackCounts,
     SessionPage,
+    cited_of,
     cut,
     message_row,
     messages_of,
@@ -26,7 +27,7 @@ from anamnesis_pipeline.store.chat_base import (
 from anamnesis_pipeline.store.paging import cursor_at, read_cursor
 from anamnesis_pipeline.store.sqlite.chat_schema import FORGETS
 from anamnesis_pipeline.store.sqlite.connection import Database
-from anamnesis_pipeline.store.values import instant, moment
+from anamnesis_pipeline.store.values import instant, json_list, moment
 
 _SESSION = ", ".join(SESSION_FIELDS)
 _MESSAGE = ", ".join(MESSAGE_FIELDS)
@@ -186,6 +187,12 @@ class SqliteChat:
                 "WHERE feedback <> 0"
             ).fetchone()
         return FeedbackCounts(*row)
+
+    def cited_by(self, episode_ids: Sequence[str]) -> dict[str, frozenset[str]]:
+        """See `ChatRecords.cited_by`."""
+        query = "SELECT episode_id, details FROM chat_messages WHERE episode_id IN (SELECT value FROM json_each(?))"
+        with self._database.read() as connection:
+            return cited_of(_rows(connection.execute(query, (json_list(episode_ids),))))
 
     def rated(self, limit: int, after: ChatMessage | None = None) -> list[ChatMessage]:
         """See `ChatRecords.rated`."""

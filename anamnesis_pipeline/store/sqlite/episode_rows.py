@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from anamnesis_pipeline.model import Episode, EpisodeHead, Passage
+from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, kind_of
 from anamnesis_pipeline.store.base import PROJECT_ALIASES
 from anamnesis_pipeline.store.episode_values import stored_hash
 from anamnesis_pipeline.store.project_names import store_name
@@ -32,7 +32,7 @@ def read_row(row: Sequence[Any]) -> Episode:
         timestamp=moment(timestamp),
         instance=instance,
         project=project,
-        kind=kind,
+        kind=kind_of(source, kind),
         summary=summary,
         raw_exchange=raw_exchange,
         tags=tuple(json.loads(tags)),
@@ -61,7 +61,7 @@ def read_head(row: Sequence[Any]) -> EpisodeHead:
         timestamp=moment(timestamp),
         instance=instance,
         project=project,
-        kind=kind,
+        kind=kind_of(source, kind),
         summary=summary,
         tags=tuple(json.loads(tags)),
         status=status,

@@ -1,8 +1,15 @@
 """`Where` as SQL over `episodes e`. The only place that knows both."""
 
-from anamnesis_pipeline.model import Where
+# ruff: noqa: S608
+# only names of ours enter the SQL
+
+from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, CHAT_KINDS, FORMER_KIND, Where
 from anamnesis_pipeline.store.sqlite.layer_terms import layer_terms
 from anamnesis_pipeline.store.values import instant, json_list, sought, spellings
+
+_KIND_IS = f"""CASE WHEN e.source = '{CHAT}' AND e.kind = '{FORMER_KIND}' THEN '{CHAT_ANSWER}' ELSE e.kind END
+    IN (SELECT value FROM json_each(?))"""
+"""`model.kind_of` in SQL. No index has it, so it is asked where it makes a difference."""
 
 Condition = tuple[str, list[str]]
 """SQL that stands after WHERE, and its parameters in order."""
@@ -13,7 +20,7 @@ def condition(where: Where) -> Condition:
     lists = (
         ("e.project IN (SELECT value FROM json_each(?))", spellings(where.projects)),
         ("e.project NOT IN (SELECT value FROM json_each(?))", where.hidden_projects),
-        ("e.kind IN (SELECT value FROM json_each(?))", where.kinds),
+        (_KIND_IS if CHAT_KINDS & set(where.kinds) else "e.kind IN (SELECT value FROM json_each(?))", where.kinds),
         ("e.kind NOT IN (SELECT value FROM json_each(?))", where.hidden_kinds),
     )
     terms = [(test, json_list(values)) for test, values in lists if values]

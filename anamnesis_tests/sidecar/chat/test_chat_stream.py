@@ -56,6 +56,7 @@ def test_an_answer_is_streamed_with_what_it_leans_on_and_becomes_an_episode(
     assert (session["backend"], session["messages"][1]["message_id"]) == (backend, done["message_id"])
     episode = client.get(f"/api/episodes/{done['episode_id']}", params={"include": "raw"}).json()
     assert services.store.episodes.get([done["episode_id"]])[done["episode_id"]].source == "chat"
+    assert (episode["kind"], episode["source"]["trust"]) == ("chat_answer", "chat")
     assert "Where is the crane?" in episode["raw_exchange"]
     answered = session["messages"][1]["model"]
     speaker = "Claude" if answered.startswith("claude") else f"Assistant: {answered}"
