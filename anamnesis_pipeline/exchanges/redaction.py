@@ -377,16 +377,17 @@ def _by_assignment(window: _Unescaped) -> Iterator[tuple[int, int, str]]:
             continue
         if sign == ":" and not quote and is_passing(said["strong"] or "", value):
             continue
-        is_option = bool(OPTION.search(window.text[max(0, key - 40) : key]))
+        may_be_option = said["spaced"] or (strong and is_closed)
+        is_option = bool(may_be_option and OPTION.search(window.text[max(0, key - 40) : key]))
         if said["spaced"] and not (is_option or is_long_token(value)):
             continue
         if "secret" in name.lower() and is_name_of_secret(value):
             continue
-        in_environment = sign == "=" and ENVIRONMENT.search(window.text[max(0, key - 60) : low])
+        in_environment = strong and sign == "=" and ENVIRONMENT.search(window.text[max(0, key - 60) : low])
         is_alone = bool(in_environment or is_option or "phrase" in name.lower())
         if (
             is_literal_secret(value, quoted=bool(quote), strong=strong)
-            or (strong and in_environment and is_environment_password(value))
+            or (in_environment and is_environment_password(value))
             or (strong and is_closed and is_passphrase(value, alone=is_alone))
         ):
             end = low + len(value)

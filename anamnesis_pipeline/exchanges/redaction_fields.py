@@ -77,6 +77,9 @@ _IS_NO_VALUE = re.compile(r"\w+[.\w]*[(\[]|pass\Z|\[.*\]\(|[\[<{(!|].*[\])>}|]\Z
 _Q = r"[\"'\\`]{0,8}"
 _CHARS = r"[\w.\-/]{0,24}"
 _LABEL = r"(?i:passw|passphrase|kennwort|pwd|secret|token|key|cred|auth|_pass|pass:|contrase|senha)"
+_LABEL_OF_COLUMN = (
+    rf"(?:(?i:passw|passphrase|pwd|secret|token|api[ _\-]?key|access[ _\-]?key|kennwort|{NATIVE_PASSWORDS}))"
+)
 FIELD_HINT = prefilter(
     (
         rf"(?i:name|key|id|parameter|variable){_Q}[ \t]{{0,4}}[:=][ \t]{{0,4}}{_Q}{_CHARS}{_WORD}",
@@ -84,9 +87,11 @@ FIELD_HINT = prefilter(
         rf"{_LABEL}[\w.\-/ ]{{0,12}}:?[ \t*]{{0,4}}(?:[|>][+\-0-9]{{0,2}}[ \t]{{0,4}})?(?:\\+[nr]|\r?\n)",
         rf"{_WORD}[\w.\-]{{0,24}}{_Q}(?:[ \t][^<>]{{0,40}})?>",
         r"(?i:variable)[ \t]+\\*\"",
-        rf"(?:{_LABEL}|(?i:{NATIVE_PASSWORDS}))[\w.\- ]{{0,24}}{_Q}[ ]{{0,8}}(?:[,;|\t]|\\+t)"
-        r"(?:[\w .\-/()\",;|\t\x80-\xff]|\\+(?:[\"t]|u[0-9a-f]{4}))*(?:\r?\n|\\+[nr])",
-        rf"(?:{_LABEL}[\w.\- ]{{0,12}}|(?i:{NATIVE_PASSWORDS}))[\"'\\]{{0,8}}[ ]{{0,4}}(?:\r?\n|\\+[nr])",
+        # headings: a name and others behind it, or quoted at the end of the line
+        rf"{_LABEL_OF_COLUMN}[\w.\- ]{{0,24}}{_Q}[ ]{{0,8}}(?:[,;|\t]|\\+t)(?:[ \"]|\\+\")*[\w\x80-\xff]"
+        r"(?:[\w .\-/()\",;|\t\x80-\xff]|\\+(?:[\"t]|u[0-9a-f]{4}))*[^|\\](?:\r?\n|\\+[nr])",
+        rf"[,;\t](?:[ \\])*\"[\w.\- ]*{_LABEL_OF_COLUMN}[\w.\- ]*\\*\"(?:\r?\n|\\+[nr])",
+        rf"(?i:{NATIVE_PASSWORDS})\\*\"?(?:\r?\n|\\+[nr])",
     )
 )
 """What the raw text has wherever a value is found; nothing is looked for where it is missing."""
@@ -286,7 +291,8 @@ def _key(name: str) -> str:
 
 # --- rows below a line of headings: CSV, TSV, what psql prints --------------------------------------------
 
-_NAMED_COLUMN = re2.compile(rf"(?:{_WORD}|(?i:{NATIVE_PASSWORDS}))[\w .\-/()]{{0,40}}\f*[\"']?[ \f]*(?:[,;|\t\n])")
+_CHARS_OF_HEADINGS = r"[\w .\-/()\"',;|\t\f[:^ascii:]]*"
+_LINE_OF_HEADINGS = re2.compile(rf"{_CHARS_OF_HEADINGS}(?:{_WORD}|(?i:{NATIVE_PASSWORDS})){_CHARS_OF_HEADINGS}\n")
 _HEADING = re.compile(r"(?!(?i:import|from|return|select|def|enter|type|use|with|print)\b )[^\W\d][\w .\-/()]{0,60}")
 _RULER_OF_ROWS = re.compile(r"[\s\f|+\-]*-[\s\f|+\-]*")
 _CELL_OF = {
@@ -299,19 +305,13 @@ _FEWEST_CHARS_OF_TOKEN = 16
 
 def _in_columns(text: str, part: str, low: int) -> Iterator[NamedValue]:
     """Cells below a heading that names a secret, where a line of headings and its rows follow each other."""
-    end = -1
-    for hit in _NAMED_COLUMN.finditer(part):
-        at = low + hit.start()
-        if at < end:
-            continue
-        begin = text.rfind("\n", max(0, at - MOST_CHARS_OF_LINE), at) + 1
-        end = text.find("\n", at, at + MOST_CHARS_OF_LINE)
-        if end < 0:
-            continue
+    for hit in _LINE_OF_HEADINGS.finditer(part):
+        end = low + hit.end() - 1
+        begin = text.rfind("\n", max(0, end - MOST_CHARS_OF_LINE), end) + 1
         # a string of JSON ends at a quote with fewer backslashes than its breaks have
         escapes = end - begin - len(text[begin:end].rstrip("\f"))
         quote = re.compile(rf'(?<!\f{{{escapes}}})"') if escapes else None
-        for border in quote.finditer(text, begin, at) if quote else ():
+        for border in quote.finditer(text, begin, end) if quote else ():
             begin = border.end()
         begin = end - len(text[begin:end].lstrip(" \t\f"))
         sign = next((sign for sign in _CELL_OF if sign in text[begin:end] and _headings(text, begin, end, sign)), "")

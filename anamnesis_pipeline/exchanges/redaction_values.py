@@ -60,13 +60,16 @@ RANDOM_CHANGES = 5
 """Changes between small letters, capitals and digits in so short a value that no name such as `base64Encode` has."""
 
 
+_DIGIT = re.compile(r"\d")
+_TWO_DIGITS = re.compile(r"(?s)\d.*?\d")
+_TWO_LETTERS = re.compile(r"(?s)[^\W\d_].*?[^\W\d_]")
+
+
 def looks_random(value: str) -> bool:
     """Letters and digits mixed with no word shape: what generated credentials look like."""
-    digits = sum(c.isdigit() for c in value)
-    letters = sum(c.isalpha() for c in value)
-    if digits >= 2 and letters >= 2:
+    if _TWO_DIGITS.search(value) and _TWO_LETTERS.search(value):
         return not re.fullmatch(r"[A-Za-z_.\-/]*\d{1,4}", value)
-    return bool(digits) and len(value) >= 10 and len(CLASS_CHANGE.findall(value)) >= RANDOM_CHANGES
+    return bool(_DIGIT.search(value)) and len(value) >= 10 and len(CLASS_CHANGE.findall(value)) >= RANDOM_CHANGES
 
 
 _MARK = re.compile(r"[!$%^*+=?@~#&]")
@@ -182,7 +185,7 @@ def is_literal_secret(value: str, *, quoted: bool, strong: bool) -> bool:
         return True
     spaced = re.search(r"\s", value)
     value = value[:LONGEST_BARE_VALUE]
-    if _is_something_else(value):
+    if (not strong and not _DIGIT.search(value)) or _is_something_else(value):
         return False
     if spaced:
         return quoted and (_is_salt(value) or (strong and _is_generated_with_spaces(value)))
