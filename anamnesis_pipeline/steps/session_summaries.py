@@ -13,7 +13,7 @@ from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.projects import project_aliases
 from anamnesis_pipeline.steps.session_record import Gathered, record_of
-from anamnesis_pipeline.steps.sessions import MAX_HOPS, continued
+from anamnesis_pipeline.steps.sessions import continued
 from anamnesis_pipeline.steps.summaries import summarize_part
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.batching import batches
@@ -24,6 +24,8 @@ from anamnesis_pipeline.summaries import extractive
 
 PAGE = 200
 """Sessions that are listed at once."""
+MAX_JOINED = 1_000
+"""Sessions of one record."""
 PARTS_AT_ONCE = 50
 """Parts in memory at once: at most 4,000 characters each."""
 COPIES = 50
@@ -135,7 +137,7 @@ class _Run:
         found: list[tuple[SessionState, Gathered]] = []
         gone: list[SessionState] = []
         waiting, asked, seen, place = [session_id], {session_id}, set[tuple[str, str]](), None
-        while waiting and len(asked) <= MAX_HOPS:
+        while waiting and len(asked) <= MAX_JOINED:
             states = self._store.sessions.states([waiting.pop(0)])
             for state in sorted(states, key=lambda each: each.key != (self._source.key, session_id)):
                 source = self._sources.get(state.source)
