@@ -23,6 +23,7 @@
         ├── StoreRefused          the store's server refuses the user or the request, or cannot do what is needed
         ├── EpisodeConflict       the id exists with other content
         ├── EpisodeNotFound       no such id
+        ├── IdAmbiguous           several ids begin so
         ├── InvalidEpisode        a field is missing or has a value it cannot have
         ├── Excluded              a rule keeps it away
         ├── RuleRefused           a rule that can mean nothing, or one too many
@@ -149,6 +150,10 @@ class EpisodeConflict(GiveUp):
 
 class EpisodeNotFound(GiveUp):
     """No episode has this id."""
+
+
+class IdAmbiguous(GiveUp):
+    """Several episodes have an id that begins so."""
 
 
 class InvalidEpisode(GiveUp):

@@ -131,13 +131,14 @@ def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> t
     if not settings.has_store:
         raise GiveUp(f"{reason}, and nothing is stored in {settings.home} yet; {start_it(settings)}")
     try:
-        question = SearchIn.model_validate(dict(body)).question()
+        asked = SearchIn.model_validate(dict(body))
     except ValidationError as exc:
         problems = "; ".join(f"{error['path']}: {error['message']}" for error in field_errors(exc.errors()))
         raise GiveUp(f"the question is refused: {problems}") from exc
+    question = asked.question()
     semantic = question.mode is Mode.SEMANTIC
     with closing(open_to_read(settings)) as store, _engine(settings, store, with_model=semantic) as engine:
-        answer = dict(answer_body(engine.search(question), (), question.explain))
+        answer = dict(answer_body(engine.search(question), (), question.explain, asked.quote_tokens))
     answer = _with_backlog(settings, answer, question.mode, body.get("project"))
     how = "by meaning only" if semantic else "by keywords only"
     return answer, f"{reason}; searched the store itself, {how}"

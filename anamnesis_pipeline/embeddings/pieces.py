@@ -9,6 +9,7 @@ from typing import Protocol
 from tokenizers import Tokenizer
 
 from anamnesis_pipeline.embeddings.models import bundled_minilm
+from anamnesis_pipeline.stop_words import STOP_WORDS
 
 Span = tuple[int, int]
 
@@ -31,6 +32,21 @@ class MiniLmPieces:
     def spans(self, texts: Sequence[str]) -> list[list[Span]]:
         """See PieceCounter."""
         return [found.offsets for found in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+
+    def kept(self, texts: Sequence[str]) -> list[list[Span]]:
+        """As `spans`, but only of the pieces whose token vectors are kept of a passage, one for each."""
+        found = []
+        for encoded in self._tokenizer.encode_batch(list(texts), add_special_tokens=False):
+            said = [span for piece, span in zip(encoded.tokens, encoded.offsets, strict=True) if not is_quiet(piece)]
+            found.append(said or encoded.offsets)
+        return found
+
+
+@lru_cache(maxsize=100_000)  # more than a vocabulary has
+def is_quiet(piece: str) -> bool:
+    """Whether a word piece says nothing alone: a function word, or a mark. Pieces inside a word say something."""
+    word = piece.lstrip("\u2581\u0120").lower()  # how other tokenizers than BERT's mark the begin of a word
+    return word in STOP_WORDS or not any(character.isalnum() for character in word)
 
 
 @lru_cache(maxsize=1)

@@ -19,11 +19,11 @@ from anamnesis_pipeline.embeddings.batching import length_sorted_batches, padded
 from anamnesis_pipeline.embeddings.encoder_layer import replace_layers
 from anamnesis_pipeline.embeddings.models import ModelFiles, model_choices
 from anamnesis_pipeline.embeddings.packed_linear import can_pack, pack_linears
+from anamnesis_pipeline.embeddings.pieces import is_quiet
 from anamnesis_pipeline.embeddings.precision import MIN_FIDELITY, Device, measure_fidelity
 from anamnesis_pipeline.embeddings.token_vectors import QUIET, Projection, Rows
 from anamnesis_pipeline.embeddings.windows import average_windows, cut_windows, join_windows
 from anamnesis_pipeline.errors import BadSetting, UnknownModel
-from anamnesis_pipeline.stop_words import STOP_WORDS
 
 # Word pieces are made on the worker that asks for them; the tokenizer would spread them over every core.
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -221,12 +221,9 @@ def _special_ids(backend: Any) -> tuple[list[int], list[int]]:
 
 
 def _weights(backend: Any) -> NDArray[np.float32]:
-    """Word piece id -> what it counts: less if it is a function word or a mark. Pieces inside a word say something."""
+    """Word piece id -> what it counts: less if it says nothing alone."""
     weights = np.ones(backend.get_vocab_size(), dtype=np.float32)
-    for piece, number in backend.get_vocab().items():
-        word = piece.lstrip("\u2581\u0120").lower()  # how other tokenizers than BERT's mark the begin of a word
-        if word in STOP_WORDS or not any(character.isalnum() for character in word):
-            weights[number] = QUIET
+    weights[[number for piece, number in backend.get_vocab().items() if is_quiet(piece)]] = QUIET
     return weights
 
 

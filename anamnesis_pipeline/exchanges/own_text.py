@@ -54,6 +54,7 @@ _LINE = re.compile(
     (?: -\ [^\u201c\u201d]*\u201c[^\u201c\u201d]*\u201d(?:\ \[[^\s\]]*\])?   # a quote of a hook or of the chat
       | [A-Z].{0,200}:                                               # a heading
       | (?:\d+\.\ )?\[.*\ id\ \S+                                   # the head of a record, as tools answer it
+      | \d+\.\ \[[^\]]*\]\ [\d-]{10}(?:\ .*)?                        # the head of a hit
       | (?:(?:from|why|tags|summary|id\ \S+|[\d-]{10}\ \d\d:\d\d)\ )?>(?:\ .*)?
       | \(.*\) | (?:before|after)\ it: | incomplete:\ .* | (?:Nothing|Gone\ for\ good|Would\ go\ for\ good)\b.*
     )?""",

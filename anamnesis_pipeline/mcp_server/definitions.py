@@ -50,7 +50,7 @@ hits with ids for `read`, each strong, fair or weak; weak ones hardly answer. Wi
 
 
 class Read(_Arguments):
-    """Read records word for word, by the ids of `search` or `timeline`, in pages; `around` also lists what came just \
+    """Read records word for word, by ids (their beginnings will do), in pages; `around` also lists what came just \
 before and after in the session.
     """
 

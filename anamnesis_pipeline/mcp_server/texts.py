@@ -8,9 +8,9 @@ what hooks show.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from anamnesis_pipeline.mcp_server.tokens import cost, cut
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_PREFACES
 from anamnesis_pipeline.search.quoting import defused, id_label, label
+from anamnesis_pipeline.search.token_estimate import cost, cut
 from anamnesis_pipeline.wording import counted, kind_label, session_text
 
 HIT_TOKENS = 100
@@ -23,7 +23,11 @@ LONGEST_LINE = 2_000
 QUOTE = "> "
 HEADER = MEMORY_PREFACES[1]
 
+QUOTE_TOKENS = 66
+"""Of the sentences that a search quotes of a hit: what the head of most hits leaves of `HIT_TOKENS`."""
 _NAME_TOKENS = 16
+_TITLE_TOKENS, _SHORT_TITLE_TOKENS = 22, 12
+"""Of a title beside a short quote, and beside a long one."""
 _TAGS_TOKENS = 18
 
 
@@ -38,32 +42,49 @@ def block(lines: Sequence[str]) -> str:
 
 
 def head(record: Mapping[str, Any]) -> str:
-    """`[decision] 2026-03-05 09:12 acme-api · strong · session on laptop · id ...`: always in this order."""
-    source, kind = record["source"], kind_label(record["kind"])
+    """`[decision] 2026-03-05 09:12 acme-api · session on laptop · id ...`: always in this order."""
     parts = [
-        f"[{_name(kind)}] {when(record['timestamp'])} {_name(record['project']) or '(no project)'}",
-        *([record["confidence"]] if "confidence" in record else []),
-        _origin(source, record),
+        f"[{_name(kind_label(record['kind']))}] {when(record['timestamp'])} {_project(record)}",
+        _origin(record),
         *(["superseded" + _successor(record)] if record.get("status") == "superseded" else []),
-        f"id {id_label(record['episode_id'])}",
+        f"id {id_label(record.get('short_id') or record['episode_id'])}",
     ]
     return " · ".join(parts)
 
 
-def hit(rank: int, found: Mapping[str, Any]) -> str:
-    """One hit of a search: head, quoted excerpt, why and tags."""
-    first = f"{rank}. {head(found)}"
-    last = _notes(found)
-    left = HIT_TOKENS - cost(first) - cost(last) - 4
-    quoted = QUOTE + cut(flat(found["excerpt"] or found["summary"]), max(left, 12))
-    return "\n".join([first, quoted, *([last] if last else [])])
+def places_of_all(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The project and the origin that all hits of a search have in common: they are said once."""
+    shared = [{place(hit) for hit in found} for place in (_project, _origin)]
+    return [places.pop() for places in shared if len(places) == 1 and len(found) > 1]
+
+
+def hit(rank: int, found: Mapping[str, Any], common: Sequence[str] = ()) -> str:
+    """One hit of a search: kind, id, day, how sure it is, place, title, the sentences that answer best, why and tags.
+
+    :param common: what was said of all hits already.
+    """
+    episode_id = id_label(found.get("short_id") or found["episode_id"])
+    parts = [
+        f"{rank}. [{_name(kind_label(found['kind']))} {episode_id}] {found['timestamp'][:10]}",
+        found["confidence"],
+        *(place for place in (_project(found), _origin(found)) if place not in common),
+        *(["superseded" + _successor(found)] if found.get("status") == "superseded" else []),
+    ]
+    first, last = " · ".join(parts), _notes(found)
+    text = flat(found.get("quote") or found["excerpt"] or found["summary"])
+    left = HIT_TOKENS - cost(first) - cost(last) - 4  # marks, and that something is left out
+    title = cut(flat(found["title"]), max(min(_TITLE_TOKENS, left - cost(text)), _SHORT_TITLE_TOKENS))
+    quoted = QUOTE + cut(text, max(left - cost(title), 12))
+    said = text.startswith(title.removesuffix("…"))  # as of a note that is quoted from its beginning
+    return "\n".join([first if said else f"{first} {QUOTE}{title}", quoted, *([last] if last else [])])
 
 
 def line(record: Mapping[str, Any], text: str = "") -> str:
-    """One record of a list: head and the beginning of its summary."""
-    first = head(record)
+    """One record of a list: head, title and the beginning of its summary, which often begins with the title."""
+    first, title, summary = head(record), flat(record["title"]), flat(record["summary"])
     left = LINE_TOKENS - cost(first) - 2
-    return f"{first}\n{QUOTE}{cut(flat(text or record['summary']), max(left, 12))}"
+    told = summary if summary.startswith(title.removesuffix("…")) else f"{title} · {summary}"
+    return f"{first}\n{QUOTE}{cut(flat(text) or told, max(left, 12))}"
 
 
 def session_line(record: Mapping[str, Any]) -> str:
@@ -117,8 +138,13 @@ def _name(text: str) -> str:
     return cut(label(text), _NAME_TOKENS)
 
 
-def _origin(source: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+def _project(record: Mapping[str, Any]) -> str:
+    return _name(record["project"]) or "(no project)"
+
+
+def _origin(record: Mapping[str, Any]) -> str:
     """Who says so: a session, a document, or whoever posted it; and on which machine."""
+    source = record["source"]
     said = {"curated": "curated document", "file": "document", "transcript": "session"}
     what = said.get(source.get("trust", ""), "posted by " + _name(record["instance"]))
     return f"{what} on {_name(source['machine'])}" if source.get("machine") else what

@@ -99,11 +99,14 @@ class Tools:
         body = {
             "query": asked.query, "top_k": asked.limit, "mode": asked.mode, "profile": asked.rank,
             "project": scope.project, "include_private": scope.include_private, "kind": asked.kind,
+            "quote_tokens": texts.QUOTE_TOKENS, "include": ["short_id"],
             **bound_texts(asked.since, asked.until, datetime.now(UTC), UTC),
         }  # fmt: skip
         answer = await self._memory.call("POST", "/api/episodes/search", body=body)
         first = [NOTHING_GOOD] if answer.get("weak") else []
-        hits = [texts.hit(rank, found) for rank, found in enumerate(answer["results"], 1)]
+        common = texts.places_of_all(answer["results"])
+        hits = [texts.hit(rank, found, common) for rank, found in enumerate(answer["results"], 1)]
+        hits = [f"(all of {' · '.join(common)})", *hits] if common else hits
         problems = [f"incomplete: {texts.flat(problem)}" for problem in answer["degraded"]]
         if not hits:
             hits = [_nothing(scope)]
@@ -119,7 +122,7 @@ class Tools:
             try:
                 record = await self._memory.call("GET", path, params={"include": "raw"})
             except GiveUp as exc:
-                raise GiveUp(f"{texts.flat(episode_id)[:60]}: {exc}; `search` and `timeline` show whole ids") from exc
+                raise GiveUp(f"{texts.flat(episode_id)[:60]}: {exc}; `search` and `timeline` show ids") from exc
             lines += [*([""] if lines else []), *texts.record_lines(record)]
             if asked.around:
                 lines += await self._neighbours(record, asked.around)
@@ -135,7 +138,7 @@ class Tools:
             "project": scope.project, "include_private": scope.include_private, "session_id": asked.session,
             **bound_texts(asked.since, asked.until, datetime.now(UTC), UTC), "order": asked.order,
             "limit": asked.limit, "cursor": asked.cursor, "kind": kinds or None,
-            "include_superseded": True if asked.session else None,
+            "include_superseded": True if asked.session else None, "include": "short_id",
             "by_session": None if asked.session or kinds else True,
         }  # fmt: skip
         page = await self._memory.call("GET", "/api/episodes", params=params)
@@ -169,7 +172,9 @@ class Tools:
 
     async def _forget(self, asked: Forget, folder: str | None) -> str:
         del folder
-        body = {"ids": asked.ids, "dry_run": not asked.confirm}
+        found = [await self._memory.call("GET", _path(name), accept={404}) for name in asked.ids]
+        ids = [record.get("episode_id", name) for record, name in zip(found, asked.ids, strict=True)]
+        body = {"ids": ids, "dry_run": not asked.confirm}
         report = await self._memory.call("POST", "/api/forget", body=body)
         counts = f"{report['episodes']} records, {report['messages']} messages, {report['lines']} lines of logs"
         if not report["episodes"]:
@@ -241,7 +246,7 @@ class Tools:
             return []
         own = {"session_id": session, "include_private": [record["project"] or NO_PROJECT]}
         among = own if session else {"project": record["project"]}
-        params = {**among, "limit": around + 1}
+        params = {**among, "limit": around + 1, "include": "short_id"}
         before = await self._memory.call("GET", "/api/episodes", params={**params, "until": at})
         after = await self._memory.call("GET", "/api/episodes", params={**params, "since": at, "order": "oldest"})
 

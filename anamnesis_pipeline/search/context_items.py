@@ -1,6 +1,6 @@
 """What is quoted of an episode in a session's context, and how it is attributed. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -54,12 +54,16 @@ _CLASS_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One quote. `text` is verbatim; `passage_id` names the passage that it is, if it is one."""
+    """One quote. `text` is verbatim; `passage_id` names the passage that it is, if it is one. `quote`: what is quoted
+    of it and of what stands around it, if that is known. `short_id`: of the episode, if it has one.
+    """
 
     episode: Episode
     text: str
     said_by: SourceClass
     passage_id: int | None = None
+    quote: str = ""
+    short_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,8 @@ def line_of(item: Item, text: str, common: Place = Place()) -> str:
     pieces += [f"trust {tier}" if (tier := tier_of(episode)) else "", _status(episode)]
     about = ", ".join(piece for piece in pieces if piece)
     project = f" in project {place.project}" if place.project != common.project else ""
-    return f"- On {episode.timestamp:%Y-%m-%d}{project} ({about}): {quoted(text)} [{id_label(episode.episode_id)}]"
+    name = id_label(item.short_id or episode.episode_id)
+    return f"- On {episode.timestamp:%Y-%m-%d}{project} ({about}): {quoted(text)} [{name}]"
 
 
 def _session_or_file(episode: Episode) -> str:
@@ -119,12 +124,17 @@ def _status(episode: Episode) -> str:
     return f"superseded by {id_label(episode.superseded_by)}" if episode.superseded_by else "superseded"
 
 
-def passage_item(episode: Episode, stored: StoredPassage, part: Part | None) -> Item:
+def passage_item(episode: Episode, stored: StoredPassage, part: Part | None, sentences: Sequence[str] = ()) -> Item:
     """The item that quotes a passage.
 
     :param part: what the episode was made of, if it was made of one.
+    :param sentences: those of the passage, or of what stands around it, that are quoted; none: the passage is.
     """
-    return Item(episode, stored.passage.text, said_by(episode, stored, part), stored.passage_id)
+    speaker = said_by(episode, stored, part)
+    if part is not None and sentences and episode.kind != "record":
+        kinds = {s.kind for s in part.segments if any(sentence in s.text for sentence in sentences)}
+        speaker = _least_of(kinds) if kinds else speaker
+    return Item(episode, stored.passage.text, speaker, stored.passage_id, " ".join(sentences))
 
 
 def said_by(episode: Episode, stored: StoredPassage, part: Part | None) -> SourceClass:
@@ -133,7 +143,11 @@ def said_by(episode: Episode, stored: StoredPassage, part: Part | None) -> Sourc
         return class_of(episode)
     ids = set(stored.passage.message_ids)
     kinds = {s.kind for s in part.segments if s.uuid in ids and _overlap(s.text, stored.passage.text)}
-    kinds = kinds or {s.kind for s in part.segments}
+    return _least_of(kinds or {s.kind for s in part.segments})
+
+
+def _least_of(kinds: Iterable[SegmentKind]) -> SourceClass:
+    """The class that may be relied on least."""
     return min((_CLASS_OF.get(kind, SourceClass.TOOL) for kind in kinds), key=list(SourceClass).index)
 
 

@@ -17,6 +17,7 @@ from anamnesis_pipeline.file_names import composed
 from anamnesis_pipeline.memory_layers import layer_of
 from anamnesis_pipeline.model import CHAT_ANSWER, Episode, EpisodeHead, Space, StoredPassage, Where
 from anamnesis_pipeline.search.backlog import backlog_notes, embedding_notes
+from anamnesis_pipeline.search.best_sentences import Run, SentenceReader
 from anamnesis_pipeline.search.boosts import CORRECTION, aged, factors_of
 from anamnesis_pipeline.search.candidates import Candidates, Waiting, answered, is_exhausted
 from anamnesis_pipeline.search.dialogue import asks_for_outcome, dialogue_factors, words_of
@@ -106,6 +107,7 @@ class Engine:
         self._candidates = Candidates(store, self.times)
         self._ranker = Ranker(store, self.times)
         self._session_answers = SessionAnswers(store)
+        self._sentences = SentenceReader(store)
 
     def search(self, query: SearchQuery) -> SearchAnswer:
         """The best episodes, one hit each. A part that cannot answer is named in `degraded`; the others do.
@@ -358,7 +360,18 @@ class Engine:
                     ),
                 )
             )  # fmt: skip
-        return hits
+        return self._with_sentences(question, hits) if query.sentences else hits
+
+    def _with_sentences(self, question: Question, hits: Sequence[Hit]) -> list[Hit]:
+        tokens = question.vectors.tokens if question.vectors is not None else None
+        with self.times.of("sentences"):
+            passages = [hit.passages for hit in hits[: question.query.sentences]]
+            runs = self._sentences.runs(question.query.text, question.space, tokens, passages)
+        return [*map(_with_runs, hits, runs), *hits[len(runs) :]]
+
+
+def _with_runs(hit: Hit, runs: Sequence[Run]) -> Hit:
+    return replace(hit, runs=runs)
 
 
 def _factors(question: Question, found: _Found, asked: Collection[str]) -> dict[str, float]:

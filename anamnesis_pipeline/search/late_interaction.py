@@ -19,6 +19,11 @@ def max_similarities(query: NDArray[np.float32], tokens: TokenRows) -> dict[int,
     """
     if not tokens.passage_ids:
         return {}
-    similar = tokens.matrix.astype(np.float32) @ (query.T / _ONE)
+    similar = similarities(query, tokens.matrix)
     nearest = np.maximum.reduceat(similar, tokens.starts, axis=0)
     return dict(zip(tokens.passage_ids, nearest.sum(axis=1).tolist(), strict=True))
+
+
+def similarities(query: NDArray[np.float32], rows: NDArray[np.int8]) -> NDArray[np.float32]:
+    """The cosine of each stored token to each of the query's, times that one's weight, shape (rows, tokens)."""
+    return np.asarray(rows.astype(np.float32) @ (query.T / _ONE), dtype=np.float32)

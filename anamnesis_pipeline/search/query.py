@@ -1,5 +1,6 @@
 """What can be asked of the memory, and what comes back. Frozen values, no behaviour."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -7,6 +8,7 @@ from typing import Any
 
 from anamnesis_pipeline.memory_layers import Layer
 from anamnesis_pipeline.model import Episode, StoredPassage, Where
+from anamnesis_pipeline.search.best_sentences import Run
 from anamnesis_pipeline.search.floor import Confidence
 from anamnesis_pipeline.search.profiles import PROFILES, Profile
 
@@ -46,6 +48,8 @@ class SearchQuery:
     profile: Profile = PROFILES["default"]
     now: datetime | None = None
     """What age is counted to; None: the clock."""
+    sentences: int = 0
+    """So many of the first hits tell how well each of their sentences answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,8 @@ class Hit:
     near-duplicates. `explanation` holds each list's rank and score when asked for. `factor` is what the score was
     multiplied with, for what the episode is worth and how far it may be relied on. `second`: another passage of the
     episode that answers, and is shown as well. `layer` is where the episode was when it was asked for.
-    `confidence`: how sure it is that it answers.
+    `confidence`: how sure it is that it answers. `runs`: the sentences of both passages and around them, if the query
+    wants them.
     """
 
     episode: Episode
@@ -70,6 +75,7 @@ class Hit:
     second: StoredPassage | None = None
     layer: Layer = Layer.EPISODIC
     confidence: Confidence = Confidence.FAIR
+    runs: Sequence[Run] = ()
 
     @property
     def passages(self) -> tuple[StoredPassage, ...]:

@@ -54,7 +54,13 @@ class Block:
 
 def count_tokens(text: str, pieces: PieceCounter) -> int:
     """Tokens of a text."""
-    return sum(_cost(text[start:end]) for start, end in pieces.spans([text])[0])
+    return counted_tokens([text], pieces)[0]
+
+
+def counted_tokens(texts: Sequence[str], pieces: PieceCounter) -> list[int]:
+    """Tokens of each text."""
+    found = zip(texts, pieces.spans(texts), strict=True)
+    return [sum(_cost(text[start:end]) for start, end in spans) for text, spans in found]
 
 
 def _cost(piece: str) -> int:
@@ -147,7 +153,7 @@ def fitted(
             share = left - count_tokens(f"{heading}\n{line_of(item, '', common)}", pieces)
             text = whole_sentences(flat, min(section.most_tokens, share), pieces) if share >= LEAST_QUOTE else ""
         else:
-            text = shortened(flat, section.most_tokens, words, pieces)
+            text = shortened(one_line(item.quote or item.text), section.most_tokens, words, pieces)
         line = line_of(item, text, common)
         cost = count_tokens(f"{heading}\n{line}", pieces)
         if not text or cost > left or len(heading) + len(line) + 2 > room:

@@ -1,6 +1,7 @@
 """Episodes: post, list, fetch, edit, delete."""
 
 from collections import Counter
+from collections.abc import Collection, Iterable
 from typing import Annotated, Literal
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from anamnesis_pipeline.errors import EpisodeNotFound
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import Episode, Where
 from anamnesis_pipeline.sidecar.bulk import parse_bulk, post_all
 from anamnesis_pipeline.sidecar.documentation import BULK_BODY, PROBLEMS
 from anamnesis_pipeline.sidecar.fields import EpisodeId, Kind, Name, Tag, Time
@@ -21,9 +22,10 @@ from anamnesis_pipeline.sidecar.query_routes import keep_opened, keep_reading
 from anamnesis_pipeline.sidecar.rendering import episode_body, json_reply
 from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.schemas import BulkOut, EpisodeChanges, EpisodeIn, EpisodeOut, Include, PageOut
-from anamnesis_pipeline.sidecar.services import Uses
+from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps import episodes
 from anamnesis_pipeline.steps.session_reading import timeline_page
+from anamnesis_pipeline.steps.short_ids import find_episode, short_ids
 from anamnesis_pipeline.store.paging import CURSOR_PATTERN
 
 MAX_SKIP = 1_000_000
@@ -85,17 +87,26 @@ async def filter_of_time(
 
 
 Order = Annotated[Literal["newest", "oldest"], Query(description="Which come first")]
-Includes = Annotated[list[Include], Query(default_factory=list, max_length=10, description="`raw` adds raw_exchange")]
+Includes = Annotated[
+    list[Include],
+    Query(default_factory=list, max_length=10, description="`raw` adds raw_exchange, `short_id` a short id"),
+]
 PathId = Annotated[EpisodeId, Path(description="May contain `/` and `:`")]
 Filter = Annotated[Where, Depends(filter_of)]
+
+
+def short_of(services: Services, include: Collection[Include], episodes: Iterable[Episode]) -> dict[str, str]:
+    """Id -> its short form, if `include` asks for those."""
+    return short_ids(services.store, (each.episode_id for each in episodes)) if "short_id" in include else {}
 
 
 @router.post("", response_model=EpisodeOut, status_code=201, responses={200: {"model": EpisodeOut}})
 def post_episode(episode: EpisodeIn, services: Uses, include: Includes) -> Response:
     """Store an episode: 201 when it is new, 200 when the same id holds the same, 409 when it differs."""
     stored, created = services.poster.create(episode.draft())
+    body = episode_body(stored, include, short_of(services, include, [stored]))
     location = {"Location": f"/api/episodes/{quote(stored.episode_id, safe='/:')}"}
-    return json_reply(episode_body(stored, include), 201 if created else 200, location)
+    return json_reply(body, 201 if created else 200, location)
 
 
 @router.post("/bulk", response_model=BulkOut, openapi_extra=BULK_BODY)
@@ -133,7 +144,8 @@ def list_episodes(
         page = timeline_page(services.store, filtered, limit, cursor, skip, oldest_first=order == "oldest")
     else:
         page = services.store.episodes.page(filtered, limit, cursor, skip, oldest_first=order == "oldest")
-    items = [episode_body(episode, include) for episode in page.items]
+    short = short_of(services, include, page.items)
+    items = [episode_body(episode, include, short) for episode in page.items]
     return json_reply({"items": items, "next_cursor": page.next_cursor})
 
 
@@ -150,14 +162,12 @@ async def refuse_method() -> None:
 
 @router.get("/{episode_id:path}", response_model=EpisodeOut)
 def get_episode(episode_id: PathId, services: Uses, include: Includes) -> Response:
-    """One episode."""
-    episode = services.store.episodes.get([episode_id]).get(episode_id)
-    if episode is None:
-        raise _unknown()
-    reply = json_reply(episode_body(episode, include))
-    reply.background = BackgroundTasks([BackgroundTask(keep_opened, services, [episode_id])])
+    """One episode, by its id or by a beginning of at least 4 characters that no other id has; 409: several have it."""
+    episode = find_episode(services.store, episode_id)
+    reply = json_reply(episode_body(episode, include, short_of(services, include, [episode])))
+    reply.background = BackgroundTasks([BackgroundTask(keep_opened, services, [episode.episode_id])])
     if "raw" in include:
-        reply.background.add_task(keep_reading, services, episode_id)
+        reply.background.add_task(keep_reading, services, episode.episode_id)
     return reply
 
 
@@ -166,7 +176,8 @@ def patch_episode(episode_id: PathId, changes: EpisodeChanges, services: Uses, i
     """Change some fields; the next search finds the new words. An empty body is 400."""
     if not changes:
         raise HTTPException(400, "name at least one field to change")
-    return json_reply(episode_body(services.poster.patch(episode_id, changes), include))
+    episode = services.poster.patch(episode_id, changes)
+    return json_reply(episode_body(episode, include, short_of(services, include, [episode])))
 
 
 @router.delete("/{episode_id:path}", status_code=204)
@@ -177,9 +188,5 @@ def delete_episode(
 ) -> Response:
     """Remove an episode and everything derived from it, for good."""
     if not episodes.delete_episode(services.store, episode_id, tombstone=exclude):
-        raise _unknown()
+        raise EpisodeNotFound("no episode has this id")
     return Response(status_code=204)
-
-
-def _unknown() -> EpisodeNotFound:
-    return EpisodeNotFound("no episode has this id")

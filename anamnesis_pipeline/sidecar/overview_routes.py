@@ -15,12 +15,12 @@ from anamnesis_pipeline.sidecar.services import Uses, coverage
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.event_base import EVENTS_KEPT, Event, EventRecords, Happening
 from anamnesis_pipeline.store.overview_base import SourceState
-from anamnesis_pipeline.summaries.extractive import MODEL as EXTRACTIVE
+from anamnesis_pipeline.summaries.extractive import is_extractive
 
 router = APIRouter(prefix="/api", tags=["service"], responses=PROBLEMS)
 
-_STAND_INS = {EXTRACTIVE, "problem", "skip"}
-"""What `summary_counts` counts that no LLM wrote."""
+_NO_MODELS = {"problem", "skip"}
+"""What `summary_counts` counts beside the models."""
 
 
 class EventOut(TypedDict):
@@ -121,7 +121,7 @@ def quality_body(store: Store) -> QualityOut:
     """The figures as JSON."""
     tally, covered = store.overview.tally(), coverage(store)
     summaries = store.ingest.summary_counts()
-    by_llm = sum(count for model, count in summaries.items() if model not in _STAND_INS)
+    by_llm = sum(count for model, count in summaries.items() if not is_extractive(model) and model not in _NO_MODELS)
     return {
         "episodes": tally.episodes,
         "active": tally.active,

@@ -23,6 +23,7 @@ from anamnesis_pipeline.errors import (
     EpisodeConflict,
     EpisodeNotFound,
     Excluded,
+    IdAmbiguous,
     InvalidEpisode,
     InvalidVectors,
     PageRefused,
@@ -50,6 +51,7 @@ SAFE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"
 _STATUS: tuple[tuple[type[AnamnesisError], int], ...] = (
     (EpisodeNotFound, 404),
     (EpisodeConflict, 409),
+    (IdAmbiguous, 409),
     (SpaceNotFound, 404),
     (SpaceConflict, 409),
     (InvalidEpisode, 422),

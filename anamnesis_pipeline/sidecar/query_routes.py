@@ -27,7 +27,7 @@ from anamnesis_pipeline.store.query_base import AskedQuery
 from anamnesis_pipeline.wiring import effective_settings
 
 EXCERPT_CHARS = 300
-_NOT_KEPT = {"query", "query_text", "track", "include", "explain"}
+_NOT_KEPT = {"query", "query_text", "track", "include", "explain", "quote_tokens"}
 
 log = logging.getLogger(__name__)
 router = APIRouter(tags=["search"], responses=PROBLEMS)

@@ -1,21 +1,24 @@
 """Episodes and answers as JSON bodies. Pure."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from starlette.responses import Response
 
 from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.search.best_sentences import best_run
 from anamnesis_pipeline.search.excerpts import excerpt_of
 from anamnesis_pipeline.search.floor import Confidence
 from anamnesis_pipeline.search.query import Hit, SearchAnswer
 from anamnesis_pipeline.search.trust import authority_of, tier_of
 from anamnesis_pipeline.sidecar.schemas import EpisodeOut, HitOut, SearchOut, SourceOut
+from anamnesis_pipeline.summaries.titles import title_of
 
 EXCERPT_CHARS = 1200
 HIT_MESSAGE_IDS = 12
+NO_IDS: Mapping[str, str] = {}
 
 
 def json_reply(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -24,14 +27,18 @@ def json_reply(body: Any, status: int = 200, headers: dict[str, str] | None = No
     return Response(content, status, headers, media_type="application/json")
 
 
-def episode_body(episode: Episode, include: Collection[str]) -> EpisodeOut:
-    """One episode, without its text unless `raw` is in `include`."""
+def episode_body(episode: Episode, include: Collection[str], short: Mapping[str, str] = NO_IDS) -> EpisodeOut:
+    """One episode, without its text unless `raw` is in `include`.
+
+    :param short: id -> its short form, of those that are to have one.
+    """
     body: EpisodeOut = {
         "episode_id": episode.episode_id,
         "timestamp": utc_text(episode.timestamp),
         "instance": episode.instance,
         "project": episode.project,
         "kind": episode.kind,
+        "title": title_of(episode),
         "summary": episode.summary,
         "tags": list(episode.tags),
         "retrieval_count": episode.retrieval_count,
@@ -43,15 +50,27 @@ def episode_body(episode: Episode, include: Collection[str]) -> EpisodeOut:
         "source": _source(episode, episode.message_ids),
         "metadata": dict(episode.metadata),
     }
+    if episode.episode_id in short:
+        body["short_id"] = short[episode.episode_id]
     if "raw" in include:
         body["raw_exchange"] = episode.raw_exchange
     return body
 
 
-def answer_body(answer: SearchAnswer, include: Collection[str], explain: bool) -> SearchOut:
-    """A whole answer."""
+def answer_body(
+    answer: SearchAnswer,
+    include: Collection[str],
+    explain: bool,
+    quote_tokens: int = 0,
+    short: Mapping[str, str] = NO_IDS,
+) -> SearchOut:
+    """A whole answer.
+
+    :param quote_tokens: of the sentences that are quoted of a hit; 0: none are.
+    :param short: as of `episode_body`.
+    """
     body: SearchOut = {
-        "results": [_hit_body(hit, include, explain) for hit in answer.hits],
+        "results": [_hit_body(hit, include, explain, quote_tokens, short) for hit in answer.hits],
         "weak": answer.weak,
         "took_ms": round(answer.took_ms, 2),
         "model_id": answer.model_id,
@@ -68,7 +87,7 @@ def utc_text(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _hit_body(hit: Hit, include: Collection[str], explain: bool) -> HitOut:
+def _hit_body(hit: Hit, include: Collection[str], explain: bool, quote_tokens: int, short: Mapping[str, str]) -> HitOut:
     episode, (excerpt, message_ids) = hit.episode, excerpt_of(hit.passages)
     body: HitOut = {
         "episode_id": episode.episode_id,
@@ -82,6 +101,7 @@ def _hit_body(hit: Hit, include: Collection[str], explain: bool) -> HitOut:
         "instance": episode.instance,
         "project": episode.project,
         "kind": episode.kind,
+        "title": title_of(episode),
         "summary": episode.summary,
         "excerpt": excerpt[:EXCERPT_CHARS],
         "tags": list(episode.tags),
@@ -95,6 +115,10 @@ def _hit_body(hit: Hit, include: Collection[str], explain: bool) -> HitOut:
         "source": _source(episode, message_ids[:HIT_MESSAGE_IDS]),
         "also": list(hit.also),
     }
+    if episode.episode_id in short:
+        body["short_id"] = short[episode.episode_id]
+    if quote_tokens:
+        body["quote"] = " ".join(sentence.text for sentence in best_run(hit.runs, quote_tokens))
     if "raw" in include:
         body["raw_exchange"] = episode.raw_exchange
     if explain:

@@ -25,9 +25,10 @@ from anamnesis_pipeline.sidecar.problems import FieldError
 from anamnesis_pipeline.steps.posting import EpisodeDraft
 
 MAX_BULK_EPISODES = 1000
+MAX_QUOTE_TOKENS = 400
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
-Include = Literal["raw"]
+Include = Literal["raw", "short_id"]
 ConfidenceName = Literal["strong", "fair", "weak"]
 LayerName = Literal["working", "episodic", "semantic", "procedural", "codebase"]
 
@@ -123,6 +124,9 @@ class SearchIn(BaseModel):
         bool,
         Field(description="Whether the nearest come, marked `weak`, where nothing answers well; not with `context`"),
     ] = True
+    quote_tokens: Annotated[
+        int, Field(ge=0, le=MAX_QUOTE_TOKENS, description="Of `quote`, the sentences that answer best; 0: none"), WHOLE
+    ] = 0
     include: Annotated[list[Include], Field(max_length=10)] = []
     explain: bool = False
     track: bool = True
@@ -164,6 +168,7 @@ class SearchIn(BaseModel):
             fold=self.fold,
             track=self.track,
             explain=self.explain,
+            sentences=self.top_k if self.quote_tokens else 0,
             include_private=tuple(self.include_private),
             weak=self.weak and self.profile != "context",
             profile=self._ranking(),
@@ -200,16 +205,19 @@ AuthorityOut = Literal["authoritative", "arbitration", "routing"]
 
 
 class EpisodeOut(TypedDict):
-    """An episode. `raw_exchange` comes with `include=raw`. `authority`: which of several that disagree holds. What was
-    written down to be remembered does; of a session the text itself settles what was said (`arbitration`, with
-    `include=raw`); everything else says where to look.
+    """An episode. `title`: what it is about, at most 90 characters. `raw_exchange` comes with `include=raw`, and
+    `short_id`, a beginning of the id that no other one has now and that reads it as well, with `include=short_id`.
+    `authority`: which of several that disagree holds. What was written down to be remembered does; of a session the
+    text itself settles what was said (`arbitration`, with `include=raw`); everything else says where to look.
     """
 
     episode_id: str
+    short_id: NotRequired[str]
     timestamp: str
     instance: str
     project: str
     kind: str
+    title: str
     summary: str
     raw_exchange: NotRequired[str]
     tags: list[str]
@@ -252,10 +260,12 @@ class HitOut(TypedDict):
     `boosted_score` is the score again, in which `priority_multiplier` already is: what the episode is worth and how far
     it may be relied on. `consolidated_from` names the episodes that it was made of, if its metadata says so.
     `authority` is that of an episode. `layer` is where it is now, what happened lately or a while ago, what holds, how
-    something is done, or code.
+    something is done, or code. `excerpt` is whole passages; `quote` comes with `quote_tokens`: sentences of them, or
+    from right beside them, that follow each other and answer best.
     """
 
     episode_id: str
+    short_id: NotRequired[str]
     score: float
     confidence: ConfidenceName
     weak: bool
@@ -266,8 +276,10 @@ class HitOut(TypedDict):
     instance: str
     project: str
     kind: str
+    title: str
     summary: str
     excerpt: str
+    quote: NotRequired[str]
     raw_exchange: NotRequired[str]
     tags: list[str]
     retrieval_count: int

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
+from anamnesis_pipeline.sidecar.episodes_routes import short_of
 from anamnesis_pipeline.sidecar.query_routes import keep_question
 from anamnesis_pipeline.sidecar.rendering import answer_body, json_reply
 from anamnesis_pipeline.sidecar.schemas import SearchIn, SearchOut
@@ -26,7 +27,8 @@ async def search_episodes(question: SearchIn, request: Request, services: Uses) 
 
     def answer() -> Response:
         found = services.engine.search(question.question())
-        reply = json_reply(answer_body(found, question.include, question.explain))
+        short = short_of(services, question.include, (hit.episode for hit in found.hits))
+        reply = json_reply(answer_body(found, question.include, question.explain, question.quote_tokens, short))
         if question.track:
             reply.background = BackgroundTask(keep_question, services, request.app.state.room, question, found)
         return reply

@@ -11,6 +11,7 @@ from itertools import count
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import Episode, Part, Where
+from anamnesis_pipeline.search.best_sentences import Run, best_run
 from anamnesis_pipeline.search.context_items import Item, passage_item
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.folding import fold
@@ -19,21 +20,23 @@ from anamnesis_pipeline.search.profiles import PROFILES
 from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.search.quoting import fenced
 from anamnesis_pipeline.search.telling import says_what_it_asks, telling
-from anamnesis_pipeline.search.token_budget import Block, Section, count_tokens, fitted
+from anamnesis_pipeline.search.token_budget import Block, Section, count_tokens, counted_tokens, fitted
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.steps.folder_project import projects_called, projects_of_folder
 from anamnesis_pipeline.steps.handoff import read_handoff
+from anamnesis_pipeline.steps.short_ids import short_ids
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.context_base import SessionMemory, Shown
 
 CANDIDATES = 12
 """Hits that are looked at for one prompt."""
-QUOTE_TOKENS = 48
-"""Of one quote that answers a prompt, at the least. A block of 400 tokens has three of 48, and names what answers for
-57% of 200 prompts; with two of 64 for 51% (benchmarks/silence.py)."""
+QUOTE_TOKENS = 68
+"""Of one quote that answers a prompt, at the least: some three sentences. A block of 400 tokens has three of them."""
 LONGEST_QUOTE_TOKENS = 160
 """Of one where few answer."""
-AROUND_QUOTE, AROUND_QUOTES = 45, 100
+SPARE_QUOTES = 3
+"""Hits that are read beside those that fit, since some are known already."""
+AROUND_QUOTE, AROUND_QUOTES = 34, 100
 """Tokens of what is said of one quote, and around all of them, at the most."""
 ASKED_HEAD, ASKED_TAIL = 1_500, 500
 """Characters of a long prompt that are searched for: what is pasted between them says little of what is asked."""
@@ -219,13 +222,20 @@ class ContextMaker:
         query = SearchQuery(
             _cut(asked.query), CANDIDATES, where=Where(projects=projects), track=False, explain=True,
             profile=PROFILES["context"], include_private=self._inside(asked, projects),
+            sentences=asked.max_tokens // (QUOTE_TOKENS + AROUND_QUOTE) + SPARE_QUOTES,
         )  # fmt: skip
         hits = [hit for hit in self._engine.search(query).hits if _is_of(hit.episode.project, projects)]
         return hits, telling(hits, is_stranger=bool(asked.cwd) and not projects)
 
     def _quotes(self, asked: ContextRequest, hits: Sequence[Hit]) -> Section:
+        """What is quoted of hits: of each the sentences that answer best."""
+        most = _quote_tokens(asked.max_tokens, len(hits))
+        texts = list(dict.fromkeys(s.text for hit in hits for run in hit.runs for s in run))
+        tokens = dict(zip(texts, counted_tokens(texts, self._pieces), strict=True))
         parts = self._parts(hit.episode for hit in hits)
-        return Section("", [_item(hit, parts) for hit in hits], _quote_tokens(asked.max_tokens, len(hits)))
+        short = short_ids(self._store, (hit.episode.episode_id for hit in hits))
+        items = [_item(hit, parts, best_run(hit.runs, most, tokens.__getitem__)) for hit in hits]
+        return Section("", [replace(item, short_id=short[item.episode.episode_id]) for item in items], most)
 
     def _unseen(
         self, sections: Sequence[Section], session_id: str, memory: SessionMemory, skipped: Counter[str]
@@ -299,8 +309,9 @@ def _own_session(asked: ContextRequest) -> str:
     return "" if asked.source in EMPTIED else asked.session_id
 
 
-def _item(hit: Hit, parts: dict[str, Part]) -> Item:
-    return passage_item(hit.episode, hit.passage, parts.get(hit.episode.episode_id))
+def _item(hit: Hit, parts: dict[str, Part], run: Run = ()) -> Item:
+    sentences = [sentence.text for sentence in run]
+    return passage_item(hit.episode, hit.passage, parts.get(hit.episode.episode_id), sentences)
 
 
 def _is_of(project: str, projects: Sequence[str]) -> bool:

@@ -363,7 +363,7 @@ class _Run:
         """The LLM's summary that there is of this very text."""
         summary = self._store.ingest.summary(part.part_id)
         is_current = summary is not None and summary.content_hash == part.content_hash
-        return summary if is_current and summary is not None and summary.model != extractive.MODEL else None
+        return summary if is_current and summary is not None and not extractive.is_extractive(summary.model) else None
 
 
 def _pause(attempts: int, *, is_judged: bool) -> timedelta:

@@ -126,6 +126,9 @@ class EpisodeRecords(Protocol):
     def heads(self, episode_ids: Sequence[str]) -> dict[str, EpisodeHead]:
         """As `get`, without the texts: what it costs does not grow with them."""
 
+    def beginning_with(self, prefix: str, limit: int) -> list[str]:
+        """Ids that begin with `prefix`, the first `limit` in their order."""
+
     def superseded_by(self, episode_id: str, limit: int) -> list[str]:
         """Ids of episodes that this one stands for, by id."""
 

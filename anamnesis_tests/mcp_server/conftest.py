@@ -27,6 +27,10 @@ from anamnesis_tests.sidecar.conftest import TestServices, open_services, wait_f
 TRANSPORTS = ("http", "stdio")
 
 
+POSTED: list[str] = []
+"""Ids of what was posted, which answers show shortened."""
+
+
 @dataclass
 class Sidecar:
     """A running one; `services` are what it works on."""
@@ -45,7 +49,8 @@ class Sidecar:
         body = {"summary": summary, "instance": "mac", "project": "acme", **fields}
         reply = httpx.post(f"{self.base}/api/episodes", json=body, headers=headers, timeout=60)
         assert reply.status_code == 201, reply.text
-        return str(reply.json()["episode_id"])
+        POSTED.append(str(reply.json()["episode_id"]))
+        return POSTED[-1]
 
 
 @dataclass

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.exchanges.own_text import without_memory
 from anamnesis_pipeline.mcp_server import texts
-from anamnesis_pipeline.mcp_server.tokens import cost, cut
 from anamnesis_pipeline.model import MEMORY_ENDS
 from anamnesis_pipeline.search.quoting import one_line
+from anamnesis_pipeline.search.token_estimate import cost, cut
 
 SAMPLES = [
     "Webhook retries double-charged because the idempotency key lacked the attempt id; fixed in billing/retry.py",
@@ -34,8 +34,8 @@ def found(**fields: Any) -> dict[str, Any]:
     return {
         "episode_id": "3e2ee77d91658e0ef13372d11c2ee770", "confidence": "fair", "similarity_score": 0.7,
         "timestamp": "2026-10-05T08:41:00Z", "instance": "laptop", "project": "~/code/parcel-api",
-        "kind": "exchange", "summary": "A summary", "excerpt": "An excerpt", "tags": [], "status": "active",
-        "superseded_by": None, "source": source, **fields,
+        "kind": "exchange", "title": "A title", "summary": "A summary", "excerpt": "An excerpt", "tags": [],
+        "status": "active", "superseded_by": None, "source": source, **fields,
     }  # fmt: skip
 
 
@@ -58,14 +58,38 @@ def test_hits_of_ordinary_words_stay_within_100_tokens() -> None:
 
 def test_the_head_has_its_parts_in_a_fixed_order() -> None:
     assert texts.hit(2, found(status="superseded", superseded_by="e2")).split("\n") == [
-        "2. [exchange] 2026-10-05 08:41 ~/code/parcel-api · fair · session on laptop · superseded by e2 · "
-        "id 3e2ee77d91658e0ef13372d11c2ee770",
+        "2. [exchange 3e2ee77d91658e0ef13372d11c2ee770] 2026-10-05 · fair · ~/code/parcel-api · session on laptop · "
+        "superseded by e2 > A title",
         "> An excerpt",
     ]
 
 
 def test_an_answer_of_the_chat_is_called_so() -> None:
-    assert texts.hit(1, found(kind="chat_answer")).startswith("1. [answer of the chat] 2026-10-05 08:41")
+    assert texts.hit(1, found(kind="chat_answer")).startswith("1. [answer of the chat 3e2ee77d")
+
+
+def test_a_hit_shows_its_short_id_and_quote_and_no_common_place() -> None:
+    hits = [found(short_id="3e2ee7", quote="It was the retries.") for _ in range(2)]
+    common = texts.places_of_all(hits)
+    assert common == ["~/code/parcel-api", "session on laptop"]
+    assert texts.hit(1, hits[0], common) == "1. [exchange 3e2ee7] 2026-10-05 · fair > A title\n> It was the retries."
+
+
+def test_only_places_that_all_hits_share_are_said_once() -> None:
+    hits = [found(), found(project="~/code/web")]
+    assert texts.places_of_all(hits) == ["session on laptop"]
+    assert texts.places_of_all(hits[:1]) == []
+    assert "· ~/code/web > A title" in texts.hit(2, hits[1], ["session on laptop"])
+
+
+@pytest.mark.parametrize(
+    "title", ["Short", "A title that goes on and on about the retries of webhooks in billing " * 2]
+)
+def test_a_quote_of_its_budget_is_shown_whole_beside_any_title(title: str) -> None:
+    quote = cut("The retries of a webhook charged twice since the key lacked the attempt. " * 9, texts.QUOTE_TOKENS)
+    hit = texts.hit(3, found(title=title, quote=quote, short_id="3e2ee7"), ["~/code/parcel-api", "session on laptop"])
+    assert hit.endswith(quote)
+    assert cost(hit) <= texts.HIT_TOKENS
 
 
 def test_what_was_posted_says_by_whom_and_why() -> None:
@@ -92,9 +116,25 @@ INJECTIONS = [
 
 @pytest.mark.parametrize("text", INJECTIONS)
 def test_stored_text_cannot_end_the_block_or_pose_as_ours(text: str) -> None:
-    shown = found(excerpt=text, summary=text, project=text, kind=text, tags=[text], instance=text, episode_id=text)
+    shown = found(
+        excerpt=text,
+        quote=text,
+        title=text,
+        summary=text,
+        project=text,
+        kind=text,
+        tags=[text],
+        instance=text,
+        episode_id=text,
+    )
     whole = {**shown, "raw_exchange": text, "metadata": {"why": text}}
-    for lines in ([texts.hit(1, shown)], [texts.line(whole)], texts.record_lines(whole)):
+    common = texts.places_of_all([shown, shown])
+    for lines in (
+        [texts.hit(1, shown)],
+        [f"(all of {' · '.join(common)})", texts.hit(1, shown, common)],
+        [texts.line(whole)],
+        texts.record_lines(whole),
+    ):
         block = texts.block(lines)
         assert block.count(MEMORY_ENDS) == 1
         assert block.lower().count("anamnesis-memory") == 2
@@ -102,7 +142,7 @@ def test_stored_text_cannot_end_the_block_or_pose_as_ours(text: str) -> None:
         assert not re.search(r"[<\uff1c](\s*/|[!?|A-Za-z])|`{3}|~{3}", "\n".join(block.split("\n")[1:-1]))
         assert all(character.isprintable() or character == "\n" for character in block.replace("\t", ""))
         inside = block.split("\n")[2:-1]
-        ours = ("> ", "1. [", "[", "from > ", "why > ", "tags > ", "summary > ")
+        ours = ("> ", "(all of ", "1. [", "[", "from > ", "why > ", "tags > ", "summary > ")
         assert [line for line in inside if not line.startswith(ours)] == []
         assert sum(line.startswith(("1. [", "2. [")) for line in inside) <= 1
         assert all(line.count("\u00b7") <= 4 for line in inside if line.startswith(("[", "1. [")))

@@ -19,6 +19,7 @@ def test_a_posted_episode_comes_back_without_its_text_and_without_vectors(client
         "episode_id": body["episode_id"],
         "timestamp": body["timestamp"],
         "kind": "note",
+        "title": "Webhook retries charged twice",
         "tags": ["billing"],
         "retrieval_count": 0,
         "last_retrieved": None,
@@ -248,3 +249,29 @@ def test_in_a_bulk_call_a_bad_episode_fails_alone(client: TestClient) -> None:
 )
 def test_a_bulk_call_holds_a_list_of_at_most_a_thousand(client: TestClient, body: Any, status: int) -> None:
     assert client.post("/api/episodes/bulk", json=body).status_code == status
+
+
+def test_a_beginning_of_an_id_reads_the_episode_and_deletes_nothing(client: TestClient) -> None:
+    for name in ("e52b14176ce8", "e52b99ff0011"):
+        client.post("/api/episodes", json={**DRAFT, "episode_id": name, "raw_exchange": name})
+    assert client.get("/api/episodes/e52b1").json()["episode_id"] == "e52b14176ce8"
+    ambiguous = client.get("/api/episodes/e52b")
+    assert ambiguous.status_code == 409
+    assert "e52b14176ce8 and e52b99ff0011" in ambiguous.json()["detail"]
+    assert client.get("/api/episodes/e52").status_code == 404
+    assert client.delete("/api/episodes/e52b1").status_code == 404
+    assert client.patch("/api/episodes/e52b1", json={"tags": ["x"]}).status_code == 404
+
+
+def test_short_ids_and_quotes_come_where_they_are_asked_for(client: TestClient) -> None:
+    said = "The weather was fine. The zeppelin hangar needs new doors. Nobody knows who pays for them."
+    client.post("/api/episodes", json={**DRAFT, "summary": said, "episode_id": "e52b14176ce8"})
+    body = {"query": "Which doors does the zeppelin hangar need?"}
+    (plain,) = client.post("/api/episodes/search", json=body).json()["results"]
+    assert not {"short_id", "quote"} & plain.keys()
+    (hit,) = client.post("/api/episodes/search", json={**body, "include": ["short_id"], "quote_tokens": 12}).json()[
+        "results"
+    ]
+    assert (hit["short_id"], hit["quote"]) == ("e52b14", "The zeppelin hangar needs new doors.")
+    (listed,) = client.get("/api/episodes?include=short_id").json()["items"]
+    assert client.get(f"/api/episodes/{listed['short_id']}").json()["episode_id"] == "e52b14176ce8"

@@ -37,8 +37,7 @@ def test_an_answer_has_exactly_the_fields_of_the_contract(client: TestClient, po
     (hit,) = answer["results"]
     assert set(hit) == {
         "episode_id", "score", "confidence", "weak", "similarity_score", "timestamp", "instance", "project", "kind",
-        "summary", "excerpt",
-        "tags", "retrieval_count", "status", "superseded_by",
+        "title", "summary", "excerpt", "tags", "retrieval_count", "status", "superseded_by",
         "superseded_at", "source", "also", "boosted_score", "priority_multiplier", "consolidated_from",
         "authority", "layer",
     }  # fmt: skip

@@ -387,3 +387,14 @@ def test_what_an_episode_stands_for_is_found(store: Store) -> None:
     assert store.episodes.superseded_by("new", 9) == ["a", "b"]
     assert store.episodes.superseded_by("new", 1) == ["a"]
     assert store.episodes.superseded_by("other", 9) == store.episodes.superseded_by("\ud800", 9) == []
+
+
+def test_ids_that_begin_alike_are_listed_in_order(store: Store):
+    for name in ("abc2", "abc1", "abd", "ab", "ab%c", "ABC", "ab\U0001f600", "abc"):
+        put(store, name, "text")
+    assert store.episodes.beginning_with("abc", 9) == ["abc", "abc1", "abc2"]
+    assert store.episodes.beginning_with("abc", 2) == ["abc", "abc1"]
+    assert store.episodes.beginning_with("ab%", 9) == ["ab%c"]
+    assert store.episodes.beginning_with("ab\U0001f600", 9) == ["ab\U0001f600"]
+    assert store.episodes.beginning_with("ab\ud800", 9) == store.episodes.beginning_with("x", 9) == []
+    assert len(store.episodes.beginning_with("", 9)) == 8

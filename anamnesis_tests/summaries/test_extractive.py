@@ -12,7 +12,9 @@ from anamnesis_pipeline.model import Part, Segment, SegmentKind
 from anamnesis_pipeline.summaries.extractive import (
     MAX_CHARS,
     MAX_SENTENCES,
+    MODEL,
     PROMPT_CHARS,
+    is_extractive,
     summarize,
     telling_sentences,
 )
@@ -41,7 +43,9 @@ def test_a_summary_is_what_was_asked_and_what_was_said_about_it_most() -> None:
             "look for the bug Bash: make",
         ),
         ([(SegmentKind.TOOL_INPUT, "Bash: make"), (SegmentKind.TOOL_RESULT, "ok")], "Bash: make"),
-        ([(SegmentKind.TOOL_RESULT, "only output")], "only output"),
+        ([(SegmentKind.TOOL_INPUT, "Edit\nfile_path: /w/src/retry.py\nold_string: a")], "Edit retry.py"),
+        ([(SegmentKind.TOOL_RESULT, "     1→def charge(key):\n     2→    return 1")], "Code of charge"),
+        ([(SegmentKind.TOOL_RESULT, "only output")], "Output of tools"),
         ([(SegmentKind.THINKING, "The cause must be the missing key.")], "The cause must be the missing key."),
     ],
 )
@@ -130,3 +134,20 @@ def test_the_same_sentences_are_chosen_in_every_process() -> None:
         ).stdout
 
     assert len({chosen(seed) for seed in range(1, 4)}) == 1
+
+
+def test_summaries_hold_sentences_without_markdown_code_or_tool_lines() -> None:
+    said = (
+        "## Findings\n\nThe **retry** of `charge()` in [billing](src/billing.py) has no key, e.g. in v1.2.3.\n\n"
+        "```python\ncharge(key=None)\n```\n| a | b |\n|---|---|\nLet me fix the missing key now."
+    )
+    summary = summarize(part((SegmentKind.PROMPT, "Why twice?"), (SegmentKind.STATEMENT, said)))
+    assert summary == (
+        "Why twice? The retry of charge() in billing has no key, e.g. in v1.2.3. Let me fix the missing key now."
+    )
+
+
+def test_summaries_of_an_earlier_method_are_extractive_too() -> None:
+    assert is_extractive("extractive-sumbasic-1")
+    assert is_extractive(MODEL)
+    assert not is_extractive("claude-haiku-5-5")

@@ -22,6 +22,8 @@ from anamnesis_pipeline.sidecar.pages.undo import undo_of
 from anamnesis_pipeline.sidecar.query_routes import keep_reading
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.similar_routes import find_similar
+from anamnesis_pipeline.steps.short_ids import whole_id
+from anamnesis_pipeline.summaries.titles import title_of
 
 SIMILAR = 6
 CANDIDATES = 6
@@ -35,8 +37,10 @@ AskedId = Annotated[EpisodeId, Query()]
 
 @router.get("/dashboard/episodes/{episode_id:path}")
 def episode_page(episode_id: Annotated[EpisodeId, Path()], request: Request, services: Uses) -> Response:
-    """The whole page; that somebody reads it is noted, as of any client that asks for the text."""
-    undo = undo_of(request)
+    """The whole page; that somebody reads it is noted, as of any client that asks for the text. The beginning of an id
+    will do.
+    """
+    undo, episode_id = undo_of(request), whole_id(services.store, episode_id)
     if episode_id in undo.waiting():
         return page(
             request, "episode_waits.html", "Being deleted", episode_id=episode_id, address=undo.address_of({episode_id})
@@ -45,7 +49,7 @@ def episode_page(episode_id: Annotated[EpisodeId, Path()], request: Request, ser
         return fragment("episode_gone.html", episode_id=episode_id)  # asked by the page that waits for its deletion
     episode = read_episode(services, episode_id)
     reply = page(
-        request, "episode.html", episode.summary[:80], view=view_of(services, episode, undo.waiting())
+        request, "episode.html", title_of(episode), view=view_of(services, episode, undo.waiting())
     )  # fmt: skip
     reply.background = BackgroundTask(keep_reading, services, episode_id)
     return reply

@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, Response
 from anamnesis_pipeline.dagster_api.api import dagster_link
 from anamnesis_pipeline.sidecar.pages import static
 from anamnesis_pipeline.steps.session_reading import row_of
+from anamnesis_pipeline.summaries.titles import title_of
 from anamnesis_pipeline.wording import counted, kind_label, noun
 
 POLICY = "; ".join(
@@ -92,6 +93,7 @@ def _environment() -> jinja2.Environment:
         auto_reload=False,
     )
     filters: dict[str, Callable[..., Any]] = {
+        "title_of": title_of,
         "moment": moment, "count": count, "counted": counted, "noun": noun, "share": share, "size": size,
         "episode_link": episode_link, "session_link": session_link, "session_row": row_of, "kind_label": kind_label,
     }  # fmt: skip

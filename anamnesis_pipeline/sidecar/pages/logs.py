@@ -34,7 +34,7 @@ from anamnesis_pipeline.sidecar.pages.settings_form import (
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps.summaries import NO_BUDGET
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.summaries.extractive import MODEL as EXTRACTIVE
+from anamnesis_pipeline.summaries.extractive import is_extractive
 from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS
 from anamnesis_pipeline.wiring import effective_settings
 from anamnesis_pipeline.wording import counted
@@ -230,7 +230,7 @@ def _doing(services: Services, *, asks: bool = True) -> dict[str, Any]:
     status = JsonlControl(services.store, services.dagster if asks else None).status()
     return {
         "doing": status, "state": _state(status, asks=asks), "runs_shown": RUNS_SHOWN,
-        "link": dagster_link(services.settings), "spent": _spent(status), "extractive": EXTRACTIVE,
+        "link": dagster_link(services.settings), "spent": _spent(status), "is_extractive": is_extractive,
         "last_problem": services.store.ingest.last_summary_problem() if status["counters"]["flagged"] else "",
     }  # fmt: skip
 

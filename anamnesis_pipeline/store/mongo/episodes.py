@@ -92,6 +92,14 @@ class MongoEpisodes:
         """See `EpisodeRecords.heads`."""
         return {found["_id"]: read_head(found) for found in self._find(episode_ids, HEAD_FIELDS)}
 
+    def beginning_with(self, prefix: str, limit: int) -> list[str]:
+        """See `EpisodeRecords.beginning_with`."""
+        where = {"_id": {"$gte": sought(prefix), "$lt": sought(prefix) + LAST_CHARACTER}}
+        rows = self._database.read(
+            lambda tables: tables["episodes"].find(where, ["_id"], order=[("_id", 1)], limit=limit)
+        )
+        return [row["_id"] for row in rows]
+
     def superseded_by(self, episode_id: str, limit: int) -> list[str]:
         """See `EpisodeRecords.superseded_by`."""
         where = {"superseded_by": {"$eq": sought(episode_id), "$gt": ""}}  # as the index is defined

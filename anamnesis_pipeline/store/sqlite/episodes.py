@@ -125,6 +125,15 @@ class SqliteEpisodes:
             ).fetchall()
         return {head.episode_id: head for head in map(episode_rows.read_head, rows)}
 
+    def beginning_with(self, prefix: str, limit: int) -> list[str]:
+        """See `EpisodeRecords.beginning_with`."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT episode_id FROM episodes WHERE episode_id >= ? AND episode_id < ? ORDER BY episode_id LIMIT ?",
+                (sought(prefix), sought(prefix) + LAST_CHARACTER, max(0, limit)),
+            )
+            return [name for (name,) in rows]
+
     def superseded_by(self, episode_id: str, limit: int) -> list[str]:
         """See `EpisodeRecords.superseded_by`."""
         with self._database.read() as connection:

@@ -1,0 +1,219 @@
+"""Which sentences of a hit answer the question: the run of sentences that is quoted of it.
+
+The token vectors of passages tell: of the runs that fit, it is the one in which the words of the question find most.
+Without them the words themselves are looked for.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamnesis_pipeline.embeddings.pieces import minilm_pieces
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.model import Part, SegmentKind, Space, StoredPassage
+from anamnesis_pipeline.search.late_interaction import similarities
+from anamnesis_pipeline.search.token_estimate import cost
+from anamnesis_pipeline.search.words import content_words, literal_tokens
+from anamnesis_pipeline.sentences import Span, sentence_spans
+from anamnesis_pipeline.stop_words import STOP_WORDS
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.unspaced_scripts import words_in
+
+AROUND = 2
+"""Passages before and after a found one whose sentences may be quoted, too: what answers often stands beside what is
+found. With 0 the answer is quoted to 12 of 22 development questions, with 1 or 2 to 16."""
+LONGEST = 60
+"""Tokens of a sentence; a longer one counts as several."""
+SHARPNESS = 2.0
+"""Power of a cosine: one word that is there tells more than several that are near it."""
+LITERALS = 0.5
+"""What the literal tokens of a question count together, where its words count 1."""
+UNSAID = 0.5
+"""What counts of a sentence that nobody said, but a tool was given or printed, where a reason is asked for."""
+
+_REASON = re.compile(r"\b(?:why|reasons?|how come|what for|decid\w+|warum|wieso|weshalb|pourquoi)\b", re.IGNORECASE)
+_UNSAID = frozenset(
+    {SegmentKind.TOOL_INPUT, SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR, SegmentKind.COMMAND, SegmentKind.SKILL}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of a passage, verbatim. `found`: how much each word of the question finds in it; they compare within
+    one question.
+    """
+
+    text: str
+    found: NDArray[np.float32]
+
+
+Run = Sequence[Sentence]
+"""Sentences that follow each other."""
+
+
+def best_run(runs: Sequence[Run], most: int, count: Callable[[str], int] = cost) -> Run:
+    """Of the sentences that follow each other and cost at most `most` together those that answer best: that hold the
+    best one, and in which the words of the question find most. A single sentence may cost more.
+    """
+    chosen: Run = ()
+    best = (-np.inf, 0)
+    for run in runs:
+        costs = [count(sentence.text) for sentence in run]
+        alone = [float(sentence.found.sum()) for sentence in run]
+        for first in range(len(run)):
+            total, found = 0, run[first].found
+            for last in range(first, len(run)):
+                total += costs[last]
+                if total > most and last > first:
+                    break
+                found = np.maximum(found, run[last].found)
+                score = max(alone[first : last + 1]) + float(found.sum())
+                if (score, total) > best:
+                    best, chosen = (score, total), run[first : last + 1]
+    return chosen
+
+
+class SentenceReader:
+    """Reads the sentences of hits, and how well they answer. Safe to share between threads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def runs(
+        self,
+        text: str,
+        space: Space | None,
+        tokens: NDArray[np.float32] | None,
+        found: Sequence[Sequence[StoredPassage]],
+    ) -> list[list[list[Sentence]]]:
+        """For each hit, given by its passages, the runs of sentences in them and around them.
+
+        :param text: the question.
+        :param tokens: its token vectors in `space`; None: its words are looked for.
+        """
+        around = self._around(found)
+        keys = [stored.passage_id for runs in around for run in runs for stored in run]
+        vectors = self._vectors(space, keys) if tokens is not None else {}
+        parts = self._parts(found) if _REASON.search(text) else {}
+        words = content_words(text)
+        literals = [token.casefold() for token in literal_tokens(text) if token.lower() not in STOP_WORDS]
+
+        def sentences(stored: StoredPassage, *, by_vectors: bool) -> Iterator[Sentence]:
+            said = stored.passage.text
+            spans, part = list(_pieces(said)), parts.get(stored.episode_id)
+            if by_vectors and tokens is not None:
+                rows = _by_vectors(said, spans, tokens, vectors[stored.passage_id])
+            else:
+                rows = _by_words(said, spans, words)
+            for (start, end), row in zip(spans, rows, strict=True):
+                held = [LITERALS / len(literals) * (literal in said[start:end].casefold()) for literal in literals]
+                is_unsaid = part is not None and not any(held) and _is_unsaid(said[start:end], part)
+                found = np.append(row, np.array(held, dtype=np.float32))
+                yield Sentence(said[start:end], found * np.float32(UNSAID if is_unsaid else 1))
+
+        read = []
+        for passages, runs in zip(found, around, strict=True):
+            by_vectors = all(stored.passage_id in vectors for stored in passages)
+            read.append(
+                [
+                    [
+                        sentence
+                        for stored in run
+                        if not by_vectors or stored.passage_id in vectors
+                        for sentence in sentences(stored, by_vectors=by_vectors)
+                    ]
+                    for run in runs
+                ]
+            )
+        return read
+
+    def _around(self, found: Sequence[Sequence[StoredPassage]]) -> list[list[list[StoredPassage]]]:
+        """For each hit the passages around its own, those that follow each other together. The keys of an episode's
+        passages follow each other as well, unless it was edited.
+        """
+        own = {stored.passage_id: stored for passages in found for stored in passages}
+        steps = range(-AROUND, AROUND + 1)
+        near = self._store.episodes.passages([key + step for key in own for step in steps if key + step not in own])
+        near.update(own)
+        runs = []
+        for passages in found:
+            keys = sorted({stored.passage_id + step for stored in passages for step in steps} & near.keys())
+            mine = [near[key] for key in keys if near[key].episode_id == passages[0].episode_id]
+            runs.append(_consecutive(sorted(mine, key=lambda stored: stored.passage.ordinal)))
+        return runs
+
+    def _vectors(self, space: Space | None, keys: Sequence[int]) -> Mapping[int, NDArray[np.int8]]:
+        if space is None:
+            return {}
+        try:
+            rows = self._store.vectors.tokens(space.key, keys)
+        except AnamnesisError:  # the lists have said so already
+            return {}
+        ends = [*rows.starts[1:].tolist(), len(rows.matrix)]
+        spans = zip(rows.passage_ids, rows.starts.tolist(), ends[: len(rows.passage_ids)], strict=True)
+        return {key: rows.matrix[start:end] for key, start, end in spans}
+
+    def _parts(self, found: Sequence[Sequence[StoredPassage]]) -> dict[str, Part]:
+        parts = self._store.forgetting.parts([passages[0].episode_id for passages in found])
+        return {part.part_id: part for part in parts}
+
+
+def _consecutive(passages: Sequence[StoredPassage]) -> list[list[StoredPassage]]:
+    runs: list[list[StoredPassage]] = []
+    for stored in passages:
+        if not runs or stored.passage.ordinal != runs[-1][-1].passage.ordinal + 1:
+            runs.append([])
+        runs[-1].append(stored)
+    return runs
+
+
+def _pieces(text: str) -> Iterator[Span]:
+    """The sentences of a text; long ones in several pieces, each of which ends at a space if it can."""
+    for start, end in sentence_spans(text):
+        at = start
+        while (tokens := cost(text[at:end])) > LONGEST:
+            most = max(1, (end - at) * LONGEST // tokens)
+            space = text.rfind(" ", at + most // 2, at + most)
+            cut = space + 1 if space >= 0 else at + most
+            yield at, cut
+            at = cut
+        yield at, end
+
+
+def _by_vectors(
+    text: str, spans: Sequence[Span], tokens: NDArray[np.float32], rows: NDArray[np.int8]
+) -> list[NDArray[np.float32]]:
+    """What the words of a question find in each sentence of a passage, by its token vectors. If these are not of the
+    pieces that are known here, as of a model with another tokenizer, they are taken to be spread over it evenly.
+    """
+    starts = [start for start, _ in minilm_pieces().kept([text])[0]]
+    if len(starts) != len(rows):
+        starts = [starts[number * len(starts) // len(rows)] for number in range(len(rows))]
+    lengths = np.maximum(np.linalg.norm(tokens, axis=1), 1e-9).astype(np.float32)
+    cosines = similarities(tokens, rows) / lengths
+    found = []
+    for start, end in spans:
+        first, last = bisect_left(starts, start), bisect_left(starts, end)
+        best = cosines[first:last].max(axis=0) if last > first else np.zeros(len(tokens), dtype=np.float32)
+        found.append(lengths * np.maximum(best, 0) ** np.float32(SHARPNESS))
+    return found
+
+
+def _by_words(text: str, spans: Sequence[Span], words: Sequence[str]) -> list[NDArray[np.float32]]:
+    """The same by the words themselves."""
+    share = 1 / max(len(words), 1)
+    found = []
+    for start, end in spans:
+        held: Set[str] = {word.lower() for word, _, _ in words_in(text[start:end])}
+        found.append(np.array([share * (word in held) for word in words], dtype=np.float32))
+    return found
+
+
+def _is_unsaid(sentence: str, part: Part) -> bool:
+    """Whether only tools were given or printed a sentence."""
+    kinds = {segment.kind for segment in part.segments if sentence in segment.text}
+    return bool(kinds) and kinds <= _UNSAID

@@ -1,0 +1,78 @@
+"""Where the sentences of a text begin and end. Pure.
+
+A line ends a sentence, as in lists, code and the output of tools, unless the next one goes on with it, as in prose that
+is broken into lines. Abbreviations, versions, file names and what stands between backticks end none.
+"""
+
+import re
+from collections.abc import Iterator
+
+Span = tuple[int, int]
+"""Where a run of a text begins and ends, in characters."""
+
+WRAPPED_CHARS = 50
+"""A line of prose that goes on in the next one has at least so many."""
+
+_LINE = re.compile(r"[^\n]*\n?")
+_END = re.compile(r"(?<=[.!?])[\"'”’)\]*_]*\s+(?=\S)|(?<=[。！？])")
+_WORD_ENDS = re.compile(r"(?<![\w.])[^\W\d_]{3,}\.[\"'”’)\]*_]*$|[!?][\"'”’)\]*_]*$")
+"""What stands before the end of a sentence where the next one begins with a small letter."""
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(\[\"'“])(?:e\.g|i\.e|vs|cf|approx|resp|incl|excl|nr|pp|mr|mrs|ms|dr|prof|usw|bzw"
+    r"|z\.\s?b|d\.\s?h|u\.\s?a|[A-Za-z])\.$|\.\.\.$|^\W*\d+\.$",
+    re.IGNORECASE,
+)
+_GOES_ON = re.compile(r"[a-z(`\"“]")
+_PROSE = re.compile(r"[^\W\d_].*[^\W\d_]\S{0,2} ")
+_MARKED = re.compile(r"\s*(?:[-*+>|#•]|\d+[.)→:|])")
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, each on one line; runs without a word or a number are none."""
+    found = (" ".join(text[start:end].split()) for start, end in sentence_spans(text))
+    return [sentence for sentence in found if any(map(str.isalnum, sentence))]
+
+
+def sentence_spans(text: str) -> list[Span]:
+    """The sentences of a text, in order, without the spaces around them."""
+    spans = []
+    for start, end in _lines(text):
+        begin = start
+        for match in _END.finditer(text, start, end):
+            before, following = text[begin : match.start()], text[match.end() : match.end() + 1]
+            if before.count("`") % 2 or _ABBREVIATION.search(before):
+                continue
+            if following.islower() and (not _WORD_ENDS.search(before) or before.endswith("etc.")):
+                continue
+            spans.append((begin, match.end()))
+            begin = match.end()
+        spans.append((begin, end))
+    return [trimmed for span in spans if (trimmed := _trimmed(text, span))[0] < trimmed[1]]
+
+
+def _lines(text: str) -> Iterator[Span]:
+    """The lines of a text; those that prose is broken into count as one."""
+    start, last = 0, ""
+    for match in _LINE.finditer(text):
+        if match.start() > start and not _continues(last, match[0]):
+            yield start, match.start()
+            start = match.start()
+        last = match[0]
+    if start < len(text):
+        yield start, len(text)
+
+
+def _continues(line: str, following: str) -> bool:
+    """Whether a sentence goes on in the next line."""
+    return (
+        len(line) > WRAPPED_CHARS
+        and line.rstrip()[-1:] not in ".!?:;{}[]|,)"
+        and _GOES_ON.match(following.lstrip(" ")) is not None
+        and not _MARKED.match(following)
+        and all(_PROSE.search(each) for each in (line, following + " "))
+    )
+
+
+def _trimmed(text: str, span: Span) -> Span:
+    found = text[span[0] : span[1]]
+    return span[0] + len(found) - len(found.lstrip()), span[1] - len(found) + len(found.rstrip())

@@ -1,0 +1,46 @@
+"""Short forms of ids: a beginning that no other id has, and the id that a beginning means."""
+
+from collections.abc import Iterable
+
+from anamnesis_pipeline.errors import EpisodeNotFound, IdAmbiguous
+from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.store.base import Store
+
+LENGTHS = (6, 8, 12, 16)
+"""Characters of a short form; the first in which it is the only one. A shorter one would soon mean several."""
+SHORTEST = 4
+"""Fewer characters mean no id but the one that is exactly so."""
+
+
+def short_ids(store: Store, episode_ids: Iterable[str]) -> dict[str, str]:
+    """Id -> its short form, which `whole_id` understands as long as no new id begins so; else the id itself."""
+    shortened = {}
+    for episode_id in episode_ids:
+        lengths = (length for length in LENGTHS if length < len(episode_id))
+        unique = (n for n in lengths if store.episodes.beginning_with(episode_id[:n], 2) == [episode_id])
+        shortened[episode_id] = episode_id[: next(unique, len(episode_id))]
+    return shortened
+
+
+def whole_id(store: Store, text: str) -> str:
+    """The id that is or begins with `text`; `text` itself if there is none.
+
+    :raises IdAmbiguous: it is none, and several begin so.
+    """
+    found = store.episodes.beginning_with(text, 2) if len(text) >= SHORTEST else []
+    if len(found) > 1 and found[0] != text:
+        raise IdAmbiguous(f"several ids begin with {text!r}, such as {found[0]} and {found[1]}; give more of it")
+    return found[0] if found else text
+
+
+def find_episode(store: Store, text: str) -> Episode:
+    """The episode whose id is or begins with `text`.
+
+    :raises EpisodeNotFound: there is none.
+    :raises IdAmbiguous: there are several.
+    """
+    episode_id = whole_id(store, text)
+    episode = store.episodes.get([episode_id]).get(episode_id)
+    if episode is None:
+        raise EpisodeNotFound("no episode has this id")
+    return episode
