@@ -67,9 +67,11 @@ def dialogue_factors(head: EpisodeHead, text: str, asked: Collection[str]) -> di
     return found
 
 
+SAID = frozenset({Voice.PERSON, Voice.CONCLUSION, Voice.STATEMENT})
+CONCLUDED = frozenset({Voice.PERSON, Voice.CONCLUSION})
 VOICE_FACTORS = {Voice.PERSON: 1.58, Voice.CONCLUSION: 1.58, Voice.STATEMENT: 1.5}
 """On the score of a passage of a transcript, by whose words it holds; thinking, tool calls and output have 1
-(docs/decisions/0014). Where no token vectors were compared, its root counts: lists alone tell places less apart.
+(docs/decisions/0014).
 """
 TOLD_FACTORS = {Voice.PERSON: 2.1, Voice.CONCLUSION: 2.1, Voice.STATEMENT: 2.0}
 """The same where a question asks for a reason, a wish or an outcome: somebody told it, no tool prints it."""
@@ -99,6 +101,6 @@ def voice_factor(shares: Mapping[Voice, float], factors: Mapping[Voice, float]) 
     return sum(share * factors.get(voice, 1.0) for voice, share in shares.items()) if shares else 1.0
 
 
-def is_told(shares: Mapping[Voice, float]) -> bool:
-    """Return whether most of a passage was said, and not thought or printed."""
-    return sum(share for voice, share in shares.items() if voice is not Voice.OTHER) >= 0.5
+def mostly(shares: Mapping[Voice, float], voices: Collection[Voice]) -> bool:
+    """Return whether at least half of a passage is in these voices."""
+    return sum(share for voice, share in shares.items() if voice in voices) >= 0.5

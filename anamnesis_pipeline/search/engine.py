@@ -264,7 +264,7 @@ class Engine:
                 read = self._read(question, ranked)
             if ranked.late:  # the lists alone tell places less apart than company adds
                 read = _accompanied(read, query.profile.company)
-            found = _rare_first(self._boosted(question, read), self._ranker.rare_words_held(ranked))
+            found = _rare_first(self._boosted(question, ranked, read), self._ranker.rare_words_held(ranked))
             found = self._below_cited(_newer_first(query, found, ranked.late))
             with self.times.of("fold"):
                 groups = fold(map(_texts, found), query.top_k) if query.fold else [[n] for n in range(len(found))]
@@ -286,8 +286,8 @@ class Engine:
         """The candidates that still exist and clear the floor."""
         wanted = [candidate.passage_id for candidate in ranked.best]
         seconds = [second for c in ranked.best if (second := ranked.seconds.get(c.episode_id)) is not None]
-        missing_texts = [key for key in (*wanted, *seconds) if key not in ranked.passages]
-        passages = {**ranked.passages, **self._store.episodes.passages(missing_texts)}
+        missing_texts = [key for key in (*wanted, *seconds) if key not in ranked.told.passages]
+        passages = {**ranked.told.passages, **self._store.episodes.passages(missing_texts)}
         unread = [key for key in wanted if key not in ranked.vectors]
         vectors = {**ranked.vectors, **(self._ranker.vectors_of(question, unread) if unread else {})}
         cosines = _cosines(question, vectors, wanted)
@@ -304,7 +304,7 @@ class Engine:
             if c.episode_id in heads
         ]  # fmt: skip
 
-    def _boosted(self, question: Question, found: list[_Found]) -> list[_Found]:
+    def _boosted(self, question: Question, ranked: Ranked, found: list[_Found]) -> list[_Found]:
         """By score, with routine moved down and what is curated up, but not for whoever names literal tokens: they want
         what holds them.
         """
@@ -313,7 +313,7 @@ class Engine:
             return found
         weighed, asked = [], words_of(question.query.text)
         for each in found:
-            factors = _factors(question, each, asked) if profile.boosts else {}
+            factors = _factors(question, ranked, each, asked) if profile.boosts else {}
             score = aged(each.score * float(np.prod(list(factors.values()))), each.episode, profile, question.now)
             weighed.append(replace(each, score=score, factors=factors))
         curated = profile.curated_first
@@ -341,7 +341,8 @@ class Engine:
         chosen = _within_budget(query, groups)
         with self.times.of("show"):
             shown = [first.episode.episode_id for first, *_ in chosen]
-            whole = {**ranked.whole, **self._store.episodes.get([name for name in shown if name not in ranked.whole])}
+            unread = [name for name in shown if name not in ranked.told.episodes]
+            whole = {**ranked.told.episodes, **(self._store.episodes.get(unread) if unread else {})}
         hits = []
         leaders = [max(group, key=lambda found: found.score) for group in chosen]  # each group stands in their place
         most = max([1.0, *(leader.score for leader in leaders)])  # boosts may lift scores above 1
@@ -374,9 +375,10 @@ def _with_runs(hit: Hit, runs: Sequence[Run]) -> Hit:
     return replace(hit, runs=runs)
 
 
-def _factors(question: Question, found: _Found, asked: Collection[str]) -> dict[str, float]:
+def _factors(question: Question, ranked: Ranked, found: _Found, asked: Collection[str]) -> dict[str, float]:
     spoken = dialogue_factors(found.episode, found.passage.passage.text, asked)
-    return factors_of(found.episode, question.least_value, question.times) | spoken
+    concluded = found.passage.passage_id in ranked.told.concluded  # no routine, however short
+    return factors_of(found.episode, -math.inf if concluded else question.least_value, question.times) | spoken
 
 
 def _narrowed(query: SearchQuery, times: TimeReference, rest: str) -> SearchQuery:

@@ -29,7 +29,7 @@ def hit_explanation(
     if passage_id in ranked.late:
         rank = 1 + sum(score > ranked.late[passage_id] for score in ranked.late.values())
         stages["late"] = {"rank": rank, "score": round(ranked.late[passage_id], 6)}
-    if (voice := ranked.voices.get(passage_id, 1.0)) != 1.0:
+    if (voice := ranked.told.factors.get(passage_id, 1.0)) != 1.0:
         stages["voice"] = round(voice, 4)
     if company:
         stages["company"] = round(company, 4)

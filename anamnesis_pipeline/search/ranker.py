@@ -1,8 +1,7 @@
 """Lists of candidates to one order, and whether it answers at all."""
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
@@ -12,7 +11,7 @@ from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import Episode, EpisodeHead, ScoredPassage, Space, StoredPassage, Variant, Where
 from anamnesis_pipeline.search.candidates import RARE
-from anamnesis_pipeline.search.dialogue import asks_for_outcome, is_told, voice_factor, voice_factors
+from anamnesis_pipeline.search.dialogue import CONCLUDED, SAID, asks_for_outcome, mostly, voice_factor, voice_factors
 from anamnesis_pipeline.search.excerpts import second_passages
 from anamnesis_pipeline.search.floor import (
     Confidence,
@@ -43,6 +42,9 @@ from anamnesis_pipeline.transcripts import voice_shares, voices_in
 
 VOICE_DEPTH = 30
 """Passages whose speakers are read from the texts of their episodes. 60 order the same."""
+WITHOUT_LATE = 0.5
+"""Exponent of the factors for whose words they are where no token vectors were compared: lists alone tell places less
+apart."""
 JUDGED = 10
 """Episodes that a search shows: only where all of them have vectors it may find that nothing answers."""
 
@@ -62,10 +64,21 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """Whose words the first passages hold: these, the episodes of logs among theirs, and for passages of logs the
+    factor on the score. `concluded`: most of a passage is what a person typed or a turn ended with.
+    """
+
+    passages: Mapping[int, StoredPassage] = field(default_factory=dict)
+    episodes: Mapping[str, Episode] = field(default_factory=dict)
+    factors: Mapping[int, float] = field(default_factory=dict)
+    concluded: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Ranked:
-    """Passages in order, the best of each episode and the scores of all; of the first ones `late`, `vectors`, the
-    passages and episodes that were read whole with `voices`, the factors for whose words they hold. What was found, and
-    how sure it is by that that any answers.
+    """Passages in order, the best of each episode and the scores of all; `late`, `vectors` and what is `told` of the
+    first ones. What was found, and how sure it is by that that any answers.
     """
 
     rankings: Sequence[Ranking]
@@ -74,9 +87,7 @@ class Ranked:
     late: Mapping[int, float]
     vectors: Mapping[int, NDArray[np.float32]]
     heads: Mapping[str, EpisodeHead]
-    passages: Mapping[int, StoredPassage]
-    whole: Mapping[str, Episode]
-    voices: Mapping[int, float]
+    told: Told
     evidence: Evidence | None
     sure: float | None
 
@@ -104,11 +115,10 @@ class Ranker:
         heads = self._store.episodes.heads(list(dict.fromkeys(episode_of[key] for key in first)))
         if late:  # the lists alone tell neighbouring places less apart than a neighbour adds
             scores = with_neighbours(scores, profile.neighbours, heads, episode_of)
-        weighs = profile.boosts and question.query.mode is not Mode.EXACT
-        passages, whole, voices = self._voices(question, scores, heads) if weighs else ({}, {}, {})
-        if not late:
-            voices = {key: math.sqrt(factor) for key, factor in voices.items()}
-        scores = {key: score * voices.get(key, 1.0) for key, score in scores.items()}
+        told = Told()
+        if profile.boosts and question.query.mode is not Mode.EXACT:
+            told = self._told(question.query.text, scores, heads, 1.0 if late else WITHOUT_LATE)
+        scores = {key: score * told.factors.get(key, 1.0) for key, score in scores.items()}
         evidence = self._evidence(question, rankings)
         sure = confidence(evidence, question.level) if evidence is not None and question.level is not None else None
         return Ranked(
@@ -118,28 +128,23 @@ class Ranker:
             late,
             vectors,
             heads,
-            passages,
-            whole,
-            voices,
+            told,
             evidence,
             sure,
         )
 
-    def _voices(
-        self, question: Question, scores: Mapping[int, float], heads: Mapping[str, EpisodeHead]
-    ) -> tuple[Mapping[int, StoredPassage], Mapping[str, Episode], dict[int, float]]:
-        """Return the first passages, their episodes where these are transcripts, and of each passage of a transcript
-        the factor for whose words it holds.
+    def _told(self, text: str, scores: Mapping[int, float], heads: Mapping[str, EpisodeHead], exponent: float) -> Told:
+        """Return whose words the first passages hold, and what that counts for a question.
+
+        :param exponent: of the factors.
         """
         first = sorted(scores, key=lambda key: (-scores[key], -key))[:VOICE_DEPTH]
-        text = question.query.text
         with self._times.of("voices"):
             passages = self._store.episodes.passages(first)
-            spoken = {
-                p.episode_id for p in passages.values() if p.episode_id in heads and is_logged(heads[p.episode_id])
-            }
-            whole = self._store.episodes.get(sorted(spoken)) if spoken else {}
-            runs = {episode_id: voices_in(episode.raw_exchange) for episode_id, episode in whole.items()}
+            found = {stored.episode_id for stored in passages.values()} & heads.keys()
+            logged = [episode_id for episode_id in found if is_logged(heads[episode_id])]
+            episodes = self._store.episodes.get(logged) if logged else {}
+            runs = {episode_id: voices_in(episode.raw_exchange) for episode_id, episode in episodes.items()}
             shares = {
                 key: voice_shares(stored.passage.text, runs[stored.episode_id])
                 for key, stored in passages.items()
@@ -148,9 +153,10 @@ class Ranker:
         weights = voice_factors(text)
         factors = {key: voice_factor(share, weights) for key, share in shares.items()}
         if asks_for_outcome(text):
-            told = {key: heads[passages[key].episode_id] for key, share in shares.items() if is_told(share)}
-            factors |= {key: factors[key] * more for key, more in later_first(told).items()}
-        return passages, whole, factors
+            said = {key: heads[passages[key].episode_id] for key, share in shares.items() if mostly(share, SAID)}
+            factors |= {key: factors[key] * more for key, more in later_first(said).items()}
+        concluded = frozenset(key for key, share in shares.items() if mostly(share, CONCLUDED))
+        return Told(passages, episodes, {key: factor**exponent for key, factor in factors.items()}, concluded)
 
     def _evidence(self, question: Question, rankings: Sequence[Ranking]) -> Evidence | None:
         """What tells whether anything answers; None where that is not known."""

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from anamnesis_pipeline.model import EpisodeHead, Segment, SegmentKind
+from anamnesis_pipeline.search.boosts import LOW_VALUE_FACTOR
 from anamnesis_pipeline.search.dialogue import (
     asks_for_outcome,
     dialogue_factors,
@@ -14,9 +15,10 @@ from anamnesis_pipeline.search.dialogue import (
     voice_factors,
     words_of,
 )
+from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.transcripts import Voice, transcript
-from anamnesis_tests.search.memory import START, Memory
+from anamnesis_tests.search.memory import START, Memory, embed_query
 
 
 @pytest.mark.parametrize(
@@ -146,3 +148,13 @@ def test_voices_show_in_the_explanation_and_leave_posts_alone(store: Store) -> N
     hits = memory.ask("zeppelin hangar door rust", min_score=0, fold=False, explain=True).hits
     told = {hit.episode.episode_id: (hit.explanation or {})["stages"].get("voice") for hit in hits}
     assert told == {prompt: round(1.58**0.5, 4), post: None}
+
+
+def test_a_short_conclusion_is_no_routine(store: Store) -> None:
+    memory = Memory(store)
+    memory.engine = Engine(store, embed_query, min_value=lambda: 1.0)
+    low = {"metadata": {"value": 0.0}}
+    conclusion = logged(memory, SegmentKind.STATEMENT, f"{SAYS} so", **low)
+    output = logged(memory, SegmentKind.TOOL_RESULT, f"{SAYS} now", **low)
+    hits = memory.ask("zeppelin hangar door rust", min_score=0, fold=False).hits
+    assert {hit.episode.episode_id: hit.factor for hit in hits} == {conclusion: 1.0, output: LOW_VALUE_FACTOR}
