@@ -222,7 +222,7 @@ def test_without_a_sidecar_the_store_answers_by_keywords_and_says_so(run_process
     logs = {"ANAMNESIS_LOG_ROOTS": str(tmp_path / "logs")}
     ingested = run_process("ingest", **logs)
     assert ingested.returncode == 0, ingested.stderr
-    assert "Memory is up to date: 1 file, 1 episode, " in ingested.stdout
+    assert "Memory is up to date: 1 file, 2 episodes, " in ingested.stdout
     assert "Loading weights" not in ingested.stderr
     found = run_process("search", "marmalade", "invoice", **logs)
     assert found.returncode == 0, found.stderr
@@ -241,7 +241,7 @@ def test_first_ingest_reads_memory_of_agents_beside_sessions(run_process: Run, t
     write_log(tmp_path / "logs" / "-work-shop" / "5e551011-0000-4000-8000-000000000001.jsonl", str(tmp_path / "shop"))
     ingested = run_process("ingest", ANAMNESIS_LOG_ROOTS=str(tmp_path / "logs"))
     assert ingested.returncode == 0, ingested.stderr
-    assert "Memory is up to date: 2 files, 2 episodes, " in ingested.stdout
+    assert "Memory is up to date: 2 files, 3 episodes, " in ingested.stdout
 
 
 def test_searches_are_reported_without_a_sidecar_too(run: Run, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from anamnesis_pipeline.defs.partitions import SOURCES, SPACES
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.sensors import crawl_sensor
 from anamnesis_pipeline.model import RESERVED_SOURCES, Where
+from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.steps.forget import JOB
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.wiring import discover_sources
@@ -91,7 +92,8 @@ def test_what_a_run_that_died_was_forgetting_is_finished_by_the_run_that_the_nex
     memory: MemoryResource,
 ) -> None:
     ingest_all(memory.pipeline, discover_sources(memory.settings).sources)
-    gone, *kept = [episode.episode_id for episode in memory.store.episodes.page(Where(), 100).items]
+    said = memory.store.episodes.page(Where(hidden_kinds=(SESSION_KIND,)), 100).items
+    gone, *kept = [episode.episode_id for episode in said]
     with dg.DagsterInstance.ephemeral() as instance:
         assert tick(crawl_sensor, instance, memory) == []
         memory.store.settings.set(JOB, {"ids": [gone], "whole": [], "kept": [], "chat": [], "rule": ""})

@@ -99,13 +99,17 @@ def drop_session_records(tables: Tables, sessions: Iterable[tuple[str, str]]) ->
     """
     keys = set(sessions)
     changed = {key for key in keys if is_of_log(*key)}
-    remove_episodes(tables, session_docs.imported_ids(tables, keys - changed))
+    if imported := session_docs.imported_ids(tables, keys - changed):
+        remove_episodes(tables, imported)
     if not changed:
         return
     together = session_docs.in_record_with(tables, changed)
-    session_docs.note(tables, together)
-    llm_records.withdraw(tables, session_docs.record_ids(tables, together, further=1))
-    remove_episodes(tables, session_docs.record_ids(tables, together))
+    session_docs.note(tables, changed | {(each["source"], each["session_id"]) for each in together})
+    asked = session_docs.record_ids(together, further=1)
+    if tables["llm_asked"].has({"part_id": {"$in": asked}}):
+        llm_records.withdraw(tables, asked)
+    if written := session_docs.record_ids(together):
+        remove_episodes(tables, written)
 
 
 def _wishes(tables: Tables, written: Sequence[Written], held: Mapping[str, Document]) -> Iterator[Wish]:

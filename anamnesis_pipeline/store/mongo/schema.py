@@ -142,7 +142,7 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
     "unconsolidated": [_key("session_id")],
     "session_notes": [
         _key("source", "session_id"),
-        _by("source", "session_id", noted={"$gt": 0}),
+        _by("source", "noted", "session_id", noted={"$gt": 0}),
         _by("session_id"),
         _by("root", root=_TEXT),
     ],

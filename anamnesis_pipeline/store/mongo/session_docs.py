@@ -8,6 +8,7 @@ from pymongo import UpdateOne
 
 from anamnesis_pipeline.session_model import SESSION_KIND, episode_id_of
 from anamnesis_pipeline.store.mongo.client import Tables
+from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.session_base import is_of_log
 from anamnesis_pipeline.store.values import as_json
 
@@ -28,40 +29,29 @@ def note(tables: Tables, sessions: Iterable[Key]) -> None:
     ])  # fmt: skip
 
 
-def in_record_with(tables: Tables, sessions: Collection[Key]) -> set[Key]:
-    """The sessions that are in a record with any of these, and these."""
+def in_record_with(tables: Tables, sessions: Collection[Key]) -> list[Document]:
+    """The sessions that are in a record with any of these, and these, as far as they are known, with their machines."""
     if not sessions:
-        return set()
-    found = tables["session_notes"].find({"$or": list(map(_of, sorted(sessions))), "root": {"$gt": ""}}, SESSION_FIELDS)
-    machines = machines_of(tables)
-    records = {(machines.get(each["source"], ""), each["root"]) for each in found}
+        return []
+    machines = {each["key"]: each["machine"] for each in tables["sources"].find({}, ("key", "machine"))}
+    found = tables["session_notes"].find({"$or": list(map(_of, sorted(sessions)))}, SESSION_FIELDS)
+    records = {(machines.get(each["source"], ""), each["root"]) for each in found if each["root"]}
     others = tables["session_notes"].among("root", sorted({root for _, root in records}), SESSION_FIELDS)
-    together = {
-        (each["source"], each["session_id"])
-        for each in others
-        if (machines.get(each["source"], ""), each["root"]) in records
-    }
-    return together | set(sessions)
+    together = [each for each in others if (machines.get(each["source"], ""), each["root"]) in records]
+    all_of_them = {(each["source"], each["session_id"]): each for each in (*found, *together)}
+    return [each | {"machine": machines.get(each["source"], "")} for each in all_of_them.values()]
 
 
-def record_ids(tables: Tables, sessions: Collection[Key], further: int = 0) -> list[str]:
-    """Ids of the revisions of the records that begin in these sessions.
+def record_ids(sessions: Iterable[Document], further: int = 0) -> list[str]:
+    """Ids of the revisions of the records that begin in these sessions, which are as `in_record_with` has them.
 
     :param further: revisions beside those that were written.
     """
-    if not sessions:
-        return []
-    machines = machines_of(tables)
     return [
-        episode_id_of(machines.get(each["source"], ""), each["session_id"], number)
-        for each in tables["session_notes"].find({"$or": list(map(_of, sorted(sessions)))}, SESSION_FIELDS)
+        episode_id_of(each["machine"], each["session_id"], number)
+        for each in sessions
         for number in range(1, each["revision"] + 1 + further)
     ]
-
-
-def machines_of(tables: Tables) -> dict[str, str]:
-    """Source -> its machine."""
-    return {each["key"]: each["machine"] for each in tables["sources"].find({}, ("key", "machine"))}
 
 
 def imported_ids(tables: Tables, sessions: Iterable[Key]) -> list[str]:

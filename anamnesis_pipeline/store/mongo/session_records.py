@@ -101,7 +101,8 @@ class MongoSessions:
         def work(tables: Tables) -> bool:
             if not _are_as_they_were(tables, members):
                 return False
-            left = in_record_with(tables, [member.key for member in members]) - {member.key for member in members}
+            own = {member.key for member in members}
+            left = {(each["source"], each["session_id"]) for each in in_record_with(tables, own)} - own
             if left:
                 drop_session_records(tables, [member.key for member in members])
                 _change(tables, left, {"$set": {"root": ""}, "$inc": {"noted": 1}})
@@ -118,7 +119,8 @@ class MongoSessions:
                 return False
             if record is not None:
                 _write_record(tables, members, record)
-            remove_episodes(tables, record_ids(tables, [member.key for member in gone]))
+            if gone:
+                remove_episodes(tables, _records_of(tables, gone))
             tables["session_notes"].write([DeleteOne(_of(member.key)) for member in gone])
             _change(tables, [member.key for member in members], {"$set": {"noted": 0}})
             return True
@@ -154,10 +156,16 @@ def _are_as_they_were(tables: Tables, members: Sequence[SessionState]) -> bool:
 def _write_record(tables: Tables, members: Sequence[SessionState], record: NewRecord) -> None:
     episode = episode_values.storable(record.episode)
     (outcome,) = put_episodes(tables, [(episode, episode_values.storable_passages(record.passages))])
-    former = [key for key in record_ids(tables, [m.key for m in members]) if key != episode.episode_id]
+    former = [key for key in _records_of(tables, members) if key != episode.episode_id]
     if outcome != "tombstoned" and former:
         set_status(tables, {"_id": {"$in": former}, "status": "active"}, "superseded", episode.episode_id)
     _change(tables, [record.root.key], {"$set": {"revision": record.revision, "until": record.until}})
+
+
+def _records_of(tables: Tables, members: Sequence[SessionState]) -> list[str]:
+    """Ids of the revisions of the records that begin in these."""
+    own = {member.key for member in members}
+    return record_ids(each for each in in_record_with(tables, own) if (each["source"], each["session_id"]) in own)
 
 
 def _change(tables: Tables, keys: Iterable[tuple[str, str]], change: Document) -> None:
