@@ -26,7 +26,7 @@ HEADER = MEMORY_PREFACES[1]
 QUOTE_TOKENS = 66
 """Of the sentences that a search quotes of a hit: what the head of most hits leaves of `HIT_TOKENS`."""
 _NAME_TOKENS = 16
-_TITLE_TOKENS, _SHORT_TITLE_TOKENS = 22, 12
+_TITLE_TOKENS, _SHORT_TITLE_TOKENS = 22, 9
 """Of a title beside a short quote, and beside a long one."""
 _TAGS_TOKENS = 18
 
@@ -75,7 +75,7 @@ def hit(rank: int, found: Mapping[str, Any], common: Sequence[str] = ()) -> str:
     left = HIT_TOKENS - cost(first) - cost(last) - 4  # marks, and that something is left out
     title = cut(flat(found["title"]), max(min(_TITLE_TOKENS, left - cost(text)), _SHORT_TITLE_TOKENS))
     quoted = QUOTE + cut(text, max(left - cost(title), 12))
-    said = text.startswith(title.removesuffix("…"))  # as of a note that is quoted from its beginning
+    said = text.casefold().startswith(title.removesuffix("…").casefold())  # as of a note
     return "\n".join([first if said else f"{first} {QUOTE}{title}", quoted, *([last] if last else [])])
 
 

@@ -83,12 +83,12 @@ def listed(sidecar: Sidecar) -> list[dict[str, Any]]:
 
 
 def of_source(sidecar: Sidecar, folder: Path) -> None:
-    (folder / "notes.md").write_text(f"# Quagga\n\n{SECRET}\n")
+    (folder / "notes.md").write_text(f"# Quagga and wombat\n\n{SECRET}\n")
     crawl(sidecar, SourceSpec("vault", DOCUMENTS, str(folder), private=True))
 
 
 def of_source_with_project(sidecar: Sidecar, folder: Path) -> None:
-    (folder / "notes.md").write_text(f"# Quagga\n\n{SECRET}\n")
+    (folder / "notes.md").write_text(f"# Quagga and wombat\n\n{SECRET}\n")
     crawl(sidecar, SourceSpec("vault", DOCUMENTS, str(folder), private=True, project="acme/money"))
 
 
@@ -253,7 +253,7 @@ def test_a_question_about_what_is_private_is_not_remembered(vault: Vault) -> Non
 
 @pytest.mark.parametrize("private", [True, False])
 def test_a_removed_source_stays_as_private_as_it_was(sidecar: Sidecar, folder: Path, private: bool) -> None:
-    (folder / "notes.md").write_text(f"# Quagga\n\n{SECRET}\n")
+    (folder / "notes.md").write_text(f"# Quagga and wombat\n\n{SECRET}\n")
     crawl(sidecar, SourceSpec("vault", DOCUMENTS, str(folder), private=private))
     remove_spec(sidecar.services.store.settings, "vault")
     vault = Vault(sidecar, folder, str(folder))
@@ -270,7 +270,7 @@ def test_a_source_can_be_named_itself(sidecar: Sidecar, folder: Path) -> None:
 
 
 def test_a_project_of_the_same_name_is_not_inside_a_private_one(sidecar: Sidecar) -> None:
-    secret = sidecar.post("zeppelin wombat", project="acme/api")
+    sidecar.post("zeppelin wombat", project="acme/api")
     sidecar.services.store.settings.set("config.private_projects", ["acme/api"])
     sidecar.post("zeppelin harbour", project="api")
     client = Client("http", sidecar.port, folder="/srv/api")
@@ -280,4 +280,4 @@ def test_a_project_of_the_same_name_is_not_inside_a_private_one(sidecar: Sidecar
         {"query": "zeppelin", "project": "api"},
     ):
         assert not holds(client.call("search", **arguments)), arguments
-    assert secret in client.call("search", query="zeppelin", project="acme/api")
+    assert "zeppelin wombat" in client.call("search", query="zeppelin", project="acme/api")

@@ -33,6 +33,7 @@ HIDES: dict[str, dict[str, Any]] = {
     "GET /api/similar": {"episode_id": "open"}, "GET /api/handoff": {"project": "x/y"}, "GET /api/logs": {},
     "GET /api/projects/current": {"cwd": "/srv/other"}, "GET /api/uploads": {}, "GET /api/blocklist": {},
     "GET /api/episodes": {"include_superseded": True}, "GET /api/sessions": {}, "GET /dashboard/sessions": {},
+    "GET /dashboard/sources/worktrees": {},
     "GET /api/chat/feedback/export": {},
     "GET /dashboard/search": {"q": ASKED, "explain": 1}, "GET /dashboard/episodes": {"status": "all"},
     "GET /dashboard/timeline": {}, "GET /dashboard/events": {}, "GET /dashboard/context": {"query": ASKED},

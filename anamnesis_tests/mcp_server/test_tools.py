@@ -53,7 +53,7 @@ def test_weak_hits_are_said_to_be_the_nearest(sidecar: Sidecar) -> None:
     near = sidecar.post("The importer skips rows without a currency")
     answer = Client("http", sidecar.port).call("search", query="violin currency orchestra rehearsal evening")
     assert ids_in(answer) == [near]
-    assert answer.index("Nothing answers well; the nearest:") < answer.index("1. [note]")
+    assert answer.index("Nothing answers well; the nearest:") < answer.index("1. [note ")
 
 
 def test_age_counts_when_asked_for(sidecar: Sidecar) -> None:
@@ -351,5 +351,5 @@ def test_timeline_has_one_line_a_session_and_unfolds_it(sidecar: Sidecar) -> Non
     listed = client.call("timeline", project="all")
     assert "[session] 2026-03-01 12:00 acme/api · 1 commit · session abcd1111-" in listed
     assert "> Why is" in listed
-    assert chunk not in listed
-    assert chunk in client.call("timeline", session=FIRST)
+    assert chunk[:6] not in listed
+    assert chunk[:6] in client.call("timeline", session=FIRST)
