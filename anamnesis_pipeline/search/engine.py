@@ -28,6 +28,7 @@ from anamnesis_pipeline.search.folding import fold
 from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, newer_first
 from anamnesis_pipeline.search.fusion import FUSION_DEPTH
 from anamnesis_pipeline.search.levels import stored_level
+from anamnesis_pipeline.search.profiles import Decay
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, Mode, SearchAnswer, SearchQuery
 from anamnesis_pipeline.search.ranker import Question, Ranked, Ranker
@@ -264,7 +265,9 @@ class Engine:
                 read = self._read(question, ranked)
             if ranked.late:  # the lists alone tell places less apart than company adds
                 read = _accompanied(read, query.profile.company)
-            found = _rare_first(self._boosted(question, ranked, read), self._ranker.rare_words_held(ranked))
+            found = self._boosted(question, ranked, read)
+            if query.profile.decay is Decay.NONE and not query.profile.curated_first:  # else another order is asked for
+                found = _rare_first(found, self._ranker.rare_words_held(ranked))
             found = self._below_cited(_newer_first(query, found, ranked.late))
             with self.times.of("fold"):
                 groups = fold(map(_texts, found), query.top_k) if query.fold else [[n] for n in range(len(found))]
