@@ -102,4 +102,6 @@ def test_what_a_run_that_died_was_forgetting_is_finished_by_the_run_that_the_nex
         run(request, "ingest", instance)
         assert memory.store.settings.get(JOB) is None
         assert memory.store.episodes.get([gone, *kept]).keys() == set(kept)
+        (again,) = tick(crawl_sensor, instance, memory)  # the record of its session is made again of what is left
+        run(again, "ingest", instance)
         assert tick(crawl_sensor, instance, memory) == []
