@@ -33,6 +33,8 @@ from anamnesis_pipeline.supervisor.advice import start_it
 from anamnesis_pipeline.wiring import open_pool_of, open_to_read, what_is_private
 from anamnesis_pipeline.wording import NOTHING_GOOD, kind_label, printable, project_name, session_text, shown_name
 
+QUOTE_TOKENS = 90
+"""Of the sentences that are quoted of a hit; about as many as its lines hold."""
 _EXCERPT_LINES = 4
 _NAMED = 20
 """Projects that a hint names."""
@@ -69,6 +71,7 @@ def search_body(
         "include_superseded": include_superseded,
         "include_private": ["*"] if private else [],
         "explain": explain,
+        "quote_tokens": QUOTE_TOKENS,
     }
 
 
@@ -178,8 +181,8 @@ def converse(answered: Callable[[str], object]) -> None:
 
 
 def render(answer: Mapping[str, Any], zone: tzinfo | None = None, width: int = 100) -> str:
-    """An answer for people: rank, date, project, confidence, a star where more than its words counts for it, the start
-    of the excerpt, id, where it is from. Styled, for `typer.echo`, which drops that where no terminal reads. Pure.
+    """An answer for people: rank, date, project, confidence, a star where more than its words counts for it, title,
+    the sentences that answer best, id, where it is from. Styled, for `typer.echo`, which drops that where no terminal reads. Pure.
 
     :param zone: of the dates; None: the local one.
     """
@@ -198,8 +201,11 @@ def _block(rank: int, hit: Mapping[str, Any], zone: tzinfo | None, width: int) -
     sure = hit.get("confidence", "")  # an older sidecar does not say
     head = f"{rank}. {when:%Y-%m-%d %H:%M}  {project_name(hit['project'])}  {kind_label(hit['kind'])}  {sure}".rstrip()
     indent = "   "
-    lines = textwrap.wrap(
-        " ".join(printable(hit["excerpt"] or hit["summary"]).split()),
+    text = " ".join(printable(hit.get("quote") or hit["excerpt"] or hit["summary"]).split())
+    title = printable(hit.get("title", ""))
+    lines = [f"{indent}{title}"] if title and not text.startswith(title.removesuffix("…")) else []
+    lines += textwrap.wrap(
+        text,
         width=width,
         initial_indent=indent,
         subsequent_indent=indent,

@@ -27,6 +27,7 @@ from anamnesis_pipeline.steps.session_reading import (
     find_session,
     session_page,
 )
+from anamnesis_pipeline.steps.short_ids import find_episode
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.transcripts import SPEAKERS
 from anamnesis_pipeline.wiring import open_to_read, what_is_private
@@ -192,7 +193,11 @@ def _numbered(settings: Settings, name: str) -> str:
 
 
 def _episode(store: Store, name: str) -> Episode | None:
-    return store.episodes.get([name]).get(name)
+    """The episode of this id, or of a beginning of it that no other has; None: a session may be meant."""
+    try:
+        return find_episode(store, name)
+    except EpisodeNotFound:
+        return None
 
 
 def _listed(title: str, episodes: Sequence[Episode]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound, InvalidEpisode
+from anamnesis_pipeline.errors import EpisodeNotFound, IdAmbiguous, InvalidEpisode
 from anamnesis_pipeline.model import Episode, Part, SegmentKind, Where
 from anamnesis_pipeline.session_model import SESSION_KIND, SessionRecord, of_episode, to_episode
 from anamnesis_pipeline.steps.session_record import Gathered, record_of
@@ -109,7 +109,7 @@ def find_session(store: Store, name: str, where: Where) -> SessionRow:
 
     :param where: what is visible.
     :raises EpisodeNotFound: there is none.
-    :raises EpisodeConflict: several begin so.
+    :raises IdAmbiguous: several begin so.
     """
     ids = store.episodes.sessions_beginning(name, MATCHES_NAMED + 1) if len(name) >= LEAST_PREFIX else [name]
     ids = [name] if name in ids else ids
@@ -119,7 +119,7 @@ def find_session(store: Store, name: str, where: Where) -> SessionRow:
             found.setdefault(row.session_id, row)
     if len(found) > 1:
         named = ", ".join([*found][:MATCHES_NAMED])
-        raise EpisodeConflict(f"several sessions begin with {name}: {named}")
+        raise IdAmbiguous(f"several sessions begin with {name}: {named}")
     if not found:
         raise EpisodeNotFound(f"no session has the id {name}, or begins so")
     return next(iter(found.values()))

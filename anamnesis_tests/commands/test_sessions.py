@@ -63,7 +63,7 @@ def test_show_reads_a_session_by_its_id(anamnesis: Anamnesis, chunk_id: str, nam
 
 
 def test_show_reads_an_episode_and_what_is_around(anamnesis: Anamnesis, chunk_id: str) -> None:
-    told = anamnesis("show", chunk_id, "--around", "3")
+    told = anamnesis("show", chunk_id[:8], "--around", "3")
     assert "Look at the log first" in told
     assert told.index("before  a summary") < told.index("Why is the build red?") < told.index("after  What came")
     assert "\x1b" not in told

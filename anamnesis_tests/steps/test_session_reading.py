@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound, InvalidEpisode
+from anamnesis_pipeline.errors import EpisodeNotFound, IdAmbiguous, InvalidEpisode
 from anamnesis_pipeline.model import SegmentKind, Where
 from anamnesis_pipeline.session_model import SessionRecord, to_episode
 from anamnesis_pipeline.steps.session_reading import chunk_page, find_session, row_of, session_page, timeline_page
@@ -98,7 +98,7 @@ def test_session_is_found_by_a_unique_beginning(store: Store) -> None:
     chunk(store, "c2", 10, SECOND)
     assert find_session(store, FIRST[:8], Where()).session_id == FIRST
     assert find_session(store, SECOND[:5], Where()).revision == 0
-    with pytest.raises(EpisodeConflict, match=FIRST):
+    with pytest.raises(IdAmbiguous, match=FIRST):
         find_session(store, FIRST[:4], Where())
     with pytest.raises(EpisodeNotFound):
         find_session(store, FIRST[:3], Where())
