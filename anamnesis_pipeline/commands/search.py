@@ -182,7 +182,8 @@ def converse(answered: Callable[[str], object]) -> None:
 
 def render(answer: Mapping[str, Any], zone: tzinfo | None = None, width: int = 100) -> str:
     """An answer for people: rank, date, project, confidence, a star where more than its words counts for it, title,
-    the sentences that answer best, id, where it is from. Styled, for `typer.echo`, which drops that where no terminal reads. Pure.
+    the sentences that answer best, id, where it is from. Styled, for `typer.echo`, which drops that where no terminal
+    reads. Pure.
 
     :param zone: of the dates; None: the local one.
     """
@@ -203,7 +204,7 @@ def _block(rank: int, hit: Mapping[str, Any], zone: tzinfo | None, width: int) -
     indent = "   "
     text = " ".join(printable(hit.get("quote") or hit["excerpt"] or hit["summary"]).split())
     title = printable(hit.get("title", ""))
-    lines = [f"{indent}{title}"] if title and not text.startswith(title.removesuffix("…")) else []
+    lines = [f"{indent}{title}"] if title and not text.replace("`", "").startswith(title.removesuffix("…")) else []
     lines += textwrap.wrap(
         text,
         width=width,

@@ -16,7 +16,7 @@ from anamnesis_pipeline.commands.searched_store import mention_other_store, requ
 from anamnesis_pipeline.errors import EpisodeNotFound, GiveUp
 from anamnesis_pipeline.model import Episode, Where
 from anamnesis_pipeline.search.time_bounds import bounds_of
-from anamnesis_pipeline.session_model import SESSION_KIND
+from anamnesis_pipeline.session_model import SESSION_KIND, without_markup
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.rendering import episode_body
 from anamnesis_pipeline.steps.session_reading import (
@@ -110,7 +110,7 @@ def row_lines(row: SessionRow, zone: tzinfo | None = None) -> Iterator[str]:
     when = f"{row.started.astimezone(zone):%Y-%m-%d %H:%M}"
     yield one_line(f"{when}  {project_name(row.project)}  {row.title or 'without a prompt'}{state}")
     if row.outcome:
-        yield f"   {_clipped(row.outcome)}"
+        yield f"   {_clipped(without_markup(row.outcome))}"
     yield one_line(f"   {row.session_id}  {', '.join(counts)}")
 
 

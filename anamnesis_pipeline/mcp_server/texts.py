@@ -11,6 +11,7 @@ from typing import Any
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_PREFACES
 from anamnesis_pipeline.search.quoting import defused, id_label, label
 from anamnesis_pipeline.search.token_estimate import cost, cut
+from anamnesis_pipeline.session_model import without_markup
 from anamnesis_pipeline.wording import counted, kind_label, session_text
 
 HIT_TOKENS = 100
@@ -97,7 +98,8 @@ def session_line(record: Mapping[str, Any]) -> str:
     done = f" · {counted(len(commits), 'commit')}" if commits else ""
     first = f"[session] {when(record['timestamp'])} {_name(record['project']) or '(no project)'}{goes_on}{done}"
     first += f" · session {id_label(known['session_id'])}"
-    told = ". ".join(filter(None, (str(known.get("title") or ""), str(known.get("outcome") or ""))))
+    outcome = without_markup(str(known.get("outcome") or ""))
+    told = ". ".join(filter(None, (str(known.get("title") or ""), outcome)))
     return f"{first}\n{QUOTE}{cut(flat(told or record['summary']), max(LINE_TOKENS - cost(first) - 2, 12))}"
 
 

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from anamnesis_pipeline.dagster_api.api import dagster_link
+from anamnesis_pipeline.session_model import without_markup
 from anamnesis_pipeline.sidecar.pages import static
 from anamnesis_pipeline.steps.session_reading import row_of
 from anamnesis_pipeline.summaries.titles import title_of
@@ -96,6 +97,7 @@ def _environment() -> jinja2.Environment:
         "title_of": title_of,
         "moment": moment, "count": count, "counted": counted, "noun": noun, "share": share, "size": size,
         "episode_link": episode_link, "session_link": session_link, "session_row": row_of, "kind_label": kind_label,
+        "without_markup": without_markup,
     }  # fmt: skip
     environment.filters.update(filters)
     environment.globals["asset"] = static.address
