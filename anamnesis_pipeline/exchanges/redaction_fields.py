@@ -12,7 +12,7 @@ from typing import Any
 
 import re2
 
-from anamnesis_pipeline.exchanges.redaction_rules import ASSIGNMENT, HARMLESS_NAME, prefilter
+from anamnesis_pipeline.exchanges.redaction_rules import ASSIGNMENT, HARMLESS_NAME, escaped_or_not, prefilter
 from anamnesis_pipeline.exchanges.redaction_sentences import NATIVE_PASSWORDS
 from anamnesis_pipeline.exchanges.redaction_windows import windows
 
@@ -24,6 +24,7 @@ MOST_CHARS_BETWEEN = 400
 """Between a name and its value may be other fields, and comments."""
 MOST_CHARS_OF_VARIABLE = 1_000
 MOST_CHARS_OF_LINE = 320
+MOST_CHARS_OF_HEADINGS = 1_000
 MOST_LINES_OF_BLOCK = 50
 
 _WORD = r"(?i:pass|kennwort|pwd|secret|token|key|cred|auth|contrase|senha)"
@@ -88,8 +89,9 @@ FIELD_HINT = prefilter(
         rf"{_WORD}[\w.\-]{{0,24}}{_Q}(?:[ \t][^<>]{{0,40}})?>",
         r"(?i:variable)[ \t]+\\*\"",
         # headings: a name and others behind it, or quoted at the end of the line
-        rf"{_LABEL_OF_COLUMN}[\w.\- ]{{0,24}}{_Q}[ ]{{0,8}}(?:[,;|\t]|\\+t)(?:[ \"]|\\+\")*[\w\x80-\xff]"
-        r"(?:[\w .\-/()\",;|\t\x80-\xff]|\\+(?:[\"t]|u[0-9a-f]{4}))*[^|\\](?:\r?\n|\\+[nr])",
+        rf"{_LABEL_OF_COLUMN}[\w.\- ]{{0,24}}{_Q}[ ]{{0,8}}(?:[,;|\t]|\\+t)(?:[ \"]|\\+\")*"
+        r"(?:[\w\x80-\xff]|\\+u[0-9a-f]{4})"
+        r"(?:[\w .\-/()\",;|\t\x80-\xff]|\\+(?:[\"t]|u[0-9a-f]{4}))*(?:[^|\\]|\\+u[0-9a-f]{4})(?:\r?\n|\\+[nr])",
         rf"[,;\t](?:[ \\])*\"[\w.\- ]*{_LABEL_OF_COLUMN}[\w.\- ]*\\*\"(?:\r?\n|\\+[nr])",
         rf"(?i:{NATIVE_PASSWORDS})\\*\"?(?:\r?\n|\\+[nr])",
     )
@@ -291,8 +293,11 @@ def _key(name: str) -> str:
 
 # --- rows below a line of headings: CSV, TSV, what psql prints --------------------------------------------
 
-_CHARS_OF_HEADINGS = r"[\w .\-/()\"',;|\t\f[:^ascii:]]*"
-_LINE_OF_HEADINGS = re2.compile(rf"{_CHARS_OF_HEADINGS}(?:{_WORD}|(?i:{NATIVE_PASSWORDS})){_CHARS_OF_HEADINGS}\n")
+_CHARS_OF_HEADINGS = r"(?:[\w .\-/()\"',;|\t\f[:^ascii:]]|\\+u[0-9A-Fa-f]{4})*"
+_LINE_OF_HEADINGS = re2.compile(
+    rf"{_CHARS_OF_HEADINGS}(?:{_WORD}|(?i:{escaped_or_not(NATIVE_PASSWORDS)})){_CHARS_OF_HEADINGS}\n"
+)
+_ESCAPED_LETTER = re.compile(r"\\+u([0-9A-Fa-f]{4})")
 _HEADING = re.compile(r"(?!(?i:import|from|return|select|def|enter|type|use|with|print)\b )[^\W\d][\w .\-/()]{0,60}")
 _RULER_OF_ROWS = re.compile(r"[\s\f|+\-]*-[\s\f|+\-]*")
 _CELL_OF = {
@@ -307,7 +312,8 @@ def _in_columns(text: str, part: str, low: int) -> Iterator[NamedValue]:
     """Cells below a heading that names a secret, where a line of headings and its rows follow each other."""
     for hit in _LINE_OF_HEADINGS.finditer(part):
         end = low + hit.end() - 1
-        begin = text.rfind("\n", max(0, end - MOST_CHARS_OF_LINE), end) + 1
+        farthest = max(0, end - MOST_CHARS_OF_HEADINGS)
+        begin = max(farthest, text.rfind("\n", farthest, end) + 1)
         # a string of JSON ends at a quote with fewer backslashes than its breaks have
         escapes = end - begin - len(text[begin:end].rstrip("\f"))
         quote = re.compile(rf'(?<!\f{{{escapes}}})"') if escapes else None
@@ -353,11 +359,16 @@ def _cells(text: str, begin: int, end: int, sign: str) -> list[tuple[int, str]]:
 
 def _headings(text: str, begin: int, end: int, sign: str) -> list[str]:
     """For each column the name of a secret, or nothing; no columns if the line is none of headings."""
-    cells = [value.strip("'") for _, value in _cells(text, begin, end, sign)]
+    cells = [_as_read(value.strip("'")) for _, value in _cells(text, begin, end, sign)]
     if len(cells) < 2 or not all(map(_HEADING.fullmatch, cells)):
         return []
     names = [_name_in(value) for value in cells]
     return names if any(names) else []
+
+
+def _as_read(cell: str) -> str:
+    """A heading with its letters, also those that JSON has escaped."""
+    return _ESCAPED_LETTER.sub(lambda escape: chr(int(escape[1], 16)), cell) if "\\" in cell else cell
 
 
 def _is_of_column(name: str, value: str) -> bool:
@@ -388,7 +399,7 @@ def _in_tables(text: str) -> Iterator[NamedValue]:
         before = ""
         for column, cell in enumerate(_CELL.finditer(text, row.start(1), row.end(1))):
             value = cell[1].strip(_MARKS)
-            told, before = before or headings.get(column, ""), _name_in(value)
+            told, before = before or headings.get(column, ""), _name_in(_as_read(value))
             if before:
                 headings[column] = before
             elif told and value and (len(value) <= MOST_VALUE_CHARS or " " not in value):

@@ -13,6 +13,7 @@ from anamnesis_pipeline.exchanges.redaction_values import (
     CLASS_CHANGE,
     STOCK_VALUES,
     is_generated,
+    is_mixed_throughout,
     is_passphrase,
     is_path_or_address,
     is_stand_in,
@@ -46,6 +47,16 @@ def is_random_password(value: str) -> bool:
 def is_long_random(value: str) -> bool:
     """Whether a value of an address is a key rather than a name or a number."""
     return len(value) >= 16 and looks_random(value) and not is_stand_in(value)
+
+
+def is_link_token(value: str) -> bool:
+    """Whether a part of a path is what a link is opened with, and no name of a page or file."""
+    return is_mixed_throughout(value) and not is_stand_in(value) and not re.search(r"\.[a-z]\w{1,4}\Z", value)
+
+
+def is_link_token_of_no_thing(value: str) -> bool:
+    """The same where a path may name what is to be confirmed."""
+    return is_link_token(value) and not _UUID.fullmatch(value)
 
 
 def is_phrase_alone(value: str) -> bool:
@@ -94,6 +105,18 @@ class Place:
     accept: Callable[[str], bool] = is_password
 
 
+_UUID = re.compile(r"(?i)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+_RESET = r"(?:reset|passwords?|passwordless|forgot|recover|recovery|magic|one-?time)"
+_CONFIRM = r"(?:verify|verification|confirm|confirmation|activate|activation|invite|invitation|unlock)"
+_LINK = r"(?:https?://[^\s\"'<>]{1,150}|\b(?:GET|POST|PUT|PATCH)[ \t]+[\w/\-]{0,80}|\bhref=[\"']?[\w/\-]{0,80})/"
+_PART_OF_LINK = r"[a-z_\-]{0,20}(?:/[A-Za-z0-9=_\-]{1,20}){0,2}?/([A-Za-z0-9_\-.~=%:]{15,}[A-Za-z0-9_\-=])"
+_URL_CODES = (
+    r"(?i:[?&;](?:amp;)?(?:code|key|sig|signature|ticket|otp|jwt|sas|hmac|sid|session|auth|invite|oob_?code"
+    r"|magic(?:_?(?:link|code|key))?|x-amz-(?:signature|security-token)|x-goog-signature)=)"
+)
+_NET = r"(?i:net(?:\.exe)?)"
+_UNC = r"[\n\r\t]?\S+(?:[\n\r\t]\S+){0,4}"
+"""The name of a share; what stood behind a backslash may look like an escape."""
 _CODE = r"[A-Za-z0-9\-]*[0-9][A-Za-z0-9\-]*"
 _CODES = rf"({_CODE}(?:(?:[\s\"',;*•·]|[0-9]{{1,2}}[.)])+{_CODE})+)"
 _LABEL_OF_CODES = (
@@ -142,11 +165,33 @@ PLACES = (
     ),
     Place(
         "url-token",
-        r"(?i:[?&;](?:amp;)?(?:code|key|sig|signature|ticket|otp|jwt|sas|hmac|sid|session|auth|invite"
-        r"|x-amz-(?:signature|security-token)|x-goog-signature)=)",
-        r"(?i:[?&;](?:amp;)?(?:code|key|sig|signature|ticket|otp|jwt|sas|hmac|sid|session|auth|invite"
-        r"|x-amz-(?:signature|security-token)|x-goog-signature)=)([^\s&\"'<>#\\]{16,})",
+        _URL_CODES,
+        rf"{_URL_CODES}([^\s&\"'<>#\\]{{16,}})",
         is_long_random,
+    ),
+    Place(
+        "url-token",
+        rf"(?i:{_RESET}[a-z_\-]{{0,20}}/)[A-Za-z0-9_\-.~=%:/]{{16}}",
+        rf"(?i:{_LINK}[a-z_\-]{{0,20}}{_RESET}){_PART_OF_LINK}",
+        is_link_token,
+    ),
+    Place(
+        "url-token",
+        rf"(?i:{_CONFIRM}[a-z_\-]{{0,20}}/)[A-Za-z0-9_\-.~=%:/]{{16}}",
+        rf"(?i:{_LINK}[a-z_\-]{{0,20}}{_CONFIRM}){_PART_OF_LINK}",
+        is_link_token_of_no_thing,
+    ),
+    Place(
+        "hue",
+        r"/api/[A-Za-z0-9_\-]{32}",
+        r"/api/([A-Za-z0-9_\-]{32,40})/(?:lights|groups|config|sensors|scenes|schedules|rules|resourcelinks)\b",
+        is_mixed_throughout,
+    ),
+    Place(
+        "hue",
+        rf"username{Q}[ \t]?:[ \t]?{Q}[A-Za-z0-9_\-]{{40}}",
+        r"\"username\"[ \t]*:[ \t]*\"([A-Za-z0-9_\-]{40})\"",
+        is_mixed_throughout,
     ),
     Place(
         "password",
@@ -185,7 +230,11 @@ PLACES = (
         r"(?:-U|--user)[ =]?[\"']?[\w.\\/]{1,60}%([^\s\"']{4,100})",
         is_random_password,
     ),
-    Place("password", r"net use ", rf"net use[ \t][^\n|;&]{{0,200}}\s\\*\S*[ \t]+{_V}[\"']?[ \t]+/user:"),
+    Place(
+        "password",
+        rf"{_NET}(?i: use )",
+        rf"{_NET}(?i: use)[ \t]+(?:\S+[ \t]+)?{_UNC}[ \t]+{_V}[\"']?[ \t]+/(?i:u|user):",
+    ),
     Place(
         "password",
         r"ldap[a-z]{3,8}[ \t]",
@@ -246,11 +295,42 @@ PLACES = (
         rf"rabbitmqctl[ \t](?:[^\n|;&]{{0,80}}[ \t])?(?:add_user|change_password|authenticate_user)[ \t]+\S+[ \t]+{_V}",
     ),
     Place("password", r"lftp ", r"lftp[ \t](?:[^\n|;&]{0,120}[ \t])?-u[ \t]+[\"']?[\w.@+\-]+,([^\s\"']{4,200})"),
-    Place("password", r"net use ", rf"net use[ \t][^\n|;&]{{0,200}}/u(?:ser)?:\S+[ \t]+{_V}", is_random_password),
+    Place("password", rf"{_NET}(?i: use )", rf"{_NET}(?i: use)[ \t][^|;&]{{0,200}}[ \t]/(?i:u|user):{_UNC}[ \t]+{_V}"),
+    Place(
+        "password",
+        rf"{_NET}(?i: user )",
+        rf"\b{_NET}(?i: user)[ \t]+(?:\"[^\"\n]{{1,60}}\"|[^\s\"/]{{1,60}})[ \t]+{_V}",
+        is_random_password,
+    ),
     Place("password", r"(?i:psexec)", rf"(?i:psexec)(?:64)?(?:\.exe)?{_REST}-p[ \t]+{_V}"),
-    Place("password", r"openssl enc ", rf"openssl[ \t]+enc{_REST}-k[ \t]+{_V}", is_random_password),
-    Place("password", r"snmp[a-z]{3,8} ", rf"snmp[a-z]{{3,8}}{_REST}-(?:c|A|X)[ \t]+{_V}", is_random_password),
+    Place(
+        "password",
+        r"openssl (?:enc|aes|des)",
+        rf"openssl[ \t]+(?:enc|aes[\w\-]*|des[\w\-]*){_REST}-k[ \t]+{_V}",
+        is_random_password,
+    ),
+    Place(
+        "private-key",
+        r"openssl (?:enc|aes|des)",
+        rf"openssl[ \t]+(?:enc|aes[\w\-]*|des[\w\-]*){_REST}-K[ \t]+[\"']?([0-9A-Fa-f]{{16,64}})\b",
+        is_any,
+    ),
+    Place(
+        "password",
+        r"openssl passwd ",
+        rf"openssl[ \t]+passwd(?:[ \t]+-(?:salt[ \t]+\S+|[156]|apr1|aixmd5|crypt|noverify|quiet|table))*[ \t]+{_V}",
+    ),
+    Place("password", r"[ \t]-hmac[ \t]", rf"openssl{_REST}-hmac[ \t]+{_V}"),
+    Place(
+        "password", r"[ \t]-macopt[ \t]", rf"openssl{_REST}-macopt[ \t]+[\"']?(?:hex)?key:([^\s\"'\\|;&<>]{{6,200}})"
+    ),
+    Place("password", r"snmp[a-z]{3,8} ", rf"snmp[a-z]{{3,8}}{_REST}-c[ \t]+{_V}", is_random_password),
+    *(
+        Place("password", r"snmp[a-z]{3,8} ", rf"snmp[a-z]{{3,8}}{_REST}-{option}[ \t]+{_V}")
+        for option in ("A", "X")  # a command has both
+    ),
     Place("private-key", r"\| ?wg pubkey", r"([A-Za-z0-9+/]{42,43}=)[\"']?[ \t]*\|[ \t]*wg pubkey", is_any),
+    Place("private-key", r"wg pubkey ?<<<", r"wg pubkey[ \t]*<<<[ \t]*[\"']?([A-Za-z0-9+/]{42,43}=)", is_any),
     # SQL
     Place(
         "password",

@@ -43,6 +43,7 @@ from anamnesis_pipeline.exchanges.redaction_values import (
     CLASS_CHANGE,
     RANDOM_CHANGES,
     STOCK_VALUES,
+    is_mixed_throughout,
     is_stand_in,
     looks_random,
 )
@@ -169,7 +170,8 @@ _WEAK = (
     r"|(?:api|app|application|access|auth|private|client|consumer|account|service|signing|encryption|decryption"
     r"|validation|deploy|master|licen[sc]e|product|activation|admin|server|shared|pre-?shared|write|ingest|integration"
     r"|storage|function|webhook|subscription|unseal|hmac|jwt|wallet|recovery|machine)[ _.-]?keys?"
-    r"|api[_-]?hash|jsessionid|phpsessid|(?:2fa|totp|otp|mfa|wallet|stellar|recovery)[ _-]?(?:seed|secret|code)"
+    r"|api[_-]?hash|oob_?code|jsessionid|phpsessid"
+    r"|(?:2fa|totp|otp|mfa|wallet|stellar|recovery)[ _-]?(?:seed|secret|code)"
     r"|(?:\b|_)pw\b|(?-i:[a-z]Pw\b)|zugangs(?:daten|code|token)|schl(?:ü|ue)ssel|jeton"
     r"|cl(?:é|e|ef)s? (?:api|secr(?:è|e)te|priv(?:é|e)e|d'acc(?:è|e)s|wi-?fi)"
     r"|(?:clave|llave|chave|chiave)(?: (?:de )?(?:api|secreta|privada|acceso|segreta))?"
@@ -213,7 +215,7 @@ _SCHEME = (
     r"(?i:bearer|basic|ssws|geniekey|apikey|splunk|authorization: ?[\"']?(?:token|apikey))"
     r"[ \t]+([A-Za-z0-9\-._~+/]{16,}={0,2})"
 )
-_USER = r"(?:\s-u|--user)[ =]?[\"']?[\w.@+\-]+:([^\s\"':]{6,})"
+_USER = r"(?:\s-u|--user|\bcurl[ \t](?:[^\n|;&]{0,200}[ \t])?-[A-Za-z]{1,8}u)[ =]?[\"']?[\w.@+\-]+:([^\s\"':]{6,})"
 _SSHPASS = r"sshpass -p[ =]?[\"']?([^\s\"']{4,})"
 _NETRC = r"login[ \t]+\S+\s+password[ \t]+([^\s\"'\\]{6,})"
 _ELEMENT = r"<(?i:[a-z:_\-]{0,40}(?:password|passwd|passphrase|secret|token|api_?key))>[ \t]*([^<\s]{6,512})[ \t]*</"
@@ -238,6 +240,7 @@ _SIDEKIQ = r"CONTRIBSYS__COM[\"']?[ \t]*[=:][ \t]*[\"']?([0-9a-f]{8}:[0-9a-f]{8}
 _DOCKER_AUTH = r"[\"']auth[\"'] {0,3}: {0,3}[\"']([A-Za-z0-9+/]{8,}={0,2})[\"']"
 _WEBHOOK = r"discord(?:app)?\.com/api/(?:v[0-9]+/)?webhooks/[0-9]{16,20}/([A-Za-z0-9_\-]{32,})"
 _FACEBOOK_APP = r"(?:^|[^0-9])[0-9]{15,16}\|([A-Za-z0-9_\-]{27,40})"
+_VOYAGE = r"(?:^|[^A-Za-z0-9])(pa-[A-Za-z0-9_\-]{40,})"
 _NPMRC = r"(?::_authToken|_auth|_password)\s*=\s*[\"']?([A-Za-z0-9+/=_\-]{16,})"
 
 _SAS = r"[?&;]sig=([A-Za-z0-9%+/_\-]{40,}={0,2})"
@@ -266,6 +269,7 @@ def _rules() -> tuple[Rule, ...]:
         Rule("mailgun", linear(_MAILGUN_NAMED), 1),
         Rule("sidekiq", linear(_SIDEKIQ), 1),
         Rule("webhook", linear(_WEBHOOK), 1, _any_digit),
+        Rule("voyage", linear(_VOYAGE), 1, is_mixed_throughout),
         Rule("facebook", linear(_FACEBOOK_APP), 1, _mixed_case_and_digits),
         Rule("azure-sas", linear(_SAS), 1, looks_random),
     )
@@ -303,6 +307,7 @@ _TOKEN_HINTS = (
     r"/webhooks/[0-9]{16}",
     r"(?i:bearer|basic|ssws|apikey|token|geniekey|splunk)[ \t]+[A-Za-z0-9._~+/\-]{16}",
     r"(?: -u|--user|sshpass -p)[ =]?[\"'\\]{0,4}[^\s\"':]{1,60}:?[^\s\"':]{6}",
+    r" -[A-Za-z]{1,8}u ?[\"'\\]{0,4}[\w.@+\-]{1,60}:|pa-[A-Za-z0-9_\-]{40}",
     r"login[ \t]+[^\s\\]{1,100}(?:\s|\\+[nrt])+password[ \t]|_auth(?:Token)?\s{0,3}=|_password\s{0,3}=",
     COOKIE_TRIGGER,
     *HINTS,
@@ -331,7 +336,12 @@ def _in_bytes(pattern: str) -> bytes:
     before a word: in `\npass:` that is `pass`.
     """
     pattern = pattern.replace(r"\b", r"(?:\b|\\[nrt]|\\u[0-9a-fA-F]{4})")
-    return _NOT_ASCII.sub(_in_both_cases, pattern).encode()
+    return escaped_or_not(pattern).encode()
+
+
+def escaped_or_not(pattern: str) -> str:
+    """Return a pattern that finds what is not ASCII also where JSON has escaped it."""
+    return _NOT_ASCII.sub(_in_both_cases, pattern)
 
 
 def _in_both_cases(character: re.Match[str]) -> str:

@@ -72,6 +72,11 @@ def looks_random(value: str) -> bool:
     return bool(_DIGIT.search(value)) and len(value) >= 10 and len(CLASS_CHANGE.findall(value)) >= RANDOM_CHANGES
 
 
+def is_mixed_throughout(value: str) -> bool:
+    """Whether letters of both cases and digits follow each other as in no name, however many words it has."""
+    return has_odd_word(value) and len(CLASS_CHANGE.findall(value)) >= len(value) // 4
+
+
 _MARK = re.compile(r"[!$%^*+=?@~#&]")
 
 

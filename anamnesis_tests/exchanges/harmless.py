@@ -408,6 +408,71 @@ key,value\ncolour2024,dark-red-17
 token;id;score\n128001;12;0.5
 user,password\n\nThe file user42abc, which holds 12a34b56c rows, is empty.
 params: user, password, token\nreturns: session42, user42abc, x1y2z3a4b5
+https://acme.test/docs/reset-password/how-to-reset-your-password-2024-01
+https://acme.test/reset/MyLongComponentNameForReset2024
+https://docs.acme.test/magic/introduction-to-magic-links-v2
+https://acme.test/verify/email-address-confirmation-step-2
+https://api.acme.test/orders/confirm/6442b71b-ba12-4f07-96f5-a78ce0298a9e
+GET /api/v1/password/policy/minimum-length-12 200
+GET /reset-password/[token] 200
+https://acme.test/reset-password/{token}?email={email}
+https://acme.test/reset-password/${resetToken2}
+https://acme.test/reset-password/YOUR_RESET_TOKEN_HERE_123
+path('reset/<uidb64>/<token>/', views.PasswordResetConfirmView.as_view())
+Route::get('/reset-password/{token}', [NewPasswordController::class, 'create'])
+https://cdn.acme.test/password/9f86d081884c7d659a2f.js
+https://cdn.acme.test/static/reset/normalize-8.0.1.min.css
+https://github.com/acme/reset/commits/release-2024-01-02-v2
+https://github.com/acme/magic-tools/blob/main/src/utils2024.py
+https://github.com/vimeo/password-lib/tree/feature-2fa-support-v2
+src/password/reset/9f86d081884c7d659a2feaa0c55ad015
+https://acme.test/?otp=123456
+https://acme.test/auth/action?mode=resetPassword&oobCode=CODE
+https://acme.test/login?magic=true&next=home
+pa-system-design-document-for-the-release-of-2024-in-two-parts
+pa-System-Design-Document-for-the-Release-2024-Final-Version2
+us-east-pa-0123456789012345678901234567890123456789
+http://192.168.1.20/api/<username>/lights
+http://192.168.1.20/api/your-hue-username-goes-here-in-this-place-x/lights
+/api/some-very-long-service-name-for-orders-v2/config
+"username": "a-very-long-user-name-of-forty-chars-2024"
+"username":"9f86d081884c7d659a2feaa0c55ad015a3bf4f1x y"
+xapp- tokens and z-app- tokens begin so
+curl -sSLo out.tar.gz https://acme.test/a-2024.tar.gz
+curl -sSLu "$USER2:$PASS2" https://acme.test
+curl -sSLu ann: https://acme.test
+rsync -avu nas:backup2024/x9 /data
+docker run -itu 1000:1000 nginx2
+wg pubkey <<< "$PRIVATE_KEY2"
+wg pubkey < private2.key
+openssl passwd -6 -stdin
+openssl passwd -6 -in password2.txt
+openssl passwd -6 "$PASSWORD2"
+openssl passwd -6 -salt a1B2c3D4 "$PW"
+openssl dgst -sha256 -hmac "$SECRET2" file2.txt
+openssl dgst -sha256 -verify pub2.pem -signature a2.sig file
+openssl enc -aes-256-cbc -K "$KEY2" -iv "$IV2"
+openssl enc -aes-256-cbc -K $(cat key2.hex) -iv 00
+openssl enc -aes-256-cbc -salt -in a2b3c4.txt -out b2.enc
+net user ann * /add
+net user administrator /active:yes
+net user ann %PASSWORD2%
+the net user base grew2024 by 12.5%
+net user interface version2
+net localgroup administrators ann2 /add
+snmpget -v3 -u ann -l authPriv -a SHA -A "$AUTH2" -x AES -X "$PRIV2" 10.0.0.1
+snmptrapd -f -A -Lf /var/log/snmp2.log
+net use Z: \\10.0.0.7\share2 /persistent:yes
+net use Z: \\disk\share2024 /user:ann
+net use \\10.0.0.7\IPC$ /user:me *
+net use Z: \\disk\team2 /user:CORP\ann /persistent:no
+net use Z: /delete
+użytkownik,hasło,uwagi\nann,brak,stary2
+логин,пароль\nann,см. хранилище 2
+用户名,密码\nann,见保险库2
+пароль должен содержать 12 символов, 1 цифру\nи знак42x
+AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB
+oobCode: the code from the mail2
 """
 
 

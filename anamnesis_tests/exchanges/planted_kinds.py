@@ -495,6 +495,65 @@ wg pubkey quoted | echo "«b43»=" | wg pubkey > pub
 ClickUp | pk_12345678_«u32»
 Azure DevOps new token | «m52»JQQJ99«u14»AAAAAZDO«m4»
 Azure OpenAI | «m52»JQQJ99«u14»AAABACOG«m4»
+# links, lights, and more commands
+Adyen short | AQE«m6»«b120»-«b43»=-«m16»
+Adyen env | const client = new Client({ apiKey: "AQE«b100»-«b43»=-«s16»" })
+Voyage | pa-«m43»
+Voyage env | VOYAGE=pa-«s43»
+Hue path | curl http://192.168.1.20/api/«s40»/lights
+Hue groups | http://philips-hue.local/api/«s40»/groups/1/action
+Hue JSON | [{"success":{"username":"«s40»"}}]
+Hue pair JSON | {"success":{"username":"«s40»","clientkey":"«x32»"}}
+reset path | https://acme.test/reset-password/«m40»
+reset path hex | https://acme.test/password/reset/«h64»?email=ann%40acme.test
+verify path | https://acme.test/verify/«m32»
+magic path | https://acme.test/magic/«s32»
+magic-link path | https://app.acme.test/auth/magic-link/«s43»
+Django reset link | https://acme.test/reset/MQ/c3m8vd-«h32»/
+Django accounts | https://acme.test/accounts/reset/Mg/«l6»-«h32»/
+Laravel verify | https://acme.test/email/verify/1/«h40»?expires=1700000000&signature=«h64»
+invite path | https://acme.test/invite/«m24»
+activate path | https://acme.test/activate/«m32»
+confirm path | https://acme.test/confirm-email/«m32»
+unsubscribe | https://acme.test/users/confirmation?confirmation_token=«s20»
+oobCode | https://acme.firebaseapp.com/__/auth/action?mode=resetPassword&oobCode=«s54»&apiKey=AIza«s35»
+magic query | https://acme.test/login?magic=«m32»
+otp query | https://acme.test/login?otp=«m32»
+reset_token query | https://acme.test/reset?reset_token=«m32»
+Slack xapp | xapp-1-A«u10»-«d13»-«h64»
+Slack z-app | z-app-1-A«u10»-«d13»-«h64»
+curl flags | curl -sSLu ann:«p14» https://api.acme.test
+curl flags 2 | curl -sku 'ann:«m14»' https://api.acme.test
+wg here | wg pubkey <<< «b43»=
+wg here quoted | wg pubkey <<<"«b43»="
+openssl passwd | openssl passwd -6 «p14»
+openssl passwd 2 | openssl passwd -1 -salt ab '«m14»'
+openssl passwd 3 | openssl passwd «m14»
+openssl hmac | openssl dgst -sha256 -hmac «m32» file.txt
+openssl hmac q | printf x | openssl dgst -sha256 -hmac "«p24»"
+openssl enc K | openssl enc -aes-256-cbc -K «h64» -iv 0102 -in a
+openssl aes K | openssl aes-256-cbc -K «h64» -iv 0102 -in a
+net user | net user ann «p14»
+net user add | net user ann «p14» /add
+net user q | net user "ann" "«p14»" /domain
+snmp A | snmpget -v3 -u ann -l authPriv -a SHA -A «p14» -x AES -X «m14» 10.0.0.1 sysDescr.0
+snmp X | snmpwalk -v 3 -u ann -l authPriv -a SHA -A '«m12»' -x AES -X '«p14»' 10.0.0.1
+net use IP | net use \\10.0.0.7\s /user:me «p14»
+net use before | net use \\10.0.0.7\s «p14» /user:me
+net use Z | net use Z: \\10.0.0.7\s /user:CORP\me "«p14»"
+CSV Polish | użytkownik,hasło\nann,«p14»
+CSV Russian | логин;пароль;сервер\nann;«p14»;nas
+CSV Chinese | 用户名,密码\nann,«p14»
+CSV Chinese 2 | 主机,用户,密码,备注\nnas,ann,«m14»,好
+CSV Russian tail | пользователь,пароль\nann,«p14»
+CSV Japanese | ユーザー,パスワード\nann,«p14»
+Markdown Russian | | сервис | пароль |\n|---|---|\n| nas | «p14» |
+oobCode JSON | {"oobCode": "«s54»"}
+net use X | net use X: \\10.0.0.7\s /u:ann «p14» /persistent:yes
+Flask | https://acme.test/confirm/ImFubkBhY21lLnRlc3Qi.«m6».«s27»
+openssl macopt | openssl dgst -sha256 -mac HMAC -macopt hexkey:«h64» f
+reset uuid | https://acme.test/reset-password/«U»
+log line | 10.0.0.1 "GET /reset-password/«s43» HTTP/1.1" 200
 # sentences of many languages
 English aside | the password (for prod) is «p14»
 English aside of a key | the API key (staging, read only) is «m32»

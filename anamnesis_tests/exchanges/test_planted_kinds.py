@@ -66,6 +66,18 @@ def test_environment_password_of_capitals_or_brackets(name: str, quote: str, val
     assert value not in REDACTOR.mask_line(json.dumps({"content": f"ok\n{text}\n"}))[0]
 
 
+@pytest.mark.parametrize("share", [r"\\10.0.0.7\s", r"\\nas\share", r"\\tank\root", r"\\router\net$\new"])
+@pytest.mark.parametrize("user", ["me", r"CORP\me", r"CORP\nina"])
+def test_net_use_is_masked_whatever_its_backslashes_seem(share: str, user: str) -> None:
+    password = "Xq7!mZ2kPw9v"  # pragma: allowlist secret
+    for drive in ("", "Z: "):
+        for words in (f"/user:{user} {password}", f"{password} /user:{user}", f'/U:{user} "{password}" /savecred'):
+            text = f"net use {drive}{share} {words}"
+            for _ in range(3):
+                assert password not in REDACTOR.mask_text(text)[0]
+                text = json.dumps({"content": f"a\n{text}\nb"})
+
+
 @pytest.mark.parametrize("name", [name for name, template in kinds() if "\n" not in template])
 def test_planted_kind_is_masked_within_a_sentence(name: str) -> None:
     for text, pieces in (planted[name] for planted in PLANTED):
@@ -183,6 +195,9 @@ BEGINNINGS = (
         "|",
     ),
     *("\\", '\\"', "{"),
+    *("AccountKey=", 'password="', "пароль ", "user,password\n", "логин;пароль\n", '"密码"\t', "password,", "\\u043f,"),
+    *("https://h/reset/", "/verify/", "GET /magic/", "&oobCode=", "/api/", "pa-", "AQE", "net use ", "openssl enc -K "),
+    *("curl -sSLu a:", "snmpget -A ", "username:"),
 )
 
 
