@@ -89,6 +89,8 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _ELEMENT_BORDER = re.compile(r"\\*\"\s*,\s*\\*\"")
 _AS_WRITTEN = {"password", "token", "basic-auth", "private-key"}
 """Kinds whose end the rule itself knows."""
+_IN_PATHS = {"url-token", "hue", "webhook"}
+"""Kinds that stand in a path, whose letters and slashes look like base64."""
 LEAST_DATA = 60
 """Characters of base64 around a word that make it a piece of data."""
 _DATA_BEFORE = re.compile(r"[A-Za-z0-9+/]*\Z")
@@ -312,7 +314,8 @@ def _by_rules(window: str, *, cut: bool) -> Iterator[tuple[int, int, str]]:
             while low < high and window[low] in " \t\r\n\"'=:":
                 low += 1
             value = window[low:high]
-            if (cut and low == 0) or (value.isalnum() and _is_in_data(window, low, high)):
+            may_be_data = value.isalnum() and rule.kind not in _IN_PATHS
+            if (cut and low == 0) or (may_be_data and _is_in_data(window, low, high)):
                 continue
             if rule.accept is None or rule.accept(value):
                 yield low, high, rule.kind

@@ -13,7 +13,7 @@ from typing import Any
 import re2
 
 from anamnesis_pipeline.exchanges.redaction_rules import ASSIGNMENT, HARMLESS_NAME, escaped_or_not, prefilter
-from anamnesis_pipeline.exchanges.redaction_sentences import NATIVE_PASSWORDS
+from anamnesis_pipeline.exchanges.redaction_sentences import NATIVE_KEYS, NATIVE_PASSWORDS
 from anamnesis_pipeline.exchanges.redaction_windows import windows
 
 LEFT, RIGHT = 100, 800
@@ -28,6 +28,7 @@ MOST_CHARS_OF_HEADINGS = 1_000
 MOST_LINES_OF_BLOCK = 50
 
 _WORD = r"(?i:pass|kennwort|pwd|secret|token|key|cred|auth|contrase|senha)"
+_NATIVE = rf"{NATIVE_PASSWORDS}|{NATIVE_KEYS}"
 _NAME = rf"(?P<name>[\w .\-/]{{0,60}}{_WORD}[\w .\-/]{{0,60}})"
 # in what is searched, a form feed stands for each backslash of an escape
 _QUOTE = r"\f{0,8}[\"'`]?"
@@ -78,9 +79,7 @@ _IS_NO_VALUE = re.compile(r"\w+[.\w]*[(\[]|pass\Z|\[.*\]\(|[\[<{(!|].*[\])>}|]\Z
 _Q = r"[\"'\\`]{0,8}"
 _CHARS = r"[\w.\-/]{0,24}"
 _LABEL = r"(?i:passw|passphrase|kennwort|pwd|secret|token|key|cred|auth|_pass|pass:|contrase|senha)"
-_LABEL_OF_COLUMN = (
-    rf"(?:(?i:passw|passphrase|pwd|secret|token|api[ _\-]?key|access[ _\-]?key|kennwort|{NATIVE_PASSWORDS}))"
-)
+_LABEL_OF_COLUMN = rf"(?:(?i:passw|passphrase|pwd|secret|token|api[ _\-]?key|access[ _\-]?key|kennwort|{_NATIVE}))"
 FIELD_HINT = prefilter(
     (
         rf"(?i:name|key|id|parameter|variable){_Q}[ \t]{{0,4}}[:=][ \t]{{0,4}}{_Q}{_CHARS}{_WORD}",
@@ -91,13 +90,13 @@ FIELD_HINT = prefilter(
         # headings: a name and others behind it, or quoted at the end of the line
         rf"{_LABEL_OF_COLUMN}[\w.\- ]{{0,24}}{_Q}[ ]{{0,8}}(?:[,;|\t]|\\+t)(?:[ \"]|\\+\")*"
         r"(?:[\w\x80-\xff]|\\+u[0-9a-f]{4})"
-        r"(?:[\w .\-/()\",;|\t\x80-\xff]|\\+(?:[\"t]|u[0-9a-f]{4}))*(?:[^|\\]|\\+u[0-9a-f]{4})(?:\r?\n|\\+[nr])",
+        r"(?:[\w .\-/()\",;|\t\x80-\xff]|\\+(?:[\"t]|u[0-9a-f]{4}))*(?:[^|\\]|\\+u[0-9a-f]{4})?(?:\r?\n|\\+[nr])",
         rf"[,;\t](?:[ \\])*\"[\w.\- ]*{_LABEL_OF_COLUMN}[\w.\- ]*\\*\"(?:\r?\n|\\+[nr])",
-        rf"(?i:{NATIVE_PASSWORDS})\\*\"?(?:\r?\n|\\+[nr])",
+        rf"(?i:{_NATIVE})\\*\"?(?:\r?\n|\\+[nr])",
     )
 )
 """What the raw text has wherever a value is found; nothing is looked for where it is missing."""
-TABLE_HINT = prefilter((rf"\|[ \t*`]{{0,4}}[\w.\-/ ]{{0,24}}(?:{_WORD}|(?i:{NATIVE_PASSWORDS}))[^|\r\n]{{0,24}}\|",))
+TABLE_HINT = prefilter((rf"\|[ \t*`]{{0,4}}[\w.\-/ ]{{0,24}}(?:{_WORD}|(?i:{_NATIVE}))[^|\r\n]{{0,24}}\|",))
 """What a table has that names a secret."""
 _DIGIT = re.compile(r"\d")
 _ESCAPE = re.compile(r"\\+([nrt\"'/])")
@@ -295,7 +294,7 @@ def _key(name: str) -> str:
 
 _CHARS_OF_HEADINGS = r"(?:[\w .\-/()\"',;|\t\f[:^ascii:]]|\\+u[0-9A-Fa-f]{4})*"
 _LINE_OF_HEADINGS = re2.compile(
-    rf"{_CHARS_OF_HEADINGS}(?:{_WORD}|(?i:{escaped_or_not(NATIVE_PASSWORDS)})){_CHARS_OF_HEADINGS}\n"
+    rf"{_CHARS_OF_HEADINGS}(?:{_WORD}|(?i:{escaped_or_not(_NATIVE)})){_CHARS_OF_HEADINGS}\n"
 )
 _ESCAPED_LETTER = re.compile(r"\\+u([0-9A-Fa-f]{4})")
 _HEADING = re.compile(r"(?!(?i:import|from|return|select|def|enter|type|use|with|print)\b )[^\W\d][\w .\-/()]{0,60}")

@@ -51,7 +51,8 @@ def is_long_random(value: str) -> bool:
 
 def is_link_token(value: str) -> bool:
     """Whether a part of a path is what a link is opened with, and no name of a page or file."""
-    return is_mixed_throughout(value) and not is_stand_in(value) and not re.search(r"\.[a-z]\w{1,4}\Z", value)
+    is_random = is_mixed_throughout(value) or bool(_UUID.fullmatch(value))
+    return is_random and not is_stand_in(value) and not re.search(r"\.[a-z]\w{1,4}\Z", value)
 
 
 def is_link_token_of_no_thing(value: str) -> bool:
@@ -107,9 +108,12 @@ class Place:
 
 _UUID = re.compile(r"(?i)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _RESET = r"(?:reset|passwords?|passwordless|forgot|recover|recovery|magic|one-?time)"
-_CONFIRM = r"(?:verify|verification|confirm|confirmation|activate|activation|invite|invitation|unlock)"
-_LINK = r"(?:https?://[^\s\"'<>]{1,150}|\b(?:GET|POST|PUT|PATCH)[ \t]+[\w/\-]{0,80}|\bhref=[\"']?[\w/\-]{0,80})/"
-_PART_OF_LINK = r"[a-z_\-]{0,20}(?:/[A-Za-z0-9=_\-]{1,20}){0,2}?/([A-Za-z0-9_\-.~=%:]{15,}[A-Za-z0-9_\-=])"
+_CONFIRM = (
+    r"(?:verify|verification|confirm|confirmation|activate|activation|invite|invitation|unlock|log-?in"
+    r"|sign-?(?:in|up))"
+)
+_LINK = r"(?:https?://[^\s\"'<>]{1,150}|\b(?:GET|POST|PUT|PATCH)[ \t]+[\"']?[\w/\-]{0,80}|\bhref=[\"']?[\w/\-]{0,80})/"
+_PART_OF_LINK = r"[A-Za-z_\-]{0,20}(?:/[\w=%@.+\-]{1,40}){0,2}?/([A-Za-z0-9_\-.~=%:]{15,}[A-Za-z0-9_\-=])"
 _URL_CODES = (
     r"(?i:[?&;](?:amp;)?(?:code|key|sig|signature|ticket|otp|jwt|sas|hmac|sid|session|auth|invite|oob_?code"
     r"|magic(?:_?(?:link|code|key))?|x-amz-(?:signature|security-token)|x-goog-signature)=)"
@@ -189,8 +193,15 @@ PLACES = (
     ),
     Place(
         "hue",
-        rf"username{Q}[ \t]?:[ \t]?{Q}[A-Za-z0-9_\-]{{40}}",
-        r"\"username\"[ \t]*:[ \t]*\"([A-Za-z0-9_\-]{40})\"",
+        r"/api/[A-Za-z0-9_\-]{32}",
+        r"//(?:[0-9.]{7,15}|[\w.\-]{0,40}hue[\w.\-]{0,40})(?::[0-9]{1,5})?/api/([A-Za-z0-9_\-]{40})(?:[^\w\-]|$)",
+        is_mixed_throughout,
+    ),
+    Place("hue", r"/config/whitelist/", r"/whitelist/([A-Za-z0-9_\-]{32,40})(?:[^\w\-]|$)", is_mixed_throughout),
+    Place(
+        "hue",
+        rf"username{Q}[ \t]?[:=][ \t]?{Q}[A-Za-z0-9_\-]{{40}}",
+        r"username[\"']?[ \t]*[:=][ \t]*[\"']?([A-Za-z0-9_\-]{40})(?:[\"'\s,;)}]|$)",
         is_mixed_throughout,
     ),
     Place(
@@ -322,14 +333,28 @@ PLACES = (
     ),
     Place("password", r"[ \t]-hmac[ \t]", rf"openssl{_REST}-hmac[ \t]+{_V}"),
     Place(
-        "password", r"[ \t]-macopt[ \t]", rf"openssl{_REST}-macopt[ \t]+[\"']?(?:hex)?key:([^\s\"'\\|;&<>]{{6,200}})"
+        "password",
+        r"[ \t]-(?:mac|kdf)opt[ \t]",
+        rf"openssl{_REST}-(?:mac|kdf)opt[ \t]+[\"']?(?:hex)?(?:key|pass):([^\s\"'\\|;&<>]{{6,200}})",
     ),
     Place("password", r"snmp[a-z]{3,8} ", rf"snmp[a-z]{{3,8}}{_REST}-c[ \t]+{_V}", is_random_password),
     *(
-        Place("password", r"snmp[a-z]{3,8} ", rf"snmp[a-z]{{3,8}}{_REST}-{option}[ \t]+{_V}")
+        Place("password", r"snmp[a-z0-9\-]{3,16} ", rf"snmp[a-z0-9\-]{{3,16}}{_REST}-{option}[ \t]+{_V}")
         for option in ("A", "X")  # a command has both
     ),
+    Place("password", r"createUser ", rf"createUser[ \t]+\S+[ \t]+(?:MD5|SHA[\w\-]*)[ \t]+{_V}"),
+    Place(
+        "password",
+        r"createUser ",
+        rf"createUser[ \t]+\S+[ \t]+(?:MD5|SHA[\w\-]*)[ \t]+\S+[ \t]+(?:DES|AES[\w\-]*)[ \t]+{_V}",
+    ),
     Place("private-key", r"\| ?wg pubkey", r"([A-Za-z0-9+/]{42,43}=)[\"']?[ \t]*\|[ \t]*wg pubkey", is_any),
+    Place(
+        "private-key",
+        r"-key <\((?:echo|printf) ",
+        r"(?:private|preshared)-key[ \t]+<\((?:echo|printf)[ \t]+[\"']?([A-Za-z0-9+/]{42,43}=)",
+        is_any,
+    ),
     Place("private-key", r"wg pubkey ?<<<", r"wg pubkey[ \t]*<<<[ \t]*[\"']?([A-Za-z0-9+/]{42,43}=)", is_any),
     # SQL
     Place(

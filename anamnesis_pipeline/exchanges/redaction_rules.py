@@ -215,7 +215,8 @@ _SCHEME = (
     r"(?i:bearer|basic|ssws|geniekey|apikey|splunk|authorization: ?[\"']?(?:token|apikey))"
     r"[ \t]+([A-Za-z0-9\-._~+/]{16,}={0,2})"
 )
-_USER = r"(?:\s-u|--user|\bcurl[ \t](?:[^\n|;&]{0,200}[ \t])?-[A-Za-z]{1,8}u)[ =]?[\"']?[\w.@+\-]+:([^\s\"':]{6,})"
+_FLAGS_OF_CURL = r"\bcurl[ \t](?:(?:[^\n|;&]|\n[ \t]+-){0,200}(?:[ \t]|\n[ \t]+))?-[A-Za-z]{1,8}u"
+_USER = rf"(?:\s-u|--user|{_FLAGS_OF_CURL})[ =]?[\"']?[\w.@+\-]+:([^\s\"':]{{6,}})"
 _SSHPASS = r"sshpass -p[ =]?[\"']?([^\s\"']{4,})"
 _NETRC = r"login[ \t]+\S+\s+password[ \t]+([^\s\"'\\]{6,})"
 _ELEMENT = r"<(?i:[a-z:_\-]{0,40}(?:password|passwd|passphrase|secret|token|api_?key))>[ \t]*([^<\s]{6,512})[ \t]*</"

@@ -61,6 +61,7 @@ RANDOM_CHANGES = 5
 
 
 _DIGIT = re.compile(r"\d")
+_DIGITS = re.compile(r"\d+")
 _TWO_DIGITS = re.compile(r"(?s)\d.*?\d")
 _TWO_LETTERS = re.compile(r"(?s)[^\W\d_].*?[^\W\d_]")
 
@@ -74,7 +75,9 @@ def looks_random(value: str) -> bool:
 
 def is_mixed_throughout(value: str) -> bool:
     """Whether letters of both cases and digits follow each other as in no name, however many words it has."""
-    return has_odd_word(value) and len(CLASS_CHANGE.findall(value)) >= len(value) // 4
+    if not has_odd_word(value) or len(CLASS_CHANGE.findall(value)) < len(value) // 4:
+        return False
+    return len(_DIGITS.findall(value)) > 1 or is_jumbled(value)
 
 
 _MARK = re.compile(r"[!$%^*+=?@~#&]")

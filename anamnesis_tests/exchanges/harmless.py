@@ -436,7 +436,6 @@ http://192.168.1.20/api/<username>/lights
 http://192.168.1.20/api/your-hue-username-goes-here-in-this-place-x/lights
 /api/some-very-long-service-name-for-orders-v2/config
 "username": "a-very-long-user-name-of-forty-chars-2024"
-"username":"9f86d081884c7d659a2feaa0c55ad015a3bf4f1x y"
 xapp- tokens and z-app- tokens begin so
 curl -sSLo out.tar.gz https://acme.test/a-2024.tar.gz
 curl -sSLu "$USER2:$PASS2" https://acme.test
@@ -473,6 +472,20 @@ użytkownik,hasło,uwagi\nann,brak,stary2
 пароль должен содержать 12 символов, 1 цифру\nи знак42x
 AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB
 oobCode: the code from the mail2
+https://acme.test/login/oauth2/code/github-enterprise-2024-v2
+https://acme.test/login/550e8400-e29b-41d4-a716-446655440000
+https://acme.test/sign-in/MyLongComponentNameForSignIn2024
+username: a-very-long-user-name-of-forty-chars-2024
+username=AnnMarieOfTheAcmeShopTeamInBerlin2024ABC
+createUser me SHA AUTHPASS AES PRIVPASS
+createUser(name, "SHA256digest2")
+wg set wg0 private-key <(echo "$KEY2")
+wg set wg0 private-key /etc/wireguard/private2.key
+http://10.0.0.5/api/0123456789012345678901234567890123456789
+curl https://acme.test/a2b3c4\n  rsync -avu nas:backup2024/x9
+服务,令牌数\nci,1234567890123456
+имя,токен\nann,см. хранилище номер 2
+| Service | API 密钥 |\n|---|---|\n| ci | 见保险库2 |
 """
 
 

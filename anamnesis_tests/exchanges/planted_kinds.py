@@ -554,6 +554,84 @@ Flask | https://acme.test/confirm/ImFubkBhY21lLnRlc3Qi.«m6».«s27»
 openssl macopt | openssl dgst -sha256 -mac HMAC -macopt hexkey:«h64» f
 reset uuid | https://acme.test/reset-password/«U»
 log line | 10.0.0.1 "GET /reset-password/«s43» HTTP/1.1" 200
+Adyen real | AQEyhmfxK4«b58»gkxgBw==-«b43»=-W+t7NF;s4}%=kUSD
+Adyen header | X-API-Key: AQE«b93»==-«b43»=-«m16»
+Adyen in JSON | {"apiKey":"AQEyhm«b90»==-«b43»=-«m16»"}
+Adyen of two parts | AQE«b120»-«b43»=
+Voyage in code | voyageai.Client("pa-«s43»")
+Voyage header | Authorization: Bearer pa-«s43»
+Hue delete | DELETE /api/«m40»/lights/3
+Hue sensors | curl -X PUT -d '{"on":true}' "http://10.0.0.5/api/«s40»/groups/0/action"
+Hue no path | http://10.0.0.5/api/«s40»
+Hue delete whitelist | DELETE http://b/api/«s40»/config/whitelist/«s40»
+Hue app key | hue-application-key: «s40»
+Hue python | Bridge('10.0.0.5', username='«s40»')
+Hue yaml | hue:\n  username: «s40»
+magic short | https://acme.test/magic?t=1&magic=«m24»
+devise | https://acme.test/users/password/edit?reset_password_token=«s20»
+unlock | https://acme.test/users/unlock?unlock_token=«s20»
+set password | https://acme.test/set-password/«m24»
+create password | https://acme.test/create-password/ann%40acme.test/«m48»
+forgot | https://acme.test/forgotPassword/«h40»
+resetPassword | https://acme.test/#/resetPassword/«h40»
+verifyEmail | https://acme.test/verifyEmail/«m24»
+email verify | https://acme.test/email-verify/«s43»
+localhost | http://localhost:3000/auth/reset-password/«h64»
+Markdown link 2 | [Reset](https://acme.test/reset-password/«m40»)
+HTML link | <a href="https://acme.test/reset-password/«m40»">reset</a>
+HTML rel | <a href="/verify/«m40»">x</a>
+curl link | curl -X POST https://acme.test/api/v1/auth/verify/«m40» -d x
+Rails log | Started GET "/users/confirmation/«m24»" for 127.0.0.1
+Express | GET /api/auth/verify/«h64» 200 12 ms
+JWT link | https://acme.test/verify/«J»
+Rails signed | https://acme.test/magic/eyJfcmFpbHMi«m60»--«h40»
+login token | https://acme.test/login/«m32»
+signin | https://acme.test/sign-in/link/«m43»
+accept-invite | https://acme.test/accept-invite/«m32»
+email confirm | https://acme.test/accounts/confirm-email/MQ:1rABcd:«s43»/
+oob lower | https://acme.test/?oobcode=«s54»
+magic token | https://acme.test/?magic_token=«s32»
+login_token | https://acme.test/?login_token=«s32»
+ml | https://acme.test/?magicLink=«s32»
+xapp env | SLACK_APP_TOKEN=xapp-1-A«u10»-«d13»-«h64»
+z-app env | "z-app-2-A«u10»-«d13»-«h64»"
+curl n | curl -nsSfLu me:«p12» -o x https://h
+curl far | curl -X POST -H "Content-Type: application/json" -ksu me:«p12» https://h
+curl su quoted | curl -su "me@acme.test:«p14»" https://h
+curl double line | curl \\n  -fsSLu me:«m14» https://h
+wg sh | $(wg pubkey <<< '«b43»=')
+wg var | PUB=$(wg pubkey<<<«b43»=)
+wg set | wg set wg0 private-key <(echo «b43»=)
+wg psk | wg set wg0 peer x preshared-key <(echo «b43»=)
+passwd salt | openssl passwd -apr1 -salt xy '«p14»'
+passwd 5 | HASH=$(openssl passwd -5 "«p14»")
+passwd noflag | openssl passwd «p14»
+hmac sha | echo -n a | openssl sha256 -hmac '«m24»' -binary
+hmac hex | openssl dgst -sha1 -hex -hmac "«m20»" < f
+enc K late | openssl enc -d -aes-128-cbc -nopad -K «h32» -iv 00
+enc K chacha | openssl enc -chacha20 -K «x64» -iv 00
+mac | openssl mac -macopt hexkey:«h64» HMAC
+kdf | openssl kdf -keylen 32 -kdfopt pass:«p14» PBKDF2
+net user 3 | net user administrator "«p14»"
+net user domain | NET USER ann «p12» /add /domain
+net user ps | net.exe user svc_sql «p12» /ADD
+snmp quoted | snmpset -v3 -l authPriv -u me -a SHA-256 -A "«p14»" -x AES -X "«p14»" host oid s x
+snmp authNoPriv | snmpbulkwalk -v3 -l authNoPriv -u me -a MD5 -A «p10» host
+snmp create user | net-snmp-create-v3-user -ro -A «p14» -a SHA -X «p12» -x AES me
+snmp conf | createUser me SHA "«p14»" AES "«p12»"
+CSV Polish q | "użytkownik";"hasło"\n"ann";"«p14»"
+CSV Polish mid | nazwa,hasło,uwagi\nann,«p14»,x1
+CSV Russian tab | имя\tпароль\nann\t«p14»
+CSV Russian caps | Логин,Пароль\nann,«p14»
+CSV Chinese token | 服务,令牌\nci,«m40»
+CSV Chinese trad | 帳號,密碼,備註\nann,«p14»,無
+CSV Chinese one char | 名,密码,注\nann,«p14»,x
+CSV Korean | 사용자,비밀번호\nann,«p14»
+CSV Turkish | kullanıcı,şifre\nann,«p14»
+CSV first | пароль,логин\n«p14»,ann
+CSV wide | имя,фамилия,отчество,должность,телефон,пароль,примечание\na,b,c,d,1,«p14»,x
+psql Russian | id | логин | пароль\n----+------+---------\n 1 | ann | «p14»
+oobCode name | oobCode = "«s54»"
 # sentences of many languages
 English aside | the password (for prod) is «p14»
 English aside of a key | the API key (staging, read only) is «m32»
