@@ -35,7 +35,7 @@ from anamnesis_pipeline.wording import counted, one_line, printable, project_nam
 
 LAST_SEARCH = "last_search.json"
 """File of the home with the ids that the last `anamnesis search` showed, in their order."""
-CHUNKS_SHOWN = 100
+CHUNKS_AT_ONCE = 100
 LINE_CHARS = 100
 LISTED = {
     "Decided": "decisions",
@@ -136,16 +136,20 @@ def _show_session(store: Store, name: str, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(_ROWS.dump_python([row], mode="json")[0], ensure_ascii=False, indent=2))
         return
-    page = chunk_page(store, row, Where(), CHUNKS_SHOWN)
-    lines = [*session_lines(row), "", "What was said:"]
-    lines += [line for chunk in page.items for line in _said_lines(chunk)]
-    if page.next_cursor:
-        lines.append(f"(the first {CHUNKS_SHOWN} pieces; the page of the session in the browser has all)")
-    typer.echo("\n".join(lines))
+    typer.echo("\n".join([*session_lines(row), "", "What was said:"]))
+    cursor: str | None = None
+    while True:
+        found = chunk_page(store, row, Where(), CHUNKS_AT_ONCE, cursor)
+        for line in (line for chunk in found.items for line in _said_lines(chunk)):
+            typer.echo(line)
+        if (cursor := found.next_cursor) is None:
+            return
 
 
 def _said_lines(chunk: Chunk) -> Iterator[str]:
-    """The words of a chunk, and how much was done beside them."""
+    """The words of a chunk, and how much was done beside them; nothing where nothing was said."""
+    if chunk.part is not None and not any(segment.kind in SPOKEN for segment in chunk.part.segments):
+        return
     yield ""
     yield one_line(f"{chunk.episode.timestamp.astimezone():%Y-%m-%d %H:%M}  {chunk.episode.episode_id}")
     if chunk.part is None:

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from anamnesis_pipeline.memory_layers import LASTING_KINDS
 from anamnesis_pipeline.model import RESERVED_SOURCES, EpisodeHead, ScoredPassage
 from anamnesis_pipeline.search.fusion import Ranking, reciprocal_rank_fusion
 
@@ -133,7 +134,8 @@ def later_first(told: Mapping[int, EpisodeHead]) -> dict[int, float]:
 
 def company(found: Sequence[tuple[EpisodeHead, float]]) -> list[float]:
     """For each episode, of these scores, the mean of the two best others of its conversation; those that are not there
-    count as 0. Only the first `AMONG` keep company.
+    count as 0. Only the first `AMONG` keep company. What somebody posted to be remembered is of no conversation, and
+    keeps as much as any other.
 
     :param found: the best first.
     """
@@ -145,7 +147,14 @@ def company(found: Sequence[tuple[EpisodeHead, float]]) -> list[float]:
     for head, _ in first:
         beside = [score for other, score in told[_conversation(head)] if other is not head and _near(head, other)]
         scores.append(sum(sorted(beside, reverse=True)[:COMPANIONS]) / COMPANIONS)
-    return scores + [0.0] * (len(found) - len(first))
+    most = max(scores, default=0.0)
+    kept = [most if _is_remembered(head) else score for (head, _), score in zip(first, scores, strict=True)]
+    return kept + [0.0] * (len(found) - len(first))
+
+
+def _is_remembered(head: EpisodeHead) -> bool:
+    """Whether somebody posted it as a decision, a fact or the like."""
+    return head.source == RESERVED_SOURCES[0] and (head.kind in LASTING_KINDS or "type" in head.metadata)
 
 
 def _together(one: EpisodeHead, other: EpisodeHead) -> bool:

@@ -84,7 +84,7 @@ class SessionAnswers:
         """The episode of a record, and what tells it: its title, prompt, outcome and commits."""
         told = replace(
             record,
-            prompt=whole_sentences(record.prompt, PROMPT_CHARS),
+            prompt="" if _begins_so(record.prompt, record.title) else whole_sentences(record.prompt, PROMPT_CHARS),
             outcome=whole_sentences(" ".join(without_markup(record.outcome).split()), OUTCOME_CHARS),
             commits=record.commits[:MAX_COMMITS],
             decisions=(),
@@ -113,3 +113,9 @@ class SessionAnswers:
                 if passages and max(shares) > 0:
                     return episode, passages[shares.index(max(shares))]
         return None
+
+
+def _begins_so(prompt: str, title: str) -> bool:
+    """Whether a title says what a prompt begins with, and most of it."""
+    asked, said = " ".join(without_markup(prompt).split()), title.removesuffix("…")
+    return asked.startswith(said) and len(asked) < 2 * len(said)

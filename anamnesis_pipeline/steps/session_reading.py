@@ -86,11 +86,10 @@ def timeline_page(
 
     :raises InvalidEpisode: the cursor is not one of ours.
     """
+    still_open = [] if cursor is not None or skip or oldest_first else _open_sessions(store, where)[: limit - 1]
     hidden = tuple({*where.hidden_kinds, *SAID_KINDS})
+    limit -= len(still_open)
     page = store.episodes.page(replace(where, hidden_kinds=hidden), limit, cursor, skip, oldest_first=oldest_first)
-    if cursor is not None or skip or oldest_first:
-        return page
-    still_open = _open_sessions(store, where)
     shown = {episode.episode_id for episode in still_open}
     return EpisodePage([*still_open, *(e for e in page.items if e.episode_id not in shown)], page.next_cursor)
 
@@ -121,7 +120,7 @@ def find_session(store: Store, name: str, where: Where) -> SessionRow:
         named = ", ".join([*found][:MATCHES_NAMED])
         raise IdAmbiguous(f"several sessions begin with {name}: {named}")
     if not found:
-        raise EpisodeNotFound(f"no session has the id {name}, or begins so")
+        raise EpisodeNotFound(f"no session has the id {name}, or begins so ({LEAST_PREFIX} characters at the least)")
     return next(iter(found.values()))
 
 

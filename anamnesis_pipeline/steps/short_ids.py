@@ -1,11 +1,14 @@
 """Short forms of ids: a beginning that no other id has, and the id that a beginning means."""
 
+import re
 from collections.abc import Iterable
 
 from anamnesis_pipeline.errors import EpisodeNotFound, IdAmbiguous
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.store.base import Store
 
+CONTENT_ID = re.compile(r"[0-9a-f]{32}")
+"""Other ids are not shortened: those of posts begin with their day, so that the next one would soon begin the same."""
 LENGTHS = (6, 8, 12, 16)
 """Characters of a short form; the first in which it is the only one. A shorter one would soon mean several."""
 SHORTEST = 4
@@ -16,7 +19,7 @@ def short_ids(store: Store, episode_ids: Iterable[str]) -> dict[str, str]:
     """Id -> its short form, which `whole_id` understands as long as no new id begins so; else the id itself."""
     shortened = {}
     for episode_id in episode_ids:
-        lengths = (length for length in LENGTHS if length < len(episode_id))
+        lengths = LENGTHS if CONTENT_ID.fullmatch(episode_id) else ()
         unique = (n for n in lengths if store.episodes.beginning_with(episode_id[:n], 2) == [episode_id])
         shortened[episode_id] = episode_id[: next(unique, len(episode_id))]
     return shortened

@@ -23,6 +23,7 @@ NOTHING_YET = {
     "/dashboard": "Nothing is stored yet.",
     "/dashboard/search": "Ask in your own words",
     "/dashboard/episodes": "Nothing is stored yet.",
+    "/dashboard/sessions": "No session is stored yet.",
     "/dashboard/timeline": "Nothing is stored yet.",
     "/dashboard/map": "A map needs 30 episodes that are embedded, and there are 0",
     "/dashboard/context": "Name a project",

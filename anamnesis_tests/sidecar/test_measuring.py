@@ -45,4 +45,7 @@ def test_a_search_for_something_else_finds_nothing_once_the_space_is_measured(
     body = {"query": "xylophone tuning for beginners"}
     assert client.post("/api/episodes/search", json=body).json()["results"] != []
     assert measure_if_due(services)
-    assert client.post("/api/episodes/search", json=body).json()["results"] == []
+    found = client.post("/api/episodes/search", json=body).json()
+    assert found["weak"]
+    assert {hit["weak"] for hit in found["results"]} == {True}
+    assert client.post("/api/episodes/search", json={**body, "weak": False}).json()["results"] == []

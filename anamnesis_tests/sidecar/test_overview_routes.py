@@ -28,6 +28,7 @@ def test_quality_equals_a_count_by_hand(client: TestClient, post: Post) -> None:
     post("The harbour crane", episode_id="b")
     for _ in range(2):
         client.post("/api/episodes/search", json={"query": "zeppelin hangar", "top_k": 1})
+        client.get("/api/episodes/a")
     assert client.get("/api/quality").json() == {
         "episodes": 2, "active": 2, "storage_quality": 1.0, "curation_ratio": 0.5, "enrichment_ratio": None,
         "evolution_count": 0, "confirmation_count": 1, "retrievals": 2,

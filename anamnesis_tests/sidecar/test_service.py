@@ -215,7 +215,15 @@ def test_metrics_tell_how_long_each_stage_of_a_search_took(client: TestClient, p
     samples = families["anamnesis_search_stage_seconds"].samples
     counts = {s.labels["stage"]: s.value for s in samples if s.name.endswith("_count")}
     both = dict.fromkeys(("embed", "lists", "order", "late", "read", "fold", "show"), 2)
-    assert counts == both | {"words_text": 1, "words_context": 1, "dense_text": 1, "dense_context": 1, "exact": 1}
+    assert counts == both | {
+        "words_text": 1,
+        "words_context": 1,
+        "dense_text": 1,
+        "dense_context": 1,
+        "exact": 1,
+        "rare": 1,
+        "voices": 1,
+    }
     assert all(s.value > 0 for s in samples if s.name.endswith("_sum"))
     below = [s.value for s in samples if s.name.endswith("_bucket") and s.labels["stage"] == "read"]
     assert below == sorted(below)

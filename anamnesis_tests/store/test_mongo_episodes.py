@@ -103,10 +103,10 @@ def write_anew(store: Store) -> None:
     put(store, "a", "one", "two", minute=7, source="logs", session_id="y", instance="else")
 
 
-def track(times: int) -> Callable[[Store], None]:
+def track(times: int, *, read: bool = False) -> Callable[[Store], None]:
     def done(store: Store) -> None:
         for _ in range(times):
-            store.episodes.track(["a"], DAY)
+            store.episodes.track(["a"], DAY, read=read)
 
     return done
 
@@ -116,8 +116,8 @@ CHANGES: dict[str, tuple[Callable[[Store], Any], set[str]]] = {
     "superseded": (supersede, {"status"}),
     "called otherwise": (lambda store: store.episodes.call_project("acme/api", "other"), {"project"}),
     "written anew": (write_anew, {"at", "session_id", "instance"}),
-    "found twice": (track(2), {"read_often"}),
-    "found often": (track(5), {"read_often", "layer"}),
+    "read twice": (track(2, read=True), {"read_often"}),
+    "read often": (track(5, read=True), {"read_often", "layer"}),
 }
 
 

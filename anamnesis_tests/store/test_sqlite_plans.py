@@ -13,6 +13,7 @@ import pytest
 from anamnesis_pipeline.steps.handoff import read_handoff
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_pipeline.store.sqlite.schema import MIGRATIONS
 from anamnesis_tests.exchanges.ingested import OTHER, Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, START, Log
 from anamnesis_tests.store.samples import episode
@@ -86,7 +87,9 @@ def test_no_statement_of_an_ingest_reads_a_whole_table(tmp_path: Path, monkeypat
         plain.create_function("paired", -1, lambda *texts: "")
         steps = [(step, sql) for sql, values in Watched.seen.items() for step in plan(plain, sql, values)]
     assert len(steps) > 100
-    assert [(step, sql) for step, sql in steps if GROWING.match(step) and "USING INDEX parts_" not in step] == []
+    growing = [(step, sql) for step, sql in steps if GROWING.match(step) and "USING INDEX parts_" not in step]
+    once = {statement for _, statements in MIGRATIONS for statement in statements}
+    assert [(step, sql) for step, sql in growing if sql not in once] == []
 
 
 def plan(connection: sqlite3.Connection, sql: str, values: Any) -> list[str]:
