@@ -53,7 +53,7 @@ def write_transcript(system: System) -> Path:
 
 def first_id(answer: str) -> str:
     """The id of the best hit, as a session reads it."""
-    return (re.findall(r"· id (\S+)$", answer, re.MULTILINE) or [""])[0]
+    return (re.findall(r"^1\. \[\w+ (\S+)\]", answer, re.MULTILINE) or [""])[0]
 
 
 def test_what_a_session_said_is_found_by_the_next_one_and_so_is_what_that_one_records(system: System) -> None:

@@ -137,9 +137,10 @@ def _show_session(store: Store, name: str, *, as_json: bool) -> None:
         typer.echo(json.dumps(_ROWS.dump_python([row], mode="json")[0], ensure_ascii=False, indent=2))
         return
     typer.echo("\n".join([*session_lines(row), "", "What was said:"]))
+    said = what_is_private(store).visible_of(store, row.session_id, row.project)
     cursor: str | None = None
     while True:
-        found = chunk_page(store, row, Where(), CHUNKS_AT_ONCE, cursor)
+        found = chunk_page(store, row, said, CHUNKS_AT_ONCE, cursor)
         for line in (line for chunk in found.items for line in _said_lines(chunk)):
             typer.echo(line)
         if (cursor := found.next_cursor) is None:
@@ -174,11 +175,9 @@ def _episode_lines(store: Store, episode: Episode, around: int) -> list[str]:
 
 def _neighbours(store: Store, episode: Episode, around: int) -> tuple[list[Episode], list[Episode]]:
     """What came just before and after an episode in its session, else in its project."""
-    among = Where(
-        session_id=episode.session_id or None,
-        projects=() if episode.session_id else (episode.project,),
-        hidden_kinds=(SESSION_KIND,),
-    )
+    private = what_is_private(store)
+    of_session = private.visible_of(store, episode.session_id, episode.project) if episode.session_id else None
+    among = replace(of_session or Where(projects=(episode.project,)), hidden_kinds=(SESSION_KIND,))
     before = store.episodes.page(replace(among, until=episode.timestamp), around).items[::-1]
     later = store.episodes.page(replace(among, since=episode.timestamp), around + 1, oldest_first=True).items
     return before, [each for each in later if each.episode_id != episode.episode_id][:around]

@@ -1,6 +1,7 @@
 """Log lines -> parts, as a fold: lines fed in any number of calls give the same parts as in one call."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -51,7 +52,8 @@ class FileOrigin:
     """Which file the lines come from; `path` is relative to the source's folder.
 
     `agent_type` and `spawned_by` (the id of a tool call) are what the file beside a subagent's says of it, `folder` is
-    the one that a person chose for a Cowork session: it stands for the first working directory.
+    the one that a person chose for a Cowork session: it stands for the first working directory. `launched` is the name
+    of the project folder, which Claude Code makes of the directory that the session was launched in.
     """
 
     source: str
@@ -59,6 +61,7 @@ class FileOrigin:
     agent_type: str = ""
     spawned_by: str = ""
     folder: str = ""
+    launched: str = ""
 
     @property
     def stem(self) -> str:
@@ -537,10 +540,23 @@ def _located(state: FileState, logged: LoggedMessage, origin: FileOrigin) -> Fil
     before = (state.session_id, state.agent_id, state.cwd, state.exchange, state.borrows)
     if (session_id, agent_id, cwd, exchange, borrows) == before:
         return state
+    first = state.first_cwd or cwd
+    if _is_launched_in(origin, cwd) and not _is_launched_in(origin, first):
+        first = cwd  # what stands before it was copied from a session of another folder
     return replace(
-        state, session_id=session_id, agent_id=agent_id, first_cwd=state.first_cwd or cwd, cwd=cwd, exchange=exchange,
+        state,
+        session_id=session_id,
+        agent_id=agent_id,
+        first_cwd=first,
+        cwd=cwd,
+        exchange=exchange,
         borrows=borrows,
-    )  # fmt: skip
+    )
+
+
+def _is_launched_in(origin: FileOrigin, cwd: str) -> bool:
+    """Whether the name of a log's folder is made of this directory."""
+    return bool(cwd) and re.sub(r"[^A-Za-z0-9]", "-", cwd) == origin.launched
 
 
 def _part_kind(state: FileState, kind: SegmentKind) -> str:

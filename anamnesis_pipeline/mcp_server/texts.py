@@ -99,7 +99,8 @@ def session_line(record: Mapping[str, Any]) -> str:
     first = f"[session] {when(record['timestamp'])} {_name(record['project']) or '(no project)'}{goes_on}{done}"
     first += f" · session {id_label(known['session_id'])}"
     outcome = without_markup(str(known.get("outcome") or ""))
-    told = ". ".join(filter(None, (str(known.get("title") or ""), outcome)))
+    title = str(known.get("title") or "")
+    told = " ".join(filter(None, (title if title.endswith((".", "?", "!", "…")) else f"{title}.", outcome)))
     return f"{first}\n{QUOTE}{cut(flat(told or record['summary']), max(LINE_TOKENS - cost(first) - 2, 12))}"
 
 

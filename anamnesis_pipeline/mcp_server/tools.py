@@ -134,9 +134,9 @@ class Tools:
 
     async def _timeline(self, asked: Timeline, folder: str | None, kinds: list[str] | None = None) -> str:
         scope = Scope(None) if asked.session and not asked.project else await self._scope(asked.project, folder)
-        session = await self._whole_session(asked.session) if asked.session else None
+        session, private = await self._whole_session(asked.session) if asked.session else (None, None)
         params = {
-            "project": scope.project, "include_private": scope.include_private, "session_id": session,
+            "project": scope.project, "include_private": private or scope.include_private, "session_id": session,
             **bound_texts(asked.since, asked.until, datetime.now(UTC), UTC), "order": asked.order,
             "limit": asked.limit, "cursor": asked.cursor, "kind": kinds or None,
             "include_superseded": True if asked.session else None, "include": "short_id",
@@ -225,15 +225,17 @@ class Tools:
         note = f"(nothing is known of the current project {name}: all are covered)"
         return Scope(None, note, own=found["project"], is_new=True, around=around)
 
-    async def _whole_session(self, name: str) -> str:
-        """The id of the session that is or begins so; `name` itself where there is none."""
+    async def _whole_session(self, name: str) -> tuple[str, list[str]]:
+        """The id of the session that is or begins so, and its project: what it said in others that are private stays
+        out. `name` itself where there is none.
+        """
         try:
             path = f"/api/sessions/{quote(name, safe='')}"
             session = (await self._memory.call("GET", path, params={"limit": 1}))["session"]
         except GiveUp:
-            return name
+            return name, []
         ids: list[str] = [*session["session_ids"], session["session_id"]]
-        return next((each for each in ids if each.startswith(name)), ids[-1])
+        return next((each for each in ids if each.startswith(name)), ids[-1]), [session["project"] or NO_PROJECT]
 
     async def _alike(self, text: str, project: str, include_private: list[str]) -> str | None:
         """The id of a note that says nearly the same; None: there is none, or nobody can tell now."""

@@ -10,6 +10,8 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.overview_base import EVERYTHING
 
 ALL = "*"
+NO_PROJECT = "(none)"
+"""Stands for the name of the project of what has none."""
 PRIVATE = "private"
 """What stands for the names of what is private where it is counted."""
 
@@ -73,6 +75,10 @@ class Private:
         others = tuple(s.key for s in self.sources if s.key not in inside and s.spec not in inside)
         among = Where(projects=tuple(projects), hidden_sources=others, include_superseded=True)
         return others if others and projects and store.episodes.count(among) else ()
+
+    def visible_of(self, store: Store, session_id: str, project: str) -> Where:
+        """The filter for what a session said in a project, and in others that are not private."""
+        return self.visible(store, Where(session_id=session_id), [project or NO_PROJECT])
 
     def visible(self, store: Store, where: Where, included: Collection[str]) -> Where:
         """The filter with bare project names replaced by the labels they mean, and without what is private, unless it

@@ -99,8 +99,9 @@ def get_session(
     tools: Annotated[bool, Query(description="Also thoughts, and what tools were given and answered")] = False,
 ) -> Response:
     """A session from its beginning, with the sessions that are joined to it."""
-    row = find_session(services.store, session_id, services.engine.visible(Where(session_id=session_id), ()))
-    page = chunk_page(services.store, row, Where(), limit, cursor)
+    row = find_session(services.store, session_id, Where())
+    said = services.engine.private().visible_of(services.store, row.session_id, row.project)
+    page = chunk_page(services.store, row, said, limit, cursor)
     chunks = [_chunk_body(chunk, tools=tools) for chunk in page.items]
     session: dict[str, Any] = _ROWS.dump_python([row], mode="json")[0]
     return json_reply({"session": session, "chunks": chunks, "next_cursor": page.next_cursor})

@@ -167,7 +167,7 @@ class ContextMaker:
         sections = self._not_hidden(handoff.sections())
         if any(section.items for section in sections):
             unknown = handoff.unknown()
-            closing = f"None known: {', '.join(unknown)}." if unknown else ""
+            closing = f"None in the latest sessions: {', '.join(unknown)}." if unknown else ""
             return projects, handoff, fitted(sections, asked.max_tokens, (), self._pieces, closing)[0]
         text = fenced(["Nothing is known of this project yet."])
         tokens = count_tokens(text, self._pieces)

@@ -124,7 +124,7 @@ class ParseContext:
         """Which file lines of `path` come from."""
         agent_type, spawned_by = self.agents.get(path, ("", ""))
         folder = next((folder for place, folder in self.folders.items() if path.startswith(place)), "")
-        return FileOrigin(self.source.key, path, agent_type, spawned_by, folder)
+        return FileOrigin(self.source.key, path, agent_type, spawned_by, folder, self.source.folder)
 
     def read(self, lines: list[str], first_line: int, fired: str = "") -> Batch:
         """The messages on some lines, which are used up; the first is number `first_line`. `fired`: of the state."""

@@ -141,8 +141,8 @@ class Gathered:
 
     def add(self, part: Part) -> None:
         """The next part."""
-        if part.kind == "compact_summary":
-            return
+        if part.kind == "compact_summary" or (self.project and part.project != self.project):
+            return  # what a session says in another project, which may be private, is no part of this record
         is_agents = bool(part.agent_id)
         if not is_agents:
             self.files_of.add((part.source, part.path))

@@ -132,3 +132,20 @@ def test_the_history_takes_no_prompt_from_a_transcript_that_is_younger(home: Ing
     home.ingest()
     assert owners(home) >= {ORIGINAL}
     assert home.ingest().messages == 0
+
+
+@pytest.mark.parametrize("mark", [{}, {"forkedFrom": {"sessionId": SESSION, "messageUuid": "uuid-1"}}])
+def test_session_launched_elsewhere_is_of_its_own_folder(home: Ingested, mark: dict[str, object]) -> None:
+    original = Log(cwd="/home/dev/shop")
+    original.user("Which colour has the roof?")
+    original.say("It is red.")
+    home.write(original.lines)
+    copied = [json.dumps(json.loads(line) | {"sessionId": OTHER} | mark) for line in original.lines]
+    own = Log(OTHER, cwd="/home/dev/payroll")
+    own._count, own.minute = 10, 10
+    own.user("What does Ada earn?")
+    own.say("55,555 a year.")
+    home.write([*copied, *own.lines], f"{OTHER}.jsonl", "-home-dev-payroll")
+    home.ingest()
+    projects = {episode.project for episode in home.episodes() if "Ada" in episode.raw_exchange}
+    assert projects == {"/home/dev/payroll"}

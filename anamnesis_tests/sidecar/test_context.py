@@ -151,7 +151,7 @@ def test_a_hand_off_is_json_and_the_same_as_text_under_two_thousand_tokens(clien
     assert body["decisions"][0]["episode_id"] == "d19"
     assert body["tokens"] == count_tokens(body["text"], minilm_pieces()) <= 2_000
     assert "Open loops:\n- On " in body["text"]
-    assert "\nNone known: failing tests.\n" in body["text"]
+    assert "\nNone in the latest sessions: failing tests.\n" in body["text"]
     assert "<system-reminder>" not in body["text"]
     assert client.get("/api/handoff", params={"project": "acme", "max_tokens": 0}).json()["text"] == ""
     assert client.get("/api/handoff", params={"cwd": "/home/x/acme"}).json()["projects"] == ["acme"]

@@ -12,7 +12,7 @@ from anamnesis_pipeline.transcripts import transcript
 from anamnesis_tests.sidecar.conftest import Post, TestServices
 from anamnesis_tests.sidecar.pages.reading import SCRIPT, read
 from anamnesis_tests.steps.test_session_reading import BASE, FIRST
-from anamnesis_tests.store.samples import episode, parsed, part, segment
+from anamnesis_tests.store.samples import episode, parsed, part, put, segment
 
 RECORD: SessionRecord = replace(
     BASE, title=f"Why is {SCRIPT} red?", commits=("abc1234 Wait for the answer",), files=("tests/test_login.py",),
@@ -99,3 +99,17 @@ def test_page_of_a_session_reads_from_top_to_bottom(client: TestClient, services
         assert told in soup.text
     assert f"claude --resume {FIRST}" in soup.text
     read(client, "/dashboard/sessions/none-of-that-id", 404)
+
+
+def test_session_keeps_what_it_said_in_a_private_project(client: TestClient, services: TestServices) -> None:
+    session(services.store)
+    put(services.store, "vault", "wombat", session_id=FIRST, project="x/vault", kind="exchange", summary="The wombat")
+    services.store.settings.set("config.private_projects", ["x/vault"])
+    for path in (
+        f"/api/sessions/{FIRST}",
+        f"/dashboard/sessions/{FIRST}",
+        f"/dashboard/sessions/lines?session_id={FIRST}",
+    ):
+        assert "wombat" not in client.get(path).text, path
+    services.store.settings.set("config.private_projects", [])
+    assert "The wombat" in client.get(f"/api/sessions/{FIRST}").text

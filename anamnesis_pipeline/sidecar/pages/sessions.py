@@ -70,7 +70,7 @@ def session_lines(
 ) -> Response:
     """The chunks of a session, a line each, where a list unfolds."""
     row = find_session(services.store, session_id, Where())
-    found = chunk_page(services.store, row, Where(), LINES)
+    found = chunk_page(services.store, row, _said_in(services, row), LINES)
     waiting = undo_of(request).waiting()
     episodes = [chunk.episode for chunk in found.items if chunk.episode.episode_id not in waiting]
     return fragment("session_lines.html", row=row, episodes=episodes, is_more=found.next_cursor is not None)
@@ -85,7 +85,7 @@ def session_page_of(
 ) -> Response:
     """One session, from its beginning or from a place in it."""
     row = find_session(services.store, session_id, Where())
-    found = chunk_page(services.store, row, Where(), CHUNKS, cursor)
+    found = chunk_page(services.store, row, _said_in(services, row), CHUNKS, cursor)
     waiting = undo_of(request).waiting()
     chunks = [(chunk.episode, runs_of(chunk)) for chunk in found.items if chunk.episode.episode_id not in waiting]
     address = session_link(row.session_id)
@@ -98,6 +98,10 @@ def session_page_of(
         beginning=address if cursor else None,
         later=asking.address_with(address, {}, cursor=found.next_cursor) if found.next_cursor else None,
     )
+
+
+def _said_in(services: Services, row: SessionRow) -> Where:
+    return services.engine.private().visible_of(services.store, row.session_id, row.project)
 
 
 def runs_of(chunk: Chunk) -> list[Run]:
