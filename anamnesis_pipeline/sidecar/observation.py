@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 UNROUTED = "unrouted"
 """Stands for every address that no route answers, so that strangers cannot add metrics."""
 CLIENT_GONE = 499
-_MAX_LOGGED_PATH = 300
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Collection, Sequence
 from math import fsum
 
 from anamnesis_pipeline.model import Part, Segment, SegmentKind
-from anamnesis_pipeline.sentences import sentences
 from anamnesis_pipeline.summaries.plain_text import plain, prose, shortened
 from anamnesis_pipeline.summaries.titles import actions, output_title, title_of_sentences
 
@@ -43,12 +42,12 @@ def summarize(part: Part) -> str:
         return _section_head(part)
     asked = next((s for s in part.segments if s.kind in _ASKING), None)
     lines = [_asked(asked.text)] if asked else []
-    lines += _telling(_said(part.segments), MAX_SENTENCES)
+    lines += telling_sentences(_said(part.segments), MAX_SENTENCES)
     if len(lines) < 2:
         lines.append(actions([s.text for s in part.segments if s.kind is SegmentKind.TOOL_INPUT]))
     printed = [s.text for s in part.segments if s.text.strip()]
     if printed and not any(lines):
-        lines = [output_title(printed, part.prompt), *_telling(prose("\n\n".join(printed)), MAX_SENTENCES - 1)]
+        lines = [output_title(printed, part.prompt), *telling_sentences(prose("\n\n".join(printed)), MAX_SENTENCES - 1)]
     return shortened(" ".join(filter(None, lines)), MAX_CHARS) or shortened(part.prompt, PROMPT_CHARS) or part.kind
 
 
@@ -58,15 +57,11 @@ def _asked(text: str) -> str:
     return shortened(" ".join(said) if title_of_sentences(said) else plain(" ".join(text.split())), PROMPT_CHARS)
 
 
-def telling_sentences(text: str, most: int) -> list[str]:
-    """Up to `most` sentences, in their order in the text, chosen by SumBasic.
+def telling_sentences(said: Sequence[str], most: int) -> list[str]:
+    """Up to `most` of these sentences, in their order, chosen by SumBasic.
 
     Sums are exact: those of a set's words would else depend on their order, which is another in each process.
     """
-    return _telling(sentences(text), most)
-
-
-def _telling(said: Sequence[str], most: int) -> list[str]:
     found = [shortened(sentence, SENTENCE_CHARS) for sentence in said if len(sentence) >= SENTENCE_LEAST]
     bags = [frozenset(word.lower() for word in _WORD.findall(sentence)) for sentence in found]
     frequency = Counter(word for bag in bags for word in bag)

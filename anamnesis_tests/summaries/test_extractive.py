@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.model import Part, Segment, SegmentKind
+from anamnesis_pipeline.sentences import sentences
 from anamnesis_pipeline.summaries.extractive import (
     MAX_CHARS,
     MAX_SENTENCES,
@@ -31,7 +32,7 @@ def test_a_summary_is_what_was_asked_and_what_was_said_about_it_most() -> None:
     said = "A webhook charged twice. Somebody painted another wall green yesterday. The webhook charged nobody else."
     summary = summarize(part((SegmentKind.PROMPT, "Why did it charge twice?"), (SegmentKind.STATEMENT, said)))
     assert summary == f"Why did it charge twice? {said}"
-    assert telling_sentences(said, 1) == ["A webhook charged twice."]
+    assert telling_sentences(sentences(said), 1) == ["A webhook charged twice."]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_an_unbroken_word_is_cut_to_the_bound() -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.text(max_size=800), st.integers(0, 5))
 def test_telling_sentences_are_some_of_the_text_in_its_order(text: str, most: int) -> None:
-    found = telling_sentences(text, most)
+    found = telling_sentences(sentences(text), most)
     assert len(found) <= most
     flat = " ".join(text.split())
     at = [flat.find(sentence.rstrip("…")) for sentence in found]
@@ -100,17 +101,18 @@ def test_a_repeated_word_counts_less_the_second_time() -> None:
     text = (
         "The queue lost jobs again today. The queue lost jobs again today too. Payments were charged twice by retries."
     )
-    assert "Payments were charged twice by retries." in telling_sentences(text, 2)
-    assert len(telling_sentences(text, MAX_SENTENCES)) == 3
+    assert "Payments were charged twice by retries." in telling_sentences(sentences(text), 2)
+    assert len(telling_sentences(sentences(text), MAX_SENTENCES)) == 3
 
 
 def test_a_great_deal_of_text_is_summarized_quickly() -> None:
     text = " ".join(f"Sentence number {n} says something about topic {n % 17}." for n in range(2_000))
-    assert len(telling_sentences(text, 3)) == 3
+    assert len(telling_sentences(sentences(text), 3)) == 3
 
 
 CHOOSE = """
 import random
+from anamnesis_pipeline.sentences import sentences
 from anamnesis_pipeline.summaries.extractive import telling_sentences
 
 chance = random.Random(1)
@@ -118,7 +120,7 @@ words = [f"word{n}" for n in range(40)]
 for _ in range(40):
     bags = [chance.sample(words, chance.randint(8, 20)) for _ in range(10)]
     text = "\\n".join(" ".join(chance.sample(bag, len(bag))) for _ in range(2) for bag in bags)
-    print(telling_sentences(text, 3))
+    print(telling_sentences(sentences(text), 3))
 """
 
 
