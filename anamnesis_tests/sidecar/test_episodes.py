@@ -265,7 +265,7 @@ def test_a_beginning_of_an_id_reads_the_episode_and_deletes_nothing(client: Test
 
 def test_short_ids_and_quotes_come_where_they_are_asked_for(client: TestClient) -> None:
     said = "The weather was fine. The zeppelin hangar needs new doors. Nobody knows who pays for them."
-    client.post("/api/episodes", json={**DRAFT, "summary": said, "episode_id": "e52b14176ce8"})
+    client.post("/api/episodes", json={**DRAFT, "summary": said, "episode_id": "e52b14176ce8" + "0" * 20})
     body = {"query": "Which doors does the zeppelin hangar need?"}
     (plain,) = client.post("/api/episodes/search", json=body).json()["results"]
     assert not {"short_id", "quote"} & plain.keys()
@@ -274,4 +274,4 @@ def test_short_ids_and_quotes_come_where_they_are_asked_for(client: TestClient) 
     ]
     assert (hit["short_id"], hit["quote"]) == ("e52b14", "The zeppelin hangar needs new doors.")
     (listed,) = client.get("/api/episodes?include=short_id").json()["items"]
-    assert client.get(f"/api/episodes/{listed['short_id']}").json()["episode_id"] == "e52b14176ce8"
+    assert client.get(f"/api/episodes/{listed['short_id']}").json()["episode_id"] == "e52b14176ce8" + "0" * 20
