@@ -132,7 +132,10 @@ def _show_session(store: Store, name: str, *, as_json: bool) -> None:
     try:
         row = find_session(store, name, Where())
     except EpisodeNotFound as exc:
-        raise GiveUp(f"nothing has the id {name}, or begins so; `anamnesis search` and `sessions` show ids") from exc
+        raise GiveUp(
+            f"nothing has the id {name}, or begins so; give the number of a result of the last search, or at least 4 "
+            "characters of an id that `anamnesis search` or `anamnesis sessions` shows"
+        ) from exc
     if as_json:
         typer.echo(json.dumps(_ROWS.dump_python([row], mode="json")[0], ensure_ascii=False, indent=2))
         return
