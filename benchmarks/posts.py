@@ -1,6 +1,6 @@
 """Latency of posts while others post and search, what becomes of their vectors, and the sidecar's memory over time.
 
-    python benchmarks/posts.py [--minutes 2] [--writers 8] [--readers 8] [--sample-s 30] [--home FOLDER]
+    python benchmarks/posts.py [--minutes 2] [--writers 8] [--readers 8] [--pause-s 0] [--sample-s 30] [--home FOLDER]
     python benchmarks/posts.py --notes --home FOLDER [--writers 0]
 
 A sidecar of its own is asked over HTTP; each client sends its next request when the last is answered. Every post is of
@@ -38,8 +38,8 @@ PAUSE_S = 1.0
 class Clients:
     """Posts and searches until they are told to end, and notes how long each took, in seconds."""
 
-    def __init__(self, base: str, words: list[str]) -> None:
-        self._base, self._words = base, words
+    def __init__(self, base: str, words: list[str], pause_s: float = 0.0) -> None:
+        self._base, self._words, self._pause_s = base, words, pause_s
         self.posts, self.searches = list[float](), list[float]()
         self.lost, self.refused = list[str](), 0
         self._over = threading.Event()
@@ -77,12 +77,16 @@ class Clients:
     def _read(self, number: int) -> None:
         rng = random.Random(-number - 1)
         with httpx.Client(base_url=self._base, timeout=TIMEOUT_S) as client:
-            while not self._over.is_set():
-                started = time.perf_counter()
+            while not self._over.wait(self._pause_s):
                 query = " ".join(rng.choices(self._words, k=8))
-                if client.post("/api/episodes/search", json={"query": query}).is_success:
+                started = time.perf_counter()
+                try:
+                    client.post("/api/episodes/search", json={"query": query}).raise_for_status()
                     self.searches.append(time.perf_counter() - started)
-                else:  # it is to be asked later
+                except (
+                    httpx.HTTPStatusError,
+                    httpx.RemoteProtocolError,
+                ):  # to be asked later, or a connection grew old
                     self.refused += 1
                     self._over.wait(PAUSE_S)
 
@@ -95,17 +99,21 @@ def told(name: str, seconds: list[float]) -> str:
     return f"{name}: {len(seconds):,}, median {cuts[49]:.2f} s, p95 {cuts[94]:.2f} s, most {max(seconds):.2f} s"
 
 
-def resident_mb(home: Path) -> float:
-    """Memory of the sidecar whose home this is."""
+def memory_mb(home: Path) -> tuple[float, float]:
+    """What the sidecar whose home this is holds, resident and of its own.
+
+    Its own memory counts what the kernel swapped out, and no pages of files, which come and go as the kernel pleases.
+    """
     for process in Path("/proc").glob("[0-9]*"):
         try:
             own = f"ANAMNESIS_HOME={home}".encode() in (process / "environ").read_bytes().split(b"\0")
             if own and b"anamnesis_pipeline.sidecar" in (process / "cmdline").read_bytes():
-                status = (process / "status").read_text().splitlines()
-                return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024
+                lines = (line.split() for line in (process / "status").read_text().splitlines())
+                kb = {line[0]: int(line[1]) for line in lines if line[-1] == "kB"}
+                return kb["VmRSS:"] / 1024, (kb["RssAnon:"] + kb["VmSwap:"]) / 1024
         except OSError:
             continue
-    return 0.0
+    return 0.0, 0.0
 
 
 def place_of(client: httpx.Client, query: str, episode_id: str) -> tuple[int, bool]:
@@ -158,6 +166,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=2)
     parser.add_argument("--writers", type=int, default=8)
     parser.add_argument("--readers", type=int, default=8)
+    parser.add_argument("--pause-s", type=float, default=0, help="between two searches of one reader")
     parser.add_argument("--sample-s", type=float, default=30)
     parser.add_argument("--home", type=Path)
     parser.add_argument("--notes", action="store_true")
@@ -171,13 +180,13 @@ def main() -> None:
                 ask_for_notes(base, words, given.writers)
             return
         with sidecar(home) as base:
-            clients = Clients(base, words)
+            clients = Clients(base, words, given.pause_s)
             started = time.monotonic()
             with clients.at_work(given.writers, given.readers):
                 while (so_far := time.monotonic() - started) < given.minutes * 60:
-                    print(
-                        f"{so_far:6.0f} s  {resident_mb(home):8.1f} MiB  {len(clients.searches):,} searches", flush=True
-                    )
+                    resident, own = memory_mb(home)
+                    memory = f"{resident:8.1f} MiB resident  {own:8.1f} MiB of its own"
+                    print(f"{so_far:6.0f} s  {memory}  {len(clients.searches):,} searches", flush=True)
                     time.sleep(min(given.sample_s, given.minutes * 60 - so_far + 0.1))
             print(told("posts", clients.posts), told("searches", clients.searches), sep="\n")
             print(f"searches refused: {clients.refused:,}")
