@@ -71,6 +71,7 @@ from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.security import Security
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.sidecar.store_checks import store_integrity
+from anamnesis_pipeline.sidecar.trimming import keep_trimmed
 from anamnesis_pipeline.sources.web import fetch_page
 
 log = logging.getLogger(__name__)
@@ -177,6 +178,7 @@ async def _served(state: State) -> AsyncIterator[None]:
         "deleting what is no more to be undone": state.undo.run,
         "live events": state.event_feed.run,
         "measuring what is unrelated": partial(keep_measured, state.services),
+        "giving memory back": keep_trimmed,
     }
     async with anyio.create_task_group() as tasks:
         for name, work in works.items():

@@ -1,10 +1,9 @@
 """Documents that somebody hands in: files, texts, and pages of the web."""
 
 import asyncio
-import ctypes
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import PurePosixPath
 from typing import Annotated, Any, TypeVar
@@ -28,6 +27,7 @@ from anamnesis_pipeline.sidecar.episodes_routes import NO_NAMES, refuse_repeated
 from anamnesis_pipeline.sidecar.fields import TEXT_PATTERN, WORDED_PATTERN, Name, Tags, Time
 from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
 from anamnesis_pipeline.sidecar.services import Services, Uses
+from anamnesis_pipeline.sidecar.trimming import trim
 from anamnesis_pipeline.sidecar.upload_body import read_form
 from anamnesis_pipeline.sources.web import Page
 from anamnesis_pipeline.steps.uploads import Handed, Upload, Uploads
@@ -254,8 +254,7 @@ def _take(services: Services, handed: Handed) -> Response:
     try:
         taken = uploads.take(handed)
     finally:
-        with suppress(AttributeError):  # only glibc keeps what was freed: gigabytes after a hostile document
-            ctypes.CDLL(None).malloc_trim(0)
+        trim()  # gigabytes after a hostile document
     if taken.duplicate and not handed.project and services.engine.private().is_of(taken.project):
         taken = replace(
             taken, filename=handed.filename, project=PRIVATE, instance=handed.instance, tags=handed.tags,

@@ -72,12 +72,15 @@ def test_a_phrase_and_a_word_in_many_passages_are_found_where_they_are(
     assert len(store.text.matching(["alder_cedar"], 10, Where())) == 4
 
 
-def test_what_is_remembered_has_a_bound(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_lists, "MAX_BYTES", 40)
+@pytest.mark.parametrize(("bound", "most", "kept"), [("MAX_BYTES", 40, 1), ("MAX_LISTS", 2, 2)])
+def test_what_is_remembered_has_a_bound(
+    store: Store, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, kept: int
+) -> None:
+    monkeypatch.setattr(word_lists, bound, most)
     for n in range(8):
         put(store, n, list(WORDS))
     for _ in range(2):
         for word in STEMS:
             assert len(store.text.matching([word], 10, Where())) == 8
     lists = store.text._lists  # type: ignore[attr-defined]
-    assert len(lists._entries) == 1
+    assert len(lists._entries) == kept

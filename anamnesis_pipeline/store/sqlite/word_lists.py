@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.store.sqlite.passage_lengths import Corpus
 
 MAX_BYTES = 64 << 20
+MAX_LISTS = 4_096
+"""Most words are rare, and a list of theirs takes a hundred times its numbers: tens of thousands filled 60 MB."""
 STALE_SHARE = 0.01
 """A list is read anew when more passages than this share of all went since: it may count some of them."""
 WORDS_OF = {"stem_index": "stem_words", "exact_index": "exact_words"}
@@ -83,7 +85,7 @@ class WordLists:
             if self._entries.get(wanted) is not entry:  # dropped while it was read
                 return
             self._bytes += more
-            while self._bytes > MAX_BYTES and len(self._entries) > 1:
+            while len(self._entries) > MAX_LISTS or (self._bytes > MAX_BYTES and len(self._entries) > 1):
                 dropped = self._entries.popitem(last=False)[1].words
                 self._bytes -= dropped.nbytes if dropped else 0
 
