@@ -2,13 +2,7 @@
 no work.
 """
 
-import os
-import signal
-import socket
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -16,8 +10,6 @@ from pathlib import Path
 import dagster as dg
 import httpx
 import pytest
-from dagster._core.events import StepMaterializationData
-from dagster._core.test_utils import create_run_for_test
 from pydantic import ValidationError
 
 from anamnesis_pipeline.dagster_api.api import DagsterApi, dagster_url, open_dagster
@@ -27,6 +19,7 @@ from anamnesis_pipeline.dagster_api.runs import EPISODES_WRITTEN, Automation
 from anamnesis_pipeline.defs.recovery import fail_unfinished_runs
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.settings import Settings
+from anamnesis_tests.dagster_parts import created_run, dagster_webserver, free_port
 
 DEFINITIONS = """
 import dagster as dg
@@ -62,15 +55,6 @@ def nightly(): ...
 assets, sensors = [embeddings, exchanges, unrelated, whole], [watching, optional]
 defs = dg.Definitions(assets=assets, jobs=[ingest, plain], sensors=sensors, schedules=[nightly])
 """
-WORKSPACE = """
-load_from:
-  - python_file: {relative_path: definitions.py, location_name: anamnesis}
-"""
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -82,32 +66,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def api(home: Path) -> Iterator[DagsterApi]:
     """A webserver on an empty Dagster home; no daemon, so what is launched stays requested."""
     (home / "definitions.py").write_text(DEFINITIONS)
-    (home / "workspace.yaml").write_text(WORKSPACE)
-    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
-    port = free_port()
-    guarded = "anamnesis_pipeline.sidecar.dagster_ui"
-    command = [sys.executable, "-m", guarded, "-h", "127.0.0.1", "-p", str(port), "-w", "workspace.yaml"]
-    environment = {**os.environ, "DAGSTER_HOME": str(home), "ANAMNESIS_HOME": str(home)}
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=home, env=environment, stdout=log, stderr=log, start_new_session=True)
-    try:
-        wait_for_webserver(f"http://127.0.0.1:{port}", process, home / "log")
-        yield DagsterApi(f"http://127.0.0.1:{port}")
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def wait_for_webserver(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    end = time.monotonic() + 90
-    while True:
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < end, log.read_text()
-        try:
-            if httpx.get(f"{url}/server_info", timeout=2, trust_env=False).status_code == 200:
-                return
-        except httpx.HTTPError:
-            time.sleep(0.1)
+    with dagster_webserver(home, "python_file: {relative_path: definitions.py, location_name: anamnesis}") as api:
+        yield api
 
 
 def test_mutations_by_get_or_of_foreign_pages_are_refused(api: DagsterApi) -> None:
@@ -195,6 +155,15 @@ def test_an_ingest_is_one_backfill_of_the_job_with_new_sources_as_partitions(api
     assert httpx.get(api.link(backfill), trust_env=False, timeout=60).status_code == 200
 
 
+def ingest_of_seven_episodes() -> dg.JobDefinition:
+    @dg.asset
+    def episodes() -> dg.MaterializeResult:
+        return dg.MaterializeResult(metadata={"latest": "none", EPISODES_WRITTEN: 7})
+
+    job = dg.define_asset_job("ingest", dg.AssetSelection.assets(episodes))
+    return dg.Definitions(assets=[episodes], jobs=[job]).resolve_job_def("ingest")
+
+
 def test_without_runs_there_are_none_the_last_says_what_it_wrote_and_the_one_cut_off_is_told_apart(
     api: DagsterApi, home: Path
 ) -> None:
@@ -204,14 +173,9 @@ def test_without_runs_there_are_none_the_last_says_what_it_wrote_and_the_one_cut
     assert httpx.get(api.run_link("11111111"), trust_env=False, timeout=60).status_code == 200
     tags = {"dagster/partition": "left"}
     with dg.DagsterInstance.from_config(str(home)) as instance:
-        cut_off = create_run_for_test(instance, job_name="ingest", status=dg.DagsterRunStatus.STARTED, tags=tags)
+        cut_off = created_run(instance, tags=tags)
         fail_unfinished_runs(instance)
-        later = create_run_for_test(instance, job_name="ingest", status=dg.DagsterRunStatus.STARTED, tags=tags)
-        metadata = {"latest": "none", EPISODES_WRITTEN: 7}
-        made = StepMaterializationData(dg.AssetMaterialization("episodes", metadata=metadata))
-        event = dg.DagsterEvent("ASSET_MATERIALIZATION", "ingest", event_specific_data=made)
-        instance.report_dagster_event(event, later.run_id)
-        instance.report_run_canceled(later)
+        later = ingest_of_seven_episodes().execute_in_process(instance=instance, tags=tags)
     runs = api.ingest_runs()
     assert runs.last is not None
     assert runs.interrupted is not None
@@ -253,7 +217,7 @@ def test_a_backfill_launched_in_the_ui_is_listed_with_its_spaces_until_it_is_can
 def test_a_backfill_whose_runs_have_all_ended_is_not_listed(api: DagsterApi, home: Path) -> None:
     killed = api.launch_embedding_backfill("space-f", ["left"], "t", {})
     with dg.DagsterInstance.from_config(str(home)) as instance:
-        run = create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={"dagster/backfill": killed})
+        run = created_run(instance, tags={"dagster/backfill": killed})
         assert killed in {backfill.backfill_id for backfill in api.unfinished_backfills()}
         instance.report_run_failed(run)
     assert killed not in {backfill.backfill_id for backfill in api.unfinished_backfills()}

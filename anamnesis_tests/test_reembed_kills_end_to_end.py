@@ -78,10 +78,10 @@ def end_daemon(system: System, space: str, number: signal.Signals) -> None:
     """End Dagster's daemon; it is started again, and the run that embeds goes on. What is repeated is at most the last
     checkpoint of a run that was ended before, which its successor may still have before it.
     """
-    process, before, twice = system.child("dagster._daemon"), done(system), system.embedded_twice(space)
+    process, before, twice = system.child("dagster-daemon"), done(system), system.embedded_twice(space)
     process.send_signal(number)
     system.wait_until(f"{number.name} ends the daemon", lambda: not is_running(process), timeout_s=30)
-    system.wait_until("the daemon is started again", lambda: system.children("dagster._daemon"))
+    system.wait_until("the daemon is started again", lambda: system.children("dagster-daemon"))
     system.wait_until("it goes on", lambda: done(system) > before or is_over(system), WORK_S)
     assert system.embedded_twice(space) <= twice + CHECKPOINT
 

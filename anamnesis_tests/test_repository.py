@@ -1,5 +1,8 @@
-"""What is in the repository may be published: no secrets, no weights, nobody's folders and addresses."""
+"""What is in the repository may be published: no secrets, no weights, nobody's folders and addresses; and it uses the
+public parts of Dagster only.
+"""
 
+import ast
 import re
 import shutil
 import subprocess
@@ -14,6 +17,9 @@ WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".onnx", ".gguf", ".h5", ".npy
 MADE_UP_USERS = {"ann", "kim", "you", "anamnesis"}
 MADE_UP_ADDRESSES = {"10.0.3.7", "10.1.2.3", "192.168.1.20"}
 """They stand in sentences that measure a model, and in examples."""
+
+PRIVATE_PART = re.compile(r"\b(?:dagster|grpc)\w*\.(?:\w+\.)*_[a-z]\w*")
+"""As in `dagster._core.test_utils`: in an import, on a command line, in a file of configuration."""
 
 _HOME = re.compile(r"(?:/home|/Users|C:\\Users)[/\\]([A-Za-z][\w.-]*)")
 _PRIVATE = re.compile(r"\b(?:10|192\.168|172\.(?:1[6-9]|2\d|3[01]))(?:\.\d{1,3}){2,3}\b")
@@ -41,6 +47,49 @@ def test_the_package_and_its_documents_name_nobodys_home_and_no_private_address(
         found += [f"{path}: {name}" for name in _HOME.findall(text) if name not in MADE_UP_USERS]
         found += [f"{path}: {address}" for address in _PRIVATE.findall(text) if address not in MADE_UP_ADDRESSES]
     assert found == []
+
+
+def private_uses(code: str) -> list[str]:
+    """What a Python file that knows Dagster or gRPC uses of their private parts: modules, names, attributes."""
+    nodes = list(ast.walk(ast.parse(code)))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [
+        f"{node.module}.{alias.name}" for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names
+    ]
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    found = [name for name in names + texts if PRIVATE_PART.search(name)]
+    if any(re.match(r"(?:dagster|grpc)(?:_\w+)?(?:\.|$)", name) for name in names):
+        private = [node for node in nodes if isinstance(node, ast.Attribute) and re.match(r"_[^_]", node.attr)]
+        found += [ast.unparse(node) for node in private if ast.unparse(node.value) not in ("self", "cls")]
+        found += [text for text in texts if re.fullmatch(r"_[a-z]\w+", text)]  # of setattr
+    return found
+
+
+@in_a_checkout
+def test_dagster_is_used_by_its_public_parts_only() -> None:
+    found = []
+    for path in published():
+        if path == Path(__file__) or path.suffix in (".png", ".md"):
+            continue
+        text = path.read_text(encoding="utf-8")
+        uses = private_uses(text) if path.suffix == ".py" else PRIVATE_PART.findall(text)
+        found += [f"{path.relative_to(ROOT)}: {use}" for use in uses]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from dagster._core.launcher import WorkerStatus",
+        "import dagster_graphql.test._private",
+        "from grpc import _common",
+        'command = ["-m", "dagster._daemon"]',
+        "import dagster as dg\nsensor._evaluation_fn = evaluate",
+        "import dagster as dg\nmonkeypatch.setattr(storage, '_has_instigators_table', True)",
+    ],
+)
+def test_use_of_a_private_part_of_dagster_is_found(code: str) -> None:
+    assert len(private_uses(code)) == 1
 
 
 def test_the_scan_of_make_check_stops_a_planted_key(tmp_path: Path) -> None:

@@ -7,9 +7,8 @@ without a new mark of either kind, and a canceled backfill starts no more runs, 
 from typing import NoReturn
 
 import dagster as dg
-from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 
-from anamnesis_pipeline.defs.backfills import BACKFILL_TAG
+from anamnesis_pipeline.defs.backfills import BACKFILL_TAG, STARTING_RUNS
 
 
 def end_as_canceled(context: dg.AssetExecutionContext, reason: str) -> NoReturn:
@@ -25,6 +24,6 @@ def end_as_canceled(context: dg.AssetExecutionContext, reason: str) -> NoReturn:
 
 def _cancel_backfill(instance: dg.DagsterInstance, backfill_id: str | None) -> None:
     backfill = instance.get_backfill(backfill_id) if backfill_id is not None else None
-    if backfill is not None and backfill.status is BulkActionStatus.REQUESTED:
-        canceling: PartitionBackfill = backfill.with_status(BulkActionStatus.CANCELING)  # type: ignore[no-untyped-call]
-        instance.update_backfill(canceling)
+    if backfill is not None and backfill.status.value in STARTING_RUNS:
+        canceling = type(backfill.status)("CANCELING")
+        instance.update_backfill(backfill.with_status(canceling))  # type: ignore[no-untyped-call]

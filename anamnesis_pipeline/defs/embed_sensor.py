@@ -12,7 +12,6 @@ from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
 from anamnesis_pipeline.defs.backfills import STARTING_RUNS, embedding_backfills
 from anamnesis_pipeline.defs.embeddings import SOURCES_PER_RUN
 from anamnesis_pipeline.defs.jobs import embed, index
-from anamnesis_pipeline.defs.kept_instance import instance_of, on_kept_instance
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACES, contiguous_runs, embed_key, new_keys, stretch
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
@@ -36,7 +35,6 @@ URGENT = {"dagster/priority": "10"}
 """Past the hundreds of `ingest` runs that wait in the queue after the first start."""
 
 
-@on_kept_instance
 @dg.sensor(
     jobs=[embed, index],
     minimum_interval_seconds=30,
@@ -45,7 +43,7 @@ URGENT = {"dagster/priority": "10"}
 )
 def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult | dg.SkipReason:
     """Begins the space that the settings ask for; requests `embed` for many sources at once, then `index`."""
-    instance = instance_of(context)
+    instance = context.instance
     _adopt_backfill(instance, memory.store)
     try:
         wanted_space(memory.settings, memory.store)

@@ -11,9 +11,6 @@ store what is missing and request that.
 import logging
 
 import dagster as dg
-from dagster._core.definitions.run_request import InstigatorType
-from dagster._core.launcher import WorkerStatus
-from dagster._core.scheduler.instigation import SensorInstigatorData
 
 from anamnesis_pipeline.dagster_api.runs import INTERRUPTED_TAG
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
@@ -46,35 +43,17 @@ def _goes_on(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
         return False
     if run.status is dg.DagsterRunStatus.QUEUED:
         return True
-    return launcher.check_run_worker_health(run).status is WorkerStatus.RUNNING
-
-
-def tick_at_once(instance: dg.DagsterInstance) -> None:
-    """Let every sensor tick as soon as the daemon starts: it would wait for the interval of the earlier life.
-
-    Whoever starts again, perhaps with other log roots, should not look at an empty memory for five minutes.
-    """
-    for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
-        data = state.instigator_data
-        if isinstance(data, SensorInstigatorData):
-            fresh = data._replace(last_tick_timestamp=None, last_tick_start_timestamp=None)
-            instance.update_instigator_state(state.with_data(fresh))
-
-
-def recover(instance: dg.DagsterInstance) -> None:
-    """What a start owes the life before it; said in the log."""
-    failed = fail_unfinished_runs(instance)
-    tick_at_once(instance)
-    log = logging.getLogger("anamnesis.recovery")
-    log.setLevel(logging.INFO)
-    log.info("marked %d unfinished runs as failed %s", len(failed), failed)
+    return launcher.check_run_worker_health(run).status.value == "RUNNING"
 
 
 def main() -> None:
-    """Recover the instance that DAGSTER_HOME names."""
+    """Recover the instance that DAGSTER_HOME names, and log which runs were marked."""
     logging.basicConfig(format="%(asctime)s %(message)s")
+    log = logging.getLogger("anamnesis.recovery")
+    log.setLevel(logging.INFO)
     with dg.DagsterInstance.get() as instance:
-        recover(instance)
+        failed = fail_unfinished_runs(instance)
+    log.info("marked %d unfinished runs as failed %s", len(failed), failed)
 
 
 if __name__ == "__main__":

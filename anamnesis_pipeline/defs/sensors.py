@@ -10,7 +10,6 @@ import dagster as dg
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.defs.checks import freshness
 from anamnesis_pipeline.defs.jobs import ingest
-from anamnesis_pipeline.defs.kept_instance import instance_of, on_kept_instance
 from anamnesis_pipeline.defs.partitions import SOURCES, new_keys
 from anamnesis_pipeline.defs.resources import MemoryResource, kept_store
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
@@ -55,9 +54,12 @@ def crawl_interval_s() -> int:
 
 CRAWL_S = crawl_interval_s()
 """Seconds between two ticks of `crawl_sensor`; Dagster reads it when it loads the code, and not again."""
+STARTED = datetime.now(UTC)
+"""When this process loaded the code: the start of the system, or its reload after a change of the settings."""
+CRAWLED_AT = "crawl.tick"
+"""Setting that holds the time of the last crawl of all machines (ISO 8601)."""
 
 
-@on_kept_instance
 @dg.sensor(
     job=ingest,
     minimum_interval_seconds=CRAWL_S,
@@ -65,10 +67,16 @@ CRAWL_S = crawl_interval_s()
     description="Looks at all machines, adds new sources, and ingests those with something new or left half done.",
 )
 def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult:
+    """Crawls the sources that have no shorter interval."""
+    return _crawl(context, memory)
+
+
+def _crawl(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult:
     """Looks at the machines that are due, all at once, adds new sources, and requests `ingest` for sources with
-    something new or left to do. A machine that is away is named and holds up no other.
+    something new or left to do. A machine that is away is named and holds up no other. The cursor is the stale sources.
     """
     now = datetime.now(UTC)
+    memory.store.settings.set(CRAWLED_AT, now.isoformat())
     found = look(memory.crawler, now, next_tick_s=CRAWL_S)
     for problem in found.problems:
         context.log.warning(problem)
@@ -77,9 +85,9 @@ def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
         unfinished.add(RESERVED_SOURCES[0])
     to_summarize = memory.store.ingest.sources_to_summarize(now) - unfinished
     keys = [source.key for source in found.sources]
-    known = instance_of(context).get_dynamic_partitions(str(SOURCES.name))
+    known = context.instance.get_dynamic_partitions(str(SOURCES.name))
     added = new_keys(known, [*RESERVED_SOURCES, *sorted(unfinished), *sorted(to_summarize), *keys])
-    running = _running_sources(instance_of(context))
+    running = _running_sources(context.instance)
     changed = [key for key in found.changed if key not in unfinished]
     summarized_too = sorted(to_summarize - running - set(changed))[:SUMMARIES_PER_TICK]
     wanted = [*sorted(unfinished - running), *_drawn(set(changed) - running), *summarized_too]
@@ -96,17 +104,22 @@ def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
     )  # fmt: skip
 
 
-@on_kept_instance
 @dg.sensor(
     job=ingest,
     minimum_interval_seconds=LEAST_INTERVAL_S,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Looks at the sources with a shorter interval than crawl_sensor has, and ingests those with news.",
+    description="Looks at the sources with a shorter interval than crawl_sensor has, and ingests those with news. "
+    "After a start it looks at all sources once, ahead of crawl_sensor.",
 )
 def quick_crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult | dg.SkipReason:
     """Asks only the machines of sources that are to be looked at more often than `crawl_sensor` ticks, each at its own
     interval, which so counts from the moment it was set. Without such sources nobody is asked.
+
+    Dagster keeps the time of the last tick over a restart, so `crawl_sensor` could come CRAWL_S after a start that
+    brings other log roots. The first tick in a new process crawls in its place, unless its own tick is due as well.
     """
+    if _is_ahead(memory):
+        return _crawl(context, memory)
     crawler = memory.crawler
     quick = [spec for spec in crawler.specs if crawler.interval_of(spec) < CRAWL_S]
     if not quick:
@@ -115,16 +128,25 @@ def quick_crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResour
     found = look(theirs, datetime.now(UTC), budget_s=QUICK_LOOK_S, next_tick_s=LEAST_INTERVAL_S)
     for problem in found.problems:
         context.log.warning(problem)
-    running = _running_sources(instance_of(context))
+    running = _running_sources(context.instance)
     wanted = _drawn(set(found.changed) - running)
     if not wanted:
         return dg.SkipReason(_why_nothing(len(quick), len(running), found.problems))
-    added = new_keys(instance_of(context).get_dynamic_partitions(str(SOURCES.name)), wanted)
+    added = new_keys(context.instance.get_dynamic_partitions(str(SOURCES.name)), wanted)
     machines = {source.key: source.machine for source in found.sources}
     return dg.SensorResult(
         run_requests=[_ingest_request(key, machines.get(key, "")) for key in wanted],
         dynamic_partitions_requests=[SOURCES.build_add_request(added)],
     )
+
+
+def _is_ahead(memory: MemoryResource) -> bool:
+    """Whether the last crawl was of an earlier process, and the next tick of `crawl_sensor` is not due yet."""
+    crawled_at = memory.store.settings.get(CRAWLED_AT)
+    if crawled_at is None:
+        return False
+    at = datetime.fromisoformat(crawled_at)
+    return at < STARTED and datetime.now(UTC) < at + timedelta(seconds=CRAWL_S - LEAST_INTERVAL_S)
 
 
 def _drawn(keys: set[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import sysconfig
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -102,17 +103,19 @@ def child_specs(settings: Settings) -> list[ChildSpec]:
     """The sidecar, which waits for nobody, and Dagster: recovery, code server, then webserver and daemon."""
     environment = child_environment(settings, os.environ)
     workspace = str(settings.dagster_home / "workspace.yaml")
+    dagster_daemon = str(Path(sysconfig.get_path("scripts"), "dagster-daemon"))
     sidecar_host, port = reachable_host(settings.bind), settings.port
 
     def spec(
         name: str,
         *command: str,
+        program: tuple[str, ...] = (sys.executable, "-m"),
         after: str | None = None,
         ready: Callable[[], bool] = lambda: True,
         once: bool = False,
     ) -> ChildSpec:
         log = settings.logs_dir / f"{name}.log"
-        return ChildSpec(name, (sys.executable, "-m", *command), environment, log, after=after, ready=ready, once=once)
+        return ChildSpec(name, (*program, *command), environment, log, after=after, ready=ready, once=once)
 
     return [
         spec("sidecar", "anamnesis_pipeline.sidecar", ready=lambda: answers(sidecar_host, port, "/health")),
@@ -131,7 +134,7 @@ def child_specs(settings: Settings) -> list[ChildSpec]:
             after="code-server",
             ready=lambda: answers(LOOPBACK, settings.dagster_port, "/server_info"),
         ),
-        spec("daemon", "dagster._daemon", "run", "-w", workspace, after="code-server"),
+        spec("daemon", *("run", "-w", workspace), program=(dagster_daemon,), after="code-server"),
     ]
 
 

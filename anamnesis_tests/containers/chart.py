@@ -33,7 +33,7 @@ HTTP_PROBE = {"type": "object", "properties": {"httpGet": ANY}, "required": ["ht
 LIVENESS = {"type": "object", "properties": {"exec": ANY}, "required": ["exec"]}
 DEPLOYMENT = mapping(
     "name image port",
-    name=TEXT, image=IMAGE, port=NUMBER, dagsterApiGrpcArgs=several(TEXT), env=several(ANY), envSecrets=several(ANY),
+    name=TEXT, image=IMAGE, port=NUMBER, codeServerArgs=several(TEXT), env=several(ANY), envSecrets=several(ANY),
     volumes=several(ANY), volumeMounts=several(ANY), podSecurityContext=ANY, resources=ANY,
     # Enabled, it would hand the code server's configuration, its resources included, to the runs.
     includeConfigInLaunchedRuns=mapping("enabled", enabled={"const": False}),
@@ -94,8 +94,8 @@ def code_server(deployment: dict[str, Any]) -> dict[str, Any]:
         "name": "dagster-user-deployments",
         "image": image_name(deployment["image"]),
         "imagePullPolicy": deployment["image"]["pullPolicy"],
-        "args": ["dagster", "api", "grpc", "-h", "0.0.0.0", "-p", str(deployment["port"]),
-                 *deployment["dagsterApiGrpcArgs"]],
+        "args": ["dagster", "code-server", "start", "-h", "0.0.0.0", "-p", str(deployment["port"]),
+                 *deployment["codeServerArgs"]],
         "env": deployment["env"],
         "envFrom": [{"secretRef": secret} for secret in deployment["envSecrets"]],
         "resources": deployment["resources"],

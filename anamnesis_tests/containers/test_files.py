@@ -5,10 +5,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 import yaml
-from dagster._core.instance.ref import InstanceRef
 from dagster_docker import DockerRunLauncher
+from dagster_postgres.utils import DagsterPostgresException
 
 from anamnesis_pipeline.setting_places import ENV_PREFIX
 from anamnesis_pipeline.settings import NOT_STORABLE, load
@@ -253,11 +254,19 @@ def test_live_reload_finds_the_mounted_code_first(services: dict[str, dict[str, 
         assert service["command"][-2].split() == services[name]["command"]
 
 
-def test_dagster_takes_its_configuration(tmp_path: Path) -> None:
-    (tmp_path / "dagster.yaml").write_bytes((DEPLOY / "dagster.yaml").read_bytes())
-    found = InstanceRef.from_dir(str(tmp_path))
-    assert isinstance(found.run_launcher, DockerRunLauncher)
-    assert found.run_launcher.container_kwargs["pids_limit"] == 512
+def test_dagster_takes_its_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configuration = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())
+    file = tmp_path / "dagster.yaml"
+    file.write_text(yaml.safe_dump(configuration))
+    for name in ("HOST", "USER", "PASSWORD", "DB"):
+        monkeypatch.setenv(f"DAGSTER_POSTGRES_{name}", "nowhere.invalid")
+    with pytest.raises(DagsterPostgresException, match="DB connection"):  # it is taken, and PostgreSQL is asked
+        dg.DagsterInstance.from_config(str(tmp_path))
+    del configuration["storage"], configuration["local_artifact_storage"], configuration["compute_logs"]  # not here
+    file.write_text(yaml.safe_dump(configuration))
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert isinstance(instance.run_launcher, DockerRunLauncher)
+        assert instance.run_launcher.container_kwargs["pids_limit"] == 512
 
 
 def test_every_variable_of_the_stack_is_explained() -> None:

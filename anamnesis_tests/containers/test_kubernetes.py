@@ -1,26 +1,23 @@
 """The values for Dagster's Helm chart and the objects of the guide, held to what the chart and Kubernetes take.
 
 Objects of Kubernetes go through its own JSON schemas (`kubernetes-validate`), in which nothing unknown passes. The Job
-of a run is the one that dagster-k8s makes of the values; only the cluster that it is handed to is not there.
+of a run is the one that dagster-k8s makes of the values and hands to a cluster that only takes it.
 """
 
 import json
+import os
 import re
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import kubernetes
 import kubernetes_validate
 import pytest
 import yaml
-from dagster._config import process_config
-from dagster._core.code_pointer import ModuleCodePointer
-from dagster._core.launcher import LaunchRunContext
-from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
-from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
-from dagster._serdes import ConfigurableClassData
-from dagster_k8s import K8sRunLauncher
 from jsonschema import Draft202012Validator
 
 from anamnesis_tests.containers.chart import SCHEMA, code_server, image_name, run_launcher
@@ -52,49 +49,68 @@ def guide() -> dict[str, dict[str, Any]]:
     return {each["kind"]: each for each in found}
 
 
-@pytest.fixture
-def run_job(values: dict[str, Any], deployment: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
-    """The Job that dagster-k8s makes of a run that embeds."""
-    made: list[Any] = []
+class Cluster(HTTPServer):
+    """Kubernetes' API, which takes every Job it is given; `jobs` are these."""
 
-    class Cluster(kubernetes.client.BatchV1Api):
-        def create_namespaced_job(self, namespace: str, body: Any, **_: Any) -> None:
-            made.append(body)
-
-    config = process_config(K8sRunLauncher.config_type(), run_launcher(values) | _no_cluster(tmp_path))
-    assert config.success, config.errors
-    launcher = K8sRunLauncher(**config.value, k8s_client_batch_api=Cluster())
-    with dg.instance_for_test() as instance:
-        launcher.register_instance(instance)
-        run = _run_that_embeds(deployment)
-        instance.add_run(run)
-        launcher.launch_run(LaunchRunContext(run, workspace=None))
-    (job,) = made
-    plain: dict[str, Any] = kubernetes.client.ApiClient().sanitize_for_serialization(job)
-    return plain
+    def __init__(self) -> None:
+        self.jobs: list[dict[str, Any]] = []
+        super().__init__(("127.0.0.1", 0), _Jobs)
 
 
-def _no_cluster(folder: Path) -> dict[str, Any]:
-    """What the launcher wants to know of a cluster before it is made."""
-    here = {"cluster": {"server": "http://127.0.0.1:1"}, "name": "none"}
-    context = {"context": {"cluster": "none", "user": "none"}, "name": "none"}
+class _Jobs(BaseHTTPRequestHandler):
+    server: Cluster
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path.startswith("/apis/batch/v1/namespaces/default/jobs"):
+            self.server.jobs.append(json.loads(body))
+        self.send_response(201)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def run_job(
+    values: dict[str, Any], deployment: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """The Job that dagster-k8s makes of a run that embeds, which is launched from the command line."""
+    home = tmp_path_factory.mktemp("dagster")
+    with Cluster() as cluster:
+        threading.Thread(target=cluster.serve_forever, daemon=True).start()
+        launcher = run_launcher(values) | _reached(cluster, home)
+        configuration = {
+            "run_launcher": {"module": "dagster_k8s", "class": "K8sRunLauncher", "config": launcher},
+            "run_coordinator": {"module": "dagster.core.run_coordinator", "class": "DefaultRunCoordinator"},
+            "telemetry": {"enabled": False},
+        }
+        (home / "dagster.yaml").write_text(yaml.safe_dump(configuration))
+        launch = ["dagster", "job", "launch", "-m", "anamnesis_pipeline.definitions", "-j", "embed"]
+        command = [sys.executable, "-m", *launch, "--tags", json.dumps(embed_tags(deployment))]
+        homes = {"DAGSTER_HOME": str(home), "ANAMNESIS_HOME": str(home)}
+        image = {"DAGSTER_CONTAINER_IMAGE": image_name(deployment["image"])}
+        environment = os.environ | homes | image | {"NO_PROXY": "127.0.0.1"}
+        done = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, check=False)
+        cluster.shutdown()
+    assert done.returncode == 0, done.stderr
+    (job,) = cluster.jobs
+    return job
+
+
+def _reached(cluster: Cluster, folder: Path) -> dict[str, Any]:
+    """How the launcher reaches it."""
+    here = {"cluster": {"server": f"http://127.0.0.1:{cluster.server_port}"}, "name": "test"}
+    context = {"context": {"cluster": "test", "user": "none"}, "name": "test"}
     user: dict[str, Any] = {"name": "none", "user": {}}
     file = folder / "kubeconfig"
     file.write_text(
-        yaml.safe_dump({"clusters": [here], "contexts": [context], "users": [user], "current-context": "none"})
+        yaml.safe_dump({"clusters": [here], "contexts": [context], "users": [user], "current-context": "test"})
     )
     return {"load_incluster_config": False, "kubeconfig_file": str(file)}
-
-
-def _run_that_embeds(deployment: dict[str, Any]) -> dg.DagsterRun:
-    server = RepositoryPythonOrigin(
-        executable_path="python",
-        code_pointer=ModuleCodePointer("anamnesis_pipeline.definitions", "defs"),
-        container_image=image_name(deployment["image"]),
-    )
-    return dg.DagsterRun(
-        job_name="embed", tags=embed_tags(deployment), job_code_origin=JobPythonOrigin("embed", server)
-    )
 
 
 def embed_tags(deployment: dict[str, Any]) -> dict[str, str]:
@@ -150,12 +166,10 @@ def test_dagsters_ui_has_the_token_and_is_asked_by_a_name_it_knows(values: dict[
     assert {"name": "ANAMNESIS_DAGSTER_URL", "value": asked} in webserver["env"]
 
 
-def test_the_code_server_is_one_process(deployment: dict[str, Any]) -> None:
+def test_the_code_server_starts_as_in_the_compose_file(deployment: dict[str, Any]) -> None:
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
     (container,) = code_server(deployment)["spec"]["template"]["spec"]["containers"]
-    program = ["python", "-m", "anamnesis_pipeline.defs.container_code_server"]
-    assert compose["services"]["code-server"]["command"][:3] == program, "it takes what `dagster api grpc` takes"
-    assert container["args"] == ["dagster", "api", "grpc", *compose["services"]["code-server"]["command"][3:]]
+    assert container["args"] == compose["services"]["code-server"]["command"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -196,13 +210,15 @@ def test_a_run_that_embeds_asks_for_a_gpu_of_the_pool(run_job: dict[str, Any]) -
 
 
 def test_what_a_run_prints_lies_on_the_volume_that_the_webserver_has(
-    values: dict[str, Any], deployment: dict[str, Any]
+    values: dict[str, Any], deployment: dict[str, Any], tmp_path: Path
 ) -> None:
     manager = values["computeLogManager"]["config"]["customComputeLogManager"]
     here = yaml.safe_load((ROOT / "deploy/dagster.yaml").read_text())["compute_logs"]
     assert manager == here
-    data = ConfigurableClassData(manager["module"], manager["class"], yaml.safe_dump(manager["config"]))
-    assert isinstance(data.rehydrate(as_type=LocalComputeLogManager), LocalComputeLogManager)
+    local = manager | {"config": {"base_dir": str(tmp_path / "logs")}}
+    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump({"compute_logs": local}))
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert type(instance.compute_log_manager).__name__ == "LocalComputeLogManager"
     for part in (values["dagsterWebserver"], deployment):
         (mount,) = [
             each for each in part["volumeMounts"] if manager["config"]["base_dir"].startswith(each["mountPath"])

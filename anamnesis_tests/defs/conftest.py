@@ -1,11 +1,13 @@
 """A deployment without logs, and a Dagster instance beside it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
+from anamnesis_pipeline.dagster_api.api import DagsterApi
 from anamnesis_pipeline.defs.resources import MemoryResource, close_kept
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel, PinnedPool, PoolModel
@@ -13,7 +15,11 @@ from anamnesis_pipeline.embeddings.token_vectors import Projection
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.wiring import configured_cores
+from anamnesis_tests.dagster_parts import dagster_webserver
 from anamnesis_tests.embeddings.fake_models import HashedWords
+
+LAUNCH = """mutation($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $p) {
+    ... on LaunchBackfillSuccess { backfillId } ... on Error { message } } }"""
 
 
 @pytest.fixture
@@ -44,6 +50,56 @@ def memory(home: Path) -> Iterator[MemoryResource]:
 def instance() -> Iterator[dg.DagsterInstance]:
     with dg.DagsterInstance.ephemeral() as instance:
         yield instance
+
+
+@dataclass(frozen=True)
+class Backfills:
+    """Backfills in `instance` as the UI launches them: each is made by a webserver of its own and copied."""
+
+    api: DagsterApi
+    webserver_home: Path
+    instance: dg.DagsterInstance
+
+    def launch(
+        self, status: str = "REQUESTED", asset: str = "embeddings", keys: Sequence[str] = ("direct|new",)
+    ) -> str:
+        """Add one of these partitions, in the state of that name; its id."""
+        for key in keys:
+            source, _, space = key.partition("|")
+            self.api.add_partitions(space or "new", [source])
+        params = {"assetSelection": [{"path": [asset]}], "partitionNames": list(keys)}
+        launched = self.api.ask(LAUNCH, {"p": params})["launchPartitionBackfill"]
+        with dg.DagsterInstance.from_config(str(self.webserver_home)) as instance:
+            made = instance.get_backfill(launched["backfillId"])
+        assert made is not None
+        self.instance.add_backfill(made.with_status(type(made.status)(status)))
+        return str(launched["backfillId"])
+
+    def set_status(self, backfill_id: str, status: str) -> None:
+        """As Dagster's daemon does it."""
+        made = self.instance.get_backfill(backfill_id)
+        assert made is not None
+        self.instance.update_backfill(made.with_status(type(made.status)(status)))
+
+    def status(self, backfill_id: str) -> str:
+        made = self.instance.get_backfill(backfill_id)
+        assert made is not None
+        return str(made.status.value)
+
+
+@pytest.fixture(scope="session")
+def webserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DagsterApi, Path]]:
+    """Dagster's, of our definitions, with its home."""
+    home = tmp_path_factory.mktemp("dagster")
+    code = "python_module: {module_name: anamnesis_pipeline.definitions, location_name: anamnesis}"
+    with dagster_webserver(home, code) as api:
+        yield api, home
+
+
+@pytest.fixture
+def backfills(webserver: tuple[DagsterApi, Path], instance: dg.DagsterInstance) -> Backfills:
+    api, home = webserver
+    return Backfills(api, home, instance)
 
 
 class MeasuredWords(HashedWords):

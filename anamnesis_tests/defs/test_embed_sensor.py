@@ -1,13 +1,11 @@
 """What `embed_sensor` decides, on a real store and a real Dagster instance; no run is executed here."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
-from dagster._core.test_utils import create_run_for_test
 
 from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
 from anamnesis_pipeline.definitions import defs
@@ -22,6 +20,8 @@ from anamnesis_pipeline.steps import reembed
 from anamnesis_pipeline.steps.reembed_state import FAILURE, noting_failure
 from anamnesis_pipeline.steps.spaces import begin
 from anamnesis_pipeline.store.base import IndexState, Store
+from anamnesis_tests.dagster_parts import created_run
+from anamnesis_tests.defs.conftest import Backfills
 from anamnesis_tests.steps.spaces import embed_all, write
 
 OLD, NEW = Space("old", "model-old", 32), Space("new", "model-new", 16)
@@ -102,7 +102,7 @@ def test_an_added_or_retired_space_is_left_alone(store: Store, tick: Tick) -> No
 
 def test_a_space_has_one_run_at_a_time(store: Store, tick: Tick, instance: dg.DagsterInstance) -> None:
     write(store, 1, first=3)
-    run = create_run_for_test(instance, job_name="embed", status=dg.DagsterRunStatus.STARTED, tags={EMBED_TAG: "new"})
+    run = created_run(instance, "embed", tags={EMBED_TAG: "new"})
     assert asked(tick()) == [("embed", "direct|old")], "the other space is none of its business"
     instance.report_run_failed(run)
     assert asked(tick())[-1] == ("embed", "direct|new"), "a run that ended is resumed"
@@ -116,39 +116,19 @@ def test_a_pause_holds_back_the_space_that_is_built_only(store: Store, tick: Tic
     assert asked(tick())[-1] == ("embed", "direct|new")
 
 
-def backfill(
-    instance: dg.DagsterInstance,
-    status: BulkActionStatus,
-    asset: str = "embeddings",
-    keys: Sequence[str] = ("direct|new",),
-) -> PartitionBackfill:
-    """As the UI launches it."""
-    instance.add_dynamic_partitions(str(SPACES.name), [OLD.key, NEW.key])
-    instance.add_dynamic_partitions(str(SOURCES.name), ["direct"])
-    made = PartitionBackfill.from_asset_partitions(
-        "bf", defs.resolve_asset_graph(), list(keys), [dg.AssetKey(asset)], time.time(), {}, instance,
-        all_partitions=False, title=None, description=None, run_config=None,
-    )  # fmt: skip
-    instance.add_backfill(made.with_status(status))
-    return made
-
-
-@pytest.mark.parametrize("status", UNFINISHED_BACKFILLS)
-def test_a_backfill_that_goes_on_is_not_doubled(
-    store: Store, tick: Tick, instance: dg.DagsterInstance, status: BulkActionStatus
-) -> None:
+@pytest.mark.parametrize("status", sorted(UNFINISHED_BACKFILLS))
+def test_a_backfill_that_goes_on_is_not_doubled(store: Store, tick: Tick, backfills: Backfills, status: str) -> None:
     write(store, 1, first=3)
-    made = backfill(instance, status)
+    made = backfills.launch(status)
     assert asked(tick()) == [("embed", "direct|old")]
-    instance.update_backfill(made.with_status(BulkActionStatus.COMPLETED_FAILED))
+    backfills.set_status(made, "COMPLETED_FAILED")
     assert asked(tick())[-1] == ("embed", "direct|new"), "what it left is resumed"
 
 
 def test_a_backfill_whose_runs_have_all_ended_holds_nothing_back(
-    store: Store, tick: Tick, instance: dg.DagsterInstance
+    store: Store, tick: Tick, instance: dg.DagsterInstance, backfills: Backfills
 ) -> None:
-    backfill(instance, BulkActionStatus.REQUESTED)
-    run = create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={BACKFILL_TAG: "bf"})
+    run = created_run(instance, tags={BACKFILL_TAG: backfills.launch()})
     assert ("embed", "direct|new") not in asked(tick())
     instance.report_run_failed(run)
     assert ("embed", "direct|new") in asked(tick()), "after a kill nobody waits until Dagster has noticed"
@@ -156,39 +136,37 @@ def test_a_backfill_whose_runs_have_all_ended_holds_nothing_back(
 
 @pytest.mark.parametrize(("asset", "key"), [("episodes", "direct"), ("embeddings", "direct|old")])
 def test_a_backfill_of_something_else_holds_nothing_back(
-    store: Store, tick: Tick, instance: dg.DagsterInstance, asset: str, key: str
+    store: Store, tick: Tick, backfills: Backfills, asset: str, key: str
 ) -> None:
-    backfill(instance, BulkActionStatus.REQUESTED, asset, [key])
+    backfills.launch(asset=asset, keys=[key])
     assert ("embed", "direct|new") in asked(tick())
 
 
 def test_a_backfill_launched_by_hand_is_adopted_before_its_first_run(
-    store: Store, tick: Tick, instance: dg.DagsterInstance
+    store: Store, tick: Tick, backfills: Backfills
 ) -> None:
     store.spaces.stop(NEW.key)
     tick()
     assert reembed.status(store).state == "idle"
-    backfill(instance, BulkActionStatus.REQUESTED, keys=["direct|new", "direct|old"])
+    launched = backfills.launch(keys=["direct|new", "direct|old"])
     assert ("embed", "direct|new") not in asked(tick())
     status = reembed.status(store)
-    assert (status.state, status.space, status.backfill_id) == ("running", NEW.key, "bf")
+    assert (status.state, status.space, status.backfill_id) == ("running", NEW.key, launched)
 
 
-@pytest.mark.parametrize("status", [BulkActionStatus.CANCELING, BulkActionStatus.COMPLETED_SUCCESS])
-def test_a_backfill_that_ends_is_not_adopted(
-    store: Store, tick: Tick, instance: dg.DagsterInstance, status: BulkActionStatus
-) -> None:
+@pytest.mark.parametrize("status", ["CANCELING", "COMPLETED_SUCCESS"])
+def test_a_backfill_that_ends_is_not_adopted(store: Store, tick: Tick, backfills: Backfills, status: str) -> None:
     store.spaces.stop(NEW.key)
-    backfill(instance, status)
+    backfills.launch(status)
     tick()
     assert reembed.status(store).state == "idle"
 
 
 def test_a_backfill_whose_re_embed_was_given_up_is_not_adopted_again(
-    store: Store, tick: Tick, instance: dg.DagsterInstance
+    store: Store, tick: Tick, backfills: Backfills
 ) -> None:
     store.spaces.stop(NEW.key)
-    backfill(instance, BulkActionStatus.REQUESTED)
+    backfills.launch()
     tick()
     assert reembed.use(store, OLD.key, "fp32").stopped == NEW.key
     tick()
@@ -307,9 +285,7 @@ def test_a_space_that_is_complete_is_indexed_until_it_is_switched_to(
     complete(store)
     assert ("index", "new") in asked(tick())
     assert ("index", "new") in asked(tick()), "the first run may have found that something was missing"
-    create_run_for_test(
-        instance, job_name="index", status=dg.DagsterRunStatus.STARTED, tags={"dagster/partition": "new"}
-    )
+    created_run(instance, "index", tags={"dagster/partition": "new"})
     assert ("index", "new") not in asked(tick())
     write(store, 1, first=3)
     assert asked(tick()) == [("embed", "direct|old")], "its index run embeds the rest"
@@ -319,9 +295,7 @@ def test_an_index_run_that_failed_is_not_repeated_at_once(
     store: Store, tick: Tick, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     complete(store)
-    run = create_run_for_test(
-        instance, job_name="index", status=dg.DagsterRunStatus.STARTED, tags={"dagster/partition": "new"}
-    )
+    run = created_run(instance, "index", tags={"dagster/partition": "new"})
     instance.report_run_failed(run)
     assert ("index", "new") not in asked(tick())
     monkeypatch.setattr(module, "INDEX_RETRY_S", 0.0)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import dagster as dg
 import numpy as np
 import pytest
-from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
@@ -22,7 +21,7 @@ from anamnesis_pipeline.steps import reembed
 from anamnesis_pipeline.steps.reembed_state import failure_of, set_paused, wanted_model
 from anamnesis_pipeline.steps.spaces import begin
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.defs.conftest import HashedModels, MeasuredWords
+from anamnesis_tests.defs.conftest import Backfills, HashedModels, MeasuredWords
 from anamnesis_tests.steps.spaces import write
 
 OLD, NEW = Space("old", "model-old", 16), Space("new", "model-new", 24)
@@ -79,13 +78,6 @@ def newest_metadata(instance: dg.DagsterInstance, partition: str) -> dict[str, o
     return {name: value.value for name, value in materialization.metadata.items()}
 
 
-def backfill(instance: dg.DagsterInstance) -> str:
-    instance.add_backfill(
-        PartitionBackfill("bf", BulkActionStatus.REQUESTED, False, {}, 0.0, asset_selection=[KEY], title="all")
-    )
-    return "bf"
-
-
 def on_call(number: int, act: Callable[[], object]) -> Callable[[Space], LoadedModel]:
     """A model that does something ahead of one of its batches."""
     calls: list[int] = []
@@ -133,18 +125,17 @@ def test_only_the_active_space_goes_before_the_rest_and_each_notes_its_precision
 
 
 def test_a_pause_ends_the_run_as_canceled_and_keeps_what_is_complete(
-    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels
+    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels, backfills: Backfills
 ) -> None:
     begin(store, NEW)
     models.model_of = on_call(2, lambda: reembed.pause(store))
-    tags = {BACKFILL_TAG: backfill(instance)}
+    backfill = backfills.launch()
+    tags = {BACKFILL_TAG: backfill}
     run(memory, instance, NEW, tags=tags)
     assert status_of(instance) is dg.DagsterRunStatus.CANCELED
     assert store.vectors.progress(NEW.key).episodes_done == 50, "it ended within one checkpoint"
     assert materialized(instance) == {"uploads|new"}, "the newer source is complete, the older is not"
-    stored = instance.get_backfill("bf")
-    assert stored is not None
-    assert stored.status is BulkActionStatus.CANCELING
+    assert backfills.status(backfill) == "CANCELING"
     (record,) = instance.get_run_records(limit=1)
     messages = [entry.message for entry in instance.all_logs(record.dagster_run.run_id)]
     assert any("10 passages of new lack their vectors until the re-embed is resumed" in text for text in messages)
@@ -183,22 +174,24 @@ def test_the_active_space_never_waits(
 
 
 def test_a_backfill_by_hand_over_an_added_space_is_a_re_embed(
-    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels
+    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels, backfills: Backfills
 ) -> None:
     assert run(memory, instance, NEW, ["uploads", "uploads"]).success
     assert reembed.status(store).state == "idle", "one partition by hand is none"
-    assert run(memory, instance, NEW, tags={BACKFILL_TAG: backfill(instance)}).success
+    backfill = backfills.launch()
+    assert run(memory, instance, NEW, tags={BACKFILL_TAG: backfill}).success
     status = reembed.status(store)
-    assert (status.space, status.backfill_id, wanted_model(store)) == (NEW.key, "bf", NEW.model_id)
+    assert (status.space, status.backfill_id, wanted_model(store)) == (NEW.key, backfill, NEW.model_id)
 
 
 def test_a_backfill_by_hand_while_another_space_is_built_only_embeds(
-    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels
+    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels, backfills: Backfills
 ) -> None:
     third = replace(NEW, key="third")
     store.spaces.put(third)
     begin(store, third)
-    assert run(memory, instance, NEW, tags={BACKFILL_TAG: backfill(instance)}).success
+    backfill = backfills.launch()
+    assert run(memory, instance, NEW, tags={BACKFILL_TAG: backfill}).success
     assert store.vectors.pending_sources(NEW.key) == {}
     assert {space.key: space.status for space in store.spaces.all()} == {
         "old": "active", "new": "added", "third": "building"
@@ -243,16 +236,15 @@ def test_a_re_embed_that_is_given_up_ends_its_run_within_a_checkpoint(
 
 
 def test_the_other_runs_of_a_backfill_that_was_given_up_end_at_once(
-    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels
+    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels, backfills: Backfills
 ) -> None:
-    tags = {BACKFILL_TAG: backfill(instance)}
-    begin(store, NEW, "bf")
+    backfill = backfills.launch()
+    tags = {BACKFILL_TAG: backfill}
+    begin(store, NEW, backfill)
     reembed.use(store, OLD.key, "fp32")
     run(memory, instance, NEW, tags=tags)
     assert (status_of(instance), models.opened) == (dg.DagsterRunStatus.CANCELED, [])
-    stored = instance.get_backfill("bf")
-    assert stored is not None
-    assert stored.status is BulkActionStatus.CANCELING
+    assert backfills.status(backfill) == "CANCELING"
     assert reembed.status(store).state == "idle"
 
 

@@ -2,19 +2,20 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.test_utils import create_run_for_test
 
 from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs import sensors
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.defs.sensors import crawl_sensor
+from anamnesis_pipeline.defs.sensors import CRAWLED_AT, crawl_sensor, quick_crawl_sensor
 from anamnesis_pipeline.steps.pipeline import ingest_source
 from anamnesis_pipeline.wiring import discover_sources
+from anamnesis_tests.dagster_parts import created_run
 
 LINE = json.dumps({"type": "user", "uuid": "u1", "sessionId": "s", "timestamp": "2026-01-01T00:00:00Z",
                    "message": {"role": "user", "content": "why?"}})  # fmt: skip
@@ -78,10 +79,7 @@ def test_a_tick_requests_no_more_than_its_share_and_the_next_one_the_others(
     begun = folders(first)
     assert len(begun) == 2
     for request in first.run_requests or []:
-        create_run_for_test(
-            instance, job_name="ingest", status=dg.DagsterRunStatus.STARTED,
-            tags={"dagster/partition": str(request.partition_key)},
-        )  # fmt: skip
+        created_run(instance, tags={"dagster/partition": str(request.partition_key)})
     assert sorted(begun + folders(tick(crawl_sensor, instance, memory))) == ["a", "b", "c"]
 
 
@@ -89,10 +87,7 @@ def test_a_source_that_is_being_ingested_is_not_requested_again(
     memory: MemoryResource, instance: dg.DagsterInstance
 ) -> None:
     first, *_ = tick(crawl_sensor, instance, memory).run_requests or []
-    create_run_for_test(
-        instance, job_name="ingest", status=dg.DagsterRunStatus.STARTED,
-        tags={"dagster/partition": str(first.partition_key)},
-    )  # fmt: skip
+    created_run(instance, tags={"dagster/partition": str(first.partition_key)})
     assert folders(tick(crawl_sensor, instance, memory)) == ["b", "c"]
 
 
@@ -146,3 +141,45 @@ def test_a_half_done_source_whose_root_is_gone_gets_its_partition_and_its_run(
     monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", "/nonexistent/logs")
     assert folders(tick(crawl_sensor, instance, memory)) == ["a"]
     assert source.key in instance.get_dynamic_partitions(str(SOURCES.name))
+
+
+@pytest.fixture
+def started_again(memory: MemoryResource, monkeypatch: pytest.MonkeyPatch) -> datetime:
+    """When the process started that ticks now; the one before it crawled a minute earlier."""
+    now = datetime.now(UTC)
+    monkeypatch.setattr(sensors, "STARTED", now)
+    memory.store.settings.set(CRAWLED_AT, (now - timedelta(minutes=1)).isoformat())
+    return now
+
+
+@pytest.mark.usefixtures("started_again")
+def test_first_quick_tick_after_a_start_crawls_all_sources(
+    memory: MemoryResource, instance: dg.DagsterInstance
+) -> None:
+    first = tick(quick_crawl_sensor, instance, memory)
+    assert folders(first) == ["a", "b", "c"]
+    assert {str(request.partition_key) for request in first.run_requests or []} <= set(
+        instance.get_dynamic_partitions(str(SOURCES.name))
+    )
+    assert folders(tick(quick_crawl_sensor, instance, memory)) == [], "the next ones are crawl_sensor's"
+
+
+@pytest.mark.usefixtures("started_again")
+def test_quick_tick_after_a_start_requests_what_was_cut_off(
+    memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = discover_sources(memory.settings).sources[0]
+    memory.store.ingest.put_sources([source])
+    memory.pipeline.crawl(source)
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", "/nonexistent/logs")
+    assert folders(tick(quick_crawl_sensor, instance, memory)) == ["a"]
+
+
+@pytest.mark.parametrize("ago_s", [None, 271, 86_400])
+def test_quick_tick_leaves_the_crawl_to_crawl_sensor_where_it_is_due(
+    memory: MemoryResource, instance: dg.DagsterInstance, started_again: datetime, ago_s: int | None
+) -> None:
+    at = None if ago_s is None else (started_again - timedelta(seconds=ago_s)).isoformat()
+    memory.store.settings.set(CRAWLED_AT, at)
+    assert folders(tick(quick_crawl_sensor, instance, memory)) == []
+    assert folders(tick(crawl_sensor, instance, memory)) == ["a", "b", "c"]
