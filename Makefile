@@ -53,6 +53,13 @@ test-kills: $(VENV)/.installed-dev ## Whole systems whose processes are ended ag
 test-stores: $(VENV)/.installed-dev ## The pipeline's tests on MongoDB's stand-in; by itself they run on SQLite
 	ANAMNESIS_TEST_STORES=all $(BIN)/pytest -n logical --maxprocesses 4 --dist worksteal anamnesis_tests/steps anamnesis_tests/defs -k mongo
 
+.PHONY: test-dagster
+test-dagster: $(VENV)/.installed-dev ## Tests of the pipeline on the oldest Dagster that pyproject.toml allows, in a copy of .venv
+	rm -rf $(VENV)-dagster && cp -a $(VENV) $(VENV)-dagster
+	$(VENV)-dagster/bin/python -m pip install --quiet --disable-pip-version-check \
+		dagster==1.12.0 dagster-webserver==1.12.0 dagster-docker==0.28.0 dagster-k8s==0.28.0 dagster-postgres==0.28.0
+	$(VENV)-dagster/bin/python -m pytest anamnesis_tests/defs anamnesis_tests/test_dagster_api.py
+
 .PHONY: test-docker
 test-docker: $(VENV)/.installed-dev ## The whole system in real containers (root; Debian: docker.io, docker-compose, debootstrap)
 	$(BIN)/pytest -m docker -rs
@@ -67,7 +74,7 @@ bench: $(VENV)/.installed-dev ## Measure, and print the tables of benchmarks/REA
 
 .PHONY: clean
 clean: ## Remove the virtual environment and all caches; stored memory is kept
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-dagster build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 # Nothing is installed again until pyproject.toml or constraints.txt changes.

@@ -1,6 +1,7 @@
 """What is asked of Dagster, over GraphQL: partitions, runs of `ingest`, and the backfill that a re-embed is.
 
-The texts fit dagster-graphql 1.13. Open-source Dagster has no authentication: `sidecar/dagster_ui.py` guards its port.
+The texts fit dagster-graphql 1.12 and 1.13. Open-source Dagster has no authentication: `sidecar/dagster_ui.py` guards
+its port.
 """
 
 from anamnesis_pipeline.dagster_api.backfills import Backfills

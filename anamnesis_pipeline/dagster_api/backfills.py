@@ -37,11 +37,18 @@ _UNFINISHED = """
 query { partitionBackfillsOrError(limit: 100, filters: {statuses: [REQUESTED]}) {
   __typename
   ... on PartitionBackfills { results {
-    id partitionSetName assetSelection { path } unfinishedRuns(limit: 1) { id } runs(limit: 1) { id }
-    assetBackfillData { rootTargetedPartitions { partitionKeys } }
+    id partitionSetName assetSelection { path } assetBackfillData { rootTargetedPartitions { partitionKeys } }
   } }
   ... on Error { message }
 } }
+"""
+_RUNS = """
+query($tags: [ExecutionTag!]!) {
+  unfinished: runsOrError(
+    filter: {tags: $tags, statuses: [QUEUED, NOT_STARTED, STARTING, STARTED, CANCELING]}, limit: 1
+  ) { ... on Runs { results { id } } }
+  begun: runsOrError(filter: {tags: $tags}, limit: 1) { ... on Runs { results { id } } }
+}
 """
 _STATE = """
 query($id: String!) { partitionBackfillOrError(backfillId: $id) {
@@ -156,9 +163,13 @@ class Backfills(Partitions):
         return [
             EmbeddingBackfill(each["id"], _spaces(each))
             for each in self._unfinished()
-            if {"path": ["embeddings"]} in (each["assetSelection"] or ())
-            if each["unfinishedRuns"] or not each["runs"]
+            if {"path": ["embeddings"]} in (each["assetSelection"] or ()) and self._has_work(each["id"])
         ]
+
+    def _has_work(self, backfill_id: str) -> bool:
+        # A backfill's own `runs(limit: 1)` fails on Dagster 1.12 and 1.13.0, whose schema has that limit.
+        found = self.ask(_RUNS, {"tags": [{"key": "dagster/backfill", "value": backfill_id}]})
+        return bool(found["unfinished"].get("results")) or not found["begun"].get("results")
 
     def unfinished_ingest_backfills(self) -> list[str]:
         """Ids of the backfills of `ingest` that may start runs yet."""
