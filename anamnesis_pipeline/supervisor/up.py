@@ -2,12 +2,12 @@
 
 import os
 import sys
-import sysconfig
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from importlib.metadata import distribution
 from pathlib import Path
 
 from rich.console import Console
@@ -17,7 +17,7 @@ from anamnesis_pipeline.crawler_wiring import configured_specs
 from anamnesis_pipeline.dagster_api.api import LOOPBACK, dagster_url
 from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.models import find_model
-from anamnesis_pipeline.errors import AlreadyRunning, UnknownModel
+from anamnesis_pipeline.errors import AlreadyRunning, GiveUp, UnknownModel
 from anamnesis_pipeline.home_wiring import make_private
 from anamnesis_pipeline.settings import Settings, claude_projects_dir, reachable_host, sidecar_url
 from anamnesis_pipeline.steps.host_clock import looked_since
@@ -103,39 +103,48 @@ def child_specs(settings: Settings) -> list[ChildSpec]:
     """The sidecar, which waits for nobody, and Dagster: recovery, code server, then webserver and daemon."""
     environment = child_environment(settings, os.environ)
     workspace = str(settings.dagster_home / "workspace.yaml")
-    dagster_daemon = str(Path(sysconfig.get_path("scripts"), "dagster-daemon"))
     sidecar_host, port = reachable_host(settings.bind), settings.port
 
     def spec(
         name: str,
         *command: str,
-        program: tuple[str, ...] = (sys.executable, "-m"),
         after: str | None = None,
         ready: Callable[[], bool] = lambda: True,
         once: bool = False,
     ) -> ChildSpec:
         log = settings.logs_dir / f"{name}.log"
-        return ChildSpec(name, (*program, *command), environment, log, after=after, ready=ready, once=once)
+        return ChildSpec(name, (sys.executable, *command), environment, log, after=after, ready=ready, once=once)
 
     return [
-        spec("sidecar", "anamnesis_pipeline.sidecar", ready=lambda: answers(sidecar_host, port, "/health")),
-        spec("recovery", "anamnesis_pipeline.defs.recovery", once=True),
+        spec("sidecar", "-m", "anamnesis_pipeline.sidecar", ready=lambda: answers(sidecar_host, port, "/health")),
+        spec("recovery", "-m", "anamnesis_pipeline.defs.recovery", once=True),
         spec(
             "code-server",
-            *("dagster", "code-server", "start", "-h", LOOPBACK, "-p", str(settings.code_port)),
+            *("-m", "dagster", "code-server", "start", "-h", LOOPBACK, "-p", str(settings.code_port)),
             *("-m", "anamnesis_pipeline.definitions", "--use-python-environment-entry-point"),
             after="recovery",
             ready=lambda: accepts(LOOPBACK, settings.code_port),
         ),
         spec(
             "webserver",
-            *("anamnesis_pipeline.sidecar.dagster_ui", "-h", LOOPBACK),
+            *("-m", "anamnesis_pipeline.sidecar.dagster_ui", "-h", LOOPBACK),
             *("-p", str(settings.dagster_port), "-w", workspace),
             after="code-server",
             ready=lambda: answers(LOOPBACK, settings.dagster_port, "/server_info"),
         ),
-        spec("daemon", *("run", "-w", workspace), program=(dagster_daemon,), after="code-server"),
+        spec("daemon", *(dagster_daemon(), "run", "-w", workspace), after="code-server"),
     ]
+
+
+def dagster_daemon() -> str:
+    """Path of the command `dagster-daemon`, in whichever folder Dagster's installation put it.
+
+    :raises GiveUp: it is not there.
+    """
+    for file in distribution("dagster").files or ():
+        if file.name == "dagster-daemon" and (path := Path(str(file.locate())).resolve()).is_file():
+            return str(path)
+    raise GiveUp("Dagster is installed without its command dagster-daemon; install dagster again")
 
 
 def child_environment(settings: Settings, inherited: Mapping[str, str]) -> dict[str, str]:

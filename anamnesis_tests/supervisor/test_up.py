@@ -1,6 +1,8 @@
 """What `up` starts, and with which settings."""
 
 import os
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -24,6 +26,15 @@ def test_the_sidecar_waits_for_nobody_and_the_daemon_for_recovery_and_code_serve
     assert after["sidecar"] is None
     assert after["daemon"] == after["webserver"] == "code-server"
     assert after["code-server"] == "recovery"
+
+
+def test_daemon_is_dagsters_own_command(settings: Settings) -> None:
+    (command,) = (spec.command for spec in child_specs(settings) if spec.name == "daemon")
+    python, daemon, *options = command
+    assert (python, Path(daemon).name) == (sys.executable, "dagster-daemon")
+    assert options == ["run", "-w", str(settings.dagster_home / "workspace.yaml")]
+    said = subprocess.run([python, daemon, "run", "--help"], capture_output=True, text=True, check=True).stdout
+    assert "Run any daemons" in said
 
 
 def test_children_get_the_homes_and_ports_of_the_settings(settings: Settings, tmp_path: Path) -> None:
