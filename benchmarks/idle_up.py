@@ -20,7 +20,7 @@ from anamnesis_tests.live_system import System
 ROLES = {
     "code server": ("code-server start", "api grpc"),
     "webserver": ("dagster_ui",),
-    "daemon": ("dagster-daemon run", "dagster._daemon run"),
+    "daemon": ("daemon run",),
     "sidecar": ("anamnesis_pipeline.sidecar",),
 }
 """Role -> one of these words is in the command line; the first role that fits."""
