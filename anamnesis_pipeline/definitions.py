@@ -12,6 +12,7 @@ from anamnesis_pipeline.defs.episodes import episodes
 from anamnesis_pipeline.defs.exchanges import exchanges
 from anamnesis_pipeline.defs.jobs import consolidate, draw_map, embed, index, ingest
 from anamnesis_pipeline.defs.memory_map import memory_map
+from anamnesis_pipeline.defs.posted import POSTED, finish_posted
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
 from anamnesis_pipeline.defs.schedules import daily_consolidation, daily_ingest, daily_map
 from anamnesis_pipeline.defs.sensors import crawl_sensor, quick_crawl_sensor
@@ -27,13 +28,14 @@ defs = dg.Definitions(
         summaries,
         episodes,
         session_summaries,
+        *POSTED.values(),
         embeddings,
         vector_index,
         memory_map,
         consolidation_report,
     ],
     asset_checks=CHECKS,
-    jobs=[ingest, embed, index, draw_map, consolidate],
+    jobs=[ingest, embed, index, draw_map, consolidate, finish_posted],
     sensors=[crawl_sensor, quick_crawl_sensor, embed_sensor],
     schedules=[daily_ingest, daily_consolidation, daily_map],
     resources={"memory": MemoryResource(keeps_open=True), "embedding_pool": EmbeddingPoolResource()},

@@ -151,7 +151,7 @@ def test_an_ingest_is_one_backfill_of_the_job_with_new_sources_as_partitions(api
         "ingest_partition_set",
     )
     assert {"key": "anamnesis/ingest", "value": "x"} in found["tags"]
-    assert {"fresh", "fresher"} <= set(known(api, "source"))
+    assert {"fresh", "fresher"} <= set(known(api, "crawled_source"))
     assert httpx.get(api.link(backfill), trust_env=False, timeout=60).status_code == 200
 
 

@@ -9,9 +9,10 @@ from typing import Any
 from anamnesis_pipeline import llm_wiring, wiring
 from anamnesis_pipeline.commands.searched_store import store_to_write
 from anamnesis_pipeline.dagster_api.api import open_dagster
+from anamnesis_pipeline.dagster_api.runs import POSTED_JOB
 from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, GiveUp, ServiceUnreachable
 from anamnesis_pipeline.exchanges.value import EXPLANATIONS
-from anamnesis_pipeline.model import Episode, Part
+from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, Part
 from anamnesis_pipeline.search.project_labels import labels_of
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl
@@ -97,9 +98,13 @@ def run_backfill(settings: Settings, say: Say, *, project: str | None, limit: in
             say(cost_text(used, len(turns), is_local=is_local))
         if dry_run or not found:
             return
-        control = JsonlControl(store, open_dagster(settings_in_use(settings)))
+        dagster = open_dagster(settings_in_use(settings))
+        control = JsonlControl(store, dagster)
         try:
-            started = control.launch(sorted(found), f"Summaries of {counted(total, 'part')} by {model}")
+            if not found.keys().isdisjoint(RESERVED_SOURCES):
+                dagster.launch_job(POSTED_JOB)
+            crawled = sorted(found.keys() - set(RESERVED_SOURCES))
+            started = control.launch(crawled, f"Summaries of {counted(total, 'part')} by {model}")
         except ServiceUnreachable as exc:
             say(f"Dagster does it with its next tick once it runs ({exc}); here and now: anamnesis summarize")
             return

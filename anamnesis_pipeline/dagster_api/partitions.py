@@ -39,7 +39,7 @@ class Partitions(GraphQl):
         node = self.ask(_SOURCE_KEYS).get("assetNodeOrError") or {}
         if "partitionKeys" not in node:
             raise self._unknown("exchanges")
-        self._add_missing("source", sources, node["partitionKeys"])
+        self._add_missing("crawled_source", sources, node["partitionKeys"])
 
     def _unknown(self, asset: str) -> ServiceUnreachable:
         return ServiceUnreachable(

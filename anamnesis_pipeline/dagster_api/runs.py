@@ -10,6 +10,8 @@ INTERRUPTED_TAG = "anamnesis/interrupted"
 """On a run that an end of the whole system cut off."""
 AUTOMATIC_TAG = "anamnesis/automatic"
 """On a run that no person asked for and no sensor or schedule requested: a paid LLM needs a budget in it."""
+POSTED_JOB = "finish_posted"
+"""Summarizes uploads, and finishes what was begun with text that is of no log."""
 EPISODES_WRITTEN = "episodes written"
 """Of the metadata of the asset `episodes`."""
 

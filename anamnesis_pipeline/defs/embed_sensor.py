@@ -5,22 +5,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import dagster as dg
 
 from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
 from anamnesis_pipeline.defs.backfills import STARTING_RUNS, embedding_backfills
 from anamnesis_pipeline.defs.embeddings import SOURCES_PER_RUN
-from anamnesis_pipeline.defs.jobs import embed, index
-from anamnesis_pipeline.defs.partitions import SOURCES, SPACES, contiguous_runs, embed_key, new_keys, stretch
+from anamnesis_pipeline.defs.jobs import consolidate, draw_map, embed, index
+from anamnesis_pipeline.defs.partitions import (
+    EMBEDDED_SOURCES,
+    SPACES,
+    contiguous_runs,
+    embed_key,
+    new_keys,
+    stretch,
+)
+from anamnesis_pipeline.defs.posted import posted_news
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 from anamnesis_pipeline.errors import AnamnesisError, SpaceConflict
-from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.model import Space, content_id
 from anamnesis_pipeline.steps.reembed import adopt
 from anamnesis_pipeline.steps.reembed_state import failure_of, is_paused
 from anamnesis_pipeline.steps.spaces import building_space
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.event_base import Happening
+from anamnesis_pipeline.store.overview_base import SourceState
 from anamnesis_pipeline.wiring import wanted_space
 
 REINDEX_AFTER = 5_000
@@ -31,18 +42,24 @@ yet, too, so that what arrives in them meanwhile goes first."""
 LONGEST_WAIT_S = {"active": 300.0, "building": 3_600.0}
 """Between two attempts to embed a space that fails."""
 INDEX_RETRY_S = 300.0
+_EMBEDDINGS = dg.AssetKey("embeddings")
+_FIRST = {"memory_map": draw_map, "consolidation_report": consolidate}
+NOTHING_TO_EMBED = "Nothing lacks a vector, or what lacks one is being embedded, paused, or tried later."
 URGENT = {"dagster/priority": "10"}
 """Past the hundreds of `ingest` runs that wait in the queue after the first start."""
 
 
 @dg.sensor(
-    jobs=[embed, index],
+    jobs=[embed, index, draw_map, consolidate],
     minimum_interval_seconds=30,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Embeds what the store says is missing, then indexes a space once nothing is.",
+    description="Embeds what the store says is missing, then indexes a space once nothing is. Reports what the service "
+    "stored or embedded since the last tick.",
 )
 def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult | dg.SkipReason:
-    """Begins the space that the settings ask for; requests `embed` for many sources at once, then `index`."""
+    """Begins the space that the settings ask for; requests `embed` for many sources at once, then `index`, and the
+    first map and consolidation once there is an index.
+    """
     instance = context.instance
     _adopt_backfill(instance, memory.store)
     try:
@@ -50,21 +67,35 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
     except AnamnesisError as exc:
         context.log.warning(str(exc))
     space_keys = instance.get_dynamic_partitions(str(SPACES.name))  # before the spaces: those are stored first
-    source_keys = instance.get_dynamic_partitions(str(SOURCES.name))
-    spaces = memory.store.spaces.all()
-    added = new_keys(source_keys, (source.key for source in memory.store.ingest.sources()))
-    settings, order = memory.settings, [*source_keys, *added]
-    tick = _Tick(
-        instance, memory.store, datetime.now(UTC), order, settings.switch, settings.embed_run_tags
-    )  # fmt: skip
-    indexed = _remembered(context.cursor, spaces)
-    requests = [request for space in spaces for request in tick.requests(space, indexed)]
-    changes = [*_space_changes(space_keys, [space.key for space in spaces])]
+    source_keys = instance.get_dynamic_partitions(str(EMBEDDED_SOURCES.name))
+    spaces, settings = memory.store.spaces.all(), memory.settings
+    pending = {
+        space.key: memory.store.vectors.pending_sources(space.key) for space in spaces if space.status in LONGEST_WAIT_S
+    }
+    added = new_keys(source_keys, (source for sources in pending.values() for source in sources))
+    order = [*source_keys, *added]
+    tick = _Tick(instance, memory.store, datetime.now(UTC), order, settings.switch, settings.embed_run_tags)
+    indexed, seen = _remembered(context.cursor, spaces)
+    requests = [request for space in spaces for request in tick.requests(space, pending.get(space.key), indexed)]
+    changes = [*_space_changes(instance, space_keys, spaces)]
+    events: list[dg.AssetMaterialization] = []
+    present = _fingerprint(memory.store, spaces, order, pending)
+    if present != seen:
+        look = _Look(instance, memory.store.overview.sources(), spaces, order, pending)
+        added, events = [*added, *look.added()], [*look.news()]
+        requests += look.first_runs()
+        if dropped := look.dropped():
+            changes.append(EMBEDDED_SOURCES.build_delete_request(dropped))
+        seen = present if look.is_settled() else ""
     if added:
-        changes.append(SOURCES.build_add_request(added))
-    if not requests and not changes:
-        return dg.SkipReason("Nothing lacks a vector, or what lacks one is being embedded, paused, or tried later.")
-    return dg.SensorResult(run_requests=requests, dynamic_partitions_requests=changes, cursor=json.dumps(indexed))
+        changes.append(EMBEDDED_SOURCES.build_add_request(added))
+    return dg.SensorResult(
+        run_requests=requests,
+        skip_reason=None if requests else NOTHING_TO_EMBED,
+        dynamic_partitions_requests=changes,
+        asset_events=events,
+        cursor=json.dumps({"indexed": indexed, "seen": seen}),
+    )
 
 
 def _adopt_backfill(instance: dg.DagsterInstance, store: Store) -> None:
@@ -79,20 +110,95 @@ def _adopt_backfill(instance: dg.DagsterInstance, store: Store) -> None:
                     return
 
 
-def _remembered(cursor: str | None, spaces: Sequence[Space]) -> dict[str, int]:
-    """Space -> passages it had when its index was requested last."""
-    indexed: dict[str, int] = json.loads(cursor or "{}")
-    return {space.key: indexed[space.key] for space in spaces if space.key in indexed}
+def _remembered(cursor: str | None, spaces: Sequence[Space]) -> tuple[dict[str, int], str]:
+    """Space -> passages it had when its index was requested last; and the fingerprint of what was looked at last."""
+    values: dict[str, Any] = json.loads(cursor or "{}")
+    indexed: dict[str, int] = values.get("indexed", values)  # a cursor of an earlier release is the former alone
+    return {space.key: indexed[space.key] for space in spaces if space.key in indexed}, values.get("seen", "")
 
 
 def _space_changes(
-    known: Sequence[str], keys: Sequence[str]
+    instance: dg.DagsterInstance, known: Sequence[str], spaces: Sequence[Space]
 ) -> Iterator[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
-    """A partition for every space, so that one that was only added can be backfilled by hand; none for dropped ones."""
-    if added := new_keys(known, keys):
+    """A partition for every space, so that one that was only added can be backfilled by hand; none for dropped ones.
+    A retired one loses its partition, too, once no backfill is about it: what comes later is not embedded there.
+    """
+    if added := new_keys(known, [space.key for space in spaces if space.status != "retired"]):
         yield SPACES.build_add_request(added)
-    if dropped := new_keys(keys, known):
-        yield SPACES.build_delete_request(dropped)
+    dropped = set(new_keys([space.key for space in spaces], known))
+    if retired := {space.key for space in spaces if space.status == "retired"} & set(known):
+        dropped |= retired.difference(*(backfill.spaces for backfill in embedding_backfills(instance)))
+    if dropped:
+        yield SPACES.build_delete_request(sorted(dropped))
+
+
+def _fingerprint(
+    store: Store, spaces: Sequence[Space], order: Sequence[str], pending: Mapping[str, Mapping[str, int]]
+) -> str:
+    """Changes whenever `_Look` may find something else."""
+    last = [event.number for event in store.events.latest(1, (Happening.WRITE, Happening.FORGET))]
+    state = [last, [(space.key, space.status) for space in spaces], sorted(order), pending]
+    return content_id(json.dumps(state, sort_keys=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Compares what the store holds with what Dagster knows of it. `held`: what there is of each source; `order` and
+    `pending` as in a tick.
+    """
+
+    instance: dg.DagsterInstance
+    held: Mapping[str, SourceState]
+    spaces: Sequence[Space]
+    order: Sequence[str]
+    pending: Mapping[str, Mapping[str, int]]
+
+    def added(self) -> list[str]:
+        """Sources with episodes that are no partition yet: the service embeds what is posted."""
+        return new_keys(self.order, sorted(self.held))
+
+    def dropped(self) -> list[str]:
+        """Partitions of sources that have no episode, and so nothing to embed; none while a backfill is under way."""
+        filled = self.held.keys() | {source for sources in self.pending.values() for source in sources}
+        empty = new_keys(filled, self.order)
+        return [] if empty and any(embedding_backfills(self.instance)) else empty
+
+    def news(self) -> Iterator[dg.AssetMaterialization]:
+        """What was posted, and the partitions of `embeddings` that are complete without a run."""
+        yield from posted_news(self.instance, self.held)
+        known = self.instance.get_materialized_partitions(_EMBEDDINGS)
+        for space in self._embedded_now():
+            if self._is_embedding(space):
+                continue
+            for source in sorted(self.held.keys() - self.pending[space.key].keys()):
+                if (key := embed_key(source, space.key)) not in known:
+                    about = {"embedded by": "the service, as soon as it was stored"}
+                    yield dg.AssetMaterialization(_EMBEDDINGS, metadata=about, partition=key)
+
+    def first_runs(self) -> list[dg.RunRequest]:
+        """The first map and the first consolidation, as soon as there is an index; later ones are on schedules."""
+        if not self._is_indexed():
+            return []
+        lacking = [(asset, job) for asset, job in _FIRST.items() if self._lacks(asset)]
+        return [dg.RunRequest(job_name=job.name, run_key=f"first {asset}") for asset, job in lacking]
+
+    def is_settled(self) -> bool:
+        """Whether the next tick has nothing to look for as long as the store does not change."""
+        return not any(map(self._is_embedding, self._embedded_now())) and not any(map(self._lacks, _FIRST))
+
+    def _embedded_now(self) -> list[Space]:
+        return [space for space in self.spaces if space.key in self.pending]
+
+    def _is_indexed(self) -> bool:
+        active = next((space.key for space in self.spaces if space.status == "active"), None)
+        return active is not None and active in self.instance.get_materialized_partitions(dg.AssetKey("vector_index"))
+
+    def _is_embedding(self, space: Space) -> bool:
+        filters = dg.RunsFilter(job_name=embed.name, statuses=UNFINISHED_STATUSES, tags={EMBED_TAG: space.key})
+        return self.instance.get_runs_count(filters) > 0
+
+    def _lacks(self, asset: str) -> bool:
+        return self.instance.get_latest_materialization_event(dg.AssetKey(asset)) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +214,14 @@ class _Tick:
     switch: str
     tags: Mapping[str, str]
 
-    def requests(self, space: Space, indexed: dict[str, int]) -> list[dg.RunRequest]:
-        """`embed` where vectors are missing; `index`, noted in `indexed`, where enough is new."""
-        if space.status not in LONGEST_WAIT_S:
+    def requests(self, space: Space, pending: dict[str, int] | None, indexed: dict[str, int]) -> list[dg.RunRequest]:
+        """`embed` where vectors are missing; `index`, noted in `indexed`, where enough is new.
+
+        :param pending: sources with passages that lack a vector; None: the space is neither searched nor built.
+        """
+        if pending is None:
             return []
         requests = []
-        pending = self.store.vectors.pending_sources(space.key)
         if pending and self._may_embed(space):
             requests = self._embed_requests(space, pending)
         count = self.store.vectors.count(space.key)

@@ -12,6 +12,7 @@ from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
 from anamnesis_pipeline.defs.backfills import BACKFILL_TAG
 from anamnesis_pipeline.defs.canceled import end_as_canceled
 from anamnesis_pipeline.defs.partitions import SPACE_BY_SOURCE, split_embed_key
+from anamnesis_pipeline.defs.posted import POSTED
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource, follow_cores
 from anamnesis_pipeline.embeddings.base import EmbeddingPool
 from anamnesis_pipeline.errors import AnamnesisError, SpaceConflict, SpaceNotFound
@@ -25,11 +26,18 @@ from anamnesis_pipeline.store.base import Store
 OBSERVE_EVERY_S = 5.0
 """Seconds between two progress events; one costs some 45 ms of Dagster's storage."""
 SOURCES_PER_RUN = 100
+NO_PARTITION = dg.SpecificPartitionsPartitionMapping([])
+"""What lacks a vector is a question to the store: posted text has no partition upstream, and a partition that changed
+upstream is embedded by `embed_sensor` in the spaces that need it, not by a backfill in every space there is."""
 
 
 @dg.asset(
     partitions_def=SPACE_BY_SOURCE,
-    deps=["episodes", "session_summaries"],
+    deps=[
+        dg.AssetDep("episodes", partition_mapping=NO_PARTITION),
+        dg.AssetDep("session_summaries", partition_mapping=NO_PARTITION),
+        *POSTED.values(),
+    ],
     group_name="memory",
     kinds={"pytorch"},
     backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=SOURCES_PER_RUN),

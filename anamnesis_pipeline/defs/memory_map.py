@@ -4,7 +4,6 @@ from base64 import b64encode
 
 import dagster as dg
 
-from anamnesis_pipeline.defs.canceled import end_as_canceled
 from anamnesis_pipeline.defs.kinds import INDEX_KIND
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.embeddings.cores import Priority, run_ranked
@@ -15,16 +14,16 @@ from anamnesis_pipeline.wiring import configured_cores
 
 
 @dg.asset(deps=["vector_index"], group_name="memory", kinds={INDEX_KIND})
-def memory_map(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
+def memory_map(memory: MemoryResource) -> dg.MaterializeResult[None]:
     """Where each episode lies in the active space, in two dimensions: what is alike lies close together."""
     settings, space = memory.settings, memory.store.spaces.active()
     if space is None:
-        end_as_canceled(context, "No space is active yet; it is once the first episodes are embedded.")
+        return _nothing_yet("No space is active yet; it is once the first episodes are embedded.")
     cores = configured_cores(settings)
     try:
         made = run_ranked(lambda: make_map(memory.store, space, threads=len(cores)), cores, Priority.BACKGROUND)
     except TooFewEpisodesError as exc:
-        end_as_canceled(context, str(exc))
+        return _nothing_yet(str(exc))
     save_map(map_path(settings.home), made)
     picture = b64encode(picture_of(made)).decode("ascii")
     return dg.MaterializeResult(
@@ -39,3 +38,8 @@ def memory_map(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.
             "seconds": made.seconds,
         },
     )
+
+
+def _nothing_yet(reason: str) -> dg.MaterializeResult[None]:
+    """A map of nothing is up to date, too: the page Map says the same."""
+    return dg.MaterializeResult(data_version=dg.DataVersion("none"), metadata={"status": reason, "episodes": 0})

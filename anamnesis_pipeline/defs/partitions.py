@@ -1,14 +1,16 @@
-"""The two dimensions of the pipeline, and how their keys travel."""
+"""The dimensions of the pipeline, and how their keys travel."""
 
 from collections.abc import Iterable, Sequence
 
 import dagster as dg
 
-SOURCES = dg.DynamicPartitionsDefinition(name="source")
-"""One key per Claude project folder, plus the reserved ones (see model.RESERVED_SOURCES)."""
+SOURCES = dg.DynamicPartitionsDefinition(name="crawled_source")
+"""One key per source that is crawled: a Claude project folder or a root of documents."""
+EMBEDDED_SOURCES = dg.DynamicPartitionsDefinition(name="source")
+"""One key per source that has episodes, crawled or reserved (`model.RESERVED_SOURCES`)."""
 SPACES = dg.DynamicPartitionsDefinition(name="space")
-"""One key per embedding space."""
-SPACE_BY_SOURCE = dg.MultiPartitionsDefinition({"source": SOURCES, "space": SPACES})
+"""One key per embedding space that is built, searched, or may be built on request."""
+SPACE_BY_SOURCE = dg.MultiPartitionsDefinition({"source": EMBEDDED_SOURCES, "space": SPACES})
 """Keys read `source|space`."""
 
 

@@ -11,13 +11,14 @@ from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.defs.checks import freshness
 from anamnesis_pipeline.defs.jobs import ingest
 from anamnesis_pipeline.defs.partitions import SOURCES, new_keys
+from anamnesis_pipeline.defs.posted import finish_posted
 from anamnesis_pipeline.defs.resources import MemoryResource, kept_store
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.model import RESERVED_SOURCES
+from anamnesis_pipeline.model import RESERVED_SOURCES, Source
 from anamnesis_pipeline.steps.flights import Flights
 from anamnesis_pipeline.steps.forget import is_forgetting
-from anamnesis_pipeline.steps.source_specs import LEAST_INTERVAL_S
+from anamnesis_pipeline.steps.source_specs import LEAST_INTERVAL_S, spec_of_source
 from anamnesis_pipeline.steps.survey import Answer, look
 from anamnesis_pipeline.store.ingest_base import log_sources
 from anamnesis_pipeline.wiring import effective_settings
@@ -61,7 +62,7 @@ CRAWLED_AT = "crawl.tick"
 
 
 @dg.sensor(
-    job=ingest,
+    jobs=[ingest, finish_posted],
     minimum_interval_seconds=CRAWL_S,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Looks at all machines, adds new sources, and ingests those with something new or left half done.",
@@ -73,7 +74,8 @@ def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
 
 def _crawl(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult:
     """Looks at the machines that are due, all at once, adds new sources, and requests `ingest` for sources with
-    something new or left to do. A machine that is away is named and holds up no other. The cursor is the stale sources.
+    something new or left to do. A machine that is away is named and holds up no other. A source that is configured no
+    more, and of which nothing was ever read, loses its partition. The cursor is the stale sources.
     """
     now = datetime.now(UTC)
     memory.store.settings.set(CRAWLED_AT, now.isoformat())
@@ -81,31 +83,38 @@ def _crawl(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.Se
     for problem in found.problems:
         context.log.warning(problem)
     unfinished = memory.store.ingest.unfinished_sources(now - timedelta(minutes=memory.settings.idle_minutes))
-    if is_forgetting(memory.store):  # any run finishes it; this one has nothing else to do
-        unfinished.add(RESERVED_SOURCES[0])
     to_summarize = memory.store.ingest.sources_to_summarize(now) - unfinished
+    is_posted_left = is_forgetting(memory.store) or not (unfinished | to_summarize).isdisjoint(RESERVED_SOURCES)
+    crawled = {source.key: source for source in log_sources(memory.store.ingest)}
+    unfinished, to_summarize = unfinished & crawled.keys(), to_summarize & crawled.keys()
     keys = [source.key for source in found.sources]
     known = context.instance.get_dynamic_partitions(str(SOURCES.name))
-    added = new_keys(known, [*RESERVED_SOURCES, *sorted(unfinished), *sorted(to_summarize), *keys])
+    added = new_keys(known, [*sorted(unfinished), *sorted(to_summarize), *keys])
     running = _running_sources(context.instance)
+    left = set(new_keys([*keys, *unfinished, *to_summarize, *running], known))
+    dropped = [key for key in sorted(left) if not _has_a_past(memory, crawled.get(key))]
     changed = [key for key in found.changed if key not in unfinished]
     summarized_too = sorted(to_summarize - running - set(changed))[:SUMMARIES_PER_TICK]
     wanted = [*sorted(unfinished - running), *_drawn(set(changed) - running), *summarized_too]
     stale, events = _told_freshness(memory, context.cursor)
-    if not wanted and not added:
-        count = len(log_sources(memory.store.ingest))
-        reason = _why_nothing(count, len(running), found.problems)
+    finishing = _finish_request(context.instance) if is_posted_left else []
+    if not wanted and not added and not dropped and not finishing:
+        reason = _why_nothing(len(crawled), len(running), found.problems)
         return dg.SensorResult(skip_reason=reason, cursor=stale, asset_events=events)
     machines = {source.key: source.machine for source in memory.store.ingest.sources()}
     requests = [_ingest_request(key, machines.get(key, "")) for key in wanted]
+    changes: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = [
+        SOURCES.build_add_request(added)
+    ]
+    if dropped:
+        changes.append(SOURCES.build_delete_request(dropped))
     return dg.SensorResult(
-        run_requests=requests, dynamic_partitions_requests=[SOURCES.build_add_request(added)], cursor=stale,
-        asset_events=events,
-    )  # fmt: skip
+        run_requests=[*requests, *finishing], dynamic_partitions_requests=changes, cursor=stale, asset_events=events
+    )
 
 
 @dg.sensor(
-    job=ingest,
+    jobs=[ingest, finish_posted],
     minimum_interval_seconds=LEAST_INTERVAL_S,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Looks at the sources with a shorter interval than crawl_sensor has, and ingests those with news. "
@@ -168,9 +177,22 @@ def _told_freshness(memory: MemoryResource, told: str | None) -> tuple[str, list
     return stale, [evaluation]
 
 
+def _has_a_past(memory: MemoryResource, source: Source | None) -> bool:
+    """Whether a source that was not found keeps its partition: it is configured, or something of it was read."""
+    if source is None:
+        return False
+    return spec_of_source(source, memory.crawler.specs) is not None or memory.store.ingest.counts(source.key).files > 0
+
+
+def _finish_request(instance: dg.DagsterInstance) -> list[dg.RunRequest]:
+    """A run of `finish_posted`, unless one is under way."""
+    going = dg.RunsFilter(job_name=finish_posted.name, statuses=UNFINISHED_STATUSES)
+    return [] if instance.get_runs_count(going) else [dg.RunRequest(job_name=finish_posted.name)]
+
+
 def _ingest_request(key: str, machine: str) -> dg.RunRequest:
     tags = {"dagster/max_runtime": str(INGEST_MAX_S)} | ({MACHINE_TAG: machine} if machine else {})
-    return dg.RunRequest(partition_key=key, tags=tags)
+    return dg.RunRequest(job_name=ingest.name, partition_key=key, tags=tags)
 
 
 def _why_nothing(sources: int, running: int, problems: Collection[str]) -> str:

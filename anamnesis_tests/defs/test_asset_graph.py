@@ -20,7 +20,13 @@ GRAPH = {
     "summaries": ({"exchanges", "documents"}, SOURCES),
     "episodes": ({"exchanges", "documents", "summaries"}, SOURCES),
     "session_summaries": ({"episodes"}, SOURCES),
-    "embeddings": ({"episodes", "session_summaries"}, SPACE_BY_SOURCE),
+    "posted_notes": (set(), None),
+    "uploaded_documents": (set(), None),
+    "chat_answers": (set(), None),
+    "embeddings": (
+        {"episodes", "session_summaries", "posted_notes", "uploaded_documents", "chat_answers"},
+        SPACE_BY_SOURCE,
+    ),
     "vector_index": ({"embeddings"}, SPACES),
     "memory_map": ({"vector_index"}, None),
     "consolidation_report": ({"embeddings"}, None),
@@ -31,6 +37,7 @@ JOBS = {
     "index": {"vector_index"},
     "draw_map": {"memory_map"},
     "consolidate": {"consolidation_report"},
+    "finish_posted": set(),
 }
 
 

@@ -12,7 +12,7 @@ from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs import embed_sensor as module
 from anamnesis_pipeline.defs.backfills import BACKFILL_TAG, UNFINISHED_BACKFILLS
 from anamnesis_pipeline.defs.embed_sensor import embed_sensor
-from anamnesis_pipeline.defs.partitions import SOURCES, SPACES
+from anamnesis_pipeline.defs.partitions import EMBEDDED_SOURCES, SPACES
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.errors import StoreFull
 from anamnesis_pipeline.model import RESERVED_SOURCES, Source, Space
@@ -47,7 +47,9 @@ def store(memory: MemoryResource, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 @pytest.fixture
 def tick(memory: MemoryResource, instance: dg.DagsterInstance) -> Tick:
-    """Evaluates the sensor as the daemon does: partitions first, and the cursor kept. Returns the run requests."""
+    """Evaluates the sensor as the daemon does: events and partitions first, and the cursor kept. Returns the run
+    requests.
+    """
     cursor: list[str | None] = [None]
 
     def once() -> list[dg.RunRequest]:
@@ -58,6 +60,8 @@ def tick(memory: MemoryResource, instance: dg.DagsterInstance) -> Tick:
         if not isinstance(result, dg.SensorResult):
             return []
         cursor[0] = result.cursor
+        for event in result.asset_events:
+            instance.report_runless_asset_event(event)
         for request in result.dynamic_partitions_requests or []:
             if isinstance(request, dg.AddDynamicPartitionsRequest):
                 instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
@@ -89,7 +93,7 @@ def test_every_space_gets_a_partition_and_a_dropped_one_loses_it(
     store.spaces.put(Space("added", "m", 4))
     tick()
     assert set(instance.get_dynamic_partitions(str(SPACES.name))) == {"old", "new", "added"}
-    assert set(instance.get_dynamic_partitions(str(SOURCES.name))) == set(RESERVED_SOURCES)
+    assert instance.get_dynamic_partitions(str(EMBEDDED_SOURCES.name)) == ["direct"], "the only source with episodes"
     reembed.drop(store, "added")
     tick()
     assert set(instance.get_dynamic_partitions(str(SPACES.name))) == {"old", "new"}
@@ -203,6 +207,9 @@ def sources(store: Store, *keys: str) -> None:
 def test_the_newest_backlog_goes_first(store: Store, tick: Tick, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SOURCES_PER_RUN", 2)
     sources(store, "s1", "s2", "s3", "s4", "s5")
+    for number in range(1, 6):
+        write(store, 1, source=f"s{number}", first=number)
+    embed_all(store, OLD, ["s1", "s2", "s3", "s4", "s5"])
     tick()
     for source, number in [("s1", 10), ("s2", 11), ("s3", 500), ("s5", 90)]:
         write(store, 1, source=source, first=number)
@@ -226,8 +233,8 @@ def test_a_large_backlog_covers_the_sources_in_between(
     tick()
     write(store, 3, source="s1", first=10)
     write(store, 3, source="s3", first=20)
-    order = instance.get_dynamic_partitions(str(SOURCES.name))
     (request,) = [request for request in tick() if request.tags[EMBED_TAG] == "old"]
+    order = instance.get_dynamic_partitions(str(EMBEDDED_SOURCES.name))
     assert request.tags["dagster/asset_partition_range_start"] == f"{order[0]}|old"
     assert request.tags["dagster/asset_partition_range_end"] == f"{order[-1]}|old"
 
@@ -327,3 +334,108 @@ def test_a_model_that_is_set_is_begun_and_one_that_is_unknown_is_named(
     write(memory.store, 1)
     assert len(tick()) == 1, "the active space goes on growing"
     assert len(memory.store.spaces.all()) == 1
+
+
+POSTED_KEYS = [dg.AssetKey(name) for name in ("posted_notes", "uploaded_documents", "chat_answers")]
+
+
+def materializations(instance: dg.DagsterInstance, key: dg.AssetKey) -> list[dict[str, object]]:
+    """Metadata of each, the newest first."""
+    found = instance.fetch_materializations(key, limit=10).records
+    events = [record.asset_materialization for record in found]
+    return [{name: value.value for name, value in event.metadata.items()} for event in events if event]
+
+
+def test_posted_assets_of_an_empty_memory_say_so(
+    memory: MemoryResource, tick: Tick, instance: dg.DagsterInstance
+) -> None:
+    assert memory.store.spaces.active() is None
+    for _ in range(2):
+        tick()
+    empty = {"episodes in all": 0, "state": "nothing is stored yet"}
+    assert [materializations(instance, key) for key in POSTED_KEYS] == [[empty], [empty], [empty]]
+
+
+def test_posts_since_the_last_tick_are_one_materialization(
+    store: Store, tick: Tick, instance: dg.DagsterInstance
+) -> None:
+    tick()
+    write(store, 4, first=10)
+    for _ in range(2):
+        tick()
+    notes, uploads, _ = (materializations(instance, key) for key in POSTED_KEYS)
+    assert [each["episodes in all"] for each in notes] == [7, 3]
+    assert len(uploads) == 1, "nothing was uploaded since"
+
+
+def test_posts_while_dagster_was_away_are_reported_afterwards(
+    store: Store, tick: Tick, instance: dg.DagsterInstance
+) -> None:
+    write(store, 4, first=10)
+    tick()
+    (notes,) = materializations(instance, POSTED_KEYS[0])
+    assert notes["episodes in all"] == 7
+
+
+def test_partition_that_the_service_embedded_is_materialized(
+    store: Store, tick: Tick, instance: dg.DagsterInstance
+) -> None:
+    tick()
+    embedded = dg.AssetKey("embeddings")
+    assert instance.get_materialized_partitions(embedded) == {"direct|old"}, "the new space lacks these episodes"
+    embed_all(store, NEW, dim=NEW.dim)
+    for _ in range(2):
+        tick()
+    assert instance.get_materialized_partitions(embedded) == {"direct|old", "direct|new"}
+    assert len(materializations(instance, embedded)) == 2
+
+
+def test_partition_is_not_reported_while_a_run_embeds(store: Store, tick: Tick, instance: dg.DagsterInstance) -> None:
+    status = dg.DagsterRunStatus.STARTED
+    run = create_run_for_test(instance, job_name="embed", status=status, tags={EMBED_TAG: OLD.key})
+    tick()
+    assert instance.get_materialized_partitions(dg.AssetKey("embeddings")) == set(), "the run says so itself"
+    instance.report_run_failed(run)
+    tick()
+    assert instance.get_materialized_partitions(dg.AssetKey("embeddings")) == {"direct|old"}
+
+
+def test_partitions_of_sources_without_episodes_go(store: Store, tick: Tick, instance: dg.DagsterInstance) -> None:
+    instance.add_dynamic_partitions(str(EMBEDDED_SOURCES.name), ["chat", "direct", "gone"])
+    tick()
+    assert instance.get_dynamic_partitions(str(EMBEDDED_SOURCES.name)) == ["direct"]
+
+
+def test_no_partition_goes_while_a_backfill_may_target_it(
+    store: Store, tick: Tick, instance: dg.DagsterInstance
+) -> None:
+    instance.add_dynamic_partitions(str(EMBEDDED_SOURCES.name), ["gone", "direct"])
+    backfill(instance, BulkActionStatus.REQUESTED)
+    tick()
+    assert "gone" in instance.get_dynamic_partitions(str(EMBEDDED_SOURCES.name))
+
+
+def test_retired_space_loses_its_partition(store: Store, tick: Tick, instance: dg.DagsterInstance) -> None:
+    tick()
+    embed_all(store, NEW, dim=NEW.dim)
+    store.spaces.activate(NEW.key)
+    tick()
+    assert instance.get_dynamic_partitions(str(SPACES.name)) == [NEW.key]
+
+
+def test_first_index_brings_the_first_map_and_consolidation(
+    store: Store, tick: Tick, instance: dg.DagsterInstance
+) -> None:
+    store.spaces.stop(NEW.key)
+    jobs = {"memory_map": "draw_map", "consolidation_report": "consolidate"}
+
+    def requested() -> list[str | None]:
+        return [request.job_name for request in tick() if request.job_name in jobs.values()]
+
+    assert requested() == []
+    instance.report_runless_asset_event(dg.AssetMaterialization("vector_index", partition=OLD.key))
+    assert requested() == ["draw_map", "consolidate"]
+    for asset in jobs:
+        instance.report_runless_asset_event(dg.AssetMaterialization(asset))
+    write(store, 1, first=50)
+    assert requested() == []

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
 from anamnesis_pipeline.defs.backfills import BACKFILL_TAG
 from anamnesis_pipeline.defs.embeddings import embeddings
-from anamnesis_pipeline.defs.partitions import SOURCES, SPACES, embed_key
+from anamnesis_pipeline.defs.partitions import EMBEDDED_SOURCES, SPACES, embed_key
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel
@@ -37,7 +37,7 @@ def store(memory: MemoryResource, instance: dg.DagsterInstance) -> Store:
     store.spaces.put(NEW)
     write(store, 30, source="direct")
     write(store, 30, source="uploads", first=30)
-    instance.add_dynamic_partitions(str(SOURCES.name), ["direct", "uploads", "chat"])
+    instance.add_dynamic_partitions(str(EMBEDDED_SOURCES.name), ["direct", "uploads", "chat"])
     instance.add_dynamic_partitions(str(SPACES.name), [OLD.key, NEW.key])
     return store
 

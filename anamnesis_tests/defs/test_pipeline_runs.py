@@ -11,7 +11,7 @@ from anamnesis_pipeline.defs.embed_sensor import embed_sensor
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACES
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.sensors import crawl_sensor
-from anamnesis_pipeline.model import RESERVED_SOURCES, Where
+from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.steps.forget import JOB
 from anamnesis_pipeline.steps.pipeline import ingest_all
@@ -53,7 +53,7 @@ def test_logs_become_searchable_memory_and_a_second_tick_has_nothing_to_do(memor
         requests = tick(crawl_sensor, instance, memory)
         sources = {request.partition_key for request in requests}
         assert len(sources) == 2
-        assert set(instance.get_dynamic_partitions(str(SOURCES.name))) == sources | set(RESERVED_SOURCES)
+        assert set(instance.get_dynamic_partitions(str(SOURCES.name))) == sources
         for request in requests:
             run(request, "ingest", instance)
         assert memory.store.episodes.count(Where()) > 5
@@ -98,10 +98,21 @@ def test_what_a_run_that_died_was_forgetting_is_finished_by_the_run_that_the_nex
         assert tick(crawl_sensor, instance, memory) == []
         memory.store.settings.set(JOB, {"ids": [gone], "whole": [], "kept": [], "chat": [], "rule": ""})
         (request,) = tick(crawl_sensor, instance, memory)
-        assert request.partition_key in RESERVED_SOURCES
-        run(request, "ingest", instance)
+        assert request.job_name == "finish_posted"
+        run(request, "finish_posted", instance)
         assert memory.store.settings.get(JOB) is None
         assert memory.store.episodes.get([gone, *kept]).keys() == set(kept)
         (again,) = tick(crawl_sensor, instance, memory)  # the record of its session is made again of what is left
         run(again, "ingest", instance)
+        assert tick(crawl_sensor, instance, memory) == []
+
+
+def test_finish_posted_summarizes_what_was_uploaded(memory: MemoryResource) -> None:
+    ingest_all(memory.pipeline, discover_sources(memory.settings).sources)
+    memory.pipeline.add_document("uploads", "1/guide.md", b"# Guide\n\nWe deploy on Tuesdays, by hand.")
+    with dg.DagsterInstance.ephemeral() as instance:
+        (request,) = tick(crawl_sensor, instance, memory)
+        assert request.job_name == "finish_posted"
+        run(request, "finish_posted", instance)
+        assert memory.store.ingest.counts("uploads").summaries == 1
         assert tick(crawl_sensor, instance, memory) == []

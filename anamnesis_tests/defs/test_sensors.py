@@ -13,6 +13,7 @@ from anamnesis_pipeline.defs import sensors
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.sensors import CRAWLED_AT, crawl_sensor, quick_crawl_sensor
+from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.steps.pipeline import ingest_source
 from anamnesis_pipeline.wiring import discover_sources
 from anamnesis_tests.dagster_parts import created_run
@@ -52,7 +53,11 @@ def tick(sensor: dg.SensorDefinition, instance: dg.DagsterInstance, memory: Memo
         return dg.SensorResult(skip_reason=result)
     assert isinstance(result, dg.SensorResult)
     for request in result.dynamic_partitions_requests or []:
-        instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+        if isinstance(request, dg.AddDynamicPartitionsRequest):
+            instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+            continue
+        for key in request.partition_keys:
+            instance.delete_dynamic_partition(request.partitions_def_name, key)
     return result
 
 
@@ -183,3 +188,24 @@ def test_quick_tick_leaves_the_crawl_to_crawl_sensor_where_it_is_due(
     memory.store.settings.set(CRAWLED_AT, at)
     assert folders(tick(quick_crawl_sensor, instance, memory)) == []
     assert folders(tick(crawl_sensor, instance, memory)) == ["a", "b", "c"]
+
+
+def test_source_that_went_unread_loses_its_partition(
+    memory: MemoryResource, logs: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = str(SOURCES.name)
+    tick(crawl_sensor, instance, memory)
+    read, *unread = [source.key for source in discover_sources(memory.settings).sources]
+    memory.pipeline.crawl(memory.source(read))
+    instance.add_dynamic_partitions(name, ["of another store"])
+    tick(crawl_sensor, instance, memory)
+    assert set(instance.get_dynamic_partitions(name)) == {read, *unread}
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(logs.parent / "elsewhere"))
+    tick(crawl_sensor, instance, memory)
+    assert set(instance.get_dynamic_partitions(name)) == {read}, "what was read of it stays"
+
+
+def test_reserved_sources_are_never_crawled(memory: MemoryResource, instance: dg.DagsterInstance) -> None:
+    instance.add_dynamic_partitions(str(SOURCES.name), list(RESERVED_SOURCES))
+    tick(crawl_sensor, instance, memory)
+    assert not set(instance.get_dynamic_partitions(str(SOURCES.name))) & set(RESERVED_SOURCES)

@@ -1,0 +1,90 @@
+"""What reaches the memory without a log: external assets that `embed_sensor` reports, and the job for what is left."""
+
+from collections.abc import Iterator, Mapping
+
+import dagster as dg
+
+from anamnesis_pipeline.dagster_api.runs import POSTED_JOB
+from anamnesis_pipeline.defs.kinds import STORE_KIND
+from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.defs.summaries import is_by_hand
+from anamnesis_pipeline.model import RESERVED_SOURCES
+from anamnesis_pipeline.store.overview_base import SourceState
+
+_VERSION = "dagster/data_version"
+_POSTED, _UPLOADS, _CHAT = RESERVED_SOURCES
+_SPECS = {
+    _POSTED: (
+        "posted_notes",
+        "Episodes that clients post: the MCP tool `remember`, `POST /api/episodes`, `POST /api/memory/ingest`.",
+    ),
+    _UPLOADS: (
+        "uploaded_documents",
+        "Sections of files and web pages that people upload: `anamnesis upload`, `POST /api/uploads`.",
+    ),
+    _CHAT: ("chat_answers", "Questions and answers of the page Chat that are kept as episodes."),
+}
+POSTED = {
+    source: dg.AssetSpec(
+        name,
+        description=f"{description} The service stores and searches them at once; Dagster only learns of them, at most "
+        "30 seconds later. One materialization stands for everything stored since the one before.",
+        group_name="posted",
+        kinds={STORE_KIND},
+    )
+    for source, (name, description) in _SPECS.items()
+}
+"""Reserved source -> its asset."""
+
+
+def posted_news(instance: dg.DagsterInstance, held: Mapping[str, SourceState]) -> Iterator[dg.AssetMaterialization]:
+    """Yield one materialization for each of the assets whose data version is another than Dagster knows.
+
+    :param held: what the store has, by source.
+    """
+    for source, spec in POSTED.items():
+        state = held.get(source)
+        version = f"episodes:{state.episodes}-newest:{state.newest.isoformat()}" if state else "episodes:0"
+        known = instance.get_latest_materialization_event(spec.key)
+        told = known.asset_materialization if known is not None else None
+        if told is not None and (told.tags or {}).get(_VERSION) == version:
+            continue
+        newest = {"newest": dg.MetadataValue.timestamp(state.newest)} if state else {"state": "nothing is stored yet"}
+        yield dg.AssetMaterialization(
+            spec.key,
+            metadata={"episodes in all": state.episodes if state else 0, **newest},
+            tags={_VERSION: version, f"{_VERSION}_is_user_provided": "true"},
+        )
+
+
+@dg.op
+def forget_the_rest(memory: MemoryResource) -> bool:
+    """Remove what an interrupted `anamnesis forget` had begun with; whether there was any."""
+    return memory.pipeline.forgetter().resume()
+
+
+@dg.op
+def summarize_posted(context: dg.OpExecutionContext, memory: MemoryResource, forgot: bool) -> None:
+    """Summarize the sections of uploads that have no summary yet, and publish what a stopped service left."""
+    if forgot:
+        context.log.info("finished to forget what an earlier run had begun with")
+    for key in RESERVED_SOURCES:
+        source, pipeline = memory.source(key), memory.pipeline
+        pipeline.parse_documents(source)
+        report = pipeline.summarize_parts(
+            source, by_hand=is_by_hand(context.run.tags), limit=memory.settings.max_exchanges_per_run or None
+        )
+        published = pipeline.publish(source).put
+        context.log.info(f"{key}: {report.written} summaries written, {published.updated} episodes updated")
+        if report.problem:
+            context.log.warning(f"{key}: {report.counts.get('flagged', 0)} summaries are put off: {report.problem}")
+
+
+@dg.job(
+    name=POSTED_JOB,
+    description="Do what is left of text without a log: summaries of uploads, what a stopped service had begun to "
+    "store, and what was being forgotten when something died.",
+)
+def finish_posted() -> None:
+    """Has no partitions: what is forgotten may be of several sources, or of none."""
+    summarize_posted(forget_the_rest())
