@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -63,6 +63,22 @@ class ParseReport:
     malformed: int = 0
     overtaken: int = 0
     seconds: float = 0.0
+    again: "AgainReport | None" = None
+    """What was parsed again; None: nothing was asked for."""
+
+
+@dataclass(slots=True)
+class AgainReport:
+    """What one run of `parse_again` did. Parts are `unchanged`, `changed` (new ones too) or `removed`; `overtaken`
+    files changed meanwhile and are left to the next run.
+    """
+
+    files: int = 0
+    lines: int = 0
+    unchanged: int = 0
+    changed: int = 0
+    removed: int = 0
+    overtaken: int = 0
 
 
 @dataclass(slots=True)
@@ -132,20 +148,37 @@ class ParseContext:
             return read_history(_used_up(lines), first_line)
         return read_messages(_used_up(lines), first_line, fired=fired)
 
-    def advance(self, state: FileState, batch: Batch, path: str) -> Advance:
-        """What a batch adds to what the store knows."""
+    def advance(
+        self,
+        state: FileState,
+        batch: Batch,
+        path: str,
+        seen: Collection[str] | None = None,
+        open_part: Part | None = None,
+    ) -> Advance:
+        """What a batch adds to what the store knows.
+
+        :param seen: of a file that is parsed again, the keys that it has given since its first line: of what it owns
+            only these are known. None: it goes on where it was.
+        :param open_part: of such a file, the part that `state` names.
+        """
         batch = self._without_deleted(batch)
         own, origin = (self.source.key, path), self.origin(path)
-        known = self.ingest.known_keys(batch.keys, own) | self.ingest.known_keys(batch.borrowed_names)
+        reader = own if seen is None else None
+        known = self.ingest.known_keys(batch.keys, reader) | self.ingest.known_keys(batch.borrowed_names)
         if state.borrows:
             known |= {key for key, owner in self.ingest.owners(batch.lent_keys).items() if owner == own}
+        if seen is not None:
+            owned = [key for key, owner in self.ingest.owners(sorted(known)).items() if owner == own]
+            known -= set(owned) - set(seen) - self.forgotten(owned)
         batch = self._with_outputs(batch, known)
         if self._is_history:
             claims = self.ingest.claims_near([key for key in batch.keys if key not in known])
             batch, observed = self._without_observers(batch)
             step = advance_history(state, batch, known, claims, origin, label=self.label)
             return replace(step, observed=observed)
-        open_part = self.ingest.part(state.part_id) if state.part_id else None
+        if seen is None and state.part_id:
+            open_part = self.ingest.part(state.part_id)
         return advance(
             state,
             open_part,
@@ -214,14 +247,9 @@ def parse_source(
     :param label: working directory -> project.
     :param observers: which sessions are other memory tools' own; None: as the rules of this package say.
     """
-    begun, tally = time.monotonic(), Tally()
-    cursors = store.ingest.cursors(source.key)
-    context = ParseContext(
-        store, archive_lines, source, label, idle_minutes, tally, {}, store.forgetting.forgotten,
-        outputs_of(cursors.values()), observers or built_in(),
-    )  # fmt: skip
-    _read_descriptions(context, cursors)
-    _read_session_records(context, cursors)
+    begun, cursors = time.monotonic(), store.ingest.cursors(source.key)
+    context = open_context(store, archive_lines, source, idle_minutes, label, observers)
+    tally = context.tally
     for waiting in _unparsed(context, cursors.values()):
         tally.files += 1
         cursor = store.ingest.cursor(source.key, waiting.path)  # a file before may have taken messages over from it
@@ -241,6 +269,25 @@ def parse_source(
         overtaken=tally.overtaken,
         seconds=time.monotonic() - begun,
     )
+
+
+def open_context(
+    store: Store,
+    archive_lines: ArchiveLines,
+    source: Source,
+    idle_minutes: int,
+    label: Callable[[str], str],
+    observers: ObserverRules | None = None,
+) -> ParseContext:
+    """What a run needs to know before it reads logs: also what other files say of them."""
+    cursors = store.ingest.cursors(source.key)
+    context = ParseContext(
+        store, archive_lines, source, label, idle_minutes, Tally(), {}, store.forgetting.forgotten,
+        outputs_of(cursors.values()), observers or built_in(),
+    )  # fmt: skip
+    _read_descriptions(context, cursors)
+    _read_session_records(context, cursors)
+    return context
 
 
 def _unparsed(context: ParseContext, cursors: Iterable[FileCursor]) -> list[FileCursor]:

@@ -24,11 +24,12 @@ from anamnesis_pipeline.steps.documents import (
     settle_source,
 )
 from anamnesis_pipeline.steps.episodes import EpisodeReport, publish_source
-from anamnesis_pipeline.steps.exchanges import ParseReport, parse_source
+from anamnesis_pipeline.steps.exchanges import ParseReport, open_context, parse_source
 from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.holding import hold_excluded
 from anamnesis_pipeline.steps.host_clock import note_read, write_problems
 from anamnesis_pipeline.steps.llm_choice import Llm
+from anamnesis_pipeline.steps.parse_again import is_asked_again, parse_again
 from anamnesis_pipeline.steps.projects import merge_spellings, right_guesses
 from anamnesis_pipeline.steps.session_summaries import SessionReport, summarize_sessions
 from anamnesis_pipeline.steps.sessions import renew_odd_times
@@ -92,17 +93,26 @@ class Pipeline:
             return CrawlReport(problems=[str(problem)])
 
     def parse(self, source: Source) -> ParseReport:
-        """Archived lines of logs into parts. What was parsed while its machine was away gets its project first."""
+        """Archived lines of logs into parts. What was parsed while its machine was away gets its project first. Where
+        it was asked for (`ask_again`), what was parsed before is then parsed again.
+        """
         if holds_documents(source):
             return ParseReport()
         merge_spellings(self.store)
         renew_odd_times(self.store)
         if self.sure_label_of is not None:
             right_guesses(self.store, source.machine, self.sure_label_of(source))
-        return parse_source(
+        label = self.label_of(source)
+        report = parse_source(
             self.store, self.archive_lines, source, now=datetime.now(UTC), idle_minutes=self.idle_minutes,
-            label=self.label_of(source), observers=self.observers,
+            label=label, observers=self.observers,
         )  # fmt: skip
+        if not is_asked_again(self.store, source.key):
+            return report
+        context = open_context(self.store, self.archive_lines, source, self.idle_minutes, label, self.observers)
+        again = parse_again(context)
+        self.store.ingest.link_agents(source.key)
+        return replace(report, again=again)
 
     def parse_documents(self, source: Source) -> DocumentReport:
         """Archived versions of documents into sections; a source of logs has none."""
@@ -151,13 +161,19 @@ class Pipeline:
         self,
         source: Source,
         *,
+        again: bool = False,
         by_hand: bool = False,
         asked_at: datetime | None = None,
         project: str | None = None,
         limit: int | None = None,
     ) -> SummaryReport:
-        """Closed parts into summaries, but for what a rule keeps away; see `summarize_source`."""
+        """Closed parts into summaries, but for what a rule keeps away; see `summarize_source`.
+
+        :param again: also those of which an LLM would make another summary now; the present ones stay until then.
+        """
         hold_excluded(self.store, source)
+        if again:
+            self.store.ingest.want_summaries("", source=source.key, project=project)
         return summarize_source(
             self.store, source, self.llm, by_hand=by_hand, asked_at=asked_at, project=project, limit=limit
         )

@@ -8,12 +8,14 @@ import pytest
 
 from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs.embed_sensor import embed_sensor
+from anamnesis_pipeline.defs.exchanges import PARSE_AGAIN_TAG, exchanges
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACES
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.sensors import crawl_sensor
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.steps.forget import JOB
+from anamnesis_pipeline.steps.parse_again import ask_again
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.wiring import discover_sources
 
@@ -115,4 +117,35 @@ def test_finish_posted_summarizes_what_was_uploaded(memory: MemoryResource) -> N
         assert request.job_name == "finish_posted"
         run(request, "finish_posted", instance)
         assert memory.store.ingest.counts("uploads").summaries == 1
+        assert tick(crawl_sensor, instance, memory) == []
+
+
+def test_exchanges_parse_again_for_the_tag_or_the_configuration(memory: MemoryResource) -> None:
+    ingest_all(memory.pipeline, discover_sources(memory.settings).sources)
+    key = discover_sources(memory.settings).sources[0].key
+    upstream = dg.AssetSpec("crawled_files", partitions_def=SOURCES)
+    again = {"ops": {"exchanges": {"config": {"parse_again": True}}}}
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(str(SOURCES.name), [key])
+        for tags, config, is_again in (({}, None, False), ({PARSE_AGAIN_TAG: "true"}, None, True), ({}, again, True)):
+            result = dg.materialize(
+                [exchanges, upstream], selection=["exchanges"], instance=instance, partition_key=key, tags=tags,
+                resources={"memory": MemoryResource()}, run_config=config,
+            )  # fmt: skip
+            (event,) = result.get_asset_materialization_events()
+            shown = event.materialization.metadata
+            assert ("parsed again: unchanged" in shown) is is_again
+            if is_again:
+                assert (shown["parsed again: changed"].value, shown["parsed again: removed"].value) == (0, 0)
+
+
+def test_interrupted_parse_again_is_requested_by_the_sensor(memory: MemoryResource) -> None:
+    ingest_all(memory.pipeline, discover_sources(memory.settings).sources)
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert tick(crawl_sensor, instance, memory) == []
+        key = discover_sources(memory.settings).sources[0].key
+        ask_again(memory.store, key)
+        (request,) = tick(crawl_sensor, instance, memory)
+        assert request.partition_key == key
+        run(request, "ingest", instance)
         assert tick(crawl_sensor, instance, memory) == []
