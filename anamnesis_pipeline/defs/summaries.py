@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from anamnesis_pipeline.dagster_api.runs import AUTOMATIC_TAG
 from anamnesis_pipeline.defs.partitions import SOURCES
@@ -22,6 +23,15 @@ AUTOMATIC_TAGS = frozenset(
     }
 )
 """On runs that no person started."""
+AGAIN_TAG = "anamnesis/summarize_again"
+"""On a run or backfill that has `true` as its value, the same as the configuration `again`."""
+
+
+class SummariesConfig(dg.Config):
+    """What a run may be told from the launchpad."""
+
+    again: bool = Field(default=False, description="Summarize again what has a summary, with the LLM that is set now.")
+    project: str = Field(default="", description="Only parts of this project. Empty: of all in the source.")
 
 
 def is_by_hand(tags: Mapping[str, str]) -> bool:
@@ -30,13 +40,22 @@ def is_by_hand(tags: Mapping[str, str]) -> bool:
 
 
 @dg.asset(partitions_def=SOURCES, deps=["exchanges", "documents"], group_name="ingest", kinds={"python"})
-def summaries(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
+def summaries(
+    context: dg.AssetExecutionContext, config: SummariesConfig, memory: MemoryResource
+) -> dg.MaterializeResult[None]:
     """A few sentences on each closed part that has none for its present text: by the LLM of the setting `summarizer`
     where the part is worth it, else by picking telling sentences.
+
+    To make all summaries of a source or project again with the present LLM, materialize or backfill it with the tag
+    `anamnesis/summarize_again: true` (or the configuration `again: true`), then `episodes`. The budget of the LLM
+    counts, a reply that it gave to the same prompt is taken from the cache, and each summary stays until its successor
+    is made. What the budget or `max_exchanges_per_run` leaves is done by later runs.
     """
     record = context.instance.get_run_record_by_id(context.run.run_id)
     report = memory.pipeline.summarize_parts(
         memory.source(context.partition_key),
+        again=config.again or context.run.tags.get(AGAIN_TAG) == "true",
+        project=config.project or None,
         by_hand=is_by_hand(context.run.tags),
         asked_at=record.create_timestamp if record else None,
         limit=memory.settings.max_exchanges_per_run or None,

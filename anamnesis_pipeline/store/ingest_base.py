@@ -211,14 +211,15 @@ class IngestRecords(Protocol):
         self,
         except_model: str,
         *,
+        source: str | None = None,
         project: str | None = None,
         limit: int | None = None,
         dry_run: bool = False,
         accepts: Callable[[Part], bool] = lambda part: True,
     ) -> dict[str, int]:
-        """Ask for new summaries of closed parts (of one project, by any of its names and aliases) that something other
-        than `except_model` summarized and that `accepts` takes, newest first; what is there stays until then.
-        Source -> how many.
+        """Ask for new summaries of closed parts (of one source; of one project, by any of its names and aliases) that
+        something other than `except_model` summarized and that `accepts` takes, newest first; what is there stays until
+        then. Source -> how many.
         """
 
     def put_summaries(self, summaries: Sequence[Summary]) -> int:

@@ -9,7 +9,7 @@ import pytest
 from anamnesis_pipeline.defs.checks import every_llm_summary_is_made
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.defs.summaries import AUTOMATIC_TAGS, is_by_hand, summaries
+from anamnesis_pipeline.defs.summaries import AGAIN_TAG, AUTOMATIC_TAGS, is_by_hand, summaries
 from anamnesis_pipeline.steps import summaries as step
 from anamnesis_pipeline.steps.llm_breaker import Breaker
 from anamnesis_pipeline.wiring import CONFIG_PREFIX
@@ -26,12 +26,14 @@ def llm(memory: MemoryResource, monkeypatch: pytest.MonkeyPatch) -> LlmHere:
     return llm
 
 
-def materialize(memory: MemoryResource, instance: dg.DagsterInstance, tags: dict[str, str]) -> dict[str, Any]:
+def materialize(
+    memory: MemoryResource, instance: dg.DagsterInstance, tags: dict[str, str], **config: Any
+) -> dict[str, Any]:
     instance.add_dynamic_partitions(str(SOURCES.name), [SOURCE.key])
     upstream = dg.AssetSpec("exchanges", partitions_def=SOURCES)
     result = dg.materialize(
         [summaries, upstream], selection=["summaries"], instance=instance, partition_key=SOURCE.key, tags=tags,
-        resources={"memory": MemoryResource()},
+        resources={"memory": MemoryResource()}, run_config={"ops": {"summaries": {"config": config}}},
     )  # fmt: skip
     (event,) = result.get_asset_materialization_events()
     return {name: value.value for name, value in event.materialization.metadata.items()}
@@ -91,3 +93,33 @@ def test_by_hand_a_refusal_since_the_run_was_made_stands(
 def test_tags_of_a_backfill_are_a_persons_and_those_of_the_daemon_are_not() -> None:
     assert is_by_hand({"dagster/backfill": "abc", "dagster/partition": "s"})
     assert not any(is_by_hand({tag: "x"}) for tag in AUTOMATIC_TAGS)
+
+
+@pytest.mark.parametrize(
+    ("tags", "config"), [({AGAIN_TAG: "true"}, {}), ({}, {"again": True}), ({}, {"again": True, "project": "acme/api"})]
+)
+def test_summaries_again_are_made_by_the_present_llm(
+    memory: MemoryResource, instance: dg.DagsterInstance, llm: LlmHere, tags: dict[str, str], config: dict[str, Any]
+) -> None:
+    assert materialize(memory, instance, {})["LLM calls"] == 1
+    llm.model, llm.reply = "another", llm.reply.replace("double-charged", "charged twice")
+    assert materialize(memory, instance, {})["LLM calls"] == 0, "it has a summary"
+    assert materialize(memory, instance, tags, **config)["LLM calls"] == 1
+    made = memory.store.ingest.summary(part(1).part_id)
+    assert made is not None
+    assert (made.model, "charged twice" in made.text) == ("another", True)
+    assert materialize(memory, instance, tags, **config)["LLM calls"] == 0, "the cache has its reply"
+
+
+def test_summaries_again_keep_the_former_one_without_budget(
+    memory: MemoryResource, instance: dg.DagsterInstance, llm: LlmHere
+) -> None:
+    materialize(memory, instance, {})
+    former = memory.store.ingest.summary(part(1).part_id)
+    assert former is not None
+    memory.store.settings.set(f"{CONFIG_PREFIX}llm_daily_tokens", 1)
+    llm.model = "another"
+    assert materialize(memory, instance, {}, again=True)["LLM calls"] == 0
+    present = memory.store.ingest.summary(part(1).part_id)
+    assert present is not None
+    assert (present.text, present.model) == (former.text, former.model)

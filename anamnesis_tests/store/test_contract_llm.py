@@ -88,6 +88,8 @@ def test_new_summaries_can_be_asked_for_and_the_old_ones_stay_meanwhile(store: S
     assert store.ingest.parts_to_summarize("logs", DAY, 10) == [second]
     assert store.ingest.summary(second.part_id) == summary(second)
     assert store.ingest.want_summaries("claude", project="another") == {}
+    assert store.ingest.want_summaries("claude", source="others") == {}
+    assert store.ingest.want_summaries("claude", source="logs", dry_run=True) == {"logs": 2}
     assert store.ingest.want_summaries("claude", project="acme/api") == {"logs": 2}
     assert store.ingest.parts_to_summarize("logs", DAY, 10) == [second, first]
 

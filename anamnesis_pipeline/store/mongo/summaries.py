@@ -52,13 +52,14 @@ class MongoSummaries:
         self,
         except_model: str,
         *,
+        source: str | None = None,
         project: str | None = None,
         limit: int | None = None,
         dry_run: bool = False,
         accepts: Callable[[Part], bool] = lambda part: True,
     ) -> dict[str, int]:
         """See `IngestRecords.want_summaries`."""
-        rows = self._database.read(lambda tables: _summarized_by_others(tables, except_model, project))
+        rows = self._database.read(lambda tables: _summarized_by_others(tables, except_model, source, project))
         found = list(islice(self._accepted(rows, accepts), limit))
         for batch in batches([] if dry_run else found):
             self._database.write(partial(_ask_for, part_ids=[part_id for part_id, _ in batch]))
@@ -136,10 +137,13 @@ def _sources(tables: Tables, now: datetime) -> set[str]:
     return found | {source for source in others if any(_wanting(tables, {"source": source}, now, None))}
 
 
-def _summarized_by_others(tables: Tables, except_model: str, project: str | None) -> list[tuple[str, str]]:
+def _summarized_by_others(
+    tables: Tables, except_model: str, source: str | None, project: str | None
+) -> list[tuple[str, str]]:
     """(part id, source) of the parts whose present content something else summarized, newest first."""
     others = (found["part_id"] for found in tables["summaries"].each({"model": {"$ne": except_model}}, ["part_id"]))
-    summarized = {"closed": 1, "held_by": None, "summarized_hash": {"$type": "string"}}
+    summarized: dict[str, Any] = {"closed": 1, "held_by": None, "summarized_hash": {"$type": "string"}}
+    summarized |= {} if source is None else {"source": source}
     fields = ("part_id", "source", "ended_at", "content_hash", "summarized_hash")
     found: list[Document] = [
         part

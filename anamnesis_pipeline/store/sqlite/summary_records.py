@@ -69,6 +69,7 @@ class SqliteSummaries:
         self,
         except_model: str,
         *,
+        source: str | None = None,
         project: str | None = None,
         limit: int | None = None,
         dry_run: bool = False,
@@ -79,9 +80,10 @@ class SqliteSummaries:
             rows = connection.execute(
                 f"""SELECT part_id, source FROM parts
                     WHERE closed = 1 AND summarized_hash IS content_hash AND {_WANTED} AND {_OF_PROJECT}
+                        AND (:source IS NULL OR source = :source)
                         AND (SELECT model FROM summaries s WHERE s.part_id = parts.part_id) <> :model
                     ORDER BY ended_at DESC, part_id DESC""",
-                {"projects": _names(connection, project), "model": except_model},
+                {"projects": _names(connection, project), "model": except_model, "source": source},
             ).fetchall()
         found = list(islice(self._accepted(rows, accepts), limit))
         for batch in batches([] if dry_run else found):
