@@ -29,11 +29,13 @@ up: $(VENV)/.installed ## Install when needed, then start everything (LOGS=dir r
 	@exec $(BIN)/anamnesis up
 
 .PHONY: check
-check: $(VENV)/.installed-dev ## Static checks: lint, format, types, import rules, secrets
+check: $(VENV)/.installed-dev ## Static checks: lint, format, types, import rules, definitions, secrets
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	scratch=$$(mktemp -d) && trap 'rm -r "$$scratch"' EXIT && cp dagster.yaml "$$scratch" && \
+		DAGSTER_HOME=$$scratch ANAMNESIS_HOME=$$scratch VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/dg check defs
 	git ls-files -z ':!anamnesis_tests' ':!examples' | xargs -0 -n 100 -P 2 $(BIN)/detect-secrets-hook --disable-plugin HexHighEntropyString --disable-plugin Base64HighEntropyString --exclude-secrets '^(anamnesis-ssh|anamnesis-postgres|ro.)$$'
 
 .PHONY: test

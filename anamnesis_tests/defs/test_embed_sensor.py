@@ -391,8 +391,7 @@ def test_partition_that_the_service_embedded_is_materialized(
 
 
 def test_partition_is_not_reported_while_a_run_embeds(store: Store, tick: Tick, instance: dg.DagsterInstance) -> None:
-    status = dg.DagsterRunStatus.STARTED
-    run = create_run_for_test(instance, job_name="embed", status=status, tags={EMBED_TAG: OLD.key})
+    run = created_run(instance, "embed", tags={EMBED_TAG: OLD.key})
     tick()
     assert instance.get_materialized_partitions(dg.AssetKey("embeddings")) == set(), "the run says so itself"
     instance.report_run_failed(run)
@@ -407,10 +406,10 @@ def test_partitions_of_sources_without_episodes_go(store: Store, tick: Tick, ins
 
 
 def test_no_partition_goes_while_a_backfill_may_target_it(
-    store: Store, tick: Tick, instance: dg.DagsterInstance
+    store: Store, tick: Tick, instance: dg.DagsterInstance, backfills: Backfills
 ) -> None:
     instance.add_dynamic_partitions(str(EMBEDDED_SOURCES.name), ["gone", "direct"])
-    backfill(instance, BulkActionStatus.REQUESTED)
+    backfills.launch()
     tick()
     assert "gone" in instance.get_dynamic_partitions(str(EMBEDDED_SOURCES.name))
 
