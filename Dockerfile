@@ -1,10 +1,14 @@
 # One image for every role: sidecar, code server, webserver, daemon, and the containers of single runs.
-# It holds a model, so it searches and embeds without a network. Build it with ./deploy.sh, or:
+# It holds MiniLM, so it searches and embeds without a network. Build it with ./deploy.sh, or:
 #   docker build --build-arg UID="$(id -u)" --build-arg GID="$(id -g)" -t anamnesis .
 
 # Debian 12 or anything made of it: Python comes from its packages, so that the image can also be built on a base that was
 # made with debootstrap, where no registry is reached.
 ARG BASE=debian:bookworm-slim
+# The embedding model of a new memory. It is downloaded at the first start, or now, into the image, if BAKE is not empty.
+# Where it cannot be had at the first start, the memory begins with MiniLM.
+ARG MODEL=BAAI/bge-large-en-v1.5
+ARG BAKE=
 
 FROM ${BASE} AS dependencies
 RUN apt-get update \
@@ -23,6 +27,15 @@ RUN python3 requirements.py pyproject.toml "$EXTRAS" > requirements.txt \
         ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} -c constraints.txt -r requirements.txt
 COPY anamnesis_pipeline/documents/grammars.py deploy/slim.py ./
 RUN /opt/venv/bin/python slim.py
+ARG MODEL
+ARG BAKE
+RUN if [ -n "$BAKE" ]; then \
+        folder="/opt/venv/share/anamnesis/models/$(echo "$MODEL" | sed s,/,--,g)" \
+        && /opt/venv/bin/hf download "$MODEL" --local-dir "$folder" \
+            --exclude "*.onnx" --exclude "*.h5" --exclude "*.ot" --exclude "*.msgpack" --exclude "openvino/*" \
+        && rm -rf "$folder/.cache" \
+        && if [ -e "$folder/model.safetensors" ]; then rm -f "$folder/pytorch_model.bin"; fi; \
+    fi
 
 FROM dependencies AS package
 COPY . .
@@ -46,8 +59,9 @@ COPY --from=dependencies /opt/venv /opt/venv
 COPY --from=package /package /opt/venv
 COPY --from=package /files/dagster /opt/dagster
 COPY --from=package /files/bin /usr/local/bin
+ARG MODEL
 ENV PATH=/usr/local/bin:/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
-    ANAMNESIS_HOME=/data DAGSTER_HOME=/opt/dagster HF_HOME=/data/huggingface
+    ANAMNESIS_HOME=/data DAGSTER_HOME=/opt/dagster HF_HOME=/data/huggingface ANAMNESIS_DEFAULT_MODEL=$MODEL
 USER anamnesis
 WORKDIR /home/anamnesis
 ENTRYPOINT ["entrypoint.sh"]

@@ -24,7 +24,7 @@ if [[ ! -f .env ]]; then
   echo "Wrote .env: whose logs are read. deploy/example.env tells what else it may say."
 fi
 home=$(value_of ANAMNESIS_USER_HOME) uid=$(value_of ANAMNESIS_UID) gid=$(value_of ANAMNESIS_GID)
-image=$(value_of ANAMNESIS_IMAGE) secrets=$(value_of ANAMNESIS_SECRETS)
+image=$(value_of ANAMNESIS_IMAGE) secrets=$(value_of ANAMNESIS_SECRETS) model=$(value_of ANAMNESIS_DEFAULT_MODEL)
 
 [[ -n $home && -n $secrets ]] || refuse "ANAMNESIS_USER_HOME and ANAMNESIS_SECRETS have to be set in .env: deploy/example.env"
 for id in "ANAMNESIS_UID=$uid" "ANAMNESIS_GID=$gid"; do
@@ -37,5 +37,5 @@ done
 ./deploy/write-secrets.sh "$secrets" "$uid" "$gid"
 chmod a+r deploy/mongo-health.sh || true  # mounted, too, and read by whomever MongoDB runs as
 
-docker build --build-arg "UID=$uid" --build-arg "GID=$gid" "$@" --tag "${image:-anamnesis:latest}" .
+docker build --build-arg "UID=$uid" --build-arg "GID=$gid" ${model:+--build-arg "MODEL=$model"} "$@" --tag "${image:-anamnesis:latest}" .
 $then

@@ -36,7 +36,7 @@ NOT_STORABLE = frozenset(
         "home", "secrets_dir", "port", "dagster_port", "dagster_url", "dagster_link", "code_port", "bind",
         "api_token", "allowed_hosts", "lock_env", "openai_api_key", "anthropic_api_key", "voyage_api_key",
         "gemini_api_key", "store", "mongo_uri", "mongo_database", "mongo_quantization", "mongo_wait_s",
-        "embed_run_tags",
+        "embed_run_tags", "default_model",
     }
 )  # fmt: skip
 """Needed before the store is open, or secret: environment and file only."""
@@ -106,8 +106,11 @@ class Settings(LlmSettings):
     allowed_hosts: Texts = Field(
         (), description="Host names, beside loopback, that requests may name, separated by `,`"
     )
+    default_model: str = Field(
+        MINILM, min_length=1, description="Embedding model of a new memory where no other is set; the image names one"
+    )
     model: str = Field(
-        MINILM,
+        default_factory=lambda given: given["default_model"],
         min_length=1,
         description="Embedding model: `all-MiniLM-L6-v2`, any sentence-transformers id or path, or one of a service",
     )
@@ -216,6 +219,11 @@ class Settings(LlmSettings):
     def has_store(self) -> bool:
         """Whether there may be a memory to read; with MongoDB the server alone knows."""
         return self.store == "mongo" or os.path.exists(self.database)
+
+    @property
+    def follows_default_model(self) -> bool:
+        """Whether a `default_model` is named, and no `model`."""
+        return "default_model" in self.model_fields_set and "model" not in self.model_fields_set
 
     @property
     def database(self) -> Path:

@@ -1,5 +1,6 @@
 """Settings to objects: the only place that names a backend. Imports late, so that an unused one costs nothing."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,13 +14,13 @@ from anamnesis_pipeline.dagster_api.api import DagsterApi, open_dagster
 from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.base import Embedded, Embedder, EmbeddingPool, Role
 from anamnesis_pipeline.embeddings.cores import Priority, available_cores, cores_for
-from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, find_model
+from anamnesis_pipeline.embeddings.models import MINILM, ModelFiles, choose_precision, find_model
 from anamnesis_pipeline.embeddings.pieces import PieceCounter, minilm_pieces
 from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel, PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.precision import Device, choose_device
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.embeddings.token_vectors import Projection
-from anamnesis_pipeline.errors import DimensionMismatch
+from anamnesis_pipeline.errors import DimensionMismatch, UnknownModel
 from anamnesis_pipeline.home_wiring import make_private, open_archive, open_observers, open_redactor
 from anamnesis_pipeline.llm_wiring import open_llm
 from anamnesis_pipeline.model import FileCursor, Space
@@ -38,7 +39,7 @@ from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.recording import Recorder
 from anamnesis_pipeline.steps.reembed_state import WANTED_MODEL
 from anamnesis_pipeline.steps.source_specs import private_sources
-from anamnesis_pipeline.steps.spaces import ensure_space
+from anamnesis_pipeline.steps.spaces import building_space, ensure_space
 from anamnesis_pipeline.steps.stored_copies import StoredCopies
 from anamnesis_pipeline.steps.token_projection import space_projection
 from anamnesis_pipeline.steps.uploads import Uploads
@@ -49,6 +50,8 @@ from anamnesis_pipeline.summaries import extractive
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+log = logging.getLogger(__name__)
 
 CONFIG_PREFIX = "config."
 """Stored settings live in the store under this prefix."""
@@ -121,8 +124,27 @@ def stored_settings(store: Store) -> dict[str, Any]:
 
 
 def effective_settings(store: Store) -> Settings:
-    """Settings with the stored ones applied."""
-    return settings_module.load(stored_settings(store))
+    """Settings with the stored ones applied. Where only `default_model` names a model, a memory that has a space keeps
+    the model of that.
+    """
+    settings = settings_module.load(stored_settings(store))
+    if not settings.follows_default_model:
+        return settings
+    kept = building_space(store) or store.spaces.active()
+    return settings.model_copy(update={"model": kept.model_id}) if kept else settings
+
+
+def default_model_note(store: Store) -> str:
+    """Why the searches are not answered by `default_model`, and how to move to it; empty where they are, or where
+    somebody chose a model.
+    """
+    settings, active = settings_module.load(stored_settings(store)), store.spaces.active()
+    if active is None or active.model_id == settings.default_model or not settings.follows_default_model:
+        return ""
+    return (
+        f"the default model {settings.default_model} is for new memories; this one began with {active.model_id} and "
+        f"keeps it. Move with: anamnesis model use {settings.default_model}"
+    )
 
 
 def archive_lines(store: Store, archive: Archive) -> Callable[[FileCursor, int], Iterator[str]]:
@@ -142,14 +164,30 @@ def open_pieces() -> PieceCounter:
 def wanted_space(settings: Settings, store: Store) -> Space:
     """The space of the configured model, added and begun when it is new; see `ensure_space`.
 
-    Finding a model may take a download: who chose another one meanwhile is heard.
+    Finding a model may take a download: who chose another one meanwhile is heard. Where the `default_model` of a new
+    memory cannot be had, it begins with MiniLM, which comes with the installation.
     :raises UnknownModel: no such model.
     """
-    stored = store.settings.get(WANTED_MODEL)
-    files = model_files(settings, settings.model, store)
-    if store.settings.get(WANTED_MODEL) != stored:
+    stored, is_new = store.settings.get(WANTED_MODEL), settings.follows_default_model
+    try:
+        files = model_files(settings, settings.model, store)
+    except UnknownModel as exc:
+        if not is_new:
+            raise
+        log.warning("%s. This new memory is embedded with %s instead", exc, MINILM)
+        files = model_files(settings, MINILM, store)
+    if store.settings.get(WANTED_MODEL) != stored or (is_new and store.spaces.active() is not None):
         return wanted_space(effective_settings(store), store)
     return ensure_space(store, files, wanted_precision(settings, files))
+
+
+def _space_at_start(store: Store) -> Space:
+    """As `wanted_space`; the log of a service then says which model answers, and why it is not another."""
+    space = wanted_space(effective_settings(store), store)
+    active = store.spaces.active() or space
+    note = default_model_note(store)
+    log.info("Embedding model: %s (%s dimensions)%s", active.model_id, active.dim, f"; {note}" if note else "")
+    return space
 
 
 def wanted_precision(settings: Settings, files: ModelFiles) -> str:
@@ -329,7 +367,7 @@ def _open_models(store: Store) -> SpaceModels:
     return SpaceModels(
         open_for_queries,
         store.spaces.active,
-        prepare=lambda: wanted_space(effective_settings(store), store),
+        prepare=lambda: _space_at_start(store),
         exists=lambda key: any(space.key == key for space in store.spaces.all()),
         cores=lambda: configured_cores(effective_settings(store)),
     )

@@ -26,7 +26,10 @@ DOCUMENTS = sorted(
     for pattern in ("*.md", "docs/**/*.md", "plugin/**/*.md", "examples/*.md", "benchmarks/*.md")
     for path in ROOT.glob(pattern)
 )
-OF_THE_MACHINE = {"home": "~/.local/share/anamnesis", "log_roots": "~/.claude/projects", "machine": "the host name"}
+OF_THE_MACHINE = {
+    "home": "~/.local/share/anamnesis", "log_roots": "~/.claude/projects", "machine": "the host name",
+    "model": "ANAMNESIS_DEFAULT_MODEL",
+}  # fmt: skip
 """Defaults that differ from machine to machine, as the README words them."""
 OF_THE_TESTS = {"test_mongo_uri", "test_stores", "test_url"}
 """Variables that the tests alone read."""

@@ -24,7 +24,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import log_sources
 from anamnesis_pipeline.supervisor.advice import START_STOPPED
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use, settings_in_use
-from anamnesis_pipeline.wiring import effective_settings, impatient, open_to_read, store_place
+from anamnesis_pipeline.wiring import default_model_note, effective_settings, impatient, open_to_read, store_place
 from anamnesis_pipeline.wording import counted, local_time, one_line
 
 DIAGNOSED_WITHIN_S = 5
@@ -82,7 +82,7 @@ def memory_status(store: Store) -> dict[str, Any]:
         "newest_episode": newest[0].timestamp.isoformat() if newest else None,
         "spaces": spaces,
         "reembed": state,
-        "notes": reembed_notes(state),
+        "notes": [*reembed_notes(state), *filter(None, [default_model_note(store)])],
         "problems": [asdict(problem) for problem in [*reembed_problems(state), *model_problems(store)]],
         "sources": [
             {"key": s.key, "kind": s.kind, "folder": s.folder, **asdict(store.ingest.counts(s.key))}

@@ -29,6 +29,8 @@ SOURCES_PER_RUN = 100
 NO_PARTITION = dg.SpecificPartitionsPartitionMapping([])
 """What lacks a vector is a question to the store: posted text has no partition upstream, and a partition that changed
 upstream is embedded by `embed_sensor` in the spaces that need it, not by a backfill in every space there is."""
+POOL = "embedding"
+"""Dagster's pool of the runs that load a model. Its limit is how many run at once: on a cluster, the number of GPUs."""
 
 
 @dg.asset(
@@ -40,6 +42,7 @@ upstream is embedded by `embed_sensor` in the spaces that need it, not by a back
     ],
     group_name="memory",
     kinds={"pytorch"},
+    pool=POOL,
     backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=SOURCES_PER_RUN),
 )
 def embeddings(

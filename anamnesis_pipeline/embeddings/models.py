@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -130,8 +131,11 @@ def named(model: str) -> str:
 def _folder_of(model_id: str) -> Path | None:
     if model_id in (MINILM, f"sentence-transformers/{MINILM}"):
         return bundled_minilm()
-    folder = os.path.expanduser(model_id)  # unlike Path, these two raise for no text, however long or strange
-    return Path(folder) if os.path.isdir(folder) else None
+    in_image = os.path.join(sys.prefix, "share/anamnesis/models", model_id.replace("/", "--"))
+    for folder in (os.path.expanduser(model_id), in_image):  # unlike Path, these two raise for no text, however strange
+        if os.path.isdir(folder):
+            return Path(folder)
+    return None
 
 
 def _from_hub(model_id: str, *, local_only: bool) -> ModelFiles:

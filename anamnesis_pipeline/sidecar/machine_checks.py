@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from anamnesis_pipeline.api_wiring import api_refusal
 from anamnesis_pipeline.embeddings.api_models import api_model
-from anamnesis_pipeline.embeddings.models import find_model
+from anamnesis_pipeline.embeddings.models import MINILM, find_model
 from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable
 from anamnesis_pipeline.home_wiring import home_problem
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
@@ -105,6 +105,9 @@ def model_files(settings: Settings) -> Finding:
     try:
         files = find_model(settings.model, local_only=True)
     except AnamnesisError as exc:
+        if settings.follows_default_model:
+            falls_back = f"the first start downloads it, or takes {MINILM} where it cannot"
+            return Finding(True, "model", f"the default model {settings.model} is not on this disk; {falls_back}")
         return Finding(False, "model", str(exc), "a model of the hub is downloaded by the first start")
     return Finding(True, "model", f"{files.model_id} ({files.dim} dimensions) in {files.path}")
 

@@ -29,7 +29,7 @@ from anamnesis_pipeline.steps.log_folders import cowork_folders
 from anamnesis_pipeline.steps.sessions import observed_sessions, odd_times, unknown_records
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.up_lock import read_lock
-from anamnesis_pipeline.wiring import effective_settings, what_is_private
+from anamnesis_pipeline.wiring import default_model_note, effective_settings, what_is_private
 from anamnesis_pipeline.wording import counted
 
 AT_REST_AFTER = timedelta(days=1)
@@ -222,11 +222,8 @@ def _is_embedding(store: Store) -> bool:
 
 def space_models(store: Store) -> Finding:
     """The models of the spaces in use are on this disk, with the weights that made the vectors."""
-    return _finding(
-        "spaces",
-        model_problems(store),
-        f"{counted(len(store.spaces.all()), 'space')}, the models of those in use are here",
-    )
+    well = f"{counted(len(store.spaces.all()), 'space')}, the models of those in use are here"
+    return replace(_finding("spaces", model_problems(store), well), note=default_model_note(store))
 
 
 def reembedding(store: Store) -> Finding:

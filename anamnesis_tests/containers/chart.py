@@ -2,7 +2,8 @@
 
 The chart is not at hand in tests: its schema and its templates are told here in our words, as far as our values go, by
 https://github.com/dagster-io/dagster/tree/master/helm/dagster (values.schema.json of the chart and of its subchart
-dagster-user-deployments; templates/deployment-user.yaml of the subchart; templates/helpers/instance/_run-launcher.tpl).
+dagster-user-deployments; templates/deployment-user.yaml of the subchart; _run-launcher.tpl and _concurrency.tpl of
+templates/helpers/instance).
 A name that the schema here does not know is refused, also where the chart lets it pass.
 """
 
@@ -59,6 +60,9 @@ LAUNCHER = mapping(
     envVars=several(TEXT), volumes=several(ANY), volumeMounts=several(ANY), resources=ANY, runK8sConfig=RUN_CONFIG,
 )  # fmt: skip
 BY_TYPE = mapping("skipped success failure started", skipped=NUMBER, success=NUMBER, failure=NUMBER, started=NUMBER)
+POOLS = mapping(defaultLimit=NUMBER, granularity={"enum": ["run", "op"]}, opGranularityRunBuffer=NUMBER)
+# Limits of runs are refused here where the queue has them, too.
+CONCURRENCY = mapping("enabled pools", enabled={"const": True}, pools=POOLS)
 KEPT = mapping("purgeAfterDays", purgeAfterDays={"anyOf": [NUMBER, BY_TYPE]})
 SCHEMA = mapping(**{
     # Without `httpGet` it would keep that of the chart beside another kind, which Kubernetes refuses.
@@ -70,6 +74,7 @@ SCHEMA = mapping(**{
     "computeLogManager": mapping("type config", type={"const": "CustomComputeLogManager"},
                                  config=mapping("customComputeLogManager", customComputeLogManager=OWN_CLASS)),
     "dagster-user-deployments": mapping("enabled deployments", enabled=FLAG, deployments=several(DEPLOYMENT)),
+    "concurrency": CONCURRENCY,
     "dagsterDaemon": DAEMON,
     "runLauncher": mapping("type config", type={"const": "K8sRunLauncher"},
                            config=mapping("k8sRunLauncher", k8sRunLauncher=LAUNCHER)),

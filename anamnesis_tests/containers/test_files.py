@@ -206,7 +206,7 @@ def test_a_run_is_bounded_as_a_role_is(services: dict[str, dict[str, Any]]) -> N
 def test_every_setting_that_cannot_be_stored_reaches_every_role_and_every_run(
     services: dict[str, dict[str, Any]],
 ) -> None:
-    of_the_image = {"home", "secrets_dir"}
+    of_the_image = {"home", "secrets_dir", "default_model"}
     of_the_sidecar = {"port", "bind", "api_token", "allowed_hosts"}
     of_up = {"dagster_port", "code_port"}
     in_files_of_their_own = {"openai_api_key", "anthropic_api_key", "voyage_api_key", "gemini_api_key"}
@@ -214,6 +214,14 @@ def test_every_setting_that_cannot_be_stored_reaches_every_role_and_every_run(
     launcher = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]
     for known in (launcher["env_vars"], *(services[name]["environment"] for name in OWN_IMAGE)):
         assert {ENV_PREFIX + name.upper() for name in wanted} <= set(known)
+
+
+def test_image_names_the_default_model_that_env_explains(stack: dict[str, Any]) -> None:
+    dockerfile, example = (ROOT / "Dockerfile").read_text(), (DEPLOY / "example.env").read_text()
+    (model,) = re.findall(r"^ARG MODEL=(.+)$", dockerfile, re.MULTILINE)
+    assert model == stack["services"]["sidecar"]["build"]["args"]["MODEL"] == "BAAI/bge-large-en-v1.5"
+    assert f"# ANAMNESIS_DEFAULT_MODEL={model}\n" in example
+    assert "ANAMNESIS_DEFAULT_MODEL=$MODEL" in dockerfile
 
 
 def test_a_setting_that_env_leaves_out_has_its_default_or_what_config_toml_says(

@@ -20,6 +20,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from anamnesis_pipeline.definitions import defs
+from anamnesis_pipeline.defs.embeddings import POOL
 from anamnesis_tests.containers.chart import SCHEMA, code_server, image_name, run_launcher
 
 ROOT = Path(__file__).parents[2]
@@ -209,6 +211,14 @@ def test_a_run_that_embeds_asks_for_a_gpu_of_the_pool(run_job: dict[str, Any]) -
     assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
 
 
+def test_runs_that_embed_are_in_a_pool_that_counts_runs(values: dict[str, Any]) -> None:
+    """So they wait for a GPU in Dagster's queue, and not as pods."""
+    pools = {name: {pool for node in defs.resolve_job_def(name).nodes for pool in node.definition.pools}
+             for name in ("embed", "ingest", "index")}  # fmt: skip
+    assert pools == {"embed": {POOL}, "ingest": set(), "index": set()}
+    assert values["concurrency"] == {"enabled": True, "pools": {"defaultLimit": 2, "granularity": "run"}}
+
+
 def test_what_a_run_prints_lies_on_the_volume_that_the_webserver_has(
     values: dict[str, Any], deployment: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -244,5 +254,9 @@ def test_dagster_is_set_up_on_kubernetes_as_it_is_in_containers(values: dict[str
     assert queue["maxConcurrentRuns"] == here["concurrency"]["runs"]["max_concurrent_runs"]
     assert queue["tagConcurrencyLimits"] == here["concurrency"]["runs"]["tag_concurrency_limits"]
     assert queue["dequeueIntervalSeconds"] == here["run_coordinator"]["config"]["dequeue_interval_seconds"]
+    pools = here["concurrency"]["pools"]
+    assert values["concurrency"]["pools"] == {
+        "defaultLimit": pools["default_limit"], "granularity": pools["granularity"],
+    }  # fmt: skip
     assert values["postgresql"]["postgresqlScheme"] == here["storage"]["postgres"]["postgres_db"]["scheme"]
     assert values["dagsterDaemon"]["runMonitoring"]["maxResumeRunAttempts"] == 0

@@ -135,6 +135,13 @@ def test_what_is_built_is_started_with_the_arguments_handed_to_the_build(reposit
     assert calls[1] == "compose up --detach --no-build"
 
 
+def test_default_model_of_env_is_built_into_the_image(repository: Path, tmp_path: Path) -> None:
+    write_env(repository, ANAMNESIS_DEFAULT_MODEL="all-MiniLM-L6-v2")
+    _, calls = called(tmp_path, repository / "deploy.sh", "--build-arg", "BAKE=1")
+    model = "--build-arg MODEL=all-MiniLM-L6-v2"
+    assert calls[0] == f"build {BUILT_FOR} {model} --build-arg BAKE=1 --tag anamnesis:latest ."
+
+
 @pytest.mark.parametrize(
     ("settings", "link"),
     [
