@@ -1,10 +1,12 @@
 """What the ticks of the sensors cost a memory in which nothing happens, by how many sources it has.
 
 python benchmarks/idle_ticks.py [--sources 3 300 3000] [--store mongo] [--profile]
+python benchmarks/idle_ticks.py --up 180 [--sources 3]
 
 Each source is a folder with one log of four messages, all of it read and embedded. CPU of this process per tick, once
 everything is opened, and what share of a core that is at the sensor's interval. The ticks of `crawl_sensor` look at
-every source, as they do when its interval is over. On MongoDB: the tests' own server, whose CPU does not count.
+every source, as they do when its interval is over. On MongoDB: the tests' own server, whose CPU does not count. With
+`--up`: what share of a core each process of `anamnesis up` takes for so many seconds once everything is embedded.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import json
 import logging
 import os
 import pstats
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
+import psutil
+from service import environment, free_port
+from startup import until
 
 from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs.embed_sensor import embed_sensor
@@ -64,25 +70,30 @@ def fill(memory: MemoryResource) -> None:
 
 @dataclass
 class Ticks:
-    """Evaluates a sensor as the daemon does, with the cursor of the last tick. `spent_s`: CPU of all ticks."""
+    """Evaluates a sensor as the daemon does, with the cursor of the last tick.
+
+    `spent_s` is the CPU of all ticks, `took_s` their time by the clock.
+    """
 
     sensor: dg.SensorDefinition
     memory: MemoryResource
     instance: dg.DagsterInstance
     cursor: str | None = None
     spent_s: float = 0.0
+    took_s: float = 0.0
 
     def tick(self) -> int:
         """Returns how many runs it asked for."""
         settings = self.memory.store.settings
         for name in settings.all("crawl.source."):  # every interval is over
             settings.set(name, {key: value for key, value in settings.get(name).items() if key != "tried_at"})
-        began = time.process_time()
+        began, started = time.process_time(), time.perf_counter()
         with dg.build_sensor_context(
             instance=self.instance, definitions=defs, resources={"memory": self.memory}, cursor=self.cursor
         ) as context:
             result = self.sensor(context)
         self.spent_s += time.process_time() - began
+        self.took_s += time.perf_counter() - started
         if not isinstance(result, dg.SensorResult):
             return 0
         self.cursor = result.cursor
@@ -130,14 +141,45 @@ def measure(sources: int, backend: str, *, profile: bool) -> None:
             ticks, profiler = Ticks(sensor, memory, instance), cProfile.Profile()
             for _ in range(3):  # partitions are added, and what is asked once is asked
                 ticks.tick()
-            ticks.spent_s, asked = 0.0, 0
+            ticks.spent_s, ticks.took_s, asked = 0.0, 0.0, 0
             for _ in range(TICKS):
                 asked += profiler.runcall(ticks.tick) if profile else ticks.tick()
             mean_s = ticks.spent_s / TICKS
             share = 100 * mean_s / (sensor.minimum_interval_seconds or 30)
-            print(f"| {sources:,} | {sensor.name} | {1000 * mean_s:.1f} | {share:.3f} | {asked} |", flush=True)
+            took_ms = 1000 * ticks.took_s / TICKS
+            print(
+                f"| {sources:,} | {sensor.name} | {1000 * mean_s:.1f} | {took_ms:.0f} | {share:.3f} | {asked} |",
+                flush=True,
+            )
             if profile:
                 pstats.Stats(profiler).sort_stats("cumulative").print_stats("anamnesis_pipeline", 25)
+
+
+def measure_up(sources: int, seconds: float) -> None:
+    """Print a row per process of `anamnesis up` over so many sources."""
+    with tempfile.TemporaryDirectory() as folder:
+        logs, output = Path(folder, "logs"), Path(folder, "up.log")
+        write_logs(logs, sources)
+        names = ("ANAMNESIS_PORT", "ANAMNESIS_DAGSTER_PORT", "ANAMNESIS_CODE_PORT")
+        settings = {name: str(free_port()) for name in names} | {"ANAMNESIS_LOG_ROOTS": str(logs)}
+        command = [sys.executable, "-m", "anamnesis_pipeline.cli", "up"]
+        with output.open("w") as log:
+            up = subprocess.Popen(command, env=environment(Path(folder, "home"), **settings), stdout=log, stderr=log)
+        try:
+            until(lambda: "up to date" in output.read_text(), time.monotonic())
+            time.sleep(120)  # the runs that this led to end, and what was imported is in use
+            processes = [psutil.Process(up.pid), *psutil.Process(up.pid).children(recursive=True)]
+            before = {process: sum(process.cpu_times()[:2]) for process in processes}
+            time.sleep(seconds)
+            print("| process | % of a core | MB |\n|---|---|---|")
+            for process, spent in before.items():
+                if process.is_running():
+                    share = 100 * (sum(process.cpu_times()[:2]) - spent) / seconds
+                    name = " ".join(process.cmdline()[2:5])
+                    print(f"| {name} | {share:.2f} | {process.memory_info().rss / 1e6:.0f} |", flush=True)
+        finally:
+            up.send_signal(signal.SIGTERM)
+            up.wait(timeout=120)
 
 
 def main() -> None:
@@ -146,9 +188,13 @@ def main() -> None:
     parser.add_argument("--sources", type=int, nargs="+", default=[3, 300, 3_000])
     parser.add_argument("--store", choices=["sqlite", "mongo"], default="sqlite")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--up", type=float, metavar="SECONDS")
     given = parser.parse_args()
     logging.disable(logging.WARNING)
-    print("| sources | sensor | ms of CPU a tick | % of a core | runs asked for |\n|---|---|---|---|---|")
+    if given.up:
+        measure_up(given.sources[0], given.up)
+        return
+    print("| sources | sensor | ms of CPU a tick | ms | % of a core | runs asked for |\n|---|---|---|---|---|---|")
     for sources in given.sources:
         measure(sources, given.store, profile=given.profile)
 

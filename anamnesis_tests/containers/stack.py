@@ -23,6 +23,8 @@ COPIED = ("anamnesis_pipeline", "deploy", "examples", "plugin", "anamnesis_tests
           "anamnesis_tests/containers", "anamnesis_tests/mongo_server", "Dockerfile",
           ".dockerignore", "docker-compose.yml", "deploy.sh", "start.sh", "stop.sh", "pyproject.toml",
           "constraints.txt", "README.md", "LICENSE", "dagster.yaml", "workspace.yaml")  # fmt: skip
+ABSENT_MODEL = "anamnesis-tests/absent"
+"""Of the model hub, with or without a network: memories begin with MiniLM."""
 OWNER = 10001
 """Whose logs are read."""
 SECRETS = {
@@ -53,6 +55,7 @@ class Stack:
             "SORTEDCONTAINERS": str(Path(sortedcontainers.__file__).parent),
             "ANAMNESIS_IMAGE": "anamnesis:test",
             "ANAMNESIS_CPUSET": "0",
+            "ANAMNESIS_DEFAULT_MODEL": ABSENT_MODEL,
             "ANAMNESIS_PORT": str(self.port),
             "ANAMNESIS_DAGSTER_PORT": str(self.dagster_port),
             "MONGO_PORT": str(mongo_port),

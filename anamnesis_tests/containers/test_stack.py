@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -13,8 +15,9 @@ import pytest
 
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_tests.containers.docker_host import docker_daemon, make_images, serving_wheels, why_not
-from anamnesis_tests.containers.stack import OWNER, SECRETS, Stack
+from anamnesis_tests.containers.stack import ABSENT_MODEL, OWNER, ROOT, SECRETS, Stack
 from anamnesis_tests.live_reembed import note
+from anamnesis_tests.mcp_server.conftest import initialize
 
 pytestmark = [
     pytest.mark.docker,
@@ -115,6 +118,39 @@ def test_no_process_of_ours_is_root(stack: Stack) -> None:
         assert stack.run("docker-compose", "exec", "-T", name, "id", "-u").strip() == "10001"
     refused = stack.run("docker-compose", "exec", "-T", "sidecar", "sh", "-c", "touch /opt/venv/x 2>&1 || true")
     assert "Read-only file system" in refused
+
+
+def test_memory_begins_with_minilm_where_its_default_model_is_absent(stack: Stack) -> None:
+    log = stack.run("docker-compose", "logs", "--no-color", "sidecar")
+    assert log.count("Embedding model: all-MiniLM-L6-v2 (384 dimensions); the default model") == 1
+    status = stack.run("docker-compose", "exec", "-T", "sidecar", "anamnesis", "status")
+    assert f"Move with: anamnesis model use {ABSENT_MODEL}" in status
+
+
+def test_mcp_answers_through_compose_by_the_command_of_the_guide(stack: Stack) -> None:
+    """As a client starts it, in the folder of a project."""
+    (command,) = re.findall(r"claude mcp add anamnesis -- sh -c '(.*)'", (ROOT / "docs/containers.md").read_text())
+    command = command.replace("/path/to/anamnesis", str(stack.repository)).replace("docker compose", "docker-compose")
+    with subprocess.Popen(
+        ["sh", "-c", command], cwd=stack.home, env=stack.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as client:
+        assert client.stdin is not None
+        assert client.stdout is not None
+        client.stdin.write(initialize())
+        client.stdin.flush()
+        assert json.loads(client.stdout.readline())["result"]["serverInfo"]["name"] == "anamnesis"
+        call = {"name": "status", "arguments": {}}
+        for message in (
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/call", "params": call},
+        ):
+            client.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        client.stdin.flush()
+        answer = json.loads(client.stdout.readline())
+        client.stdin.close()
+        assert client.wait(60) == 0
+    assert answer["id"] == 2
+    assert "ready" in answer["result"]["content"][0]["text"]
 
 
 def test_logs_become_searchable_by_runs_in_containers_of_their_own(stack: Stack) -> None:
