@@ -1,7 +1,9 @@
 """The model that a deployment names for new memories: used where it can be had, and never a reason to embed again."""
 
 import logging
-import shutil
+import os
+import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,6 +24,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.supervisor.conftest import wait_for
 
 DEFAULT = "acme/large-en"
+DOCKERFILE = Path(__file__).parents[1] / "Dockerfile"
 
 
 @pytest.fixture(autouse=True)
@@ -42,8 +45,16 @@ def memory(deployment: None) -> Iterator[Store]:
 
 
 def bake(folder: Path) -> None:
-    """Put a model into the image, as its Dockerfile does."""
-    shutil.copytree(bundled_minilm(), folder / "venv/share/anamnesis/models/acme--large-en")
+    """Put a model into the image, by the words of its Dockerfile; MiniLM's files stand for what is downloaded."""
+    (words,) = re.findall(r"^RUN (if \[ -n \"\$BAKE\".*?)\n\n", DOCKERFILE.read_text(), re.DOTALL | re.MULTILINE)
+    hub = folder / "venv/bin/hf"
+    hub.parent.mkdir(parents=True)
+    hub.write_text(
+        f'#!/bin/sh\nmkdir -p "$4/.cache" && cp -r {bundled_minilm()}/. "$4" && touch "$4/pytorch_model.bin"\n'
+    )
+    hub.chmod(0o755)
+    command = words.replace("\\\n", "").replace("/opt/venv", str(folder / "venv"))
+    subprocess.run(["sh", "-euc", command], env=os.environ | {"BAKE": "1", "MODEL": DEFAULT}, check=True)
 
 
 def begun(store: Store) -> str:
@@ -60,6 +71,9 @@ def test_new_memory_begins_with_the_model_of_the_image(memory: Store, tmp_path: 
     assert begun(memory) == DEFAULT
     assert spaces(memory) == [(DEFAULT, "active")]
     assert wiring.default_model_note(memory) == ""
+    folder = find_model(DEFAULT, local_only=True).path
+    assert not (folder / ".cache").exists()
+    assert not (folder / "pytorch_model.bin").exists(), "the same weights twice"
 
 
 def test_new_memory_begins_with_minilm_where_the_default_is_absent(
