@@ -25,7 +25,25 @@ WEEKDAYS = {
          "saturday samstag", "sunday sonntag"))
     for name in names.split()
 }  # fmt: skip
-SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
+SEASONS = {
+    "spring": 3, "frühling": 3, "frühjahr": 3, "summer": 6, "sommer": 6, "autumn": 9, "fall": 9, "herbst": 9,
+    "winter": 12,
+}  # fmt: skip
+ORDINALS = {
+    word: number
+    for number, words in enumerate(
+        ("first 1st erste", "second 2nd zweite", "third 3rd dritte", "fourth 4th vierte", "fifth 5th fünfte"), 1)
+    for word in words.split()
+} | {"last": -1, "letzte": -1}  # fmt: skip
+PARTS_OF_DAY = {
+    part: edges
+    for parts, edges in (
+        ("morning morgen früh vormittag", (timedelta(), NOON)),
+        ("afternoon nachmittag", (NOON, EVENING)),
+        ("evening night abend nacht", (EVENING, DAY)),
+    )
+    for part in parts.split()
+}
 NUMBERS = {
     word: number
     for number, words in enumerate(
@@ -33,7 +51,8 @@ NUMBERS = {
          "seven sieben", "eight acht", "nine neun", "ten zehn", "eleven elf", "twelve zwölf"))
     for word in words.split()
 }  # fmt: skip
-VAGUE = {"a couple of": 2, "couple of": 2, "a few": 3, "some": 3, "several": 4, "ein paar": 3}
+VAGUE = {"a couple of": 2, "couple of": 2, "a few": 3, "few": 3, "some": 3, "several": 4, "ein paar": 3}
+FORMER = ("last", "previous", "past", "letzte", "vorige")
 MONTH, YEAR = timedelta(days=30.44), timedelta(days=365.25)
 UNITS = {
     "minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": DAY, "week": WEEK, "month": MONTH, "year": YEAR,
@@ -132,8 +151,11 @@ def read_year(match: re.Match[str], _now: datetime) -> Span | None:
 
 
 def read_quarter(match: re.Match[str], now: datetime) -> Span | None:
-    """`Q3 2025`, `in Q3`."""
-    month = 3 * int(match["q"]) - 2
+    """`Q3 2025`, `in Q3`, `in the third quarter`."""
+    quarter = int(match["q"]) if match["q"].isdecimal() else ordinal(match["q"])
+    month = 3 * quarter - 2
+    if not 1 <= quarter <= 4:
+        return None
     if match["y"]:
         return _month(int(match["y"]), month, 3)
     return _latest([_month(now.year, month, 3), _month(now.year - 1, month, 3)], now)
@@ -170,9 +192,43 @@ def read_holiday(match: re.Match[str], now: datetime) -> Span | None:
     return of(int(match["y"])) if match["y"] else _latest([of(now.year + 1 - back) for back in range(3)], now)
 
 
+def read_week(match: re.Match[str], now: datetime) -> Span | None:
+    """`week 46`, `2026-W46`, `weeks 44 to 46`: of the ISO calendar, the last that has begun where no year is named."""
+    first, weekday = int(match["w"]), match.groupdict().get("weekday_number")
+    last = int(match.groupdict().get("w2") or first)
+
+    def of(year: int) -> Span | None:
+        try:
+            since, until = date.fromisocalendar(year, first, 1), date.fromisocalendar(year, last, 1) + WEEK
+        except ValueError:  # this year has no week 53
+            return None
+        day = since + (int(weekday) - 1) * DAY if weekday else since
+        return days(day, day + DAY if weekday else until) if since < until else None
+
+    if match["y"]:
+        return of(int(match["y"]))
+    near = [span for back in range(8) if (span := of(now.year + 1 - back))]
+    return _latest(near, now) if near else None
+
+
+def read_month_days(match: re.Match[str], now: datetime) -> Span | None:
+    """`3 to 7 February`: from the first day to the end of the second."""
+    since = read_month_day(match, now)
+    if since is None or int(match["d2"]) <= int(match["d"]):
+        return None
+    last = _day_of(since.since.year, since.since.month, int(match["d2"]))
+    return last and Span(since.since, last.until, since.certain)
+
+
 def read_weekday(match: re.Match[str], now: datetime) -> Span | None:
-    """`last Monday`: of the seven days before today; today only as `this` or `since`."""
-    back = (now.weekday() - WEEKDAYS[match["weekday"].lower()]) % 7
+    """`Monday last week` is that one; `last Monday` is of the seven days before today, and today only as `this` or
+    `since`.
+    """
+    weekday = WEEKDAYS[match["weekday"].lower()]
+    if "unit" in match.groupdict() and (week := read_calendar_unit(match, now)) is not None:
+        day = week.since.date() + weekday * DAY
+        return days(day, day + DAY)
+    back = (now.weekday() - weekday) % 7
     if back == 0 and (match["pre"] or "").lower() not in ("this", "since", "seit"):
         back = 7
     day = now.date() - back * DAY
@@ -180,13 +236,15 @@ def read_weekday(match: re.Match[str], now: datetime) -> Span | None:
 
 
 def read_day_word(match: re.Match[str], now: datetime) -> Span | None:
-    """`today`, `yesterday morning`."""
-    word, part = match["day"].lower(), (match["part"] or "").lower()
-    back = {"today": 0, "heute": 0, "yesterday": 1, "gestern": 1}.get(word, 2)
-    day = datetime.combine(now.date() - back * DAY, time())
-    parts = {"morning": (timedelta(), NOON), "afternoon": (NOON, EVENING), "evening": (EVENING, DAY)}
-    first, past = parts.get(part, (EVENING, DAY) if part == "night" else (timedelta(), DAY))
-    return Span(day + first, day + past, certain=back > 0)  # "today" often means "by now"
+    """`today`, `vorgestern`."""
+    back = {"today": 0, "heute": 0, "yesterday": 1, "gestern": 1}.get(match["day"].lower(), 2)
+    day = now.date() - back * DAY
+    return days(day, day + DAY, certain=back > 0)  # "today" often means "by now"
+
+
+def read_other_day(_match: re.Match[str], now: datetime) -> Span | None:
+    """`the other day`: one of the seven before today."""
+    return days(now.date() - WEEK, now.date(), certain=False)
 
 
 def read_part_of_day(match: re.Match[str], now: datetime) -> Span | None:
@@ -194,24 +252,64 @@ def read_part_of_day(match: re.Match[str], now: datetime) -> Span | None:
     today = datetime.combine(now.date(), time())
     if match["which"].lower() == "last":
         return Span(today - DAY + EVENING, today + timedelta(hours=6))
-    first, past = {"morning": (timedelta(), NOON), "afternoon": (NOON, EVENING)}.get(
-        match["part"].lower(), (EVENING, DAY)
-    )
-    return Span(today + first, today + past)
+    return part_of_day(days(now.date(), now.date() + DAY), match["part"])
+
+
+def part_of_day(day: Span, part: str) -> Span:
+    """`afternoon`: of a day."""
+    first, past = PARTS_OF_DAY[part.lower()]
+    return Span(day.since + first, day.since + past, day.certain)
+
+
+def nth_of(span: Span, nth: str, unit: str) -> Span | None:
+    """The `second` `week` of a month, the `first` `half` of a year, the `last` `day` of a week; None: it has none such.
+
+    The first week of a month are its first seven days: which day begins a week differs from land to land.
+    """
+    since, until, unit, number = span.since, span.until, unit.lower(), ordinal(nth)
+    months = 12 * (until.year - since.year) + until.month - since.month
+    if unit in ("half", "hälfte"):
+        middle = since + (until - since) // DAY // 2 * DAY
+        if months and months % 2 == 0:
+            middle = _month(since.year, since.month + months // 2).since
+        halves = {1: Span(since, middle, span.certain), 2: Span(middle, until, span.certain)}
+        return halves.get(2 if number < 0 else number)
+    if unit in ("quarter", "quartal"):
+        quarter = 4 if number < 0 else number
+        return _month(since.year, 3 * quarter - 2, 3) if months == 12 and quarter <= 4 else None
+    first, length, step = since, WEEK, WEEK
+    if unit in ("weekend", "wochenende"):
+        first, length = since + (5 - since.weekday()) % 7 * DAY, 2 * DAY
+    elif unit not in ("week", "woche"):
+        length = step = DAY
+    count = -((first - until) // step)
+    if not 0 < (count if number < 0 else number) <= count:
+        return None
+    begin = first + ((count if number < 0 else number) - 1) * step
+    if number < 0 and length == WEEK:
+        begin = until - WEEK
+    return Span(begin, begin + length if length < WEEK else min(begin + length, until), span.certain)
+
+
+def ordinal(word: str) -> int:
+    """The number of `second`, `zweiten`; -1: the last."""
+    word = word.lower()
+    return ORDINALS[word] if word in ORDINALS else ORDINALS[word.rstrip("nrs")]
 
 
 def read_calendar_unit(match: re.Match[str], now: datetime) -> Span | None:
     """`last week`, `this month`: the whole of it by the calendar."""
-    unit, back = match["unit"].lower(), 0 if match["which"].lower() in ("this", "diese", "diesen", "dieses") else 1
+    unit, which = match["unit"].lower(), match["which"].lower()
+    back = 2 if which.startswith(("before", "vorletzte")) else 1 if which.startswith(FORMER) else 0
     monday = now.date() - now.weekday() * DAY
     if unit in ("week", "woche"):
         return days(monday - back * WEEK, monday - (back - 1) * WEEK)
     if unit in ("weekend", "wochenende"):
-        saturday = monday + 5 * DAY - (WEEK if back or now.weekday() < 5 else timedelta())
+        saturday = monday + 5 * DAY - max(back, 1 if now.weekday() < 5 else 0) * WEEK
         return days(saturday, saturday + 2 * DAY)
     if unit in ("month", "monat"):
         return _month(now.year, now.month - back)
-    if unit == "quarter":
+    if unit in ("quarter", "quartal"):
         return _month(now.year, 3 * ((now.month - 1) // 3) + 1 - 3 * back, 3)
     return _month(now.year - back, 1, 12)
 

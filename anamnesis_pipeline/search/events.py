@@ -36,11 +36,11 @@ _EVENT = re.compile(
 _OF_COMPACTIONS = frozenset({"when", "since"})
 """Words that relate to a compaction only: `when` mostly asks, and `since` mostly stands before a time."""
 _NO_EVENT = re.compile(
-    r"(?:\d|all\b|each\b|every\b|any\b|that\b|this\b|it\b|you\b|a while\b|a bit\b|and\b|or\b|long\b|the fact\b|"
-    r"(?:half |quite )?an?\s+(?:second|minute|hour|day|week|month|year)s?\b)",
-    re.I,
+    r"(?:\d|(?:all|each|every|any|that|this|it|you|an?|half an?|quite an?|and|or|long|the fact)\b)", re.I
 )
-"""What follows `after` and tells no event: an amount, what always holds, what was said before."""
+"""What follows `after` and tells no event: an amount, what always holds, any of a kind (`after a reboot`), what was
+said before.
+"""
 _ALWAYS = re.compile(r"(?:all|each|every|any)\b", re.I)
 _ASKS_ON = re.compile(r"\s+(?:what|why|who|how|which|where|did|do|does|was|were|we|i|they|there)\b", re.I)
 _RELATIONS = {

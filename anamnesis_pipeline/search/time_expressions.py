@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 
-from anamnesis_pipeline.search.calendar_spans import Span
+from anamnesis_pipeline.search.calendar_spans import DAY, ORDINALS, PARTS_OF_DAY, WEEK, Span, days, nth_of, part_of_day
 from anamnesis_pipeline.search.time_phrases import Phrase, phrases_in
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.stop_words import STOP_WORDS
@@ -50,7 +50,10 @@ _ANYTHING = frozenset(
     "delivered did doing done during evening everything finish finished first get give going got happen "
     "happened land landed last list look made make morning night onward onwards overview past progress project "
     "projects recall recap remember session sessions ship shipped show since something status stuff summarise "
-    "summarize summary taken task tasks team tell things took topics touch touched went work worked working".split()
+    "summarize summary taken task tasks team tell things took topics touch touched went work worked working "
+    "alles bis das dem den der des die earlier eigentlich erledigt es etwas gab gearbeitet gemacht geschafft "
+    "geschah getan geändert habe haben ich im ist later letzten lief los machten mir passiert passierte seit "
+    "till uns until vom von war waren wir woran wurde wurden zum zwischen".split()
 )
 """Words of questions for whatever there was."""
 
@@ -63,9 +66,21 @@ _BEFORE = re.compile(
 _AFTER = re.compile(rf"\b(?:after|later than|following|nach){_THE}", re.I)
 _SINCE = re.compile(rf"\b(?:since|starting|as of|seit|ab){_THE}", re.I)
 _FROM, _ON = re.compile(rf"\bfrom{_THE}", re.I), re.compile(r"\s+on(?:wards?)?\b", re.I)
-_PART = re.compile(r"\b(early|beginning of|start of|mid|middle of|late|end of)[\s-]+(?:the\s+)?$", re.I)
+_PART = re.compile(
+    r"\b(early|beginning of|start of|anfang|mid|middle of|mitte|late|end of|ende)[\s-]+(?:the\s+|des\s+)?$", re.I
+)
+_NTH = re.compile(
+    rf"\b(?:the\s+)?(?P<nth>(?:{'|'.join(ORDINALS)})[nrs]?)(?:\s+(?P<unit>day|week|weekend|half|quarter|tag|woche|wochenende|"
+    r"hälfte|quartal))?\s+(?:of|in|im|des|vom|dieses)\s+(?:the\s+)?$",
+    re.I,
+)
+_WEEK_OF = re.compile(
+    r"\b(?:the\s+)?(?:week (?:of|starting|beginning|commencing)|woche (?:vom|ab))\s+(?:the\s+)?$", re.I
+)
+_PART_BEFORE = re.compile(rf"\b(?:the\s+)?({'|'.join(PARTS_OF_DAY)})\s+(?:of|des|vom)\s+(?:the\s+)?$", re.I)
+_PART_BEHIND = re.compile(rf",?\s+(?:in the\s+|at\s+|am\s+)?({'|'.join(PARTS_OF_DAY)})\b", re.I)
 _WEEKDAY = re.compile(r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?[ ,.]+", re.I)
-_FIRST_OF_TWO = re.compile(r"\b(?:between|from|zwischen|von)\s+(?:the\s+)?$", re.I)
+_FIRST_OF_TWO = re.compile(r"\b(?:between|from|zwischen|von|vom)\s+(?:the\s+|dem\s+)?$", re.I)
 _JOIN = re.compile(r"\s*(?:and|to|until|till|through|und|bis|-|–)\s+(?:the\s+)?$", re.I)
 
 
@@ -86,7 +101,8 @@ def times_in(text: str, now: datetime, zone: tzinfo) -> TimeReference | None:
     if len(phrases) > 1 and (both := _between(asked, first, phrases[1])):
         words = text[start : phrases[1].end]
         return _reference(both, Relation.DURING, words, zone)
-    span, start = _part(asked, first)
+    first = _part(asked, first)
+    span, start = first.span, first.start
     if asked[first.end : first.end + 2] in ("'s", "’s"):  # yesterday's dump: which one, not when
         span = replace(span, certain=False)
     named = _reference(span, Relation.DURING, text[start : first.end], zone)
@@ -125,18 +141,31 @@ def _between(text: str, first: Phrase, second: Phrase) -> Span | None:
     return Span(opening.since, second.span.until, second.span.certain)
 
 
-def _part(text: str, phrase: Phrase) -> tuple[Span, int]:
-    """The third of a span that is meant by `early`, `mid` or `late`, a guess, and where its words begin."""
-    match, span = _PART.search(text[: phrase.start]), phrase.span
-    third = (span.until - span.since) / 3
-    if match is None or third.days < 2:
-        return span, phrase.start
-    word = match[1].lower()
-    if word.startswith("mid"):
-        return Span(span.since + third, span.until - third, certain=False), match.start()
-    if word in ("late", "end of"):
-        return Span(span.until - third, span.until, certain=False), match.start()
-    return Span(span.since, span.since + third, certain=False), match.start()
+def _part(text: str, phrase: Phrase) -> Phrase:
+    """What of a span is meant, with the words for it: `the second week of February`, `the week of 9 February`, `the
+    morning of` a day, or the third that is `early`, `mid` or `late`, a guess.
+    """
+    before, behind, span = text[: phrase.start], text[phrase.end :], phrase.span
+    length = span.until - span.since
+    if match := _NTH.search(before):
+        if length > WEEK or match["unit"]:
+            found = nth_of(span, match["nth"], match["unit"] or "day")
+            return replace(phrase, start=match.start(), span=found) if found else phrase
+    elif length == DAY and (match := _WEEK_OF.search(before)):
+        monday = span.since.date() - span.since.weekday() * DAY
+        return replace(phrase, start=match.start(), span=days(monday, monday + WEEK, span.certain))
+    elif length == DAY and (match := _PART_BEFORE.search(before)):
+        return replace(phrase, start=match.start(), span=part_of_day(span, match[1]))
+    elif length == DAY and (match := _PART_BEHIND.match(behind)):
+        return replace(phrase, end=phrase.end + match.end(), span=part_of_day(span, match[1]))
+    elif length >= 6 * DAY and (match := _PART.search(before)):
+        third, word = length / 3, match[1].lower()
+        late = word.startswith(("late", "end"))
+        middle = word.startswith("mi")
+        since = span.until - third if late else span.since + third if middle else span.since
+        until = span.until if late else span.until - third if middle else span.since + third
+        return replace(phrase, start=match.start(), span=Span(since, until, certain=False))
+    return phrase
 
 
 def _reference(span: Span, relation: Relation, words: str, zone: tzinfo) -> TimeReference | None:

@@ -64,6 +64,9 @@ when did we move the database
 which hook was called before every compaction of the context
 when was the session compacted
 what has changed since the migration
+which services were down after a reboot
+what was lost after a reboot within two days
+what happened after a restart of the server
 """
 
 

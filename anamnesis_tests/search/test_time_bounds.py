@@ -28,6 +28,9 @@ def since(text: str, zone: str = "UTC") -> str | None:
         ("3 days ago", "2026-03-15T00:00:00Z"),
         ("February 2026", "2026-02-01T00:00:00Z"),
         ("gestern", "2026-03-17T00:00:00Z"),
+        ("week 7", "2026-02-09T00:00:00Z"),
+        ("2026-W07", "2026-02-09T00:00:00Z"),
+        ("the second week of February", "2026-02-08T00:00:00Z"),
     ],
 )
 def test_since_is_the_first_moment_of_a_time(text: str, first: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.search.time_expressions import Relation, TimeReference, times_in
+from anamnesis_pipeline.search.time_expressions import Relation, TimeReference, asks_for_all, times_in
 
 NOW = datetime(2026, 11, 18, 15, 0, tzinfo=UTC)
 """A Wednesday."""
@@ -60,6 +60,60 @@ what did we settle last weekend                        | during | 2026-11-14 | 2
 was haben wir gestern entschieden                      | during | 2026-11-17 | 2026-11-18 | sure
 was haben wir letzte Woche entschieden                 | during | 2026-11-09 | 2026-11-16 | sure
 am 5. März 2024 war was?                               | during | 2024-03-05 | 2024-03-06 | sure
+what did we do in week 46?                             | during | 2026-11-09 | 2026-11-16 | guess
+what did we do in calendar week 46 of 2025             | during | 2025-11-10 | 2025-11-17 | sure
+what changed in week 51                                | during | 2025-12-15 | 2025-12-22 | guess
+what broke in week 53 of 2026                          | during | 2026-12-28 | 2027-01-04 | sure
+was haben wir in KW 46 gemacht                         | during | 2026-11-09 | 2026-11-16 | guess
+was lief in der KW46/2025?                             | during | 2025-11-10 | 2025-11-17 | sure
+was lief in Kalenderwoche 7                            | during | 2026-02-09 | 2026-02-16 | guess
+what was merged in 2026-W07                            | during | 2026-02-09 | 2026-02-16 | sure
+what was merged on 2026-W07-3                          | during | 2026-02-11 | 2026-02-12 | sure
+what was merged in W07?                                | during | 2026-02-09 | 2026-02-16 | guess
+what was merged between week 44 and week 46            | during | 2026-10-26 | 2026-11-16 | guess
+what was merged in weeks 44 to 45                      | during | 2026-10-26 | 2026-11-09 | guess
+what did we do before week 46                          | before | -          | 2026-11-09 | guess
+what happened in the second week of February           | during | 2026-02-08 | 2026-02-15 | guess
+what did we ship in the first week of March 2026       | during | 2026-03-01 | 2026-03-08 | sure
+what did we ship in the last week of last month        | during | 2026-10-25 | 2026-11-01 | sure
+what did we ship in the fifth week of January          | during | 2026-01-29 | 2026-02-01 | guess
+what did we ship on the first weekend of November      | during | 2026-11-07 | 2026-11-09 | guess
+what did we ship on the last day of October            | during | 2026-10-31 | 2026-11-01 | guess
+what did we ship on the first of March                 | during | 2026-03-01 | 2026-03-02 | guess
+what did we ship in the first half of 2026             | during | 2026-01-01 | 2026-07-01 | sure
+what did we ship in the second half of October         | during | 2026-10-16 | 2026-11-01 | guess
+was war in der zweiten Woche im Februar                | during | 2026-02-08 | 2026-02-15 | guess
+what was said in the week of February 11               | during | 2026-02-09 | 2026-02-16 | guess
+what was said in the third quarter                     | during | 2026-07-01 | 2026-10-01 | guess
+what was said in the third quarter of 2025             | during | 2025-07-01 | 2025-10-01 | sure
+our plans in Q3                                        | during | 2026-07-01 | 2026-10-01 | guess
+our plans for Q4                                       | during | 2026-10-01 | 2027-01-01 | guess
+our plans of 2025-Q3                                   | during | 2025-07-01 | 2025-10-01 | sure
+was war im dritten Quartal                             | during | 2026-07-01 | 2026-10-01 | guess
+between 3 and 7 February                               | during | 2026-02-03 | 2026-02-08 | guess
+what ran from the 3rd to the 7th of February 2026      | during | 2026-02-03 | 2026-02-08 | sure
+what ran between February 3 and 7?                     | during | 2026-02-03 | 2026-02-08 | guess
+what ran on 3-7 February                               | during | 2026-02-03 | 2026-02-08 | guess
+was lief zwischen dem 3. und 7. Februar                | during | 2026-02-03 | 2026-02-08 | guess
+was war am 13. November                                | during | 2026-11-13 | 2026-11-14 | guess
+was war im November                                    | during | 2026-11-01 | 2026-12-01 | guess
+was war Anfang November                                | during | 2026-11-01 | 2026-11-11 | guess
+was war im Sommer 2025                                 | during | 2025-06-01 | 2025-09-01 | sure
+was war vorgestern                                     | during | 2026-11-16 | 2026-11-17 | sure
+was war gestern Abend                                  | during | 2026-11-17T18 | 2026-11-18 | sure
+was war seit Dienstag                                  | after  | 2026-11-17 | -          | sure
+was war vorletzte Woche                                | during | 2026-11-02 | 2026-11-09 | sure
+what did we say at the weekend                         | during | 2026-11-14 | 2026-11-16 | sure
+what did we say the other day about locks              | during | 2026-11-11 | 2026-11-18 | guess
+what did we say the week before last                   | during | 2026-11-02 | 2026-11-09 | sure
+what did we say on Monday last week                    | during | 2026-11-09 | 2026-11-10 | sure
+what did we say last week on Monday                    | during | 2026-11-09 | 2026-11-10 | sure
+what did we say on Friday afternoon                    | during | 2026-11-13T12 | 2026-11-13T18 | sure
+what did we say on the morning of 12 February 2026     | during | 2026-02-12 | 2026-02-12T12 | sure
+what did we say mid-October                            | during | 2026-10-11T08 | 2026-10-21T16 | guess
+what did we say in the last few days                   | during | 2026-11-15T15 | 2026-11-19 | guess
+what did we say since Tuesday                          | after  | 2026-11-17 | -          | sure
+what did we say the day before yesterday               | during | 2026-11-16 | 2026-11-17 | sure
 """
 
 TRAPS = """
@@ -107,6 +161,16 @@ a cron expression for every second Tuesday
 batteries last a year with it
 please winterize the config
 issue 2024-11 is about this
+in week 7 of the course we talk about trees
+which bug did we find in the first week
+what fails in week 60
+it lasts until week 46 days later
+the job runs in the first week of every month
+does row 3 to 7 may fail
+between 3 and 7 tests fail
+the second quarter of the results
+use the first half of the list
+what runs in the morning
 """
 
 
@@ -151,7 +215,35 @@ def test_a_day_that_a_zone_left_out_is_no_span() -> None:
     assert times_in("what happened on 2011-12-30?", NOW, ZoneInfo("Pacific/Apia")) is None
 
 
+ALL = """
+what did we do in week 46?
+what did we do in calendar week 46 of 2026
+which commits did we make in the second week of February?
+what happened in the first week of March
+what was done between 3 and 7 February?
+what have we done since Tuesday
+what did I work on in Q3
+what did we do last weekend
+what did we do the other day?
+what did we do on Friday afternoon?
+what did we get done earlier this week
+was haben wir am 13. November gemacht?
+was haben wir im November gemacht
+woran habe ich vorgestern gearbeitet
+was haben wir seit Dienstag erledigt
+was ist in KW 46 passiert
+"""
+
+
+@pytest.mark.parametrize("question", ALL.strip().splitlines())
+def test_a_question_for_a_time_alone_asks_for_all_of_it(question: str) -> None:
+    found = times_in(question, NOW, UTC)
+    assert found is not None
+    assert asks_for_all(question.replace(found.words, " "))
+
+
 WORDS = st.sampled_from(
+    "KW 46 weeks 53 2026-W53 second half quarter weekend of other first des im "
     "last this past in on since before after until between from and to the of ago a few two 3 31 29 2024 9999 999 week "
     "weeks day days month year hour May march February Monday friday spring winter Christmas new year's eve Q3 "
     "2024-02-30 2025-13 30/02/2024 31.12.2025 yesterday morning night vor zwei Wochen end early mid ? , .".split()
