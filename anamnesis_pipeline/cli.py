@@ -241,7 +241,7 @@ def doctor(
 @app.command()
 def forget(
     ids: Annotated[list[str] | None, typer.Option("--id", help="An episode; may be repeated.")] = None,
-    session: Annotated[str | None, typer.Option(help="Everything of a session.")] = None,
+    session: Annotated[str | None, typer.Option(help="Everything of a session; a unique beginning will do.")] = None,
     project: Annotated[str | None, typer.Option(help="Everything of a project.")] = None,
     path: Annotated[str | None, typer.Option(help="A file, or those in a folder; also as search shows it.")] = None,
     machine: Annotated[str | None, typer.Option(help="What was read on this machine.")] = None,
@@ -395,7 +395,9 @@ def projects_list(
 
 @projects_app.command("join")
 def projects_join(
-    target: Annotated[str, typer.Argument(metavar="REPOSITORY", help="A repository that `projects list` offers.")],
+    target: Annotated[
+        str, typer.Argument(metavar="REPOSITORY", help="A repository that `projects list` offers, or part of its name.")
+    ],
     undo: Annotated[bool, typer.Option("--undo", help="Give its worktrees their own names back.")] = False,
 ) -> None:
     """Merge the worktrees whose folders are gone into their repository."""

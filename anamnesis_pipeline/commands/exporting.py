@@ -14,6 +14,7 @@ import typer
 
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands.redact import now_and_then
+from anamnesis_pipeline.commands.search import no_project
 from anamnesis_pipeline.commands.searched_store import mention_other_store, require_stored, store_to_write
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.home_wiring import open_redactor
@@ -83,7 +84,7 @@ def run_export(
         everything = replace(asked, since=first, until=end)
         where = what_is_private(store).visible(store, everything, [ALL] if private else [])
         if project and not set(where.projects) & set(store.episodes.projects()):
-            raise GiveUp(f"no project {project!r}; `anamnesis projects list` shows all")
+            raise GiveUp(no_project(store, project) or f"nothing of {project} is stored")
         left_out = 0 if project or private else store.episodes.count(everything) - store.episodes.count(where)
         if left_out:
             typer.echo(f"{counted(left_out, 'private episode')} left out; --private writes them too", err=True)

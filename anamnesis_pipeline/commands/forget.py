@@ -13,6 +13,7 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.blocklist import place_shown
 from anamnesis_pipeline.steps.forget import ForgetReport
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
+from anamnesis_pipeline.steps.short_ids import whole_session_id
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wiring import effective_settings, open_forgetter
 from anamnesis_pipeline.wording import counted, project_name
@@ -52,10 +53,11 @@ def run_forget(settings: Settings, request: ForgetRequest, *, yes: bool) -> Forg
     """What would go, or went. An earlier run that was interrupted is finished first.
 
     :raises GiveUp: nothing is stored, nothing is asked for, or nothing matches; a path is none.
+    :raises IdAmbiguous: several sessions begin as the one that is named.
     """
     _check_home(settings)
     with store_to_write(settings) as store:
-        request = with_place(request, store)
+        request = replace(with_place(request, store), session_id=whole_session_id(store, request.session_id))
         forgetter = open_forgetter(effective_settings(store), store)
         report = forgetter.forget(request) if yes else forgetter.preview(request)
     if not report.episodes and not report.files and not report.problems:

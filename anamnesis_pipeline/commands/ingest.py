@@ -15,6 +15,7 @@ from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.steps.embeddings import EmbedReport, embed_sources
 from anamnesis_pipeline.steps.pipeline import SourceReport, ingest_all
 from anamnesis_pipeline.steps.reembed_state import is_paused
+from anamnesis_pipeline.steps.sessions import sources_to_summarize
 from anamnesis_pipeline.steps.spaces import index_space
 from anamnesis_pipeline.steps.survey import Crawler, LookReport, look
 from anamnesis_pipeline.store.base import Store
@@ -65,7 +66,7 @@ def _read(settings: Settings, store: Store, crawler: Crawler, say: Say) -> None:
 def _to_ingest(settings: Settings, store: Store, found: LookReport) -> list[Source]:
     """All sources of this machine that are there, and those of other machines with something new or left half done."""
     unfinished = store.ingest.unfinished_sources(now() - timedelta(minutes=settings.idle_minutes))
-    wanted = {*found.changed, *unfinished, *store.ingest.sources_to_summarize(now())}
+    wanted = {*found.changed, *unfinished, *sources_to_summarize(store, now())}
     here = {source.key for source in found.sources if source.machine == settings.machine}
     return [source for source in store.ingest.sources() if source.key in wanted | here]
 

@@ -11,7 +11,7 @@ import typer
 from pydantic import TypeAdapter
 
 from anamnesis_pipeline import settings as settings_file
-from anamnesis_pipeline.commands.search import private_here
+from anamnesis_pipeline.commands.search import no_project, private_here
 from anamnesis_pipeline.commands.searched_store import mention_other_store, require_stored
 from anamnesis_pipeline.errors import EpisodeNotFound, GiveUp
 from anamnesis_pipeline.model import Episode, Where
@@ -66,6 +66,8 @@ def sessions(
     included = ["*"] if private else private_here(settings)
     with closing(open_to_read(settings)) as store:
         rows = session_page(store, what_is_private(store).visible(store, where, included), limit).items
+        if project and not rows and (unknown := no_project(store, project)):
+            raise GiveUp(unknown)
     if as_json:
         typer.echo(json.dumps(_ROWS.dump_python(rows, mode="json"), ensure_ascii=False, indent=2))
     else:

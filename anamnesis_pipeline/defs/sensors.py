@@ -19,6 +19,7 @@ from anamnesis_pipeline.model import RESERVED_SOURCES, Source
 from anamnesis_pipeline.steps.flights import Flights
 from anamnesis_pipeline.steps.forget import is_forgetting
 from anamnesis_pipeline.steps.parse_again import sources_asked_again
+from anamnesis_pipeline.steps.sessions import sources_to_summarize
 from anamnesis_pipeline.steps.source_specs import LEAST_INTERVAL_S, spec_of_source
 from anamnesis_pipeline.steps.survey import Answer, look
 from anamnesis_pipeline.store.ingest_base import log_sources
@@ -85,7 +86,7 @@ def _crawl(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.Se
         context.log.warning(problem)
     unfinished = memory.store.ingest.unfinished_sources(now - timedelta(minutes=memory.settings.idle_minutes))
     unfinished |= sources_asked_again(memory.store)
-    to_summarize = memory.store.ingest.sources_to_summarize(now) - unfinished
+    to_summarize = sources_to_summarize(memory.store, now) - unfinished
     is_posted_left = is_forgetting(memory.store) or not (unfinished | to_summarize).isdisjoint(RESERVED_SOURCES)
     crawled = {source.key: source for source in log_sources(memory.store.ingest)}
     unfinished, to_summarize = unfinished & crawled.keys(), to_summarize & crawled.keys()

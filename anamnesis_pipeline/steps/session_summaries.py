@@ -13,7 +13,7 @@ from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.projects import project_aliases
 from anamnesis_pipeline.steps.session_record import Gathered, record_of
-from anamnesis_pipeline.steps.sessions import continued
+from anamnesis_pipeline.steps.sessions import SUMMARY_DUE, continued, summaries_due
 from anamnesis_pipeline.steps.summaries import summarize_part
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.batching import batches
@@ -54,7 +54,8 @@ def summarize_sessions(
     these sessions, and of those that are joined with them. What is written changes nothing when it is written again,
     and a run that dies is finished by the next one.
 
-    :param llm: writes the summaries, by the rules for parts; where it does not, title and outcome are the summary.
+    :param llm: writes the summaries, by the rules for parts; where it does not, title and outcome are the summary, and
+        a later run asks it again, as it does for parts.
     :param instance: of the episodes; empty: the source's machine.
     """
     run, after = _Run(store, source, llm, pieces, instance), ""
@@ -62,6 +63,9 @@ def summarize_sessions(
         for session_id in session_ids:
             run.write(session_id)
         after = session_ids[-1]
+    for session_id, due in run.due.items():
+        run.write(session_id)
+        store.settings.swap(SUMMARY_DUE + session_id, list(due), None)  # where it was not asked for, nobody waits
     return run.report
 
 
@@ -74,6 +78,8 @@ class _Run:
         self._source = source
         self._aliases = project_aliases(store)
         self._done: set[str] = set()
+        due = summaries_due(store, llm.clock())
+        self.due = {session_id: its for session_id, its in due.items() if its[0] == source.key}
         self.report = SessionReport()
 
     @cached_property
@@ -109,11 +115,12 @@ class _Run:
         goes_on = until > root.until
         record = replace(record, revision=root.revision + 1 if goes_on else root.revision)
         former = self._episode(root.session_id, root.revision)
-        if not goes_on and former is not None and of_episode(former) == replace(record, project=former.project):
+        says_same = not goes_on and former is not None and of_episode(former) == replace(record, project=former.project)
+        episode = None if says_same and root.session_id not in self.due else self._made(root, record, members)
+        if episode is None or (says_same and former is not None and episode.summary == former.summary):
             sessions.settle(states, None, gone)
             self._count(unchanged=1)
             return
-        episode = self._made(root, record, members)
         passages = passages_of_posted(episode, (), self._pieces)
         if sessions.settle(states, NewRecord(episode, passages, root, record.revision, until), gone):
             is_new = record.revision == 1 and former is None
@@ -225,7 +232,9 @@ class _Run:
                 for n, (kind, text) in enumerate(said) if text
             ),
         )  # fmt: skip
-        made = summarize_part(self._store, part, self._llm)
+        made = summarize_part(self._store, part, self._llm, self.due.get(root.session_id, ("", "", 0))[2])
+        again = [root.source, instant(made.retry_at), made.attempts] if made.retry_at is not None else None
+        self._store.settings.set(SUMMARY_DUE + root.session_id, again)
         if made.problem:
             self.report = replace(self.report, problem=made.problem)
         return "" if made.model == extractive.MODEL or made.skip else made.text

@@ -5,6 +5,7 @@ other memory tools' own; and which types of records, and of what is in them, thi
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 
 from anamnesis_pipeline.exchanges.parsing import FileOrigin
@@ -12,11 +13,16 @@ from anamnesis_pipeline.exchanges.records import KNOWN_TYPES
 from anamnesis_pipeline.model import SAID_FROM, SAID_UNTIL, Part, Source, Where
 from anamnesis_pipeline.store.base import SettingsRecords, Store
 from anamnesis_pipeline.store.forget_base import Selection
+from anamnesis_pipeline.store.values import instant
 
 CONTINUED = "sessions.continued_in."
 """Stored under this prefix and the id of a session: the session in which it goes on."""
 WITHOUT_LOG = "sessions.without_log."
 """Stored under this prefix and the id of a session whose subagents were read, and not its own log: their source."""
+SUMMARY_DUE = "sessions.summary_due."
+"""Stored under this prefix and the id of a session whose record lacks the LLM's summary: its source, when to ask for it
+again, and how often that failed.
+"""
 UNKNOWN_RECORDS = "records.unknown"
 """Stored under this name: what this version does not know -> how many were read, the last version that wrote some."""
 OBSERVED = "sessions.of_observers"
@@ -67,16 +73,29 @@ def note_continued(store: Store, found: Mapping[str, str]) -> None:
             store.ingest.renew_session(session_id)
 
 
+def summaries_due(store: Store, now: datetime) -> dict[str, tuple[str, str, int]]:
+    """Session whose record is to be summarized again by now -> its source, since when, and how often that failed."""
+    every = ((name.removeprefix(SUMMARY_DUE), its) for name, its in store.settings.all(SUMMARY_DUE).items())
+    return {session_id: (source, due, failed) for session_id, (source, due, failed) in every if due <= instant(now)}
+
+
+def sources_to_summarize(store: Store, now: datetime) -> set[str]:
+    """Sources with parts or records of sessions that want a summary by now."""
+    return store.ingest.sources_to_summarize(now) | {source for source, _, _ in summaries_due(store, now).values()}
+
+
 def forget_sessions(store: Store, gone: Collection[str], publish: Callable[[Source], object]) -> None:
-    """Let nothing here name sessions of which nothing stays.
+    """Let nothing here name sessions of which nothing stays, nor tell the branches that they were on.
 
     :param publish: writes the episodes of a source again, of which some name a session that is gone.
     """
     settings, known = store.settings, odd_times(store.settings)
     _forget_links(store, gone, publish)
-    for name in settings.all(WITHOUT_LOG):
-        if name.removeprefix(WITHOUT_LOG) in gone:
-            settings.set(name, None)
+    store.sessions.settle((), None, [state for state in store.sessions.states(gone) if state.session_id in gone])
+    for prefix in (WITHOUT_LOG, SUMMARY_DUE):
+        for name in settings.all(prefix):
+            if name.removeprefix(prefix) in gone:
+                settings.set(name, None)
     kept = [example for example in known.examples if not any(session_id in example for session_id in gone)]
     if len(kept) < len(known.examples):
         settings.set(ODD_TIMES, [known.count, kept])

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from anamnesis_pipeline.errors import EpisodeNotFound, IdAmbiguous
 from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.steps.extract import names
 from anamnesis_pipeline.store.base import Store
 
 CONTENT_ID = re.compile(r"[0-9a-f]{32}")
@@ -34,6 +35,20 @@ def whole_id(store: Store, text: str) -> str:
     if len(found) > 1 and found[0] != text:
         raise IdAmbiguous(f"several ids begin with {text!r}, such as {found[0]} and {found[1]}; give more of it")
     return found[0] if found else text
+
+
+def whole_session_id(store: Store, text: str) -> str:
+    """The session that is or begins with `text`; `text` itself if there is none, or if a log of just that name is read.
+
+    :raises IdAmbiguous: it is none, and several begin so.
+    """
+    found = store.episodes.sessions_beginning(text, 2) if len(text) >= SHORTEST else []
+    paths = (path for source in store.ingest.sources() for path in store.ingest.cursors(source.key))
+    if not found or found[0] == text or any(names(path, text) for path in paths):
+        return text
+    if len(found) > 1:
+        raise IdAmbiguous(f"several sessions begin with {text!r}, such as {found[0]} and {found[1]}; give more of it")
+    return found[0]
 
 
 def find_episode(store: Store, text: str) -> Episode:

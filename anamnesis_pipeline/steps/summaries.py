@@ -95,11 +95,13 @@ def summarize_source(
         return run.report()
 
 
-def summarize_part(store: Store, part: Part, llm: Llm) -> Summary:
+def summarize_part(store: Store, part: Part, llm: Llm, failed: int = 0) -> Summary:
     """The summary of one part, by the rules of a run on a schedule, but for one that waits for it: what is not answered
-    at once is not tried again. It is not stored; where no LLM made it, `problem` says why.
+    at once is not tried again. It is not stored; where no LLM made it, `problem` says why, and `retry_at` when it may.
+
+    :param failed: how often it was asked for in vain.
     """
-    with closing(_Run(store, llm, by_hand=False, attempts=1)) as run:
+    with closing(_Run(store, llm, by_hand=False, attempts=1, failed=failed)) as run:
         return run.summary_of(part)
 
 
@@ -130,8 +132,9 @@ class _Asked:
 class _Run:
     """One source's summaries with one backend."""
 
-    def __init__(self, store: Store, llm: Llm, *, by_hand: bool, attempts: int = ATTEMPTS) -> None:
-        self._store = store
+    def __init__(self, store: Store, llm: Llm, *, by_hand: bool, attempts: int = ATTEMPTS, failed: int = 0) -> None:
+        """:param failed: how often it was asked in vain for the summary of a part that has none stored."""
+        self._store, self._failed = store, failed
         self._rules = llm.rules
         self._clock = llm.clock
         self._by_hand = by_hand
@@ -357,7 +360,7 @@ class _Run:
     def _attempts(self, part: Part) -> int:
         """How often it has failed with this very text."""
         before = self._store.ingest.summary(part.part_id)
-        return before.attempts if before is not None and before.content_hash == part.content_hash else 0
+        return before.attempts if before is not None and before.content_hash == part.content_hash else self._failed
 
     def _of_llm(self, part: Part) -> Summary | None:
         """The LLM's summary that there is of this very text."""

@@ -77,13 +77,15 @@ def offers(store: Store, private: Private, machine: str) -> list[Offer]:
 def join(store: Store, private: Private, machine: str, target: str) -> tuple[Offer, int]:
     """Call the worktrees that are offered for a repository by its name; returns them, and how many episodes changed.
 
-    :raises BadSetting: none are offered for it.
+    :param target: the repository, or what of its name no other has.
+    :raises BadSetting: none are offered for it, or it may be several.
     """
     offered = {offer.target: offer for offer in offers(store, private, machine)}
-    if target not in offered:
+    meant = _meant(target, offered)
+    if not meant:
         known = ", ".join(offered) or "none"
         raise BadSetting(f"no worktrees of {target!r} are known; repositories with some: {known}")
-    offer = offered[target]
+    offer, target = offered[meant], meant
     joined = dict(store.settings.get(JOINED, {}))
     store.settings.set(JOINED, joined | {target: sorted({*joined.get(target, ()), *offer.projects})})
     return offer, sum(add_alias(store, name, target) for name in offer.projects)
@@ -92,15 +94,17 @@ def join(store: Store, private: Private, machine: str, target: str) -> tuple[Off
 def part(store: Store, target: str) -> tuple[list[str], int]:
     """Give what was joined to a repository its own names back; returns them, and how many episodes changed.
 
-    :raises BadSetting: nothing was joined to it.
+    :param target: the repository, or what of its name no other has.
+    :raises BadSetting: nothing was joined to it, or it may be several.
     """
     joined = dict(store.settings.get(JOINED, {}))
-    if target not in joined:
+    meant = _meant(target, joined)
+    if not meant:
         raise BadSetting(
             f"nothing was joined to {target!r}; repositories with joined worktrees: {', '.join(joined) or 'none'}"
         )
     aliases = project_aliases(store)
-    names = [name for name in joined.pop(target) if aliases.get(name) == target]
+    names = [name for name in joined.pop(meant) if aliases.get(name) == meant]
     changed = sum(remove_alias(store, name) for name in names)
     store.settings.set(JOINED, joined or None)
     return names, changed
@@ -128,6 +132,18 @@ def repository_of(name: str) -> str:
     inside = _INSIDE.fullmatch(name) if _IS_PATH.match(name) else None
     repository = inside["repository"] if inside is not None else ""
     return "" if repository.rsplit("/", 1)[-1].startswith((".", "~")) else repository
+
+
+def _meant(text: str, names: Iterable[str]) -> str:
+    """The name that is this text, or the only one that has it as a part; empty: there is none.
+
+    :raises BadSetting: several have it.
+    """
+    names = list(names)
+    found = [name for name in names if name == text] or [name for name in names if text.casefold() in name.casefold()]
+    if len(found) > 1:
+        raise BadSetting(f"{text!r} may be several repositories: {', '.join(found)}")
+    return found[0] if found else ""
 
 
 def _by_path(names: Sequence[str]) -> dict[str, str]:

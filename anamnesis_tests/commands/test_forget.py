@@ -32,6 +32,12 @@ def test_a_path_may_be_given_as_a_hit_names_it(log: Path) -> None:
     assert isinstance(forget(f"desk:{log}").exception, GiveUp), "nothing was read there"
 
 
+def test_unique_beginning_of_a_session_is_enough(log: Path) -> None:
+    asked = ["forget", "--session"]
+    assert "1 episode with 1 message" in CliRunner().invoke(app, [*asked, SESSION[:8]]).output
+    assert "nothing that is stored matches" in str(CliRunner().invoke(app, [*asked, SESSION[:3]]).exception)
+
+
 def test_a_relative_path_is_meant_from_here(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(log.parent)
     assert "1 episode" in forget(log.name).output

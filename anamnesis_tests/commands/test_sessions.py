@@ -54,6 +54,12 @@ def test_sessions_are_listed_with_their_outcome(anamnesis: Anamnesis, chunk_id: 
     assert row["session_id"] == FIRST
 
 
+def test_sessions_of_unknown_project_name_known_ones(anamnesis: Anamnesis, chunk_id: str) -> None:
+    told = anamnesis("sessions", "--project", "nosuch", status=1)
+    assert told.startswith("No project is called nosuch; there are: ")
+    assert anamnesis("sessions", "--project", told.split(": ")[1].split(", ")[0], "--until", "2020") == "No session.\n"
+
+
 @pytest.mark.parametrize("named", [FIRST, FIRST[:6]])
 def test_show_reads_a_session_by_its_id(anamnesis: Anamnesis, chunk_id: str, named: str) -> None:
     told = anamnesis("show", named)

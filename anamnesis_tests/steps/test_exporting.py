@@ -162,7 +162,7 @@ def test_an_export_is_of_a_project_and_a_time(old: tuple[Settings, Store], tmp_p
     said = [json.loads(line) for line in (tmp_path / "a").read_text(encoding="utf-8").splitlines()]
     assert {line["project"] for line in said} == {"acme/api"}
     assert min(line["timestamp"] for line in said) >= "2026-03-02"
-    with pytest.raises(GiveUp, match="no project 'nobody'"):
+    with pytest.raises(GiveUp, match="No project is called nobody; there are: "):
         run_export(old[0], tmp_path / "b", project="nobody")
     assert not (tmp_path / "b").exists()
     with pytest.raises(GiveUp, match="there already"):

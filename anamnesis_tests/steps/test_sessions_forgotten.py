@@ -26,6 +26,7 @@ from anamnesis_pipeline.steps.llm_choice import Llm, LlmRules
 from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.rescan import Rescan, Rules
 from anamnesis_pipeline.steps.session_summaries import summarize_sessions
+from anamnesis_pipeline.steps.sessions import SUMMARY_DUE, sources_to_summarize
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.archived_logs import DAY, SESSION, Home, record, unmasked
 from anamnesis_tests.steps.llms import LlmHere
@@ -33,6 +34,7 @@ from anamnesis_tests.steps.llms import LlmHere
 SECRET = "ghp" + "_" + "q7Zk" * 9
 REDACTOR = Redactor(b"salt")
 QUAGGA = "The walrus rounding happens twice, as the quagga said in the long review of the ledger."
+HOUR = timedelta(hours=1)
 NARWHAL = "The narwhal question is settled: it is asked once a day, and by nobody else than the scheduler."
 
 
@@ -176,6 +178,38 @@ def test_llm_that_refuses_leaves_title_and_outcome(home: Recorded) -> None:
     (episode,) = home.records()
     assert report.problem
     assert NARWHAL in episode.summary
+
+
+def test_refused_llm_summary_is_asked_for_again(home: Recorded) -> None:
+    backend, now = LlmHere(script=[LlmRefused("no"), LlmRefused("no")]), [record_time(600)]
+    llm = Llm(lambda: backend, LlmRules(min_value=0), lambda: now[0])
+    source = home.source()
+    home.store.forgetting.replace_parts(home.store.forgetting.parts([home.exchange("walrus")]))
+    wiring.open_pipeline(home.settings, home.store).publish(source)
+    waits = []
+    for minutes in (0, 1, 60, 61, 24 * 60, 48 * 60):
+        now[0] = record_time(600 + minutes)
+        report = summarize_sessions(home.store, source, llm, minilm_pieces())
+        waits.append((len(backend.asked), report.changed, bool(sources_to_summarize(home.store, now[0] + HOUR))))
+    assert waits == [(1, 0, True), (1, 0, True), (2, 0, True), (2, 0, True), (3, 1, False), (3, 0, False)]
+    (episode,) = home.records()
+    assert episode.summary == "The retry double-charged. It now sends an idempotency key."
+
+
+def test_nobody_waits_for_summaries_without_an_llm(home: Recorded) -> None:
+    home.store.settings.set(SUMMARY_DUE + SESSION, [home.source().key, "", 1])
+    assert sources_to_summarize(home.store, record_time(600)) == {home.source().key}
+    summarize_sessions(home.store, home.source(), Llm(), minilm_pieces())
+    assert sources_to_summarize(home.store, record_time(600)) == set()
+
+
+def test_nothing_names_a_forgotten_session(home: Recorded) -> None:
+    source = home.source()
+    home.store.sessions.note_branches(source.key, {SESSION: "secret-launch"})
+    home.store.settings.set(SUMMARY_DUE + SESSION, [source.key, "", 1])
+    home.forgetter().forget(ForgetRequest(session_id=SESSION))
+    assert home.store.sessions.states([SESSION]) == []
+    assert home.store.settings.all(SUMMARY_DUE) == {}
 
 
 def test_imported_record_goes_with_an_exchange_of_its_session(home: Recorded) -> None:

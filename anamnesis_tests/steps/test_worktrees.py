@@ -67,6 +67,17 @@ def test_gone_worktrees_are_offered_and_joined_only_on_request(store: Store) -> 
         join(store, PUBLIC, "box", "~/other")
 
 
+def test_part_of_a_repository_name_joins_and_parts_it(store: Store) -> None:
+    stored(store, "~/shop", "~/shop-worktrees/fix", "~/till", "~/till-worktrees/fix")
+    assert join(store, PUBLIC, "box", "SHOP")[0].target == "~/shop"
+    assert joined_now(store) == {"~/shop": ["~/shop-worktrees/fix"]}
+    assert part(store, "sho")[0] == ["~/shop-worktrees/fix"]
+    with pytest.raises(BadSetting, match=r"may be several repositories: ~/shop, ~/till"):
+        join(store, PUBLIC, "box", "~/")
+    with pytest.raises(BadSetting, match="no worktrees of 'nosuch' are known"):
+        join(store, PUBLIC, "box", "nosuch")
+
+
 def test_worktrees_without_their_repository_are_offered_together(store: Store) -> None:
     stored(store, GQC)
     assert offered(store) == {}
