@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -85,7 +86,8 @@ def queries_body(store: Store, engine: Engine, limit: int) -> QueriesOut:
             "explain": True,
             "min_score": 0.0 if mode is Mode.EXACT else None,  # a question need not stand there to the letter
         }
-        return engine.search(SearchIn.model_validate(body).question()).hits
+        question = SearchIn.model_validate(body).question()
+        return engine.search(replace(question, now=asked.asked_at)).hits  # `yesterday` is the day before that
 
     report = query_report(store, ask, limit, engine.private())
     counts = report.counts

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from anamnesis_pipeline.model import Episode
@@ -11,6 +11,7 @@ from anamnesis_pipeline.search.floor import UNASKED_LEAST
 from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.search.query import Hit, Mode
 from anamnesis_pipeline.search.telling import stage_of
+from anamnesis_pipeline.search.time_expressions import asks_for_all, times_in
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.query_base import AskedQuery, QueryCounts
@@ -117,12 +118,19 @@ def query_report(store: Store, ask: Ask, limit: int, private: Private = NOTHING_
 
 
 def _missed(asked: AskedQuery, ask: Ask) -> Missed | None:
-    """What answers it: an episode with all its words, one that is near enough in meaning, or what is there by now."""
+    """What answers it: an episode with all its words, one that is near enough in meaning, or what is there by now. No
+    text answers a question for nothing but a time, and none that is merely near one for literal text.
+    """
+    times = times_in(asked.query, asked.asked_at, UTC)
+    if times is not None and asks_for_all(asked.query.replace(times.words, " ")):
+        return None
     words = set(content_words(asked.query))
     tests: dict[Mode, Callable[[Hit], bool]] = {
         Mode.EXACT: lambda hit: words <= set(content_words(" ".join(p.passage.text for p in hit.passages))),
         Mode.SEMANTIC: lambda hit: (sure := stage_of(hit, "confidence")) is not None and sure >= UNASKED_LEAST,
     }
+    if asked.asked.get("mode") == Mode.EXACT.value:
+        del tests[Mode.SEMANTIC]
     for mode, answers in tests.items():
         hit = next((hit for hit in ask(asked, mode)[:LOOKED_AT] if answers(hit)), None)
         if hit is not None:

@@ -43,6 +43,26 @@ def test_a_question_was_missed_if_all_its_words_are_somewhere_or_the_search_is_s
     assert report.unanswered == 1
 
 
+@pytest.mark.parametrize(
+    ("question", "mode", "found_by"),
+    [
+        ("what did we do last week?", "hybrid", []),
+        ("what did we paint last week?", "hybrid", [Mode.EXACT]),
+        ("hangar_green:4711", "exact", []),
+        ("hangar_green:4711", "hybrid", [Mode.SEMANTIC]),
+    ],
+)
+def test_no_text_answers_for_a_time_nor_a_near_one_a_literal(
+    store: Store, question: str, mode: str, found_by: list[Mode]
+) -> None:
+    store.queries.note(question, {"mode": mode}, [], DAY)
+
+    def ask(asked: AskedQuery, how: Mode) -> Sequence[Hit]:
+        return [hit("we paint it last, next week") if how is Mode.EXACT else hit("a green hangar", 3.0)]
+
+    assert [missed.found_by for missed in query_report(store, ask, 10).missed] == found_by
+
+
 def test_a_secret_is_masked_before_a_long_question_is_cut(store: Store) -> None:
     text = "x" * (MOST_CHARS - 3) + " secret"
     assert note_query(store, text, {}, [], mask=lambda t: t.replace("secret", "***"), private=Private(), now=DAY)
