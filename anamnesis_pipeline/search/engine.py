@@ -273,7 +273,8 @@ class Engine:
                 groups = fold(map(_texts, found), query.top_k) if query.fold else [[n] for n in range(len(found))]
             deep_enough = depth >= REFILL_DEPTH and len(ranked.best) >= query.top_k
             if exhausted or deep_enough or len(groups) >= query.top_k:
-                hits = self._shown(question, ranked, [[found[n] for n in group] for group in groups])
+                told = replace(ranked, evidence=judged.evidence)  # of what has all words only some was found near
+                hits = self._shown(question, told, [[found[n] for n in group] for group in groups])
                 explained = answer_explanation(question, judged, len(found), len(groups)) if query.explain else None
                 is_weak = query.weak and all(hit.confidence is Confidence.WEAK for hit in hits)
                 return _Answered(hits, explained, question.space, is_weak and bool(hits))
@@ -360,7 +361,7 @@ class Engine:
                     float(np.prod(list(leader.factors.values()))), first.second,
                     layer_of(first.episode, now),
                     self._ranker.confidence_in(
-                        question, ranked, [first.passage, *([first.second] if first.second else [])], first.cosine
+                        question, ranked, whole[first.episode.episode_id], first.passage.passage.text, first.cosine
                     ),
                 )
             )  # fmt: skip

@@ -1,5 +1,6 @@
 """Lists of candidates to one order, and whether it answers at all."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -36,7 +37,7 @@ from anamnesis_pipeline.search.reranking import (
 from anamnesis_pipeline.search.stage_times import StageTimes
 from anamnesis_pipeline.search.time_expressions import TimeReference
 from anamnesis_pipeline.search.trust import is_logged
-from anamnesis_pipeline.search.words import content_words, unknown_share
+from anamnesis_pipeline.search.words import content_words, literal_tokens, unknown_share
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.transcripts import voice_shares, voices_in
 
@@ -184,18 +185,21 @@ class Ranker:
 
     @staticmethod
     def confidence_in(
-        question: Question, ranked: Ranked, passages: Sequence[StoredPassage], cosine: float | None
+        question: Question, ranked: Ranked, episode: Episode, best: str, cosine: float | None
     ) -> Confidence:
-        """How sure it is that what these passages of an episode say answers.
+        """How sure it is that an episode answers: by what it says alone, however many hits were asked for.
 
-        :param cosine: of the best of them.
+        :param best: the text of its best passage.
+        :param cosine: of that passage.
         """
-        keys = {stored.passage_id for stored in passages}
-        literal = any(r.name == "exact" and keys & {p.passage_id for p in r.passages} for r in ranked.rankings)
+        asked = question.query.text
         if question.query.mode is Mode.EXACT:
             return Confidence.STRONG if question.query.min_score is None else Confidence.FAIR
-        said = set(content_words(" ".join(stored.passage.text for stored in passages)))
-        holds = literal or said.issuperset(content_words(question.query.text))
+        said = f"{best} {episode.raw_exchange}".casefold()
+        literal = any(
+            re.search(rf"(?<!\w){re.escape(token.casefold())}(?!\w)", said) for token in literal_tokens(asked)
+        )
+        holds = literal or set(content_words(best)).issuperset(content_words(asked))
         return in_words(ranked.evidence, question.level, cosine, holds=holds)
 
     def with_all_words(self, question: Question, rankings: Sequence[Ranking], depth: int) -> list[Ranking]:

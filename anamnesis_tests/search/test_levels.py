@@ -82,6 +82,19 @@ def test_what_answers_well_is_never_called_weak(measured: Memory) -> None:
     assert [(hit.episode.episode_id, hit.confidence) for hit in held.hits] == [(far, Confidence.FAIR)]
 
 
+@pytest.mark.parametrize("question", ["was `upright_piano` tuned", "orchestra `upright_piano` concertos", UNRELATED])
+def test_confidence_of_a_hit_is_the_same_for_any_top_k(measured: Memory, question: str) -> None:
+    """More hits come from deeper lists, which may hold a passage that the others do not."""
+    measured.add("Concertos for the orchestra", f"The upright_piano stands in the hall. {' '.join(TEXTS)}")
+    for n in range(150):
+        measured.add(f"upright_piano {n}")
+    words: dict[str, set[Confidence]] = {}
+    for top_k in (1, 2, 5, 30):
+        for hit in measured.ask(question, weak=True, top_k=top_k).hits:
+            words.setdefault(hit.episode.episode_id, set()).add(hit.confidence)
+    assert {len(said) for said in words.values()} == {1}
+
+
 def test_words_for_a_time_need_not_be_stored(measured: Memory) -> None:
     def confidence(question: str) -> float:
         stages = measured.ask(question, explain=True).explanation
