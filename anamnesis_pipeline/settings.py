@@ -6,10 +6,12 @@ store is open cannot be stored: the home, which store it is, ports, bind address
 """
 
 import ipaddress
+import json
 import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
@@ -291,15 +293,29 @@ def load(stored: Mapping[str, Any] | None = None) -> Settings:
     secrets_dir = chosen_secrets_dir(names["secrets_dir"].default)
     environment = in_environment(names)
     locked = _truthy(os.environ["ANAMNESIS_LOCK_ENV"]) if "lock_env" in environment else file.get("lock_env") is True
-    environment |= in_secret_files(secrets_dir, names)
+    secrets = in_secret_files(secrets_dir, names)
+    environment |= secrets
     usable = {name: value for name, value in (stored or {}).items() if name in names and name not in NOT_STORABLE}
     if locked:
         usable = {name: value for name, value in usable.items() if name not in environment and name not in file}
     given = {name: value for name, value in file.items() if name not in environment} | usable
+    folder = secrets_dir or Path()
+    seen = [(folder / f"{ENV_PREFIX}{name}".lower()).stat() for name in sorted(secrets)]
+    around = (*sorted(os.environ.items()), socket.gethostname(), *((stat.st_mtime_ns, stat.st_ino) for stat in seen))
     try:
-        return Settings(**{**given, "home": home, "_secrets_dir": secrets_dir})
+        return _made(json.dumps(given, sort_keys=True, default=str), home, secrets_dir, around)
     except ValidationError as exc:
         raise BadSetting(_explain(exc, usable, file)) from exc
+
+
+@lru_cache(maxsize=4)
+def _made(given: str, home: Path, secrets_dir: Path | None, around: tuple[object, ...]) -> Settings:
+    """Settings from these values, as JSON, and from what is around: made once, since every search asks for them and
+    making them takes 5 ms.
+
+    :param around: what else they depend on: the environment, the name of the machine, and files of secrets as they are.
+    """
+    return Settings(**{**json.loads(given), "home": home, "_secrets_dir": secrets_dir})
 
 
 def origins(stored: Mapping[str, Any]) -> list[Origin]:
