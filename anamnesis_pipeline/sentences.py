@@ -33,6 +33,21 @@ def sentences(text: str) -> list[str]:
     return [sentence for sentence in found if any(map(str.isalnum, sentence))]
 
 
+def beginning(text: str, most: int, *, keep_lines: bool = False) -> str:
+    """The sentences that a text begins with, as far as `most` characters hold them. Where they would have less than a
+    third of that it is cut after a word, and an ellipsis shows it.
+
+    :param keep_lines: else all of it stands on one line.
+    """
+    text = text.strip() if keep_lines else " ".join(text.split())
+    if len(text) <= most:
+        return text
+    ends = [end for _, end in sentence_spans(text[: most + 1])[:-1]]
+    if ends and ends[-1] >= most // 3:
+        return text[: ends[-1]]
+    return (text[: most - 1].rsplit(None, 1) or [""])[0].rstrip(" ,;:") + "\u2026"
+
+
 def sentence_spans(text: str) -> list[Span]:
     """The sentences of a text, in order, without the spaces around them."""
     spans = []

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pydantic import AwareDatetime, TypeAdapter
 
 from anamnesis_pipeline.model import Episode, content_id
+from anamnesis_pipeline.sentences import beginning
 from anamnesis_pipeline.wording import counted, project_name
 
 SESSION_KIND = "session"
@@ -24,7 +25,6 @@ _MARKUP = re.compile(
     r"|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)|\[([^\]\n]*)\]\([^)\n]*\)|^\s*(?:#{1,6}|>+|[-+\u2022])\s+|^\s*\|[^\n]*\|\s*$",
     re.DOTALL | re.MULTILINE,
 )
-_SENTENCE_END = re.compile(r"(?<!\s\d)(?<!\s\d\d)[.!?\u2026](?=\s|$)|\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,23 +107,12 @@ def summary_of(record: SessionRecord) -> str:
     title = record.title if record.title.endswith((".", "!", "?", "\u2026")) else f"{record.title}."
     outcome = " ".join(without_markup(record.outcome).split())
     told = outcome if outcome.startswith(record.title) else f"{title} {outcome}"
-    return whole_sentences(told, MAX_SUMMARY_CHARS)
+    return beginning(told, MAX_SUMMARY_CHARS)
 
 
 def without_markup(text: str) -> str:
     """A text without code blocks, tags and the marks of Markdown; its lines stay."""
     return _MARKUP.sub(lambda found: found[1] or " ", text)
-
-
-def whole_sentences(text: str, most: int) -> str:
-    """The beginning of a text, at most `most` characters, that ends with a sentence or a line where it can."""
-    text = text.strip()
-    if len(text) <= most:
-        return text
-    ends = [found.end() for found in _SENTENCE_END.finditer(text, 0, most)]
-    if ends and ends[-1] >= most // 3:
-        return text[: ends[-1]].rstrip()
-    return text[: most - 1].rsplit(None, 1)[0].rstrip() + "\u2026"
 
 
 def text_of(record: SessionRecord) -> str:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.sentences import sentence_spans, sentences
+from anamnesis_pipeline.sentences import beginning, sentence_spans, sentences
 
 WRAPPED = "The service lost jobs every night because the worker was\nrestarted by the watchdog. It is fixed."
 
@@ -37,3 +37,13 @@ def test_sentences_cover_all_but_the_blanks(text: str) -> None:
     covered = "".join(text[start:end] for start, end in spans)
     assert "".join(covered.split()) == "".join(text.split())
     assert all(start < end for start, end in spans)
+
+
+def test_beginning_is_whole_sentences() -> None:
+    text = "One is here. Two is there.\nThree is far away."
+    assert beginning(text, 30) == "One is here. Two is there."
+    assert beginning(text, 100) == " ".join(text.split())
+    assert beginning(text, 100, keep_lines=True) == text
+    assert beginning("word " * 20, 18) == "word word word\u2026"
+    assert beginning("Go. " + "word " * 20, 18) == "Go. word word\u2026"
+    assert beginning("Use e.g. Redis v1.2. It works.", 26) == "Use e.g. Redis v1.2."

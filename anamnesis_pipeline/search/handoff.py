@@ -20,7 +20,7 @@ from anamnesis_pipeline.search.open_loops import (
     questions_in,
     todos_left,
 )
-from anamnesis_pipeline.search.reports import Topic, Unit, beginning, told
+from anamnesis_pipeline.search.reports import Topic, Unit, told
 from anamnesis_pipeline.search.token_budget import Section
 from anamnesis_pipeline.search.turns import (
     PROMPT_WORDS,
@@ -33,6 +33,7 @@ from anamnesis_pipeline.search.turns import (
     says_something,
     turns_of,
 )
+from anamnesis_pipeline.sentences import beginning
 from anamnesis_pipeline.session_model import SessionRecord
 
 SESSIONS = 4

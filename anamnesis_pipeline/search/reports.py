@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from anamnesis_pipeline.sentences import sentences
+
 MAX_TEXT_CHARS = 50_000
 """Of one message; of a longer one the beginning and the end are read."""
 MAX_LINE_CHARS = 10_000
@@ -48,12 +50,6 @@ _SIGN = "\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff\ufe0f\u200d"
 _SIGNS = re.compile(rf"^(?:[{_SIGN}]+[ \t]*)+|(?:[ \t]*[{_SIGN}]+)+(?=$|:$)")
 _TICKED, _UNTICKED = re.compile("[\u2705\u2611\u2713\u2714]"), re.compile("[\u2610\u2b1c\u23f3\U0001f504\U0001f6a7]")
 _LINK = re.compile(r"\[([^\]\n]{1,300})\]\((?:[^()\n]{1,500})\)")
-_SENTENCE_END = re.compile(
-    r"(?:(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bcf)[.!?\u2026]+[\"'\u201d\u2019)\]*_`]*(?=\s+[^\sa-z])"
-    r"|(?<=[\w)`]{4})(?<!incl)(?<!resp)(?<!prox)(?<!misc)[.!?]+(?=\s+[a-z])|[\u3002\uff01\uff1f]+)\s*"
-)
-"""Some people write without capitals: a full stop behind a longer word ends their sentence, too."""
-_NUMBER = re.compile(r"\s*\d{1,3}[.)]\s*")
 _CHEER = re.compile(
     r"(?:perfect|great|excellent|awesome|good|nice|success|you're (?:absolutely )?right)[!.]", re.IGNORECASE
 )
@@ -164,29 +160,6 @@ def told(units: Iterable[Unit]) -> str:
 
 
 _STOPS = (".", "!", "?", ":", ";", "\u2026", "\u3002", "\uff01", "\uff1f", '."', ".)")
-
-
-def sentences(line: str) -> list[str]:
-    """The sentences of a line."""
-    found, start = list[str](), 0
-    for end in _SENTENCE_END.finditer(line):
-        if not _NUMBER.fullmatch(line, start, end.end()):
-            found.append(line[start : end.end()].strip())
-            start = end.end()
-    return [sentence for sentence in (*found, line[start:].strip()) if sentence]
-
-
-def beginning(text: str, most: int) -> str:
-    """The sentences that a text begins with, as far as `most` characters hold them; a first one that is longer is cut
-    after a word, and an ellipsis shows it.
-    """
-    flat = " ".join(text.split())
-    if len(flat) <= most:
-        return flat
-    kept = ""
-    for sentence in sentences(flat[: most + 1])[:-1]:
-        kept = f"{kept} {sentence}".strip()
-    return kept or flat[: most - 1].rsplit(" ", 1)[0].rstrip(" ,;:") + "\u2026"
 
 
 def plain(line: str) -> str:

@@ -10,12 +10,12 @@ from anamnesis_pipeline.model import Episode, StoredPassage, Where
 from anamnesis_pipeline.search.query import Hit
 from anamnesis_pipeline.search.time_expressions import TimeReference
 from anamnesis_pipeline.search.trust import is_logged
+from anamnesis_pipeline.sentences import beginning
 from anamnesis_pipeline.session_model import (
     SESSION_KIND,
     SessionRecord,
     of_episode,
     text_of,
-    whole_sentences,
     without_markup,
 )
 from anamnesis_pipeline.store.base import Store
@@ -84,8 +84,10 @@ class SessionAnswers:
         """The episode of a record, and what tells it: its title, prompt, outcome and commits."""
         told = replace(
             record,
-            prompt="" if _begins_so(record.prompt, record.title) else whole_sentences(record.prompt, PROMPT_CHARS),
-            outcome=whole_sentences(" ".join(without_markup(record.outcome).split()), OUTCOME_CHARS),
+            prompt=""
+            if _begins_so(record.prompt, record.title)
+            else beginning(record.prompt, PROMPT_CHARS, keep_lines=True),
+            outcome=beginning(without_markup(record.outcome), OUTCOME_CHARS),
             commits=record.commits[:MAX_COMMITS],
             decisions=(),
             open_items=(),

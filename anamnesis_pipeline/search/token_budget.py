@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.search.context_items import Item, common_place, line_of, line_of_place
 from anamnesis_pipeline.search.quoting import fenced, one_line
-from anamnesis_pipeline.search.reports import sentences
+from anamnesis_pipeline.sentences import sentence_spans, sentences
 from anamnesis_pipeline.unspaced_scripts import words_in
 
 WORD_BYTES = 16
@@ -26,7 +26,6 @@ MOST_BLOCK_CHARS = 9_000
 """Claude Code cuts what a hook says at 10,000 characters; a block without its end would be remembered as a text."""
 
 _ITEM_END = re.compile(r"(?<=;)\s+|\s+(?=\| [A-Z])")
-_SENTENCE = re.compile(r".+?(?:[.!?;:](?=\s)|[。！？；]|$)\s*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +118,9 @@ def whole_sentences(text: str, most: int, pieces: PieceCounter) -> str:
 
 def _best_begin(text: str, words: Collection[str]) -> int:
     wanted = {word.lower() for word in words}
-    sentences = list(_SENTENCE.finditer(text))
-    held = [len(wanted.intersection(word.lower() for word, _, _ in words_in(each[0]))) for each in sentences]
-    return sentences[held.index(max(held))].start() if any(held) else 0
+    spans = sentence_spans(text)
+    held = [len(wanted.intersection(word.lower() for word, _, _ in words_in(text[start:end]))) for start, end in spans]
+    return spans[held.index(max(held))][0] if any(held) else 0
 
 
 def _between(text: str, start: int, end: int) -> str:

@@ -13,8 +13,8 @@ from typing_extensions import TypedDict
 from anamnesis_pipeline.errors import InvalidEpisode
 from anamnesis_pipeline.search.context_items import Item, SourceClass
 from anamnesis_pipeline.search.handoff import MOST_ITEMS
-from anamnesis_pipeline.search.reports import beginning
 from anamnesis_pipeline.search.trust import tier_of
+from anamnesis_pipeline.sentences import beginning
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.fields import WHOLE, WORDED_PATTERN, Name

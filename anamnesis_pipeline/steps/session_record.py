@@ -12,7 +12,8 @@ from anamnesis_pipeline.message_keys import call_of
 from anamnesis_pipeline.model import Part, Segment, SegmentKind, content_id, said_at
 from anamnesis_pipeline.search.open_loops import decisions_in, open_loops
 from anamnesis_pipeline.search.words import content_words
-from anamnesis_pipeline.session_model import MAX_TITLE, SessionRecord, whole_sentences, without_markup
+from anamnesis_pipeline.sentences import beginning
+from anamnesis_pipeline.session_model import MAX_TITLE, SessionRecord, without_markup
 from anamnesis_pipeline.stop_words import STOP_WORDS
 
 MAX_PROMPT_CHARS = 1_000
@@ -315,8 +316,8 @@ def record_of(
         project=first.project,
         branch=next(filter(None, reversed(named)), ""),
         title=_title(gathered, outcome),
-        prompt=whole_sentences(prompt, MAX_PROMPT_CHARS),
-        outcome=whole_sentences(outcome, MAX_OUTCOME_CHARS),
+        prompt=beginning(prompt, MAX_PROMPT_CHARS, keep_lines=True),
+        outcome=beginning(outcome, MAX_OUTCOME_CHARS, keep_lines=True),
         started=min((each.started for each in gathered if each.started), default=_NEVER),
         ended=max((each.ended for each in gathered if each.ended), default=_NEVER),
         messages=len(set().union(*(each.keys for each in gathered))),
@@ -351,7 +352,7 @@ def _title(gathered: Sequence[Gathered], outcome: str) -> str:
         lines = [" ".join(line.split()) for line in without_markup(text[:4_000]).splitlines()]
         line = next((each for each in lines if _tells(each)), "") or next(filter(None, lines), "")
         if line := line.rstrip(" .:,;-"):
-            return line if len(line) <= MAX_TITLE else whole_sentences(line, MAX_TITLE).rstrip(" .:,;-")
+            return line if len(line) <= MAX_TITLE else beginning(line, MAX_TITLE).rstrip(" .:,;-")
     files = [name.rpartition("/")[2] for each in gathered for name in each.files]
     if files:
         return f"Changes of {', '.join(files)}"[:MAX_TITLE]

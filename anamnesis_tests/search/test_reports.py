@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from anamnesis_pipeline.search.reports import Topic, beginning, told, topic_of_heading, units_of
+from anamnesis_pipeline.search.reports import Topic, told, topic_of_heading, units_of
 
 REPORT = """All green, the importer is in.
 
@@ -108,13 +108,6 @@ def test_long_code_and_rulers_are_left_out() -> None:
 def test_sentences_end_where_they_end() -> None:
     found = [unit.text for unit in units_of("Use e.g. Redis v1.2. It works! Does it? \u5b8c\u4e86\u3002\u6b21\u3078")]
     assert found == ["Use e.g. Redis v1.2.", "It works!", "Does it?", "\u5b8c\u4e86\u3002", "\u6b21\u3078"]
-
-
-def test_beginning_is_whole_sentences() -> None:
-    text = "One is here. Two is there. Three is far away."
-    assert beginning(text, 30) == "One is here. Two is there."
-    assert beginning(text, 100) == text
-    assert beginning("word " * 20, 18) == "word word word\u2026"
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from anamnesis_pipeline.model import Episode, Where
 from anamnesis_pipeline.search.context_items import Item, SourceClass
 from anamnesis_pipeline.search.excerpts import excerpt_of
 from anamnesis_pipeline.search.query import Hit, SearchQuery
-from anamnesis_pipeline.search.reports import beginning
 from anamnesis_pipeline.search.trust import tier_of
+from anamnesis_pipeline.sentences import beginning
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.context_routes import MAX_ITEM_CHARS, MAX_TOKENS, ContextIn, maker_of
 from anamnesis_pipeline.sidecar.pages import asking
