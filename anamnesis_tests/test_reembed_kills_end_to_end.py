@@ -41,6 +41,7 @@ def test_a_reembed_outlives_the_ends_of_its_runs_and_of_the_daemon_while_searche
     system.start()
     system.wait_until("the sidecar is ready", system.is_ready)
     post_many(system, EPISODES)
+    system.wait_until("all logs are read", lambda: "Memory is up to date" in system.output.read_text(), WORK_S)
     system.wait_until("everything is embedded", system.is_covered, WORK_S)
     system.wait_until("Dagster answers", lambda: system.graphql("{ version }"))
     written_again = system.vectors_written_again()
