@@ -19,9 +19,10 @@ _WORD_ENDS = re.compile(r"(?<![\w.])[^\W\d_]{3,}\.[\"'”’)\]*_]*$|[!?][\"'”
 """What stands before the end of a sentence where the next one begins with a small letter."""
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\[\"'“])(?:e\.g|i\.e|vs|cf|approx|resp|incl|excl|nr|pp|mr|mrs|ms|dr|prof|usw|bzw"
-    r"|z\.\s?b|d\.\s?h|u\.\s?a|[A-Za-z])\.$|\.\.\.$|^\W*\d+\.$",
+    r"|z\.\s?b|d\.\s?h|u\.\s?a|[A-Za-z])\.$|\.\.\.$|(?:^|:)\W*\d+\.$",
     re.IGNORECASE,
 )
+_ITEM_NUMBER = re.compile(r"\s\d{1,2}\.\Z")
 _GOES_ON = re.compile(r"[a-z(`\"“]")
 _PROSE = re.compile(r"[^\W\d_].*[^\W\d_]\S{0,2} ")
 _MARKED = re.compile(r"\s*(?:[-*+>|#•]|\d+[.)→:|])")
@@ -42,7 +43,7 @@ def beginning(text: str, most: int, *, keep_lines: bool = False) -> str:
     text = text.strip() if keep_lines else " ".join(text.split())
     if len(text) <= most:
         return text
-    ends = [end for _, end in sentence_spans(text[: most + 1])[:-1]]
+    ends = [end for _, end in sentence_spans(text[: most + 1])[:-1] if not _ITEM_NUMBER.search(text, 0, end)]
     if ends and ends[-1] >= most // 3:
         return text[: ends[-1]]
     return (text[: most - 1].rsplit(None, 1) or [""])[0].rstrip(" ,;:") + "\u2026"

@@ -4,11 +4,11 @@ One session is one record per machine, whatever it was resumed, forked or contin
 of kind `session`; each revision is an episode that supersedes the former one.
 """
 
-import re
 from dataclasses import dataclass, replace
 
 from pydantic import AwareDatetime, TypeAdapter
 
+from anamnesis_pipeline.markup import without_markup
 from anamnesis_pipeline.model import Episode, content_id
 from anamnesis_pipeline.sentences import beginning
 from anamnesis_pipeline.wording import counted, project_name
@@ -19,12 +19,6 @@ MAX_TITLE = 90
 MAX_SUMMARY_CHARS = 480
 METADATA = "session"
 """Under this name the metadata of an episode holds the record."""
-
-_MARKUP = re.compile(
-    r"```.*?(?:```|\Z)|</?[a-z][\w-]*(?:\s[^<>\n]{0,200})?/?>|\[(?:image|document|Image #)[^\]\n]*\]|[`*]+"
-    r"|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)|\[([^\]\n]*)\]\([^)\n]*\)|^\s*(?:#{1,6}|>+|[-+\u2022])\s+|^\s*\|[^\n]*\|\s*$",
-    re.DOTALL | re.MULTILINE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +102,6 @@ def summary_of(record: SessionRecord) -> str:
     outcome = " ".join(without_markup(record.outcome).split())
     told = outcome if outcome.startswith(record.title) else f"{title} {outcome}"
     return beginning(told, MAX_SUMMARY_CHARS)
-
-
-def without_markup(text: str) -> str:
-    """A text without code blocks, tags and the marks of Markdown; its lines stay."""
-    return _MARKUP.sub(lambda found: found[1] or " ", text)
 
 
 def text_of(record: SessionRecord) -> str:

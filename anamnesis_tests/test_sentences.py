@@ -47,3 +47,4 @@ def test_beginning_is_whole_sentences() -> None:
     assert beginning("word " * 20, 18) == "word word word\u2026"
     assert beginning("Go. " + "word " * 20, 18) == "Go. word word\u2026"
     assert beginning("Use e.g. Redis v1.2. It works.", 26) == "Use e.g. Redis v1.2."
+    assert beginning("All is fixed. 1. The login 2. The build and the rest", 30) == "All is fixed."

@@ -14,9 +14,10 @@ from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands.search import no_project, private_here
 from anamnesis_pipeline.commands.searched_store import mention_other_store, require_stored
 from anamnesis_pipeline.errors import EpisodeNotFound, GiveUp
+from anamnesis_pipeline.markup import without_markup
 from anamnesis_pipeline.model import Episode, Where
 from anamnesis_pipeline.search.time_bounds import bounds_of
-from anamnesis_pipeline.session_model import SESSION_KIND, without_markup
+from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.rendering import episode_body
 from anamnesis_pipeline.steps.session_reading import (

@@ -8,10 +8,10 @@ what hooks show.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from anamnesis_pipeline.markup import without_markup
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_PREFACES
 from anamnesis_pipeline.search.quoting import defused, id_label, label
 from anamnesis_pipeline.search.token_estimate import cost, cut
-from anamnesis_pipeline.session_model import without_markup
 from anamnesis_pipeline.wording import counted, kind_label, session_text
 
 HIT_TOKENS = 100

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from anamnesis_pipeline.markup import plain_marks
 from anamnesis_pipeline.sentences import sentences
 
 MAX_TEXT_CHARS = 50_000
@@ -49,7 +50,6 @@ _RULER = re.compile(r"[ \t]*(?:[-*_=][ \t]*){3,}|[ \t]*\|?[ \t]*:?-{2,}:?[ \t]*(
 _SIGN = "\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff\ufe0f\u200d"
 _SIGNS = re.compile(rf"^(?:[{_SIGN}]+[ \t]*)+|(?:[ \t]*[{_SIGN}]+)+(?=$|:$)")
 _TICKED, _UNTICKED = re.compile("[\u2705\u2611\u2713\u2714]"), re.compile("[\u2610\u2b1c\u23f3\U0001f504\U0001f6a7]")
-_LINK = re.compile(r"\[([^\]\n]{1,300})\]\((?:[^()\n]{1,500})\)")
 _CHEER = re.compile(
     r"(?:perfect|great|excellent|awesome|good|nice|success|you're (?:absolutely )?right)[!.]", re.IGNORECASE
 )
@@ -162,12 +162,6 @@ def told(units: Iterable[Unit]) -> str:
 _STOPS = (".", "!", "?", ":", ";", "\u2026", "\u3002", "\uff01", "\uff1f", '."', ".)")
 
 
-def plain(line: str) -> str:
-    """A line without the markup of Markdown and without signs at its ends."""
-    bare = _LINK.sub(r"\1", line).replace("**", "").replace("__", "")
-    return _SIGNS.sub("", " ".join(bare.split())).strip()
-
-
 def topic_of_heading(heading: str) -> Topic | None:
     """What stands under a heading."""
     bare = re.sub(r"\s*\([^()]*\)$", "", heading.strip().rstrip(":").strip()).strip(" *_`")
@@ -198,13 +192,13 @@ class _Reader:
         elif _RULER.fullmatch(line):
             pass
         elif stripped.startswith("|") and stripped.count("|") > 2:
-            self._row([plain(cell) for cell in stripped.strip("|").split("|")], stripped)
+            self._row([plain_marks(cell) for cell in stripped.strip("|").split("|")], stripped)
         elif (heading := _heading_in(line)) is not None:
             self._open(heading)
         elif bullet := _BULLET.match(line):
             self._item(bullet, line[bullet.end() :])
         elif self._item_indent is not None and len(line) - len(line.lstrip()) > self._item_indent:
-            self._go_on(plain(stripped))
+            self._go_on(plain_marks(stripped))
         else:
             self._paragraph(line)
 
@@ -219,9 +213,9 @@ class _Reader:
 
     def _item(self, bullet: re.Match[str], rest: str) -> None:
         self._item_indent, self._is_loose = len(bullet["indent"]), True
-        text = plain(rest)
+        text = plain_marks(rest)
         if bold := _BOLD_LINE.fullmatch(rest):
-            text = plain(bold["text"]).rstrip(":")
+            text = plain_marks(bold["text"]).rstrip(":")
         box = bullet["box"]
         ticked = Topic.DONE if box in {"x", "X"} else Topic.OPEN if box == " " else None
         self._add(text, ticked or _ticked(rest), is_item=True)
@@ -237,7 +231,7 @@ class _Reader:
             self._heading, self._topic, self._is_loose = "", None, False
         self._item_indent = None
         ticked, led = _ticked(line), None
-        for sentence in sentences(plain(line)):
+        for sentence in sentences(plain_marks(line)):
             led = _topic_of_lead(sentence) or led
             self._add(sentence, led or ticked)
 
@@ -262,7 +256,7 @@ class _Reader:
         self._fence = None
 
     def _add(self, text: str, topic: Topic | None, *, is_item: bool = False) -> None:
-        if not (text := plain(text)) or _CHEER.fullmatch(text):
+        if not (text := plain_marks(text)) or _CHEER.fullmatch(text):
             return
         topic = _topic_of_lead(text) or topic or self._topic
         if topic is not Topic.DONE and _IS_OPEN.search(text):
@@ -277,12 +271,12 @@ class _Reader:
 def _heading_in(line: str) -> str | None:
     """The heading that a line is: marked as one, bold, or one that names a topic."""
     if hashes := _HASHES.match(line):
-        return plain(line[hashes.end() :])
+        return plain_marks(line[hashes.end() :])
     if bold := _BOLD_LINE.fullmatch(line):
-        heading = plain(bold["text"])
+        heading = plain_marks(bold["text"])
         is_said = heading.endswith((".", "!", "?")) or "://" in heading
         return heading if bold["colon"] or not is_said else None
-    bare = plain(line)
+    bare = plain_marks(line)
     if bare.endswith(":") and len(bare) <= MAX_LABEL_CHARS and not _BULLET.match(line) and topic_of_heading(bare):
         return bare
     is_bare_topic = any(pattern.fullmatch(bare) for _, pattern in _LEADS) and not line[:1].isspace()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from anamnesis_pipeline.markup import without_markup
 from anamnesis_pipeline.memory_layers import layer_of
 from anamnesis_pipeline.model import Episode, StoredPassage, Where
 from anamnesis_pipeline.search.query import Hit
@@ -16,7 +17,6 @@ from anamnesis_pipeline.session_model import (
     SessionRecord,
     of_episode,
     text_of,
-    without_markup,
 )
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.transcripts import Voice, voice_shares, voices_in

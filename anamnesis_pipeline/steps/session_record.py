@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from anamnesis_pipeline.exchanges import commands
 from anamnesis_pipeline.exchanges.tagged import between
+from anamnesis_pipeline.markup import without_markup
 from anamnesis_pipeline.message_keys import call_of
 from anamnesis_pipeline.model import Part, Segment, SegmentKind, content_id, said_at
 from anamnesis_pipeline.search.open_loops import decisions_in, open_loops
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.sentences import beginning
-from anamnesis_pipeline.session_model import MAX_TITLE, SessionRecord, without_markup
+from anamnesis_pipeline.session_model import MAX_TITLE, SessionRecord
 from anamnesis_pipeline.stop_words import STOP_WORDS
 
 MAX_PROMPT_CHARS = 1_000

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from math import fsum
 
+from anamnesis_pipeline.markup import plain
 from anamnesis_pipeline.model import Part, Segment, SegmentKind
-from anamnesis_pipeline.summaries.plain_text import plain, prose, shortened
+from anamnesis_pipeline.summaries.plain_text import prose, shortened
 from anamnesis_pipeline.summaries.titles import actions, output_title, title_of_sentences
 
 FAMILY = "extractive-"

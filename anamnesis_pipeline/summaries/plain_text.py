@@ -2,6 +2,7 @@
 
 import re
 
+from anamnesis_pipeline.markup import CODE, FENCE, plain, plain_marks
 from anamnesis_pipeline.sentences import sentences
 from anamnesis_pipeline.stop_words import STOP_WORDS
 
@@ -10,16 +11,7 @@ LEAST_WORDS = 2
 MOST_SYMBOLS = 0.08
 """Share of characters that code is full of and sentences are not; more of them make code, or the output of a tool."""
 
-_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]?|[\x00-\x08\x0b-\x1f\x7f]")
-_FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
-_IMAGE, _LINK = re.compile(r"!\[([^\]\n]*)\]\([^)\n]*\)"), re.compile(r"\[([^\]\n]+)\]\([^)\s]*\)")
 _ELEMENT = re.compile(r"<(system-reminder|command-[a-z]+|local-command-[a-z]+|[a-z]+-[a-z-]+)>.*?</\1>", re.DOTALL)
-_TAG = re.compile(r"</?[A-Za-z][\w:.-]*(?:\s[^<>\n]*)?/?>")
-_BEGIN = re.compile(r"^(?:\s|[-*+•>#|]+(?=\s)|\[[ xX]\]\s|\d{1,3}[.)]\s)+")
-_STRONG = re.compile(r"(\*\*\*|\*\*|__|~~)(?=\S)(.+?)(?<=\S)\1")
-_WEAK = re.compile(r"(?<![\w*])([*_])(?=[^\s*_])([^*_\n]+?)(?<=\S)\1(?![\w*])")
-_CODE = re.compile(r"`+([^`\n]*)`+")
-_PICTOGRAM = re.compile("[\u2190-\u21ff\u2300-\u23ff\u2460-\u27bf\u2b00-\u2bff\ufe0f\U0001f000-\U0001faff]")
 _SYMBOL = re.compile(r"[{}\[\]<>=|\\_@#$%^&*~;+\"]")
 _WORD = re.compile(r"[^\W\d_][^\W\d_'’-]*")
 _NUMBERED = re.compile(r"^\s*\d+(?:\s*[→|:]|-(?=\S))")
@@ -44,18 +36,9 @@ _TOOL_LINE = re.compile(
 )
 
 
-def plain(text: str) -> str:
-    """A sentence or a line without the marks of markdown, tags and pictograms, on one line."""
-    bare = _TAG.sub(" ", _LINK.sub(r"\1", _IMAGE.sub(r"\1", _ANSI.sub("", text))))
-    bare = _PICTOGRAM.sub("", bare)
-    bare = _BEGIN.sub("", bare.replace("**`", "`").replace("`**", "`"))
-    bare = _WEAK.sub(r"\2", _STRONG.sub(r"\2", _CODE.sub(r"\1", bare)))
-    return " ".join(bare.replace("**", "").replace("`", "").split()).strip("*_#>| ")
-
-
 def prose(text: str) -> list[str]:
     """The sentences of a text that somebody wrote for people to read, plain; none of code or of what a tool printed."""
-    said = _FENCE.sub("\n", _ELEMENT.sub("\n", text))
+    said = FENCE.sub("\n", _ELEMENT.sub("\n", text))
     return [bare for sentence in sentences(said) if is_prose(sentence) and (bare := plain(sentence))]
 
 
@@ -63,7 +46,7 @@ def is_prose(sentence: str) -> bool:
     """Whether a sentence is one, and not a line of code, of a table, or of what a tool was given or printed."""
     if _NUMBERED.match(sentence) or _FIELD.match(sentence) or _TOOL_LINE.match(sentence) or _DRAWN.search(sentence):
         return False
-    bare = _CODE.sub("x", _PATH.sub("x", plain_marks(sentence)))
+    bare = CODE.sub("x", _PATH.sub("x", plain_marks(sentence)))
     if "\x1b" in sentence or _CODE_LINE.search(bare) or bare.lstrip().startswith("|"):
         return False
     words = _WORD.findall(bare)
@@ -73,11 +56,6 @@ def is_prose(sentence: str) -> bool:
         and sum(map(len, words)) >= 0.55 * len(bare.replace(" ", ""))
         and bare.count("x") < len(words)
     )
-
-
-def plain_marks(sentence: str) -> str:
-    """A sentence without what marks its beginning and its stress, but with its code between backticks."""
-    return _STRONG.sub(r"\2", _BEGIN.sub("", _PICTOGRAM.sub("", sentence)))
 
 
 def content_words_of(sentence: str) -> list[str]:

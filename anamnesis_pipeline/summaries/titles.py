@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import filterfalse, islice
 from typing import Any
 
+from anamnesis_pipeline.markup import plain
 from anamnesis_pipeline.model import Episode, EpisodeHead
-from anamnesis_pipeline.summaries.plain_text import content_words_of, plain, prose, shortened
+from anamnesis_pipeline.summaries.plain_text import content_words_of, prose, shortened
 
 TITLE_CHARS = 90
 READ_CHARS, BLOCK_CHARS = 20_000, 2_000

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from anamnesis_pipeline.dagster_api.api import dagster_link
-from anamnesis_pipeline.session_model import without_markup
+from anamnesis_pipeline.markup import without_markup
 from anamnesis_pipeline.sidecar.pages import static
 from anamnesis_pipeline.steps.session_reading import row_of
 from anamnesis_pipeline.summaries.titles import title_of
