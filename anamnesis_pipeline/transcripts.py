@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from anamnesis_pipeline.model import Segment, SegmentKind
+from anamnesis_pipeline.sentences import sentence_spans
 
 ASSISTANT = "Claude"
 SPEAKERS = {
@@ -30,10 +31,16 @@ SPEAKERS = {
     SegmentKind.CODE: "Code",
 }
 _NAMES = "|".join(map(re.escape, SPEAKERS.values()))
-_MARK = re.compile(rf"\n\n\[({_NAMES})(?: \([^\n]*\))?(?:, continued)?\]\n")
+_MARK = re.compile(rf"\n\n\[({_NAMES})(?: \([^\n]*\))?(, continued)?\]\n")
 """Read behind two line breaks, also the first one: what begins with literal characters is found fast."""
 _KINDS = {speaker: kind for kind, speaker in SPEAKERS.items()}
 _OF_TOOLS = frozenset({SegmentKind.TOOL_INPUT, SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
+ANNOUNCEMENT_CHARS = 80
+"""A sentence of fewer characters may announce the call of a tool that follows: `Now run the tests:`."""
+_PLANS = re.compile(
+    r"\W*(?:now|next|then|first|step \d|let me|let's|let us|i'll|i will|i'm going|jetzt|als nächstes|ich werde)\b",
+    re.IGNORECASE,
+)
 
 
 class Voice(StrEnum):
@@ -44,7 +51,7 @@ class Voice(StrEnum):
     """What Claude said last before the user spoke again, or the part ended."""
     STATEMENT = "statement"
     OTHER = "other"
-    """Thinking, tool calls and output, notices, and what was sent by a program."""
+    """Thinking, tool calls and output, what only announces a call, notices, and what was sent by a program."""
 
 
 _VOICES = {
@@ -81,10 +88,20 @@ def voices_in(text: str) -> list[tuple[Voice, str]]:
         voice = _VOICES.get(kind, Voice.OTHER)
         if kind not in (SegmentKind.STATEMENT, SegmentKind.THINKING):
             is_last = kind not in _OF_TOOLS
+        said = text[mark.end() : end].strip("\n")
         if voice is Voice.STATEMENT and is_last:
             voice = Voice.CONCLUSION
-        runs.append((voice, text[mark.end() : end].strip("\n")))
+        elif kind is SegmentKind.STATEMENT and not mark[2] and _announces(said):
+            voice = Voice.OTHER
+        runs.append((voice, said))
     return runs[::-1]
+
+
+def _announces(said: str) -> bool:
+    """Whether what Claude said before the call of a tool only announces it."""
+    if len(said) >= ANNOUNCEMENT_CHARS or not (said.rstrip("*_` ").endswith(":") or _PLANS.match(said)):
+        return False
+    return len(sentence_spans(said)) == 1
 
 
 def voice_shares(text: str, runs: Sequence[tuple[Voice, str]]) -> dict[Voice, float]:

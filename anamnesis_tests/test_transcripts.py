@@ -30,6 +30,34 @@ def test_voices_tell_the_last_message_of_a_turn_from_others() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("words", "voice"),
+    [
+        ("Now run the tests:", Voice.OTHER),
+        ("Jetzt die Tests:", Voice.OTHER),
+        ("**Step 7: Check if the commit is there**", Voice.OTHER),
+        ("Let me check the log.", Voice.OTHER),
+        ("The hangar door jams because of rust", Voice.STATEMENT),
+        ("The index is stale. Let me build it:", Voice.STATEMENT),
+        (
+            "The tests fail because the generated client is older than the schema that it was made from:",
+            Voice.STATEMENT,
+        ),
+    ],
+)
+def test_what_announces_a_tool_is_no_statement(words: str, voice: Voice) -> None:
+    text = said((K.PROMPT, "Go"), (K.STATEMENT, words), (K.TOOL_INPUT, "make"), (K.STATEMENT, words))
+    assert [each for each, _ in voices_in(text)] == [Voice.PERSON, voice, Voice.OTHER, Voice.CONCLUSION]
+
+
+def test_the_short_end_of_a_longer_statement_is_one() -> None:
+    segments = (
+        Segment("a", "a", K.STATEMENT, 900, "now:", None),
+        Segment("b", "b", K.TOOL_INPUT, 0, "make", None),
+    )
+    assert [voice for voice, _ in voices_in(transcript(segments))] == [Voice.STATEMENT, Voice.OTHER]
+
+
 def test_steering_and_senders_and_continued_runs_are_read() -> None:
     segments = (
         Segment("a", "a", K.STEERING, 0, "stop", None),
