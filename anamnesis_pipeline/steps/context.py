@@ -30,8 +30,9 @@ from anamnesis_pipeline.store.context_base import SessionMemory, Shown
 
 CANDIDATES = 12
 """Hits that are looked at for one prompt."""
-QUOTE_TOKENS = 68
-"""Of one quote that answers a prompt, at the least: some three sentences. A block of 400 tokens has three of them."""
+QUOTE_TOKENS = 58
+"""Of one quote that answers a prompt, at the least: two or three sentences. A block of 400 tokens has three or four of
+them; benchmarks/README.md tells what other numbers show."""
 LONGEST_QUOTE_TOKENS = 160
 """Of one where few answer."""
 SPARE_QUOTES = 3

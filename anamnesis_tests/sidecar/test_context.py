@@ -114,12 +114,12 @@ def test_what_a_tool_printed_is_quoted_as_a_tools_words_and_stays_in_its_line(
 
 def test_few_quotes_are_quoted_at_more_length(client: TestClient, post: Post) -> None:
     said = "The quagga retry did charge twice, since no idempotency key was sent. "
-    post(said * 4 + "The key is made of order and attempt.", episode_id="one")
+    post(said * 6 + "The key is made of order and attempt.", episode_id="one")
     short = context(client, query=WHY, max_tokens=180)
     long = context(client, query=WHY, max_tokens=800)
     assert short["episodes"] == long["episodes"] == ["one"]
-    assert "order and attempt" not in short["text"]
-    assert "order and attempt" in long["text"]
+    assert short["tokens"] + 40 < long["tokens"]
+    assert 0 < short["text"].count("idempotency") < long["text"].count("idempotency")
 
 
 def test_private_projects_are_told_to_their_own_sessions_only(
