@@ -4,8 +4,10 @@ no work.
 
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import dagster as dg
 import httpx
@@ -22,6 +24,8 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_tests.dagster_parts import created_run, dagster_webserver, free_port
 
 DEFINITIONS = """
+import pathlib
+
 import dagster as dg
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACE_BY_SOURCE
 
@@ -49,7 +53,14 @@ def watching(): ...
 @dg.sensor(job=plain)
 def optional(): ...
 
-@dg.schedule(job=plain, cron_schedule="0 5 * * *", default_status=dg.DefaultScheduleStatus.RUNNING)
+hour = pathlib.Path("hour")
+
+@dg.schedule(
+    job=plain,
+    cron_schedule=f"0 {hour.read_text() if hour.exists() else 5} * * *",
+    execution_timezone="Europe/Berlin",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+)
 def nightly(): ...
 
 assets, sensors = [embeddings, exchanges, unrelated, whole], [watching, optional]
@@ -102,6 +113,39 @@ def test_stopped_sensors_and_schedules_are_named_and_started(api: DagsterApi) ->
     assert api.start_automations() == stopped
     assert api.stopped_automations() == []
     assert api.start_automations() == []
+
+
+FUTURE_TICKS = """query($schedule: ScheduleSelector!, $since: Float!) {
+  scheduleOrError(scheduleSelector: $schedule) { ... on Schedule {
+    futureTicks(cursor: $since, limit: 4) { results { timestamp } }
+  } }
+}"""
+
+
+def test_reload_reads_the_times_again(api: DagsterApi, home: Path) -> None:
+    (before,) = api.schedules()
+    assert (before.name, before.cron, before.zone) == ("nightly", "0 5 * * *", "Europe/Berlin")
+    assert before.is_running
+    assert before.next_at is not None
+    assert before.next_at.astimezone(ZoneInfo("Europe/Berlin")).hour == 5
+    (home / "hour").write_text("2")
+    assert api.schedules() == [before]
+    api.reload_definitions()
+    assert [each.cron for each in api.schedules()] == ["0 2 * * *"]
+    clocks_change = datetime(2026, 3, 27, 12, tzinfo=ZoneInfo("Europe/Berlin"))
+    selector = {**REPOSITORY, "scheduleName": "nightly"}
+    found = api.ask(FUTURE_TICKS, {"schedule": selector, "since": clocks_change.timestamp()})["scheduleOrError"]
+    ticks = [datetime.fromtimestamp(tick["timestamp"], UTC) for tick in found["futureTicks"]["results"]]
+    assert [f"{tick:%d %H:%M}" for tick in ticks] == ["28 01:00", "29 01:00", "30 00:00", "31 00:00"]
+
+
+def test_reload_of_broken_definitions_says_why(api: DagsterApi, home: Path) -> None:
+    (home / "hour").write_text("25")
+    with pytest.raises(ServiceUnreachable, match="refuses"):
+        api.reload_definitions()
+    (home / "hour").write_text("5")
+    api.reload_definitions()
+    assert [each.cron for each in api.schedules()] == ["0 5 * * *"]
 
 
 def known(api: DagsterApi, dimension: str) -> list[str]:

@@ -1,17 +1,18 @@
-"""What is asked of Dagster, over GraphQL: partitions, runs of `ingest`, and the backfill that a re-embed is.
+"""What is asked of Dagster, over GraphQL: partitions, runs of `ingest`, the backfill that a re-embed is, definitions.
 
 The texts fit dagster-graphql 1.12 and 1.13. Open-source Dagster has no authentication: `sidecar/dagster_ui.py` guards
 its port.
 """
 
 from anamnesis_pipeline.dagster_api.backfills import Backfills
+from anamnesis_pipeline.dagster_api.definitions import LoadedDefinitions
 from anamnesis_pipeline.dagster_api.runs import Runs
 from anamnesis_pipeline.settings import Settings
 
 LOOPBACK = "127.0.0.1"
 
 
-class DagsterApi(Runs, Backfills):
+class DagsterApi(Runs, Backfills, LoadedDefinitions):
     """All that is asked of one Dagster webserver."""
 
 
