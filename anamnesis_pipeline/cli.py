@@ -302,8 +302,8 @@ def config(context: typer.Context, as_json: AsJson = False) -> None:
 @config_app.command("set", context_settings={"ignore_unknown_options": True})  # -5 is a value, if a wrong one
 def config_set(name: str, value: str) -> None:
     """Store a setting; it then wins over environment and file."""
-    doubts = config_command.store_setting(settings_file.load(), name, value)
-    typer.echo("\n".join([f"{name} is stored", *doubts]))
+    notes = config_command.store_setting(settings_file.load(), name, value)
+    typer.echo("\n".join([f"{name} is stored", *notes]))
     if name == "model":
         typer.echo("searches move to it once everything is embedded with it; watch that with: anamnesis reembed")
 
@@ -311,8 +311,10 @@ def config_set(name: str, value: str) -> None:
 @config_app.command("unset")
 def config_unset(name: str) -> None:
     """Forget a stored setting."""
-    had = config_command.unstore_setting(settings_file.load(), name)
+    had, reload = config_command.unstore_setting(settings_file.load(), name)
     typer.echo(f"{name} is no longer stored" if had else f"{name} was not stored")
+    if reload:
+        typer.echo(reload)
 
 
 @model_app.callback()

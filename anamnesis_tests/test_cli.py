@@ -158,6 +158,13 @@ def test_a_stored_setting_wins_until_it_is_unset(run: Run) -> None:
     assert json.loads(run("config", "--json").stdout)["embed_cpu_pct"]["origin"] == "default"
 
 
+def test_changed_hour_says_that_dagster_does_not_run(run: Run) -> None:
+    does_not_run = "Dagster does not run; its next start reads the change.\n"
+    assert run("config", "set", "ingest_hour", "7").stdout == f"ingest_hour is stored\n{does_not_run}"
+    assert run("config", "set", "ingest_hour", "7").stdout == "ingest_hour is stored\n"
+    assert run("config", "unset", "ingest_hour").stdout == f"ingest_hour is no longer stored\n{does_not_run}"
+
+
 def test_the_token_is_never_shown(run: Run) -> None:
     assert "s3cret-token" not in run("config", ANAMNESIS_API_TOKEN="s3cret-token").stdout
 

@@ -13,7 +13,9 @@ from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
 from anamnesis_pipeline.embeddings.models import named
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.settings import Origin, Settings
+from anamnesis_pipeline.sidecar.dagster_state import dagster_in_use
 from anamnesis_pipeline.sidecar.jsonl_control import OF_THE_LLM
+from anamnesis_pipeline.sidecar.setting_changes import readable_settings, reload_changed
 from anamnesis_pipeline.steps.llm_breaker import close_breakers
 from anamnesis_pipeline.steps.llm_choice import doubtful_private
 from anamnesis_pipeline.summaries.endpoints import check_url, with_scheme
@@ -32,7 +34,8 @@ def setting_rows(settings: Settings) -> list[Origin]:
 
 
 def store_setting(settings: Settings, name: str, text: str) -> list[str]:
-    """Store a value; it then wins over environment and file. Returns what looks doubtful about it.
+    """Store a value; it then wins over environment and file. Returns what looks doubtful about it, and what came of the
+    reload of Dagster's definitions where they hold it.
 
     :raises BadSetting: unknown, not storable, or a value it cannot have.
     :raises UnknownModel: no such embedding model.
@@ -46,18 +49,23 @@ def store_setting(settings: Settings, name: str, text: str) -> list[str]:
     if name == "embed_cores":
         configured_cores(settings.model_copy(update={name: tuple(map(int, value))}))
     with store_to_write(settings) as store:
+        before = readable_settings(store)
         store.settings.set(CONFIG_PREFIX + name, value)
         if name in OF_THE_LLM:
             close_breakers(store.settings)
-        return doubtful_private(store, value) if name == "private_projects" else []
+        doubts = doubtful_private(store, value) if name == "private_projects" else []
+        after = readable_settings(store)
+    reload = reload_changed(before, after, dagster_in_use(settings))
+    return [*doubts, *([reload] if reload else [])]
 
 
-def unstore_setting(settings: Settings, name: str) -> bool:
-    """Forget a stored value; False when there was none."""
+def unstore_setting(settings: Settings, name: str) -> tuple[bool, str]:
+    """Forget a stored value. Returns whether there was one, and what came of the reload of Dagster's definitions."""
     with store_to_write(settings) as store:
-        had = name in stored_settings(store)
+        had, before = name in stored_settings(store), readable_settings(store)
         store.settings.set(CONFIG_PREFIX + name, None)
-    return had
+        after = readable_settings(store)
+    return had, reload_changed(before, after, dagster_in_use(settings))
 
 
 def render(rows: Sequence[Origin]) -> str:

@@ -1,70 +1,165 @@
-"""The ingest of all sources, consolidation and the map, at times that settings may change while Dagster runs."""
+"""The ingest of all sources, consolidation and the map, at the times of the settings."""
 
-from datetime import UTC
+import logging
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import dagster as dg
 
+from anamnesis_pipeline import settings as settings_module
+from anamnesis_pipeline.dagster_api.api import open_dagster
+from anamnesis_pipeline.dagster_api.definitions import LoadedSchedule
 from anamnesis_pipeline.defs.jobs import consolidate, draw_map, ingest
 from anamnesis_pipeline.defs.partitions import SOURCES
-from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.defs.resources import MemoryResource, kept_store
+from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable
 from anamnesis_pipeline.model import RESERVED_SOURCES
-from anamnesis_pipeline.steps.daily import fires
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps.daily import DISABLED, NIGHTLY, Timing, loaded_values, timings
 from anamnesis_pipeline.steps.memory_map import is_map_due
+from anamnesis_pipeline.wiring import effective_settings
+
+CHECK_INTERVAL = timedelta(hours=1)
+RELOAD_TIMEOUT_S = 15.0
+"""Limit for the reload within a tick of a sensor, which has 60 s; Dagster goes on with it after that."""
+
+
+def settings_at_load() -> Settings:
+    """Return the settings that the definitions are made from. Never makes the home folder.
+
+    Unreadable settings are reported by `anamnesis doctor`; the definitions load with the defaults.
+    """
+    try:
+        settings = settings_module.load()
+        return effective_settings(kept_store(settings)) if settings.has_store else settings
+    except AnamnesisError:
+        return Settings.model_construct()
+
+
+LOADED = settings_at_load()
+"""A changed setting reloads the code location, which reads them again (`HourlyCheck`, `anamnesis config set`)."""
+TIMINGS = timings(LOADED)
+
+
+def _status(timing: Timing) -> dg.DefaultScheduleStatus:
+    return dg.DefaultScheduleStatus.RUNNING if timing.is_enabled else dg.DefaultScheduleStatus.STOPPED
+
+
+def _described(does: str, timing: Timing, setting: str) -> str:
+    """What a schedule does, and which settings it is made from, as the UI shows it."""
+    if not timing.is_enabled:
+        return f"{does} Off, as the setting {setting}_schedule is {DISABLED}: started here, it skips every tick."
+    if timing.preset == NIGHTLY:
+        return f"{does} Daily at {timing.hour:02}:00, by the settings {setting}_hour and timezone."
+    return f"{does} Every {timing.preset}, by the settings {setting}_schedule and timezone."
 
 
 @dg.schedule(
     job=ingest,
-    cron_schedule="*/15 * * * *",
-    default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Ingests every source, as `ingest_schedule` says: unless set, once a day at `ingest_hour`.",
+    cron_schedule=TIMINGS["daily_ingest"].cron,
+    execution_timezone=TIMINGS["daily_ingest"].zone,
+    default_status=_status(TIMINGS["daily_ingest"]),
+    description=_described("Ingests every source, one run each.", TIMINGS["daily_ingest"], "ingest"),
 )
 def daily_ingest(context: dg.ScheduleEvaluationContext, memory: MemoryResource) -> list[dg.RunRequest] | dg.SkipReason:
-    """Ticks every quarter of an hour and fires as stored (`ingest_schedule`, `ingest_hour`, `timezone`; at 05:00 UTC
-    unless set).
-    """
-    settings = memory.settings
-    tick = context.scheduled_execution_time
-    if not fires(tick, settings.ingest_schedule, settings.ingest_hour, settings.timezone):
-        nightly = f"at {settings.ingest_hour:02}:00 {settings.timezone}"
-        return dg.SkipReason(f"Fires {nightly if settings.ingest_schedule == 'nightly' else settings.ingest_schedule}.")
-    is_daily = settings.ingest_schedule == "nightly"
-    local = tick.astimezone(ZoneInfo(settings.timezone))
-    run = f"{local:%Y-%m-%d}" if is_daily else f"{tick.astimezone(UTC):%Y-%m-%dT%H:%M}Z"
+    """Request one run per source. Run keys hold the local day of a nightly tick, else the tick's time in UTC."""
+    timing = timings(memory.settings)["daily_ingest"]
+    if not timing.is_enabled:
+        return dg.SkipReason(f"ingest_schedule is {DISABLED}.")
     known = set(context.instance.get_dynamic_partitions(str(SOURCES.name)))
-    keys = [s.key for s in memory.store.ingest.sources() if s.key in known and s.key not in RESERVED_SOURCES]
-    return [dg.RunRequest(run_key=f"{run}/{key}", partition_key=key) for key in keys]
+    keys = _run_keys(memory, timing, context.scheduled_execution_time)
+    if not keys.keys() & known:
+        return dg.SkipReason("There is no source yet.")
+    return [dg.RunRequest(run_key=run_key, partition_key=key) for key, run_key in keys.items() if key in known]
 
 
 @dg.schedule(
     job=consolidate,
-    cron_schedule="*/15 * * * *",
-    default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Consolidates sessions, as `consolidate_schedule` says: unless set, once a day at `consolidate_hour`.",
+    cron_schedule=TIMINGS["daily_consolidation"].cron,
+    execution_timezone=TIMINGS["daily_consolidation"].zone,
+    default_status=_status(TIMINGS["daily_consolidation"]),
+    description=_described("Consolidates sessions that changed.", TIMINGS["daily_consolidation"], "consolidate"),
 )
 def daily_consolidation(context: dg.ScheduleEvaluationContext, memory: MemoryResource) -> dg.RunRequest | dg.SkipReason:
-    """Ticks every quarter of an hour and fires as stored (`consolidate_schedule`, `consolidate_hour`, `timezone`; at
-    06:00 UTC, after the ingest, unless set).
-    """
-    settings, tick = memory.settings, context.scheduled_execution_time
-    if not fires(tick, settings.consolidate_schedule, settings.consolidate_hour, settings.timezone):
-        return dg.SkipReason(f"Fires as consolidate_schedule says: {settings.consolidate_schedule}.")
+    """Request a run where a session changed since the last one."""
+    if memory.settings.consolidate_schedule == DISABLED:
+        return dg.SkipReason(f"consolidate_schedule is {DISABLED}.")
     if not memory.store.consolidation.changed_count():
         return dg.SkipReason("Nothing changed in any session since it was consolidated.")
-    return dg.RunRequest(run_key=f"{tick.astimezone(UTC):%Y-%m-%dT%H:%M}Z")
+    return dg.RunRequest(run_key=_minute(context.scheduled_execution_time))
 
 
 @dg.schedule(
     job=draw_map,
-    cron_schedule="*/15 * * * *",
+    cron_schedule=TIMINGS["daily_map"].cron,
+    execution_timezone=TIMINGS["daily_map"].zone,
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Draws the map of memory anew once a day at `consolidate_hour`, where 2% of the episodes are new.",
+    description=_described("Draws the map where 2% of the episodes are new.", TIMINGS["daily_map"], "consolidate"),
 )
 def daily_map(context: dg.ScheduleEvaluationContext, memory: MemoryResource) -> dg.RunRequest | dg.SkipReason:
-    """Ticks every quarter of an hour and fires once a day, when the ingest is over, at 06:00 UTC unless set."""
-    settings, tick = memory.settings, context.scheduled_execution_time
-    if not fires(tick, "nightly", settings.consolidate_hour, settings.timezone):
-        return dg.SkipReason(f"Fires at {settings.consolidate_hour:02}:00 {settings.timezone}.")
-    if not is_map_due(memory.store, settings.home):
+    """Request a run where the map lacks enough of the episodes."""
+    if not is_map_due(memory.store, memory.settings.home):
         return dg.SkipReason("The map shows nearly all there is, or there is too little for one.")
-    return dg.RunRequest(run_key=f"{tick.astimezone(UTC):%Y-%m-%dT%H:%M}Z")
+    return dg.RunRequest(run_key=_minute(context.scheduled_execution_time))
+
+
+def _minute(tick: datetime) -> str:
+    return f"{tick.astimezone(UTC):%Y-%m-%dT%H:%M}Z"
+
+
+def _run_keys(memory: MemoryResource, timing: Timing, tick: datetime) -> dict[str, str]:
+    """The sources of the ingest of a tick, with the run key of each."""
+    local = tick.astimezone(ZoneInfo(timing.zone))
+    name = f"{local:%Y-%m-%d}" if timing.preset == NIGHTLY else _minute(tick)
+    sources = [source.key for source in memory.store.ingest.sources()]
+    return {key: f"{name}/{key}" for key in sources if key not in RESERVED_SOURCES}
+
+
+class HourlyCheck:
+    """What a sensor does once an hour about changes that nothing reported: of `config.toml`, by another machine on the
+    same store, or while Dagster's webserver did not answer.
+
+    :param loaded: the settings that the definitions of this process are made from.
+    :param since: when it loaded them.
+    """
+
+    def __init__(self, loaded: Settings, since: datetime) -> None:
+        self._loaded = loaded_values(loaded)
+        self._checked_at = since
+
+    def missed_ingest(self, memory: MemoryResource, now: datetime, log: logging.Logger) -> dict[str, str]:
+        """Reload the definitions where the settings differ from theirs, else find a daily ingest that was missed.
+
+        Dagster itself evaluates the last tick that it missed while it was off. It does not where the time was set from
+        outside shortly before, or where the evaluation failed; then the ingest is requested here, an hour later.
+
+        :return: run keys by source; the same ones for one day, so that Dagster requests them once.
+        """
+        if now - self._checked_at < CHECK_INTERVAL:
+            return {}
+        before, self._checked_at = self._checked_at, now
+        settings = memory.settings
+        timing, dagster = timings(settings)["daily_ingest"], open_dagster(settings)
+        try:
+            if loaded_values(settings) != self._loaded:
+                log.info("Settings of schedules and sensors changed; reloading the code location.")
+                dagster.reload_definitions(RELOAD_TIMEOUT_S)
+                return {}
+            schedule = next((each for each in dagster.schedules() if each.name == "daily_ingest"), None)
+        except ServiceUnreachable as exc:
+            log.warning(f"The hourly check of the schedules is left to the next hour: {exc}")
+            return {}
+        due = timing.last_tick(now)
+        if schedule is None or timing.preset != NIGHTLY or due > before or not is_missed(schedule, due, timing.zone):
+            return {}
+        log.warning(f"daily_ingest was not evaluated at {due:%Y-%m-%d %H:%M} UTC; requesting it now.")
+        return _run_keys(memory, timing, due)
+
+
+def is_missed(schedule: LoadedSchedule, due: datetime, zone: str) -> bool:
+    """Whether a running schedule has had no tick on the local day of one that was due. Pure."""
+    if not schedule.is_running or schedule.started_at is None or schedule.started_at >= due:
+        return False
+    local = ZoneInfo(zone)
+    seen = schedule.evaluated_at
+    return seen is None or seen.astimezone(local).date() < due.astimezone(local).date()

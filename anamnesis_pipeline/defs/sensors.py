@@ -7,14 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.defs.checks import freshness
 from anamnesis_pipeline.defs.jobs import ingest
 from anamnesis_pipeline.defs.partitions import SOURCES, new_keys
 from anamnesis_pipeline.defs.posted import finish_posted
-from anamnesis_pipeline.defs.resources import MemoryResource, kept_store
+from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
-from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.defs.schedules import LOADED, HourlyCheck
 from anamnesis_pipeline.model import RESERVED_SOURCES, Source
 from anamnesis_pipeline.steps.flights import Flights
 from anamnesis_pipeline.steps.forget import is_forgetting
@@ -23,7 +22,6 @@ from anamnesis_pipeline.steps.sessions import sources_to_summarize
 from anamnesis_pipeline.steps.source_specs import LEAST_INTERVAL_S, spec_of_source
 from anamnesis_pipeline.steps.survey import Answer, look
 from anamnesis_pipeline.store.ingest_base import log_sources
-from anamnesis_pipeline.wiring import effective_settings
 from anamnesis_pipeline.wording import counted
 
 CHANGED_PER_TICK = 50
@@ -41,26 +39,13 @@ _QUICK_FLIGHTS = Flights[Answer]()
 """Their own: a machine that hangs in the look of `crawl_sensor` holds up no quick one."""
 
 
-def crawl_interval_s() -> int:
-    """Seconds between two ticks of `crawl_sensor`, as set when the definitions are loaded. Never makes the home folder.
-
-    Settings that cannot be read are the doctor's business and no reason to have no sensor.
-    """
-    try:
-        settings = settings_module.load()
-        if not settings.has_store:
-            return settings.crawl_interval_s
-        return effective_settings(kept_store(settings)).crawl_interval_s
-    except AnamnesisError:
-        return int(settings_module.Settings.model_fields["crawl_interval_s"].default)
-
-
-CRAWL_S = crawl_interval_s()
-"""Seconds between two ticks of `crawl_sensor`; Dagster reads it when it loads the code, and not again."""
+CRAWL_S = LOADED.crawl_interval_s
+"""Seconds between two ticks of `crawl_sensor`."""
 STARTED = datetime.now(UTC)
 """When this process loaded the code: the start of the system, or its reload after a change of the settings."""
 CRAWLED_AT = "crawl.tick"
 """Setting that holds the time of the last crawl of all machines (ISO 8601)."""
+HOURLY_CHECK = HourlyCheck(LOADED, STARTED)
 
 
 @dg.sensor(
@@ -78,6 +63,8 @@ def _crawl(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.Se
     """Looks at the machines that are due, all at once, adds new sources, and requests `ingest` for sources with
     something new or left to do. A machine that is away is named and holds up no other. A source that is configured no
     more, and of which nothing was ever read, loses its partition. The cursor is the stale sources.
+
+    Once an hour it also checks the settings that the definitions hold, and the daily ingest (`HourlyCheck`).
     """
     now = datetime.now(UTC)
     memory.store.settings.set(CRAWLED_AT, now.isoformat())
@@ -99,13 +86,17 @@ def _crawl(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.Se
     changed = [key for key in found.changed if key not in unfinished]
     summarized_too = sorted(to_summarize - running - set(changed))[:SUMMARIES_PER_TICK]
     wanted = [*sorted(unfinished - running), *_drawn(set(changed) - running), *summarized_too]
+    missed = {
+        key: run_key for key, run_key in HOURLY_CHECK.missed_ingest(memory, now, context.log).items() if key in known
+    }
+    wanted += sorted(missed.keys() - running - set(wanted))
     stale, events = _told_freshness(memory, context.cursor)
     finishing = _finish_request(context.instance) if is_posted_left else []
     if not wanted and not added and not dropped and not finishing:
         reason = _why_nothing(len(crawled), len(running), found.problems)
         return dg.SensorResult(skip_reason=reason, cursor=stale, asset_events=events)
     machines = {source.key: source.machine for source in memory.store.ingest.sources()}
-    requests = [_ingest_request(key, machines.get(key, "")) for key in wanted]
+    requests = [_ingest_request(key, machines.get(key, ""), missed.get(key)) for key in wanted]
     changes: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = [
         SOURCES.build_add_request(added)
     ]
@@ -193,9 +184,9 @@ def _finish_request(instance: dg.DagsterInstance) -> list[dg.RunRequest]:
     return [] if instance.get_runs_count(going) else [dg.RunRequest(job_name=finish_posted.name)]
 
 
-def _ingest_request(key: str, machine: str) -> dg.RunRequest:
+def _ingest_request(key: str, machine: str, run_key: str | None = None) -> dg.RunRequest:
     tags = {"dagster/max_runtime": str(INGEST_MAX_S)} | ({MACHINE_TAG: machine} if machine else {})
-    return dg.RunRequest(job_name=ingest.name, partition_key=key, tags=tags)
+    return dg.RunRequest(job_name=ingest.name, run_key=run_key, partition_key=key, tags=tags)
 
 
 def _why_nothing(sources: int, running: int, problems: Collection[str]) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 from fastapi import APIRouter, Depends
 from fastapi import Path as InPath
@@ -21,7 +21,7 @@ from anamnesis_pipeline.sidecar.jsonl_schemas import Schedule
 from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps.consolidation import LAST_RUN, consolidate_sessions, stats_of
-from anamnesis_pipeline.steps.daily import next_tick
+from anamnesis_pipeline.steps.daily import timings
 from anamnesis_pipeline.steps.merging import MergeReport, MergeRules, Proposal
 from anamnesis_pipeline.wiring import effective_settings, open_merger
 
@@ -113,12 +113,13 @@ class MergeDefaultsOut(TypedDict):
 
 
 class ScheduleOut(TypedDict):
-    """When consolidation within sessions runs."""
+    """When consolidation within sessions runs. `reload`: what Dagster did about times, where this call changed some."""
 
     consolidate_schedule: Schedule
     consolidate_hour: int
     timezone: str
     next_run: str | None
+    reload: NotRequired[str]
 
 
 class ConsolidationOut(TypedDict):
@@ -184,13 +185,13 @@ def get_schedule(services: Uses) -> Response:
 
 @router.put("/schedule", response_model=ScheduleOut)
 def put_schedule(changes: ScheduleChanges, services: Uses) -> Response:
-    """Store when sessions are consolidated; it counts from the next quarter of an hour on."""
+    """Store when sessions are consolidated, and reload Dagster's definitions; `reload` says what came of it."""
     try:
-        JsonlControl(services.store).change_settings(changes)
+        reload = JsonlControl(services.store, services.dagster).change_settings(changes)
     except BadSetting as exc:
         with refusing(next((name for name in changes if name in str(exc)), "consolidate_schedule")):
             raise
-    return json_reply(_schedule(services))
+    return json_reply(_schedule(services, reload))
 
 
 def consolidation_body(services: Services) -> dict[str, Any]:
@@ -205,17 +206,15 @@ def consolidation_body(services: Services) -> dict[str, Any]:
     }
 
 
-def _schedule(services: Services) -> dict[str, Any]:
+def _schedule(services: Services, reload: str = "") -> dict[str, Any]:
     settings = effective_settings(services.store)
-    tick = next_tick(
-        datetime.now(UTC), settings.consolidate_schedule, settings.consolidate_hour, settings.timezone
-    )  # fmt: skip
+    tick = timings(settings)["daily_consolidation"].next_tick(datetime.now(UTC))
     return {
         "consolidate_schedule": settings.consolidate_schedule,
         "consolidate_hour": settings.consolidate_hour,
         "timezone": settings.timezone,
         "next_run": utc_text(tick) if tick else None,
-    }
+    } | ({"reload": reload} if reload else {})
 
 
 def _merged(report: MergeReport, services: Services) -> dict[str, Any]:

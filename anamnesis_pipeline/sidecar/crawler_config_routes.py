@@ -1,7 +1,7 @@
 """What is configured of the crawler: interval, folders as plain lists, and by which patterns documents get tags."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, Field
@@ -90,10 +90,11 @@ class IntervalModel(BaseModel):
 
 
 class IntervalOut(TypedDict):
-    """The interval that counts, and where it comes from."""
+    """The interval that counts, and where it comes from. `reload`: what Dagster did, where this call changed it."""
 
     interval_s: int
     origin: str
+    reload: NotRequired[str]
 
 
 @router.get("/interval", response_model=IntervalOut)
@@ -104,15 +105,15 @@ def get_interval(services: Uses) -> Response:
 
 @router.put("/interval", response_model=IntervalOut)
 def put_interval(wish: IntervalModel, services: Uses, control: Control) -> Response:
-    """Look at them so often, from the next tick on."""
+    """Look at them so often; Dagster's definitions are reloaded for it."""
     with refusing("interval_s"):
-        control.set_interval(wish.interval_s)
-    return _interval(services)
+        reload = control.set_interval(wish.interval_s)
+    return _interval(services, reload)
 
 
-def _interval(services: Services) -> Response:
+def _interval(services: Services, reload: str = "") -> Response:
     row = next(row for row in origins(stored_settings(services.store)) if row.name == "crawl_interval_s")
-    return json_reply({"interval_s": row.value, "origin": row.origin})
+    return json_reply({"interval_s": row.value, "origin": row.origin} | ({"reload": reload} if reload else {}))
 
 
 @router.get("/jsonl-roots", response_model=Roots)

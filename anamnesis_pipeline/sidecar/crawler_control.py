@@ -235,14 +235,15 @@ class CrawlerControl:
             return first_look_out(started, "being read already")
         return first_look_out(started, "looked at again in its interval: there is nothing to read yet")
 
-    def set_interval(self, interval_s: int | None) -> None:
+    def set_interval(self, interval_s: int | None) -> str:
         """Look at sources that have no interval of their own so often; None: as environment, file or default say.
 
+        :return: what came of the reload of Dagster's definitions; empty where the interval is as before.
         :raises BadSetting: it cannot be, or the environment decides (ANAMNESIS_LOCK_ENV).
         """
         changes = {"crawl_interval_s": interval_s}
         settings_after(self._store, changes)
-        store_settings(self._store, changes)
+        return store_settings(self._store, changes, self._dagster)
 
     def log_folders(self) -> list[LogFolderOut]:
         """Folders of this machine that may hold logs."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from anamnesis_pipeline.dagster_api.api import open_dagster
+from anamnesis_pipeline.dagster_api.api import DagsterApi, open_dagster
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.supervisor.up_lock import settings_in_use
@@ -48,15 +48,21 @@ class DagsterState:
     stopped: tuple[str, ...] = ()
 
 
+def dagster_in_use(settings: Settings) -> DagsterApi | None:
+    """The Dagster of this home; None where nothing says that what answers at its port is of this home."""
+    current = settings_in_use(settings)
+    known = current.dagster_url or "dagster_port" in current.model_fields_set
+    return open_dagster(current) if known else None
+
+
 def dagster_state(settings: Settings) -> DagsterState:
     """Ask the webserver of this home.
 
     :raises ServiceUnreachable: it does not answer, or nothing says that what answers there is of this home.
     """
-    current = settings_in_use(settings)
-    if not current.dagster_url and "dagster_port" not in current.model_fields_set:
+    dagster = dagster_in_use(settings)
+    if dagster is None:
         raise ServiceUnreachable(f"`anamnesis up` does not run on {settings.home}")
-    dagster = open_dagster(current)
     state = read_state(dagster.ask(_QUERY))
     try:
         return replace(state, stopped=tuple(each.name for each in dagster.stopped_automations()))

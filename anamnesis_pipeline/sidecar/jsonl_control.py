@@ -26,7 +26,7 @@ from anamnesis_pipeline.sidecar.jsonl_schemas import (
 from anamnesis_pipeline.sidecar.rendering import utc_text
 from anamnesis_pipeline.sidecar.services import Backfills
 from anamnesis_pipeline.sidecar.setting_changes import settings_after, store_settings
-from anamnesis_pipeline.steps.daily import next_tick
+from anamnesis_pipeline.steps.daily import timings
 from anamnesis_pipeline.steps.llm_breaker import BreakerState, breakers, close_breakers
 from anamnesis_pipeline.steps.llm_calls import BUDGET_USED_UP
 from anamnesis_pipeline.steps.llm_choice import doubtful_private
@@ -37,7 +37,7 @@ from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, MODELS
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 from anamnesis_pipeline.wiring import discover_sources, effective_settings, stored_settings
 
-SETTING_NAMES = tuple(name for name in JsonlSettingsOut.__annotations__ if name not in ("origin", "warnings"))
+SETTING_NAMES = tuple(name for name in JsonlSettingsOut.__annotations__ if name not in ("origin", "warnings", "reload"))
 OF_THE_LLM = frozenset(name for name in SETTING_NAMES if name.startswith("summar"))
 """Whoever changes one of these has seen to what the breaker opened for."""
 LEAST_PRICE = 1e-6
@@ -70,7 +70,7 @@ class JsonlControl:
         except ServiceUnreachable as exc:
             reason = str(exc)
         counts, by_model = counts or self._store.ingest.counts(), self._store.ingest.summary_counts()
-        tick = next_tick(datetime.now(UTC), settings.ingest_schedule, settings.ingest_hour, settings.timezone)
+        tick = timings(settings)["daily_ingest"].next_tick(datetime.now(UTC))
         return {
             "running": None if found is None else bool(found.unfinished or requested),
             "requested": requested,
@@ -139,8 +139,11 @@ class JsonlControl:
 
     # --- settings ------------------------------------------------------------------------------------------
 
-    def settings(self) -> JsonlSettingsOut:
-        """As they count now."""
+    def settings(self, reload: str = "") -> JsonlSettingsOut:
+        """As they count now.
+
+        :param reload: what `change_settings` returned, where they were just changed.
+        """
         settings = effective_settings(self._store)
         origins = {row.name: row.origin for row in settings_module.origins(stored_settings(self._store))}
         values = {name: getattr(settings, name) for name in SETTING_NAMES}
@@ -149,12 +152,14 @@ class JsonlControl:
         warnings = [*([problem] if problem else []), *doubtful_private(self._store, settings.private_projects)]
         return cast(
             JsonlSettingsOut,
-            {**body, "origin": {n: origins[n] for n in SETTING_NAMES}, "warnings": warnings},
+            {**body, "origin": {n: origins[n] for n in SETTING_NAMES}, "warnings": warnings}
+            | ({"reload": reload} if reload else {}),
         )
 
-    def change_settings(self, changes: Mapping[str, Any]) -> None:
-        """Store settings; None removes. They count from the next run on.
+    def change_settings(self, changes: Mapping[str, Any]) -> str:
+        """Store settings; None removes. They count from the next run on. Times also reload Dagster's definitions.
 
+        :return: what came of the reload; empty where no time changed.
         :raises BadSetting: a value that cannot be, an LLM that lacks a key or a URL, or one that the environment
             decides (ANAMNESIS_LOCK_ENV). Nothing has changed then.
         """
@@ -164,7 +169,7 @@ class JsonlControl:
         if OF_THE_LLM & changes.keys():
             _check_llm(after)
             close_breakers(self._store.settings)
-        store_settings(self._store, changes)
+        return store_settings(self._store, changes, self._dagster)
 
     # --- details -------------------------------------------------------------------------------------------
 

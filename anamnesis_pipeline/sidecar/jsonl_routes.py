@@ -73,13 +73,15 @@ def get_settings(control: Control) -> Response:
 
 @router.put("/settings", response_model=JsonlSettingsOut)
 def put_settings(changes: JsonlChanges, control: Control) -> Response:
-    """Store settings; they count from the next run on, and are kept over restarts. `warnings` says what then is off."""
+    """Store settings; they count from the next run on, and are kept over restarts. `warnings` says what then is off.
+    Changed times of schedules reload Dagster's definitions; `reload` says what came of it.
+    """
     try:
-        control.change_settings(changes)
+        reload = control.change_settings(changes)
     except BadSetting as exc:
         with refusing(next((name for name in changes if name in str(exc)), "summarizer")):
             raise
-    return json_reply(control.settings())
+    return json_reply(control.settings(reload))
 
 
 @router.get("/models", response_model=LlmModelsOut)

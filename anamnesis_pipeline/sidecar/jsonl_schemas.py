@@ -1,6 +1,6 @@
 """Bodies of the routes on reading logs and on the LLM that summarizes them."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
@@ -189,7 +189,9 @@ class StoppedOut(TypedDict):
 
 
 class JsonlSettingsOut(TypedDict):
-    """The settings that count now, where each comes from, and what to know about them."""
+    """The settings that count now, where each comes from, and what to know about them. `reload`: what Dagster did about
+    times, where this call changed some.
+    """
 
     summarizer: Summarizer
     summary_model: str
@@ -205,6 +207,7 @@ class JsonlSettingsOut(TypedDict):
     private_projects: list[str]
     origin: dict[str, str]
     warnings: list[str]
+    reload: NotRequired[str]
 
 
 class LlmModelOut(TypedDict):

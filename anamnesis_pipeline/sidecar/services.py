@@ -7,6 +7,7 @@ from fastapi import Depends
 from starlette.requests import Request
 
 from anamnesis_pipeline.dagster_api.backfills import BackfillState, EmbeddingBackfill, Launched
+from anamnesis_pipeline.dagster_api.definitions import LoadedSchedule
 from anamnesis_pipeline.dagster_api.runs import Automation, IngestRuns, JobRun
 from anamnesis_pipeline.embeddings.base import EmbeddingPool, QueryVectors
 from anamnesis_pipeline.model import Space
@@ -98,6 +99,12 @@ class Backfills(Protocol):
 
     def start_automations(self) -> list[Automation]:
         """Start those; returns them."""
+
+    def schedules(self) -> list[LoadedSchedule]:
+        """The schedules of the loaded definitions."""
+
+    def reload_definitions(self) -> None:
+        """Load the definitions again."""
 
     def run_link(self, run_id: str) -> str:
         """Where the UI shows a run; raises nothing."""

@@ -1,13 +1,16 @@
-"""Storing settings, for the API and the pages: what is refused changes nothing."""
+"""Storing settings, for the API, the pages and the command line: what is refused changes nothing."""
 
 from collections.abc import Mapping
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from anamnesis_pipeline import settings as settings_module
-from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.errors import BadSetting, ServiceUnreachable
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.services import Backfills
+from anamnesis_pipeline.steps.daily import loaded_values, timings
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import CONFIG_PREFIX, stored_settings
+from anamnesis_pipeline.wiring import CONFIG_PREFIX, effective_settings, stored_settings
 
 
 def settings_after(store: Store, changes: Mapping[str, Any]) -> Settings:
@@ -23,7 +26,45 @@ def settings_after(store: Store, changes: Mapping[str, Any]) -> Settings:
     return after
 
 
-def store_settings(store: Store, changes: Mapping[str, Any]) -> None:
-    """Write them; `settings_after` has looked at them."""
+def store_settings(store: Store, changes: Mapping[str, Any], dagster: Backfills | None = None) -> str:
+    """Write settings that `settings_after` has checked.
+
+    :return: see `reload_changed`.
+    """
+    before = readable_settings(store)
     for name, value in changes.items():
         store.settings.set(CONFIG_PREFIX + name, value)
+    return reload_changed(before, readable_settings(store), dagster)
+
+
+def readable_settings(store: Store) -> Settings | None:
+    """The settings in effect; None where one of them is refused."""
+    try:
+        return effective_settings(store)
+    except BadSetting:
+        return None
+
+
+def reload_changed(before: Settings | None, after: Settings | None, dagster: Backfills | None) -> str:
+    """Let Dagster load its definitions again where they hold one of the changed settings.
+
+    :param dagster: None where it does not run.
+    :return: what happened, for the user; empty where Dagster's definitions stay as they are.
+    """
+    if after is None or (before is not None and loaded_values(before) == loaded_values(after)):
+        return ""
+    if dagster is None:
+        return "Dagster does not run; its next start reads the change."
+    try:
+        dagster.reload_definitions()
+        loaded = {each.name: each for each in dagster.schedules()}
+    except ServiceUnreachable as exc:
+        return f"Dagster reads the change within an hour, or at its next start: {exc}."
+    for name, timing in timings(after).items():
+        if name not in loaded or (loaded[name].cron, loaded[name].zone) != (timing.cron, timing.zone):
+            return f"Dagster still has the former times of {name}: restart its code server."
+    ingest = loaded["daily_ingest"]
+    if ingest.next_at is None:
+        return "Dagster reloaded its schedules and sensors; daily_ingest is stopped."
+    local = ingest.next_at.astimezone(ZoneInfo(after.timezone))
+    return f"Dagster reloaded its schedules and sensors; daily_ingest runs next on {local:%Y-%m-%d at %H:%M %Z}."

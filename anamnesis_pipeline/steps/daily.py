@@ -1,54 +1,94 @@
-"""Which ticks of the ingest's schedule fire. Pure."""
+"""When the schedules run: their cron strings, made from the settings, and the next run as pages show it. Pure."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import product
+from typing import Any
 from zoneinfo import ZoneInfo
 
-TICK = timedelta(minutes=15)
-"""Between two ticks, which lie on whole quarters of an hour: no time zone's hours begin anywhere else."""
-TICKS_SET_BACK = 12
-"""So many ticks clocks are set back at most: no zone does it by more than three hours."""
+from anamnesis_pipeline.settings import Settings
+
+LOADED_SETTINGS = (
+    "timezone",
+    "ingest_schedule",
+    "ingest_hour",
+    "consolidate_schedule",
+    "consolidate_hour",
+    "crawl_interval_s",
+)
+"""Settings that are part of Dagster's definitions: it reads them when it loads the code location, not at each tick."""
+NIGHTLY, DISABLED = "nightly", "disabled"
 INTERVALS = {
-    "30min": timedelta(minutes=30),
-    "1h": timedelta(hours=1),
-    "2h": timedelta(hours=2),
-    "6h": timedelta(hours=6),
+    "30min": ("*/30 * * * *", range(24), (0, 30)),
+    "1h": ("0 * * * *", range(24), (0,)),
+    "2h": ("0 */2 * * *", range(0, 24, 2), (0,)),
+    "6h": ("0 */6 * * *", range(0, 24, 6), (0,)),
 }
-"""Of the presets that fire all day long, counted from midnight UTC."""
+"""Presets that run all day: cron string, hours, minutes."""
 
 
-def fires(tick: datetime, schedule: str, hour: int, zone: str) -> bool:
-    """Whether a tick is one of those that start an ingest.
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When one schedule runs.
 
-    :param tick: timezone-aware.
-    :param schedule: `disabled`, `nightly`, or one of `INTERVALS`.
+    :param preset: `disabled`, `nightly`, or one of `INTERVALS`.
     :param hour: of `nightly`, in `zone`.
     """
-    if schedule == "nightly":
-        return is_the_hour(tick, hour, zone)
-    interval = INTERVALS.get(schedule)
-    return interval is not None and tick.timestamp() % interval.total_seconds() == 0
+
+    preset: str
+    hour: int
+    zone: str
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether it runs at all."""
+        return self.preset != DISABLED
+
+    @property
+    def cron(self) -> str:
+        """As Dagster takes it. A disabled schedule keeps the nightly one, since Dagster wants a cron string."""
+        return INTERVALS[self.preset][0] if self.preset in INTERVALS else f"0 {self.hour} * * *"
+
+    def last_tick(self, now: datetime) -> datetime:
+        """The latest tick at or before `now`, in UTC."""
+        return max(tick for tick in self._ticks_around(now) if tick <= now)
+
+    def next_tick(self, after: datetime) -> datetime | None:
+        """The first tick later than `after`, in UTC; None where it is disabled."""
+        return min(tick for tick in self._ticks_around(after) if tick > after) if self.is_enabled else None
+
+    def _ticks_around(self, moment: datetime) -> set[datetime]:
+        """All ticks from two days before to two days after, as Dagster reads the cron string where clocks change: a
+        skipped time moves to the end of the gap, a repeated one counts the second time. A cron string for every hour
+        has no tick in the gap, and each repeated one.
+        """
+        zone = ZoneInfo(self.zone)
+        _, hours, minutes = INTERVALS.get(self.preset, ("", (self.hour,), (0,)))
+        today, ticks = moment.astimezone(zone), set[datetime]()
+        for days, hour, minute in product(range(-2, 3), hours, minutes):
+            wall = (today.replace(tzinfo=None) + timedelta(days=days)).replace(
+                hour=hour, minute=minute, second=0, microsecond=0, fold=0
+            )
+            readings = [wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)]
+            real = [each for each in readings if each.astimezone(zone).replace(tzinfo=None, fold=0) == wall]
+            if len(hours) == 24:
+                ticks.update(real)
+            else:
+                ticks.add(max(real) if real else readings[0])
+        return ticks
 
 
-def is_the_hour(tick: datetime, hour: int, zone: str) -> bool:
-    """Whether a tick is the day's first at or after `hour` in `zone`.
-
-    So a day whose clocks skip the hour still has one, and a day that has the hour twice has no second one.
-
-    :param tick: timezone-aware.
-    """
-    now = tick.astimezone(ZoneInfo(zone))
-    if now.hour < hour:
-        return False
-    before = ((tick - n * TICK).astimezone(ZoneInfo(zone)) for n in range(1, TICKS_SET_BACK + 1))
-    return not any(then.date() == now.date() and then.hour >= hour for then in before)
+def timings(settings: Settings) -> dict[str, Timing]:
+    """When each schedule runs, by its name in Dagster."""
+    zone, late = settings.timezone, settings.consolidate_hour
+    return {
+        "daily_ingest": Timing(settings.ingest_schedule, settings.ingest_hour, zone),
+        "daily_consolidation": Timing(settings.consolidate_schedule, late, zone),
+        "daily_map": Timing(NIGHTLY, late, zone),
+    }
 
 
-def next_tick(after: datetime, schedule: str, hour: int, zone: str) -> datetime | None:
-    """The next tick, in UTC, that fires; None: none does."""
-    if schedule == "disabled":
-        return None
-    since_one = timedelta(seconds=after.timestamp() % TICK.total_seconds())
-    tick = after.astimezone(UTC) - since_one + TICK
-    while not fires(tick, schedule, hour, zone):
-        tick += TICK
-    return tick
+def loaded_values(settings: Settings) -> Mapping[str, Any]:
+    """The values that Dagster's definitions are made from."""
+    return {name: getattr(settings, name) for name in LOADED_SETTINGS}

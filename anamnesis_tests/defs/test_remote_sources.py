@@ -14,7 +14,7 @@ from anamnesis_pipeline.crawler_wiring import built_in
 from anamnesis_pipeline.defs.checks import freshness
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.defs.sensors import crawl_interval_s, crawl_sensor, quick_crawl_sensor
+from anamnesis_pipeline.defs.sensors import CRAWL_S, crawl_sensor, quick_crawl_sensor
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 from anamnesis_pipeline.steps.host_clock import LOOK, read_look, write_look
@@ -147,7 +147,7 @@ def test_the_sensor_reports_the_check_when_other_sources_are_stale_than_before(
 def test_a_source_with_a_short_interval_is_looked_at_by_the_quick_sensor_and_no_other_is(
     memory: MemoryResource, instance: dg.DagsterInstance
 ) -> None:
-    assert crawl_interval_s() == 300
+    assert CRAWL_S == 300
     first = tick(quick_crawl_sensor, instance, memory)
     (request,) = first.run_requests or []
     assert str(request.partition_key).split("--")[1] == "code.documents"

@@ -1,146 +1,337 @@
+"""The schedules: their cron strings as Dagster reads them, what a tick requests, and the hourly check."""
+
+import importlib
+import logging
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from zoneinfo import ZoneInfo
 
 import dagster as dg
 import pytest
 
+from anamnesis_pipeline.dagster_api.definitions import LoadedSchedule
 from anamnesis_pipeline.definitions import defs
+from anamnesis_pipeline.defs import schedules as schedules_module
+from anamnesis_pipeline.defs import sensors
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.defs.schedules import daily_consolidation, daily_ingest
+from anamnesis_pipeline.defs.schedules import HourlyCheck, daily_consolidation, daily_ingest, daily_map
+from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.model import Source
-from anamnesis_pipeline.steps.daily import INTERVALS, TICK, fires, is_the_hour, next_tick
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps.daily import INTERVALS, Timing, timings
 from anamnesis_tests.store.samples import put
 
-ZONES = [
-    "UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "America/Havana",
-    "Africa/Cairo", "Asia/Kathmandu", "Pacific/Chatham", "America/St_Johns",
-]  # fmt: skip
-START = datetime(2025, 1, 1, tzinfo=UTC)
-TICKS = [START + n * TICK for n in range(365 * 96)]
+CHANGES = {
+    "Europe/Berlin": (date(2026, 3, 29), date(2026, 10, 25)),
+    "America/New_York": (date(2026, 3, 8), date(2026, 11, 1)),
+    "Australia/Lord_Howe": (date(2026, 4, 5), date(2026, 10, 4)),  # clocks move by half an hour
+    "America/Havana": (date(2026, 3, 8), date(2026, 11, 1)),  # midnight is skipped
+    "America/St_Johns": (date(2026, 3, 8), date(2026, 11, 1)),
+    "Pacific/Chatham": (date(2026, 4, 5), date(2026, 9, 27)),
+    "Asia/Kolkata": (date(2026, 3, 29),),
+    "Asia/Kathmandu": (date(2026, 3, 29),),
+    "UTC": (date(2026, 3, 29),),
+}
+"""Days on which clocks change, by zone; any day where they never do."""
 
 
-@pytest.mark.parametrize("zone", ZONES)
-@pytest.mark.parametrize("hour", [0, 1, 2, 3, 23])
-def test_every_day_of_a_year_has_exactly_one_firing(zone: str, hour: int) -> None:
-    fired = Counter(tick.astimezone(ZoneInfo(zone)).date() for tick in TICKS if is_the_hour(tick, hour, zone))
-    days = {tick.astimezone(ZoneInfo(zone)).date() for tick in TICKS}
-    whole = days - {min(days), max(days)}
-    assert {day: fired[day] for day in whole if fired[day] != 1} == {}
+def ticks_of(timing: Timing, day: date) -> list[datetime]:
+    """The ticks around a day, as Dagster's own reading of the cron string gives them."""
+    start = datetime(day.year, day.month, day.day) - timedelta(days=2)
+    windows = dg.TimeWindowPartitionsDefinition(
+        start=start, cron_schedule=timing.cron, timezone=timing.zone, fmt="%Y-%m-%d"
+    )
+    window, ticks = windows.get_first_partition_window(), list[datetime]()
+    while window and window.end.date() <= day + timedelta(days=2):
+        ticks.append(window.end)
+        window = windows.get_next_partition_window(window.end)
+    return ticks
 
 
-@pytest.mark.parametrize("zone", ZONES)
-def test_it_fires_on_the_hour_in_every_time_zone(zone: str) -> None:
-    local = [tick.astimezone(ZoneInfo(zone)) for tick in TICKS if is_the_hour(tick, 5, zone)]
-    assert {(moment.hour, moment.minute) for moment in local} == {(5, 0)}
+@pytest.mark.parametrize("zone", CHANGES)
+@pytest.mark.parametrize("hour", [0, 1, 2, 3, 5, 23])
+def test_each_day_has_one_nightly_tick(zone: str, hour: int) -> None:
+    for day in CHANGES[zone]:
+        days = Counter(tick.astimezone(ZoneInfo(zone)).date() for tick in ticks_of(Timing("nightly", hour, zone), day))
+        assert set(days.values()) == {1}
+        assert day in days
 
 
-def test_the_hour_stays_when_the_clocks_are_changed() -> None:
-    changes = (datetime(2025, 3, 9, tzinfo=UTC), datetime(2025, 11, 2, tzinfo=UTC))
-    for day in changes:
-        around = [day + n * TICK for n in range(-96, 192)]
-        fired = [tick for tick in around if is_the_hour(tick, 5, "America/New_York")]
-        apart = {later - earlier for earlier, later in pairwise(fired)}
-        assert timedelta(hours=23 if day.month == 3 else 25) in apart
-        assert {tick.astimezone(ZoneInfo("America/New_York")).hour for tick in fired} == {5}
+@pytest.mark.parametrize(
+    ("hour", "zone", "day", "expected"),
+    [
+        (5, "Europe/Berlin", date(2026, 3, 28), "2026-03-28T04:00"),
+        (5, "Europe/Berlin", date(2026, 3, 29), "2026-03-29T03:00"),
+        (2, "Europe/Berlin", date(2026, 3, 29), "2026-03-29T01:00"),  # the gap's end, 03:00
+        (3, "Europe/Berlin", date(2026, 3, 29), "2026-03-29T01:00"),
+        (2, "Europe/Berlin", date(2026, 10, 25), "2026-10-25T01:00"),  # the second of two
+        (3, "Europe/Berlin", date(2026, 10, 25), "2026-10-25T02:00"),
+        (5, "Asia/Kolkata", date(2026, 3, 29), "2026-03-28T23:30"),
+        (2, "Australia/Lord_Howe", date(2026, 10, 4), "2026-10-03T15:30"),  # the gap's end, 02:30
+    ],
+)
+def test_nightly_tick_is_where_the_clock_says(hour: int, zone: str, day: date, expected: str) -> None:
+    ticks = ticks_of(Timing("nightly", hour, zone), day)
+    (found,) = [tick for tick in ticks if tick.astimezone(ZoneInfo(zone)).date() == day]
+    assert f"{found.astimezone(UTC):%Y-%m-%dT%H:%M}" == expected
 
 
-@pytest.mark.parametrize(("schedule", "a_day"), [("disabled", 0), ("30min", 48), ("1h", 24), ("2h", 12), ("6h", 4)])
-def test_the_other_presets_fire_all_day_long_or_never(schedule: str, a_day: int) -> None:
-    fired = [tick for tick in TICKS[: 96 * 7] if fires(tick, schedule, 5, "Asia/Kathmandu")]
-    assert len(fired) == 7 * a_day
-    assert {b - a for a, b in pairwise(fired)} == ({INTERVALS[schedule]} if a_day else set())
-    found = next_tick(START + timedelta(minutes=1, seconds=2), schedule, 5, "UTC")
-    assert found == (START + INTERVALS[schedule] if a_day else None)
+@pytest.mark.parametrize("zone", CHANGES)
+@pytest.mark.parametrize(("preset", "hour"), [("nightly", 2), ("nightly", 5), *((name, 0) for name in INTERVALS)])
+def test_next_run_of_pages_is_the_one_of_dagster(zone: str, preset: str, hour: int) -> None:
+    if (zone, preset) == ("Australia/Lord_Howe", "1h"):
+        pytest.skip("Dagster ticks at the former half hour until it counts again from another tick")
+    timing = Timing(preset, hour, zone)
+    for day in CHANGES[zone]:
+        ticks = [tick.astimezone(UTC) for tick in ticks_of(timing, day)]
+        assert [timing.next_tick(tick) for tick in ticks[:-1]] == ticks[1:]
+        between = [before + (after - before) / 2 for before, after in pairwise(ticks)]
+        assert [timing.last_tick(moment) for moment in between] == ticks[:-1]
 
 
-def test_a_day_that_skips_the_hour_fires_at_the_next_one() -> None:
-    springs_forward = datetime(2025, 3, 30, tzinfo=UTC)
-    fired = [tick for tick in TICKS if tick.date() == springs_forward.date() and is_the_hour(tick, 2, "Europe/Berlin")]
-    assert [tick.astimezone(ZoneInfo("Europe/Berlin")).hour for tick in fired] == [3]
+@pytest.mark.parametrize(
+    ("preset", "cron", "a_day"),
+    [
+        ("30min", "*/30 * * * *", 48), ("1h", "0 * * * *", 24), ("2h", "0 */2 * * *", 12), ("6h", "0 */6 * * *", 4),
+        ("nightly", "0 5 * * *", 1), ("disabled", "0 5 * * *", 1),
+    ],
+)  # fmt: skip
+def test_preset_is_a_cron_string(preset: str, cron: str, a_day: int) -> None:
+    timing = Timing(preset, 5, "Asia/Kathmandu")
+    assert timing.cron == cron
+    days = Counter(tick.date() for tick in ticks_of(timing, date(2026, 6, 10)))
+    assert days[date(2026, 6, 10)] == a_day
+    assert (timing.next_tick(datetime(2026, 6, 10, tzinfo=UTC)) is None) == (preset == "disabled")
 
 
 @pytest.fixture
-def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryResource:
-    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path))
-    monkeypatch.setenv("ANAMNESIS_TIMEZONE", "Europe/Berlin")
-    return MemoryResource()
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
 
 
-def tick(memory: MemoryResource, instance: dg.DagsterInstance, when: datetime) -> list[dg.RunRequest] | None:
-    context = dg.build_schedule_context(
+@pytest.fixture
+def memory(home: Path) -> Iterator[MemoryResource]:
+    resource = MemoryResource()
+    yield resource
+    resource.store.close()
+
+
+@pytest.fixture
+def load(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ModuleType]]:
+    """Loads the schedules again under other environment variables, as the code server does."""
+
+    def reloaded(**environment: str) -> ModuleType:
+        for name, value in environment.items():
+            monkeypatch.setenv(f"ANAMNESIS_{name.upper()}", value)
+        return importlib.reload(schedules_module)
+
+    yield reloaded
+    monkeypatch.undo()
+    importlib.reload(schedules_module)
+
+
+def test_schedules_have_hour_and_zone_of_the_settings(load: Callable[..., ModuleType], home: Path) -> None:
+    loaded = load(ingest_hour="7", timezone="Europe/Berlin", consolidate_hour="8", consolidate_schedule="6h")
+    found = [loaded.daily_ingest, loaded.daily_consolidation, loaded.daily_map]
+    assert [each.cron_schedule for each in found] == ["0 7 * * *", "0 */6 * * *", "0 8 * * *"]
+    assert {each.execution_timezone for each in found} == {"Europe/Berlin"}
+    assert {each.default_status for each in found} == {dg.DefaultScheduleStatus.RUNNING}
+    assert "07:00" in str(loaded.daily_ingest.description)
+    assert not home.exists()
+
+
+def test_stored_hour_is_loaded_and_survives_unreadable_ones(
+    load: Callable[..., ModuleType], memory: MemoryResource
+) -> None:
+    memory.store.settings.set("config.ingest_hour", 9)
+    assert load().daily_ingest.cron_schedule == "0 9 * * *"
+    memory.store.settings.set("config.ingest_hour", 99)
+    assert load().daily_ingest.cron_schedule == "0 5 * * *"
+
+
+def test_disabled_schedule_is_stopped_and_says_so(load: Callable[..., ModuleType]) -> None:
+    loaded = load(ingest_schedule="disabled")
+    assert loaded.daily_ingest.default_status is dg.DefaultScheduleStatus.STOPPED
+    assert "ingest_schedule is disabled" in str(loaded.daily_ingest.description)
+    assert loaded.daily_map.default_status is dg.DefaultScheduleStatus.RUNNING
+
+
+def evaluated(
+    schedule: dg.ScheduleDefinition, memory: MemoryResource, instance: dg.DagsterInstance, when: datetime
+) -> tuple[list[dg.RunRequest], str]:
+    """Run requests and skip reason of a tick."""
+    with dg.build_schedule_context(
         instance=instance,
         scheduled_execution_time=when,
         resources={"memory": memory},
         repository_def=defs.get_repository_def(),
-    )
-    with context:
-        return list(daily_ingest.evaluate_tick(context).run_requests or [])
+    ) as context:
+        data = schedule.evaluate_tick(context)
+    return list(data.run_requests or []), data.skip_message or ""
 
 
-def test_the_stored_hour_counts_from_the_next_tick_on_and_reserved_sources_are_left_out(
-    memory: MemoryResource, tmp_path: Path
+FIVE = datetime(2026, 1, 10, 4, tzinfo=UTC)
+"""05:00 in Berlin."""
+
+
+def test_tick_requests_known_sources_once_a_local_day(
+    memory: MemoryResource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory.store.ingest.put_sources([Source("known", "mac", "/l", "a"), Source("not-a-partition", "mac", "/l", "b")])
+    monkeypatch.setenv("ANAMNESIS_TIMEZONE", "Europe/Berlin")
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        assert evaluated(daily_ingest, memory, instance, FIVE) == ([], "There is no source yet.")
+        sources = [Source("known", "mac", "/l", "a"), Source("not-a-partition", "mac", "/l", "b")]
+        memory.store.ingest.put_sources([*sources, Source("direct", kind="reserved")])
         instance.add_dynamic_partitions(str(SOURCES.name), ["known", "direct"])
-        five, nine = datetime(2026, 1, 10, 4, tzinfo=UTC), datetime(2026, 1, 10, 8, tzinfo=UTC)
-        (request,) = tick(memory, instance, five) or []
-        assert (request.partition_key, request.tags["dagster/partition"]) == ("known", "known")
+        ((request,), _) = evaluated(daily_ingest, memory, instance, FIVE)
+        assert (request.partition_key, request.run_key) == ("known", "2026-01-10/known")
+        assert request.tags["dagster/partition"] == "known"
+        late_in_utc = datetime(2026, 1, 9, 23, 30, tzinfo=UTC)
+        ((request,), _) = evaluated(daily_ingest, memory, instance, late_in_utc)
         assert request.run_key == "2026-01-10/known"
-        assert tick(memory, instance, nine) == []
-        memory.store.settings.set("config.ingest_hour", 9)
-        assert tick(memory, instance, five) == []
-        assert len(tick(memory, instance, nine) or []) == 1
-        memory.store.settings.set("config.timezone", "Asia/Tokyo")
-        assert tick(memory, instance, nine) == []
-        assert len(tick(memory, instance, datetime(2026, 1, 10, 0, tzinfo=UTC)) or []) == 1
         memory.store.settings.set("config.ingest_schedule", "30min")
-        (request,) = tick(memory, instance, nine) or []
-        assert request.run_key == "2026-01-10T08:00Z/known"
-        assert tick(memory, instance, nine + TICK) == []
-        assert len(tick(memory, instance, nine + 2 * TICK) or []) == 1
+        ((request,), _) = evaluated(daily_ingest, memory, instance, FIVE)
+        assert request.run_key == "2026-01-10T04:00Z/known"
         memory.store.settings.set("config.ingest_schedule", "disabled")
-        assert tick(memory, instance, nine) == []
-    memory.store.close()
+        assert evaluated(daily_ingest, memory, instance, FIVE) == ([], "ingest_schedule is disabled.")
 
 
-@pytest.mark.parametrize("zone", ZONES)
-def test_the_next_tick_is_the_first_that_fires(zone: str) -> None:
-    for after in (START + timedelta(minutes=hours * 61) for hours in range(0, 9_000, 97)):
-        found = next_tick(after, "nightly", 2, zone)
-        assert found is not None
-        assert found > after
-        assert is_the_hour(found, 2, zone)
-        between = [tick for tick in TICKS if after < tick < found]
-        assert not any(is_the_hour(tick, 2, zone) for tick in between)
-
-
-def test_consolidation_runs_at_its_own_hour_and_only_for_what_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path))
-
-    def ticked(hour: int) -> dg.RunRequest | dg.SkipReason:
-        context = dg.build_schedule_context(
-            scheduled_execution_time=datetime(2026, 3, 1, hour, tzinfo=UTC), resources={"memory": MemoryResource()}
-        )
-        with context:
-            outcome = daily_consolidation(context)
-        assert isinstance(outcome, dg.RunRequest | dg.SkipReason)
-        return outcome
-
-    assert isinstance(ticked(6), dg.SkipReason)
-    store = MemoryResource().store
-    put(store, "a", "text", source="logs", session_id="s")
-    store.close()
-    assert isinstance(ticked(5), dg.SkipReason)
-    fired = ticked(6)
-    assert isinstance(fired, dg.RunRequest)
-    assert fired.run_key == "2026-03-01T06:00Z"
+def test_consolidation_runs_only_for_what_changed(memory: MemoryResource, instance: dg.DagsterInstance) -> None:
+    six = datetime(2026, 3, 1, 6, tzinfo=UTC)
+    assert "Nothing changed" in evaluated(daily_consolidation, memory, instance, six)[1]
+    put(memory.store, "a", "text", source="logs", session_id="s")
+    ((request,), _) = evaluated(daily_consolidation, memory, instance, six)
+    assert request.run_key == "2026-03-01T06:00Z"
     result = defs.resolve_job_def("consolidate").execute_in_process(resources={"memory": MemoryResource()})
     (done,) = result.asset_materializations_for_node("consolidation_report")
     assert done.metadata["waiting"].value == 1
+    memory.store.settings.set("config.consolidate_schedule", "disabled")
+    assert "disabled" in evaluated(daily_consolidation, memory, instance, six)[1]
+    assert "too little" in evaluated(daily_map, memory, instance, six)[1]
+
+
+# --- the hourly check ------------------------------------------------------------------------------------
+
+LOADED_AT = datetime(2026, 1, 10, 4, 30, tzinfo=UTC)
+LOG = logging.getLogger("test")
+
+
+@dataclass
+class DagsterSaying:
+    """Answers with one schedule, and counts reloads."""
+
+    schedule: LoadedSchedule
+    reloads: int = field(default=0)
+    is_up: bool = field(default=True)
+
+    def reload_definitions(self, timeout_s: float) -> None:
+        assert timeout_s < 30
+        self.reloads += 1
+
+    def schedules(self) -> list[LoadedSchedule]:
+        if not self.is_up:
+            raise ServiceUnreachable("Dagster does not answer")
+        return [self.schedule]
+
+
+def ingest_schedule(*, running: bool = True, started: datetime | None, evaluated: datetime | None) -> LoadedSchedule:
+    return LoadedSchedule("daily_ingest", "0 5 * * *", "Europe/Berlin", running, started, evaluated, None)
+
+
+YESTERDAY = FIVE - timedelta(days=1)
+
+
+@pytest.fixture
+def dagster(memory: MemoryResource, monkeypatch: pytest.MonkeyPatch) -> DagsterSaying:
+    monkeypatch.setenv("ANAMNESIS_TIMEZONE", "Europe/Berlin")
+    memory.store.ingest.put_sources([Source("known", "mac", "/l", "a"), Source("direct", kind="reserved")])
+    saying = DagsterSaying(ingest_schedule(started=YESTERDAY - timedelta(days=3), evaluated=YESTERDAY))
+    monkeypatch.setattr(schedules_module, "open_dagster", lambda _: saying)
+    return saying
+
+
+def test_changed_setting_reloads_once_an_hour(memory: MemoryResource, dagster: DagsterSaying) -> None:
+    check = HourlyCheck(memory.settings, LOADED_AT)
+    memory.store.settings.set("config.crawl_interval_s", 60)
+    assert check.missed_ingest(memory, LOADED_AT + timedelta(minutes=59), LOG) == {}
+    assert dagster.reloads == 0
+    for minutes in (60, 65, 119):
+        assert check.missed_ingest(memory, LOADED_AT + timedelta(minutes=minutes), LOG) == {}
+    assert dagster.reloads == 1
+    check.missed_ingest(memory, LOADED_AT + timedelta(minutes=120), LOG)
+    assert dagster.reloads == 2
+
+
+def test_missed_ingest_is_requested_with_the_keys_of_its_day(memory: MemoryResource, dagster: DagsterSaying) -> None:
+    check = HourlyCheck(memory.settings, LOADED_AT)
+    hour = LOADED_AT + timedelta(hours=1)
+    assert check.missed_ingest(memory, hour, LOG) == {"known": "2026-01-10/known"}
+    assert check.missed_ingest(memory, hour + timedelta(minutes=5), LOG) == {}
+    assert check.missed_ingest(memory, hour + timedelta(hours=1), LOG) == {"known": "2026-01-10/known"}
+    assert dagster.reloads == 0
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        ingest_schedule(started=YESTERDAY, evaluated=FIVE),
+        ingest_schedule(started=YESTERDAY, evaluated=FIVE - timedelta(hours=3)),  # at another hour of the same day
+        ingest_schedule(started=YESTERDAY, evaluated=YESTERDAY, running=False),
+        ingest_schedule(started=FIVE + timedelta(minutes=1), evaluated=YESTERDAY),
+        ingest_schedule(started=None, evaluated=None),
+    ],
+    ids=["evaluated", "evaluated earlier that day", "stopped", "started later", "not seen yet"],
+)
+def test_ingest_is_not_missed(memory: MemoryResource, dagster: DagsterSaying, schedule: LoadedSchedule) -> None:
+    dagster.schedule = schedule
+    check = HourlyCheck(memory.settings, LOADED_AT)
+    assert check.missed_ingest(memory, LOADED_AT + timedelta(hours=1), LOG) == {}
+
+
+def test_ingest_due_since_the_last_check_is_left_to_dagster(memory: MemoryResource, dagster: DagsterSaying) -> None:
+    check = HourlyCheck(memory.settings, FIVE - timedelta(minutes=10))
+    assert check.missed_ingest(memory, FIVE + timedelta(minutes=50), LOG) == {}
+    assert check.missed_ingest(memory, FIVE + timedelta(minutes=110), LOG) != {}
+
+
+@pytest.mark.parametrize("preset", ["1h", "disabled"])
+def test_other_presets_miss_no_ingest(memory: MemoryResource, dagster: DagsterSaying, preset: str) -> None:
+    memory.store.settings.set("config.ingest_schedule", preset)
+    check = HourlyCheck(memory.settings, LOADED_AT)
+    assert check.missed_ingest(memory, LOADED_AT + timedelta(hours=1), LOG) == {}
+
+
+def test_dagster_that_does_not_answer_is_asked_in_an_hour(memory: MemoryResource, dagster: DagsterSaying) -> None:
+    dagster.is_up = False
+    check = HourlyCheck(memory.settings, LOADED_AT)
+    assert check.missed_ingest(memory, LOADED_AT + timedelta(hours=1), LOG) == {}
+    dagster.is_up = True
+    assert check.missed_ingest(memory, LOADED_AT + timedelta(hours=2), LOG) == {"known": "2026-01-10/known"}
+
+
+def test_crawl_sensor_requests_the_missed_ingest(
+    memory: MemoryResource, dagster: DagsterSaying, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", "/nowhere")
+    instance.add_dynamic_partitions(str(SOURCES.name), ["known", "direct", "uploads", "chat"])
+    due = timings(memory.settings)["daily_ingest"].last_tick(datetime.now(UTC))
+    dagster.schedule = ingest_schedule(started=due - timedelta(days=3), evaluated=due - timedelta(days=1))
+    monkeypatch.setattr(sensors, "HOURLY_CHECK", HourlyCheck(memory.settings, datetime.now(UTC) - timedelta(hours=1)))
+    if due > datetime.now(UTC) - timedelta(hours=1):
+        pytest.skip("a tick of the last hour is still Dagster's")
+    with dg.build_sensor_context(instance=instance, definitions=defs, resources={"memory": memory}) as context:
+        result = sensors.crawl_sensor(context)
+    assert isinstance(result, dg.SensorResult)
+    keys = [(request.partition_key, request.run_key) for request in result.run_requests or []]
+    assert keys == [("known", f"{due.astimezone(ZoneInfo('Europe/Berlin')):%Y-%m-%d}/known")]
+
+
+def test_settings_that_cannot_be_read_leave_the_defaults() -> None:
+    assert timings(Settings.model_construct())["daily_ingest"] == Timing("nightly", 5, "UTC")

@@ -6,6 +6,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from pydantic import SecretStr
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.dagster_api.backfills import BackfillState, EmbeddingBackfill, Launched
+from anamnesis_pipeline.dagster_api.definitions import LoadedSchedule
 from anamnesis_pipeline.dagster_api.runs import Automation, IngestRuns, JobRun
 from anamnesis_pipeline.embeddings.base import Embedded, Role
 from anamnesis_pipeline.embeddings.cores import available_cores
@@ -34,6 +36,7 @@ from anamnesis_pipeline.search.levels import LEVEL
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar import embedding_control
 from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.steps.daily import timings
 from anamnesis_pipeline.steps.embeddings import embed_passages, embed_sources
 from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.token_projection import space_projection
@@ -86,6 +89,10 @@ class DagsterInMemory:
     jobs: list[tuple[str, JobRun]] = field(default_factory=list)
     automations: list[Automation] = field(default_factory=list)
     """Those that are stopped."""
+    settings: Callable[[], Settings] | None = None
+    """What a reload makes the schedules from; None: it has no effect, as with `dagster api grpc`."""
+    loaded: list[LoadedSchedule] = field(default_factory=list)
+    reloads: int = 0
 
     def launch_embedding_backfill(self, space: str, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
         self._answer()
@@ -143,6 +150,19 @@ class DagsterInMemory:
         started = self.stopped_automations()
         self.automations.clear()
         return started
+
+    def reload_definitions(self) -> None:
+        self._answer()
+        self.reloads += 1
+        made = timings(self.settings()) if self.settings else {}
+        self.loaded = [
+            LoadedSchedule(name, each.cron, each.zone, each.is_enabled, None, None, each.next_tick(datetime.now(UTC)))
+            for name, each in made.items()
+        ]
+
+    def schedules(self) -> list[LoadedSchedule]:
+        self._answer()
+        return self.loaded
 
     def run_link(self, run_id: str) -> str:
         return f"http://127.0.0.1:3000/runs/{run_id}"
@@ -212,7 +232,7 @@ def open_services(home: Path, load: Callable[[], HashedWords] = HashedWords, **s
         engine=Engine(store, models.embed_query, models.space_for, private=partial(what_is_private, store)),
         poster=Poster(store, Redactor(b"0123456789abcdef").mask_text, minilm_pieces(), embed_now),
         pool=models,
-        dagster=DagsterInMemory(),
+        dagster=DagsterInMemory(settings=partial(effective_settings, store)),
         close=close,
     )
 

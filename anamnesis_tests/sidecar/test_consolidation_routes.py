@@ -89,12 +89,14 @@ def test_a_merge_that_cannot_be_is_refused_by_its_field(client: TestClient, body
     assert next(iter(body)) in json.dumps(reply.json()["errors"])
 
 
-def test_the_schedule_is_kept_and_says_when_it_runs_next(client: TestClient) -> None:
+def test_the_schedule_is_kept_and_says_when_it_runs_next(client: TestClient, services: TestServices) -> None:
     schedule = client.get("/api/consolidation/schedule").json()
     assert (schedule["consolidate_schedule"], schedule["consolidate_hour"]) == ("nightly", 6)
     assert schedule["next_run"].endswith("06:00:00Z") or "T06:00" in schedule["next_run"]
     changed = client.put("/api/consolidation/schedule", json={"consolidate_schedule": "disabled"})
     assert changed.status_code == 200, changed.text
+    assert services.dagster.reloads == 1
+    assert changed.json()["reload"].startswith("Dagster reloaded its schedules and sensors")
     assert client.get("/api/consolidation/schedule").json()["next_run"] is None
     for body in ({}, {"consolidate_hour": 24}, {"consolidate_schedule": "yearly"}, {"ingest_hour": 3}):
         assert client.put("/api/consolidation/schedule", json=body).status_code == 422

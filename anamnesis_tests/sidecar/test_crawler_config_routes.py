@@ -102,11 +102,16 @@ def test_a_root_that_cannot_be_is_refused_and_changes_nothing(client: TestClient
 def test_the_interval_is_stored_and_let_go(client: TestClient, services: TestServices) -> None:
     address = "/api/crawler/config/interval"
     assert client.get(address).json() == {"interval_s": 300, "origin": "default"}
+    changed = client.put(address, json={"interval_s": 60}).json()
+    assert (changed["interval_s"], changed["origin"]) == (60, "stored")
+    assert changed["reload"].startswith("Dagster reloaded its schedules and sensors")
     assert client.put(address, json={"interval_s": 60}).json() == {"interval_s": 60, "origin": "stored"}
+    assert services.dagster.reloads == 1
     assert client.get("/api/crawler/status").json()["interval_s"] == 60
     for wrong in (5, 86_401, "60", 60.5):
         assert client.put(address, json={"interval_s": wrong}).status_code == 422
-    assert client.put(address, json={"interval_s": None}).json() == {"interval_s": 300, "origin": "default"}
+    unset = client.put(address, json={"interval_s": None}).json()
+    assert (unset["interval_s"], unset["origin"]) == (300, "default")
 
 
 def test_an_interval_that_the_environment_decides_is_refused(

@@ -198,6 +198,34 @@ def test_the_schedule_is_one_of_the_presets(client: TestClient) -> None:
     assert client.put("/api/jsonl/settings", json={"ingest_schedule": "3h"}).status_code == 422
 
 
+def put_hour(client: TestClient, hour: int | None) -> str:
+    return str(client.put("/api/jsonl/settings", json={"ingest_hour": hour}).json().get("reload", ""))
+
+
+def test_changed_times_reload_the_definitions(client: TestClient, services: TestServices) -> None:
+    told = client.put("/api/jsonl/settings", json={"ingest_hour": 3, "timezone": "Europe/Berlin"}).json()["reload"]
+    assert told.startswith("Dagster reloaded its schedules and sensors; daily_ingest runs next on 20")
+    assert told.endswith((" at 03:00 CET.", " at 03:00 CEST."))
+    assert "reload" not in client.get("/api/jsonl/settings").json()
+    assert put_hour(client, 3) == ""
+    assert (
+        client.put("/api/jsonl/settings", json={"llm_batch_min": 5}).json().keys()
+        == client.get("/api/jsonl/settings").json().keys()
+    )
+    assert services.dagster.reloads == 1
+    stopped = client.put("/api/jsonl/settings", json={"ingest_schedule": "disabled"}).json()["reload"]
+    assert stopped.endswith("daily_ingest is stopped.")
+
+
+def test_times_are_stored_where_dagster_cannot_reload(client: TestClient, services: TestServices) -> None:
+    services.dagster.settings = None
+    assert put_hour(client, 3) == "Dagster still has the former times of daily_ingest: restart its code server."
+    services.dagster.up = False
+    told = put_hour(client, 4)
+    assert told.startswith("Dagster reads the change within an hour, or at its next start: Dagster does not answer")
+    assert client.get("/api/jsonl/settings").json()["ingest_hour"] == 4
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [

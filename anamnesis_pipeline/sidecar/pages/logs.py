@@ -192,21 +192,22 @@ def _save(services: Services, sent: dict[str, str]) -> Response:
     problems = problems_of(_CHANGES, changes)
     if not problems:
         try:
-            _control(services).change_settings(changes)
+            reload = _control(services).change_settings(changes)
         except BadSetting as exc:
             problems = {_field_of(str(exc), changes): str(exc)}
     if problems:
         return fragment("logs_settings.html", **_form(services.store, sent, problems))
-    return fragment("logs_settings.html", toast="Saved; it counts from the next run on.", **_form(services.store))
+    toast = f"Saved; it counts from the next run on. {reload}".strip()
+    return fragment("logs_settings.html", toast=toast, **_form(services.store))
 
 
 def _revert(services: Services, name: str, typed: dict[str, str]) -> Response:
     try:
-        _control(services).change_settings({name: None})
+        reload = _control(services).change_settings({name: None})
     except BadSetting as exc:
         return fragment("logs_settings.html", **_form(services.store, typed, {name: str(exc)}))
     value = next(row for row in rows_of(services.store, FIELDS) if row.field.name == name)
-    toast = f"{value.field.label} is {value.text or 'empty'} again ({value.told})."
+    toast = f"{value.field.label} is {value.text or 'empty'} again ({value.told}). {reload}".strip()
     return fragment("logs_settings.html", toast=toast, **_form(services.store, typed) | {"focus": name})
 
 
