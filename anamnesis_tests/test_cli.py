@@ -158,7 +158,10 @@ def test_a_stored_setting_wins_until_it_is_unset(run: Run) -> None:
     assert json.loads(run("config", "--json").stdout)["embed_cpu_pct"]["origin"] == "default"
 
 
-def test_changed_hour_says_that_dagster_does_not_run(run: Run) -> None:
+def test_changed_hour_says_that_dagster_does_not_run(run: Run, environment: dict[str, str]) -> None:
+    asked = run("config", "set", "ingest_hour", "6").stdout
+    assert asked.startswith("ingest_hour is stored\nDagster reads the change within an hour, or at its next start: ")
+    del environment["ANAMNESIS_DAGSTER_PORT"]  # then nothing says that what answers there is of this home
     does_not_run = "Dagster does not run; its next start reads the change.\n"
     assert run("config", "set", "ingest_hour", "7").stdout == f"ingest_hour is stored\n{does_not_run}"
     assert run("config", "set", "ingest_hour", "7").stdout == "ingest_hour is stored\n"
