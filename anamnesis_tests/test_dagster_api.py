@@ -195,7 +195,8 @@ def test_an_ingest_is_one_backfill_of_the_job_with_new_sources_as_partitions(api
         "ingest_partition_set",
     )
     assert {"key": "anamnesis/ingest", "value": "x"} in found["tags"]
-    assert {"fresh", "fresher"} <= set(known(api, "crawled_source"))
+    crawled = api.ask('{ assetNodeOrError(assetKey: {path: ["exchanges"]}) { ... on AssetNode { partitionKeys } } }')
+    assert {"fresh", "fresher"} <= set(crawled["assetNodeOrError"]["partitionKeys"])
     assert httpx.get(api.link(backfill), trust_env=False, timeout=60).status_code == 200
 
 
