@@ -31,9 +31,12 @@ from anamnesis_pipeline.store.base import Store
 if TYPE_CHECKING:
     from anamnesis_pipeline.sources.ssh import SshHost
 
+RemoteHosts = Callable[[str, str], "SshHost"]
+"""(machine, place) -> the host over SSH; nothing is connected by it."""
+
 _OPENING = threading.Lock()
-_REMOTE: dict[tuple[str, str], "SshHost"] = {}
-"""Of this process, by machine and place: each keeps one connection, from one look to the next."""
+_REMOTE: dict[tuple[object, ...], "SshHost"] = {}
+"""Of this process, by machine, place and timeouts: each keeps one connection, from one look to the next."""
 _FLIGHTS: dict[Path, Flights[Answer]] = {}
 """Of this process, by home: what hangs in one look is known to the next."""
 
@@ -52,22 +55,28 @@ def configured_specs(settings: Settings, store: Store) -> list[SourceSpec]:
     return [*specs, *agent_memory_specs(agent_memories(store, settings.machine), specs, settings.machine)]
 
 
-def open_hosts(settings: Settings, store: Store) -> Hosts:
-    """The machines of all sources; none is connected with before it is asked for something."""
-    return Hosts(configured_specs(settings, store), LocalHost(settings.machine), remote_host, settings.local_only)
+def remote_host(machine: str, place: str, **timeouts: float) -> "SshHost":
+    """A machine over SSH; one object, and so one connection, per place and timeouts in a process.
 
-
-def remote_host(machine: str, place: str) -> "SshHost":
-    """A machine over SSH; one object, and so one connection, per place in a process."""
+    :param timeouts: as `SshHost` takes them.
+    """
     from anamnesis_pipeline.sources.ssh import SshHost
 
+    key = (machine, place, *sorted(timeouts.items()))
     with _OPENING:
-        if (machine, place) not in _REMOTE:
-            _REMOTE[machine, place] = SshHost(machine, place)
-        return _REMOTE[machine, place]
+        if key not in _REMOTE:
+            _REMOTE[key] = SshHost(machine, place, **timeouts)
+        return _REMOTE[key]
 
 
-def open_labels(hosts: Hosts, store: Store, *, must_answer: bool = False) -> Callable[[Source], Callable[[str], str]]:
+def open_hosts(settings: Settings, store: Store, remote: RemoteHosts = remote_host) -> Hosts:
+    """The machines of all sources; none is connected with before it is asked for something."""
+    return Hosts(configured_specs(settings, store), LocalHost(settings.machine), remote, settings.local_only)
+
+
+def open_labels(
+    hosts: Hosts, store: Store, remote_host: RemoteHosts = remote_host, *, must_answer: bool = False
+) -> Callable[[Source], Callable[[str], str]]:
     """Of a source: directory on its machine -> project. A machine that is away is not waited for twice, and its
     documents are not read under a project that is guessed.
 

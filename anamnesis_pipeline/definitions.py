@@ -13,7 +13,7 @@ from anamnesis_pipeline.defs.exchanges import exchanges
 from anamnesis_pipeline.defs.jobs import consolidate, draw_map, embed, index, ingest
 from anamnesis_pipeline.defs.memory_map import memory_map
 from anamnesis_pipeline.defs.posted import POSTED, finish_posted
-from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
+from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, LlmResource, MemoryResource, SshResource
 from anamnesis_pipeline.defs.schedules import daily_consolidation, daily_ingest, daily_map
 from anamnesis_pipeline.defs.sensors import crawl_sensor, quick_crawl_sensor
 from anamnesis_pipeline.defs.session_summaries import session_summaries
@@ -38,7 +38,12 @@ defs = dg.Definitions(
     jobs=[ingest, embed, index, draw_map, consolidate, finish_posted],
     sensors=[crawl_sensor, quick_crawl_sensor, embed_sensor],
     schedules=[daily_ingest, daily_consolidation, daily_map],
-    resources={"memory": MemoryResource(keeps_open=True), "embedding_pool": EmbeddingPoolResource()},
+    resources={
+        "memory": MemoryResource(keeps_open=True),
+        "embedding_pool": EmbeddingPoolResource(),
+        "llm": LlmResource(),
+        "ssh": SshResource(),
+    },
     # One process per run: 2.2 times cheaper than a process per step, and the steps follow each other anyway.
     executor=dg.in_process_executor,
 )

@@ -318,6 +318,18 @@ def _made(given: str, home: Path, secrets_dir: Path | None, around: tuple[object
     return Settings(**{**json.loads(given), "home": home, "_secrets_dir": secrets_dir})
 
 
+def overridden(settings: Settings, given: Mapping[str, Any]) -> Settings:
+    """The settings with other values for one run.
+
+    :param given: name -> value.
+    :raises BadSetting: a value is refused; the text names the setting, the value and what is allowed.
+    """
+    try:
+        return Settings(**{**dict(settings), **given})
+    except ValidationError as exc:
+        raise BadSetting(_explain(exc, {}, {}, given)) from exc
+
+
 def origins(stored: Mapping[str, Any]) -> list[Origin]:
     """Every setting with its value and where that came from; secrets as `***`."""
     settings, names = load(stored), Settings.model_fields

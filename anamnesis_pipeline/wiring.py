@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.api_wiring import api_refusal, open_api_pool
-from anamnesis_pipeline.crawler_wiring import open_document_rules, open_hosts, open_labels
+from anamnesis_pipeline.crawler_wiring import RemoteHosts, open_document_rules, open_hosts, open_labels, remote_host
 from anamnesis_pipeline.dagster_api.api import DagsterApi, open_dagster
 from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.base import Embedded, Embedder, EmbeddingPool, Role
@@ -33,6 +33,7 @@ from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.copying import check_whole, settle
 from anamnesis_pipeline.steps.forget import Forgetter
+from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.merging import Merger, MergeRules
 from anamnesis_pipeline.steps.pipeline import Pipeline
 from anamnesis_pipeline.steps.posting import Poster
@@ -250,22 +251,31 @@ def open_pool(
     return PinnedPool(model, configured_cores(settings), queue_max=settings.embed_queue_max, priority=priority)
 
 
-def open_pool_of(store: Store, space: Space, *, priority: Priority) -> EmbeddingPool:
+def open_pool_of(
+    store: Store, space: Space, *, priority: Priority, settings_of: Callable[[Store], Settings] = effective_settings
+) -> EmbeddingPool:
     """A pool for a space of this store, as the settings are now. It goes on in the arithmetic of the space's vectors
     where the settings leave that open; a space without vectors is told its own. Raises as `open_pool` does.
+
+    :param settings_of: reads the settings of the store as they are now; a run may override some.
     """
+    settings = settings_of(store)
     if known := api_model(space.model_id):
-        redactor = open_redactor(effective_settings(store))
+        redactor = open_redactor(settings)
         return open_api_pool(
-            store, space, known, lambda: effective_settings(store), lambda: what_is_private(store).keys,
+            store,
+            space,
+            known,
+            lambda: settings_of(store),
+            lambda: what_is_private(store).keys,
             lambda text: redactor.mask_text(text)[0],
-        )  # fmt: skip
+        )
 
     def note_precision(model: LoadedModel) -> None:
         store.spaces.record_precision(space.key, model.precision, model.fidelity)
 
     return open_pool(
-        effective_settings(store), space, has_vectors=store.vectors.count(space.key) > 0, priority=priority,
+        settings, space, has_vectors=store.vectors.count(space.key) > 0, priority=priority,
         on_loaded=note_precision, projection=partial(space_projection, store, space),
     )  # fmt: skip
 
@@ -389,25 +399,33 @@ class _SpaceEmbedder:
         return self._models.embed_passages(texts, self._space)
 
 
-def open_pipeline(settings: Settings, store: Store) -> Pipeline:
-    """The source steps, ready to run on this machine's logs."""
-    archive, hosts = open_archive(settings), open_hosts(settings, store)
+def open_pipeline(settings: Settings, store: Store, remote: RemoteHosts = remote_host) -> Pipeline:
+    """The source steps, ready to run on this machine's logs, and on those of other machines.
+
+    :param remote: how these are reached.
+    """
+    archive, hosts = open_archive(settings), open_hosts(settings, store, remote)
     return Pipeline(
         store=store,
         host_of=hosts.of_source,
         archive=archive,
         mask=open_redactor(settings).mask_line,
         archive_lines=archive_lines(store, archive),
-        label_of=open_labels(hosts, store),
-        sure_label_of=open_labels(hosts, store, must_answer=True),
+        label_of=open_labels(hosts, store, remote),
+        sure_label_of=open_labels(hosts, store, remote, must_answer=True),
         pieces=open_pieces(),
         idle_minutes=settings.idle_minutes,
-        llm=replace(open_llm(settings), private_sources=lambda: what_is_private(store).keys),
+        llm=open_llm_of(settings, store),
         headline=extractive.summarize,
         rules_of=open_document_rules(hosts, settings),
         specs=hosts.specs,
         observers=open_observers(settings),
     )
+
+
+def open_llm_of(settings: Settings, store: Store) -> Llm:
+    """The LLM that writes summaries, which gets no text of this store's private sources."""
+    return replace(open_llm(settings), private_sources=lambda: what_is_private(store).keys)
 
 
 def open_recorder(settings: Settings, store: Store, poster: Poster) -> Recorder:
@@ -421,7 +439,7 @@ def open_merger(settings: Settings, store: Store, poster: Poster, **rules: int) 
 
     :param rules: fields of `MergeRules` other than the threshold, which is a setting.
     """
-    llm = replace(open_llm(settings), private_sources=lambda: what_is_private(store).keys)
+    llm = open_llm_of(settings, store)
     return Merger(store, llm, open_pieces(), poster, MergeRules(threshold=settings.merge_cosine, **rules))
 
 

@@ -4,18 +4,20 @@ import dagster as dg
 
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import counted, per_second, watermark
-from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.defs.resources import MemoryResource, SshResource
 
 
 @dg.asset(partitions_def=SOURCES, group_name="ingest", kinds={"jsonl", "zstd"})
-def crawled_files(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
+def crawled_files(
+    context: dg.AssetExecutionContext, memory: MemoryResource, ssh: SshResource
+) -> dg.MaterializeResult[None]:
     """New lines of logs, or new versions of documents, secrets masked, in the compressed archive. Reads only what is
     new.
     """
     if memory.pipeline.forgetter().resume():
         context.log.info("finished to forget what an earlier run had begun with")
     source = memory.source(context.partition_key)
-    report = memory.pipeline.crawl(source)
+    report = ssh.pipeline(memory).crawl(source)
     for problem in report.problems:
         context.log.warning(problem)
     counts = memory.store.ingest.counts(context.partition_key)

@@ -147,12 +147,16 @@ def _embed(run: _Run, embedding_pool: EmbeddingPoolResource) -> tuple[EmbedRepor
         return bool(reasons)
 
     with run.keeping_complete_sources(), embedding_pool.open(run.memory, run.space) as pool:
-        observer = _Observer(run)
         report = embed_sources(
-            run.store, run.space.key, run.sources, pool, run.memory.settings.checkpoint_every,
-            should_pause=should_end, on_checkpoint=observer.observe,
-            before_checkpoint=lambda: follow_cores(pool, run.memory.settings, run.context.log.warning),
-        )  # fmt: skip
+            run.store,
+            run.space.key,
+            run.sources,
+            pool,
+            embedding_pool.settings(run.memory).checkpoint_every,
+            should_pause=should_end,
+            on_checkpoint=_Observer(run).observe,
+            before_checkpoint=lambda: follow_cores(pool, embedding_pool.settings(run.memory), run.context.log.warning),
+        )
         if reasons:
             end_as_canceled(run.context, reasons[0])
         return report, _about(run, report) | _about_pool(pool)

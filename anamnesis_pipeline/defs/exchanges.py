@@ -7,7 +7,7 @@ from pydantic import Field
 
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import counted, per_second, watermark
-from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.defs.resources import MemoryResource, SshResource
 from anamnesis_pipeline.steps.parse_again import ask_again
 
 PARSE_AGAIN_TAG = "anamnesis/parse_again"
@@ -25,7 +25,7 @@ class ExchangesConfig(dg.Config):
 
 @dg.asset(partitions_def=SOURCES, deps=["crawled_files"], group_name="ingest", kinds={"python"})
 def exchanges(
-    context: dg.AssetExecutionContext, config: ExchangesConfig, memory: MemoryResource
+    context: dg.AssetExecutionContext, config: ExchangesConfig, memory: MemoryResource, ssh: SshResource
 ) -> dg.MaterializeResult[None]:
     """Messages, each counted once whatever copies exist, grouped by the prompt they answer and cut at seams.
 
@@ -35,7 +35,7 @@ def exchanges(
     """
     if config.parse_again or context.run.tags.get(PARSE_AGAIN_TAG) == "true":
         ask_again(memory.store, context.partition_key)
-    report = memory.pipeline.parse(memory.source(context.partition_key))
+    report = ssh.pipeline(memory).parse(memory.source(context.partition_key))
     again = report.again
     counts = memory.store.ingest.counts(context.partition_key)
     return dg.MaterializeResult(

@@ -1,21 +1,29 @@
-"""What assets, sensors and schedules work with: the store with its steps, and the embedding pool."""
+"""What assets, sensors and schedules work with: the store with its steps, the embedding pool, the LLM, other machines.
+
+Their fields show the settings in Dagster's UI and launchpad. A run's config overrides them for that run.
+"""
 
 import atexit
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 import dagster as dg
+from pydantic import Field
 
 from anamnesis_pipeline import settings as settings_module
-from anamnesis_pipeline.crawler_wiring import open_crawler
+from anamnesis_pipeline.crawler_wiring import configured_specs, open_crawler, remote_host
 from anamnesis_pipeline.embeddings.base import EmbeddingPool
 from anamnesis_pipeline.embeddings.cores import Priority
-from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.embeddings.precision import choose_device
+from anamnesis_pipeline.errors import AnamnesisError, BadSetting, HostRefused
 from anamnesis_pipeline.model import Source, Space
-from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.settings import Settings, claude_api_key, overridden
+from anamnesis_pipeline.sources.base import COMMAND_TIMEOUT_S, CONNECT_TIMEOUT_S, READ_TIMEOUT_S
 from anamnesis_pipeline.steps.pipeline import Pipeline
 from anamnesis_pipeline.steps.reembed_state import noting_failure
 from anamnesis_pipeline.steps.survey import Crawler
@@ -24,11 +32,15 @@ from anamnesis_pipeline.wiring import (
     configured_cores,
     effective_settings,
     impatient,
+    open_llm_of,
     open_pipeline,
     open_pool_of,
     open_store,
     store_place,
 )
+
+if TYPE_CHECKING:
+    from anamnesis_pipeline.sources.ssh import SshHost
 
 TICK_WAIT_S = 20
 """Dagster ends a tick of a sensor after 60 s, and shows nothing of why it took so long."""
@@ -58,17 +70,120 @@ def close_kept() -> None:
             _kept.popitem()[1].close()
 
 
-class MemoryResource(dg.ConfigurableResource[Any]):
-    """The store, the settings and the source steps of this deployment.
+def settings_at_load() -> tuple[Settings, list[str]]:
+    """The settings as they are when Dagster loads the definitions, and the hosts of the configured sources that are
+    reached over SSH. Never makes the home folder.
 
-    `keeps_open`: the store is that of the process, not one for each execution.
+    Settings that cannot be read are the doctor's business and no reason to have no definitions: those outside the
+    store, or the defaults, are shown.
+    """
+    try:
+        settings = settings_module.load()
+    except BadSetting:
+        return Settings.model_construct(), []
+    if not settings.has_store:
+        return settings, []
+    try:
+        store = kept_store(settings)
+        stored = effective_settings(store)
+        return stored, sorted({spec.host for spec in configured_specs(stored, store) if spec.host})
+    except AnamnesisError:
+        return settings, []
+
+
+AT_LOAD, HOSTS_AT_LOAD = settings_at_load()
+
+LEFT = "Left as shown, which is as it was set when the definitions were loaded: as it is set at the time of the run."
+"""What every field's description ends with, since settings change while Dagster runs."""
+
+
+def shown(name: str) -> Any:
+    """A field that shows a setting."""
+    value = getattr(AT_LOAD, name)
+    default = list(value) if isinstance(value, tuple) else value
+    return Field(default=default, description=f"{Settings.model_fields[name].description}. {LEFT}")
+
+
+class SettingsResource(dg.ConfigurableResource[Any]):
+    """Fields named as settings, which show them as they were when the definitions were loaded. Another value overrides
+    the setting for one run.
     """
 
-    keeps_open: bool = False
+    def given(self) -> dict[str, Any]:
+        """Name -> value of the settings that this run's config overrides."""
+        names = type(self).model_fields.keys() & Settings.model_fields.keys()
+        values = {name: getattr(self, name) for name in sorted(names)}
+        return {name: value for name, value in values.items() if value != shown(name).default}
+
+    def settings(self, memory: "MemoryResource") -> Settings:
+        """The settings as they are now, with what this run's config overrides.
+
+        :raises dg.Failure: it has a value that the setting cannot have.
+        """
+        try:
+            return overridden(memory.settings, self.given())
+        except BadSetting as exc:
+            raise refused(str(exc)) from exc
+
+
+def refused(reason: str) -> dg.Failure:
+    """Ends a run whose config cannot be followed: trying again would not help."""
+    return dg.Failure(f"The config of this run is refused: {reason}", allow_retries=False)
+
+
+def llm_address(settings: Settings) -> str:
+    """Where the LLM that writes summaries is asked, without user, password and query."""
+    match settings.summarizer:
+        case "none":
+            return ""
+        case "claude_cli":
+            return settings.claude_host or "this machine"
+        case "ollama":
+            return ", ".join(map(_plain, settings.ollama_urls))
+        case "openai":
+            return _plain(settings.openai_url)
+        case "anthropic":
+            return _plain(settings.anthropic_url) or "the Claude API"
+
+
+def _plain(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def llm_key(settings: Settings) -> str:
+    """Whether there is a key for the LLM that writes summaries."""
+    keys = {"anthropic": claude_api_key(settings), "openai": settings.openai_api_key}
+    return "present" if keys.get(settings.summarizer) else "absent"
+
+
+class MemoryResource(dg.ConfigurableResource[Any]):
+    """The memory of this deployment: the store, the settings and the source steps."""
+
+    store_kind: Literal["sqlite", "mongo"] = Field(
+        default=AT_LOAD.store, description="The store. Set by ANAMNESIS_STORE; a run's config cannot choose another."
+    )
+    store_place: str = Field(
+        default=store_place(AT_LOAD),
+        description="Its file, or its hosts and database. Set by ANAMNESIS_HOME, or ANAMNESIS_MONGO_URI and "
+        "ANAMNESIS_MONGO_DATABASE; a run's config cannot choose another.",
+    )
+    keeps_open: bool = Field(
+        default=False, description="Whether a process opens the store once, not for each run or tick."
+    )
 
     @cached_property
     def store(self) -> Store:
-        """The deployment's store."""
+        """The deployment's store.
+
+        :raises dg.Failure: the config of the run names another.
+        """
+        if (self.store_kind, self.store_place) != (AT_LOAD.store, store_place(AT_LOAD)):
+            own = f"{AT_LOAD.store}, {store_place(AT_LOAD)}"
+            raise refused(
+                f"it names the store {self.store_kind}, {self.store_place}, but all runs of this deployment work on "
+                f"{own}; a deployment on another store has an environment of its own (ANAMNESIS_HOME, ANAMNESIS_STORE)"
+            )
         settings = settings_module.load()
         return kept_store(settings) if self.keeps_open else open_store(settings)
 
@@ -103,20 +218,130 @@ class MemoryResource(dg.ConfigurableResource[Any]):
             self.store.close()
 
 
-class EmbeddingPoolResource(dg.ConfigurableResource[Any]):
+class EmbeddingPoolResource(SettingsResource):
     """The CPU-pinned embedding pool. The model is loaded once per run, when the first passage needs it."""
+
+    model: str = shown("model")
+    device: Literal["auto", "cpu", "cuda"] = shown("device")
+    precision: Literal["auto", "bf16", "fp32"] = shown("precision")
+    embed_cpu_pct: int = shown("embed_cpu_pct")
+    embed_cores: list[int] = shown("embed_cores")
+    checkpoint_every: int = shown("checkpoint_every")
+
+    def given(self) -> dict[str, Any]:
+        """A share of the cores that a run's config gives counts, though the cores themselves are set."""
+        given = super().given()
+        return {"embed_cores": (), **given} if "embed_cpu_pct" in given else given
+
+    def settings(self, memory: MemoryResource) -> Settings:
+        """The settings as they are now, with what this run's config overrides.
+
+        :raises dg.Failure: it has a value that the setting cannot have, or names cores that are not there.
+        """
+        settings = super().settings(memory)
+        if self.given():
+            try:
+                configured_cores(settings)
+                choose_device(settings.device)
+            except BadSetting as exc:
+                raise refused(str(exc)) from exc
+        return settings
 
     def open(self, memory: MemoryResource, space: Space) -> "closing[EmbeddingPool]":
         """A loaded pool for a space's model; close it with `with`. The active space's goes before any other's.
 
         A failure is noted for the sensor, which then waits before it tries again.
+        :raises dg.Failure: the config of the run asks for what cannot be.
         :raises GiveUp: the model is unknown or makes other vectors than the space holds.
         """
+        given = self.given()
+        if given.get("model", space.model_id) != space.model_id:
+            raise refused(
+                f"it names the model {self.model}, but the vectors of {space.key} are of {space.model_id}, and vectors "
+                f"of two models cannot be compared; begin a space with: anamnesis model add {self.model}"
+            )
+        self.settings(memory)  # a config that is refused says nothing about the space
         priority = Priority.LIVE if space.status == "active" else Priority.BACKGROUND
         with noting_failure(memory.store, space.key):
-            pool = open_pool_of(memory.store, space, priority=priority)
+            pool = open_pool_of(memory.store, space, priority=priority, settings_of=lambda _: self.settings(memory))
             pool.load()
         return closing(pool)
+
+
+class LlmResource(SettingsResource):
+    """The LLM that writes summaries. Its address and key are settings that no run's config overrides: a key goes to no
+    address but its own.
+    """
+
+    summarizer: Literal["none", "claude_cli", "ollama", "anthropic", "openai"] = shown("summarizer")
+    summary_model: str = shown("summary_model")
+    summary_timeout_s: int = shown("summary_timeout_s")
+    llm_daily_tokens: int | None = shown("llm_daily_tokens")
+    llm_daily_dollars: float | None = shown("llm_daily_dollars")
+    llm_requests_per_minute: int = shown("llm_requests_per_minute")
+    address: str = Field(
+        default=llm_address(AT_LOAD), description="Its base address, or machine. A run cannot change it."
+    )
+    api_key: str = Field(
+        default=llm_key(AT_LOAD), description="Whether there is a key: present or absent. Never the key."
+    )
+
+    def pipeline(self, memory: MemoryResource) -> Pipeline:
+        """The source steps, which summarize with this LLM.
+
+        :raises dg.Failure: the config of the run asks for what cannot be.
+        """
+        for name, own in (("address", llm_address(AT_LOAD)), ("api_key", llm_key(AT_LOAD))):
+            if getattr(self, name) != own:
+                raise refused(f"it gives {name}, which only settings do; see anamnesis config")
+        return replace(memory.pipeline, llm=open_llm_of(self.settings(memory), memory.store))
+
+
+class SshResource(dg.ConfigurableResource[Any]):
+    """Other machines that sources are read from, over SSH: with this user's keys, read-only, and only where their host
+    keys are known.
+    """
+
+    hosts: list[str] = Field(
+        default=HOSTS_AT_LOAD,
+        description=f"Hosts of the configured sources; a run asks none but these. {LEFT}",
+    )
+    connect_timeout_s: int = Field(
+        default=int(CONNECT_TIMEOUT_S), gt=0, le=3600, description="Seconds for each of: connection, greeting, log-in"
+    )
+    command_timeout_s: int = Field(
+        default=int(COMMAND_TIMEOUT_S), gt=0, le=3600, description="Seconds for the listing of a source"
+    )
+    read_timeout_s: int = Field(
+        default=int(READ_TIMEOUT_S), gt=0, le=3600, description="Seconds for each piece of a file"
+    )
+
+    def host(self, machine: str, place: str) -> "SshHost":
+        """A machine; nothing is connected by it.
+
+        :raises HostRefused: the run's config leaves it out.
+        """
+        if self.hosts != HOSTS_AT_LOAD and place not in self.hosts:
+            raise HostRefused(f"{place} is not asked, since the config of this run names other hosts")
+        return remote_host(
+            machine,
+            place,
+            connect_timeout_s=float(self.connect_timeout_s),
+            command_timeout_s=float(self.command_timeout_s),
+            read_timeout_s=float(self.read_timeout_s),
+        )
+
+    def pipeline(self, memory: MemoryResource) -> Pipeline:
+        """The source steps, which read other machines in this way.
+
+        :raises dg.Failure: the config of the run names a host of no source.
+        """
+        settings = memory.settings
+        known = {spec.host for spec in configured_specs(settings, memory.store) if spec.host}
+        if self.hosts != HOSTS_AT_LOAD and (unknown := sorted(set(self.hosts) - known)):
+            named = ", ".join(sorted(known)) or "none"
+            raise refused(f"{unknown[0]!r} is the host of no source; the hosts are: {named}")
+        return open_pipeline(settings, memory.store, self.host)
 
 
 def follow_cores(pool: EmbeddingPool, settings: Settings, warn: Callable[[str], None]) -> None:

@@ -6,39 +6,24 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.dagster_api.api import open_dagster
 from anamnesis_pipeline.dagster_api.definitions import LoadedSchedule
 from anamnesis_pipeline.defs.jobs import consolidate, draw_map, ingest
 from anamnesis_pipeline.defs.partitions import SOURCES
-from anamnesis_pipeline.defs.resources import MemoryResource, kept_store
-from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable
+from anamnesis_pipeline.defs.resources import AT_LOAD, MemoryResource
+from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.daily import DISABLED, NIGHTLY, Timing, loaded_values, timings
 from anamnesis_pipeline.steps.memory_map import is_map_due
-from anamnesis_pipeline.wiring import effective_settings
 
 CHECK_INTERVAL = timedelta(hours=1)
 RELOAD_TIMEOUT_S = 15.0
 """Limit for the reload within a tick of a sensor, which has 60 s; Dagster goes on with it after that."""
 
 
-def settings_at_load() -> Settings:
-    """Return the settings that the definitions are made from. Never makes the home folder.
-
-    Unreadable settings are reported by `anamnesis doctor`; the definitions load with the defaults.
-    """
-    try:
-        settings = settings_module.load()
-        return effective_settings(kept_store(settings)) if settings.has_store else settings
-    except AnamnesisError:
-        return Settings.model_construct()
-
-
-LOADED = settings_at_load()
+TIMINGS = timings(AT_LOAD)
 """A changed setting reloads the code location, which reads them again (`HourlyCheck`, `anamnesis config set`)."""
-TIMINGS = timings(LOADED)
 
 
 def _status(timing: Timing) -> dg.DefaultScheduleStatus:

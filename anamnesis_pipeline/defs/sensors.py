@@ -11,9 +11,9 @@ from anamnesis_pipeline.defs.checks import freshness
 from anamnesis_pipeline.defs.jobs import ingest
 from anamnesis_pipeline.defs.partitions import SOURCES, new_keys
 from anamnesis_pipeline.defs.posted import finish_posted
-from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.defs.resources import AT_LOAD, MemoryResource
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
-from anamnesis_pipeline.defs.schedules import LOADED, HourlyCheck
+from anamnesis_pipeline.defs.schedules import HourlyCheck
 from anamnesis_pipeline.model import RESERVED_SOURCES, Source
 from anamnesis_pipeline.steps.flights import Flights
 from anamnesis_pipeline.steps.forget import is_forgetting
@@ -39,13 +39,13 @@ _QUICK_FLIGHTS = Flights[Answer]()
 """Their own: a machine that hangs in the look of `crawl_sensor` holds up no quick one."""
 
 
-CRAWL_S = LOADED.crawl_interval_s
+CRAWL_S = AT_LOAD.crawl_interval_s
 """Seconds between two ticks of `crawl_sensor`."""
 STARTED = datetime.now(UTC)
 """When this process loaded the code: the start of the system, or its reload after a change of the settings."""
 CRAWLED_AT = "crawl.tick"
 """Setting that holds the time of the last crawl of all machines (ISO 8601)."""
-HOURLY_CHECK = HourlyCheck(LOADED, STARTED)
+HOURLY_CHECK = HourlyCheck(AT_LOAD, STARTED)
 
 
 @dg.sensor(

@@ -9,7 +9,7 @@ from pydantic import Field
 from anamnesis_pipeline.dagster_api.runs import AUTOMATIC_TAG
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import watermark
-from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.defs.resources import LlmResource, MemoryResource
 from anamnesis_pipeline.steps.summaries import SummaryReport
 from anamnesis_pipeline.store.ingest_base import SourceCounts
 
@@ -41,7 +41,7 @@ def is_by_hand(tags: Mapping[str, str]) -> bool:
 
 @dg.asset(partitions_def=SOURCES, deps=["exchanges", "documents"], group_name="ingest", kinds={"python"})
 def summaries(
-    context: dg.AssetExecutionContext, config: SummariesConfig, memory: MemoryResource
+    context: dg.AssetExecutionContext, config: SummariesConfig, memory: MemoryResource, llm: LlmResource
 ) -> dg.MaterializeResult[None]:
     """A few sentences on each closed part that has none for its present text: by the LLM of the setting `summarizer`
     where the part is worth it, else by picking telling sentences.
@@ -52,7 +52,7 @@ def summaries(
     is made. What the budget or `max_exchanges_per_run` leaves is done by later runs.
     """
     record = context.instance.get_run_record_by_id(context.run.run_id)
-    report = memory.pipeline.summarize_parts(
+    report = llm.pipeline(memory).summarize_parts(
         memory.source(context.partition_key),
         again=config.again or context.run.tags.get(AGAIN_TAG) == "true",
         project=config.project or None,

@@ -38,7 +38,7 @@ def vector_index(
     context: dg.AssetExecutionContext, memory: MemoryResource, embedding_pool: EmbeddingPoolResource
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # with a check of its own, Dagster reads no parameter
     """The index of a space, brought up to date when too much is new or dead. A new space goes live here."""
-    key, settings = context.partition_key, memory.settings
+    key, settings = context.partition_key, embedding_pool.settings(memory)
 
     def embed_rest() -> None:
         if is_paused(memory.store):
@@ -57,7 +57,7 @@ def vector_index(
     try:
         report = index_space(
             memory.store, key, embed_rest=embed_rest, build=build, switch=settings.switch == "auto",
-            wanted_model=settings.model,
+            wanted_model=memory.settings.model,
         )  # fmt: skip
     except SpaceNotFound as exc:
         end_as_canceled(context, f"{exc}. It was dropped meanwhile, or add it with: anamnesis model add")

@@ -11,6 +11,13 @@ from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.file_names import log_name
 from anamnesis_pipeline.model import FileStat
 
+CONNECT_TIMEOUT_S = 10.0
+"""For each of: connection, greeting, log-in, a new channel of another machine."""
+COMMAND_TIMEOUT_S = 60.0
+"""For a survey of another machine."""
+READ_TIMEOUT_S = 20.0
+"""For each piece of a file of another machine."""
+
 HISTORY = "history.jsonl"
 """Every prompt that was typed, in the folder above the log root `projects`."""
 

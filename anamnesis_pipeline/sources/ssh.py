@@ -10,7 +10,17 @@ from contextlib import AbstractContextManager
 from anamnesis_pipeline.errors import HostUnreachable, NoSftp, SourceUnreadable
 from anamnesis_pipeline.file_names import name_of
 from anamnesis_pipeline.model import FileStat
-from anamnesis_pipeline.sources.base import Listing, Read, Survey, Wanted, files_above, is_log
+from anamnesis_pipeline.sources.base import (
+    COMMAND_TIMEOUT_S,
+    CONNECT_TIMEOUT_S,
+    READ_TIMEOUT_S,
+    Listing,
+    Read,
+    Survey,
+    Wanted,
+    files_above,
+    is_log,
+)
 from anamnesis_pipeline.sources.clock_estimate import Measured, is_vague, noted, skew_s
 from anamnesis_pipeline.sources.local import MAX_DEPTH
 from anamnesis_pipeline.sources.sftp import Attributes
@@ -18,7 +28,7 @@ from anamnesis_pipeline.sources.sftp_walk import file_there, folders_there, look
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.sources.ssh_answers import listing_of, survey_of, unread_patterns, unreadable
 from anamnesis_pipeline.sources.ssh_disk import SshDisk
-from anamnesis_pipeline.sources.ssh_link import CONNECT_TIMEOUT_S, IDLE_S, READ_TIMEOUT_S, SshLink
+from anamnesis_pipeline.sources.ssh_link import IDLE_S, SshLink
 from anamnesis_pipeline.sources.ssh_questions import (
     Answer,
     Question,
@@ -36,7 +46,6 @@ from anamnesis_pipeline.sources.ssh_shell import Ran, SshShell
 from anamnesis_pipeline.sources.ssh_shell_files import ShellFiles
 from anamnesis_pipeline.sources.ssh_stream import Fetching
 
-COMMAND_TIMEOUT_S = 60.0
 CLOCK_S = 900.0
 """Seconds for which the difference of the clocks is taken as known: asking costs the host a process."""
 

@@ -9,10 +9,9 @@ from typing import Any
 import paramiko
 
 from anamnesis_pipeline.errors import HostRefused, HostUnreachable, NoSftp
+from anamnesis_pipeline.sources.base import CONNECT_TIMEOUT_S, READ_TIMEOUT_S
 from anamnesis_pipeline.ssh_connection import connected, translated
 
-CONNECT_TIMEOUT_S = 10.0
-READ_TIMEOUT_S = 20.0
 IDLE_S = 900.0
 """A connection that nobody used for so long is closed: three ticks, as they are by default."""
 KEEPALIVE_S = 30

@@ -118,7 +118,7 @@ def test_loading_imports_no_model_library_and_makes_no_home(tmp_path: Path) -> N
 def test_the_crawl_keeps_the_interval_that_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: str, stored: int | None, seconds: int
 ) -> None:
-    from anamnesis_pipeline.defs.schedules import settings_at_load
+    from anamnesis_pipeline.defs.resources import settings_at_load
     from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 
     monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path))
@@ -127,4 +127,4 @@ def test_the_crawl_keeps_the_interval_that_is_set(
         store = open_sqlite(tmp_path / "anamnesis.db", tmp_path / "index")
         store.settings.set("config.crawl_interval_s", stored)
         store.close()
-    assert settings_at_load().crawl_interval_s == seconds
+    assert settings_at_load()[0].crawl_interval_s == seconds

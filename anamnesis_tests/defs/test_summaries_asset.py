@@ -8,7 +8,7 @@ import pytest
 
 from anamnesis_pipeline.defs.checks import every_llm_summary_is_made
 from anamnesis_pipeline.defs.partitions import SOURCES
-from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.defs.resources import LlmResource, MemoryResource
 from anamnesis_pipeline.defs.summaries import AGAIN_TAG, AUTOMATIC_TAGS, is_by_hand, summaries
 from anamnesis_pipeline.steps import summaries as step
 from anamnesis_pipeline.steps.llm_breaker import Breaker
@@ -33,7 +33,8 @@ def materialize(
     upstream = dg.AssetSpec("exchanges", partitions_def=SOURCES)
     result = dg.materialize(
         [summaries, upstream], selection=["summaries"], instance=instance, partition_key=SOURCE.key, tags=tags,
-        resources={"memory": MemoryResource()}, run_config={"ops": {"summaries": {"config": config}}},
+        resources={"memory": MemoryResource(), "llm": LlmResource()},
+        run_config={"ops": {"summaries": {"config": config}}},
     )  # fmt: skip
     (event,) = result.get_asset_materialization_events()
     return {name: value.value for name, value in event.materialization.metadata.items()}
