@@ -13,6 +13,7 @@ from anamnesis_pipeline.defs.exchanges import exchanges
 from anamnesis_pipeline.defs.jobs import consolidate, draw_map, embed, index, ingest
 from anamnesis_pipeline.defs.memory_map import memory_map
 from anamnesis_pipeline.defs.posted import POSTED, finish_posted
+from anamnesis_pipeline.defs.reporting import described
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, LlmResource, MemoryResource, SshResource
 from anamnesis_pipeline.defs.schedules import daily_consolidation, daily_ingest, daily_map
 from anamnesis_pipeline.defs.sensors import crawl_sensor, quick_crawl_sensor
@@ -20,20 +21,22 @@ from anamnesis_pipeline.defs.session_summaries import session_summaries
 from anamnesis_pipeline.defs.summaries import summaries
 from anamnesis_pipeline.defs.vector_index import vector_index
 
+ASSETS = (
+    crawled_files,
+    exchanges,
+    documents,
+    summaries,
+    episodes,
+    session_summaries,
+    *POSTED.values(),
+    embeddings,
+    vector_index,
+    memory_map,
+    consolidation_report,
+)
+
 defs = dg.Definitions(
-    assets=[
-        crawled_files,
-        exchanges,
-        documents,
-        summaries,
-        episodes,
-        session_summaries,
-        *POSTED.values(),
-        embeddings,
-        vector_index,
-        memory_map,
-        consolidation_report,
-    ],
+    assets=dg.with_source_code_references(dg.map_asset_specs(described, ASSETS)),
     asset_checks=CHECKS,
     jobs=[ingest, embed, index, draw_map, consolidate, finish_posted],
     sensors=[crawl_sensor, quick_crawl_sensor, embed_sensor],

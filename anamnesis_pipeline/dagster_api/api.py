@@ -10,6 +10,22 @@ from anamnesis_pipeline.dagster_api.runs import Runs
 from anamnesis_pipeline.settings import Settings
 
 LOOPBACK = "127.0.0.1"
+ASSET_PAGES = {
+    "crawled_files": "/dashboard/sources",
+    "documents": "/dashboard/sources",
+    "exchanges": "/dashboard/logs",
+    "summaries": "/dashboard/logs",
+    "episodes": "/dashboard/episodes",
+    "session_summaries": "/dashboard/sessions",
+    "posted_notes": "/dashboard/episodes",
+    "uploaded_documents": "/dashboard/sources",
+    "chat_answers": "/dashboard/chat",
+    "embeddings": "/dashboard/embedding",
+    "vector_index": "/dashboard/embedding",
+    "memory_map": "/dashboard/map",
+    "consolidation_report": "/dashboard",
+}
+"""Asset -> the page that shows what is in it; each links to the other."""
 
 
 class DagsterApi(Runs, Backfills, LoadedDefinitions):

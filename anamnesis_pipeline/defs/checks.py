@@ -1,20 +1,41 @@
-"""Asset checks: what must hold after each step. All but the integrity check are cheap enough for every run."""
+"""Asset checks: what must hold after each step. All but the integrity check are cheap enough for every run.
+
+Two block what follows in a run, one per stage: `archive_is_there` (ingest), which the asset reports of its own source,
+and `vectors_are_sound` (memory). Both fail only where all that follows would be wrong; a file, line or text that is
+damaged never holds up a source. Most others warn of work that is left, which the next run does.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
+import numpy as np
 
 from anamnesis_pipeline.defs.reporting import table
 from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.errors import StoreCorrupt
+from anamnesis_pipeline.home_wiring import open_archive
 from anamnesis_pipeline.model import RESERVED_SOURCES, Where
 from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.steps.crawler_status import SpecStatus, crawler_status
+from anamnesis_pipeline.steps.documents import holds_documents
 from anamnesis_pipeline.steps.episodes import RECORD_KIND
+from anamnesis_pipeline.steps.map_file import map_path, read_map
+from anamnesis_pipeline.steps.memory_map import is_map_due
 from anamnesis_pipeline.steps.survey import dead_host_text
 
 MOST_REASONS = 3
 """Reasons that a source's row in the table names."""
+
+FILES_LOOKED_AT = 50
+"""Archived files of a source that one check looks at, and newest episodes of a space."""
+ARCHIVE_CHECK = dg.AssetCheckSpec(
+    "archive_is_there",
+    asset="crawled_files",
+    blocking=True,
+    description="At least half of the source's archived files still have the lines that were read last. Else the "
+    "archive is not that of this memory, or its disk is away, and nothing of the source is parsed.",
+)
 
 NO_EPISODE = "Some parts have no episode yet: work that is left for `episodes`."
 
@@ -57,6 +78,34 @@ def _source_row(row: SpecStatus) -> dict[str, Any]:
         "MB": round(seen.bytes / 1e6, 1),
         "what is wrong": "; ".join(wrong[:MOST_REASONS]) + (" and more" if len(wrong) > MOST_REASONS else ""),
     }
+
+
+def archive_is_there(memory: MemoryResource, source: str) -> dg.AssetCheckResult:
+    """The result of `ARCHIVE_CHECK`: of the files with most lines, since chance would let it come and go."""
+    archive, cursors = open_archive(memory.settings), memory.store.ingest.cursors(source).values()
+    files = sorted((each for each in cursors if each.lines), key=lambda each: -each.lines)[:FILES_LOOKED_AT]
+    lost = 0
+    for each in files:
+        last = memory.store.ingest.frames(source, each.path, each.generation, each.lines - 1)[-1:]
+        lost += any(archive.lacks(source, each.path, frame) for frame in last)
+    return dg.AssetCheckResult(
+        check_name=ARCHIVE_CHECK.name,
+        passed=2 * lost <= len(files),
+        severity=dg.AssetCheckSeverity.ERROR,
+        metadata={"files looked at": len(files), "files that lack lines": lost, "source": source},
+    )
+
+
+@dg.asset_check(asset="documents", description="Every archived version of a document was parsed.")
+def every_version_is_parsed(memory: MemoryResource) -> dg.AssetCheckResult:
+    """Versions that wait mean that a run ended early; one that cannot be read as its format is a problem of its run."""
+    sources = [source.key for source in memory.store.ingest.sources() if holds_documents(source)]
+    waiting = {key: count for key in sources if (count := memory.store.ingest.counts(key).unparsed_lines)}
+    return dg.AssetCheckResult(
+        passed=not waiting,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"waiting": sum(waiting.values()), "sources of documents": len(sources)},
+    )
 
 
 @dg.asset_check(asset="exchanges", description="Every archived line was parsed.")
@@ -129,6 +178,70 @@ def every_passage_is_embedded(memory: MemoryResource) -> dg.AssetCheckResult:
     )
 
 
+@dg.asset_check(
+    asset="embeddings",
+    blocking=True,
+    description="The newest vectors of each space are finite, not zero, and of its length. Else this run makes no "
+    "index of them.",
+)
+def vectors_are_sound(memory: MemoryResource) -> dg.AssetCheckResult:
+    """Looks at the newest episodes; of one that waits for its vectors there is nothing to say."""
+    store, wrong, looked_at = memory.store, dict[str, int](), 0
+    newest = store.episodes.page(Where(), FILES_LOOKED_AT).items
+    passages = [stored.passage_id for each in newest for stored in store.episodes.passages_of(each.episode_id)]
+    for space in store.spaces.all():
+        for variant in space.variants:
+            vectors = list(store.vectors.get(space.key, variant, passages).values())
+            looked_at += len(vectors)
+            bad = sum(v.shape != (space.dim,) or not np.isfinite(v).all() or not np.any(v) for v in vectors)
+            if bad:
+                wrong[space.key] = wrong.get(space.key, 0) + bad
+    return dg.AssetCheckResult(
+        passed=not wrong,
+        severity=dg.AssetCheckSeverity.ERROR,
+        metadata={"vectors looked at": looked_at, "wrong": sum(wrong.values()), "spaces": ", ".join(wrong) or "none"},
+    )
+
+
+@dg.asset_check(asset="session_summaries", description="Every session at rest has a record of what was said last.")
+def every_session_is_recorded(memory: MemoryResource) -> dg.AssetCheckResult:
+    """Those that wait came meanwhile, or are of a source whose run is still to come."""
+    store = memory.store
+    waiting = sum(bool(store.sessions.changed(source.key, "", 1)) for source in store.ingest.sources())
+    return dg.AssetCheckResult(
+        passed=waiting == 0,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"sources with sessions that wait": waiting},
+    )
+
+
+@dg.asset_check(asset="memory_map", description="The map can be read, and shows at least 98% of what is searched.")
+def map_is_current(memory: MemoryResource) -> dg.AssetCheckResult:
+    """One that is damaged is an error: the page Map shows nothing then. An old one is drawn again each morning."""
+    home, problem = memory.settings.home, ""
+    try:
+        made = read_map(map_path(home))
+    except StoreCorrupt as exc:
+        made, problem = None, str(exc)
+    is_due = not problem and is_map_due(memory.store, home)
+    return dg.AssetCheckResult(
+        passed=not problem and not is_due,
+        severity=dg.AssetCheckSeverity.ERROR if problem else dg.AssetCheckSeverity.WARN,
+        description=problem or ("Much came or went since it was drawn, or another model searches." if is_due else None),
+        metadata={
+            "drawn": f"{made.made_at:%Y-%m-%d %H:%M} UTC" if made else "never",
+            "space": made.space if made else "none",
+        },
+    )
+
+
+@dg.asset_check(asset="consolidation_report", description="No session with new episodes waits to be consolidated.")
+def every_session_is_consolidated(memory: MemoryResource) -> dg.AssetCheckResult:
+    """Some wait between two runs, and where vectors are still to come."""
+    waiting = memory.store.consolidation.changed_count()
+    return dg.AssetCheckResult(passed=waiting == 0, severity=dg.AssetCheckSeverity.WARN, metadata={"waiting": waiting})
+
+
 @dg.asset_check(asset="vector_index", description="The full-text index agrees with the rows it indexes.")
 def full_text_is_sound(memory: MemoryResource) -> dg.AssetCheckResult:
     """The engine's own integrity check; reads the whole index."""
@@ -144,9 +257,14 @@ def full_text_is_sound(memory: MemoryResource) -> dg.AssetCheckResult:
 CHECKS = [
     sources_are_fresh,
     every_line_is_parsed,
+    every_version_is_parsed,
     every_llm_summary_is_made,
     no_line_is_a_dead_letter,
     every_part_is_an_episode,
+    every_session_is_recorded,
     every_passage_is_embedded,
+    vectors_are_sound,
+    map_is_current,
+    every_session_is_consolidated,
     full_text_is_sound,
 ]

@@ -2,12 +2,12 @@
 
 import dagster as dg
 
-from anamnesis_pipeline.defs.kinds import STORE_KIND
+from anamnesis_pipeline.defs.reporting import ROWS, per_second
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.steps.consolidation import consolidate_sessions, stats_of
 
 
-@dg.asset(deps=["embeddings"], group_name="memory", kinds={STORE_KIND})
+@dg.asset(deps=["embeddings"], group_name="memory", kinds={"python"})
 def consolidation_report(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
     """Sessions in which something changed, settled: what a later episode repeats is superseded by it."""
     report = consolidate_sessions(memory.store, memory.settings.consolidate_cosine)
@@ -16,5 +16,7 @@ def consolidation_report(context: dg.AssetExecutionContext, memory: MemoryResour
     counts = memory.store.consolidation.counts()
     return dg.MaterializeResult(
         data_version=dg.DataVersion("-".join(f"{name}:{count}" for name, count in counts.items())),
-        metadata=stats_of(report) | {f"{name} in all": count for name, count in counts.items()},
+        metadata={ROWS: sum(counts.values()), "episodes per second": per_second(report.episodes, report.seconds)}
+        | stats_of(report)
+        | {f"{name} in all": count for name, count in counts.items()},
     )

@@ -2,15 +2,14 @@
 
 import dagster as dg
 
+from anamnesis_pipeline.defs.checks import ARCHIVE_CHECK, archive_is_there
 from anamnesis_pipeline.defs.partitions import SOURCES
-from anamnesis_pipeline.defs.reporting import counted, per_second, watermark
+from anamnesis_pipeline.defs.reporting import ROWS, counted, per_second, watermark
 from anamnesis_pipeline.defs.resources import MemoryResource, SshResource
 
 
-@dg.asset(partitions_def=SOURCES, group_name="ingest", kinds={"jsonl", "zstd"})
-def crawled_files(
-    context: dg.AssetExecutionContext, memory: MemoryResource, ssh: SshResource
-) -> dg.MaterializeResult[None]:
+@dg.asset(partitions_def=SOURCES, group_name="ingest", kinds={"jsonl", "zstd"}, check_specs=[ARCHIVE_CHECK])
+def crawled_files(context: dg.AssetExecutionContext, memory: MemoryResource, ssh: SshResource) -> dg.MaterializeResult:  # type: ignore[type-arg]  # with a check of its own, Dagster reads no parameter
     """New lines of logs, or new versions of documents, secrets masked, in the compressed archive. Reads only what is
     new.
     """
@@ -24,6 +23,7 @@ def crawled_files(
     return dg.MaterializeResult(
         data_version=watermark(counts, "files", "bytes", "lines"),
         metadata={
+            ROWS: counts.lines,
             "files": report.files,
             "new lines": report.lines,
             "bytes read": report.bytes_read,
@@ -39,4 +39,5 @@ def crawled_files(
             "archived lines in all": counts.lines,
             "bytes in all": counts.bytes,
         },
+        check_results=[archive_is_there(memory, source.key)],
     )

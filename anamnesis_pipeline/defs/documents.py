@@ -3,7 +3,7 @@
 import dagster as dg
 
 from anamnesis_pipeline.defs.partitions import SOURCES
-from anamnesis_pipeline.defs.reporting import counted, per_second, watermark
+from anamnesis_pipeline.defs.reporting import ROWS, counted, per_second, watermark
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.steps.documents import holds_documents
 
@@ -17,10 +17,13 @@ def documents(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.M
         context.log.warning(problem)
     counts = memory.store.ingest.counts(source.key)
     if not holds_documents(source):
-        return dg.MaterializeResult(data_version=dg.DataVersion("none"), metadata={"documents": "none in logs"})
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion("none"), metadata={ROWS: 0, "documents": "none in logs"}
+        )
     return dg.MaterializeResult(
         data_version=watermark(counts, "files", "files_gone", "parts", "unparsed_lines"),
         metadata={
+            ROWS: counts.parts,
             "versions parsed": report.versions,
             "sections in them": report.sections,
             "sections written": report.written,

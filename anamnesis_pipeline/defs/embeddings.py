@@ -13,6 +13,7 @@ from anamnesis_pipeline.defs.backfills import BACKFILL_TAG
 from anamnesis_pipeline.defs.canceled import end_as_canceled
 from anamnesis_pipeline.defs.partitions import SPACE_BY_SOURCE, split_embed_key
 from anamnesis_pipeline.defs.posted import POSTED
+from anamnesis_pipeline.defs.reporting import ROWS
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource, follow_cores
 from anamnesis_pipeline.embeddings.base import EmbeddingPool
 from anamnesis_pipeline.errors import AnamnesisError, SpaceConflict, SpaceNotFound
@@ -114,8 +115,12 @@ class _Run:
 
     def describe(self, report: EmbedReport, about: Mapping[str, Any]) -> None:
         """Metadata of every partition; a partition is materialized by the run's success."""
+        pending = self.store.vectors.pending_sources(self.space.key)
         for source in self.sources:
-            embedded = {"passages embedded": report.sources.get(source, 0)}
+            embedded = {
+                ROWS: max(0, self.store.ingest.counts(source).passages - pending.get(source, 0)),
+                "passages embedded": report.sources.get(source, 0),
+            }
             self.context.add_asset_metadata({**embedded, **about}, partition_key=str(self.partition(source)))
 
     @contextmanager

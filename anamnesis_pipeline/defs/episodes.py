@@ -1,31 +1,36 @@
 """Asset: searchable episodes."""
 
+import time
+
 import dagster as dg
 
 from anamnesis_pipeline.dagster_api.runs import EPISODES_WRITTEN
-from anamnesis_pipeline.defs.kinds import STORE_KIND
 from anamnesis_pipeline.defs.partitions import SOURCES
-from anamnesis_pipeline.defs.reporting import counted, table, watermark
+from anamnesis_pipeline.defs.reporting import ROWS, counted, per_second, table, watermark
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.model import Where
 
 LATEST = 5
 
 
-@dg.asset(partitions_def=SOURCES, deps=["exchanges", "documents", "summaries"], group_name="memory", kinds={STORE_KIND})
+@dg.asset(partitions_def=SOURCES, deps=["exchanges", "documents", "summaries"], group_name="memory", kinds={"python"})
 def episodes(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
     """Part, summary and passages joined into episodes; found by their words as soon as they are written."""
+    started = time.perf_counter()
     report = memory.pipeline.publish(memory.source(context.partition_key))
     if report.problem:
         context.log.warning(report.problem)
+    seconds = time.perf_counter() - started
     counts = memory.store.ingest.counts(context.partition_key)
     latest = memory.store.episodes.page(Where(source=context.partition_key), LATEST).items
     put = {name: getattr(report.put, name) for name in ("created", "updated", "unchanged", "tombstoned")}
     return dg.MaterializeResult(
         data_version=watermark(counts, "episodes", "passages", "summaries"),
         metadata={
+            ROWS: counts.episodes,
             "episodes": counted(put),
             EPISODES_WRITTEN: report.put.created + report.put.updated,
+            "written per second": per_second(report.put.created + report.put.updated, seconds),
             "typed records": report.records,
             "passages written": report.passages,
             "superseded by another text": report.settled.superseded,

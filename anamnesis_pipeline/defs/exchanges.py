@@ -6,7 +6,7 @@ import dagster as dg
 from pydantic import Field
 
 from anamnesis_pipeline.defs.partitions import SOURCES
-from anamnesis_pipeline.defs.reporting import counted, per_second, watermark
+from anamnesis_pipeline.defs.reporting import ROWS, counted, per_second, watermark
 from anamnesis_pipeline.defs.resources import MemoryResource, SshResource
 from anamnesis_pipeline.steps.parse_again import ask_again
 
@@ -41,6 +41,7 @@ def exchanges(
     return dg.MaterializeResult(
         data_version=watermark(counts, "messages", "exchanges", "parts", "open_parts", "unparsed_lines"),
         metadata={
+            ROWS: counts.parts,
             "new messages": report.messages,
             "copies of known messages": report.duplicates,
             "parts written": report.parts,

@@ -4,7 +4,7 @@ from base64 import b64encode
 
 import dagster as dg
 
-from anamnesis_pipeline.defs.kinds import INDEX_KIND
+from anamnesis_pipeline.defs.reporting import INDEX_KIND, ROWS, per_second
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.embeddings.cores import Priority, run_ranked
 from anamnesis_pipeline.steps.map_file import map_path, save_map
@@ -30,12 +30,14 @@ def memory_map(memory: MemoryResource) -> dg.MaterializeResult[None]:
         data_version=dg.DataVersion(f"{made.space}-{made.mark}"),
         metadata={
             "map": dg.MetadataValue.md(f"![The map of memory](data:image/png;base64,{picture})"),
+            ROWS: len(made.places),
             "space": made.space,
             "episodes": made.episodes,
             "points": len(made.places),
             "landmarks": made.landmarks,
             "projects": len(made.counts),
             "seconds": made.seconds,
+            "episodes per second": per_second(made.episodes, made.seconds),
         },
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import dagster as dg
 
 from anamnesis_pipeline.dagster_api.runs import POSTED_JOB
-from anamnesis_pipeline.defs.kinds import STORE_KIND
+from anamnesis_pipeline.defs.reporting import ROWS
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.summaries import is_by_hand
 from anamnesis_pipeline.model import RESERVED_SOURCES
@@ -30,7 +30,6 @@ POSTED = {
         description=f"{description} The service stores and searches them at once; Dagster only learns of them, at most "
         "30 seconds later. One materialization stands for everything stored since the one before.",
         group_name="posted",
-        kinds={STORE_KIND},
     )
     for source, (name, description) in _SPECS.items()
 }
@@ -52,7 +51,7 @@ def posted_news(instance: dg.DagsterInstance, held: Mapping[str, SourceState]) -
         newest = {"newest": dg.MetadataValue.timestamp(state.newest)} if state else {"state": "nothing is stored yet"}
         yield dg.AssetMaterialization(
             spec.key,
-            metadata={"episodes in all": state.episodes if state else 0, **newest},
+            metadata={ROWS: state.episodes if state else 0, **newest},
             tags={_VERSION: version, f"{_VERSION}_is_user_provided": "true"},
         )
 

@@ -1,11 +1,41 @@
-"""How assets report: counts, rates and small tables as metadata, the store's watermark as data version."""
+"""How assets describe themselves and report: counts, rates and small tables as metadata, the store's watermark as data
+version.
+"""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
 
+from anamnesis_pipeline.dagster_api.api import ASSET_PAGES
+from anamnesis_pipeline.defs.resources import AT_LOAD
+from anamnesis_pipeline.settings import sidecar_url
 from anamnesis_pipeline.store.ingest_base import SourceCounts
+
+STORE_KIND = "mongodb" if AT_LOAD.store == "mongo" else "sqlite"
+INDEX_KIND = "mongodb" if AT_LOAD.store == "mongo" else "usearch"
+ROWS = "dagster/row_count"
+"""Metadata that the UI shows as the size of an asset, and draws over time."""
+OWNER = "team:anamnesis"
+DAILY = frozenset({"crawled_files", "exchanges", "documents", "summaries", "episodes", "session_summaries"})
+"""Assets that every ingest of all sources materializes; the others only where something is new."""
+FRESHNESS = dg.FreshnessPolicy.time_window(warn_window=timedelta(hours=26), fail_window=timedelta(hours=50))
+"""The nightly ingest may be an hour or two late; two missed nights are a failure."""
+
+
+def described(spec: dg.AssetSpec) -> dg.AssetSpec:
+    """An asset with its owner, the kind of its store and the page that shows it; one that each night renews must be
+    fresh.
+    """
+    name = spec.key.to_user_string()
+    page = {"page": dg.MetadataValue.url(sidecar_url(AT_LOAD) + ASSET_PAGES[name])} if name in ASSET_PAGES else {}
+    spec = spec.merge_attributes(
+        owners=[OWNER], tags={"stage": str(spec.group_name), "store": AT_LOAD.store}, kinds={STORE_KIND}, metadata=page
+    )
+    if name in DAILY and AT_LOAD.ingest_schedule != "disabled":
+        return spec.replace_attributes(freshness_policy=FRESHNESS)
+    return spec
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataValue:

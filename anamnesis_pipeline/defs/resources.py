@@ -93,8 +93,8 @@ def settings_at_load() -> tuple[Settings, list[str]]:
 
 AT_LOAD, HOSTS_AT_LOAD = settings_at_load()
 
-LEFT = "Left as shown, which is as it was set when the definitions were loaded: as it is set at the time of the run."
-"""What every field's description ends with, since settings change while Dagster runs."""
+LEFT = "If a run leaves it as shown, the setting at the time of the run counts."
+"""What every field's description ends with, since settings change after the definitions were loaded."""
 
 
 def shown(name: str) -> Any:
@@ -219,7 +219,9 @@ class MemoryResource(dg.ConfigurableResource[Any]):
 
 
 class EmbeddingPoolResource(SettingsResource):
-    """The CPU-pinned embedding pool. The model is loaded once per run, when the first passage needs it."""
+    """The CPU-pinned embedding pool, as set when the definitions were loaded. The model is loaded once per run, when
+    the first passage needs it.
+    """
 
     model: str = shown("model")
     device: Literal["auto", "cpu", "cuda"] = shown("device")
@@ -269,8 +271,8 @@ class EmbeddingPoolResource(SettingsResource):
 
 
 class LlmResource(SettingsResource):
-    """The LLM that writes summaries. Its address and key are settings that no run's config overrides: a key goes to no
-    address but its own.
+    """The LLM that writes summaries, as set when the definitions were loaded. Its address and key are settings that no
+    run's config overrides: a key goes to no address but its own.
     """
 
     summarizer: Literal["none", "claude_cli", "ollama", "anthropic", "openai"] = shown("summarizer")

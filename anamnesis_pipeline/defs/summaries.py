@@ -1,5 +1,6 @@
 """Asset: one summary per closed part."""
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +9,7 @@ from pydantic import Field
 
 from anamnesis_pipeline.dagster_api.runs import AUTOMATIC_TAG
 from anamnesis_pipeline.defs.partitions import SOURCES
-from anamnesis_pipeline.defs.reporting import watermark
+from anamnesis_pipeline.defs.reporting import ROWS, per_second, watermark
 from anamnesis_pipeline.defs.resources import LlmResource, MemoryResource
 from anamnesis_pipeline.steps.summaries import SummaryReport
 from anamnesis_pipeline.store.ingest_base import SourceCounts
@@ -51,6 +52,7 @@ def summaries(
     counts, a reply that it gave to the same prompt is taken from the cache, and each summary stays until its successor
     is made. What the budget or `max_exchanges_per_run` leaves is done by later runs.
     """
+    started = time.perf_counter()
     record = context.instance.get_run_record_by_id(context.run.run_id)
     report = llm.pipeline(memory).summarize_parts(
         memory.source(context.partition_key),
@@ -65,13 +67,15 @@ def summaries(
     counts = memory.store.ingest.counts(context.partition_key)
     return dg.MaterializeResult(
         data_version=watermark(counts, "parts", "open_parts", "summaries"),
-        metadata=_metadata(report, counts),
+        metadata=_metadata(report, counts, time.perf_counter() - started),
     )
 
 
-def _metadata(report: SummaryReport, counts: SourceCounts) -> dict[str, Any]:
+def _metadata(report: SummaryReport, counts: SourceCounts, seconds: float) -> dict[str, Any]:
     return {
+        ROWS: counts.summaries,
         "written": report.written,
+        "written per second": per_second(report.written, seconds),
         "summarizer": report.model,
         "LLM calls": report.used.calls,
         "cached": report.counts.get("cached", 0),

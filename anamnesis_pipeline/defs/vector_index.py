@@ -5,8 +5,8 @@ from typing import Any
 import dagster as dg
 
 from anamnesis_pipeline.defs.canceled import end_as_canceled
-from anamnesis_pipeline.defs.kinds import INDEX_KIND
 from anamnesis_pipeline.defs.partitions import SPACES
+from anamnesis_pipeline.defs.reporting import INDEX_KIND, ROWS, per_second
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
 from anamnesis_pipeline.embeddings.cores import Priority, run_ranked
 from anamnesis_pipeline.errors import SpaceNotFound
@@ -70,6 +70,7 @@ def vector_index(
 
 def _metadata(report: SpaceReport, space: Space) -> dict[str, Any]:
     return {
+        ROWS: report.index.vectors,
         "status": "READY",  # a build ends only once searches can ask the index
         "dimensions": space.dim,
         "similarity": "cosine",
@@ -80,6 +81,7 @@ def _metadata(report: SpaceReport, space: Space) -> dict[str, Any]:
         "dead in the index": report.index.dead,
         "rebuilt": report.index.rebuilt,
         "seconds": round(report.index.seconds, 2),
+        "vectors per second": per_second(report.index.vectors, report.index.seconds),
         "recall at 10": round(report.recall, 4),
         "active": report.active,
         "switched to it now": report.switched,

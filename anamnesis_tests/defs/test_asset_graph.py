@@ -53,7 +53,12 @@ def test_assets_hang_together_as_the_architecture_says() -> None:
         assert {key.to_user_string() for key in node.parent_keys} == deps
         assert node.partitions_def == partitions
         assert node.group_name, name
-        assert node.kinds, name
+        assert {"sqlite", "mongodb"} & node.kinds, name
+        assert node.owners == ["team:anamnesis"], name
+        assert node.tags["stage"] == node.group_name, name
+        assert "dagster/code_references" in node.metadata, name
+        assert str(node.metadata["page"].value).startswith("http://127.0.0.1:3010/dashboard"), name
+        assert bool(node.freshness_policy) == (name in JOBS["ingest"]), "what the nightly ingest renews is to be fresh"
         assert node.description, name
 
 
@@ -84,9 +89,9 @@ def test_every_sensor_and_schedule_runs_from_the_first_start() -> None:
 
 def test_every_check_watches_an_asset_of_ours_and_says_what_it_wants() -> None:
     specs = [spec for check in defs.asset_checks or [] for spec in check.check_specs]
-    assert len(specs) == 7
+    assert len(specs) == 12
     every = {key.name for key in defs.resolve_asset_graph().asset_check_keys}
-    assert every - {spec.name for spec in specs} == {"index_recall"}, "a result of the asset itself"
+    assert every - {spec.name for spec in specs} == {"index_recall", "archive_is_there"}, "results of assets themselves"
     assert {spec.asset_key.to_user_string() for spec in specs} <= set(GRAPH)
     assert all(spec.description for spec in specs)
 

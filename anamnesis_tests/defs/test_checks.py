@@ -1,20 +1,45 @@
 """Asset checks say what is so."""
 
 import json
+import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
+import dagster as dg
+import numpy as np
 import pytest
 
-from anamnesis_pipeline.defs.checks import every_part_is_an_episode
-from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.definitions import defs
+from anamnesis_pipeline.defs.checks import (
+    archive_is_there,
+    every_line_is_parsed,
+    every_llm_summary_is_made,
+    every_part_is_an_episode,
+    every_passage_is_embedded,
+    every_session_is_consolidated,
+    every_session_is_recorded,
+    every_version_is_parsed,
+    map_is_current,
+    no_line_is_a_dead_letter,
+    vectors_are_sound,
+)
+from anamnesis_pipeline.defs.partitions import SOURCES
+from anamnesis_pipeline.defs.resources import LlmResource, MemoryResource, SshResource
+from anamnesis_pipeline.message_keys import place_of
+from anamnesis_pipeline.model import RESERVED_SOURCES, Source, Space, Variant, Where
 from anamnesis_pipeline.session_model import SESSION_KIND
+from anamnesis_pipeline.steps.document_archive import add_version
+from anamnesis_pipeline.steps.document_versions import Version
 from anamnesis_pipeline.steps.episodes import delete_episode
+from anamnesis_pipeline.steps.map_file import map_path, save_map
+from anamnesis_pipeline.steps.memory_map import make_map
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.steps.uploads import Handed
 from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_uploads
 from anamnesis_tests.steps.archived_logs import FOLDER, OTHER, SESSION, record
+from anamnesis_tests.steps.spaces import write
+from anamnesis_tests.steps.test_memory_map import fill
 
 
 @pytest.fixture
@@ -49,3 +74,129 @@ def test_what_was_deleted_or_a_rule_holds_back_is_not_missing(memory: MemoryReso
     store.exclusion.hold({other: "rule-of-some"})
     assert store.ingest.counts().kept_away == 2
     assert every_part_is_an_episode(memory).passed
+
+
+WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
+
+
+@pytest.fixture
+def source(memory: MemoryResource, tmp_path: Path) -> Source:
+    """A project with one log of one prompt of last year, not read yet."""
+    log = tmp_path / FOLDER / f"{SESSION}.jsonl"
+    log.parent.mkdir()
+    log.write_text(json.dumps(record("user", "Where does the walrus sleep tonight?", 60)) + "\n")
+    (found,) = [each for each in discover_sources(memory.settings).sources if each.folder == FOLDER]
+    memory.store.ingest.put_sources([found])
+    return found
+
+
+def test_every_asset_has_a_check_that_says_what_it_wants() -> None:
+    graph = defs.resolve_asset_graph()
+    checked = {key.asset_key for key in graph.asset_check_keys}
+    assert checked == {node.key for node in graph.asset_nodes}
+    blocking = {key.name for key in graph.asset_check_keys if graph.get(key).blocking}
+    assert blocking == {"archive_is_there", "vectors_are_sound"}, "one for each stage"
+
+
+def test_lines_parts_and_sessions_that_wait_are_told(memory: MemoryResource, source: Source) -> None:
+    pipeline = memory.pipeline
+    pipeline.crawl(source)
+    assert not every_line_is_parsed(memory).passed
+    pipeline.parse(source)
+    assert every_line_is_parsed(memory).passed
+    assert not every_part_is_an_episode(memory).passed
+    pipeline.summarize_parts(source)
+    pipeline.publish(source)
+    assert every_part_is_an_episode(memory).passed
+    assert every_llm_summary_is_made(memory).passed
+    assert not every_session_is_recorded(memory).passed
+    assert not every_session_is_consolidated(memory).passed
+    assert not every_passage_is_embedded(memory).passed
+    pipeline.summarize_sessions(source)
+    assert every_session_is_recorded(memory).passed
+
+
+def test_line_that_is_no_record_is_told(memory: MemoryResource, source: Source, tmp_path: Path) -> None:
+    with (tmp_path / FOLDER / f"{SESSION}.jsonl").open("a") as log:
+        log.write('{"type": "user", "mess\n')
+    memory.pipeline.crawl(source)
+    memory.pipeline.parse(source)
+    assert not no_line_is_a_dead_letter(memory).passed
+    assert archive_is_there(memory, source.key).passed, "one bad record stops no source"
+
+
+def test_version_that_waits_is_told(memory: MemoryResource) -> None:
+    pipeline, key = memory.pipeline, RESERVED_SOURCES[1]
+    (uploads,) = [each for each in memory.store.ingest.sources() if each.key == key]
+    assert every_version_is_parsed(memory).passed
+    version = Version(0, round(datetime.now(UTC).timestamp() * 1e9), 0, "zoo", place_of(key, "a.md"), "", "", (), "")
+    add_version(memory.store, pipeline.archive, uploads, "a.md", b"# Zoo\n\nWalrus.", pipeline.mask, version)
+    result = every_version_is_parsed(memory)
+    assert (result.passed, result.severity) == (False, WARN)
+    pipeline.parse_documents(uploads)
+    assert every_version_is_parsed(memory).passed
+
+
+def ingest(memory: MemoryResource, source: Source, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
+    instance.add_dynamic_partitions(str(SOURCES.name), [source.key])
+    resources = {"memory": memory, "llm": LlmResource(), "ssh": SshResource()}
+    job = defs.resolve_job_def("ingest")
+    return job.execute_in_process(
+        instance=instance, resources=resources, partition_key=source.key, raise_on_error=False
+    )
+
+
+def test_lost_archive_stops_the_run_before_lines_are_parsed(
+    memory: MemoryResource, source: Source, tmp_path: Path
+) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert ingest(memory, source, instance).success
+        shutil.rmtree(memory.settings.archive_dir / source.key)
+        stopped = ingest(memory, source, instance)
+    assert not stopped.success
+    (check,) = [each for each in stopped.get_asset_check_evaluations() if each.check_name == "archive_is_there"]
+    assert (check.passed, check.blocking, check.severity) == (False, True, ERROR)
+    assert not [event for event in stopped.all_events if event.is_step_start and event.step_key == "exchanges"]
+
+
+def test_one_lost_file_of_three_stops_no_source(memory: MemoryResource, source: Source, tmp_path: Path) -> None:
+    for name in (OTHER, "33333333-3333-4333-8333-333333333333"):
+        (tmp_path / FOLDER / f"{name}.jsonl").write_text(json.dumps(record("user", name, 60, name)) + "\n")
+    memory.pipeline.crawl(source)
+    archived = sorted(path for path in (memory.settings.archive_dir / source.key).rglob("*.zst") if path.is_file())
+    assert len(archived) == 3
+    archived[0].unlink()
+    result = archive_is_there(memory, source.key)
+    assert result.passed
+    assert result.metadata["files that lack lines"].value == 1
+    archived[1].unlink()
+    assert not archive_is_there(memory, source.key).passed
+
+
+def test_vectors_that_are_no_numbers_are_an_error(memory: MemoryResource) -> None:
+    store, space = memory.store, Space("s", "m", 8)
+    store.spaces.put(space)
+    write(store, 3)
+    assert vectors_are_sound(memory).passed
+    ids = [
+        stored.passage_id
+        for episode in store.episodes.page(Where(), 3).items
+        for stored in store.episodes.passages_of(episode.episode_id)
+    ]
+    store.vectors.put(space.key, Variant.TEXT, ids, np.ones((len(ids), 8), np.float32) / np.sqrt(8))
+    assert vectors_are_sound(memory).passed
+    store.vectors.put(space.key, Variant.TEXT, ids[:1], np.zeros((1, 8), np.float32))
+    result = vectors_are_sound(memory)
+    assert (result.passed, result.severity, result.metadata["wrong"].value) == (False, ERROR, 1)
+
+
+def test_old_map_is_a_warning_and_a_damaged_one_an_error(memory: MemoryResource) -> None:
+    assert map_is_current(memory).passed, "of nothing there is no map"
+    fill(memory.store, 60)
+    assert (map_is_current(memory).passed, map_is_current(memory).severity) == (False, WARN)
+    space, path = memory.store.spaces.active(), map_path(memory.settings.home)
+    assert space is not None
+    save_map(path, make_map(memory.store, space))
+    assert map_is_current(memory).passed
+    path.write_bytes(b"no map at all")
+    assert (map_is_current(memory).passed, map_is_current(memory).severity) == (False, ERROR)

@@ -352,7 +352,7 @@ def test_posted_assets_of_an_empty_memory_say_so(
     assert memory.store.spaces.active() is None
     for _ in range(2):
         tick()
-    empty = {"episodes in all": 0, "state": "nothing is stored yet"}
+    empty = {"dagster/row_count": 0, "state": "nothing is stored yet"}
     assert [materializations(instance, key) for key in POSTED_KEYS] == [[empty], [empty], [empty]]
 
 
@@ -364,7 +364,7 @@ def test_posts_since_the_last_tick_are_one_materialization(
     for _ in range(2):
         tick()
     notes, uploads, _ = (materializations(instance, key) for key in POSTED_KEYS)
-    assert [each["episodes in all"] for each in notes] == [7, 3]
+    assert [each["dagster/row_count"] for each in notes] == [7, 3]
     assert len(uploads) == 1, "nothing was uploaded since"
 
 
@@ -374,7 +374,7 @@ def test_posts_while_dagster_was_away_are_reported_afterwards(
     write(store, 4, first=10)
     tick()
     (notes,) = materializations(instance, POSTED_KEYS[0])
-    assert notes["episodes in all"] == 7
+    assert notes["dagster/row_count"] == 7
 
 
 def test_partition_that_the_service_embedded_is_materialized(

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from anamnesis_pipeline.dagster_api.api import dagster_link
+from anamnesis_pipeline.dagster_api.api import ASSET_PAGES, dagster_link
 from anamnesis_pipeline.markup import without_markup
 from anamnesis_pipeline.sidecar.pages import static
 from anamnesis_pipeline.steps.session_reading import row_of
@@ -62,9 +62,13 @@ NAVIGATION = (
 
 def page(request: Request, template: str, title: str, *, status: int = 200, **context: Any) -> Response:
     """A whole page: `template` extends `base.html`."""
-    settings = request.app.state.services.settings
+    settings, path = request.app.state.services.settings, request.url.path
+    assets = [
+        name for name, shows in ASSET_PAGES.items() if f"{path}/".startswith(f"{shows}/") and shows != "/dashboard"
+    ]
     shared = {
-        "title": title, "path": request.url.path, "navigation": NAVIGATION, "dagster_link": dagster_link(settings),
+        "title": title, "path": path, "navigation": NAVIGATION, "dagster_link": dagster_link(settings),
+        "assets": assets or [name for name, shows in ASSET_PAGES.items() if shows == path],
         "has_login": settings.api_token is not None,
     }  # fmt: skip
     return HTMLResponse(_environment().get_template(template).render(**shared, **context), status, HEADERS)

@@ -5,6 +5,7 @@ from importlib.resources import files
 import pytest
 from starlette.testclient import TestClient
 
+from anamnesis_pipeline.dagster_api.api import ASSET_PAGES
 from anamnesis_pipeline.sidecar.pages import html, static
 from anamnesis_pipeline.sidecar.pages.html import NAVIGATION
 from anamnesis_tests.sidecar.pages.reading import PAGE, page_of
@@ -89,3 +90,9 @@ def test_numbers_are_written_for_people() -> None:
     assert [html.count(1_234_567), html.count(None)] == ["1,234,567", "–"]
     assert [html.share(0.734), html.share(None)] == ["73%", "–"]
     assert [html.size(900), html.size(1536), html.size(5e9)] == ["900 B", "1.5 kB", "5.0 GB"]
+
+
+@pytest.mark.parametrize(("asset", "path"), ASSET_PAGES.items())
+def test_page_of_an_asset_leads_to_it_in_dagster(client: TestClient, asset: str, path: str) -> None:
+    links = page_of(client.get(path, headers=PAGE)).select("main a")
+    assert any(str(link.get("href")).endswith(f":3000/assets/{asset}") for link in links)
