@@ -56,6 +56,7 @@ def embeddings(
         by_space[space_key].append(source)
     for space_key, sources in by_space.items():
         run = _Run(context, memory, _space(context, memory.store, space_key), sources)
+        embedding_pool.check(memory, run.space)
         try:
             run.describe(*_embed(run, embedding_pool))
         except SpaceNotFound:

@@ -249,20 +249,26 @@ class EmbeddingPoolResource(SettingsResource):
                 raise refused(str(exc)) from exc
         return settings
 
-    def open(self, memory: MemoryResource, space: Space) -> "closing[EmbeddingPool]":
-        """A loaded pool for a space's model; close it with `with`. The active space's goes before any other's.
+    def check(self, memory: MemoryResource, space: Space) -> None:
+        """Refuse a config that cannot be followed for a space, also where nothing is left to embed.
 
-        A failure is noted for the sensor, which then waits before it tries again.
-        :raises dg.Failure: the config of the run asks for what cannot be.
-        :raises GiveUp: the model is unknown or makes other vectors than the space holds.
+        :raises dg.Failure: it names another model, a value that the setting cannot have, or cores that are absent.
         """
-        given = self.given()
-        if given.get("model", space.model_id) != space.model_id:
+        if self.given().get("model", space.model_id) != space.model_id:
             raise refused(
                 f"it names the model {self.model}, but the vectors of {space.key} are of {space.model_id}, and vectors "
                 f"of two models cannot be compared; begin a space with: anamnesis model add {self.model}"
             )
-        self.settings(memory)  # a config that is refused says nothing about the space
+        self.settings(memory)
+
+    def open(self, memory: MemoryResource, space: Space) -> "closing[EmbeddingPool]":
+        """A loaded pool for a space's model; close it with `with`. The active space's goes before any other's.
+
+        A failure is noted for the sensor, which then waits before it tries again.
+        :raises dg.Failure: as `check`.
+        :raises GiveUp: the model is unknown or makes other vectors than the space holds.
+        """
+        self.check(memory, space)  # a config that is refused says nothing about the space
         priority = Priority.LIVE if space.status == "active" else Priority.BACKGROUND
         with noting_failure(memory.store, space.key):
             pool = open_pool_of(memory.store, space, priority=priority, settings_of=lambda _: self.settings(memory))

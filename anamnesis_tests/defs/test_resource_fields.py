@@ -162,6 +162,13 @@ def test_config_that_cannot_be_followed_is_refused(
     assert failure_of(memory.store, SPACE.key) is None, "the sensor would wait because of it"
 
 
+def test_config_is_refused_also_where_nothing_is_left_to_embed(
+    memory: MemoryResource, instance: dg.DagsterInstance, pooled: HashedModels
+) -> None:
+    assert embed(memory, instance, {}).success
+    assert not embed(memory, instance, {"embed_cpu_pct": 101}).success
+
+
 def test_unknown_device_is_refused_before_a_run_starts(
     memory: MemoryResource, instance: dg.DagsterInstance, pooled: HashedModels
 ) -> None:
