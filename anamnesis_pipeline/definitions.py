@@ -21,7 +21,7 @@ from anamnesis_pipeline.defs.session_summaries import session_summaries
 from anamnesis_pipeline.defs.summaries import summaries
 from anamnesis_pipeline.defs.vector_index import vector_index
 
-ASSETS = (
+ASSETS: tuple[dg.AssetsDefinition | dg.AssetSpec, ...] = (
     crawled_files,
     exchanges,
     documents,

@@ -19,7 +19,7 @@ ASSET_PAGES = {
     "session_summaries": "/dashboard/sessions",
     "posted_notes": "/dashboard/episodes",
     "uploaded_documents": "/dashboard/sources",
-    "chat_answers": "/dashboard/chat",
+    "chat_answers": "/chat",
     "embeddings": "/dashboard/embedding",
     "vector_index": "/dashboard/embedding",
     "memory_map": "/dashboard/map",

@@ -138,7 +138,7 @@ def test_a_backfill_whose_runs_have_all_ended_holds_nothing_back(
     assert ("embed", "direct|new") in asked(tick()), "after a kill nobody waits until Dagster has noticed"
 
 
-@pytest.mark.parametrize(("asset", "key"), [("episodes", "direct"), ("embeddings", "direct|old")])
+@pytest.mark.parametrize(("asset", "key"), [("vector_index", "new"), ("embeddings", "direct|old")])
 def test_a_backfill_of_something_else_holds_nothing_back(
     store: Store, tick: Tick, backfills: Backfills, asset: str, key: str
 ) -> None:

@@ -10,7 +10,7 @@ from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs.embed_sensor import embed_sensor
 from anamnesis_pipeline.defs.exchanges import PARSE_AGAIN_TAG, exchanges
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACES
-from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.defs.resources import MemoryResource, SshResource
 from anamnesis_pipeline.defs.sensors import crawl_sensor
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.session_model import SESSION_KIND
@@ -130,7 +130,7 @@ def test_exchanges_parse_again_for_the_tag_or_the_configuration(memory: MemoryRe
         for tags, config, is_again in (({}, None, False), ({PARSE_AGAIN_TAG: "true"}, None, True), ({}, again, True)):
             result = dg.materialize(
                 [exchanges, upstream], selection=["exchanges"], instance=instance, partition_key=key, tags=tags,
-                resources={"memory": MemoryResource()}, run_config=config,
+                resources={"memory": MemoryResource(), "ssh": SshResource()}, run_config=config,
             )  # fmt: skip
             (event,) = result.get_asset_materialization_events()
             shown = event.materialization.metadata

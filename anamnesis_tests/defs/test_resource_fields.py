@@ -12,7 +12,7 @@ import pytest
 
 from anamnesis_pipeline.crawler_wiring import built_in
 from anamnesis_pipeline.defs.embeddings import embeddings
-from anamnesis_pipeline.defs.partitions import SOURCES, SPACES, embed_key
+from anamnesis_pipeline.defs.partitions import EMBEDDED_SOURCES, SPACES, embed_key
 from anamnesis_pipeline.defs.resources import (
     EmbeddingPoolResource,
     LlmResource,
@@ -95,7 +95,7 @@ def pooled(memory: MemoryResource, instance: dg.DagsterInstance, models: HashedM
     memory.store.spaces.put(SPACE)
     memory.store.spaces.activate(SPACE.key)
     write(memory.store, 30, source="direct")
-    instance.add_dynamic_partitions(str(SOURCES.name), ["direct"])
+    instance.add_dynamic_partitions(str(EMBEDDED_SOURCES.name), ["direct"])
     instance.add_dynamic_partitions(str(SPACES.name), [SPACE.key])
     return models
 

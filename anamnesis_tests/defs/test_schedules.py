@@ -16,8 +16,8 @@ import pytest
 
 from anamnesis_pipeline.dagster_api.definitions import LoadedSchedule
 from anamnesis_pipeline.definitions import defs
+from anamnesis_pipeline.defs import resources, sensors
 from anamnesis_pipeline.defs import schedules as schedules_module
-from anamnesis_pipeline.defs import sensors
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.schedules import HourlyCheck, daily_consolidation, daily_ingest, daily_map
@@ -130,6 +130,7 @@ def load(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., 
     def reloaded(**environment: str) -> ModuleType:
         for name, value in environment.items():
             monkeypatch.setenv(f"ANAMNESIS_{name.upper()}", value)
+        monkeypatch.setattr(resources, "AT_LOAD", resources.settings_at_load()[0])
         return importlib.reload(schedules_module)
 
     yield reloaded
