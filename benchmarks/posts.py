@@ -83,10 +83,7 @@ class Clients:
                 try:
                     client.post("/api/episodes/search", json={"query": query}).raise_for_status()
                     self.searches.append(time.perf_counter() - started)
-                except (
-                    httpx.HTTPStatusError,
-                    httpx.RemoteProtocolError,
-                ):  # to be asked later, or a connection grew old
+                except (httpx.HTTPStatusError, httpx.TransportError):  # to be asked later, or a connection grew old
                     self.refused += 1
                     self._over.wait(PAUSE_S)
 

@@ -13,6 +13,7 @@ from anamnesis_pipeline.errors import AnamnesisError, BadSetting, PortInUse
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.connections import Config
+from anamnesis_pipeline.sidecar.trimming import share_arenas
 from anamnesis_pipeline.wiring import open_services
 
 SHUTDOWN_S = 5
@@ -21,6 +22,7 @@ SHUTDOWN_S = 5
 def main() -> int:
     """Exit status: 0 after a clean end, 1 when the service cannot start."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    share_arenas()
     try:
         settings = settings_file.load()
         with listen(settings.bind, settings.port) as listener:
