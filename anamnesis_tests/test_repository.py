@@ -49,6 +49,10 @@ def test_the_package_and_its_documents_name_nobodys_home_and_no_private_address(
     assert found == []
 
 
+_OF_NAMED_TUPLES = ("_replace", "_asdict", "_fields", "_make")
+"""Public, by Python's documentation."""
+
+
 def private_uses(code: str) -> list[str]:
     """What a Python file that knows Dagster or gRPC uses of their private parts: modules, names, attributes."""
     nodes = list(ast.walk(ast.parse(code)))
@@ -59,7 +63,8 @@ def private_uses(code: str) -> list[str]:
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     found = [name for name in names + texts if PRIVATE_PART.search(name)]
     if any(re.match(r"(?:dagster|grpc)(?:_\w+)?(?:\.|$)", name) for name in names):
-        private = [node for node in nodes if isinstance(node, ast.Attribute) and re.match(r"_[^_]", node.attr)]
+        attributes = [node for node in nodes if isinstance(node, ast.Attribute) and node.attr not in _OF_NAMED_TUPLES]
+        private = [node for node in attributes if re.match(r"_[^_]", node.attr)]
         found += [ast.unparse(node) for node in private if ast.unparse(node.value) not in ("self", "cls")]
         found += [text for text in texts if re.fullmatch(r"_[a-z]\w+", text)]  # of setattr
     return found

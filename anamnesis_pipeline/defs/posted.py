@@ -12,6 +12,7 @@ from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.store.overview_base import SourceState
 
 _VERSION = "dagster/data_version"
+_IS_OURS = "dagster/data_version_is_user_provided"
 _POSTED, _UPLOADS, _CHAT = RESERVED_SOURCES
 _SPECS = {
     _POSTED: (
@@ -52,7 +53,7 @@ def posted_news(instance: dg.DagsterInstance, held: Mapping[str, SourceState]) -
         yield dg.AssetMaterialization(
             spec.key,
             metadata={ROWS: state.episodes if state else 0, **newest},
-            tags={_VERSION: version, f"{_VERSION}_is_user_provided": "true"},
+            tags={_VERSION: version, _IS_OURS: "true"},
         )
 
 
