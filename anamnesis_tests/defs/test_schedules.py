@@ -87,6 +87,11 @@ def test_nightly_tick_is_where_the_clock_says(hour: int, zone: str, day: date, e
 def test_next_run_of_pages_is_the_one_of_dagster(zone: str, preset: str, hour: int) -> None:
     if (zone, preset) == ("Australia/Lord_Howe", "1h"):
         pytest.skip("Dagster ticks at the former half hour until it counts again from another tick")
+    if dg.__version__.startswith("1.12.") and (preset, zone) in (
+        ("30min", "Pacific/Chatham"),
+        ("30min", "Asia/Kathmandu"),
+    ):
+        pytest.skip("Dagster 1.12 counts half hours in UTC where the zone is a quarter of an hour from it")
     timing = Timing(preset, hour, zone)
     for day in CHANGES[zone]:
         ticks = [tick.astimezone(UTC) for tick in ticks_of(timing, day)]
