@@ -136,8 +136,12 @@ class System:
         assert left_of(life) == []
 
     def children(self, word: str) -> list[psutil.Process]:
-        """Processes of this life that have a word in their command line."""
-        return [process for process in members(self.life) if word in command_line(process)]
+        """Processes of this life that have a word, or a file of that name, in their command line."""
+        return [
+            process
+            for process in members(self.life)
+            if any(word in (each, Path(each).name) for each in command_line(process))
+        ]
 
     def child(self, word: str) -> psutil.Process:
         """The only process of this life that has a word in its command line."""
