@@ -141,6 +141,12 @@ def _fingerprint(
     return content_id(json.dumps(state, sort_keys=True))
 
 
+def has_unfinished_run(instance: dg.DagsterInstance, job: str, tag: str, space: Space) -> bool:
+    """Whether a run of a job waits or goes on whose tag names the space."""
+    filters = dg.RunsFilter(job_name=job, statuses=UNFINISHED_STATUSES, tags={tag: space.key})
+    return instance.get_runs_count(filters) > 0
+
+
 @dataclass(frozen=True, slots=True)
 class _Look:
     """Compares what the store holds with what Dagster knows of it. `held`: what there is of each source; `order` and
@@ -194,8 +200,7 @@ class _Look:
         return active is not None and active in self.instance.get_materialized_partitions(dg.AssetKey("vector_index"))
 
     def _is_embedding(self, space: Space) -> bool:
-        filters = dg.RunsFilter(job_name=embed.name, statuses=UNFINISHED_STATUSES, tags={EMBED_TAG: space.key})
-        return self.instance.get_runs_count(filters) > 0
+        return has_unfinished_run(self.instance, embed.name, EMBED_TAG, space)
 
     def _lacks(self, asset: str) -> bool:
         return self.instance.get_latest_materialization_event(dg.AssetKey(asset)) is None
@@ -235,11 +240,13 @@ class _Tick:
         failure = failure_of(self.store, space.key)
         if failure is not None and self.now < failure.next_try(LONGEST_WAIT_S[space.status]):
             return False
-        if self._runs(embed.name, EMBED_TAG, space):
+        if has_unfinished_run(self.instance, embed.name, EMBED_TAG, space):
             return False
         if space.status == "active":
             return True
-        return not is_paused(self.store) and not self._is_backfilled(space) and not self._is_indexing(space)
+        if is_paused(self.store) or self._is_backfilled(space):
+            return False
+        return not has_unfinished_run(self.instance, index.name, "dagster/partition", space)
 
     def _embed_requests(self, space: Space, pending: dict[str, int]) -> list[dg.RunRequest]:
         """The runs with the newest episodes first."""
@@ -254,13 +261,6 @@ class _Tick:
         pending = self.store.vectors.pending(space.key, sources, 1)
         found = self.store.episodes.get([episode.episode_id for episode in pending])
         return [episode.timestamp for episode in found.values()]
-
-    def _runs(self, job: str, tag: str, space: Space) -> int:
-        filters = dg.RunsFilter(job_name=job, statuses=UNFINISHED_STATUSES, tags={tag: space.key})
-        return self.instance.get_runs_count(filters)
-
-    def _is_indexing(self, space: Space) -> bool:
-        return self._runs(index.name, "dagster/partition", space) > 0
 
     def _is_backfilled(self, space: Space) -> bool:
         return any(space.key in backfill.spaces for backfill in embedding_backfills(self.instance))

@@ -62,7 +62,7 @@ def reload_changed(before: Settings | None, after: Settings | None, dagster: Bac
         return f"Dagster reads the change within an hour, or at its next start: {exc}."
     for name, timing in timings(after).items():
         if name not in loaded or (loaded[name].cron, loaded[name].zone) != (timing.cron, timing.zone):
-            return f"Dagster still has the former times of {name}: restart its code server."
+            return f"Dagster still has the former times of {name}: stop and start `anamnesis up`, or its container."
     ingest = loaded["daily_ingest"]
     if ingest.next_at is None:
         return "Dagster reloaded its schedules and sensors; daily_ingest is stopped."

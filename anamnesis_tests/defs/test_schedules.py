@@ -122,13 +122,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def memory(home: Path) -> Iterator[MemoryResource]:
-    resource = MemoryResource()
-    yield resource
-    resource.store.close()
-
-
-@pytest.fixture
 def load(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ModuleType]]:
     """Loads the schedules again under other environment variables, as the code server does."""
 

@@ -219,7 +219,8 @@ def test_changed_times_reload_the_definitions(client: TestClient, services: Test
 
 def test_times_are_stored_where_dagster_cannot_reload(client: TestClient, services: TestServices) -> None:
     services.dagster.settings = None
-    assert put_hour(client, 3) == "Dagster still has the former times of daily_ingest: restart its code server."
+    told = "Dagster still has the former times of daily_ingest: stop and start `anamnesis up`, or its container."
+    assert put_hour(client, 3) == told
     services.dagster.up = False
     told = put_hour(client, 4)
     assert told.startswith("Dagster reads the change within an hour, or at its next start: Dagster does not answer")
