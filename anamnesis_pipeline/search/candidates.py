@@ -52,24 +52,22 @@ class Candidates:
                 else (matching, query.text.split())
             )
             return self._start([("exact", 1.0, partial(search, words, depth, where, analyzer="exact"))])
-        started: list[Waiting] = []
+        exact: list[tuple[str, float, Search]] = []
         if literals and query.profile.literal:
-            exact = partial(matching, literals, depth, where, analyzer="exact")
-            started += self._start([("exact", query.profile.literal, exact)])
+            exact = [("exact", query.profile.literal, partial(matching, literals, depth, where, analyzer="exact"))]
         if query.profile.literal and (rare := literal_words(query.text)[:RARE_WORDS]):
-            started += self._start([(RARE, 1.0, partial(self._rare, rare, where))])
+            exact.append((RARE, 1.0, partial(self._rare, rare, where)))
         words = content_words(query.text)  # one list after the other: the second finds the words read
-        return started + self._start(
-            [(f"words_{v}", 1.0, partial(matching, words, depth, where, variant=v)) for v in Variant]
-        )
+        texts = [(f"words_{v}", 1.0, partial(matching, words, depth, where, variant=v)) for v in Variant]
+        return [waiting for lists in (exact, texts) if lists for waiting in self._start(lists)]
 
     def _rare(self, words: Sequence[str], where: Where) -> list[ScoredPassage]:
         """The passages that have any of these words of which no more than `RARE_MOST` pass the filter."""
         try:
-            found = [self._store.text.matching([word], RARE_MOST + 1, where, analyzer="exact") for word in words]
+            found = self._store.text.held_by_few(words, RARE_MOST, where)
         except AnamnesisError:  # the other lists of words say so
             return []
-        held = [(each.passage_id, each.episode_id) for few in found if len(few) <= RARE_MOST for each in few]
+        held = [(each.passage_id, each.episode_id) for few in found for each in few]
         return [ScoredPassage(*key, float(words_held)) for key, words_held in Counter(held).most_common()]
 
     def start_dense(self, space: Space, vector: NDArray[np.float32], where: Where, depth: int) -> list[Waiting]:

@@ -37,6 +37,7 @@ from anamnesis_pipeline.search.session_answers import SessionAnswers
 from anamnesis_pipeline.search.stage_times import StageTimes
 from anamnesis_pipeline.search.time_expressions import TimeReference, asks_for_all, times_in
 from anamnesis_pipeline.search.trust import Authority, authority_of, is_logged
+from anamnesis_pipeline.search.words import content_words, literal_tokens
 from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.store.base import Store
 
@@ -143,7 +144,8 @@ class Engine:
         with self.times.of("embed"):
             space, vectors = self._vectors(query, degraded)
         level = stored_level(self._store, space) if space and vectors else None
-        question = Question(query, where, space, vectors, self._min_value(), now, times, level)
+        asked, literals = content_words(query.text), literal_tokens(query.text)
+        question = Question(query, where, space, vectors, self._min_value(), now, times, level, asked, literals)
         return self._hits(question, depth, words, degraded)
 
     def _sessions(self, query: SearchQuery, times: TimeReference | None, now: datetime) -> list[Hit] | None:
@@ -318,7 +320,7 @@ class Engine:
         weighed, asked = [], words_of(question.query.text)
         for each in found:
             factors = _factors(question, ranked, each, asked) if profile.boosts else {}
-            score = aged(each.score * float(np.prod(list(factors.values()))), each.episode, profile, question.now)
+            score = aged(each.score * math.prod(factors.values(), start=1.0), each.episode, profile, question.now)
             weighed.append(replace(each, score=score, factors=factors))
         curated = profile.curated_first
         return sorted(
@@ -358,7 +360,7 @@ class Engine:
                     whole[first.episode.episode_id], leader.score / most, first.cosine, first.passage,
                     tuple(other.episode.episode_id for other in others),
                     _explained(question, ranked, first),
-                    float(np.prod(list(leader.factors.values()))), first.second,
+                    math.prod(leader.factors.values(), start=1.0), first.second,
                     layer_of(first.episode, now),
                     self._ranker.confidence_in(
                         question, ranked, whole[first.episode.episode_id], first.passage.passage.text, first.cosine

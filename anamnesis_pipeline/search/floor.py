@@ -91,20 +91,19 @@ def confidence(found: Evidence, level: Level) -> float | None:
     return NEITHER + NEAR * sum(near) / len(near) + KNOWN * known
 
 
-def in_words(found: Evidence | None, level: Level | None, cosine: float | None, *, holds: bool) -> Confidence:
+def in_words(found: Evidence | None, level: Level | None, cosine: float | None) -> Confidence:
     """The confidence in one hit: that of the whole answer, or of the hit alone, whichever is less. Where no vectors
     tell, it is fair.
 
     :param found: what the question found.
     :param cosine: of the hit's best passage; None: it has no vector, or none was compared.
-    :param holds: whether the hit has every word, or a literal token, of the question: that is never weak.
     """
     whole = confidence(found, level) if found is not None and level is not None else None
     if found is None or level is None or whole is None:
         return Confidence.FAIR
     alone = None if cosine is None else confidence(replace(found, nearest={f"dense_{Variant.TEXT}": cosine}), level)
     if min(whole, whole if alone is None else alone) < ASKED_LEAST:
-        return Confidence.FAIR if holds else Confidence.WEAK
+        return Confidence.WEAK
     return Confidence.STRONG if alone is not None and min(whole, alone) >= STRONG_LEAST else Confidence.FAIR
 
 

@@ -24,14 +24,15 @@ def fold(shown: Iterable[tuple[str, ...]], most: int = sys.maxsize) -> list[list
     with_word: dict[str, set[int]] = {}
     words = ([frozenset(_WORD.findall(text.lower())) for text in each] for each in shown)
     for index, mine in enumerate(words):
-        near = sorted({n for word in _first_words(mine[0]) for n in with_word.get(word, ())})
+        own = _first_words(mine[0])
+        near = sorted({n for word in own for n in with_word.get(word, ())})
         home = next((n for n in near if any(_alike(mine[0], other) for other in texts[n])), None)
         if home is not None:
             groups[home].append(index)
             continue
         if len(groups) == most:
             break
-        for word in {word for text in mine for word in _first_words(text)}:
+        for word in {*own, *(word for text in mine[1:] for word in _first_words(text))}:
             with_word.setdefault(word, set()).add(len(groups))
         groups.append([index])
         texts.append(mine)

@@ -138,5 +138,7 @@ def labels_of(name: str, known: Sequence[str]) -> list[str]:
 
 def is_private(project: str, names: Sequence[str]) -> bool:
     """Whether a project is one of those that are private; `api` also means `acme/api`."""
+    if not names:
+        return False
     label = f"/{composed(project)}".casefold()
     return any(label.endswith(f"/{composed(name)}".casefold()) for name in names)

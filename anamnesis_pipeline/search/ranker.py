@@ -37,7 +37,7 @@ from anamnesis_pipeline.search.reranking import (
 from anamnesis_pipeline.search.stage_times import StageTimes
 from anamnesis_pipeline.search.time_expressions import TimeReference
 from anamnesis_pipeline.search.trust import is_logged
-from anamnesis_pipeline.search.words import content_words, literal_tokens, unknown_share
+from anamnesis_pipeline.search.words import content_words, unknown_share
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.transcripts import voice_shares, voices_in
 
@@ -52,7 +52,9 @@ JUDGED = 10
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A query with everything looked up. `vectors` are the query's in `space`."""
+    """A query with everything looked up. `vectors` are the query's in `space`; `words` carry meaning, `literals` mean
+    exactly themselves.
+    """
 
     query: SearchQuery
     where: Where
@@ -62,6 +64,8 @@ class Question:
     now: datetime
     times: TimeReference | None
     level: Level | None
+    words: Sequence[str]
+    literals: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,7 @@ class Ranker:
             scores = with_neighbours(scores, profile.neighbours, heads, episode_of)
         told = Told()
         if profile.boosts and question.query.mode is not Mode.EXACT:
-            told = self._told(question.query.text, scores, heads, 1.0 if late else WITHOUT_LATE)
+            told = self._told(question.query.text, scores, episode_of, heads, 1.0 if late else WITHOUT_LATE)
         scores = {key: score * told.factors.get(key, 1.0) for key, score in scores.items()}
         evidence = self._evidence(question, rankings)
         sure = confidence(evidence, question.level) if evidence is not None and question.level is not None else None
@@ -134,17 +138,25 @@ class Ranker:
             sure,
         )
 
-    def _told(self, text: str, scores: Mapping[int, float], heads: Mapping[str, EpisodeHead], exponent: float) -> Told:
+    def _told(
+        self,
+        text: str,
+        scores: Mapping[int, float],
+        episode_of: Mapping[int, str],
+        heads: Mapping[str, EpisodeHead],
+        exponent: float,
+    ) -> Told:
         """Return whose words the first passages hold, and what that counts for a question.
 
         :param exponent: of the factors.
         """
         first = sorted(scores, key=lambda key: (-scores[key], -key))[:VOICE_DEPTH]
+        logged = [key for key in first if (head := heads.get(episode_of[key])) and is_logged(head)]
+        if not logged:
+            return Told()
         with self._times.of("voices"):
-            passages = self._store.episodes.passages(first)
-            found = {stored.episode_id for stored in passages.values()} & heads.keys()
-            logged = [episode_id for episode_id in found if is_logged(heads[episode_id])]
-            episodes = self._store.episodes.get(logged) if logged else {}
+            passages = self._store.episodes.passages(logged)
+            episodes = self._store.episodes.get(list(dict.fromkeys(episode_of[key] for key in logged)))
             runs = {episode_id: voices_in(episode.raw_exchange) for episode_id, episode in episodes.items()}
             shares = {
                 key: voice_shares(stored.passage.text, runs[stored.episode_id])
@@ -192,15 +204,10 @@ class Ranker:
         :param best: the text of its best passage.
         :param cosine: of that passage.
         """
-        asked = question.query.text
         if question.query.mode is Mode.EXACT:
             return Confidence.STRONG if question.query.min_score is None else Confidence.FAIR
-        said = f"{best} {episode.raw_exchange}".casefold()
-        literal = any(
-            re.search(rf"(?<!\w){re.escape(token.casefold())}(?!\w)", said) for token in literal_tokens(asked)
-        )
-        holds = literal or set(content_words(best)).issuperset(content_words(asked))
-        return in_words(ranked.evidence, question.level, cosine, holds=holds)
+        sure = in_words(ranked.evidence, question.level, cosine)
+        return Confidence.FAIR if sure is Confidence.WEAK and _holds(episode, best, question) else sure
 
     def with_all_words(self, question: Question, rankings: Sequence[Ranking], depth: int) -> list[Ranking]:
         """Of the lists what has every word of the question: that answers it, however far it is."""
@@ -208,7 +215,7 @@ class Ranker:
         if not query.profile.all_words:
             return []
         try:
-            held = self._store.text.with_all(content_words(query.text), depth, question.where)
+            held = self._store.text.with_all(question.words, depth, question.where)
         except AnamnesisError:  # the lists of words have said so already
             return []
         keys = {found.passage_id for found in held}
@@ -232,6 +239,16 @@ class Ranker:
             return dict(self._store.vectors.get(question.space.key, Variant.TEXT, passage_ids))
         except AnamnesisError:  # the dense lists have said so already
             return {}
+
+
+def _holds(episode: Episode, best: str, question: Question) -> bool:
+    """Whether an episode has a literal token of a question, or its best passage every word."""
+    if question.literals:
+        said = f"{best} {episode.raw_exchange}".casefold()
+        if any(re.search(rf"(?<!\w){re.escape(token.casefold())}(?!\w)", said) for token in question.literals):
+            return True
+    lowered = best.lower()  # most texts lack a word, and need not be divided into theirs
+    return all(word in lowered for word in question.words) and set(content_words(best)).issuperset(question.words)
 
 
 def _is_judged(ranked: Ranked) -> bool:

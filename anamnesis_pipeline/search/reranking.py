@@ -44,6 +44,8 @@ def late_by_words(
     """What late interaction may find in passages that have no vectors yet: what it finds in the one that the words lead
     to among the others, and so much more or less as they have more or less of the words.
     """
+    if not unembedded:
+        return {}
     held = {p.passage_id: p.score for r in rankings if r.name == BY_WORDS for p in r.passages}
     known = max((key for key in late if key in held), key=lambda key: held[key], default=None)
     if known is None or held[known] <= 0:
@@ -108,10 +110,10 @@ def with_neighbours(
 def _beside(
     key: int, scores: Mapping[int, float], heads: Mapping[str, EpisodeHead], episode_of: Mapping[int, str]
 ) -> list[int]:
-    mine = heads.get(episode_of[key])
+    near = [other for other in (key - 1, key + 1) if other in scores]
+    mine = heads.get(episode_of[key]) if near else None
     if mine is None:
         return []
-    near = [other for other in (key - 1, key + 1) if other in scores]
     return [other for other in near if (theirs := heads.get(episode_of[other])) and _together(mine, theirs)]
 
 

@@ -215,6 +215,11 @@ class TextIndex(Protocol):
         :param analyzer: how words are compared, as in `matching`.
         """
 
+    def held_by_few(self, words: Sequence[str], most: int, where: Where) -> list[list[ScoredPassage]]:
+        """For each of `words`, as `exact` compares them, the passages that have it and pass, best first; none where
+        they are more than `most`.
+        """
+
     def unknown(self, words: Sequence[str]) -> list[str]:
         """Those of `words` that no passage's own text has, in their order; compared as `stem` does. Marks are no words,
         and never unknown.

@@ -74,23 +74,21 @@ def test_a_list_that_was_not_measured_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("evidence", "cosine", "holds", "word"),
+    ("evidence", "cosine", "word"),
     [
-        (found(0.6, 0.55), 0.6, False, Confidence.STRONG),
-        (found(0.6, 0.55), 0.4, False, Confidence.FAIR),  # a later hit of a sure answer
-        (found(0.6, 0.55), 0.2, False, Confidence.WEAK),
-        (found(0.6, 0.55), 0.2, True, Confidence.FAIR),
-        (found(0.6, 0.55), None, False, Confidence.FAIR),  # it has no vector yet
-        (found(0.2, 0.2, 0.5), 0.2, False, Confidence.WEAK),
-        (found(0.2, 0.2, 0.5), None, False, Confidence.WEAK),
-        (found(0.2, 0.2, 0.5), None, True, Confidence.FAIR),
-        (None, None, False, Confidence.FAIR),
+        (found(0.6, 0.55), 0.6, Confidence.STRONG),
+        (found(0.6, 0.55), 0.4, Confidence.FAIR),  # a later hit of a sure answer
+        (found(0.6, 0.55), 0.2, Confidence.WEAK),
+        (found(0.6, 0.55), None, Confidence.FAIR),  # it has no vector yet
+        (found(0.2, 0.2, 0.5), 0.2, Confidence.WEAK),
+        (found(0.2, 0.2, 0.5), None, Confidence.WEAK),
+        (None, None, Confidence.FAIR),
     ],
 )
 def test_a_word_is_of_the_answer_or_the_hit_whichever_is_less(
-    evidence: Evidence | None, cosine: float | None, holds: bool, word: Confidence
+    evidence: Evidence | None, cosine: float | None, word: Confidence
 ) -> None:
-    assert in_words(evidence, LEVEL, cosine, holds=holds) is word
+    assert in_words(evidence, LEVEL, cosine) is word
 
 
 def test_the_best_of_each_dense_list_counts() -> None:

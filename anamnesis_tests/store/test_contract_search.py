@@ -53,6 +53,25 @@ def test_what_has_all_words_is_told_from_what_has_some(store: Store):
     assert having("server", "elephant") == having("?!") == having() == having("server", k=0) == []
 
 
+def test_what_few_passages_have_is_told_of_each_word(store: Store):
+    put(store, "one", "ZEBRA-77 and zebra-77 again", "common")
+    put(store, "two", "of zebra-77, in many more words than the other one has", "common", project="elsewhere")
+    put(store, "hidden", "zebra-77", kind="compact_summary")
+    put(store, "old", "zebra-77", status="superseded")
+    put(store, "third", "common")
+
+    def few(*words: str, most: int = 2, **filters: Any) -> list[list[str]]:
+        where = Where(hidden_kinds=("compact_summary",), **filters)
+        return [[hit.episode_id for hit in found] for found in store.text.held_by_few(words, most, where)]
+
+    assert few("zebra-77", "common", "absent", "?!") == [["one", "two"], [], [], []]
+    assert few("zebra-77", "common", most=1) == [[], []]
+    assert [sorted(found) for found in few("common", most=3)] == [["one", "third", "two"]]
+    assert few("zebra-77", "common", projects=("elsewhere",)) == [["two"], ["two"]]
+    assert few("zebra-77", include_superseded=True) == [[]]
+    assert few() == []
+
+
 def test_a_passage_with_more_and_rarer_words_comes_first(store: Store):
     put(store, "one", "the server restarted and then the server slept")
     put(store, "both", "the server lost its certificate")

@@ -92,6 +92,11 @@ class MongoTextIndex:
         query = TextQuery(tuple(groups)[:MOST_PHRASES], _fields(analyzer, Variant.TEXT))
         return self._database.read(lambda tables: self._found(tables, query, k, where), within_s=SEARCHED_S)
 
+    def held_by_few(self, words: Sequence[str], most: int, where: Where) -> list[list[ScoredPassage]]:
+        """See `TextIndex.held_by_few`."""
+        found = [self.matching([word], most + 1, where, analyzer=EXACT) for word in words]
+        return [few if len(few) <= most else [] for few in found]
+
     def unknown(self, words: Sequence[str]) -> list[str]:
         """See `TextIndex.unknown`. Of so many words that it would take seconds, only the first are looked for."""
         asked = {word: found[0] for word in words[:MOST_PHRASES] if (found := self._phrases(STEM, [word]))}

@@ -197,7 +197,16 @@ class SqliteEpisodes:
     def projects(self) -> list[str]:
         """See `EpisodeRecords.projects`."""
         with self._database.read() as connection:
-            return [name for (name,) in connection.execute("SELECT DISTINCT project FROM episodes ORDER BY project")]
+            # one seek in the index for each name: DISTINCT walks all of it, at every search
+            rows = connection.execute(
+                """WITH RECURSIVE names (project) AS (
+                        SELECT min(project) FROM episodes
+                        UNION ALL
+                        SELECT (SELECT min(project) FROM episodes WHERE project > names.project) FROM names
+                            WHERE project IS NOT NULL)
+                    SELECT project FROM names WHERE project IS NOT NULL ORDER BY project"""
+            )
+            return [name for (name,) in rows]
 
     def project_names(self) -> list[tuple[str, str, int]]:
         """See `EpisodeRecords.project_names`."""

@@ -93,7 +93,7 @@ class SqliteTextIndex:
             return []
         with self._database.read() as connection:
             search = self._search(connection, table, in_text, k, where)
-            return self._best(search, [term for term in self._counted_terms(search, terms) if term.passages])
+            return self._best(search, self._occurring_in(search, terms))
 
     def with_all(self, words: Sequence[str], k: int, where: Where, *, analyzer: str = "stem") -> list[ScoredPassage]:
         """See `TextIndex.with_all`."""
@@ -103,7 +103,7 @@ class SqliteTextIndex:
             return []
         with self._database.read() as connection:
             search = self._search(connection, table, in_text, k, where)
-            there = [[t for t in self._counted_terms(search, each) if t.passages] for each in asked if each]
+            there = [self._occurring_in(search, each) for each in asked if each]
             if not all(there):
                 return []
             terms = list({term.match: term for each in there for term in each}.values())
@@ -111,6 +111,16 @@ class SqliteTextIndex:
             ids = ids_behind(connection, table, every, -1).astype(np.int64)
             ids = ids[: np.searchsorted(ids, search.corpus.newest, side="right")]
             return _passing(search, ids, self._scores(search, ids, terms, terms))
+
+    def held_by_few(self, words: Sequence[str], most: int, where: Where) -> list[list[ScoredPassage]]:
+        """See `TextIndex.held_by_few`."""
+        found: list[list[ScoredPassage]] = []
+        with self._database.read() as connection:
+            search = self._search(connection, "exact_index", False, most + 1, where)
+            for terms in (self._asked("exact_index", [word], in_text=False) for word in words):
+                passing = [] if self._has_more(search, terms) else self._best(search, self._occurring_in(search, terms))
+                found.append(passing if len(passing) <= most else [])
+        return found
 
     def unknown(self, words: Sequence[str]) -> list[str]:
         """See `TextIndex.unknown`."""
@@ -130,10 +140,26 @@ class SqliteTextIndex:
         self._forget_counts(table, corpus)
         return _Search(connection, table, in_text, k, where, corpus)
 
-    def _counted_terms(self, search: _Search, terms: Sequence[_Term]) -> list[_Term]:
-        """The words with the number of passages that have them, rarest first."""
+    def _occurring_in(self, search: _Search, terms: Sequence[_Term]) -> list[_Term]:
+        """Those words that passages have, with the number of these, rarest first."""
         counted = [replace(term, passages=self._occurrences(search, term.word)) for term in terms]
-        return sorted(counted, key=lambda term: term.passages)
+        return sorted((term for term in counted if term.passages), key=lambda term: term.passages)
+
+    @staticmethod
+    def _has_more(search: _Search, terms: Sequence[_Term]) -> bool:
+        """Whether as many passages as are wanted have any of the words, known without all that have it: of those that
+        most pass, the first few tell. A filter that hides nearly all would be asked for each.
+        """
+        if not terms or is_selective(search.where):
+            return False
+        passes, values = condition(search.where)
+        rows = search.connection.execute(
+            f"""SELECT 1 FROM {search.table} f CROSS JOIN passages p ON p.passage_id = f.rowid
+                CROSS JOIN episodes e ON e.episode_key = p.episode_key
+                WHERE {search.table} MATCH ? AND {passes} LIMIT ?""",
+            (" OR ".join(term.match for term in terms), *values, search.k),
+        )
+        return len(rows.fetchall()) == search.k
 
     def _asked(self, table: str, words: Sequence[str], in_text: bool) -> list[_Term]:
         """Each distinct word that the index may know."""
