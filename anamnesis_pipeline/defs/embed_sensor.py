@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import dagster as dg
@@ -42,6 +42,8 @@ yet, too, so that what arrives in them meanwhile goes first."""
 LONGEST_WAIT_S = {"active": 300.0, "building": 3_600.0}
 """Between two attempts to embed a space that fails."""
 INDEX_RETRY_S = 300.0
+RETRIED_S = 300.0
+"""Dagster retries a run that was cut off within a minute, at a start as soon as its daemon is at work."""
 _EMBEDDINGS = dg.AssetKey("embeddings")
 _FIRST = {"memory_map": draw_map, "consolidation_report": consolidate}
 NOTHING_TO_EMBED = "Nothing lacks a vector, or what lacks one is being embedded, paused, or tried later."
@@ -84,9 +86,11 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
         look = _Look(instance, memory.store.overview.sources(), spaces, order, pending)
         added, events = [*added, *look.added()], [*look.news()]
         requests += look.first_runs()
-        if dropped := look.dropped():
-            changes.append(EMBEDDED_SOURCES.build_delete_request(dropped))
-        seen = present if look.is_settled() else ""
+        empty = look.empty()
+        is_dropping = bool(empty) and not look.may_cover_empty(requests)
+        if is_dropping:
+            changes.append(EMBEDDED_SOURCES.build_delete_request(empty))
+        seen = present if look.is_settled() and (is_dropping or not empty) else ""
     if added:
         changes.append(EMBEDDED_SOURCES.build_add_request(added))
     return dg.SensorResult(
@@ -163,11 +167,24 @@ class _Look:
         """Sources with episodes that are no partition yet: the service embeds what is posted."""
         return new_keys(self.order, sorted(self.held))
 
-    def dropped(self) -> list[str]:
-        """Partitions of sources that have no episode, and so nothing to embed; none while a backfill is under way."""
+    def empty(self) -> list[str]:
+        """Partitions of sources that have no episode, and so nothing to embed."""
         filled = self.held.keys() | {source for sources in self.pending.values() for source in sources}
-        empty = new_keys(filled, self.order)
-        return [] if empty and any(embedding_backfills(self.instance)) else empty
+        return new_keys(filled, self.order)
+
+    def may_cover_empty(self, requests: Sequence[dg.RunRequest]) -> bool:
+        """Whether a run that is requested, goes on, is retried or is one of a backfill can have an empty partition in
+        its range. Where an end of the range is gone, Dagster fails to create the run, and leaves one that never starts,
+        which holds its space back until it times out.
+        """
+        lately = datetime.now(UTC) - timedelta(seconds=RETRIED_S)
+        failed = dg.RunsFilter(job_name=embed.name, statuses=[dg.DagsterRunStatus.FAILURE], updated_after=lately)
+        going = dg.RunsFilter(job_name=embed.name, statuses=UNFINISHED_STATUSES)
+        return (
+            any(request.job_name == embed.name for request in requests)
+            or any(self.instance.get_runs_count(runs) for runs in (going, failed))
+            or any(embedding_backfills(self.instance))
+        )
 
     def news(self) -> Iterator[dg.AssetMaterialization]:
         """What was posted, and the partitions of `embeddings` that are complete without a run."""

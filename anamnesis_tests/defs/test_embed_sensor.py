@@ -401,6 +401,7 @@ def test_partition_is_not_reported_while_a_run_embeds(store: Store, tick: Tick, 
 
 def test_partitions_of_sources_without_episodes_go(store: Store, tick: Tick, instance: dg.DagsterInstance) -> None:
     instance.add_dynamic_partitions(str(EMBEDDED_SOURCES.name), ["chat", "direct", "gone"])
+    complete(store)
     tick()
     assert instance.get_dynamic_partitions(str(EMBEDDED_SOURCES.name)) == ["direct"]
 
@@ -409,9 +410,29 @@ def test_no_partition_goes_while_a_backfill_may_target_it(
     store: Store, tick: Tick, instance: dg.DagsterInstance, backfills: Backfills
 ) -> None:
     instance.add_dynamic_partitions(str(EMBEDDED_SOURCES.name), ["gone", "direct"])
+    complete(store)
     backfills.launch()
     tick()
     assert "gone" in instance.get_dynamic_partitions(str(EMBEDDED_SOURCES.name))
+
+
+def test_no_partition_goes_while_a_run_may_end_with_it(
+    store: Store, tick: Tick, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BACKLOG", 2)
+    instance.add_dynamic_partitions(str(EMBEDDED_SOURCES.name), ["chat", "direct", "gone"])
+    (request,) = [request for request in tick() if request.job_name == "embed"]
+    assert request.tags["dagster/asset_partition_range_end"] == "gone|new"
+    run = created_run(instance, "embed", tags=request.tags)
+    complete(store)
+    tick()
+    assert instance.get_dynamic_partitions(str(EMBEDDED_SOURCES.name)) == ["chat", "direct", "gone"]
+    instance.report_run_failed(run)
+    tick()
+    assert "gone" in instance.get_dynamic_partitions(str(EMBEDDED_SOURCES.name)), "the run may be retried"
+    monkeypatch.setattr(module, "RETRIED_S", 0)
+    tick()
+    assert instance.get_dynamic_partitions(str(EMBEDDED_SOURCES.name)) == ["direct"]
 
 
 def test_retired_space_loses_its_partition(store: Store, tick: Tick, instance: dg.DagsterInstance) -> None:
