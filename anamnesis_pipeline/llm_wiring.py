@@ -1,5 +1,7 @@
 """Settings to the LLM that writes summaries. Its library is imported when there is something to ask."""
 
+from urllib.parse import urlsplit
+
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
 from anamnesis_pipeline.exchanges.value import WEIGHTS
@@ -57,3 +59,29 @@ def _ollama_threads(settings: Settings) -> int | None:
     if not is_limited or settings.summarizer != "ollama":
         return None
     return len(cores_for(settings.embed_cpu_pct, settings.embed_cores, available_cores()))
+
+
+def llm_address(settings: Settings) -> str:
+    """Where the LLM that writes summaries is asked, without user, password and query."""
+    match settings.summarizer:
+        case "none":
+            return ""
+        case "claude_cli":
+            return settings.claude_host or "this machine"
+        case "ollama":
+            return ", ".join(map(_plain, settings.ollama_urls))
+        case "openai":
+            return _plain(settings.openai_url)
+        case "anthropic":
+            return _plain(settings.anthropic_url) or "the Claude API"
+
+
+def _plain(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def llm_key(settings: Settings) -> str:
+    """Whether there is a key for the LLM that writes summaries."""
+    keys = {"anthropic": settings_module.claude_api_key(settings), "openai": settings.openai_api_key}
+    return "present" if keys.get(settings.summarizer) else "absent"

@@ -22,7 +22,7 @@ from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.embeddings.token_vectors import Projection
 from anamnesis_pipeline.errors import DimensionMismatch, UnknownModel
 from anamnesis_pipeline.home_wiring import make_private, open_archive, open_observers, open_redactor
-from anamnesis_pipeline.llm_wiring import open_llm
+from anamnesis_pipeline.llm_wiring import llm_address, llm_key, open_llm
 from anamnesis_pipeline.model import FileCursor, Space
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.project_labels import Private
@@ -32,6 +32,7 @@ from anamnesis_pipeline.sources.discovery import Discovery, discover
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.copying import check_whole, settle
+from anamnesis_pipeline.steps.daily import TIME_SETTINGS
 from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.merging import Merger, MergeRules
@@ -56,6 +57,27 @@ log = logging.getLogger(__name__)
 
 CONFIG_PREFIX = "config."
 """Stored settings live in the store under this prefix."""
+SHOWN_SETTINGS = (
+    "model",
+    "device",
+    "precision",
+    "embed_cpu_pct",
+    "embed_cores",
+    "checkpoint_every",
+    "summarizer",
+    "summary_model",
+    "summary_timeout_s",
+    "llm_daily_tokens",
+    "llm_daily_dollars",
+    "llm_requests_per_minute",
+)
+"""Settings that are fields of Dagster's resources, as they were when it loaded the code location."""
+
+
+def loaded_values(settings: Settings) -> dict[str, Any]:
+    """What Dagster's definitions hold of the settings, none of it secret."""
+    values = {name: getattr(settings, name) for name in (*TIME_SETTINGS, *SHOWN_SETTINGS)}
+    return {**values, "address": llm_address(settings), "api_key": llm_key(settings)}
 
 
 def open_store(settings: Settings) -> Store:

@@ -10,7 +10,6 @@ from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
 
 import dagster as dg
 from pydantic import Field
@@ -21,8 +20,9 @@ from anamnesis_pipeline.embeddings.base import EmbeddingPool
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.embeddings.precision import choose_device
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting, HostRefused
+from anamnesis_pipeline.llm_wiring import llm_address, llm_key
 from anamnesis_pipeline.model import Source, Space
-from anamnesis_pipeline.settings import Settings, claude_api_key, overridden
+from anamnesis_pipeline.settings import Settings, overridden
 from anamnesis_pipeline.sources.base import COMMAND_TIMEOUT_S, CONNECT_TIMEOUT_S, READ_TIMEOUT_S
 from anamnesis_pipeline.steps.pipeline import Pipeline
 from anamnesis_pipeline.steps.reembed_state import noting_failure
@@ -129,32 +129,6 @@ class SettingsResource(dg.ConfigurableResource[Any]):
 def refused(reason: str) -> dg.Failure:
     """Ends a run whose config cannot be followed: trying again would not help."""
     return dg.Failure(f"The config of this run is refused: {reason}", allow_retries=False)
-
-
-def llm_address(settings: Settings) -> str:
-    """Where the LLM that writes summaries is asked, without user, password and query."""
-    match settings.summarizer:
-        case "none":
-            return ""
-        case "claude_cli":
-            return settings.claude_host or "this machine"
-        case "ollama":
-            return ", ".join(map(_plain, settings.ollama_urls))
-        case "openai":
-            return _plain(settings.openai_url)
-        case "anthropic":
-            return _plain(settings.anthropic_url) or "the Claude API"
-
-
-def _plain(url: str) -> str:
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
-
-
-def llm_key(settings: Settings) -> str:
-    """Whether there is a key for the LLM that writes summaries."""
-    keys = {"anthropic": claude_api_key(settings), "openai": settings.openai_api_key}
-    return "present" if keys.get(settings.summarizer) else "absent"
 
 
 class MemoryResource(dg.ConfigurableResource[Any]):

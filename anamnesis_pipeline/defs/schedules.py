@@ -14,8 +14,9 @@ from anamnesis_pipeline.defs.resources import AT_LOAD, MemoryResource
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.steps.daily import DISABLED, NIGHTLY, Timing, loaded_values, timings
+from anamnesis_pipeline.steps.daily import DISABLED, NIGHTLY, Timing, timings
 from anamnesis_pipeline.steps.memory_map import is_map_due
+from anamnesis_pipeline.wiring import loaded_values
 
 CHECK_INTERVAL = timedelta(hours=1)
 RELOAD_TIMEOUT_S = 15.0
@@ -127,7 +128,7 @@ class HourlyCheck:
         timing, dagster = timings(settings)["daily_ingest"], open_dagster(settings)
         try:
             if loaded_values(settings) != self._loaded:
-                log.info("Settings of schedules and sensors changed; reloading the code location.")
+                log.info("Settings of schedules, sensors or resources changed; reloading the code location.")
                 dagster.reload_definitions(RELOAD_TIMEOUT_S)
                 return {}
             schedule = next((each for each in dagster.schedules() if each.name == "daily_ingest"), None)

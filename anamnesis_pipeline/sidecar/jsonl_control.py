@@ -157,9 +157,9 @@ class JsonlControl:
         )
 
     def change_settings(self, changes: Mapping[str, Any]) -> str:
-        """Store settings; None removes. They count from the next run on. Times also reload Dagster's definitions.
+        """Store settings; None removes. They count from the next run on. What Dagster's definitions hold reloads them.
 
-        :return: what came of the reload; empty where no time changed.
+        :return: what came of the reload; empty where they hold nothing that changed.
         :raises BadSetting: a value that cannot be, an LLM that lacks a key or a URL, or one that the environment
             decides (ANAMNESIS_LOCK_ENV). Nothing has changed then.
         """

@@ -190,7 +190,7 @@ class StoppedOut(TypedDict):
 
 class JsonlSettingsOut(TypedDict):
     """The settings that count now, where each comes from, and what to know about them. `reload`: what Dagster did about
-    times, where this call changed some.
+    them, where its definitions hold what this call changed.
     """
 
     summarizer: Summarizer

@@ -1,16 +1,17 @@
 """Storing settings, for the API, the pages and the command line: what is refused changes nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from anamnesis_pipeline import settings as settings_module
+from anamnesis_pipeline.dagster_api.definitions import LoadedSchedule
 from anamnesis_pipeline.errors import BadSetting, ServiceUnreachable
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.services import Backfills
-from anamnesis_pipeline.steps.daily import loaded_values, timings
+from anamnesis_pipeline.steps.daily import TIME_SETTINGS, timings
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import CONFIG_PREFIX, effective_settings, stored_settings
+from anamnesis_pipeline.wiring import CONFIG_PREFIX, effective_settings, loaded_values, stored_settings
 
 
 def settings_after(store: Store, changes: Mapping[str, Any]) -> Settings:
@@ -53,13 +54,19 @@ def reload_changed(before: Settings | None, after: Settings | None, dagster: Bac
     """
     if after is None or (before is not None and loaded_values(before) == loaded_values(after)):
         return ""
+    are_times = before is None or any(getattr(before, name) != getattr(after, name) for name in TIME_SETTINGS)
     if dagster is None:
-        return "Dagster does not run; its next start reads the change."
+        return "Dagster does not run; its next start reads the change." if are_times else ""
     try:
         dagster.reload_definitions()
-        loaded = {each.name: each for each in dagster.schedules()}
+        return _loaded_times(dagster.schedules(), after) if are_times else "Dagster's UI shows the change."
     except ServiceUnreachable as exc:
-        return f"Dagster reads the change within an hour, or at its next start: {exc}."
+        reads = "reads" if are_times else "shows"
+        return f"Dagster {reads} the change within an hour, or at its next start: {exc}."
+
+
+def _loaded_times(schedules: Sequence[LoadedSchedule], after: Settings) -> str:
+    loaded = {each.name: each for each in schedules}
     for name, timing in timings(after).items():
         if name not in loaded or (loaded[name].cron, loaded[name].zone) != (timing.cron, timing.zone):
             return f"Dagster still has the former times of {name}: stop and start `anamnesis up`, or its container."

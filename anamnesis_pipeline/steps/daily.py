@@ -1,15 +1,13 @@
 """When the schedules run: their cron strings, made from the settings, and the next run as pages show it. Pure."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import product
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from anamnesis_pipeline.settings import Settings
 
-LOADED_SETTINGS = (
+TIME_SETTINGS = (
     "timezone",
     "ingest_schedule",
     "ingest_hour",
@@ -17,7 +15,7 @@ LOADED_SETTINGS = (
     "consolidate_hour",
     "crawl_interval_s",
 )
-"""Settings that are part of Dagster's definitions: it reads them when it loads the code location, not at each tick."""
+"""What schedules and sensors are made from. Dagster reads it when it loads the code location, not at each tick."""
 NIGHTLY, DISABLED = "nightly", "disabled"
 INTERVALS = {
     "30min": ("*/30 * * * *", range(24), (0, 30)),
@@ -87,8 +85,3 @@ def timings(settings: Settings) -> dict[str, Timing]:
         "daily_consolidation": Timing(settings.consolidate_schedule, late, zone),
         "daily_map": Timing(NIGHTLY, late, zone),
     }
-
-
-def loaded_values(settings: Settings) -> Mapping[str, Any]:
-    """The values that Dagster's definitions are made from."""
-    return {name: getattr(settings, name) for name in LOADED_SETTINGS}

@@ -14,6 +14,7 @@ from anamnesis_pipeline.crawler_wiring import built_in
 from anamnesis_pipeline.defs.embeddings import embeddings
 from anamnesis_pipeline.defs.partitions import EMBEDDED_SOURCES, SPACES, embed_key
 from anamnesis_pipeline.defs.resources import (
+    AT_LOAD,
     EmbeddingPoolResource,
     LlmResource,
     MemoryResource,
@@ -27,7 +28,7 @@ from anamnesis_pipeline.sources.specs import LOGS, SourceSpec
 from anamnesis_pipeline.steps.reembed_state import failure_of
 from anamnesis_pipeline.steps.source_specs import put_specs
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_pipeline.wiring import CONFIG_PREFIX
+from anamnesis_pipeline.wiring import CONFIG_PREFIX, loaded_values
 from anamnesis_tests.defs.conftest import HashedModels
 from anamnesis_tests.steps.spaces import write
 
@@ -76,6 +77,11 @@ def test_ui_shows_settings_and_no_secret(tmp_path: Path, query: str) -> None:
     assert WORD not in answer
     for shown in ('"37"', "http://llm.example/v1", "present", str(tmp_path / "anamnesis.db"), "all-MiniLM-L6-v2"):
         assert shown in answer.replace('\\"', '"'), shown
+
+
+def test_every_shown_setting_reloads_the_definitions() -> None:
+    shown = EmbeddingPoolResource.model_fields.keys() | LlmResource.model_fields.keys()
+    assert shown <= loaded_values(AT_LOAD).keys()
 
 
 def test_ui_shows_the_place_of_mongo_without_user(tmp_path: Path) -> None:

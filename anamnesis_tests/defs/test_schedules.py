@@ -256,9 +256,12 @@ def dagster(memory: MemoryResource, monkeypatch: pytest.MonkeyPatch) -> DagsterS
     return saying
 
 
-def test_changed_setting_reloads_once_an_hour(memory: MemoryResource, dagster: DagsterSaying) -> None:
+@pytest.mark.parametrize(("name", "value"), [("crawl_interval_s", 60), ("embed_cores", [0]), ("summarizer", "ollama")])
+def test_changed_setting_reloads_once_an_hour(
+    memory: MemoryResource, dagster: DagsterSaying, name: str, value: object
+) -> None:
     check = HourlyCheck(memory.settings, LOADED_AT)
-    memory.store.settings.set("config.crawl_interval_s", 60)
+    memory.store.settings.set(f"config.{name}", value)
     assert check.missed_ingest(memory, LOADED_AT + timedelta(minutes=59), LOG) == {}
     assert dagster.reloads == 0
     for minutes in (60, 65, 119):

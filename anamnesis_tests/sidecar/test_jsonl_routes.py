@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.commands.status import memory_status
 from anamnesis_pipeline.dagster_api.runs import IngestRun, IngestRuns
 from anamnesis_pipeline.model import FileCursor, Source
+from anamnesis_pipeline.sidecar.setting_changes import store_settings
 from anamnesis_pipeline.steps.llm_breaker import Breaker
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 from anamnesis_pipeline.wiring import effective_settings
@@ -215,6 +216,40 @@ def test_changed_times_reload_the_definitions(client: TestClient, services: Test
     assert services.dagster.reloads == 1
     stopped = client.put("/api/jsonl/settings", json={"ingest_schedule": "disabled"}).json()["reload"]
     assert stopped.endswith("daily_ingest is stopped.")
+
+
+def put_llm(client: TestClient, **changes: object) -> str:
+    return str(client.put("/api/jsonl/settings", json=changes).json().get("reload", ""))
+
+
+def test_changed_llm_reloads_the_definitions_once(client: TestClient, services: TestServices) -> None:
+    assert put_llm(client, summarizer="ollama", summary_model="qwen3:4b") == "Dagster's UI shows the change."
+    assert put_llm(client, summary_model="qwen3:4b") == ""
+    assert put_llm(client, summary_min_value=2) == ""
+    assert services.dagster.reloads == 1
+    services.dagster.up = False
+    told = put_llm(client, llm_daily_tokens=900)
+    assert told.startswith("Dagster shows the change within an hour, or at its next start: Dagster does not answer")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reloads"),
+    [
+        ({"embed_cpu_pct": 50}, 1),
+        ({"ollama_urls": ["http://127.0.0.1:11435"]}, 1),
+        ({"ollama_urls": ["http://me:word@127.0.0.1:11434"]}, 0),
+        ({"openai_url": "http://127.0.0.1:8080/v1"}, 0),
+        ({"idle_minutes": 7}, 0),
+    ],
+    ids=["cores", "address", "what an address hides", "address of another LLM", "not shown"],
+)
+def test_changed_setting_reloads_where_dagster_shows_it(
+    services: TestServices, changes: dict[str, object], reloads: int
+) -> None:
+    store_settings(services.store, {"summarizer": "ollama", "ollama_urls": ["http://127.0.0.1:11434"]})
+    store_settings(services.store, changes, services.dagster)
+    store_settings(services.store, changes, services.dagster)
+    assert services.dagster.reloads == reloads
 
 
 def test_times_are_stored_where_dagster_cannot_reload(client: TestClient, services: TestServices) -> None:
