@@ -15,6 +15,7 @@ import dagster as dg
 import pytest
 
 from anamnesis_pipeline.dagster_api.definitions import LoadedSchedule
+from anamnesis_pipeline.dagster_api.graphql import REPOSITORY
 from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs import resources, sensors
 from anamnesis_pipeline.defs import schedules as schedules_module
@@ -25,6 +26,7 @@ from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.daily import INTERVALS, Timing, timings
+from anamnesis_tests.dagster_parts import dagster_webserver
 from anamnesis_tests.store.samples import put
 
 CHANGES = {
@@ -316,6 +318,34 @@ def test_dagster_that_does_not_answer_is_asked_in_an_hour(memory: MemoryResource
     assert check.missed_ingest(memory, LOADED_AT + timedelta(hours=1), LOG) == {}
     dagster.is_up = True
     assert check.missed_ingest(memory, LOADED_AT + timedelta(hours=2), LOG) == {"known": "2026-01-10/known"}
+
+
+START = """mutation($schedule: ScheduleSelector!) { startSchedule(scheduleSelector: $schedule) {
+  ... on ScheduleStateResult { scheduleState { id } } } }"""
+STOP = "mutation($id: String) { stopRunningSchedule(id: $id) { __typename } }"
+
+
+def test_running_dagster_is_asked_for_missed_ingests(
+    memory: MemoryResource, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.store.ingest.put_sources([Source("known", "mac", "/l", "a")])
+    code = "python_module: {module_name: anamnesis_pipeline.definitions, location_name: anamnesis}"
+    with dagster_webserver(home, code) as dagster:
+        monkeypatch.setenv("ANAMNESIS_DAGSTER_URL", dagster.link("").removesuffix("/runs/b/"))
+        due = timings(memory.settings)["daily_ingest"].next_tick(datetime.now(UTC) + timedelta(days=1))
+        assert due is not None
+
+        def missed() -> dict[str, str]:
+            check = HourlyCheck(memory.settings, due + timedelta(minutes=30))
+            return check.missed_ingest(memory, due + timedelta(minutes=90), LOG)
+
+        assert missed() == {}, "no daemon has started the schedule yet"
+        schedule = {**REPOSITORY, "scheduleName": "daily_ingest"}
+        state = dagster.ask(START, {"schedule": schedule})["startSchedule"]["scheduleState"]["id"]
+        dagster.ask(STOP, {"id": state})
+        assert missed() == {}
+        dagster.ask(START, {"schedule": schedule})
+        assert missed() == {"known": f"{due:%Y-%m-%d}/known"}
 
 
 def test_crawl_sensor_requests_the_missed_ingest(
