@@ -206,15 +206,20 @@ class _Look:
         return [dg.RunRequest(job_name=job.name, run_key=f"first {asset}") for asset, job in lacking]
 
     def is_settled(self) -> bool:
-        """Whether the next tick has nothing to look for as long as the store does not change."""
-        return not any(map(self._is_embedding, self._embedded_now())) and not any(map(self._lacks, _FIRST))
+        """Whether the next tick has nothing to look for as long as the store does not change. Without an active space
+        there is no index, and so no first run, to wait for.
+        """
+        awaits_first = self._active() is not None and any(map(self._lacks, _FIRST))
+        return not awaits_first and not any(map(self._is_embedding, self._embedded_now()))
 
     def _embedded_now(self) -> list[Space]:
         return [space for space in self.spaces if space.key in self.pending]
 
+    def _active(self) -> str | None:
+        return next((space.key for space in self.spaces if space.status == "active"), None)
+
     def _is_indexed(self) -> bool:
-        active = next((space.key for space in self.spaces if space.status == "active"), None)
-        return active is not None and active in self.instance.get_materialized_partitions(dg.AssetKey("vector_index"))
+        return self._active() in self.instance.get_materialized_partitions(dg.AssetKey("vector_index"))
 
     def _is_embedding(self, space: Space) -> bool:
         return has_unfinished_run(self.instance, embed.name, EMBED_TAG, space)

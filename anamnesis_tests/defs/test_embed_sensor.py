@@ -1,5 +1,6 @@
 """What `embed_sensor` decides, on a real store and a real Dagster instance; no run is executed here."""
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -354,6 +355,24 @@ def test_posted_assets_of_an_empty_memory_say_so(
         tick()
     empty = {"dagster/row_count": 0, "state": "nothing is stored yet"}
     assert [materializations(instance, key) for key in POSTED_KEYS] == [[empty], [empty], [empty]]
+
+
+def test_memory_without_a_space_is_looked_at_once(
+    memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_MODEL", "/nonexistent/model")
+    write(memory.store, 3)
+    cursors: list[str | None] = [None]
+    for _ in range(3):
+        with dg.build_sensor_context(
+            instance=instance, definitions=defs, resources={"memory": memory}, cursor=cursors[-1]
+        ) as context:
+            result = embed_sensor(context)
+        assert isinstance(result, dg.SensorResult)
+        cursors.append(result.cursor)
+    seen = {json.loads(str(cursor))["seen"] for cursor in cursors[2:]}
+    assert len(seen) == 1
+    assert "" not in seen, "nothing is left to look for"
 
 
 def test_posts_since_the_last_tick_are_one_materialization(
