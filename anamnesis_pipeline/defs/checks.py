@@ -5,17 +5,20 @@ and `vectors_are_sound` (memory). Both fail only where all that follows would be
 damaged never holds up a source. Most others warn of work that is left, which the next run does.
 """
 
+import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 import numpy as np
 
+from anamnesis_pipeline.defs.posted import POSTED
 from anamnesis_pipeline.defs.reporting import table
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.home_wiring import open_archive
-from anamnesis_pipeline.model import RESERVED_SOURCES, Where
+from anamnesis_pipeline.model import RESERVED_SOURCES, Where, content_id
 from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.steps.crawler_status import SpecStatus, crawler_status
 from anamnesis_pipeline.steps.documents import holds_documents
@@ -162,6 +165,66 @@ def _records(memory: MemoryResource, source: str | None) -> int:
     return memory.store.episodes.count(Where(kinds=(RECORD_KIND, SESSION_KIND), source=source, include_superseded=True))
 
 
+def _check_of_posted(source: str, spec: dg.AssetSpec) -> dg.AssetChecksDefinition:
+    """Return the check of an external asset. No run makes the asset, so `embed_sensor` reports the result."""
+
+    @dg.asset_check(
+        asset=spec.key,
+        name="all_is_searchable",
+        description="Everything that was sent is an episode, and every passage of it has its vectors in the active "
+        "space. What lacks vectors is found by its words, and embedded by the next run of `embed`; what is no episode "
+        "yet is made one by the next run of `finish_posted`.",
+    )
+    def all_is_searchable(memory: MemoryResource) -> dg.AssetCheckResult:
+        return posted_searchability(memory, source)
+
+    return all_is_searchable
+
+
+def posted_searchability(memory: MemoryResource, source: str) -> dg.AssetCheckResult:
+    """The result of `all_is_searchable` for a reserved source; counts alone, so that a tick of a sensor can ask."""
+    store = memory.store
+    counts, active = store.ingest.counts(source), store.spaces.active()
+    lacking = store.vectors.pending_sources(active.key).get(source, 0) if active else counts.passages
+    published = counts.episodes - _records(memory, source)
+    missing = max(0, counts.parts - counts.kept_away - published) + counts.unparsed_lines
+    return dg.AssetCheckResult(
+        passed=not missing and not lacking,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={
+            "episodes": counts.episodes,
+            "without an episode": missing,
+            "passages without vectors": lacking,
+            "space": active.key if active else "(none)",
+        },
+    )
+
+
+def posted_evaluations(
+    memory: MemoryResource, told: Mapping[str, str]
+) -> tuple[dict[str, str], list[dg.AssetCheckEvaluation]]:
+    """Evaluate the checks of external assets.
+
+    :param told: asset -> fingerprint of the result that was reported last.
+    :returns: the fingerprints now, and the results that are others than `told`.
+    """
+    now, evaluations = dict[str, str](), list[dg.AssetCheckEvaluation]()
+    for source, spec in POSTED.items():
+        result, asset = posted_searchability(memory, source), spec.key.to_user_string()
+        now[asset] = content_id(json.dumps({name: value.value for name, value in result.metadata.items()}))
+        if now[asset] != told.get(asset):
+            evaluations.append(
+                dg.AssetCheckEvaluation(
+                    asset_key=spec.key,
+                    check_name="all_is_searchable",
+                    passed=result.passed,
+                    metadata=result.metadata,
+                    severity=result.severity,
+                )
+            )
+    return now, evaluations
+
+
 @dg.asset_check(asset="embeddings", description="Every passage has its vectors in the active space.")
 def every_passage_is_embedded(memory: MemoryResource) -> dg.AssetCheckResult:
     """Coverage below 100 % means that search by meaning misses what is not embedded yet; words find it."""
@@ -267,4 +330,5 @@ CHECKS = [
     map_is_current,
     every_session_is_consolidated,
     full_text_is_sound,
+    *(_check_of_posted(source, spec) for source, spec in POSTED.items()),
 ]

@@ -11,6 +11,7 @@ import dagster as dg
 
 from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
 from anamnesis_pipeline.defs.backfills import STARTING_RUNS, embedding_backfills
+from anamnesis_pipeline.defs.checks import posted_evaluations
 from anamnesis_pipeline.defs.embeddings import SOURCES_PER_RUN
 from anamnesis_pipeline.defs.jobs import consolidate, draw_map, embed, index
 from anamnesis_pipeline.defs.partitions import (
@@ -77,14 +78,15 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
     added = new_keys(source_keys, (source for sources in pending.values() for source in sources))
     order = [*source_keys, *added]
     tick = _Tick(instance, memory.store, datetime.now(UTC), order, settings.switch, settings.embed_run_tags)
-    indexed, seen = _remembered(context.cursor, spaces)
+    indexed, seen, told = _remembered(context.cursor, spaces)
     requests = [request for space in spaces for request in tick.requests(space, pending.get(space.key), indexed)]
     changes = [*_space_changes(instance, space_keys, spaces)]
-    events: list[dg.AssetMaterialization] = []
+    events: list[dg.AssetMaterialization | dg.AssetCheckEvaluation] = []
     present = _fingerprint(memory.store, spaces, order, pending)
     if present != seen:
         look = _Look(instance, memory.store.overview.sources(), spaces, order, pending)
-        added, events = [*added, *look.added()], [*look.news()]
+        told, evaluations = posted_evaluations(memory, told)
+        added, events = [*added, *look.added()], [*look.news(), *evaluations]
         requests += look.first_runs()
         empty = look.empty()
         is_dropping = bool(empty) and not look.may_cover_empty(requests)
@@ -98,7 +100,7 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
         skip_reason=None if requests else NOTHING_TO_EMBED,
         dynamic_partitions_requests=changes,
         asset_events=events,
-        cursor=json.dumps({"indexed": indexed, "seen": seen}),
+        cursor=json.dumps({"indexed": indexed, "seen": seen, "told": told}),
     )
 
 
@@ -114,11 +116,16 @@ def _adopt_backfill(instance: dg.DagsterInstance, store: Store) -> None:
                     return
 
 
-def _remembered(cursor: str | None, spaces: Sequence[Space]) -> tuple[dict[str, int], str]:
-    """Space -> passages it had when its index was requested last; and the fingerprint of what was looked at last."""
+def _remembered(cursor: str | None, spaces: Sequence[Space]) -> tuple[dict[str, int], str, dict[str, str]]:
+    """Space -> passages it had when its index was requested last; the fingerprint of what was looked at last; external
+    asset -> fingerprint of the check result that was reported last. A cursor of an earlier release has no such results:
+    what it looked at is looked at again.
+    """
     values: dict[str, Any] = json.loads(cursor or "{}")
     indexed: dict[str, int] = values.get("indexed", values)  # a cursor of an earlier release is the former alone
-    return {space.key: indexed[space.key] for space in spaces if space.key in indexed}, values.get("seen", "")
+    told: dict[str, str] = values.get("told", {})
+    seen = values.get("seen", "") if told else ""
+    return {space.key: indexed[space.key] for space in spaces if space.key in indexed}, seen, told
 
 
 def _space_changes(

@@ -89,7 +89,7 @@ def test_every_sensor_and_schedule_runs_from_the_first_start() -> None:
 
 def test_every_check_watches_an_asset_of_ours_and_says_what_it_wants() -> None:
     specs = [spec for check in defs.asset_checks or [] for spec in check.check_specs]
-    assert len(specs) == 12
+    assert len(specs) == 15
     every = {key.name for key in defs.resolve_asset_graph().asset_check_keys}
     assert every - {spec.name for spec in specs} == {"index_recall", "archive_is_there"}, "results of assets themselves"
     assert {spec.asset_key.to_user_string() for spec in specs} <= set(GRAPH)

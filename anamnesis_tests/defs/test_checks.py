@@ -12,6 +12,7 @@ import pytest
 
 from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs.checks import (
+    CHECKS,
     archive_is_there,
     every_line_is_parsed,
     every_llm_summary_is_made,
@@ -22,9 +23,11 @@ from anamnesis_pipeline.defs.checks import (
     every_version_is_parsed,
     map_is_current,
     no_line_is_a_dead_letter,
+    posted_searchability,
     vectors_are_sound,
 )
 from anamnesis_pipeline.defs.partitions import SOURCES
+from anamnesis_pipeline.defs.posted import POSTED
 from anamnesis_pipeline.defs.resources import LlmResource, MemoryResource, SshResource
 from anamnesis_pipeline.message_keys import place_of
 from anamnesis_pipeline.model import RESERVED_SOURCES, Source, Space, Variant, Where
@@ -38,7 +41,7 @@ from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.steps.uploads import Handed
 from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_uploads
 from anamnesis_tests.steps.archived_logs import FOLDER, OTHER, SESSION, record
-from anamnesis_tests.steps.spaces import write
+from anamnesis_tests.steps.spaces import embed_all, write
 from anamnesis_tests.steps.test_memory_map import fill
 
 
@@ -93,7 +96,7 @@ def source(memory: MemoryResource, tmp_path: Path) -> Source:
 def test_every_asset_has_a_check_that_says_what_it_wants() -> None:
     graph = defs.resolve_asset_graph()
     checked = {key.asset_key for key in graph.asset_check_keys}
-    assert checked == {node.key for node in graph.asset_nodes if node.is_materializable}
+    assert checked == {node.key for node in graph.asset_nodes}
     blocking = {key.name for key in graph.asset_check_keys if graph.get(key).blocking}
     assert blocking == {"archive_is_there", "vectors_are_sound"}, "one for each stage"
 
@@ -200,3 +203,39 @@ def test_old_map_is_a_warning_and_a_damaged_one_an_error(memory: MemoryResource)
     assert map_is_current(memory).passed
     path.write_bytes(b"no map at all")
     assert (map_is_current(memory).passed, map_is_current(memory).severity) == (False, ERROR)
+
+
+def test_posted_text_without_vectors_is_told_of_its_source_alone(memory: MemoryResource) -> None:
+    store, space = memory.store, Space("s", "m", 8)
+    assert posted_searchability(memory, "direct").passed, "nothing is posted"
+    write(store, 2)
+    found = posted_searchability(memory, "direct")
+    assert not found.passed, "no space is active"
+    store.spaces.put(space)
+    store.spaces.activate(space.key)
+    found = posted_searchability(memory, "direct")
+    assert (found.passed, found.severity, found.metadata["passages without vectors"].value) == (False, WARN, 2)
+    embed_all(store, space, dim=8)
+    assert posted_searchability(memory, "direct").passed
+    write(store, 1, source="chat")
+    assert posted_searchability(memory, "direct").passed
+    assert not posted_searchability(memory, "chat").passed
+
+
+def test_upload_without_an_episode_is_told(memory: MemoryResource) -> None:
+    uploads = open_uploads(memory.settings, memory.store)
+    uploads.take(Handed("walrus.md", b"# Zoo\n\nThe walrus sleeps behind the second gate."))
+    (episode,) = memory.store.episodes.page(Where(), 10).items
+    assert posted_searchability(memory, "uploads").metadata["without an episode"].value == 0
+    assert memory.store.episodes.delete(episode.episode_id, tombstone=False)
+    found = posted_searchability(memory, "uploads")
+    assert (found.passed, found.metadata["without an episode"].value) == (False, 1)
+
+
+def test_check_of_posted_text_runs_from_the_ui(memory: MemoryResource) -> None:
+    write(memory.store, 1)
+    checks = [check for check in CHECKS if check.check_key.name == "all_is_searchable"]
+    selected = dg.AssetSelection.checks(*checks)
+    result = dg.materialize([*POSTED.values(), *checks], selection=selected, resources={"memory": memory})
+    said = {each.asset_key.to_user_string(): each.passed for each in result.get_asset_check_evaluations()}
+    assert said == {"posted_notes": False, "uploaded_documents": True, "chat_answers": True}

@@ -396,6 +396,33 @@ def test_posts_while_dagster_was_away_are_reported_afterwards(
     assert notes["dagster/row_count"] == 7
 
 
+def searchability(instance: dg.DagsterInstance, asset: dg.AssetKey) -> tuple[int, bool]:
+    """The number of the last result of an external asset's check, and whether it passed."""
+    record = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(asset, "all_is_searchable"))
+    assert record is not None
+    assert record.evaluation is not None
+    return record.id, record.evaluation.passed
+
+
+def test_checks_of_posted_assets_are_reported_when_they_change(
+    store: Store, tick: Tick, instance: dg.DagsterInstance
+) -> None:
+    tick()
+    notes, uploads, _ = POSTED_KEYS
+    first, other = searchability(instance, notes), searchability(instance, uploads)
+    write(store, 2, first=10)
+    tick()
+    second = searchability(instance, notes)
+    embed_all(store, OLD)
+    tick()
+    third = searchability(instance, notes)
+    assert [passed for _, passed in (first, second, third)] == [True, False, True]
+    write(store, 1, source="a source")
+    tick()
+    assert searchability(instance, notes) == third
+    assert searchability(instance, uploads) == other
+
+
 def test_partition_that_the_service_embedded_is_materialized(
     store: Store, tick: Tick, instance: dg.DagsterInstance
 ) -> None:
