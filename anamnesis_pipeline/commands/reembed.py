@@ -98,9 +98,10 @@ def _pace(state: Mapping[str, Any]) -> str:
 def _backfill(backfill: Mapping[str, Any]) -> str:
     if backfill["status"] is None:
         return "(Dagster does not answer)"
-    has_failed = backfill["sources_failed"] and backfill["status"] != "CANCELED"  # what a pause left counts there, too
+    is_canceled = backfill["status"] in ("CANCELING", "CANCELED")  # what a pause left counts as failed, too
+    has_failed = backfill["sources_failed"] and not is_canceled
     failed = f", {backfill['sources_failed']:,} failed" if has_failed else ""
-    return f"{backfill['status']}, {backfill['sources_done']:,} of {counted(backfill['sources'], 'source')}{failed}"
+    return f"{backfill['status']}, {backfill['sources_done']:,} of {counted(backfill['sources'], 'partition')}{failed}"
 
 
 def _local(text: str, zone: tzinfo | None) -> str:

@@ -9,7 +9,7 @@ from anamnesis_pipeline.steps.consolidation import consolidate_sessions, stats_o
 
 @dg.asset(deps=["embeddings"], group_name="memory", kinds={"python"})
 def consolidation_report(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
-    """Sessions in which something changed, settled: what a later episode repeats is superseded by it."""
+    """Consolidate the sessions with new episodes: an episode that a later one of its session repeats is superseded."""
     report = consolidate_sessions(memory.store, memory.settings.consolidate_cosine)
     if report.problem:
         context.log.warning(report.problem)

@@ -18,7 +18,7 @@ def documents(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.M
     counts = memory.store.ingest.counts(source.key)
     if not holds_documents(source):
         return dg.MaterializeResult(
-            data_version=dg.DataVersion("none"), metadata={ROWS: 0, "documents": "none in logs"}
+            data_version=dg.DataVersion("none"), metadata={ROWS: 0, "state": "a source of logs has no documents"}
         )
     return dg.MaterializeResult(
         data_version=watermark(counts, "files", "files_gone", "parts", "unparsed_lines"),

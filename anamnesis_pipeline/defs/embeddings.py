@@ -19,7 +19,7 @@ from anamnesis_pipeline.embeddings.base import EmbeddingPool
 from anamnesis_pipeline.errors import AnamnesisError, SpaceConflict, SpaceNotFound
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.steps.embeddings import EmbedReport, embed_sources
-from anamnesis_pipeline.steps.reembed import adopt
+from anamnesis_pipeline.steps.reembed import adopt, follow
 from anamnesis_pipeline.steps.reembed_state import is_paused, stopped_backfill
 from anamnesis_pipeline.steps.spaces import known_space
 from anamnesis_pipeline.store.base import Store
@@ -49,7 +49,14 @@ POOL = "embedding"
 def embeddings(
     context: dg.AssetExecutionContext, memory: MemoryResource, embedding_pool: EmbeddingPoolResource
 ) -> None:
-    """Vectors for the passages of sources that have none in a space, newest first; a checkpoint every 25 episodes."""
+    """Vectors of the passages that have none in a space, newest episodes first, with a checkpoint every
+    `checkpoint_every` episodes. One partition per source and space.
+
+    `embed_sensor` requests what is missing. To embed everything again with another model, add its space with
+    `anamnesis model add <model>`, then backfill all sources of that space here. The re-embed can be paused, resumed,
+    canceled and retried, and no passage is embedded twice. Searches use the active space until the new one is complete
+    and indexed.
+    """
     by_space: dict[str, list[str]] = defaultdict(list)
     for key in context.partition_keys:
         source, space_key = split_embed_key(key)
@@ -73,6 +80,8 @@ def _space(context: dg.AssetExecutionContext, store: Store, key: str) -> Space:
         space = known_space(store, key)
         if space.status == "added" and backfill_id is not None:
             adopt(store, space, backfill_id)
+        elif space.status == "building" and backfill_id is not None:
+            follow(store, space, backfill_id)
     except SpaceNotFound as exc:
         if EMBED_TAG in tags:  # it was there when this run was asked for
             end_as_canceled(context, f"{exc}. It was dropped meanwhile")

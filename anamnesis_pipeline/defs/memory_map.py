@@ -15,7 +15,7 @@ from anamnesis_pipeline.wiring import configured_cores
 
 @dg.asset(deps=["vector_index"], group_name="memory", kinds={INDEX_KIND})
 def memory_map(memory: MemoryResource) -> dg.MaterializeResult[None]:
-    """Where each episode lies in the active space, in two dimensions: what is alike lies close together."""
+    """A point in two dimensions for each episode of the active space: similar episodes are close together."""
     settings, space = memory.settings, memory.store.spaces.active()
     if space is None:
         return _nothing_yet("No space is active yet; it is once the first episodes are embedded.")

@@ -97,11 +97,16 @@ LEFT = "If a run leaves it as shown, the setting at the time of the run counts."
 """What every field's description ends with, since settings change after the definitions were loaded."""
 
 
+SEPARATED = ", separated by `,`"
+"""What the description of a list adds for its text in the environment; a run's config has a real list."""
+
+
 def shown(name: str) -> Any:
     """A field that shows a setting."""
     value = getattr(AT_LOAD, name)
     default = list(value) if isinstance(value, tuple) else value
-    return Field(default=default, description=f"{Settings.model_fields[name].description}. {LEFT}")
+    said = str(Settings.model_fields[name].description).replace(SEPARATED, "").replace("`", "")  # it is no markdown
+    return Field(default=default, description=f"{said}. {LEFT}")
 
 
 class SettingsResource(dg.ConfigurableResource[Any]):

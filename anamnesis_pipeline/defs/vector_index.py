@@ -37,7 +37,9 @@ RECALL_CHECK = "index_recall"
 def vector_index(
     context: dg.AssetExecutionContext, memory: MemoryResource, embedding_pool: EmbeddingPoolResource
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # with a check of its own, Dagster reads no parameter
-    """The index of a space, brought up to date when too much is new or dead. A new space goes live here."""
+    """The search index of a space, updated when enough vectors are new or deleted. A space that is complete begins to
+    answer searches here.
+    """
     key, settings = context.partition_key, embedding_pool.settings(memory)
 
     def embed_rest() -> None:

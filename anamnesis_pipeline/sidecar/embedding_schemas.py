@@ -74,7 +74,9 @@ class EmbeddingChanges(BaseModel):
 
 
 class BackfillOut(TypedDict):
-    """The Dagster backfill that does the work. `status` and counts are null while Dagster does not answer."""
+    """The Dagster backfill that does the work. `sources` counts its partitions; `status` and counts are null while
+    Dagster does not answer.
+    """
 
     backfill_id: str
     link: str

@@ -161,6 +161,13 @@ def adopt(store: Store, space: Space, backfill_id: str) -> bool:
     return True
 
 
+def follow(store: Store, space: Space, backfill_id: str) -> None:
+    """Note that another backfill goes on with the re-embed into a space: one that was re-executed in Dagster."""
+    job = job_of(store)
+    if job is not None and job.space == space.key and job.backfill_id != backfill_id:
+        record_job(store, space, backfill_id, job.started_at)
+
+
 def _stay(store: Store, wanted: str | ModelFiles) -> Started | None:
     """Give up what is being built, if the active space is wanted."""
     active, building = store.spaces.active(), building_space(store)

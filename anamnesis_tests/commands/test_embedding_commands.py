@@ -172,7 +172,7 @@ def test_a_running_reembed_shows_pace_time_left_and_where_to_watch_it() -> None:
         "Model     tiny into tiny-1",
         "Pace      41.5 passages a second, about 49 s left",
         "Written   2026-03-14 09:27:00, 1,234 passages",
-        "Backfill  REQUESTED, 3 of 8 sources  http://127.0.0.1:3000/runs/b/b",
+        "Backfill  REQUESTED, 3 of 8 partitions  http://127.0.0.1:3000/runs/b/b",
     ]
 
 

@@ -184,6 +184,18 @@ def test_a_backfill_by_hand_over_an_added_space_is_a_re_embed(
     assert (status.space, status.backfill_id, wanted_model(store)) == (NEW.key, backfill, NEW.model_id)
 
 
+def test_backfill_that_is_executed_again_is_the_one_that_is_followed(
+    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels
+) -> None:
+    begin(store, NEW, "canceled")
+    started = reembed.status(store).started_at
+    assert run(memory, instance, NEW, ["direct", "direct"], tags={BACKFILL_TAG: "again"}).success
+    status = reembed.status(store)
+    assert (status.backfill_id, status.started_at) == ("again", started)
+    assert run(memory, instance, OLD, tags={BACKFILL_TAG: "of the active space"}).success
+    assert reembed.status(store).backfill_id == "again"
+
+
 def test_a_backfill_by_hand_while_another_space_is_built_only_embeds(
     memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels, backfills: Backfills
 ) -> None:
