@@ -17,7 +17,7 @@ _POSTED, _UPLOADS, _CHAT = RESERVED_SOURCES
 _SPECS = {
     _POSTED: (
         "posted_notes",
-        "Episodes that clients post: the MCP tool `remember`, `POST /api/episodes`, `POST /api/memory/ingest`.",
+        "Episodes that clients post: the MCP tool `remember`, `POST /api/episodes`, `POST /memory/ingest`.",
     ),
     _UPLOADS: (
         "uploaded_documents",

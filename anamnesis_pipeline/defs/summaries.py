@@ -76,7 +76,7 @@ def _metadata(report: SummaryReport, counts: SourceCounts, seconds: float) -> di
         ROWS: counts.summaries,
         "written": report.written,
         "written per second": per_second(report.written, seconds),
-        "summarizer": report.model,
+        "summarizer": report.model if report.looked_at else "not asked: no part waits",
         "LLM calls": report.used.calls,
         "cached": report.counts.get("cached", 0),
         "tokens in": report.used.input_tokens,

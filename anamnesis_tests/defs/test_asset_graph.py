@@ -1,9 +1,12 @@
 """The definitions as Dagster loads them."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import dagster as dg
 import pytest
@@ -11,6 +14,9 @@ import yaml
 
 from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACE_BY_SOURCE, SPACES
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.sidecar.services import Services
 
 ROOT = Path(__file__).parents[2]
 GRAPH = {
@@ -60,6 +66,15 @@ def test_assets_hang_together_as_the_architecture_says() -> None:
         assert str(node.metadata["page"].value).startswith("http://127.0.0.1:3010/"), name
         assert bool(node.freshness_policy) == (name in JOBS["ingest"]), "what the nightly ingest renews is to be fresh"
         assert node.description, name
+
+
+def test_routes_that_descriptions_name_exist() -> None:
+    paths = create_app(cast(Services, SimpleNamespace(settings=Settings()))).openapi()["paths"]
+    routes = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    texts = " ".join(node.description or "" for node in defs.resolve_asset_graph().asset_nodes)
+    named = set(re.findall(r"`((?:GET|POST|PUT|DELETE) /[^`]+)`", texts))
+    assert named
+    assert named <= routes
 
 
 def test_each_job_holds_its_assets() -> None:
