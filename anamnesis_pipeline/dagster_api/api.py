@@ -7,6 +7,7 @@ its port.
 from anamnesis_pipeline.dagster_api.backfills import Backfills
 from anamnesis_pipeline.dagster_api.definitions import LoadedDefinitions
 from anamnesis_pipeline.dagster_api.runs import Runs
+from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.settings import Settings
 
 LOOPBACK = "127.0.0.1"
@@ -26,6 +27,8 @@ ASSET_PAGES = {
     "consolidation_report": "/dashboard",
 }
 """Asset -> the page that shows what is in it; each links to the other."""
+POSTED_ASSETS = dict(zip(RESERVED_SOURCES, ("posted_notes", "uploaded_documents", "chat_answers"), strict=True))
+"""Reserved source -> the asset that stands for it; it is a partition of `embeddings` alone."""
 
 
 class DagsterApi(Runs, Backfills, LoadedDefinitions):

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
+from anamnesis_pipeline.dagster_api.api import POSTED_ASSETS
 from anamnesis_pipeline.dagster_api.runs import POSTED_JOB
 from anamnesis_pipeline.defs.reporting import ROWS
 from anamnesis_pipeline.defs.resources import MemoryResource
@@ -13,18 +14,12 @@ from anamnesis_pipeline.store.overview_base import SourceState
 
 _VERSION = "dagster/data_version"
 _IS_OURS = "dagster/data_version_is_user_provided"
-_POSTED, _UPLOADS, _CHAT = RESERVED_SOURCES
-_SPECS = {
-    _POSTED: (
-        "posted_notes",
-        "Episodes that clients post: the MCP tool `remember`, `POST /api/episodes`, `POST /memory/ingest`.",
-    ),
-    _UPLOADS: (
-        "uploaded_documents",
-        "Sections of files and web pages that people upload: `anamnesis upload`, `POST /api/uploads`.",
-    ),
-    _CHAT: ("chat_answers", "Questions and answers of the page Chat that are kept as episodes."),
-}
+_DESCRIPTIONS = (
+    "Episodes that clients post: the MCP tool `remember`, `POST /api/episodes`, `POST /memory/ingest`.",
+    "Sections of files and web pages that people upload: `anamnesis upload`, `POST /api/uploads`.",
+    "Questions and answers of the page Chat that are kept as episodes.",
+)
+"""Of `POSTED_ASSETS`, in their order."""
 POSTED = {
     source: dg.AssetSpec(
         name,
@@ -32,7 +27,7 @@ POSTED = {
         "30 seconds later. One materialization stands for everything stored since the one before.",
         group_name="posted",
     )
-    for source, (name, description) in _SPECS.items()
+    for (source, name), description in zip(POSTED_ASSETS.items(), _DESCRIPTIONS, strict=True)
 }
 """Reserved source -> its asset."""
 

@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from anamnesis_pipeline.dagster_api.api import dagster_link
+from anamnesis_pipeline.dagster_api.api import POSTED_ASSETS, dagster_link
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting
 from anamnesis_pipeline.sidecar.crawler_config_routes import IntervalModel
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
@@ -189,7 +189,7 @@ def _folders(services: Services, control: CrawlerControl, held: dict[str, Source
         rows.append({
             "key": source.key, "machine": source.machine, "folder": folder, "kind": source.kind,
             "episodes": of.episodes if of else 0, "newest": of.newest if of else None,
-            "retired": source.key in retired,
+            "retired": source.key in retired, "posted": POSTED_ASSETS.get(source.key),
         })  # fmt: skip
     rows.sort(key=lambda row: row["newest"].timestamp() if row["newest"] else 0.0, reverse=True)
     return {"folders": rows[:FOLDERS_SHOWN], "folders_all": len(rows), "folder_wanted": wanted}

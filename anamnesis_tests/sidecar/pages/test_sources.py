@@ -52,6 +52,12 @@ def test_what_was_read_is_listed_with_its_newest_episode_and_its_partition(
     assert "No folder's name holds this" in read(client, f"{PATH}?folder=nowhere").text
 
 
+def test_what_was_handed_in_leads_to_its_own_asset(client: TestClient, services: TestServices) -> None:
+    services.store.episodes.put([(episode("e1", source="chat"), passages("text"))])
+    (row,) = read(client, PATH).select("[aria-labelledby=folders-title] tbody tr")
+    assert row.a["href"].endswith("/assets/chat_answers")  # type: ignore[index]
+
+
 def test_runs_are_shown_as_soon_as_dagster_has_answered(client: TestClient, services: TestServices) -> None:
     services.dagster.runs = IngestRuns((IngestRun("r1", "mac--a", "STARTED", 1.0, None),), None)
     assert "Asking Dagster" in read(client, PATH).text
