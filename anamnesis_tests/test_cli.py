@@ -151,11 +151,11 @@ def test_config_fits_100_columns(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_stored_setting_wins_until_it_is_unset(run: Run) -> None:
-    assert run("config", "set", "embed_cpu_pct", "40").returncode == 0
-    stored = json.loads(run("config", "--json", ANAMNESIS_EMBED_CPU_PCT="50").stdout)["embed_cpu_pct"]
+    assert run("config", "set", "embed_queue_max", "40").returncode == 0
+    stored = json.loads(run("config", "--json", ANAMNESIS_EMBED_QUEUE_MAX="50").stdout)["embed_queue_max"]
     assert stored == {"value": "40", "origin": "stored"}
-    assert run("config", "unset", "embed_cpu_pct").stdout == "embed_cpu_pct is no longer stored\n"
-    assert json.loads(run("config", "--json").stdout)["embed_cpu_pct"]["origin"] == "default"
+    assert run("config", "unset", "embed_queue_max").stdout == "embed_queue_max is no longer stored\n"
+    assert json.loads(run("config", "--json").stdout)["embed_queue_max"]["origin"] == "default"
 
 
 def test_changed_hour_says_that_dagster_does_not_run(run: Run, environment: dict[str, str]) -> None:
