@@ -213,16 +213,25 @@ def posted_evaluations(
         result, asset = posted_searchability(memory, source), spec.key.to_user_string()
         now[asset] = content_id(json.dumps({name: value.value for name, value in result.metadata.items()}))
         if now[asset] != told.get(asset):
-            evaluations.append(
-                dg.AssetCheckEvaluation(
-                    asset_key=spec.key,
-                    check_name="all_is_searchable",
-                    passed=result.passed,
-                    metadata=result.metadata,
-                    severity=result.severity,
-                )
-            )
+            evaluations.append(evaluation(dg.AssetCheckKey(spec.key, "all_is_searchable"), result))
     return now, evaluations
+
+
+def embedding_evaluations(memory: MemoryResource) -> list[dg.AssetCheckEvaluation]:
+    """Evaluate the checks of `embeddings`, for a partition that was materialized without a run."""
+    checks = (every_passage_is_embedded, vectors_are_sound)
+    return [evaluation(check.check_key, check(memory)) for check in checks]
+
+
+def evaluation(key: dg.AssetCheckKey, result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
+    """A result as the event that a sensor reports, where no run evaluates the check."""
+    return dg.AssetCheckEvaluation(
+        asset_key=key.asset_key,
+        check_name=key.name,
+        passed=result.passed,
+        metadata=result.metadata,
+        severity=result.severity,
+    )
 
 
 @dg.asset_check(asset="embeddings", description="Every passage has its vectors in the active space.")

@@ -11,7 +11,7 @@ import dagster as dg
 
 from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
 from anamnesis_pipeline.defs.backfills import STARTING_RUNS, embedding_backfills
-from anamnesis_pipeline.defs.checks import posted_evaluations
+from anamnesis_pipeline.defs.checks import embedding_evaluations, posted_evaluations
 from anamnesis_pipeline.defs.embeddings import SOURCES_PER_RUN
 from anamnesis_pipeline.defs.jobs import consolidate, draw_map, embed, index
 from anamnesis_pipeline.defs.partitions import (
@@ -86,7 +86,10 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
     if present != seen:
         look = _Look(instance, memory.store.overview.sources(), spaces, order, pending)
         told, evaluations = posted_evaluations(memory, told)
-        added, events = [*added, *look.added()], [*look.news(), *evaluations]
+        news = [*look.news()]
+        if any(event.asset_key == _EMBEDDINGS for event in news):
+            evaluations += embedding_evaluations(memory)
+        added, events = [*added, *look.added()], [*news, *evaluations]
         requests += look.first_runs()
         empty = look.empty()
         is_dropping = bool(empty) and not look.may_cover_empty(requests)

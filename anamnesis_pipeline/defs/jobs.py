@@ -30,5 +30,5 @@ consolidate = dg.define_asset_job(
 draw_map = dg.define_asset_job(
     "draw_map",
     dg.AssetSelection.assets("memory_map"),
-    description="Draw the map of memory anew, of the space that is searched.",
+    description="Draw the map of memory again, from the space that searches use.",
 )

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from anamnesis_pipeline.defs.checks import freshness
+from anamnesis_pipeline.defs.checks import evaluation, freshness, sources_are_fresh
 from anamnesis_pipeline.defs.jobs import ingest
 from anamnesis_pipeline.defs.partitions import SOURCES, new_keys
 from anamnesis_pipeline.defs.posted import finish_posted
@@ -164,11 +164,7 @@ def _told_freshness(memory: MemoryResource, told: str | None) -> tuple[str, list
     stale = str(result.metadata["stale"].value)
     if stale == (told or "none"):
         return stale, []
-    evaluation = dg.AssetCheckEvaluation(
-        asset_key=dg.AssetKey("crawled_files"), check_name="sources_are_fresh", passed=result.passed,
-        metadata=result.metadata, severity=result.severity,
-    )  # fmt: skip
-    return stale, [evaluation]
+    return stale, [evaluation(sources_are_fresh.check_key, result)]
 
 
 def _has_a_past(memory: MemoryResource, source: Source | None) -> bool:

@@ -433,6 +433,11 @@ def test_partition_that_the_service_embedded_is_materialized(
     for _ in range(2):
         tick()
     assert instance.get_materialized_partitions(embedded) == {"direct|old", "direct|new"}
+    for name in ("every_passage_is_embedded", "vectors_are_sound"):
+        record = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(embedded, name))
+        assert record is not None, "else the UI shows the check as not evaluated"
+        assert record.evaluation is not None
+        assert record.evaluation.passed
     assert len(materializations(instance, embedded)) == 2
 
 
