@@ -219,8 +219,11 @@ def posted_evaluations(
 
 def embedding_evaluations(memory: MemoryResource) -> list[dg.AssetCheckEvaluation]:
     """Evaluate the checks of `embeddings`, for a partition that was materialized without a run."""
-    checks = (every_passage_is_embedded, vectors_are_sound)
-    return [evaluation(check.check_key, check(memory)) for check in checks]
+    evaluations = []
+    for check in (every_passage_is_embedded, vectors_are_sound):
+        result: Any = check(memory)
+        evaluations.append(evaluation(check.check_key, result))
+    return evaluations
 
 
 def evaluation(key: dg.AssetCheckKey, result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
