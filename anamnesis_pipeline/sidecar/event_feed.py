@@ -12,7 +12,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.search.project_labels import PRIVATE
 from anamnesis_pipeline.sidecar.services import Services
-from anamnesis_pipeline.store.event_base import Event
+from anamnesis_pipeline.store.records.events import Event
 
 EVERY_S = 1.0
 """Between two looks: an event of another process is told within two seconds."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from anamnesis_pipeline.store.event_base import Event, Happening
+from anamnesis_pipeline.store.records.events import Event, Happening
 
 WINDOW = timedelta(seconds=2)
 """In which the same of one process is one row."""

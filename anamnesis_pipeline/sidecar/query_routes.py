@@ -24,7 +24,7 @@ from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps.query_log import LOOKED_AT, Missed, note_query, query_report
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.query_base import AskedQuery
+from anamnesis_pipeline.store.records.queries import AskedQuery
 from anamnesis_pipeline.wiring import effective_settings
 
 EXCERPT_CHARS = 300

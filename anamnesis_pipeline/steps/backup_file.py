@@ -23,7 +23,8 @@ from typing import BinaryIO, cast
 import zstandard
 
 from anamnesis_pipeline.errors import GiveUp
-from anamnesis_pipeline.store.copy_base import Digest, Row, Table, line_of, row_of, tables_of
+from anamnesis_pipeline.store.copy_base import Digest, Row, line_of, row_of, tables_of
+from anamnesis_pipeline.store.tables import Table
 
 FORMAT = 1
 CHUNK_BYTES = 4 << 20

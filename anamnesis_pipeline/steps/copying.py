@@ -25,10 +25,10 @@ from anamnesis_pipeline.store.copy_base import (
     Key,
     Reading,
     Row,
-    Table,
     line_of,
     rows_of,
 )
+from anamnesis_pipeline.store.tables import Table
 from anamnesis_pipeline.wording import counted
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,8 @@ from anamnesis_pipeline.sources.base import (
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.sessions import note_continued, note_observers, note_odd_times, note_unknown
 from anamnesis_pipeline.steps.tool_outputs import characters_named, outputs_of, with_whole_text
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.ingest_base import IngestRecords, ParsedChunk
 
 CHUNK_LINES = 200

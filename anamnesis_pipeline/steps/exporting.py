@@ -13,7 +13,7 @@ import zstandard
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Episode, Passage, Where
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.event_base import Happening
+from anamnesis_pipeline.store.records.events import Happening
 
 SCHEMA = "anamnesis.episode/1"
 """Stands in every line, so that each says by itself what it is."""

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from anamnesis_pipeline.store.base import SettingsRecords
+from anamnesis_pipeline.store.records.settings import SettingsRecords
 
 HOST, LOOK, PROBLEMS, READ = "crawl.host.", "crawl.source.", "crawl.problems.", "crawl.read."
 """Stored under these prefixes: the clock of a host (`local`: this machine), what was seen of a configured source, and

@@ -18,7 +18,7 @@ from anamnesis_pipeline.errors import (
 )
 from anamnesis_pipeline.steps.llm_calls import LlmCaller, OnHold
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.llm_base import OpenBatch
+from anamnesis_pipeline.store.records.llm import OpenBatch
 from anamnesis_pipeline.summaries.base import BatchBackend, Reply, Request, SummaryBackend
 from anamnesis_pipeline.summary_model import LlmUse
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from anamnesis_pipeline.store.base import SettingsRecords
+from anamnesis_pipeline.store.records.settings import SettingsRecords
 
 PREFIX = "llm.breaker."
 FAILURES_TO_OPEN = 3

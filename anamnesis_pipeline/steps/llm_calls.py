@@ -25,7 +25,7 @@ from anamnesis_pipeline.errors import (
 from anamnesis_pipeline.steps.crawl import Mask
 from anamnesis_pipeline.steps.llm_breaker import Breaker
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.llm_base import Lease
+from anamnesis_pipeline.store.records.llm import Lease
 from anamnesis_pipeline.summaries.base import Reply, Request, SummaryBackend
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 

@@ -14,7 +14,8 @@ from anamnesis_pipeline.exchanges.parsing import Advance, FileState
 from anamnesis_pipeline.model import FileCursor, Part, record_id
 from anamnesis_pipeline.sources.base import is_description
 from anamnesis_pipeline.steps.exchanges import AgainReport, ParseContext
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 

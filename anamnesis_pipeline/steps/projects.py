@@ -9,8 +9,9 @@ from anamnesis_pipeline.errors import BadSetting, HostRefused, HostUnreachable, 
 from anamnesis_pipeline.exchanges.parsing import FileState
 from anamnesis_pipeline.exchanges.projects import project_label, resolved_project
 from anamnesis_pipeline.file_names import composed
-from anamnesis_pipeline.store.base import PROJECT_ALIASES, SettingsRecords, Store
+from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
 from anamnesis_pipeline.store.project_names import names_of, store_name
+from anamnesis_pipeline.store.records.settings import SettingsRecords
 
 SEEN = "projects.seen."
 """Stored under this prefix and a directory of this machine, or `<machine>:` and one of another: its project."""

@@ -14,7 +14,7 @@ from anamnesis_pipeline.search.telling import stage_of
 from anamnesis_pipeline.search.time_expressions import asks_for_all, times_in
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.query_base import AskedQuery, QueryCounts
+from anamnesis_pipeline.store.records.queries import AskedQuery, QueryCounts
 
 MOST_CHARS = 1_000
 """Of a question; a pasted log is none."""

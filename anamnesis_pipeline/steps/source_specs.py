@@ -27,7 +27,8 @@ from anamnesis_pipeline.sources.specs import (
 )
 from anamnesis_pipeline.steps.host_clock import write_look
 from anamnesis_pipeline.steps.projects import SEEN
-from anamnesis_pipeline.store.base import SettingsRecords, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.records.settings import SettingsRecords
 
 STORED = "sources."
 REMOVED = "removed_sources."

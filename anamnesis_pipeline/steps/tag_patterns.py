@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from anamnesis_pipeline.documents.trust import TagPattern, checked_pattern
 from anamnesis_pipeline.errors import BadSetting
-from anamnesis_pipeline.store.base import SettingsRecords
+from anamnesis_pipeline.store.records.settings import SettingsRecords
 
 STORED = "documents.tag_patterns"
 MOST_PATTERNS = 100

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,24 +25,24 @@ from anamnesis_pipeline.model import (
     Variant,
     Where,
 )
-from anamnesis_pipeline.store.chat_base import ChatRecords
 from anamnesis_pipeline.store.consolidation_base import ConsolidationRecords
 from anamnesis_pipeline.store.context_base import ContextRecords
 from anamnesis_pipeline.store.copy_base import CopyRecords
 from anamnesis_pipeline.store.document_base import DocumentRecords
 from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
-from anamnesis_pipeline.store.event_base import EventRecords
 from anamnesis_pipeline.store.exclusion_base import ExclusionRecords
 from anamnesis_pipeline.store.forget_base import ForgetRecords
+from anamnesis_pipeline.store.gateway import Gateway
 from anamnesis_pipeline.store.ingest_base import IngestRecords
-from anamnesis_pipeline.store.llm_base import LlmRecords
 from anamnesis_pipeline.store.overview_base import OverviewRecords
-from anamnesis_pipeline.store.query_base import QueryRecords
+from anamnesis_pipeline.store.records.chat import ChatRecords
+from anamnesis_pipeline.store.records.events import EventRecords
+from anamnesis_pipeline.store.records.llm import LlmRecords
+from anamnesis_pipeline.store.records.queries import QueryRecords
+from anamnesis_pipeline.store.records.settings import SettingsRecords
 from anamnesis_pipeline.store.session_base import SessionRecords
 from anamnesis_pipeline.store.space_records import SpaceRecords
 from anamnesis_pipeline.summary_model import Summary
-
-MAX_ROWS_PER_WRITE = 500
 
 PROJECT_ALIASES = "projects.aliases"
 """Name of the stored setting {project: what to call it}. Every episode is written under the name it leads to; what it
@@ -394,26 +394,12 @@ class VectorIndex(Protocol):
         """How searches use the space's index; cheap: with what was found when it was built, or measured."""
 
 
-class SettingsRecords(Protocol):
-    """Small JSON values by name: stored settings, checkpoints, statistics."""
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The value, or `default`."""
-
-    def set(self, name: str, value: Any) -> None:
-        """Write; None removes."""
-
-    def swap(self, name: str, before: Any, value: Any) -> bool:
-        """Write if the value is `before` at that moment, of whatever process (None: there is none); whether it was."""
-
-    def all(self, prefix: str = "") -> dict[str, Any]:
-        """Name -> value for names that begin with `prefix`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Store:
     """An open store. Safe to share between threads; every process opens its own."""
 
+    gateway: Gateway
+    """The engine itself, e.g. for records of a table of one's own."""
     ingest: IngestRecords
     documents: DocumentRecords
     episodes: EpisodeRecords

@@ -13,7 +13,7 @@ from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.sidecar import event_feed
 from anamnesis_pipeline.sidecar.event_feed import Batch, EventFeed, TooManyWatchersError
 from anamnesis_pipeline.sidecar.event_windows import Windows
-from anamnesis_pipeline.store.event_base import Event, EventRecords, Happening
+from anamnesis_pipeline.store.records.events import Event, EventRecords, Happening
 from anamnesis_tests.sidecar.conftest import TestServices
 from anamnesis_tests.store.samples import DAY, put
 

@@ -10,7 +10,8 @@ from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.crawler_status import crawler_status
 from anamnesis_pipeline.steps.host_clock import write_problems
-from anamnesis_pipeline.store.base import SettingsRecords, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.records.settings import SettingsRecords
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -20,7 +20,7 @@ from anamnesis_pipeline.steps import importing
 from anamnesis_pipeline.steps.blocklist import add_rule
 from anamnesis_pipeline.steps.importing import BATCH_BYTES, BATCH_LINES, ImportReport
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
-from anamnesis_pipeline.store.event_base import Happening
+from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.store.mongo_watching import watched
 from anamnesis_tests.store.samples import episode, passages, put

@@ -11,7 +11,7 @@ from anamnesis_pipeline.steps.llm_breaker import Breaker
 from anamnesis_pipeline.steps.llm_calls import LlmCaller, Pace
 from anamnesis_pipeline.steps.summaries import IN_A_BATCH
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.llm_base import Lease, OpenBatch
+from anamnesis_pipeline.store.records.llm import Lease, OpenBatch
 from anamnesis_pipeline.summaries.base import Reply, Request
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 from anamnesis_tests.steps.archived_logs import unmasked

@@ -10,7 +10,7 @@ from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, Mode
 from anamnesis_pipeline.steps.query_log import MOST_CHARS, note_query, query_report
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.query_base import AskedQuery
+from anamnesis_pipeline.store.records.queries import AskedQuery
 from anamnesis_tests.store.samples import DAY, episode, passages
 
 

@@ -12,7 +12,8 @@ from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.steps.embeddings import embed_passages
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.copy_base import PLAIN, CopyRecords, Digest, line_of, rows_of
+from anamnesis_pipeline.store.copy_base import CopyRecords, Digest, line_of, rows_of
+from anamnesis_pipeline.store.tables import TABLES
 from anamnesis_tests.store.samples import DAY
 
 ACTIVE = Space("hashing-64-aaaaaaaa", "hashing-64", 64, token_dims=32)
@@ -83,7 +84,7 @@ def _talk(store: Store) -> None:
 def fill_the_rest(copies: CopyRecords) -> None:
     """One row in each table that is still empty; nothing looks at what it says."""
     with copies.reading() as now:
-        empty = [table for table in PLAIN if not now.count(table)]
+        empty = [table for table in TABLES if not now.count(table)]
     for table in empty:
         row = {name: _sample(name) for name in table.fields}
         copies.write(table, [table.row(row.values())])

@@ -14,8 +14,9 @@ from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.steps import copying
 from anamnesis_pipeline.steps.copying import move, settle
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.copy_base import PLAIN, line_of, row_of, rows_of
+from anamnesis_pipeline.store.copy_base import line_of, row_of, rows_of
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_pipeline.store.tables import TABLES
 from anamnesis_tests.conftest import OpenStore
 from anamnesis_tests.steps.whole_memory import NEXT, answers, contents, fill, overlap
 from anamnesis_tests.store.samples import put
@@ -108,7 +109,7 @@ def test_a_second_copy_takes_only_what_changed_and_removes_what_went(memory: Sto
 
 def test_an_interrupted_copy_is_no_memory_until_it_was_finished(memory: Store, store: Store) -> None:
     def stop(step: str, done: int, of: int) -> None:
-        if step == PLAIN[6].name:
+        if step == TABLES[6].name:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from anamnesis_pipeline.message_keys import section_key, section_part_id
 from anamnesis_pipeline.model import FileCursor, Part, SectionFacts, Segment, SegmentKind, Source
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Publication, Store
+from anamnesis_pipeline.store.base import Publication, Store
 from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Sighting, Unsettled, Verdict
-from anamnesis_pipeline.store.event_base import Happening
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_tests.store.samples import DAY, episode
 
 Seen = tuple[Part, Sighting]

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from anamnesis_pipeline.store import event_base
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.event_base import Happening
+from anamnesis_pipeline.store.records import events
+from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_tests.conftest import OpenStore
 from anamnesis_tests.store.samples import DAY, episode, passages, put
 
@@ -77,14 +77,14 @@ def test_events_of_other_processes_are_read_from_where_one_left_off(open_store: 
 def test_processes_that_are_the_first_of_their_containers_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = set()
     for name in ("8a1f0c9d2b3e", "0b7e4d5c6f1a"):
-        monkeypatch.setattr(event_base.os, "getpid", lambda: 1)
-        monkeypatch.setattr(event_base.socket, "gethostname", lambda name=name: name)
-        numbers.add(event_base.this_process())
+        monkeypatch.setattr(events.os, "getpid", lambda: 1)
+        monkeypatch.setattr(events.socket, "gethostname", lambda name=name: name)
+        numbers.add(events.this_process())
     assert len(numbers) == 2
 
 
 def test_only_the_latest_events_are_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_base, "EVENTS_KEPT", 10)
+    monkeypatch.setattr(events, "EVENTS_KEPT", 10)
     put(store, "a", "text")
     for _ in range(600):
         store.episodes.track(["a"], DAY)

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 from anamnesis_pipeline.archive_model import ArchiveFrame
 from anamnesis_pipeline.model import EXCLUDED, RESERVED_SOURCES, FileCursor, Occurrence, SegmentKind, Source, content_id
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Publication, Store
+from anamnesis_pipeline.store.base import Publication, Store
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
 from anamnesis_tests.store.samples import DAY, crawled, episode, parsed, part, put, segment, summary
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from anamnesis_pipeline.errors import LlmCallTaken
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, Publication, Store
 from anamnesis_pipeline.store.forget_base import CachedReply
-from anamnesis_pipeline.store.llm_base import Lease, OpenBatch
+from anamnesis_pipeline.store.records.llm import Lease, OpenBatch
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
 from anamnesis_tests.store.samples import DAY, parsed, part, put, segment, summary
 

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from anamnesis_pipeline.store import query_base
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.query_base import QUERY_EXPIRES, USED_WITHIN, AskedQuery, QueryCounts
+from anamnesis_pipeline.store.records import queries
+from anamnesis_pipeline.store.records.queries import QUERY_EXPIRES, USED_WITHIN, AskedQuery, QueryCounts
 from anamnesis_tests.store.samples import DAY, put
 
 MINUTE = timedelta(minutes=1)
@@ -77,7 +77,7 @@ def test_the_questions_that_found_an_episode_go_with_it(store: Store) -> None:
 
 
 def test_what_is_remembered_is_bounded_in_number_and_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query_base, "QUERIES_KEPT", 3)
+    monkeypatch.setattr(queries, "QUERIES_KEPT", 3)
     for number in range(5):
         store.queries.note(f"q{number}", {}, [], DAY + number * MINUTE)
     assert [asked.query for asked in store.queries.unanswered(10)] == ["q4", "q3", "q2"]

@@ -18,8 +18,9 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.exclusion_base import BuriedSection
 from anamnesis_pipeline.store.mongo import client, fulltext
 from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.engine import MongoGateway
 from anamnesis_pipeline.store.mongo.opening import open_mongo
-from anamnesis_pipeline.store.mongo.settings import MongoSettings
+from anamnesis_pipeline.store.records.settings import SettingsRecords
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.store.mongo_searched import wait_for
@@ -172,19 +173,19 @@ def test_a_list_of_a_search_is_not_waited_for_longer_than_it_may_take(
 
 
 def test_writers_that_wait_for_one_that_gets_no_answer_give_up_too(
-    store: Store, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+    database: Database, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    settings = SettingsRecords(MongoGateway(database))
     server.vanish()
-    first = threading.Thread(target=store.settings.set, args=("a", 1))
+    first = threading.Thread(target=settings.set, args=("a", 1))
     first.start()
-    assert isinstance(store.settings, MongoSettings)
-    wait_for(store.settings._database._turn.locked)
+    wait_for(database._turn.locked)
     monkeypatch.setattr(client, "TURN_TIMEOUT_S", 0.2)
     with pytest.raises(StoreBusy, match="another write of this process"):
-        store.settings.set("b", 1)
+        settings.set("b", 1)
     server.come_back()
     first.join()
-    assert (store.settings.get("a"), store.settings.get("b")) == (1, None)
+    assert (settings.get("a"), settings.get("b")) == (1, None)
 
 
 # --- another primary -------------------------------------------------------------------------------------

@@ -30,7 +30,6 @@ NEW_FIELDS = {
     "parts": {"to_publish", "to_summarize"},
     "spaces": {"_id", "index_recall"},
     "pending": {"episode_id", "number"},
-    "llm_batches": {"number"},
 }  # fmt: skip
 """What documents have beside the columns of SQLite's table; see the top of `schema.py`."""
 OTHER_NAMES = {

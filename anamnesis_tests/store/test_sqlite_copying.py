@@ -4,12 +4,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from anamnesis_pipeline.store.copy_base import PENDING, PLAIN, SPACES
 from anamnesis_pipeline.store.sqlite.copying import DERIVED, HELD_BY
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_pipeline.store.tables import PENDING, SPACES, TABLES
 
-RENAMED = {"llm_batches": {"number"}}
-"""Fields that a table has under another name: of these the rowid."""
 OF_SPACES = {"vectors", "token_vectors"}
 
 
@@ -27,7 +25,7 @@ def tables_of_a_new_file(folder: Path) -> dict[str, set[str]]:
 
 def test_every_table_is_copied_or_made_of_others(tmp_path: Path) -> None:
     copied = {held for names in HELD_BY.values() for held in names} | {
-        table.name for table in (SPACES, PENDING, *PLAIN)
+        table.name for table in (SPACES, PENDING, *TABLES)
     }
     assert copied | OF_SPACES | DERIVED.keys() == tables_of_a_new_file(tmp_path).keys()
     assert not (copied | OF_SPACES) & DERIVED.keys()
@@ -35,5 +33,5 @@ def test_every_table_is_copied_or_made_of_others(tmp_path: Path) -> None:
 
 def test_every_column_of_a_table_that_is_copied_as_it_is_has_a_field(tmp_path: Path) -> None:
     columns = tables_of_a_new_file(tmp_path)
-    for table in (SPACES, *PLAIN):
-        assert {*table.fields} - RENAMED.get(table.name, set()) == columns[table.name], table.name
+    for table in (SPACES, *TABLES):
+        assert {*table.fields} == columns[table.name], table.name

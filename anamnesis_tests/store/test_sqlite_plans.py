@@ -85,11 +85,12 @@ def test_no_statement_of_an_ingest_reads_a_whole_table(tmp_path: Path, monkeypat
     with connect(tmp_path / "memory.db") as plain:
         plain.create_function("exact_terms", -1, lambda *texts: "")
         plain.create_function("paired", -1, lambda *texts: "")
-        steps = [(step, sql) for sql, values in Watched.seen.items() for step in plan(plain, sql, values)]
+        once = {statement for _, statements in MIGRATIONS for statement in statements}
+        seen = [(sql, values) for sql, values in Watched.seen.items() if sql not in once]
+        steps = [(step, sql) for sql, values in seen for step in plan(plain, sql, values)]
     assert len(steps) > 100
     growing = [(step, sql) for step, sql in steps if GROWING.match(step) and "USING INDEX parts_" not in step]
-    once = {statement for _, statements in MIGRATIONS for statement in statements}
-    assert [(step, sql) for step, sql in growing if sql not in once] == []
+    assert growing == []
 
 
 def plan(connection: sqlite3.Connection, sql: str, values: Any) -> list[str]:

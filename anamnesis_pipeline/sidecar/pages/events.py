@@ -19,7 +19,7 @@ from anamnesis_pipeline.sidecar.pages.html import HEADERS, episode_link, page
 from anamnesis_pipeline.sidecar.pages.routing import page_router
 from anamnesis_pipeline.sidecar.rendering import utc_text
 from anamnesis_pipeline.sidecar.services import Uses
-from anamnesis_pipeline.store.event_base import EVENTS_KEPT, Happening
+from anamnesis_pipeline.store.records.events import EVENTS_KEPT, Happening
 
 PATH = "/dashboard/events"
 ROWS_KEPT = 200

@@ -128,15 +128,27 @@ class Database:
         :param within_s: seconds that all of it may take; None: as long as the server lives.
         :raises StoreBusy: there is no primary, or it hangs, or the time is over.
         """
+        with self.reading(within_s=within_s) as tables:
+            return work(tables)
+
+    @contextmanager
+    def reading(self, *, within_s: float | None = None) -> Iterator[Tables]:
+        """As `read`, for a block."""
         # A limit of none would lift that of the caller.
         limit = nullcontext() if within_s is None else pymongo.timeout(within_s)
         with translated(self.place), self._from_a_primary(), limit:
-            return work(Tables(self._current(), self.name))
+            yield Tables(self._current(), self.name)
 
     def snapshot(self, work: Callable[[Tables], T]) -> T:
         """As `read`, of one moment. Search indexes know no snapshots."""
+        with self.reading_snapshot() as tables:
+            return work(tables)
+
+    @contextmanager
+    def reading_snapshot(self) -> Iterator[Tables]:
+        """As `snapshot`, for a block."""
         with translated(self.place), self._from_a_primary(), self._current().start_session(snapshot=True) as session:
-            return work(Tables(self._current(), self.name, session))
+            yield Tables(self._current(), self.name, session)
 
     @contextmanager
     def _from_a_primary(self) -> Iterator[None]:

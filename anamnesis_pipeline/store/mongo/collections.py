@@ -155,6 +155,13 @@ class Collection:
             done = self._driver.bulk_write(writes, session=self._session)
         return done.inserted_count + done.matched_count + done.upserted_count + done.deleted_count
 
+    def made(self, writes: Sequence[Write]) -> int:
+        """As `write`; returns how many documents were made."""
+        if not writes:
+            return 0
+        with self._named():
+            return self._driver.bulk_write(writes, session=self._session).upserted_count
+
     def make(self, indexes: Sequence[Index], former: Iterable[str] = ()) -> None:
         """Make the collection where it is missing, and let validator and indexes be those of this version; concurrent
         starts may all do so.

@@ -6,16 +6,18 @@ from functools import partial
 from anamnesis_pipeline.errors import EpisodeNotFound
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.store import episode_values
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.consolidation_base import ChangedSession, Link, Regime, Settlement, Unsuperseded
-from anamnesis_pipeline.store.event_base import Happening
-from anamnesis_pipeline.store.mongo import consolidation_docs, events
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.mongo import consolidation_docs
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.consolidation_docs import existing, hide, link, links_of, merged_of, revive, undo
+from anamnesis_pipeline.store.mongo.engine import MongoTables
 from anamnesis_pipeline.store.mongo.episode_docs import set_status
 from anamnesis_pipeline.store.mongo.episode_writes import write_documents
+from anamnesis_pipeline.store.records import events
+from anamnesis_pipeline.store.records.events import Happening
 
 
 class MongoConsolidation:
@@ -59,7 +61,7 @@ class MongoConsolidation:
             canonical_of = {member.episode_id: merged.episode_id for member in members}
             hide(tables, canonical_of)
             link(tables, canonical_of, Regime.MERGE)
-            events.note(tables, Happening.CONSOLIDATION, [merged.episode_id, *canonical_of])
+            events.note(MongoTables(tables), Happening.CONSOLIDATION, [merged.episode_id, *canonical_of])
             return True
 
         return self._database.write(work)
@@ -122,7 +124,9 @@ def _settle(tables: Tables, session: ChangedSession, canonical_of: Mapping[str, 
     if to_revive:
         tables["consolidated"].delete({"episode_id": {"$in": sorted(to_revive)}})
     moved = hidden | revived
-    events.note(tables, Happening.CONSOLIDATION, [episode_id for episode_id in canonical_of if episode_id in moved])
+    events.note(
+        MongoTables(tables), Happening.CONSOLIDATION, [episode_id for episode_id in canonical_of if episode_id in moved]
+    )
     tables["unconsolidated"].delete({"session_id": session.session_id, "noted": session.noted})
     return Settlement(len(hidden), len(revived))
 
@@ -143,7 +147,7 @@ def _unsupersede(tables: Tables, episode_id: str) -> Unsuperseded:
     if held is not None and held.regime is Regime.SESSION and not held.undone:
         revive(tables, {episode_id: held.canonical})
         undo(tables, [episode_id])
-        events.note(tables, Happening.CONSOLIDATION, [episode_id])
+        events.note(MongoTables(tables), Happening.CONSOLIDATION, [episode_id])
         return Unsuperseded((episode_id,))
     merged = next(iter(merged_of(tables, [episode_id])), episode_id)
     members = _merged_members(tables, merged)
@@ -152,7 +156,7 @@ def _unsupersede(tables: Tables, episode_id: str) -> Unsuperseded:
     revive(tables, dict.fromkeys(members, merged))
     undo(tables, members)
     set_status(tables, {"_id": merged}, "superseded", None)
-    events.note(tables, Happening.CONSOLIDATION, [merged, *members])
+    events.note(MongoTables(tables), Happening.CONSOLIDATION, [merged, *members])
     return Unsuperseded(tuple(members), merged)
 
 
@@ -169,3 +173,6 @@ def _are_as_they_were(tables: Tables, members: Sequence[Episode]) -> bool:
     found = tables["episodes"].find({"_id": {"$in": ids}, "status": "active"}, ("_id", "raw_exchange"))
     held = {each["_id"]: each["raw_exchange"] for each in found}
     return held == {member.episode_id: member.raw_exchange for member in members}
+
+
+# FIX

@@ -7,7 +7,7 @@ import numpy as np
 from pymongo import ReplaceOne
 
 from anamnesis_pipeline.model import Variant
-from anamnesis_pipeline.store.copy_base import EPISODES, NUMBERS, PASSAGES, PENDING, SECRET, SPACES, Key, Row, Table
+from anamnesis_pipeline.store.copy_base import NUMBERS, SECRET, Key, Row
 from anamnesis_pipeline.store.exact_terms import exact_terms
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
@@ -27,6 +27,7 @@ from anamnesis_pipeline.store.mongo.space_docs import (
     vectors_name,
 )
 from anamnesis_pipeline.store.mongo.vector_docs import write_vectors
+from anamnesis_pipeline.store.tables import EPISODES, PASSAGES, PENDING, SPACES, Table
 
 STORED = np.dtype("<f2")
 

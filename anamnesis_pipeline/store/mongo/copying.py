@@ -8,29 +8,24 @@ from typing import Any
 
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.store.copy_base import (
-    EPISODES,
-    NUMBERED,
     NUMBERS,
     OWN_SETTINGS,
     PAGE_BYTES,
     PAGE_ROWS,
-    PASSAGES,
-    PENDING,
     SECRET,
-    SPACES,
     Key,
     Row,
-    Table,
+    numbered,
     rows_of,
     tables_of,
 )
 from anamnesis_pipeline.store.mongo import copied_docs
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
-from anamnesis_pipeline.store.mongo.llm_records import BATCH_NUMBERS
 from anamnesis_pipeline.store.mongo.space_docs import ADDING, DROPPED, live_spaces, tokens_name, vectors_name
 from anamnesis_pipeline.store.mongo.spaces import MongoSpaces, SpaceIndexes, make_collections
 from anamnesis_pipeline.store.mongo.vector_docs import unpack
+from anamnesis_pipeline.store.tables import EPISODES, PASSAGES, PENDING, SPACES, Table
 
 DERIVED = {
     "writer": "whose turn it is to write",
@@ -66,7 +61,6 @@ _PLACES = {
     SPACES.name: Place("spaces", {"space_id": "_id"}, {"status": {"$nin": [ADDING, DROPPED]}}),
     EPISODES.name: Place("episodes", {"episode_id": "_id"}),
     PASSAGES.name: Place("passages", {"passage_id": "_id"}),
-    NUMBERS.name: Place("counters", {"name": "_id", "last": "next"}, {"_id": {"$in": list(NUMBERED)}}),
     "settings": Place(
         "settings", where={"$or": [{"name": {"$lt": OWN_SETTINGS}}, {"name": {"$gte": _BEHIND_OWN}}]}
     ),
@@ -160,6 +154,8 @@ class MongoCopy:
 
 def _place(table: Table) -> Place:
     if not table.space:
+        if table is NUMBERS:
+            return Place("counters", {"name": "_id", "last": "next"}, {"_id": {"$in": numbered()}})
         return _PLACES.get(table.name, Place(table.name))
     if table.name.startswith("tokens/"):
         return Place(tokens_name(table.space), {"passage_id": "_id"})
@@ -205,4 +201,4 @@ def _until_full(found: Iterable[Document]) -> Iterator[Document]:
 def _count_on(tables: Tables) -> None:
     last: Any = tables["llm_batches"].one({}, ("number",), order=[("number", -1)])
     if last is not None:
-        tables["counters"].upsert({"_id": BATCH_NUMBERS}, {"$max": {"next": last["number"]}})
+        tables["counters"].upsert({"_id": "llm_batches"}, {"$max": {"next": last["number"]}})

@@ -10,13 +10,15 @@ from pymongo import DeleteOne, UpdateOne
 from anamnesis_pipeline.model import FileCursor, Part, record_id
 from anamnesis_pipeline.store.batching import batches, by_rows
 from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Sighting, Unsettled, Verdict
-from anamnesis_pipeline.store.event_base import Happening
-from anamnesis_pipeline.store.mongo import events, unsettled
+from anamnesis_pipeline.store.mongo import unsettled
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.cursors import File, stored_version, vanished, write_cursor
+from anamnesis_pipeline.store.mongo.engine import MongoTables
 from anamnesis_pipeline.store.mongo.episode_docs import CHANGED_FIELDS, change, status_fields
 from anamnesis_pipeline.store.mongo.parts import part_change, write_parts
+from anamnesis_pipeline.store.records import events
+from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_pipeline.store.section_succession import successors
 from anamnesis_pipeline.store.sighting_values import change_of, followed, rehomed
 from anamnesis_pipeline.store.values import instant
@@ -136,7 +138,7 @@ def _settle(tables: Tables, verdicts: Mapping[str, Verdict]) -> Settled:
             moved.append(part_id)
             changed |= {each["_id"]: status_fields(each, status, superseded_by, now) for each in others}
     change(tables, [episodes[key] for key in changed], lambda episode: changed[episode["_id"]])
-    events.note(tables, Happening.STATUS, moved)
+    events.note(MongoTables(tables), Happening.STATUS, moved)
     return Settled(*counts)
 
 

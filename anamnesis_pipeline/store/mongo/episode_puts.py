@@ -8,10 +8,10 @@ from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.model import Episode, Passage, StoredPassage
 from anamnesis_pipeline.store.base import Publication
 from anamnesis_pipeline.store.episode_values import stored_hash
-from anamnesis_pipeline.store.event_base import Happening, kind_of_edit
-from anamnesis_pipeline.store.mongo import consolidation_docs, events, parts, unsettled
+from anamnesis_pipeline.store.mongo import consolidation_docs, parts, unsettled
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
+from anamnesis_pipeline.store.mongo.engine import MongoTables
 from anamnesis_pipeline.store.mongo.episode_docs import EPISODE_FIELDS, read_episode, set_status
 from anamnesis_pipeline.store.mongo.episode_writes import (
     Written,
@@ -22,6 +22,8 @@ from anamnesis_pipeline.store.mongo.episode_writes import (
 )
 from anamnesis_pipeline.store.mongo.passage_docs import passages_of
 from anamnesis_pipeline.store.mongo.tombstones import tombstoned
+from anamnesis_pipeline.store.records import events
+from anamnesis_pipeline.store.records.events import Happening, kind_of_edit
 from anamnesis_pipeline.store.session_base import is_told
 
 _EDITED, _REWRITTEN = 1, 2
@@ -70,7 +72,7 @@ def replace_episode(tables: Tables, episode: Episode, passages: Sequence[Passage
     if (held.status, episode.status) == ("superseded", "active"):
         consolidation_docs.undo(tables, [episode.episode_id])
     tables["episodes"].update(this, {"$set": {"edited": max(edited, stored["edited"])}})
-    events.note(tables, kind_of_edit(held, episode), [episode.episode_id])
+    events.note(MongoTables(tables), kind_of_edit(held, episode), [episode.episode_id])
 
 
 def _put_all(tables: Tables, written: Sequence[Written], *, only_new: bool = False) -> list[str]:
@@ -115,7 +117,7 @@ def _note_written(tables: Tables, written: Sequence[Written], outcomes: Sequence
     """One event about those that were created or updated."""
     pairs = zip(written, outcomes, strict=True)
     ids = [episode.episode_id for (episode, _), done in pairs if done in ("created", "updated")]
-    events.note(tables, Happening.WRITE, ids)
+    events.note(MongoTables(tables), Happening.WRITE, ids)
 
 
 def _note_sections(tables: Tables, published: Sequence[Publication], outcomes: Sequence[str]) -> None:
@@ -164,3 +166,6 @@ def _without_repeats(items: Sequence[T], key_of: Callable[[T], Hashable]) -> Ite
         run[key_of(item)] = item
     if run:
         yield list(run.values())
+
+
+# FIX

@@ -8,14 +8,16 @@ from pymongo import InsertOne, UpdateOne
 
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.store.episode_values import stored_hash
-from anamnesis_pipeline.store.mongo import chat, consolidation_docs, llm_records, pending, query_log, session_docs
+from anamnesis_pipeline.store.mongo import consolidation_docs, pending, session_docs
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
+from anamnesis_pipeline.store.mongo.engine import MongoTables
 from anamnesis_pipeline.store.mongo.episode_docs import changed_facets, read_aliases
 from anamnesis_pipeline.store.mongo.facets import FACET_SOURCES, facets_of
 from anamnesis_pipeline.store.mongo.passage_docs import Wish, delete_passages, write_passages
 from anamnesis_pipeline.store.mongo.space_docs import live_spaces
 from anamnesis_pipeline.store.project_names import store_name
+from anamnesis_pipeline.store.records import chat, llm, queries
 from anamnesis_pipeline.store.session_base import is_of_log, is_told
 from anamnesis_pipeline.store.values import as_json, instant
 
@@ -88,8 +90,8 @@ def remove_episodes(tables: Tables, episode_ids: Iterable[str]) -> None:
     tables["pending"].delete(of_these)
     tables["episodes"].delete({"_id": {"$in": ids}})
     consolidation_docs.release(tables, ids)
-    query_log.forget_results_of(tables, ids)
-    chat.forget_messages_of(tables, ids)
+    queries.remove_queries_of(MongoTables(tables), ids)
+    chat.forget_messages_of(MongoTables(tables), ids)
 
 
 def drop_session_records(tables: Tables, sessions: Iterable[tuple[str, str]]) -> None:
@@ -107,7 +109,7 @@ def drop_session_records(tables: Tables, sessions: Iterable[tuple[str, str]]) ->
     session_docs.note(tables, changed | {(each["source"], each["session_id"]) for each in together})
     asked = session_docs.record_ids(together, further=1)
     if tables["llm_asked"].has({"part_id": {"$in": asked}}):
-        llm_records.withdraw(tables, asked)
+        llm.withdraw(MongoTables(tables), asked)
     if written := session_docs.record_ids(together):
         remove_episodes(tables, written)
 

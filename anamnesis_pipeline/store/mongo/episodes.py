@@ -11,10 +11,10 @@ from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, StoredPassag
 from anamnesis_pipeline.store import episode_values
 from anamnesis_pipeline.store.base import EpisodePage, Publication, PutReport
 from anamnesis_pipeline.store.batching import batches, by_rows
-from anamnesis_pipeline.store.event_base import Happening
-from anamnesis_pipeline.store.mongo import events, parts, tombstones
+from anamnesis_pipeline.store.mongo import parts, tombstones
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
+from anamnesis_pipeline.store.mongo.engine import MongoTables
 from anamnesis_pipeline.store.mongo.episode_docs import (
     CHANGED_FIELDS,
     EPISODE_FIELDS,
@@ -29,6 +29,8 @@ from anamnesis_pipeline.store.mongo.episode_writes import Written, remove_episod
 from anamnesis_pipeline.store.mongo.facets import of_episodes
 from anamnesis_pipeline.store.mongo.passage_docs import PASSAGE_FIELDS, read_passage, terms_of
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
+from anamnesis_pipeline.store.records import events
+from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_pipeline.store.values import LAST_CHARACTER, instant, sought
 
 EPISODES_PER_RENAME = 100
@@ -74,7 +76,7 @@ class MongoEpisodes:
                 )
             tombstones.lift(tables, episode.episode_id)
             write_episode(tables, episode, passages)
-            events.note(tables, Happening.WRITE, [episode.episode_id])
+            events.note(MongoTables(tables), Happening.WRITE, [episode.episode_id])
             return True
 
         return self._database.write(work)
@@ -239,7 +241,7 @@ def _rows(written: Written) -> int:
 def _delete(tables: Tables, episode_id: str, *, tombstone: bool) -> bool:
     if not tables["episodes"].has({"_id": sought(episode_id)}):
         return False
-    events.note(tables, Happening.FORGET, [episode_id])
+    events.note(MongoTables(tables), Happening.FORGET, [episode_id])
     if tombstone:
         tombstones.bury(tables, episode_id)
     else:  # the next ingest publishes it again
@@ -252,7 +254,7 @@ def _track(tables: Tables, episode_ids: Sequence[str], when: str, *, read: bool)
     counter = "read_count" if read else "retrieval_count"
     held = sorted(tables["episodes"].among("_id", episode_ids, CHANGED_FIELDS), key=lambda each: str(each["_id"]))
     change(tables, held, lambda each: {counter: each[counter] + 1, "last_retrieved": when})
-    events.note(tables, Happening.READ, [each["_id"] for each in held])
+    events.note(MongoTables(tables), Happening.READ, [each["_id"] for each in held])
 
 
 def _beyond(cursor: str | None, operator: str) -> Filter:

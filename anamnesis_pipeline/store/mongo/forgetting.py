@@ -11,12 +11,14 @@ from anamnesis_pipeline.model import Episode, Part, Passage
 from anamnesis_pipeline.store import episode_values
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.forget_base import CachedReply, Selection
-from anamnesis_pipeline.store.mongo import llm_records, typed
+from anamnesis_pipeline.store.mongo import typed
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
+from anamnesis_pipeline.store.mongo.engine import MongoTables
 from anamnesis_pipeline.store.mongo.episode_writes import drop_merges, drop_session_records, write_documents
 from anamnesis_pipeline.store.mongo.parts import PART_FIELDS, change_parts, read_part, write_parts
 from anamnesis_pipeline.store.mongo.summary_docs import rewrite_summary
+from anamnesis_pipeline.store.records import llm
 from anamnesis_pipeline.store.values import instant
 from anamnesis_pipeline.summary_model import Summary
 
@@ -120,7 +122,7 @@ class MongoForgetting:
             if held is None:
                 return False
             if held["raw_exchange"] != episode.raw_exchange:
-                llm_records.void(tables, [episode.episode_id])
+                llm.void(MongoTables(tables), [episode.episode_id])
                 drop_merges(tables, [episode.episode_id])
             write_documents(tables, [(episode, passages)])
             return True
@@ -240,9 +242,9 @@ def _replace_parts(tables: Tables, parts: Sequence[Part], *, resummarize: bool) 
     older text goes: nobody reads it any more.
     """
     ids = [part.part_id for part in parts]
-    llm_records.void(tables, ids)
+    llm.void(MongoTables(tables), ids)
     if resummarize:
-        llm_records.withdraw(tables, ids)
+        llm.withdraw(MongoTables(tables), ids)
         tables["summaries"].delete({"part_id": {"$in": ids}})
     rows = tables["parts"].find({"part_id": {"$in": ids}}, ("part_id", "content_hash"))
     before = {row["part_id"]: row["content_hash"] for row in rows}
@@ -261,7 +263,7 @@ def _replace_parts(tables: Tables, parts: Sequence[Part], *, resummarize: bool) 
 
 
 def _remove_parts(tables: Tables, part_ids: Sequence[str]) -> int:
-    llm_records.withdraw(tables, part_ids)
+    llm.withdraw(MongoTables(tables), part_ids)
     of_parts = {"part_id": {"$in": list(part_ids)}}
     tables["summaries"].delete(of_parts)
     return tables["parts"].delete(of_parts)

@@ -11,18 +11,19 @@ from pymongo import UpdateOne
 from anamnesis_pipeline.archive_model import ArchiveFrame, DeadLetter
 from anamnesis_pipeline.message_keys import agent_key
 from anamnesis_pipeline.model import FileCursor, Part, Source
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
 from anamnesis_pipeline.store.mongo import cursors, messages, session_docs, sessions, typed
-from anamnesis_pipeline.store.mongo.archive import Leaning, MongoArchive
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Filter
 from anamnesis_pipeline.store.mongo.counting import count_source
+from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTables
 from anamnesis_pipeline.store.mongo.newest_first import buried
 from anamnesis_pipeline.store.mongo.parts import change_parts, of_source, part_change, read_parts, write_parts
 from anamnesis_pipeline.store.mongo.publishing import parts_to_publish, unpublished_sources
 from anamnesis_pipeline.store.mongo.summaries import MongoSummaries
+from anamnesis_pipeline.store.records.archive import ArchiveRecords, NewFrames
 from anamnesis_pipeline.store.values import clean, instant
 from anamnesis_pipeline.summary_model import Summary
 
@@ -34,10 +35,11 @@ _REWRITTEN = {"published_hash": None}
 """Fields of a part whose episode is to be written anew."""
 
 
-class MongoIngest(MongoArchive, MongoSummaries):
+class MongoIngest(ArchiveRecords, MongoSummaries):
     """See `IngestRecords`."""
 
     def __init__(self, database: Database) -> None:
+        super().__init__(MongoGateway(database))
         self._database = database
 
     def put_sources(self, sources: Sequence[Source]) -> int:
@@ -218,7 +220,9 @@ def _put_sources(tables: Tables, sources: Sequence[Source]) -> int:
 def _commit_crawls(tables: Tables, crawled: Sequence[Crawled]) -> list[bool]:
     """Compare and set, of each file for itself."""
     stored = cursors.stored_versions(tables, [(after.source, after.path) for _, after, _ in crawled])
-    frames = Leaning(tables, [(after.source, after.path, frame) for _, after, frame in crawled if frame is not None])
+    frames = NewFrames(
+        MongoTables(tables), [(after.source, after.path, frame) for _, after, frame in crawled if frame is not None]
+    )
     written: list[FileCursor] = []
     done: list[bool] = []
     for before, after, frame in crawled:

@@ -9,27 +9,28 @@ import pymongo
 
 from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.mongo.chat import MongoChat
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.consolidation import MongoConsolidation
 from anamnesis_pipeline.store.mongo.context import MongoContext
 from anamnesis_pipeline.store.mongo.copying import MongoCopy
 from anamnesis_pipeline.store.mongo.documents import MongoDocuments
+from anamnesis_pipeline.store.mongo.engine import MongoGateway
 from anamnesis_pipeline.store.mongo.episodes import MongoEpisodes
-from anamnesis_pipeline.store.mongo.events import MongoEvents
 from anamnesis_pipeline.store.mongo.exclusion import MongoExclusion
 from anamnesis_pipeline.store.mongo.forgetting import MongoForgetting
 from anamnesis_pipeline.store.mongo.fulltext import MongoTextIndex
 from anamnesis_pipeline.store.mongo.ingest_records import MongoIngest
-from anamnesis_pipeline.store.mongo.llm_records import MongoLlm
 from anamnesis_pipeline.store.mongo.overview import MongoOverview
-from anamnesis_pipeline.store.mongo.query_log import MongoQueries
 from anamnesis_pipeline.store.mongo.schema import prepare
 from anamnesis_pipeline.store.mongo.search_indexes import text_index
 from anamnesis_pipeline.store.mongo.session_records import MongoSessions
-from anamnesis_pipeline.store.mongo.settings import MongoSettings
 from anamnesis_pipeline.store.mongo.spaces import MongoSpaces
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
+from anamnesis_pipeline.store.records.chat import ChatRecords
+from anamnesis_pipeline.store.records.events import EventRecords
+from anamnesis_pipeline.store.records.llm import LlmRecords
+from anamnesis_pipeline.store.records.queries import QueryRecords
+from anamnesis_pipeline.store.records.settings import SettingsRecords
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -68,24 +69,25 @@ def open_mongo(
 
 
 def _store(held: Database, text: MongoTextIndex, vectors: MongoVectors) -> Store:
-    spaces = MongoSpaces(held, vectors.indexes)
+    spaces, gateway = MongoSpaces(held, vectors.indexes), MongoGateway(held)
     return Store(
+        gateway=gateway,
         ingest=MongoIngest(held),
         documents=MongoDocuments(held),
         episodes=MongoEpisodes(held),
         text=text,
         vectors=vectors,
         spaces=spaces,
-        llm=MongoLlm(held),
-        settings=MongoSettings(held),
+        llm=LlmRecords(gateway),
+        settings=SettingsRecords(gateway),
         forgetting=MongoForgetting(held),
         exclusion=MongoExclusion(held),
         context=MongoContext(held),
         consolidation=MongoConsolidation(held),
         sessions=MongoSessions(held),
-        queries=MongoQueries(held),
-        events=MongoEvents(held),
-        chat=MongoChat(held),
+        queries=QueryRecords(gateway),
+        events=EventRecords(gateway),
+        chat=ChatRecords(gateway),
         overview=MongoOverview(held),
         copies=MongoCopy(held, spaces, vectors.indexes),
         close=held.close,

@@ -1,18 +1,9 @@
 """The collections, their indexes and validators. The database holds by which definitions they were made, so that a
 start makes what is missing only where these are others by now, and asks for no more than that where they are not.
 
-A collection has the name and the fields of the table in `store/sqlite/schema.py`, with values written alike (instants
-and JSON as texts, flags as 0 and 1), so that one can be copied into the other. What differs:
-
-- `episodes` holds what SQLite has in `episodes`, `episode_texts` and `episode_tags`; `_id` is the episode's id,
-  `number` the order in which they came. `tags`, `message_ids` and `message_keys` are arrays.
-- `passages` holds `passages` and `passage_texts`; `_id` is the passage's key. They repeat what filters look at
-  (`facets.py`), `terms` is what the exact analyzer reads, and `text_unspaced` and `context_unspaced` are what the other
-  one reads of scripts without spaces.
-- `vectors_<space>` and `tokens_<space>`, by passage: see `vectors.py`.
-- `parts` and `files` have flags for what is left to do, since a partial index cannot compare two fields: see `parts.py`
-  and `cursors.py`.
-- `counters` and `writer` are this backend's own (`client.py`).
+A collection has the name and the fields of its table in `store/tables.py`. What differs: `_id` is the id of episodes
+and the number of passages and spaces; `validators.py` names the fields that are kept beside those, and the collections
+of this engine alone. `vectors_<space>` and `tokens_<space>` hold the vectors of a space by passage: see `vectors.py`.
 """
 
 import hashlib
@@ -25,14 +16,16 @@ from pymongo import UpdateOne
 
 from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.model import RESERVED_SOURCES
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.exact_terms import exact_terms
-from anamnesis_pipeline.store.mongo import session_docs
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.mongo import session_docs, validators
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.indexes import Index
 from anamnesis_pipeline.store.mongo.search_definitions import unspaced_fields
 from anamnesis_pipeline.store.mongo.validators import validator_of
+from anamnesis_pipeline.store.tables import BY_NAME, TEXT, by
+from anamnesis_pipeline.store.tables import Index as DeclaredIndex
 
 VERSION = 4
 _UNSPACED, _SESSIONS, _READS = 2, 3, 4
@@ -40,134 +33,51 @@ _UNSPACED, _SESSIONS, _READS = 2, 3, 4
 counted.
 """
 APPLICATION = "anamnesis"
+IS_TEXT = {"$type": "string"}
+"""`tables.TEXT` as queries of this engine have it: a partial index serves those with its very terms."""
 
 
-def _by(*fields: str, **where: Any) -> Index:
-    return Index(fields, where=where)
-
-
-def _key(*fields: str) -> Index:
-    return Index(fields, unique=True)
-
-
-_TEXT = {"$gt": ""}
-
-COLLECTIONS: dict[str, Sequence[Index]] = {
-    # ingest
-    "sources": [_key("key")],
-    "files": [
-        _key("source", "path"),
-        _by("incomplete", "source", "path", incomplete=1),
-        _by("source", to_parse=1),
-    ],
-    "frames": [
-        _key("source", "path", "generation", "first_line"),
-        _by("mark", mark=_TEXT),
-        _by("base_source", "base_path", "base_generation", base_source={"$type": "string"}),
-    ],
-    "messages": [_key("key"), _by("source", "canonical"), _by("canonical", canonical=_TEXT)],
-    "dead_letters": [_key("source", "path", "generation", "line")],
-    "occurrences": [_key("source", "path", "line", "message_key"), _by("message_key")],
+_OWN_INDEXES = {
+    "files": [by("incomplete source path", {"incomplete": 1}), by("source", {"to_parse": 1})],
     "parts": [
-        _key("part_id"),
-        _by("source", "exchange_id", "closed", "summarized_hash"),  # all that counts need
-        _by("source", "path", "ordinal", "part_id"),
-        _by("session_id", "agent_id", "started_at", "part_id", "project"),
-        _by("source", "kind", "origin"),
-        _by("source", "ended_at", closed=0),
-        _by("source", "to_summarize", "-ended_at", "-part_id", to_summarize=1),
-        _by("source", "-ended_at", "-part_id", "summary_due", closed=1, summary_due={"$type": "string"}),
-        _by("source", "to_publish", "-ended_at", "-part_id", to_publish=1),
-        _by("held_by", held_by={"$type": "string"}),
+        by("source to_summarize -ended_at -part_id", {"to_summarize": 1}),
+        by("source to_publish -ended_at -part_id", {"to_publish": 1}),
     ],
-    # documents
-    "sightings": [
-        _key("source", "path", "part_id"),
-        _by("source", "path", present=1),
-        _by("place", "anchor", "part_id", "present"),
-        _by("part_id", "present"),
-        _by("text"),
-        _by("became", became=_TEXT),
-    ],
-    "unsettled": [_key("place", "anchor"), _by("source", "place", "anchor")],
-    # summaries and calls of LLMs
-    "summaries": [_key("part_id"), _by("model", "problem", "skip"), _by("-retry_at", "part_id", problem=_TEXT)],
-    "llm_replies": [_key("key")],
-    "llm_asked": [_key("key", "part_id"), _by("part_id")],
-    "llm_calls": [_key("call_id"), _by("day")],
-    "llm_leases": [_key("key"), _by("call_id")],
-    "llm_failures": [_key("key")],
-    "llm_batches": [_key("batch_id"), _by("backend", "number")],
-    "llm_turns": [_key("backend")],
-    "settings": [_key("name")],
-    # context
-    "context_sessions": [_key("session_id"), _by("seen_at")],
-    "context_shown": [_key("session_id", "episode_id"), _by("session_id", "number")],
-    # episodes
-    "episodes": [
-        _by("number"),
-        _by("timestamp", "_id"),
-        _by("project", "timestamp", "_id"),
-        _by("own_project", "project"),
-        _by("project", "kind", "status", "timestamp", "_id"),
-        _by("instance", "project", "timestamp", "kind", "status"),
-        _by("source", "timestamp", "_id"),
-        _by("source", "passages"),
-        _by("session_id"),
-        _by("path"),
-        _by("superseded_by", "_id", superseded_by=_TEXT),
-        _by("tags", "-number", "project", "status"),
-        _by("edited", edited={"$gt": 0}),
-        _by("-retrieval_count", "read_count", retrieval_count={"$gt": 0}),
-        _by("-read_count", "-last_retrieved", "_id", read_count={"$gt": 0}),
-    ],
-    "passages": [_key("episode_id", "ordinal"), _by("seq")],
-    "tombstones": [
-        _key("episode_id"),
-        _by("-deleted_at", "-episode_id"),
-        _by("went_with", went_with=_TEXT),
-    ],
-    "tombstone_keys": [_key("message_key", "episode_id"), _by("episode_id")],
-    "buried_sections": [_key("episode_id", "source", "path"), _by("place"), _by("source", "path")],
-    # spaces
-    "spaces": [_key("key"), Index(("status",), unique=True, where={"status": {"$in": ["active", "building"]}})],
+    "passages": [by("seq")],
     "pending": [
-        _key("space_id", "episode_id"),
-        _by("space_id", "number"),
-        _by("space_id", "source", "-timestamp", "-number", "missing"),
-        _by("episode_id"),
+        by("space_id episode_id", unique=True),
+        by("space_id number"),
+        by("episode_id"),
     ],
-    # consolidation
-    "consolidated": [_key("episode_id"), _by("canonical"), _by("regime", "undone")],
-    "unconsolidated": [_key("session_id")],
-    "session_notes": [
-        _key("source", "session_id"),
-        _by("source", "noted", "session_id", noted={"$gt": 0}),
-        _by("session_id"),
-        _by("root", root=_TEXT),
-    ],
-    # questions
-    "query_log": [_key("number"), _by("asked_at")],
-    "query_results": [_key("episode_id", "number"), _by("number")],
-    "events": [_key("number"), _by("kind", "number"), _by("episode_id", "number")],
-    # conversations
-    "chat_sessions": [_key("session_id"), _by("updated_at", "session_id")],
-    "chat_messages": [
-        _key("message_id"),
-        _key("session_id", "number"),
-        _by("episode_id"),
-        _by("feedback", "at"),
-        _by("records_at"),
-    ],
-    # this backend's own
-    "store_secret": [],
-    "counters": [],
-    "writer": [],
-    "store": [],
 }
+"""Indexes over the fields that only this engine keeps."""
+_WITHOUT_KEY = {*validators.IDS, "pending", *validators.OWN}
+"""Collections whose key in `tables.py` needs no unique index here: `_id` or another one is."""
 
-OF_SPACES: dict[str, Sequence[Index]] = {"vectors_": [_by("seq"), _by("episode_id")], "tokens_": [_by("tokens")]}
-"""By how the names of the collections of a space begin (`space_docs.py`)."""
+
+def indexes_of(name: str) -> list[Index]:
+    """Return the indexes of a collection."""
+    table = validators.declared(name)
+    key = [] if name in _WITHOUT_KEY else [by(" ".join(table.key), unique=True)]
+    number = [by("number")] if name == "episodes" else []
+    return [_index(name, each) for each in (*key, *number, *_OWN_INDEXES.get(name, ()), *table.indexes)]
+
+
+def _index(name: str, index: DeclaredIndex) -> Index:
+    """Return a declared index with the field names of the documents."""
+    own = validators.IDS.get(name)
+    fields = tuple("-_id" if field == f"-{own}" else "_id" if field == own else field for field in index.fields)
+    where = {field: IS_TEXT if wanted == TEXT else wanted for field, wanted in index.where.items()}
+    return Index(fields, index.unique, where)
+
+
+COLLECTIONS: dict[str, Sequence[Index]] = {name: indexes_of(name) for name in (*BY_NAME, *validators.OWN)}
+
+OF_SPACES: dict[str, Sequence[Index]] = {
+    "vectors_": [Index(("seq",)), Index(("episode_id",))],
+    "tokens_": [Index(("tokens",))],
+}
+"""By the beginning of the names of a space's collections (`space_docs.py`)."""
 
 
 def prepare(database: Database) -> None:

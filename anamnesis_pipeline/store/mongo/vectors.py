@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
 from anamnesis_pipeline.store.base import (
-    MAX_ROWS_PER_WRITE,
     IndexReport,
     IndexState,
     PendingEpisode,
@@ -22,6 +21,7 @@ from anamnesis_pipeline.store.base import (
 )
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.mongo import pending
 from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Database, Tables
 from anamnesis_pipeline.store.mongo.counting import count_episodes

@@ -8,9 +8,11 @@ from anamnesis_pipeline.errors import EpisodeNotFound
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.store import episode_values
 from anamnesis_pipeline.store.consolidation_base import ChangedSession, Link, Regime, Settlement, Unsuperseded
-from anamnesis_pipeline.store.event_base import Happening
-from anamnesis_pipeline.store.sqlite import consolidation_rows, episode_rows, event_rows, passage_rows, pending
+from anamnesis_pipeline.store.records import events
+from anamnesis_pipeline.store.records.events import Happening
+from anamnesis_pipeline.store.sqlite import consolidation_rows, episode_rows, passage_rows, pending
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.engine import SqliteTables
 from anamnesis_pipeline.store.sqlite.episode_rows import SET_STATUS
 from anamnesis_pipeline.store.values import instant, json_list
 
@@ -73,7 +75,7 @@ class SqliteConsolidation:
                     revived += consolidation_rows.revive(connection, episode_id, before)
                     connection.execute("DELETE FROM consolidated WHERE episode_id = ?", (episode_id,))
                 moved += [episode_id] * (superseded + revived - changes)
-            event_rows.note(connection, Happening.CONSOLIDATION, moved)
+            events.note(SqliteTables(connection), Happening.CONSOLIDATION, moved)
             connection.execute(
                 "DELETE FROM unconsolidated WHERE session_id = ? AND noted = ?", (session.session_id, session.noted)
             )
@@ -91,7 +93,9 @@ class SqliteConsolidation:
             for member in members:
                 consolidation_rows.hide(connection, member.episode_id, merged.episode_id)
                 connection.execute(_LINK, (member.episode_id, merged.episode_id, Regime.MERGE))
-            event_rows.note(connection, Happening.CONSOLIDATION, [merged.episode_id, *(m.episode_id for m in members)])
+            events.note(
+                SqliteTables(connection), Happening.CONSOLIDATION, [merged.episode_id, *(m.episode_id for m in members)]
+            )
         return True
 
     def unsupersede(self, episode_id: str) -> Unsuperseded:
@@ -101,7 +105,7 @@ class SqliteConsolidation:
             if link is not None and link.regime is Regime.SESSION and not link.undone:
                 consolidation_rows.revive(connection, episode_id, link.canonical)
                 consolidation_rows.undo(connection, [episode_id])
-                event_rows.note(connection, Happening.CONSOLIDATION, [episode_id])
+                events.note(SqliteTables(connection), Happening.CONSOLIDATION, [episode_id])
                 return Unsuperseded((episode_id,))
             merged = consolidation_rows.merged_of(connection, episode_id) or episode_id
             members = _merged_members(connection, merged)
@@ -112,7 +116,7 @@ class SqliteConsolidation:
             consolidation_rows.undo(connection, members)
             now = instant(datetime.now(UTC))
             connection.execute(f"{SET_STATUS} WHERE episode_id = ?3", ("superseded", None, merged, now))
-            event_rows.note(connection, Happening.CONSOLIDATION, [merged, *members])
+            events.note(SqliteTables(connection), Happening.CONSOLIDATION, [merged, *members])
         return Unsuperseded(tuple(members), merged)
 
     def counts(self) -> dict[str, int]:

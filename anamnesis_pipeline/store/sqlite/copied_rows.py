@@ -8,8 +8,9 @@ import sqlite3
 from collections.abc import Iterable, Sequence, Set
 from typing import Any
 
-from anamnesis_pipeline.store.copy_base import EPISODES, NUMBERS, PASSAGES, PENDING, SECRET, SPACES, Key, Row, Table
+from anamnesis_pipeline.store.copy_base import NUMBERS, SECRET, Key, Row
 from anamnesis_pipeline.store.sqlite import passage_rows
+from anamnesis_pipeline.store.tables import EPISODES, PASSAGES, PENDING, SPACES, Table
 from anamnesis_pipeline.store.values import json_list
 
 TEXT_FIELDS = (
@@ -43,8 +44,8 @@ def write(connection: sqlite3.Connection, table: Table, rows: Sequence[Row]) -> 
     elif table is PENDING:
         _upsert(connection, "pending", {"space_id": "space_id", "episode_key": "number"}, _others(table), rows)
     else:
-        columns = {"rowid" if table.name == "llm_batches" and n == "number" else n: n for n in _others(table)}
-        _upsert(connection, table.name, {name: name for name in table.key}, columns, rows)
+        packed = [_packed(row, *table.of_kind("texts")) for row in rows]
+        _upsert(connection, table.name, {name: name for name in table.key}, _others(table), packed)
 
 
 def remove(connection: sqlite3.Connection, table: Table, keys: Sequence[Key]) -> None:

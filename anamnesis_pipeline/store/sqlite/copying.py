@@ -9,25 +9,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from anamnesis_pipeline.store.copy_base import (
-    EPISODES,
-    NUMBERED,
     NUMBERS,
     OWN_SETTINGS,
     PAGE_BYTES,
     PAGE_ROWS,
-    PASSAGES,
-    PENDING,
-    PLAIN,
     SECRET,
-    SPACES,
     Key,
     Row,
-    Table,
+    numbered,
     rows_of,
     tables_of,
 )
 from anamnesis_pipeline.store.sqlite import copied_rows
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.tables import EPISODES, PASSAGES, PENDING, SPACES, Table
 
 DERIVED = {
     "migrations": "what this file's version has run",
@@ -67,17 +62,14 @@ class Place:
 def _same(table: Table) -> Place:
     """Of a table that is kept as it is."""
     columns = tuple(f'"{name}"' for name in table.fields)
-    if table.name == "llm_batches":  # the order in which they came
-        columns = tuple("rowid" if name == '"number"' else name for name in columns)
     terms = f"substr(name, 1, {len(OWN_SETTINGS)}) <> '{OWN_SETTINGS}'" if table.name == "settings" else "1"
-    return Place(columns, table.name, terms)
+    return Place(columns, table.name, terms, table.of_kind("texts"))
 
 
 _EPISODE_COLUMNS = tuple(
     "episode_key" if name == "number" else f't."{name}"' if name in copied_rows.TEXT_FIELDS else f'e."{name}"'
     for name in EPISODES.fields
 )
-_NUMBERED = ", ".join(f"'{name}'" for name in NUMBERED)
 
 _PLACES = {
     SECRET.name: Place(("'store_secret'", "secret"), "store_secret"),
@@ -94,9 +86,12 @@ _PLACES = {
         lists=frozenset({"message_ids"}),
     ),
     PENDING.name: Place(("space_id", "episode_key", "source", "timestamp", "missing"), "pending"),
-    NUMBERS.name: Place(("name", "seq"), "sqlite_sequence", f"name IN ({_NUMBERED})"),
-    **{table.name: _same(table) for table in PLAIN},
 }  # fmt: skip
+
+
+def _numbers() -> Place:
+    names = ", ".join(f"'{name}'" for name in numbered())
+    return Place(("name", "seq"), "sqlite_sequence", f"name IN ({names})")
 
 
 class SqliteReading:
@@ -131,7 +126,7 @@ class SqliteReading:
 
     def _place(self, table: Table) -> Place:
         if not table.space:
-            return _PLACES[table.name]
+            return _PLACES.get(table.name) or (_numbers() if table is NUMBERS else _same(table))
         kind, space, *variant = table.name.split("/")
         terms = f"space_id = {self._spaces.get(space, 0)}"
         if kind == "tokens":

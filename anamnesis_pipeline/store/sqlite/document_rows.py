@@ -11,14 +11,16 @@ from operator import attrgetter
 from typing import Any
 
 from anamnesis_pipeline.model import FileCursor, Part, record_id
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Sighting, Unsettled, Verdict
-from anamnesis_pipeline.store.event_base import Happening
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.records import events
+from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_pipeline.store.section_succession import successors
 from anamnesis_pipeline.store.sighting_values import change_of, followed, rehomed
-from anamnesis_pipeline.store.sqlite import event_rows, part_rows, unsettled_rows
+from anamnesis_pipeline.store.sqlite import part_rows, unsettled_rows
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.engine import SqliteTables
 from anamnesis_pipeline.store.sqlite.episode_rows import SET_STATUS
 from anamnesis_pipeline.store.sqlite.ingest_records import (
     FILE_COLUMNS,
@@ -82,7 +84,7 @@ class SqliteDocuments:
                 moved += [part_id] * changed
                 for number in range(MAX_RECORDS if changed else 0):  # what an LLM drew from it goes with it
                     _set_status(connection, record_id(part_id, number), *values)
-            event_rows.note(connection, Happening.STATUS, moved)
+            events.note(SqliteTables(connection), Happening.STATUS, moved)
             connection.executemany(
                 "DELETE FROM unsettled WHERE place = ? AND anchor = ? AND noted = ?", map(astuple, sections)
             )

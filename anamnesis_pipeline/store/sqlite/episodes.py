@@ -13,16 +13,16 @@ from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.message_keys import borrowed_key
 from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, StoredPassage, Where
 from anamnesis_pipeline.store import episode_values
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, EpisodePage, Publication, PutReport
+from anamnesis_pipeline.store.base import EpisodePage, Publication, PutReport
 from anamnesis_pipeline.store.batching import batches, by_rows
-from anamnesis_pipeline.store.event_base import Happening, kind_of_edit
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
+from anamnesis_pipeline.store.records import chat, events, llm, queries
+from anamnesis_pipeline.store.records.events import Happening, kind_of_edit
 from anamnesis_pipeline.store.session_base import is_of_log, is_told
 from anamnesis_pipeline.store.sqlite import (
     consolidation_rows,
     episode_rows,
-    event_rows,
-    llm_records,
     part_rows,
     passage_rows,
     pending,
@@ -30,6 +30,7 @@ from anamnesis_pipeline.store.sqlite import (
     unsettled_rows,
 )
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.engine import SqliteTables
 from anamnesis_pipeline.store.sqlite.episode_rows import SELECT_EPISODES, SELECT_HEADS, SET_STATUS
 from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.sqlite.passage_rows import SELECT_PASSAGES
@@ -83,7 +84,7 @@ class SqliteEpisodes:
             for table in ("tombstones", "tombstone_keys"):
                 connection.execute(f"DELETE FROM {table} WHERE episode_id = ?", (episode.episode_id,))
             _write(connection, episode, passages)
-            event_rows.note(connection, Happening.WRITE, [episode.episode_id])
+            events.note(SqliteTables(connection), Happening.WRITE, [episode.episode_id])
         return True
 
     def replace(self, episode: Episode, passages: Sequence[Passage], expected_hash: str) -> None:
@@ -107,7 +108,7 @@ class SqliteEpisodes:
             connection.execute(
                 "UPDATE episodes SET edited = ? WHERE episode_key = ?", (max(edited, stored[3]), episode_key)
             )
-            event_rows.note(connection, kind_of_edit(held, episode), [episode.episode_id])
+            events.note(SqliteTables(connection), kind_of_edit(held, episode), [episode.episode_id])
 
     def get(self, episode_ids: Sequence[str]) -> dict[str, Episode]:
         """See `EpisodeRecords.get`."""
@@ -148,7 +149,7 @@ class SqliteEpisodes:
         with self._database.write() as connection:
             if (stored := _stored(connection, sought(episode_id))) is None:
                 return False
-            event_rows.note(connection, Happening.FORGET, [episode_id])
+            events.note(SqliteTables(connection), Happening.FORGET, [episode_id])
             if tombstone:
                 _bury(connection, episode_id, stored[0])
             else:  # the next ingest publishes it again
@@ -273,7 +274,7 @@ class SqliteEpisodes:
                         WHERE episode_id IN (SELECT value FROM json_each(?)) RETURNING episode_id""",
                     (instant(when), json_list(batch)),
                 ).fetchall()
-                event_rows.note(connection, Happening.READ, [episode_id for (episode_id,) in rows])
+                events.note(SqliteTables(connection), Happening.READ, [episode_id for (episode_id,) in rows])
 
 
 def _storable(episodes: Sequence[Written]) -> list[Written]:
@@ -285,7 +286,9 @@ def _storable(episodes: Sequence[Written]) -> list[Written]:
 def _note_written(connection: sqlite3.Connection, episode_ids: Sequence[str], outcomes: Sequence[str]) -> None:
     """One event about those that were created or updated."""
     pairs = zip(episode_ids, outcomes, strict=True)
-    event_rows.note(connection, Happening.WRITE, [name for name, done in pairs if done in ("created", "updated")])
+    events.note(
+        SqliteTables(connection), Happening.WRITE, [name for name, done in pairs if done in ("created", "updated")]
+    )
 
 
 def _rows(written: Written) -> int:
@@ -380,7 +383,7 @@ def drop_session_records(connection: sqlite3.Connection, source: str, session_id
     together = session_notes.in_record_with(connection, source, session_id)
     for key in together:
         session_notes.note(connection, *key)
-    llm_records.withdraw(connection, session_notes.record_ids(connection, source, together, further=1))
+    llm.withdraw(SqliteTables(connection), session_notes.record_ids(connection, source, together, further=1))
     for episode_id in session_notes.record_ids(connection, source, together):
         remove_episode(connection, episode_id)
 
@@ -439,4 +442,6 @@ def remove_episode(connection: sqlite3.Connection, episode_id: str) -> None:
     passage_rows.delete_passages(connection, [passage_id for (passage_id,) in rows.fetchall()])
     for table in ("episode_tags", "episode_texts", "pending", "episodes"):
         connection.execute(f"DELETE FROM {table} WHERE episode_key = ?", (episode_key,))
+    queries.remove_queries_of(SqliteTables(connection), [episode_id])
+    chat.forget_messages_of(SqliteTables(connection), [episode_id])
     consolidation_rows.release(connection, episode_id)

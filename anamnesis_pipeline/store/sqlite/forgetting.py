@@ -11,8 +11,10 @@ from anamnesis_pipeline.model import Episode, Part, Passage
 from anamnesis_pipeline.store import episode_values, part_values
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.forget_base import CachedReply, Selection
-from anamnesis_pipeline.store.sqlite import episode_rows, llm_records, part_rows, passage_rows, pending, typed_rows
+from anamnesis_pipeline.store.records import llm
+from anamnesis_pipeline.store.sqlite import episode_rows, part_rows, passage_rows, pending, typed_rows
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.engine import SqliteTables
 from anamnesis_pipeline.store.sqlite.episodes import drop_merge, drop_session_records
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 from anamnesis_pipeline.store.sqlite.scrubbing import Scrubbing
@@ -129,9 +131,9 @@ class SqliteForgetting:
         for batch in batches(parts, PARTS_PER_WRITE):
             with self._database.write() as connection:
                 part_ids = [part.part_id for part in batch]
-                llm_records.void(connection, part_ids)
+                llm.void(SqliteTables(connection), part_ids)
                 if resummarize:
-                    llm_records.withdraw(connection, part_ids)
+                    llm.withdraw(SqliteTables(connection), part_ids)
                     _delete(connection, "summaries", part_ids)
                 replaced += sum(_replace_part(connection, part, resummarize=resummarize) for part in batch)
         return replaced
@@ -141,7 +143,7 @@ class SqliteForgetting:
         removed = 0
         for batch in batches(part_ids, PARTS_PER_WRITE):
             with self._database.write() as connection:
-                llm_records.withdraw(connection, batch)
+                llm.withdraw(SqliteTables(connection), batch)
                 _delete(connection, "summaries", batch)
                 removed += _delete(connection, "parts", batch)
         return removed
@@ -163,7 +165,7 @@ class SqliteForgetting:
             if row is None:
                 return False
             if row[0] != episode.raw_exchange:
-                llm_records.void(connection, [episode.episode_id])
+                llm.void(SqliteTables(connection), [episode.episode_id])
                 drop_merge(connection, episode.episode_id)
             episode_key = episode_rows.write_episode(connection, episode, passages)
             passage_rows.write_passages(connection, episode_key, passages)

@@ -13,12 +13,13 @@ from anamnesis_pipeline.archive_model import ArchiveFrame, DeadLetter
 from anamnesis_pipeline.message_keys import agent_key
 from anamnesis_pipeline.model import EXCLUDED, FileCursor, Part, Source
 from anamnesis_pipeline.store import part_values
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
+from anamnesis_pipeline.store.records.archive import ArchiveRecords, NewFrames
 from anamnesis_pipeline.store.sqlite import message_rows, part_rows, session_rows, typed_rows
-from anamnesis_pipeline.store.sqlite.archive_rows import SqliteArchive, insert_frame, may_lean
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.engine import SqliteGateway, SqliteTables
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 from anamnesis_pipeline.store.sqlite.schema import INCOMPLETE
 from anamnesis_pipeline.store.sqlite.session_notes import IS_OPEN
@@ -61,10 +62,11 @@ _COUNTS = {
 """Each reads an index or the small `files` table, never texts."""
 
 
-class SqliteIngest(SqliteArchive, SqliteSummaries):
+class SqliteIngest(ArchiveRecords, SqliteSummaries):
     """See `IngestRecords`."""
 
     def __init__(self, database: Database) -> None:
+        super().__init__(SqliteGateway(database))
         self._database = database
 
     def put_sources(self, sources: Sequence[Source]) -> int:
@@ -303,12 +305,12 @@ def _commit_crawl(
     stored = stored_version(connection, after)
     if stored != (before.version if before else None):
         return False
-    if frame is not None and not may_lean(connection, after.source, after.path, frame):
+    frames = NewFrames(SqliteTables(connection), [] if frame is None else [(after.source, after.path, frame)])
+    if frame is not None and not frames.accept(after.source, after.path, frame):
         return False
     version = (stored or 0) + 1
     write_cursor(connection, after if after.version == version else replace(after, version=version))
-    if frame is not None:
-        insert_frame(connection, after.source, after.path, frame)
+    frames.write()
     return True
 
 

@@ -9,15 +9,25 @@ from datetime import UTC, datetime
 
 from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.model import EXCLUDED, RESERVED_SOURCES
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.index_terms import EXACT_TOKENIZER, STEM_TOKENIZER
 from anamnesis_pipeline.store.ingest_base import LINE_BREAK_BYTES
 from anamnesis_pipeline.store.sqlite.chat_schema import M007_CHAT
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.engine import compiled, ordered
+from anamnesis_pipeline.store.tables import Table, plain_tables
 from anamnesis_pipeline.store.values import instant
 
 log = logging.getLogger(__name__)
 
+_COLUMN_TYPES = {
+    "text": "TEXT",
+    "texts": "TEXT",
+    "int": "INTEGER",
+    "flag": "INTEGER",
+    "real": "REAL",
+    "bytes": "BLOB",
+}
 APPLICATION_ID = 0x414E414D  # "ANAM"; tells this file from any other SQLite database
 
 INCOMPLETE = f"""gone = 0
@@ -380,6 +390,21 @@ M010_READS = (
         END""",
 )
 
+M011_RECORDS = (
+    # the rules of records hold for both engines: what a removed episode leaves is removed by them, not by triggers
+    "DROP TRIGGER IF EXISTS query_log_removed",
+    "DROP TRIGGER IF EXISTS episodes_removed_from_queries",
+    "DROP TRIGGER IF EXISTS episodes_removed_from_chat",
+    "ALTER TABLE llm_batches RENAME TO llm_batches_before",
+    """CREATE TABLE llm_batches (
+        batch_id TEXT NOT NULL UNIQUE, number INTEGER PRIMARY KEY AUTOINCREMENT, backend TEXT NOT NULL,
+        model TEXT NOT NULL, call_id TEXT NOT NULL, keys TEXT NOT NULL
+    )""",
+    """INSERT INTO llm_batches (batch_id, number, backend, model, call_id, keys)
+        SELECT batch_id, rowid, backend, model, call_id, keys FROM llm_batches_before""",
+    "DROP TABLE llm_batches_before",
+)
+
 MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("m001_ingest", M001_INGEST),
     ("m002_episodes", M002_EPISODES),
@@ -391,6 +416,7 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("m008_unspaced", M008_UNSPACED),
     ("m009_sessions", M009_SESSIONS),
     ("m010_reads", M010_READS),
+    ("m011_records", M011_RECORDS),
 )
 
 
@@ -409,6 +435,47 @@ def migrate(database: Database, migrations: tuple[tuple[str, tuple[str, ...]], .
         with database.write() as connection:
             ran += _apply(database, connection, migrations, number)
     return ran
+
+
+def make_missing_tables(database: Database) -> None:
+    """Make the tables of `tables.py` that the file lacks, with their indexes."""
+    with database.read() as connection:
+        if not _missing(connection):
+            return
+    with database.write() as connection:
+        for table in _missing(connection):
+            for statement in statements_of(table):
+                connection.execute(statement)
+
+
+def statements_of(table: Table) -> list[str]:
+    """Return the SQL that makes a table and its indexes."""
+    columns = [
+        f'"{name}" {_COLUMN_TYPES[kind.rstrip("?")]}{"" if kind.endswith("?") else " NOT NULL"}'
+        for name, kind in table.kinds.items()
+        if name != table.serial
+    ]
+    key = ", ".join(f'"{name}"' for name in table.key)
+    if table.serial:
+        columns.append(f'"{table.serial}" INTEGER PRIMARY KEY AUTOINCREMENT')
+    if table.key != (table.serial,):
+        columns.append(f"{'UNIQUE' if table.serial else 'PRIMARY KEY'} ({key})")
+    without = "" if table.wide or table.serial else " WITHOUT ROWID"
+    made = [f"CREATE TABLE {table.name} ({', '.join(columns)}){without}"]
+    for number, index in enumerate(table.indexes):
+        fields = ordered(table, index.fields)
+        terms, values = compiled(table, index.where)
+        if values:
+            raise ValueError(f"an index of {table.name} compares with {values}; only 0, 1, '' and None may stand there")
+        where = f" WHERE {terms}" if index.where else ""
+        unique = "UNIQUE " if index.unique else ""
+        made.append(f"CREATE {unique}INDEX {table.name}_{number} ON {table.name} ({fields}){where}")
+    return made
+
+
+def _missing(connection: sqlite3.Connection) -> list[Table]:
+    found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return [table for table in plain_tables() if table.name not in found]
 
 
 def index_texts(database: Database) -> None:

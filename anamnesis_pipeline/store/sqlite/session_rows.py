@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from anamnesis_pipeline.model import record_id
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.project_names import store_name
 from anamnesis_pipeline.store.sqlite.episode_rows import read_aliases
 from anamnesis_pipeline.store.sqlite.episodes import drop_session_records

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.errors import DimensionMismatch, SpaceConflict
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.sqlite import pending
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.space_rows import SPACE_COLUMNS, find_space, read_row, space_with_status

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
 from anamnesis_pipeline.store.base import (
-    MAX_ROWS_PER_WRITE,
     IndexReport,
     IndexState,
     PendingEpisode,
@@ -24,6 +23,7 @@ from anamnesis_pipeline.store.base import (
 )
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.selective import is_selective
 from anamnesis_pipeline.store.sqlite import pending, vector_search
 from anamnesis_pipeline.store.sqlite.connection import Database

@@ -17,7 +17,7 @@ from anamnesis_pipeline.sidecar.__main__ import _Server
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.event_feed import EventFeed
 from anamnesis_pipeline.sidecar.pages.events import LABELS, PATH, ROWS_KEPT
-from anamnesis_pipeline.store.event_base import Happening
+from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.sidecar.conftest import TestServices, wait_for
 from anamnesis_tests.sidecar.pages.reading import SCRIPT, read

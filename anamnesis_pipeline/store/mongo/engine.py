@@ -1,0 +1,181 @@
+"""The gateway over MongoDB."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from pymongo import UpdateOne
+
+from anamnesis_pipeline.store.gateway import Match, Order, Row
+from anamnesis_pipeline.store.mongo.client import Database
+from anamnesis_pipeline.store.mongo.client import Tables as Collections
+from anamnesis_pipeline.store.mongo.collections import Collection, Document, Filter
+from anamnesis_pipeline.store.mongo.validators import IDS
+from anamnesis_pipeline.store.tables import BY_NAME, Table
+
+T = TypeVar("T")
+
+
+class MongoGateway:
+    """See `Gateway`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @contextmanager
+    def read(self) -> Iterator["MongoTables"]:
+        """See `Gateway.read`."""
+        with self._database.reading() as collections:
+            yield MongoTables(collections)
+
+    @contextmanager
+    def snapshot(self) -> Iterator["MongoTables"]:
+        """See `Gateway.snapshot`."""
+        with self._database.reading_snapshot() as collections:
+            yield MongoTables(collections)
+
+    def write(self, work: Callable[["MongoTables"], T], *, within_s: float | None = None) -> T:
+        """See `Gateway.write`."""
+        return self._database.write(lambda collections: work(MongoTables(collections)), within_s=within_s)
+
+
+class MongoTables:
+    """See `Tables`."""
+
+    def __init__(self, collections: Collections) -> None:
+        self._collections = collections
+
+    def __getitem__(self, name: str) -> "MongoRows":
+        """See `Tables`."""
+        return MongoRows(self._collections, BY_NAME[name])
+
+
+class MongoRows:
+    """See `Rows`."""
+
+    def __init__(self, collections: Collections, table: Table) -> None:
+        self._collections = collections
+        self._collection: Collection = collections[table.name]
+        self._table = table
+        self._id = IDS.get(table.name, "")
+
+    def find(
+        self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
+    ) -> list[Row]:
+        """See `Rows.find`."""
+        return list(self.each(match, fields, order=order, limit=limit, skip=skip))
+
+    def each(
+        self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
+    ) -> Iterator[Row]:
+        """See `Rows.each`."""
+        names = fields or self._table.fields
+        sort = [(self._name(name.removeprefix("-")), -1 if name.startswith("-") else 1) for name in order]
+        found = self._collection.each(
+            self._filter(match), [self._name(name) for name in names], order=sort, limit=limit, skip=skip
+        )
+        for document in found:
+            yield self._row(document, names)
+
+    def among(self, field: str, values: Iterable[Any], fields: Sequence[str] = (), **match: Any) -> Iterator[Row]:
+        """See `Rows.among`."""
+        names = fields or self._table.fields
+        found = self._collection.among(
+            self._name(field), values, [self._name(name) for name in names], **self._filter(match)
+        )
+        for document in found:
+            yield self._row(document, names)
+
+    def one(self, match: Match, fields: Sequence[str] = (), *, order: Order = ()) -> Row | None:
+        """See `Rows.one`."""
+        return next(iter(self.find(match, fields, order=order, limit=1)), None)
+
+    def has(self, match: Match) -> bool:
+        """See `Rows.has`."""
+        return self._collection.has(self._filter(match))
+
+    def count(self, match: Match) -> int:
+        """See `Rows.count`."""
+        return self._collection.count(self._filter(match))
+
+    def sums(self, match: Match, fields: Sequence[str] = (), *, by: Sequence[str] = ()) -> list[Row]:
+        """See `Rows.sums`."""
+        sums: Document = {"rows": {"$sum": 1}, **{name: {"$sum": f"${self._name(name)}"} for name in fields}}
+        group = {"_id": {name: f"${self._name(name)}" for name in by}, **sums}
+        found = self._collection.aggregate([{"$match": self._filter(match)}, {"$group": group}])
+        if not found and not by:
+            return [dict.fromkeys(("rows", *fields), 0)]
+        return [{**each.pop("_id"), **each} for each in found]
+
+    def insert(self, rows: Sequence[Row]) -> int:
+        """See `Rows.insert`."""
+        numbered, first = self._numbered(rows)
+        self._collection.insert([self._document(row) for row in numbered])
+        return first
+
+    def add(self, rows: Sequence[Row]) -> int:
+        """See `Rows.add`."""
+        writes = [
+            UpdateOne(self._key(row), {"$setOnInsert": self._rest(row)}, upsert=True) for row in self._numbered(rows)[0]
+        ]
+        return self._collection.made(writes)
+
+    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
+        """See `Rows.put`."""
+        writes = []
+        for row in rows:
+            rest = self._rest(row)
+            first = {name: rest.pop(name) for name in keep if name in rest}
+            change = {"$set": rest, "$setOnInsert": first}
+            writes.append(UpdateOne(self._key(row), {name: its for name, its in change.items() if its}, upsert=True))
+        self._collection.write(writes)
+
+    def update(self, match: Match, change: Row, *, add: Mapping[str, int] | None = None) -> int:
+        """See `Rows.update`."""
+        changes = {"$set": self._document(change), "$inc": dict(add or {})}
+        return self._collection.update(self._filter(match), {name: its for name, its in changes.items() if its})
+
+    def delete(self, match: Match) -> int:
+        """See `Rows.delete`."""
+        return self._collection.delete(self._filter(match))
+
+    def _numbered(self, rows: Sequence[Row]) -> tuple[Sequence[Row], int]:
+        """Return the rows with the numbers of their serial field, and the first one given (0: none is)."""
+        serial = self._table.serial
+        if not serial or not rows or serial in rows[0]:
+            return rows, 0
+        first = self._collections.next_number(self._table.name, len(rows))
+        return [{**row, serial: number} for number, row in enumerate(rows, first)], first
+
+    def _name(self, field: str) -> str:
+        if field not in self._table.kinds:
+            raise KeyError(f"{self._table.name} has no field {field}; its fields are {', '.join(self._table.fields)}")
+        return "_id" if field == self._id else field
+
+    def _document(self, row: Row) -> Document:
+        return {self._name(name): value for name, value in row.items()}
+
+    def _key(self, row: Row) -> Document:
+        return {self._name(name): row[name] for name in self._table.key}
+
+    def _rest(self, row: Row) -> Document:
+        return {self._name(name): value for name, value in row.items() if name not in self._table.key}
+
+    def _row(self, document: Document, names: Sequence[str]) -> Row:
+        return {name: document[self._name(name)] for name in names}
+
+    def _filter(self, match: Match) -> Filter:
+        """Return a match with the names of the documents, and its one operator that is not MongoDB's."""
+        terms: Document = {}
+        for name, wanted in match.items():
+            if name in ("$or", "$and"):
+                terms[name] = [self._filter(each) for each in wanted]
+            elif isinstance(wanted, Mapping) and "$contains" in wanted:
+                terms[self._name(name)] = {"$regex": re.escape(wanted["$contains"]), "$options": "i"}
+            elif isinstance(wanted, Mapping) and wanted.get("$gte") == "":
+                rest = {operator: value for operator, value in wanted.items() if operator != "$gte"}
+                terms[self._name(name)] = {**rest, "$type": "string"}  # as the partial indexes have it
+            else:
+                terms[self._name(name)] = wanted
+        return terms

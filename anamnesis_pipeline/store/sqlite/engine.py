@@ -1,0 +1,237 @@
+"""The gateway over SQLite: each verb is one SQL statement."""
+
+# ruff: noqa: S608
+# only declared names enter the SQL
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from anamnesis_pipeline.store.gateway import Match, Order, Row, can_be_stored
+from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, Table
+from anamnesis_pipeline.store.values import as_json, json_list
+
+T = TypeVar("T")
+
+SIDE_TABLE = "episode_texts"
+"""Holds the long fields of `episodes`, so that a filter reads few pages."""
+SIDE_FIELDS = frozenset(
+    ("summary", "tags", "machine", "path", "session_id", "metadata", "message_ids", "message_keys", "raw_exchange")
+)
+NUMBER_COLUMN = "episode_key"
+"""The column of `episodes.number`."""
+
+_COMPARISONS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+
+
+class SqliteGateway:
+    """See `Gateway`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @contextmanager
+    def read(self) -> Iterator["SqliteTables"]:
+        """See `Gateway.read`."""
+        with self._database.read() as connection:
+            yield SqliteTables(connection)
+
+    snapshot = read
+
+    def write(self, work: Callable[["SqliteTables"], T], *, within_s: float | None = None) -> T:
+        """See `Gateway.write`. SQLite's own time-out holds whatever `within_s` says."""
+        with self._database.write() as connection:
+            return work(SqliteTables(connection))
+
+
+class SqliteTables:
+    """See `Tables`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __getitem__(self, name: str) -> "SqliteRows":
+        """See `Tables`."""
+        return SqliteRows(self._connection, BY_NAME[name])
+
+
+class SqliteRows:
+    """See `Rows`."""
+
+    def __init__(self, connection: sqlite3.Connection, table: Table) -> None:
+        self._connection = connection
+        self._table = table
+        self._lists = table.of_kind("texts")
+
+    def find(
+        self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
+    ) -> list[Row]:
+        """See `Rows.find`."""
+        return list(self.each(match, fields, order=order, limit=limit, skip=skip))
+
+    def each(
+        self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
+    ) -> Iterator[Row]:
+        """See `Rows.each`."""
+        names = fields or self._table.fields
+        terms, values = compiled(self._table, match)
+        columns = ", ".join(_column(self._table, name) for name in names)
+        sql = f"SELECT {columns} FROM {self._origin(names, match, order)} WHERE {terms}"
+        if order:
+            sql += f" ORDER BY {ordered(self._table, order)}"
+        if limit is not None or skip:
+            sql += " LIMIT ? OFFSET ?"
+            values += [-1 if limit is None else max(0, limit), skip]
+        for found in self._connection.execute(sql, values):
+            row = dict(zip(names, found, strict=True))
+            for name in self._lists.intersection(names):
+                row[name] = json.loads(row[name])
+            yield row
+
+    def among(self, field: str, values: Iterable[Any], fields: Sequence[str] = (), **match: Any) -> Iterator[Row]:
+        """See `Rows.among`."""
+        wanted = list(filter(can_be_stored, dict.fromkeys(values)))
+        return self.each({**match, field: {"$in": wanted}}, fields) if wanted else iter(())
+
+    def one(self, match: Match, fields: Sequence[str] = (), *, order: Order = ()) -> Row | None:
+        """See `Rows.one`."""
+        return next(iter(self.find(match, fields, order=order, limit=1)), None)
+
+    def has(self, match: Match) -> bool:
+        """See `Rows.has`."""
+        terms, values = compiled(self._table, match)
+        sql = f"SELECT 1 FROM {self._origin(match)} WHERE {terms} LIMIT 1"
+        return self._connection.execute(sql, values).fetchone() is not None
+
+    def count(self, match: Match) -> int:
+        """See `Rows.count`."""
+        return int(self.sums(match)[0]["rows"])
+
+    def sums(self, match: Match, fields: Sequence[str] = (), *, by: Sequence[str] = ()) -> list[Row]:
+        """See `Rows.sums`."""
+        terms, values = compiled(self._table, match)
+        groups = [_column(self._table, name) for name in by]
+        sums = [f"coalesce(sum({_column(self._table, name)}), 0)" for name in fields]
+        found = self._connection.execute(
+            f"SELECT {', '.join([*groups, 'count(*)', *sums])} FROM {self._origin(by, fields, match)} WHERE {terms}"
+            + (f" GROUP BY {', '.join(groups)}" if groups else ""),
+            values,
+        )
+        return [dict(zip((*by, "rows", *fields), each, strict=True)) for each in found]
+
+    def insert(self, rows: Sequence[Row]) -> int:
+        """See `Rows.insert`."""
+        first = 0
+        for row in rows:
+            number = self._connection.execute(self._insert(row), self._values(row)).lastrowid
+            first = first or number or 0
+        return first if self._table.serial else 0
+
+    def add(self, rows: Sequence[Row]) -> int:
+        """See `Rows.add`."""
+        key = _listed(self._table.key)
+        return sum(
+            self._connection.execute(f"{self._insert(row)} ON CONFLICT ({key}) DO NOTHING", self._values(row)).rowcount
+            for row in rows
+        )
+
+    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
+        """See `Rows.put`."""
+        key = _listed(self._table.key)
+        for row in rows:
+            changed = [f'"{name}" = excluded."{name}"' for name in row if name not in (*self._table.key, *keep)]
+            action = f"UPDATE SET {', '.join(changed)}" if changed else "NOTHING"
+            self._connection.execute(f"{self._insert(row)} ON CONFLICT ({key}) DO {action}", self._values(row))
+
+    def update(self, match: Match, change: Row, *, add: Mapping[str, int] | None = None) -> int:
+        """See `Rows.update`."""
+        sets = [f'"{name}" = ?' for name in change] + [f'"{name}" = "{name}" + ?' for name in add or ()]
+        terms, values = compiled(self._table, match)
+        sql = f"UPDATE {self._table.name} SET {', '.join(sets)} WHERE {terms}"
+        return self._connection.execute(sql, [*self._values(change), *(add or {}).values(), *values]).rowcount
+
+    def delete(self, match: Match) -> int:
+        """See `Rows.delete`."""
+        terms, values = compiled(self._table, match)
+        return self._connection.execute(f"DELETE FROM {self._table.name} WHERE {terms}", values).rowcount
+
+    def _insert(self, row: Row) -> str:
+        return f"INSERT INTO {self._table.name} ({_listed(row)}) VALUES ({', '.join('?' * len(row))})"
+
+    def _values(self, row: Row) -> list[Any]:
+        return [as_json(value) if name in self._lists else value for name, value in row.items()]
+
+    def _origin(self, *parts: Iterable[str]) -> str:
+        """Return the tables that hold the fields which these parts of a statement name."""
+        if self._table is EPISODES and any(not SIDE_FIELDS.isdisjoint(_named(part)) for part in parts):
+            return f"{self._table.name} JOIN {SIDE_TABLE} USING ({NUMBER_COLUMN})"
+        return self._table.name
+
+
+def compiled(table: Table, match: Match) -> tuple[str, list[Any]]:
+    """Return a match as an SQL expression, and its values. Flags and the empty text stand in the SQL itself, since
+    SQLite uses a partial index only where the statement has the very terms of the index.
+    """
+    terms: list[str] = []
+    values: list[Any] = []
+    for name, wanted in match.items():
+        if name in ("$or", "$and"):
+            parts = [compiled(table, each) for each in wanted]
+            terms.append("(" + f" {name[1:].upper()} ".join(f"({sql})" for sql, _ in parts) + ")")
+            values += [value for _, its in parts for value in its]
+            continue
+        for operator, value in wanted.items() if isinstance(wanted, Mapping) else [("$eq", wanted)]:
+            sql, bound = _term(_column(table, name), operator, value)
+            terms.append(sql)
+            values += bound
+    return " AND ".join(terms) or "1", values
+
+
+def ordered(table: Table, order: Order) -> str:
+    """Return an order as an SQL expression."""
+    return ", ".join(
+        f"{_column(table, name.removeprefix('-'))}{' DESC' if name.startswith('-') else ''}" for name in order
+    )
+
+
+def _column(table: Table, name: str) -> str:
+    if name not in table.kinds:
+        raise KeyError(f"{table.name} has no field {name}; its fields are {', '.join(table.fields)}")
+    return f'"{NUMBER_COLUMN}"' if table is EPISODES and name == "number" else f'"{name}"'
+
+
+def _term(column: str, operator: str, value: Any) -> tuple[str, list[Any]]:
+    """Return one comparison as SQL, and its values."""
+    literal = "''" if value == "" else str(value) if value in (0, 1) and isinstance(value, int) else ""
+    shown, bound = (literal, []) if literal else ("?", [value])
+    if operator == "$gt" and value == "":
+        return f"{column} <> ''", []  # as the partial indexes have it
+    if operator in _COMPARISONS:
+        return f"{column} {_COMPARISONS[operator]} {shown}", bound
+    match operator:
+        case "$eq":
+            return (f"{column} IS NULL", []) if value is None else (f"{column} = {shown}", bound)
+        case "$ne":
+            return (f"{column} IS NOT NULL", []) if value is None else (f"{column} IS NOT {shown}", bound)
+        case "$in":
+            return f"{column} IN (SELECT value FROM json_each(?))", [json_list(value)]
+        case "$contains":
+            return f"instr(casefold({column}), ?) > 0", [value.casefold()]
+    raise ValueError(f"a match knows no operator {operator!r}; see `gateway.py` for those it knows")
+
+
+def _named(part: Iterable[str]) -> Iterator[str]:
+    """Yield the fields that a match, an order or a list of fields names."""
+    for name in part:
+        if name.startswith("$") and isinstance(part, Mapping):
+            for each in part[name]:
+                yield from _named(each)
+        else:
+            yield name.removeprefix("-")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
