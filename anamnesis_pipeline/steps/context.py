@@ -26,7 +26,7 @@ from anamnesis_pipeline.steps.folder_project import projects_called, projects_of
 from anamnesis_pipeline.steps.handoff import read_handoff
 from anamnesis_pipeline.steps.short_ids import short_ids
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.context_base import SessionMemory, Shown
+from anamnesis_pipeline.store.records.context import SessionMemory, Shown
 
 CANDIDATES = 12
 """Hits that are looked at for one prompt."""

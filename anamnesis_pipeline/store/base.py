@@ -26,7 +26,6 @@ from anamnesis_pipeline.model import (
     Where,
 )
 from anamnesis_pipeline.store.consolidation_base import ConsolidationRecords
-from anamnesis_pipeline.store.context_base import ContextRecords
 from anamnesis_pipeline.store.copy_base import CopyRecords
 from anamnesis_pipeline.store.document_base import DocumentRecords
 from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
@@ -36,6 +35,7 @@ from anamnesis_pipeline.store.gateway import Gateway
 from anamnesis_pipeline.store.ingest_base import IngestRecords
 from anamnesis_pipeline.store.overview_base import OverviewRecords
 from anamnesis_pipeline.store.records.chat import ChatRecords
+from anamnesis_pipeline.store.records.context import ContextRecords
 from anamnesis_pipeline.store.records.events import EventRecords
 from anamnesis_pipeline.store.records.llm import LlmRecords
 from anamnesis_pipeline.store.records.queries import QueryRecords

@@ -1,12 +1,72 @@
-"""Episodes and passages as every backend keeps them. Pure."""
+"""Episodes and passages as both engines keep them. Pure."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from anamnesis_pipeline.errors import InvalidEpisode
-from anamnesis_pipeline.model import Episode, Passage, content_id
+from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, content_id, kind_of
 from anamnesis_pipeline.store.values import as_json, clean, indexed, instant, json_list, moment
+
+HEAD_FIELDS = (
+    *("episode_id", "source", "timestamp", "instance", "project", "kind", "summary", "tags", "status"),
+    *("superseded_by", "session_id", "metadata", "retrieval_count", "read_count"),
+)
+"""Fields of `tables.EPISODES` that `head_of` reads."""
+EPISODE_FIELDS = (
+    *HEAD_FIELDS,
+    *("raw_exchange", "superseded_at", "machine", "path", "message_ids", "message_keys", "last_retrieved"),
+)
+"""Fields of `tables.EPISODES` that `episode_of` reads."""
+
+
+def episode_of(row: Mapping[str, Any]) -> Episode:
+    """Return the episode of a row with `EPISODE_FIELDS`."""
+    superseded, retrieved = row["superseded_at"], row["last_retrieved"]
+    return Episode(
+        episode_id=row["episode_id"],
+        source=row["source"],
+        timestamp=moment(row["timestamp"]),
+        instance=row["instance"],
+        project=row["project"],
+        kind=kind_of(row["source"], row["kind"]),
+        summary=row["summary"],
+        raw_exchange=row["raw_exchange"],
+        tags=tuple(row["tags"]),
+        status=row["status"],
+        superseded_by=row["superseded_by"],
+        superseded_at=moment(superseded) if superseded else None,
+        machine=row["machine"],
+        path=row["path"],
+        session_id=row["session_id"],
+        message_ids=tuple(row["message_ids"]),
+        message_keys=tuple(row["message_keys"]),
+        metadata=json.loads(row["metadata"]),
+        retrieval_count=row["retrieval_count"],
+        read_count=row["read_count"],
+        last_retrieved=moment(retrieved) if retrieved else None,
+    )
+
+
+def head_of(row: Mapping[str, Any]) -> EpisodeHead:
+    """Return the head of an episode, of a row with `HEAD_FIELDS`."""
+    return EpisodeHead(
+        episode_id=row["episode_id"],
+        source=row["source"],
+        timestamp=moment(row["timestamp"]),
+        instance=row["instance"],
+        project=row["project"],
+        kind=kind_of(row["source"], row["kind"]),
+        summary=row["summary"],
+        tags=tuple(row["tags"]),
+        status=row["status"],
+        superseded_by=row["superseded_by"],
+        session_id=row["session_id"],
+        metadata=json.loads(row["metadata"]),
+        retrieval_count=row["retrieval_count"],
+        read_count=row["read_count"],
+    )
 
 
 def storable(episode: Episode) -> Episode:

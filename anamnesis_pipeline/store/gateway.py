@@ -5,6 +5,7 @@ A `Match` is a small closed language, a subset of MongoDB's, that SQLite's engin
 - `{"field": value}`: equal; None: the field has no value
 - `{"field": {"$in": [...]}}`, and `$eq`, `$gt`, `$gte`, `$lt`, `$lte`, `$ne`; several in one mapping must all hold
 - `{"field": {"$contains": text}}`: the text occurs, in any case
+- `{"field": {"$has": text}}`, of a field of texts: one of them is this
 - `{"$or": [match, ...]}`, `{"$and": [match, ...]}`
 - all entries of a mapping must hold; an empty one matches every row
 

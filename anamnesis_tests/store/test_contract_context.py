@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from anamnesis_pipeline.store import context_base
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.context_base import SESSION_EXPIRES, SessionMemory, Shown
+from anamnesis_pipeline.store.records import context
+from anamnesis_pipeline.store.records.context import SESSION_EXPIRES, SessionMemory, Shown
 from anamnesis_tests.store.samples import DAY, put
 
 
@@ -50,8 +50,8 @@ def test_of_two_calls_at_once_one_gets_an_item(store: Store) -> None:
 def test_what_is_remembered_is_bounded_in_sessions_items_and_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context_base, "SESSIONS_KEPT", 2)
-    monkeypatch.setattr(context_base, "SHOWN_KEPT", 3)
+    monkeypatch.setattr(context, "SESSIONS_KEPT", 2)
+    monkeypatch.setattr(context, "SHOWN_KEPT", 3)
     store.context.show("one", [Shown(f"e{n}") for n in range(5)], DAY)
     assert [shown.episode_id for shown in store.context.session("one").shown] == ["e2", "e3", "e4"]
     for minute, name in enumerate(("two", "three"), 1):
@@ -79,7 +79,7 @@ def test_the_newest_of_a_project_and_kind_come_first_without_what_is_superseded(
 def test_the_newest_with_a_tag_are_looked_for_among_the_last_stored(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context_base, "TAGGED_AMONG", 3)
+    monkeypatch.setattr(context, "TAGGED_AMONG", 3)
     put(store, "first", "text", minute=9, tags=("curated",))
     for minute in range(3):
         put(store, f"e{minute}", "text", minute=minute, tags=("curated", "x"), project="acme/api" if minute else "b")

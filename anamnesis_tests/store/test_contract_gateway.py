@@ -86,6 +86,8 @@ def test_rows_come_back_as_they_were_inserted(filled: Rows) -> None:
         ({"name": {"$in": []}}, ""),
         ({"name": {"$contains": "CHA"}}, "Chard"),
         ({"name": {"$contains": "a.t"}}, ""),
+        ({"colours": {"$has": "red"}}, "Chard"),
+        ({"colours": {"$has": "gre"}}, ""),
         ({"$or": [{"wet": 0}, {"bed": "south"}]}, "aster Chard"),
         ({"$and": [{"wet": 1}, {"$or": [{"bed": "north"}, {"name": "none"}]}]}, "beet"),
     ],

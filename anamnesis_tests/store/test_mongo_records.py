@@ -11,14 +11,14 @@ import pytest
 
 from anamnesis_pipeline.model import FileCursor, Part, Source, Variant, record_id
 from anamnesis_pipeline.sidecar.services import coverage
-from anamnesis_pipeline.store import context_base
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.context_base import Shown
 from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Unsettled, Verdict
 from anamnesis_pipeline.store.exclusion_base import BuriedSection
 from anamnesis_pipeline.store.forget_base import Selection
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.mongo import collections, schema
+from anamnesis_pipeline.store.records import context
+from anamnesis_pipeline.store.records.context import Shown
 from anamnesis_pipeline.store.records.queries import QueryCounts
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.store.forgotten_words import fill, forget_half
@@ -188,7 +188,7 @@ def test_the_same_is_selected_to_be_forgotten_as_in_the_embedded_store(store: St
 def test_the_latest_with_a_tag_are_the_same_as_in_the_embedded_store(
     store: Store, embedded: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context_base, "TAGGED_AMONG", 6)
+    monkeypatch.setattr(context, "TAGGED_AMONG", 6)
     for each in (store, embedded):
         for n in range(12):
             put(each, f"e{n}", "text", minute=(7 * n) % 5, tags=("curated",), project=f"p{n % 2}")
@@ -326,7 +326,7 @@ def test_questions_are_counted_by_the_server(store: Store, sent: Sent) -> None:
     store.queries.note("found", {}, ["e"], DAY)
     store.queries.note("not found", {}, [], DAY)
     store.queries.use("e", DAY)
-    assert sent.during(store.queries.counts) == 1
+    assert sent.during(store.queries.counts) == 3
     assert store.queries.counts() == QueryCounts(2, 1, 1)
 
 

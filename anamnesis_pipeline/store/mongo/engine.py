@@ -173,6 +173,8 @@ class MongoRows:
                 terms[name] = [self._filter(each) for each in wanted]
             elif isinstance(wanted, Mapping) and "$contains" in wanted:
                 terms[self._name(name)] = {"$regex": re.escape(wanted["$contains"]), "$options": "i"}
+            elif isinstance(wanted, Mapping) and "$has" in wanted:
+                terms[self._name(name)] = wanted["$has"]
             elif isinstance(wanted, Mapping) and wanted.get("$gte") == "":
                 rest = {operator: value for operator, value in wanted.items() if operator != "$gte"}
                 terms[self._name(name)] = {**rest, "$type": "string"}  # as the partial indexes have it

@@ -6,72 +6,30 @@ from datetime import UTC, datetime
 
 from pymongo import UpdateOne
 
-from anamnesis_pipeline.model import Episode, EpisodeHead, kind_of
+from anamnesis_pipeline.model import Episode, EpisodeHead
+from anamnesis_pipeline.store import episode_values
 from anamnesis_pipeline.store.base import PROJECT_ALIASES
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
 from anamnesis_pipeline.store.mongo.facets import FACET_SOURCES, facets_of
 from anamnesis_pipeline.store.mongo.passage_docs import spread
 from anamnesis_pipeline.store.mongo.space_docs import live_spaces
-from anamnesis_pipeline.store.values import instant, moment
+from anamnesis_pipeline.store.values import instant
 
-HEAD_FIELDS = (
-    "_id", "source", "timestamp", "instance", "project", "kind", "summary", "tags", "status", "superseded_by",
-    "session_id", "metadata", "retrieval_count", "read_count",
-)  # fmt: skip
-EPISODE_FIELDS = (
-    *HEAD_FIELDS, "raw_exchange", "superseded_at", "machine", "path", "message_ids", "message_keys", "last_retrieved",
-)  # fmt: skip
+HEAD_FIELDS = ("_id", *episode_values.HEAD_FIELDS)
+EPISODE_FIELDS = ("_id", *episode_values.EPISODE_FIELDS)
 CHANGED_FIELDS = ("_id", *FACET_SOURCES, "superseded_by", "superseded_at", "retrieval_count")
 """What `change` and `status_fields` look at."""
 
 
 def read_episode(document: Document) -> Episode:
     """A document with `EPISODE_FIELDS`."""
-    at, retrieved = document["superseded_at"], document["last_retrieved"]
-    return Episode(
-        episode_id=document["_id"],
-        source=document["source"],
-        timestamp=moment(document["timestamp"]),
-        instance=document["instance"],
-        project=document["project"],
-        kind=kind_of(document["source"], document["kind"]),
-        summary=document["summary"],
-        raw_exchange=document["raw_exchange"],
-        tags=tuple(document["tags"]),
-        status=document["status"],
-        superseded_by=document["superseded_by"],
-        superseded_at=moment(at) if at else None,
-        machine=document["machine"],
-        path=document["path"],
-        session_id=document["session_id"],
-        message_ids=tuple(document["message_ids"]),
-        message_keys=tuple(document["message_keys"]),
-        metadata=json.loads(document["metadata"]),
-        retrieval_count=document["retrieval_count"],
-        read_count=document["read_count"],
-        last_retrieved=moment(retrieved) if retrieved else None,
-    )
+    return episode_values.episode_of({**document, "episode_id": document["_id"]})
 
 
 def read_head(document: Document) -> EpisodeHead:
     """A document with `HEAD_FIELDS`."""
-    return EpisodeHead(
-        episode_id=document["_id"],
-        source=document["source"],
-        timestamp=moment(document["timestamp"]),
-        instance=document["instance"],
-        project=document["project"],
-        kind=kind_of(document["source"], document["kind"]),
-        summary=document["summary"],
-        tags=tuple(document["tags"]),
-        status=document["status"],
-        superseded_by=document["superseded_by"],
-        session_id=document["session_id"],
-        metadata=json.loads(document["metadata"]),
-        retrieval_count=document["retrieval_count"],
-        read_count=document["read_count"],
-    )
+    return episode_values.head_of({**document, "episode_id": document["_id"]})
 
 
 def read_aliases(tables: Tables) -> dict[str, str]:

@@ -11,7 +11,6 @@ from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.consolidation import MongoConsolidation
-from anamnesis_pipeline.store.mongo.context import MongoContext
 from anamnesis_pipeline.store.mongo.copying import MongoCopy
 from anamnesis_pipeline.store.mongo.documents import MongoDocuments
 from anamnesis_pipeline.store.mongo.engine import MongoGateway
@@ -27,6 +26,7 @@ from anamnesis_pipeline.store.mongo.session_records import MongoSessions
 from anamnesis_pipeline.store.mongo.spaces import MongoSpaces
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 from anamnesis_pipeline.store.records.chat import ChatRecords
+from anamnesis_pipeline.store.records.context import ContextRecords
 from anamnesis_pipeline.store.records.events import EventRecords
 from anamnesis_pipeline.store.records.llm import LlmRecords
 from anamnesis_pipeline.store.records.queries import QueryRecords
@@ -82,7 +82,7 @@ def _store(held: Database, text: MongoTextIndex, vectors: MongoVectors) -> Store
         settings=SettingsRecords(gateway),
         forgetting=MongoForgetting(held),
         exclusion=MongoExclusion(held),
-        context=MongoContext(held),
+        context=ContextRecords(gateway),
         consolidation=MongoConsolidation(held),
         sessions=MongoSessions(held),
         queries=QueryRecords(gateway),

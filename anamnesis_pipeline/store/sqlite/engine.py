@@ -21,6 +21,8 @@ SIDE_TABLE = "episode_texts"
 SIDE_FIELDS = frozenset(
     ("summary", "tags", "machine", "path", "session_id", "metadata", "message_ids", "message_keys", "raw_exchange")
 )
+TAG_TABLE = "episode_tags"
+"""Holds `episodes.tags` by tag."""
 NUMBER_COLUMN = "episode_key"
 """The column of `episodes.number`."""
 
@@ -184,7 +186,10 @@ def compiled(table: Table, match: Match) -> tuple[str, list[Any]]:
             values += [value for _, its in parts for value in its]
             continue
         for operator, value in wanted.items() if isinstance(wanted, Mapping) else [("$eq", wanted)]:
-            sql, bound = _term(_column(table, name), operator, value)
+            if operator == "$has":
+                sql, bound = _has(table, name), [value]
+            else:
+                sql, bound = _term(_column(table, name), operator, value)
             terms.append(sql)
             values += bound
     return " AND ".join(terms) or "1", values
@@ -201,6 +206,13 @@ def _column(table: Table, name: str) -> str:
     if name not in table.kinds:
         raise KeyError(f"{table.name} has no field {name}; its fields are {', '.join(table.fields)}")
     return f'"{NUMBER_COLUMN}"' if table is EPISODES and name == "number" else f'"{name}"'
+
+
+def _has(table: Table, name: str) -> str:
+    """Return the comparison that finds a text in a list, as SQL."""
+    if table is EPISODES and name == "tags":
+        return f"{NUMBER_COLUMN} IN (SELECT {NUMBER_COLUMN} FROM {TAG_TABLE} WHERE tag = ?)"
+    return f"? IN (SELECT value FROM json_each({_column(table, name)}))"
 
 
 def _term(column: str, operator: str, value: Any) -> tuple[str, list[Any]]:

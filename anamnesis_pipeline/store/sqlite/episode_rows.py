@@ -1,76 +1,45 @@
 """Episodes as rows."""
 
+# ruff: noqa: S608
+# only names of ours enter the SQL
+
 import json
 import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, kind_of
+from anamnesis_pipeline.model import Episode, EpisodeHead, Passage
 from anamnesis_pipeline.store.base import PROJECT_ALIASES
-from anamnesis_pipeline.store.episode_values import stored_hash
+from anamnesis_pipeline.store.episode_values import EPISODE_FIELDS, HEAD_FIELDS, episode_of, head_of, stored_hash
 from anamnesis_pipeline.store.project_names import store_name
-from anamnesis_pipeline.store.values import as_json, instant, json_list, moment
+from anamnesis_pipeline.store.sqlite.engine import SIDE_FIELDS, SIDE_TABLE
+from anamnesis_pipeline.store.tables import EPISODES
+from anamnesis_pipeline.store.values import as_json, instant, json_list
 
-SELECT_EPISODES = """SELECT e.episode_id, e.source, e.timestamp, e.instance, e.project, e.kind, t.summary,
-        t.raw_exchange, t.tags, e.status, e.superseded_by, e.superseded_at, t.machine, t.path, t.session_id,
-        t.message_ids, t.message_keys, t.metadata, e.retrieval_count, e.read_count, e.last_retrieved
-    FROM episodes e JOIN episode_texts t USING (episode_key)"""
+_LISTS = EPISODES.of_kind("texts")
 
-SELECT_HEADS = """SELECT e.episode_id, e.source, e.timestamp, e.instance, e.project, e.kind, t.summary, t.tags,
-        e.status, e.superseded_by, t.session_id, t.metadata, e.retrieval_count, e.read_count
-    FROM episodes e JOIN episode_texts t USING (episode_key)"""
+
+def _select(fields: Sequence[str]) -> str:
+    columns = ", ".join(f"{'t' if name in SIDE_FIELDS else 'e'}.{name}" for name in fields)
+    return f"SELECT {columns} FROM episodes e JOIN {SIDE_TABLE} t USING (episode_key)"
+
+
+SELECT_EPISODES = _select(EPISODE_FIELDS)
+SELECT_HEADS = _select(HEAD_FIELDS)
 
 
 def read_row(row: Sequence[Any]) -> Episode:
     """A row of `SELECT_EPISODES`."""
-    (episode_id, source, timestamp, instance, project, kind, summary, raw_exchange, tags, status, superseded_by,
-     superseded_at, machine, path, session_id, message_ids, message_keys, metadata, retrieval_count,
-     read_count, last_retrieved) = row  # fmt: skip
-    return Episode(
-        episode_id=episode_id,
-        source=source,
-        timestamp=moment(timestamp),
-        instance=instance,
-        project=project,
-        kind=kind_of(source, kind),
-        summary=summary,
-        raw_exchange=raw_exchange,
-        tags=tuple(json.loads(tags)),
-        status=status,
-        superseded_by=superseded_by,
-        superseded_at=moment(superseded_at) if superseded_at else None,
-        machine=machine,
-        path=path,
-        session_id=session_id,
-        message_ids=tuple(json.loads(message_ids)),
-        message_keys=tuple(json.loads(message_keys)),
-        metadata=json.loads(metadata),
-        retrieval_count=retrieval_count,
-        read_count=read_count,
-        last_retrieved=moment(last_retrieved) if last_retrieved else None,
-    )
+    return episode_of(_fields(EPISODE_FIELDS, row))
 
 
 def read_head(row: Sequence[Any]) -> EpisodeHead:
     """A row of `SELECT_HEADS`."""
-    (episode_id, source, timestamp, instance, project, kind, summary, tags, status, superseded_by, session_id, metadata,
-     retrieval_count, read_count) = row  # fmt: skip
-    return EpisodeHead(
-        episode_id=episode_id,
-        source=source,
-        timestamp=moment(timestamp),
-        instance=instance,
-        project=project,
-        kind=kind_of(source, kind),
-        summary=summary,
-        tags=tuple(json.loads(tags)),
-        status=status,
-        superseded_by=superseded_by,
-        session_id=session_id,
-        metadata=json.loads(metadata),
-        retrieval_count=retrieval_count,
-        read_count=read_count,
-    )
+    return head_of(_fields(HEAD_FIELDS, row))
+
+
+def _fields(names: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
+    return {name: json.loads(value) if name in _LISTS else value for name, value in zip(names, row, strict=True)}
 
 
 SET_STATUS = """UPDATE episodes SET status = ?1, superseded_by = ?2, superseded_at = CASE ?1

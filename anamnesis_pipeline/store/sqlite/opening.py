@@ -4,13 +4,13 @@ from pathlib import Path
 
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.chat import ChatRecords
+from anamnesis_pipeline.store.records.context import ContextRecords
 from anamnesis_pipeline.store.records.events import EventRecords
 from anamnesis_pipeline.store.records.llm import LlmRecords
 from anamnesis_pipeline.store.records.queries import QueryRecords
 from anamnesis_pipeline.store.records.settings import SettingsRecords
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.consolidation import SqliteConsolidation
-from anamnesis_pipeline.store.sqlite.context_rows import SqliteContext
 from anamnesis_pipeline.store.sqlite.copying import SqliteCopy
 from anamnesis_pipeline.store.sqlite.document_rows import SqliteDocuments
 from anamnesis_pipeline.store.sqlite.engine import SqliteGateway
@@ -55,7 +55,7 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
         settings=SettingsRecords(gateway),
         forgetting=SqliteForgetting(database, Scrubbing(database, index_dir)),
         exclusion=SqliteExclusion(database),
-        context=SqliteContext(database),
+        context=ContextRecords(gateway),
         consolidation=SqliteConsolidation(database),
         sessions=SqliteSessions(database),
         queries=QueryRecords(gateway),
