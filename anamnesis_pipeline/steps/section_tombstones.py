@@ -12,7 +12,7 @@ from anamnesis_pipeline.steps.exclusion import kept_away_by
 from anamnesis_pipeline.steps.forgotten_sections import goes, keys_of, spans_of
 from anamnesis_pipeline.steps.likeness import is_little_else, kept_of, ranges_held, runs_of, still_holds
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.exclusion_base import BuriedSection
+from anamnesis_pipeline.store.records.exclusion import BuriedSection
 
 
 def bury_sections(store: Store, parts: Iterable[Part]) -> None:

@@ -21,7 +21,6 @@ from anamnesis_pipeline.store.tables import (
     PASSAGES,
     PENDING,
     SPACES,
-    STORE_SECRET,
     Table,
     plain_tables,
     table,
@@ -40,7 +39,7 @@ OWN_SETTINGS = "copy."
 """Settings of these names are of the very store that holds them, and never copied."""
 
 
-SECRET = STORE_SECRET
+SECRET = table("secret", "name", "secret bytes")
 NUMBERS = table("numbers", "name", "last int")
 """The last number given in each table that has a serial, since no number is given twice."""
 

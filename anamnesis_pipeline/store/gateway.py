@@ -6,6 +6,7 @@ A `Match` is a small closed language, a subset of MongoDB's, that SQLite's engin
 - `{"field": {"$in": [...]}}`, and `$eq`, `$gt`, `$gte`, `$lt`, `$lte`, `$ne`; several in one mapping must all hold
 - `{"field": {"$contains": text}}`: the text occurs, in any case
 - `{"field": {"$has": text}}`, of a field of texts: one of them is this
+- `{"flag": 1}`, of a `tables.Flag`: it is set; 0: it is not
 - `{"$or": [match, ...]}`, `{"$and": [match, ...]}`
 - all entries of a mapping must hold; an empty one matches every row
 
@@ -14,7 +15,16 @@ An order is a sequence of field names, `-` before a name: descending.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """In a change: the value that another field of the row has."""
+
+    name: str
+
 
 Row = dict[str, Any]
 """Field -> value."""
@@ -72,7 +82,9 @@ class Rows(Protocol):
         """
 
     def update(self, match: Match, change: Row, *, add: Mapping[str, int] | None = None) -> int:
-        """Set the fields `change` of the rows that match, and add to the fields `add`. Return how many matched."""
+        """Set the fields `change` of the rows that match, each to a value or a `Field`, and add to the fields `add`.
+        Return how many matched.
+        """
 
     def delete(self, match: Match) -> int:
         """Delete the rows that match. Return how many."""

@@ -25,17 +25,41 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
+class Flag:
+    """A flag that follows from other fields of its row, so that a partial index can hold the rows that need work: all
+    its terms hold. No row is written with it, and a match only asks for 0 or 1.
+
+    `unset`: fields that are None; `equal`: field -> value; `unequal`: field -> the field that it differs from.
+    """
+
+    unset: tuple[str, ...] = ()
+    equal: Mapping[str, Any] = field(default_factory=dict)
+    unequal: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, row: Mapping[str, Any]) -> int:
+        """Return the flag of a row, in which a missing field is None."""
+        is_set = (
+            all(row.get(name) is None for name in self.unset)
+            and all(row.get(name) == value for name, value in self.equal.items())
+            and all(row.get(name) != row.get(other) for name, other in self.unequal.items())
+        )
+        return int(is_set)
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """A table. `kinds`: field -> its type, in the order in which copies hold the fields.
 
-    `serial`: the field, if any, that an engine numbers when a row is inserted without it; no number is given twice.
-    `wide`: rows have long values, so SQLite keeps them apart from the index of their key.
+    `flags`: further fields that follow from these. `serial`: the field, if any, that an engine numbers when a row is
+    inserted without it; no number is given twice. `wide`: rows have long values, so SQLite keeps them apart from the
+    index of their key.
     """
 
     name: str
     key: tuple[str, ...]
     kinds: Mapping[str, str]
     indexes: tuple[Index, ...] = ()
+    flags: Mapping[str, Flag] = field(default_factory=dict)
     serial: str = ""
     wide: bool = False
 
@@ -72,7 +96,14 @@ def by(fields: str, where: Mapping[str, Any] | None = None, *, unique: bool = Fa
 
 
 def table(
-    name: str, key: str, fields: str = "", indexes: Sequence[Index] = (), *, serial: str = "", wide: bool = False
+    name: str,
+    key: str,
+    fields: str = "",
+    indexes: Sequence[Index] = (),
+    *,
+    flags: Mapping[str, Flag] | None = None,
+    serial: str = "",
+    wide: bool = False,
 ) -> Table:
     """Return the table that these texts declare.
 
@@ -81,7 +112,7 @@ def table(
     """
     kinds = dict(_declared(each) for each in f"{key}, {fields}".split(",") if each.strip())
     names = tuple(_declared(each)[0] for each in key.split(","))
-    return Table(name, names, kinds, tuple(indexes), serial, wide)
+    return Table(name, names, kinds, tuple(indexes), flags or {}, serial, wide)
 
 
 def _declared(text: str) -> tuple[str, str]:
@@ -97,7 +128,8 @@ NOT_NULL = {"$ne": None}
 TEXT = {"$gte": ""}
 """Any text, but not None."""
 
-STORE_SECRET = table("secret", "name", "secret bytes")
+STORE_SECRET = table("store_secret", "secret bytes")
+"""One row."""
 SPACES = table(
     "spaces",
     "space_id int",
@@ -186,7 +218,13 @@ TABLES = (
             by("source ended_at", {"closed": 0}),
             by("source -ended_at -part_id summary_due", {"closed": 1, "summary_due": TEXT}),
             by("held_by", {"held_by": TEXT}),
+            by("source to_summarize -ended_at -part_id", {"to_summarize": 1}),
+            by("source to_publish -ended_at -part_id", {"to_publish": 1}),
         ],
+        flags={
+            "to_publish": Flag(unset=("held_by",), unequal={"published_hash": "wanted_hash"}),
+            "to_summarize": Flag(unset=("held_by",), equal={"closed": 1}, unequal={"summarized_hash": "content_hash"}),
+        },
         wide=True,
     ),
     table(
@@ -287,9 +325,9 @@ TABLES = (
 """The tables that both engines keep as declared, in the order in which a copy writes them: a row comes after the rows
 that it refers to.
 """
-BY_NAME = {each.name: each for each in (SPACES, EPISODES, PASSAGES, PENDING, *TABLES)}
+BY_NAME = {each.name: each for each in (STORE_SECRET, SPACES, EPISODES, PASSAGES, PENDING, *TABLES)}
 
 
 def plain_tables() -> list[Table]:
     """Return the tables of `TABLES`."""
-    return [each for each in BY_NAME.values() if each not in (SPACES, EPISODES, PASSAGES, PENDING)]
+    return [each for each in BY_NAME.values() if each not in (STORE_SECRET, SPACES, EPISODES, PASSAGES, PENDING)]

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from anamnesis_pipeline.store.base import Publication, Store
-from anamnesis_pipeline.store.exclusion_base import BuriedSection
+from anamnesis_pipeline.store.records.exclusion import BuriedSection
 from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment, summary
 
 

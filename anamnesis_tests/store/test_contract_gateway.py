@@ -9,10 +9,10 @@ import pytest
 from anamnesis_pipeline.steps.copying import move
 from anamnesis_pipeline.store import tables
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Rows, Tables, beyond
+from anamnesis_pipeline.store.gateway import Field, Gateway, Match, Row, Rows, Tables, beyond
 from anamnesis_pipeline.store.mongo import schema
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_pipeline.store.tables import by, table
+from anamnesis_pipeline.store.tables import Flag, by, table
 from anamnesis_tests.conftest import OpenStore
 
 PLANTS = table(
@@ -20,6 +20,7 @@ PLANTS = table(
     "bed, name",
     "number int, height real, wet flag, eaten_by text?, colours texts, seed bytes",
     [by("wet", {"wet": 1}), by("eaten_by", {"eaten_by": tables.TEXT})],
+    flags={"thirsty": Flag(unset=("eaten_by",), equal={"wet": 0}, unequal={"bed": "name"})},
     serial="number",
 )
 
@@ -164,6 +165,24 @@ def test_update_sets_and_adds(gateway: Gateway, filled: Rows) -> None:
     with gateway.read() as held:
         rows = held["plants"].find({}, ["number", "eaten_by", "colours"], order=["number"])
     assert [tuple(row.values()) for row in rows] == [(1, "", ["green"]), (12, None, []), (13, None, [])]
+
+
+def test_flags_follow_every_write(gateway: Gateway) -> None:
+    def thirsty() -> str:
+        with gateway.read() as held:
+            return " ".join(row["name"] for row in held["plants"].find({"thirsty": 1}, ["name"], order=["number"]))
+
+    insert(gateway, plant("aster"), plant("beet", wet=1), plant("north"))
+    gateway.write(lambda held: held["plants"].add([plant("chard")]))
+    assert thirsty() == "aster chard"
+    gateway.write(lambda held: held["plants"].put([plant("beet", number=2)], keep=["colours"]))
+    gateway.write(lambda held: held["plants"].update({"name": "aster"}, {"eaten_by": "Hare"}))
+    gateway.write(lambda held: held["plants"].update({"name": "chard"}, {"bed": "$name"}))
+    assert thirsty() == "beet chard"
+    gateway.write(lambda held: held["plants"].update({"name": "chard"}, {"bed": Field("name")}, add={"number": 1}))
+    assert thirsty() == "beet"
+    with gateway.read() as held:
+        assert held["plants"].count({"thirsty": 0}) == 3
 
 
 def test_write_that_raises_changes_nothing(gateway: Gateway) -> None:

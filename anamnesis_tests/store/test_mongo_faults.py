@@ -15,11 +15,11 @@ import pytest
 from anamnesis_pipeline.errors import GiveUp, StoreBusy, StoreFull
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.exclusion_base import BuriedSection
 from anamnesis_pipeline.store.mongo import client, fulltext
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.engine import MongoGateway
 from anamnesis_pipeline.store.mongo.opening import open_mongo
+from anamnesis_pipeline.store.records.exclusion import BuriedSection
 from anamnesis_pipeline.store.records.settings import SettingsRecords
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 from anamnesis_tests.mongo_server.server import LoopbackServer

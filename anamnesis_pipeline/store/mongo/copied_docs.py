@@ -14,7 +14,6 @@ from anamnesis_pipeline.store.mongo.collections import Document, Filter
 from anamnesis_pipeline.store.mongo.cursors import flags_of
 from anamnesis_pipeline.store.mongo.episode_docs import changed_facets
 from anamnesis_pipeline.store.mongo.facets import FACET_SOURCES, FACETS, facets_of
-from anamnesis_pipeline.store.mongo.parts import change_parts
 from anamnesis_pipeline.store.mongo.passage_docs import delete_passages, spread
 from anamnesis_pipeline.store.mongo.search_definitions import unspaced_fields
 from anamnesis_pipeline.store.mongo.space_docs import (
@@ -55,7 +54,7 @@ def _writer(table: Table) -> Callable[[Tables, Table, Sequence[Row]], None]:
     special: dict[str, Callable[[Tables, Table, Sequence[Row]], None]] = {
         SECRET.name: _write_secret, SPACES.name: _write_spaces, EPISODES.name: _write_episodes,
         PASSAGES.name: _write_passages, PENDING.name: _write_pending, NUMBERS.name: _write_numbers,
-        "parts": _write_parts, "files": _write_files,
+        "files": _write_files,
     }  # fmt: skip
     return special.get(table.name, _write_plain)
 
@@ -71,7 +70,8 @@ def _remover(table: Table) -> Callable[[Tables, Table, Sequence[Key]], None]:
 
 
 def _write_plain(tables: Tables, table: Table, rows: Sequence[Row]) -> None:
-    tables[table.name].write([ReplaceOne(same_key(table, table.key_of(row)), row, upsert=True) for row in rows])
+    documents = [{**row, **{name: flag.of(row) for name, flag in table.flags.items()}} for row in rows]
+    tables[table.name].write([ReplaceOne(same_key(table, table.key_of(row)), row, upsert=True) for row in documents])
 
 
 def _remove_plain(tables: Tables, table: Table, keys: Sequence[Key]) -> None:
@@ -80,12 +80,6 @@ def _remove_plain(tables: Tables, table: Table, keys: Sequence[Key]) -> None:
 
 def _write_files(tables: Tables, table: Table, rows: Sequence[Row]) -> None:
     _write_plain(tables, table, [{**row, **flags_of(row)} for row in rows])
-
-
-def _write_parts(tables: Tables, table: Table, rows: Sequence[Row]) -> None:
-    """The flags are worked out by the server, as ever."""
-    _write_plain(tables, table, [{**row, "to_publish": 0, "to_summarize": 0} for row in rows])
-    change_parts(tables, {"part_id": {"$in": [row["part_id"] for row in rows]}}, {}, {"closed": "$closed"})
 
 
 def _write_secret(tables: Tables, table: Table, rows: Sequence[Row]) -> None:

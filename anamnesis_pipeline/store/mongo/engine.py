@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pymongo import UpdateOne
 
-from anamnesis_pipeline.store.gateway import Match, Order, Row
+from anamnesis_pipeline.store.gateway import Field, Match, Order, Row
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.client import Tables as Collections
 from anamnesis_pipeline.store.mongo.collections import Collection, Document, Filter
@@ -111,14 +111,15 @@ class MongoRows:
     def insert(self, rows: Sequence[Row]) -> int:
         """See `Rows.insert`."""
         numbered, first = self._numbered(rows)
-        self._collection.insert([self._document(row) for row in numbered])
+        self._collection.insert([{**self._document(row), **self._flags(row)} for row in numbered])
         return first
 
     def add(self, rows: Sequence[Row]) -> int:
         """See `Rows.add`."""
-        writes = [
-            UpdateOne(self._key(row), {"$setOnInsert": self._rest(row)}, upsert=True) for row in self._numbered(rows)[0]
-        ]
+        writes = []
+        for row in self._numbered(rows)[0]:
+            first = {**self._rest(row), **self._flags(row)}
+            writes.append(UpdateOne(self._key(row), {"$setOnInsert": first}, upsert=True))
         return self._collection.made(writes)
 
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
@@ -126,6 +127,12 @@ class MongoRows:
         writes = []
         for row in rows:
             rest = self._rest(row)
+            if self._table.flags:
+                kept = {name: {"$ifNull": [f"${name}", rest.pop(name)]} for name in keep}
+                writes.append(
+                    UpdateOne(self._key(row), [{"$set": _literal(rest) | kept}, *flag_stages(self._table)], upsert=True)
+                )
+                continue
             first = {name: rest.pop(name) for name in keep if name in rest}
             change = {"$set": rest, "$setOnInsert": first}
             writes.append(UpdateOne(self._key(row), {name: its for name, its in change.items() if its}, upsert=True))
@@ -133,12 +140,19 @@ class MongoRows:
 
     def update(self, match: Match, change: Row, *, add: Mapping[str, int] | None = None) -> int:
         """See `Rows.update`."""
+        if self._table.flags or any(isinstance(value, Field) for value in change.values()):
+            added = {name: {"$add": [f"${name}", count]} for name, count in (add or {}).items()}
+            stages = [{"$set": _literal(self._document(change)) | added}, *flag_stages(self._table)]
+            return self._collection.update(self._filter(match), stages)
         changes = {"$set": self._document(change), "$inc": dict(add or {})}
         return self._collection.update(self._filter(match), {name: its for name, its in changes.items() if its})
 
     def delete(self, match: Match) -> int:
         """See `Rows.delete`."""
         return self._collection.delete(self._filter(match))
+
+    def _flags(self, row: Row) -> Document:
+        return {name: flag.of(row) for name, flag in self._table.flags.items()}
 
     def _numbered(self, rows: Sequence[Row]) -> tuple[Sequence[Row], int]:
         """Return the rows with the numbers of their serial field, and the first one given (0: none is)."""
@@ -149,7 +163,7 @@ class MongoRows:
         return [{**row, serial: number} for number, row in enumerate(rows, first)], first
 
     def _name(self, field: str) -> str:
-        if field not in self._table.kinds:
+        if field not in self._table.kinds and field not in self._table.flags:
             raise KeyError(f"{self._table.name} has no field {field}; its fields are {', '.join(self._table.fields)}")
         return "_id" if field == self._id else field
 
@@ -181,3 +195,31 @@ class MongoRows:
             else:
                 terms[self._name(name)] = wanted
         return terms
+
+
+def flag_stages(table: Table) -> list[Document]:
+    """Return the stages of an update that work out the flags of a table, none if it has none."""
+    flags = {
+        name: {
+            "$cond": [
+                {
+                    "$and": [
+                        *({"$eq": [f"${field}", None]} for field in flag.unset),
+                        *({"$eq": [f"${field}", value]} for field, value in flag.equal.items()),
+                        *({"$ne": [f"${field}", f"${other}"]} for field, other in flag.unequal.items()),
+                    ]
+                },
+                1,
+                0,
+            ]
+        }
+        for name, flag in table.flags.items()
+    }
+    return [{"$set": flags}] if flags else []
+
+
+def _literal(change: Row) -> Document:
+    """Return a change as expressions: a text may begin with "$"."""
+    return {
+        name: f"${value.name}" if isinstance(value, Field) else {"$literal": value} for name, value in change.items()
+    }

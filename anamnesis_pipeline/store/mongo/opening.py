@@ -15,7 +15,6 @@ from anamnesis_pipeline.store.mongo.copying import MongoCopy
 from anamnesis_pipeline.store.mongo.documents import MongoDocuments
 from anamnesis_pipeline.store.mongo.engine import MongoGateway
 from anamnesis_pipeline.store.mongo.episodes import MongoEpisodes
-from anamnesis_pipeline.store.mongo.exclusion import MongoExclusion
 from anamnesis_pipeline.store.mongo.forgetting import MongoForgetting
 from anamnesis_pipeline.store.mongo.fulltext import MongoTextIndex
 from anamnesis_pipeline.store.mongo.ingest_records import MongoIngest
@@ -28,6 +27,7 @@ from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 from anamnesis_pipeline.store.records.chat import ChatRecords
 from anamnesis_pipeline.store.records.context import ContextRecords
 from anamnesis_pipeline.store.records.events import EventRecords
+from anamnesis_pipeline.store.records.exclusion import ExclusionRecords
 from anamnesis_pipeline.store.records.llm import LlmRecords
 from anamnesis_pipeline.store.records.queries import QueryRecords
 from anamnesis_pipeline.store.records.settings import SettingsRecords
@@ -81,7 +81,7 @@ def _store(held: Database, text: MongoTextIndex, vectors: MongoVectors) -> Store
         llm=LlmRecords(gateway),
         settings=SettingsRecords(gateway),
         forgetting=MongoForgetting(held),
-        exclusion=MongoExclusion(held),
+        exclusion=ExclusionRecords(gateway),
         context=ContextRecords(gateway),
         consolidation=MongoConsolidation(held),
         sessions=MongoSessions(held),

@@ -1,11 +1,4 @@
-"""Parts as documents, with flags for the work that is left: a partial index cannot compare two fields.
-
-- `to_publish`: the episode is missing or old, and no rule holds the part;
-- `to_summarize`: it is closed, has no summary of its present content, and no rule holds it.
-
-Both follow from other fields, so whatever changes those does it through this file, and the server works them out anew
-in the same call.
-"""
+"""Parts as documents. Their flags (`tables.py`) are worked out by the server in the call that changes a part."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -17,23 +10,14 @@ from anamnesis_pipeline.store import part_values
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
+from anamnesis_pipeline.store.mongo.engine import flag_stages
 from anamnesis_pipeline.store.summary_values import SUMMARY_COLUMNS, publication_hash, read_summary_values
+from anamnesis_pipeline.store.tables import BY_NAME
 from anamnesis_pipeline.store.values import clean, indexed, instant
 from anamnesis_pipeline.summary_model import Summary
 
 PART_FIELDS = part_values.PART_COLUMNS
 
-_IS_FREE = {"$eq": ["$held_by", None]}
-_FLAGS = {
-    "to_publish": {"$cond": [{"$and": [_IS_FREE, {"$ne": ["$published_hash", "$wanted_hash"]}]}, 1, 0]},
-    "to_summarize": {
-        "$cond": [
-            {"$and": [_IS_FREE, {"$eq": ["$closed", 1]}, {"$ne": ["$summarized_hash", "$content_hash"]}]},
-            1,
-            0,
-        ]
-    },
-}
 _KEPT = {name: {"$ifNull": [f"${name}", None]} for name in ("published_hash", "summary_due", "held_by")}
 """What writing a part leaves as it was; null in a new one, since an expression tells null from missing."""
 
@@ -128,7 +112,7 @@ def _read_of(part: Part, summary: Summary | None) -> Document:
 
 def _change(fields: Mapping[str, Any], computed: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     values = {name: {"$literal": value} for name, value in fields.items()}  # a text may begin with "$"
-    return [{"$set": values | dict(computed or {})}, {"$set": _FLAGS}]
+    return [{"$set": values | dict(computed or {})}, *flag_stages(BY_NAME["parts"])]
 
 
 def _fields(part: Part, summary: Summary | None) -> Document:

@@ -39,10 +39,6 @@ IS_TEXT = {"$type": "string"}
 
 _OWN_INDEXES = {
     "files": [by("incomplete source path", {"incomplete": 1}), by("source", {"to_parse": 1})],
-    "parts": [
-        by("source to_summarize -ended_at -part_id", {"to_summarize": 1}),
-        by("source to_publish -ended_at -part_id", {"to_publish": 1}),
-    ],
     "passages": [by("seq")],
     "pending": [
         by("space_id episode_id", unique=True),
@@ -51,7 +47,7 @@ _OWN_INDEXES = {
     ],
 }
 """Indexes over the fields that only this engine keeps."""
-_WITHOUT_KEY = {*validators.IDS, "pending", *validators.OWN}
+_WITHOUT_KEY = {*validators.IDS, "pending", "store_secret", *validators.OWN}
 """Collections whose key in `tables.py` needs no unique index here: `_id` or another one is."""
 
 

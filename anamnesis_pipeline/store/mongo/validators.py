@@ -15,7 +15,6 @@ IDS = {"episodes": "episode_id", "passages": "passage_id", "spaces": "space_id"}
 _FACETS = "source, instance, project, kind, status, session_id, layer, tags texts, at int, read_often flag"
 EXTRA = {
     "files": table("files", "source, path", "incomplete flag, to_parse flag"),
-    "parts": table("parts", "part_id", "to_publish flag, to_summarize flag"),
     "episodes": table("episodes", "number int", _FACETS),
     "passages": table("passages", "passage_id int", f"seq int, terms, text_unspaced, context_unspaced, {_FACETS}"),
     "pending": table("pending", "space_id int, number int", "episode_id"),
@@ -25,7 +24,6 @@ EXTRA = {
 (`parts.py`, `cursors.py`), and what filters read (`facets.py`).
 """
 OWN = {
-    "store_secret": table("store_secret", "secret bytes"),
     "counters": table("counters", "_id", "next int, at date"),
     "writer": table("writer", "_id", "turn int"),
     "store": table("store", "_id", "version int"),
@@ -71,7 +69,8 @@ def validator_of(name: str) -> dict[str, Any]:
     :raises KeyError: there is no such collection of ours.
     """
     table = declared(name)
-    kinds = {**table.kinds, **(EXTRA[name].kinds if name in EXTRA else {})}
+    flags = dict.fromkeys(table.flags, "flag")
+    kinds = {**table.kinds, **flags, **(EXTRA[name].kinds if name in EXTRA else {})}
     named = {"_id" if field == IDS.get(name) else field: kind for field, kind in kinds.items()}
     required = sorted(named.keys() - _MAY_BE_MISSING.get(table.name, set()))
     properties = {field: _type(kind) for field, kind in named.items()}

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from anamnesis_pipeline.store.gateway import Match, Order, Row, can_be_stored
+from anamnesis_pipeline.store.gateway import Field, Match, Order, Row, can_be_stored
 from anamnesis_pipeline.store.sqlite.connection import Database
-from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, Table
+from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, Flag, Table
 from anamnesis_pipeline.store.values import as_json, json_list
 
 T = TypeVar("T")
@@ -150,10 +150,13 @@ class SqliteRows:
 
     def update(self, match: Match, change: Row, *, add: Mapping[str, int] | None = None) -> int:
         """See `Rows.update`."""
-        sets = [f'"{name}" = ?' for name in change] + [f'"{name}" = "{name}" + ?' for name in add or ()]
+        fields = {name: value.name for name, value in change.items() if isinstance(value, Field)}
+        given = {name: value for name, value in change.items() if name not in fields}
+        sets = [f'"{name}" = "{other}"' for name, other in fields.items()]
+        sets += [f'"{name}" = ?' for name in given] + [f'"{name}" = "{name}" + ?' for name in add or ()]
         terms, values = compiled(self._table, match)
         sql = f"UPDATE {self._table.name} SET {', '.join(sets)} WHERE {terms}"
-        return self._connection.execute(sql, [*self._values(change), *(add or {}).values(), *values]).rowcount
+        return self._connection.execute(sql, [*self._values(given), *(add or {}).values(), *values]).rowcount
 
     def delete(self, match: Match) -> int:
         """See `Rows.delete`."""
@@ -185,6 +188,10 @@ def compiled(table: Table, match: Match) -> tuple[str, list[Any]]:
             terms.append("(" + f" {name[1:].upper()} ".join(f"({sql})" for sql, _ in parts) + ")")
             values += [value for _, its in parts for value in its]
             continue
+        if name in table.flags:
+            sql = _flag(table.flags[name])
+            terms.append(sql if wanted == 1 else f"NOT ({sql})")
+            continue
         for operator, value in wanted.items() if isinstance(wanted, Mapping) else [("$eq", wanted)]:
             if operator == "$has":
                 sql, bound = _has(table, name), [value]
@@ -206,6 +213,13 @@ def _column(table: Table, name: str) -> str:
     if name not in table.kinds:
         raise KeyError(f"{table.name} has no field {name}; its fields are {', '.join(table.fields)}")
     return f'"{NUMBER_COLUMN}"' if table is EPISODES and name == "number" else f'"{name}"'
+
+
+def _flag(flag: Flag) -> str:
+    """Return the terms of a flag as SQL, as the partial indexes have them."""
+    terms = [f"{name} IS NOT {other}" for name, other in flag.unequal.items()]
+    terms += [f"{name} IS NULL" for name in flag.unset]
+    return " AND ".join([*(f"{name} = {value!r}" for name, value in flag.equal.items()), *terms])
 
 
 def _has(table: Table, name: str) -> str:

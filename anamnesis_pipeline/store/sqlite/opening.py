@@ -6,6 +6,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.chat import ChatRecords
 from anamnesis_pipeline.store.records.context import ContextRecords
 from anamnesis_pipeline.store.records.events import EventRecords
+from anamnesis_pipeline.store.records.exclusion import ExclusionRecords
 from anamnesis_pipeline.store.records.llm import LlmRecords
 from anamnesis_pipeline.store.records.queries import QueryRecords
 from anamnesis_pipeline.store.records.settings import SettingsRecords
@@ -15,7 +16,6 @@ from anamnesis_pipeline.store.sqlite.copying import SqliteCopy
 from anamnesis_pipeline.store.sqlite.document_rows import SqliteDocuments
 from anamnesis_pipeline.store.sqlite.engine import SqliteGateway
 from anamnesis_pipeline.store.sqlite.episodes import SqliteEpisodes
-from anamnesis_pipeline.store.sqlite.exclusion import SqliteExclusion
 from anamnesis_pipeline.store.sqlite.forgetting import SqliteForgetting
 from anamnesis_pipeline.store.sqlite.fulltext import SqliteTextIndex
 from anamnesis_pipeline.store.sqlite.ingest_records import SqliteIngest
@@ -54,7 +54,7 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
         llm=LlmRecords(gateway),
         settings=SettingsRecords(gateway),
         forgetting=SqliteForgetting(database, Scrubbing(database, index_dir)),
-        exclusion=SqliteExclusion(database),
+        exclusion=ExclusionRecords(gateway),
         context=ContextRecords(gateway),
         consolidation=SqliteConsolidation(database),
         sessions=SqliteSessions(database),

@@ -1,0 +1,285 @@
+"""Parts that a rule holds back, and tombstones."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import partial
+
+from anamnesis_pipeline.model import Part
+from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, beyond
+from anamnesis_pipeline.store.part_values import PART_COLUMNS, read_part
+from anamnesis_pipeline.store.tables import TEXT
+from anamnesis_pipeline.store.values import clean, instant, moment
+
+File = tuple[str, str]
+"""Source and path."""
+_NEWEST_FIRST = ("-deleted_at", "-episode_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """What keeps a deleted episode away. `reason` is a person's, or empty."""
+
+    episode_id: str
+    deleted_at: datetime
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """What comes back of something that was lifted: `parts` that are stored and will be published again, or, where
+    these were forgotten, what is still in `files`, which are read again from their beginning.
+    """
+
+    tombstones: int = 0
+    parts: int = 0
+    files: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BuriedSection:
+    """What a tombstone keeps of a section that stood in a file (`source`, `path`): the `place` of the document, and in
+    `kept` what tells an edited copy (`likeness.kept_of`), empty where nothing does.
+    """
+
+    episode_id: str
+    source: str
+    path: str
+    place: str
+    kept: bytes
+
+
+class ExclusionRecords:
+    """Parts that a rule holds back, and tombstones."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    def waiting(self, source: str, after: str, limit: int) -> list[Part]:
+        """Return parts of a source that are to be published and that no rule holds, by id, behind `after`."""
+        match = {"source": source, "to_publish": 1, "part_id": {"$gt": after}}
+        with self._gateway.read() as tables:
+            rows = tables["parts"].find(match, PART_COLUMNS, order=["part_id"], limit=limit)
+        return [read_part([row[name] for name in PART_COLUMNS]) for row in rows]
+
+    def hold(self, rule_of: Mapping[str, str]) -> int:
+        """Let these parts (part -> rule) not be summarized nor published. What is published of them stays. Return how
+        many were not held before.
+        """
+        return sum(self._gateway.write(partial(_hold, rule_of=batch)) for batch in batches(sorted(rule_of.items())))
+
+    def release(self, rule_id: str) -> int:
+        """Let the parts that a rule held be summarized and published. Return how many there are."""
+        with self._gateway.read() as tables:
+            rows = tables["parts"].find({"held_by": {"$eq": rule_id, **TEXT}}, ["part_id"])
+        for batch in batches([row["part_id"] for row in rows]):
+            self._gateway.write(partial(_release, part_ids=batch))
+        return len(rows)
+
+    def held(self) -> dict[str, int]:
+        """Return rule -> number of parts that it holds."""
+        with self._gateway.read() as tables:
+            return {row["held_by"]: row["rows"] for row in tables["parts"].sums({"held_by": TEXT}, by=["held_by"])}
+
+    def explain(self, reason: str, episode_ids: Iterable[str], went_with: Mapping[str, str]) -> None:
+        """Note with these tombstones why they are there.
+
+        :param went_with: tombstone -> the episode, or the rule, with which it went and is lifted; such a tombstone is
+            not listed on its own.
+        """
+        rows = [
+            {"episode_id": key, "reason": clean(reason), "went_with": went_with.get(key, "")}
+            for key in sorted({*episode_ids, *went_with})
+        ]
+        for batch in batches(rows):
+            self._gateway.write(partial(_explain, rows=batch))
+
+    def tombstones(self, limit: int, before: tuple[datetime, str] | None = None) -> list[Tombstone]:
+        """Return tombstones, the newest first, by (time, id), but those that went with something else. `before`: only
+        those that follow that one.
+        """
+        behind = beyond(_NEWEST_FIRST, (instant(before[0]), before[1])) if before else {}
+        with self._gateway.read() as tables:
+            rows = tables["tombstones"].find({"went_with": "", **behind}, order=_NEWEST_FIRST, limit=limit)
+        return [Tombstone(row["episode_id"], moment(row["deleted_at"]), row["reason"]) for row in rows]
+
+    def entries_of(self, ids: Sequence[str]) -> dict[str, str]:
+        """Return tombstone, or part that is held -> what keeps it away and can be lifted: a rule, or the tombstone that
+        is listed, which is its own or the one with which it went.
+        """
+        with self._gateway.snapshot() as tables:
+            held = tables["parts"].among("part_id", ids, ("part_id", "held_by"))
+            rules = {row["part_id"]: row["held_by"] for row in held if row["held_by"] is not None}
+            above = _above(tables, ids)
+        return rules | {key: entry for key in ids if (entry := _entry(above, key))}
+
+    def stood_in(self, episode_ids: Sequence[str]) -> dict[str, list[File]]:
+        """Return tombstone -> the files (source, path), sorted, that held its text, as far as they are known."""
+        with self._gateway.snapshot() as tables:
+            found = sorted(set(_stood_in(tables, episode_ids)))
+        files: dict[str, list[File]] = {}
+        for episode_id, source, path in found:
+            files.setdefault(episode_id, []).append((source, path))
+        return files
+
+    def lift(self, episode_ids: Sequence[str]) -> Lifted:
+        """Remove the tombstones of these ids and of what went with them; the next ingest brings back what there is."""
+        with self._gateway.snapshot() as tables:
+            ids = _with_company(tables, episode_ids)
+        total = Lifted()
+        for batch in batches(sorted(ids)):
+            done = self._gateway.write(partial(_lift, ids=batch))
+            total = Lifted(total.tombstones + done.tombstones, total.parts + done.parts, total.files + done.files)
+        return total
+
+    def lift_keys(self, keys: Sequence[str]) -> None:
+        """Let messages of these keys come in again, whatever was deleted with them; its ids stay deleted."""
+        for batch in batches(keys):
+            self._gateway.write(partial(_delete, name="tombstone_keys", field="message_key", values=batch))
+
+    def secret(self) -> bytes:
+        """Return 32 bytes that only this store has, for the digests that its tombstones keep."""
+        with self._gateway.read() as tables:
+            (row,) = tables["store_secret"].find({})
+        return bytes(row["secret"])
+
+    def bury_sections(self, sections: Iterable[BuriedSection]) -> None:
+        """Keep these sections; what is kept already of the same section in the same file stays."""
+        for batch in batches(sorted(set(sections), key=_place)):
+            self._gateway.write(partial(_bury_sections, sections=batch))
+
+    def has_buried(self) -> bool:
+        """Tell whether there is any buried section; cheap."""
+        with self._gateway.read() as tables:
+            return tables["buried_sections"].has({})
+
+    def buried_at(self, source: str, place: str, texts: Iterable[str]) -> list[BuriedSection]:
+        """Return the sections buried in this document, or in a file of the source in which one of these texts was seen
+        (`Sighting.text`); each section once.
+        """
+        with self._gateway.snapshot() as tables:
+            buried = tables["buried_sections"]
+            found = buried.find({"place": place})
+            if buried.has({"source": source}):
+                seen = tables["sightings"].among("text", texts, ["path"], source=source)
+                found += buried.among("path", [row["path"] for row in seen], source=source)
+        sections = sorted((BuriedSection(**row) for row in found), key=_place)
+        return list({each.episode_id: each for each in sections}.values())
+
+
+def _hold(tables: Tables, rule_of: Sequence[tuple[str, str]]) -> int:
+    parts_of: dict[str, list[str]] = {}
+    for part_id, rule_id in rule_of:
+        parts_of.setdefault(rule_id, []).append(part_id)
+    return sum(
+        tables["parts"].update({"part_id": {"$in": ids}, "held_by": None}, {"held_by": rule_id})
+        for rule_id, ids in parts_of.items()
+    )
+
+
+def _release(tables: Tables, part_ids: Sequence[str]) -> None:
+    tables["parts"].update({"part_id": {"$in": list(part_ids)}}, {"held_by": None})
+
+
+def _explain(tables: Tables, rows: Sequence[Row]) -> None:
+    for row in rows:
+        tables["tombstones"].update(
+            {"episode_id": row["episode_id"]}, {"reason": row["reason"], "went_with": row["went_with"]}
+        )
+
+
+def _bury_sections(tables: Tables, sections: Sequence[BuriedSection]) -> None:
+    tables["buried_sections"].add([asdict(section) for section in sections])
+
+
+def _above(tables: Tables, ids: Iterable[str]) -> dict[str, str]:
+    """Return tombstone -> what it went with, or empty, of these and of all with which they went, however far up."""
+    went_with: dict[str, str] = {}
+    asked, level = set[str](), set(ids)
+    while level:
+        asked |= level
+        rows = tables["tombstones"].among("episode_id", level, ("episode_id", "went_with"))
+        found = {row["episode_id"]: row["went_with"] for row in rows}
+        went_with |= found
+        level = {entry for entry in found.values() if entry} - asked
+    return went_with
+
+
+def _entry(went_with: Mapping[str, str], episode_id: str) -> str:
+    """Return the listed tombstone that one stands for; empty: there is none."""
+    passed: set[str] = set()
+    entry = episode_id if episode_id in went_with else ""
+    while went_with.get(entry) and entry not in passed:
+        passed.add(entry)
+        entry = went_with[entry]
+    return "" if entry in passed else entry
+
+
+def _stood_in(tables: Tables, episode_ids: Sequence[str]) -> Iterable[tuple[str, str, str]]:
+    """Yield (tombstone, source, path) as known from sections, parts and messages; some may repeat."""
+    for row in tables["buried_sections"].among("episode_id", episode_ids, ("episode_id", "source", "path")):
+        yield row["episode_id"], row["source"], row["path"]
+    for row in tables["parts"].among("part_id", episode_ids, ("part_id", "source", "path")):
+        yield row["part_id"], row["source"], row["path"]
+    keys = list(tables["tombstone_keys"].among("episode_id", episode_ids, ("message_key", "episode_id")))
+    messages = tables["messages"].among("key", (row["message_key"] for row in keys), ("key", "source", "path"))
+    files = {message["key"]: (message["source"], message["path"]) for message in messages}
+    for row in keys:
+        if row["message_key"] in files:
+            yield row["episode_id"], *files[row["message_key"]]
+
+
+def _with_company(tables: Tables, episode_ids: Iterable[str]) -> set[str]:
+    """Return these ids and those of all that went with them, however far down."""
+    going, level = set[str](), {key for key in episode_ids if key}  # '' is what went with nothing has
+    while level:
+        going |= level
+        rows = tables["tombstones"].among("went_with", level, ["episode_id"])
+        level = {row["episode_id"] for row in rows} - going
+    return going
+
+
+def _lift(tables: Tables, ids: Sequence[str]) -> Lifted:
+    """Lift at most as many ids as one transaction may change."""
+    of_these = {"episode_id": {"$in": list(ids)}}
+    keys = [row["message_key"] for row in tables["tombstone_keys"].find(of_these, ["message_key"])]
+    files = {(row["source"], row["path"]) for row in tables["buried_sections"].find(of_these, ["source", "path"])}
+    lifted = tables["tombstones"].delete(of_these)
+    for name in ("tombstone_keys", "buried_sections"):
+        tables[name].delete(of_these)
+    parts = tables["parts"].update({"part_id": {"$in": list(ids)}}, {"published_hash": None})
+    logs = set() if parts else _without_messages(tables, keys)
+    return Lifted(lifted, parts, _read_again(tables, files | logs, is_forgotten=not parts))
+
+
+def _without_messages(tables: Tables, keys: Sequence[str]) -> set[File]:
+    """Return the files with messages that were forgotten and no longer are, and let these messages be unknown."""
+    still = {row["message_key"] for row in tables["tombstone_keys"].among("message_key", keys, ["message_key"])}
+    rows = list(tables["messages"].among("key", set(keys) - still, ("key", "source", "path")))
+    for batch in batches([row["key"] for row in rows]):
+        _delete(tables, "messages", "key", batch)
+    return {(row["source"], row["path"]) for row in rows}
+
+
+def _read_again(tables: Tables, files: Iterable[File], *, is_forgotten: bool) -> int:
+    """Let the next crawl read files from their beginning. Return how many; uploads cannot be read again.
+
+    :param is_forgotten: what is archived of them lacks something; else they may be as they were.
+    """
+    reserved = {row["key"] for row in tables["sources"].find({"kind": "reserved"}, ["key"])}
+    # no file has such a fingerprint, so it is taken for another file: a new generation
+    change = {"mtime_ns": 0} | ({"head_hash": "lifted"} if is_forgotten else {})
+    return sum(
+        tables["files"].update({"source": source, "path": path}, change, add={"version": 1})
+        for source, path in sorted(files)
+        if source not in reserved
+    )
+
+
+def _delete(tables: Tables, name: str, field: str, values: Sequence[str]) -> int:
+    return tables[name].delete({field: {"$in": list(values)}})
+
+
+def _place(section: BuriedSection) -> tuple[str, str, str]:
+    return section.episode_id, section.source, section.path
