@@ -52,7 +52,7 @@ test-kills: $(VENV)/.installed-dev ## Whole systems whose processes are ended ag
 	$(BIN)/pytest -m 'kills and not slow' -n 2 --dist loadfile
 
 .PHONY: test-stores
-test-stores: $(VENV)/.installed-dev ## The pipeline's tests on MongoDB's stand-in; by itself they run on SQLite
+test-stores: $(VENV)/.installed-dev ## The pipeline's tests on the tests' MongoDB; without it they run on SQLite
 	ANAMNESIS_TEST_STORES=all $(BIN)/pytest -n logical --maxprocesses 4 --dist worksteal anamnesis_tests/steps anamnesis_tests/defs -k mongo
 
 .PHONY: test-dagster

@@ -20,6 +20,7 @@ from anamnesis_pipeline.steps import log_folders
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.mongo_server import shared
+from anamnesis_tests.mongo_server.server import LoopbackServer
 
 # A shell that starts the tests in the background has them ignore SIGINT; Dagster would let SIGTERM do what SIGINT does,
 # and no process that a test starts could be ended any more.
@@ -132,3 +133,12 @@ def open_store(place: tuple[str, Path]) -> Iterator[OpenStore]:
 def store(open_store: OpenStore) -> Store:
     """An empty store."""
     return open_store()
+
+
+@pytest.fixture
+def server() -> Iterator[LoopbackServer]:
+    """A MongoDB that a test may make fail, whatever the others run on; afterwards it is as it was before."""
+    running = shared.loopback()
+    others = running.databases()
+    yield running
+    running.reset(*others)

@@ -1,5 +1,5 @@
-"""What is in the repository may be published: no secrets, no weights, nobody's folders and addresses; and it uses the
-public parts of Dagster only.
+"""What is in the repository may be published: no secrets, no weights, nobody's folders and addresses; it uses the
+public parts of Dagster only, and hands on nothing that is for tests alone.
 """
 
 import ast
@@ -7,9 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 LARGEST_BYTES = 1 << 20
@@ -113,3 +117,53 @@ def test_the_scan_of_make_check_stops_a_planted_key(tmp_path: Path) -> None:
 
     assert scanned("REGION = 'eu-central-1'\n") == 0
     assert scanned("KEY = 'AKIA" + "2E0A8F3B244C9986'\n") != 0
+
+
+# --- what tests are run with is not handed on ---------------------------------------------------------------------
+
+TESTS_ONLY = "secantusdb"
+"""GPL-2.0: tests start it as a server."""
+
+
+def required(extra: str) -> list[str]:
+    """What pyproject.toml asks for, as the image's build reads it."""
+    command = [sys.executable, str(ROOT / "deploy/requirements.py"), str(ROOT / "pyproject.toml"), extra]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def brought_by(lines: list[str]) -> set[str]:
+    """All that these requirements bring, and what those bring, as far as it is installed here."""
+    found: set[str] = set()
+    asked = [Requirement(line.partition("  #")[0]) for line in lines]
+    while asked:
+        one = asked.pop()
+        name = canonicalize_name(one.name)
+        if name not in found:
+            found.add(name)
+            with suppress(metadata.PackageNotFoundError):  # an optional one that is not here
+                needed = [Requirement(line) for line in metadata.requires(name) or ()]
+                extras = ("", *one.extras)
+                asked += [
+                    each
+                    for each in needed
+                    if not each.marker or any(each.marker.evaluate({"extra": x}) for x in extras)
+                ]
+    return found
+
+
+@pytest.mark.parametrize("extra", ["", "containers", "kubernetes"])
+def test_nothing_that_is_installed_or_shipped_needs_the_tests_server(extra: str) -> None:
+    brought = brought_by(required(extra))
+    assert {"pymongo", "bcrypt"} <= brought, "also what is not asked for by name"
+    assert TESTS_ONLY not in brought
+    assert TESTS_ONLY in brought_by(required("dev"))
+
+
+@in_a_checkout
+def test_only_tests_name_the_tests_server() -> None:
+    named = {path.relative_to(ROOT) for path in published() if "secantus" in path.read_text("utf-8", "ignore").lower()}
+    allowed = {"anamnesis_tests", "docs"}, {"CHANGELOG.md", "CONTRIBUTING.md", "constraints.txt", "pyproject.toml"}
+    assert [path for path in sorted(named) if path.parts[0] not in allowed[0] and str(path) not in allowed[1]] == []
+    shipped = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    assert "*" in shipped
+    assert not {f"!{name}" for name in (*allowed[0], "CONTRIBUTING.md")} & {*shipped}

@@ -221,26 +221,25 @@ def test_a_copy_whose_search_index_is_not_built_is_whole_and_says_so(
 
 
 def test_the_end_of_a_copy_waits_a_bounded_time_for_an_index_that_is_never_ready(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copying, "INDEX_WITHIN_S", 0.3)
     run_backup(settings, tmp_path / "saved", quiet, with_archive=False)
-    with LoopbackServer() as server:
-        server.catalog.behaviour.never_ready = {EVERY}
-        monkeypatch.setenv("ANAMNESIS_MONGO_URI", server.uri)
-        for home, store, words in (
-            (settings.home, "sqlite", ("migrate", "--to", "mongo", "--database", "moved")),
-            (tmp_path / "restored", "mongo", ("restore", str(tmp_path / "saved"))),
-        ):
-            monkeypatch.setenv("ANAMNESIS_HOME", str(home))
-            monkeypatch.setenv("ANAMNESIS_STORE", store)
-            began = time.monotonic()
-            result = CliRunner().invoke(app, words, catch_exceptions=False)
-            assert time.monotonic() - began < 150, "by itself it waits for five minutes"
-            assert result.exit_code == 0
-            assert "could not be built in time" in result.output
-            assert "BUILDING" in result.output or "PENDING" in result.output
-            assert "is whole all the same" in result.output
+    server.catalog.behaviour.never_ready = {EVERY}
+    monkeypatch.setenv("ANAMNESIS_MONGO_URI", server.uri)
+    for home, store, words in (
+        (settings.home, "sqlite", ("migrate", "--to", "mongo", "--database", "moved")),
+        (tmp_path / "restored", "mongo", ("restore", str(tmp_path / "saved"))),
+    ):
+        monkeypatch.setenv("ANAMNESIS_HOME", str(home))
+        monkeypatch.setenv("ANAMNESIS_STORE", store)
+        began = time.monotonic()
+        result = CliRunner().invoke(app, words, catch_exceptions=False)
+        assert time.monotonic() - began < 150, "by itself it waits for five minutes"
+        assert result.exit_code == 0
+        assert "could not be built in time" in result.output
+        assert "BUILDING" in result.output or "PENDING" in result.output
+        assert "is whole all the same" in result.output
 
 
 def test_a_server_that_is_not_there_is_told_with_what_names_another(settings: Settings) -> None:

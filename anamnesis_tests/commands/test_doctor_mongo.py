@@ -1,6 +1,5 @@
 """What doctor says of a store in MongoDB."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,12 +11,6 @@ from anamnesis_pipeline.store.mongo import fulltext
 from anamnesis_pipeline.wiring import open_store
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.store.samples import put
-
-
-@pytest.fixture
-def server() -> Iterator[LoopbackServer]:
-    with LoopbackServer() as running:
-        yield running
 
 
 @pytest.fixture

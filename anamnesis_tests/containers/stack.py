@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import Any
 
 import httpx
 import pytest
-import sortedcontainers
 from pydantic import SecretStr
 
 from anamnesis_pipeline.dagster_api.api import DagsterApi
@@ -46,13 +46,13 @@ class Stack:
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.repository, self.home, self.environment = folder / "anamnesis", folder / "home", environment
         _copy_repository(self.repository)
+        _install_server(self.repository / "libraries")
         shutil.copytree(EXAMPLES, self.home / ".claude/projects")
         for path in [self.home, *self.home.rglob("*")]:
             os.chown(path, OWNER, OWNER)
         self.port, self.dagster_port, mongo_port = free_ports(3)
         settings = self._written_env() | {
             "COMPOSE_FILE": "docker-compose.yml:anamnesis_tests/containers/compose.loopback.yml",
-            "SORTEDCONTAINERS": str(Path(sortedcontainers.__file__).parent),
             "ANAMNESIS_IMAGE": "anamnesis:test",
             "ANAMNESIS_CPUSET": "0",
             "ANAMNESIS_DEFAULT_MODEL": ABSENT_MODEL,
@@ -150,6 +150,12 @@ def _holds(condition: Callable[[], object]) -> bool:
         return bool(condition())
     except httpx.HTTPError:
         return False
+
+
+def _install_server(folder: Path) -> None:
+    """What stands in MongoDB's place, which the image does not hold, for the Python of Debian 12."""
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), "--python-version", "3.11"]
+    subprocess.run([*command, "--only-binary=:all:", "-c", str(ROOT / "constraints.txt"), "secantusdb"], check=True)
 
 
 def _copy_repository(to: Path) -> None:

@@ -8,11 +8,12 @@ exist finds nothing: https://www.mongodb.com/docs/atlas/atlas-vector-search/vect
 
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from bson import ObjectId
+from bson.raw_bson import RawBSONDocument
 
 from anamnesis_tests.mongo_server.search_behaviour import SearchBehaviour
 from anamnesis_tests.mongo_server.search_errors import (
@@ -28,12 +29,25 @@ from anamnesis_tests.mongo_server.search_listing import as_listed, entry
 from anamnesis_tests.mongo_server.search_text_index import counted
 
 Document = Mapping[str, Any]
-Documents = Callable[[str, str], Mapping[Any, Document]]
-Hit = tuple[dict[str, Any], dict[str, Any]]
+Documents = Mapping[Hashable, RawBSONDocument]
+Hit = tuple[Document, dict[str, Any]]
 """A document, or a result of `$searchMeta`, and its metadata: `searchScore` or `vectorSearchScore`."""
 Hits = list[Hit]
+Namespace = tuple[str, str]
+"""Database and collection."""
 
-STAGES = ("$search", "$searchMeta", "$vectorSearch")
+
+class Source(Protocol):
+    """Where documents come from."""
+
+    def exists(self, namespace: Namespace) -> bool:
+        """Whether there is such a collection."""
+
+    def read(self, namespace: Namespace) -> Documents:
+        """All that is committed of a collection, by id."""
+
+    def changed(self, namespace: Namespace) -> tuple[int, float]:
+        """How often it may have been changed, and when it was last, by the monotonic clock."""
 
 
 @dataclass(slots=True)
@@ -52,23 +66,23 @@ class _Index:
         return [self.main, self.staged] if self.staged else [self.main]
 
 
+@dataclass(slots=True)
+class _Collection:
+    """One with indexes: as it was when somebody looked last, and how often it had been changed by then."""
+
+    indexes: dict[str, _Index] = field(default_factory=dict)
+    documents: Documents = field(default_factory=dict)
+    changes: int = -1
+
+
 class SearchCatalog:
     """All search indexes of a server. Safe to use from several threads."""
 
-    def __init__(
-        self,
-        documents: Documents,
-        *,
-        exists: Callable[[str, str], bool] = lambda _db, _coll: True,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`documents` gives what is committed of a collection by id; `exists`, whether there is such a collection."""
-        self.behaviour = SearchBehaviour()
-        self._documents = documents
-        self._exists = exists
-        self._clock = clock
+    def __init__(self, source: Source) -> None:
+        self._source = source
         self._lock = threading.RLock()
-        self._indexes: dict[tuple[str, str], dict[str, _Index]] = {}
+        self._collections: dict[Namespace, _Collection] = {}
+        self.behaviour = SearchBehaviour(self._look_at_all)
 
     def create(self, db: str, coll: str, models: Sequence[Document]) -> list[str]:
         """`createSearchIndexes`: the names, also of those that are there with the very same definition.
@@ -76,10 +90,12 @@ class SearchCatalog:
         :raises SearchRefused: the collection does not exist; a name is taken by another definition.
         """
         self._must_run()
-        if not self._exists(db, coll):
+        if not self._source.exists((db, coll)):
             raise SearchRefused(NAMESPACE_NOT_FOUND, f"Collection '{db}.{coll}' does not exist.")
         with self._lock:
-            there = self._indexes.setdefault((db, coll), {})
+            collection = self._collections.setdefault((db, coll), _Collection())
+            self._look((db, coll), collection)
+            there = collection.indexes
             wanted = [(model.get("name", "default"), model.get("type", "search"), model) for model in models]
             for name, kind, model in wanted:
                 if name in there and not _is_same(there[name].latest, kind, model["definition"]):
@@ -89,7 +105,7 @@ class SearchCatalog:
                     )
             for name, kind, model in wanted:
                 if name not in there:
-                    there[name] = _Index(ObjectId(), self._begin(db, coll, kind, name, model["definition"], 0))
+                    there[name] = _Index(ObjectId(), self._begin(collection, kind, name, model["definition"], 0))
         return [name for name, _, _ in wanted]
 
     def update(self, db: str, coll: str, name: str, definition: Document) -> None:
@@ -101,8 +117,9 @@ class SearchCatalog:
         with self._lock:
             index = self._found(db, coll, name)
             self._settle(index)
-            latest = index.latest
-            index.staged = self._begin(db, coll, latest.kind, name, definition, latest.version + 1)
+            collection, latest = self._collections[db, coll], index.latest
+            self._look((db, coll), collection)
+            index.staged = self._begin(collection, latest.kind, name, definition, latest.version + 1)
 
     def drop(self, db: str, coll: str, name: str) -> None:
         """`dropSearchIndex`.
@@ -112,13 +129,13 @@ class SearchCatalog:
         self._must_run()
         with self._lock:
             self._found(db, coll, name)
-            del self._indexes[db, coll][name]
+            del self._collections[db, coll].indexes[name]
 
     def list(self, db: str, coll: str, name: str | None = None) -> list[dict[str, Any]]:
         """What `$listSearchIndexes` gives."""
         self._must_run()
         with self._lock:
-            indexes = self._indexes.get((db, coll), {})
+            indexes = self._collections.get((db, coll), _Collection()).indexes
             chosen = [index for known, index in indexes.items() if name in (None, known)]
             return [self._listed(index) for index in chosen]
 
@@ -131,78 +148,76 @@ class SearchCatalog:
             raise unreachable()
         (name, body) = next(iter(stage.items()))
         with self._lock:
-            index = self._indexes.get((db, coll), {}).get(body.get("index", "default"))
+            collection = self._collections.get((db, coll), _Collection())
+            index = collection.indexes.get(body.get("index", "default"))
             if index is None:
                 return [({"count": counted(0, body.get("count", {}))}, {})] if name == "$searchMeta" else []
+            self._look((db, coll), collection)
             self._settle(index)
-            found = index.main.query(name, body, self.behaviour, self._clock())
-        if name == "$searchMeta":
-            return [(counts, {}) for _, counts in found]
-        documents = self._documents(db, coll)
-        return [(dict(documents[key]), metadata) for key, metadata in found if key in documents]
+            found = index.main.query(name, body, self.behaviour, time.monotonic())
+            if name == "$searchMeta":
+                return [(counts, {}) for _, counts in found]
+            documents = collection.documents
+            return [(documents[key], metadata) for key, metadata in found if key in documents]
 
-    def committed(self, db: str, coll: str, changed_ids: Iterable[Hashable]) -> None:
-        """Documents that a commit made, changed or removed, which `documents` already shows so."""
+    def forget(self, db: str, coll: str | None = None) -> None:
+        """A collection is gone, or all of a database, and the indexes with it."""
         with self._lock:
-            if not (indexes := self._indexes.get((db, coll))):
-                return
-            documents, due = self._documents(db, coll), self._clock() + self.behaviour.lag_s
-            for key, late_s in self._in_batch(list(changed_ids)):
-                for index in indexes.values():
-                    for generation in index.generations():
-                        generation.note(key, documents.get(key), due + late_s, held=self.behaviour.frozen)
+            for key in [key for key in self._collections if key[0] == db and coll in (None, key[1])]:
+                del self._collections[key]
+
+    def _look_at_all(self) -> None:
+        with self._lock:
+            for namespace, collection in self._collections.items():
+                self._look(namespace, collection)
+
+    def _look(self, namespace: Namespace, collection: _Collection) -> None:
+        """Take note of what was committed, and of when an index may have it."""
+        changes, at = self._source.changed(namespace)
+        if changes == collection.changes:
+            return
+        before, now = collection.documents, self._source.read(namespace)
+        keys = [key for key, held in now.items() if key not in before or before[key].raw != held.raw]
+        keys += [key for key in before if key not in now]
+        collection.documents, collection.changes = now, changes
+        behaviour = self.behaviour
+        for key, late_s in self._in_batch(keys) if collection.indexes else ():
+            for index in collection.indexes.values():
+                for generation in index.generations():
+                    generation.note(key, now.get(key), at + behaviour.lag_s + late_s, held=behaviour.frozen)
 
     def _in_batch(self, keys: Sequence[Hashable]) -> Iterable[tuple[Hashable, float]]:
-        """The order in which changes of one commit get into an index, and how much later than the first."""
+        """The order in which changes get into an index, and how much later than the first."""
         if not self.behaviour.torn_s:
             return [(key, 0.0) for key in keys]
         half = len(keys) // 2
         return [*((key, 0.0) for key in keys[half:]), *((key, self.behaviour.torn_s) for key in keys[:half])]
 
-    def catch_up(self) -> None:
-        """Apply everything that was committed, whatever the lag is; for tests that do not want to wait."""
-        with self._lock:
-            for indexes in self._indexes.values():
-                for index in indexes.values():
-                    for generation in index.generations():
-                        generation.follow(SearchBehaviour(), float("inf"))
-
-    def drop_collection(self, db: str, coll: str) -> None:
-        """A collection is gone, and its indexes with it."""
-        with self._lock:
-            self._indexes.pop((db, coll), None)
-
-    def drop_database(self, db: str) -> None:
-        """A database is gone."""
-        with self._lock:
-            for key in [key for key in self._indexes if key[0] == db]:
-                del self._indexes[key]
-
     def _must_run(self) -> None:
         if not self.behaviour.reachable:
             raise management_unreachable()
 
-    def _begin(self, db: str, coll: str, kind: str, name: str, definition: Document, version: int) -> Generation:
-        now = self._clock()
+    def _begin(self, collection: _Collection, kind: str, name: str, definition: Document, version: int) -> Generation:
+        now = time.monotonic()
         generation = Generation(kind, name, definition, version, now=now, build_s=self.behaviour.build_s)
-        for key, document in self._documents(db, coll).items():
+        for key, document in collection.documents.items():
             generation.note(key, document, now)
         return generation
 
     def _settle(self, index: _Index) -> None:
         """Let what is built take its place; one that failed leaves the old one in use."""
-        if index.staged and index.staged.state(self.behaviour, self._clock()) == READY:
+        if index.staged and index.staged.state(self.behaviour, time.monotonic()) == READY:
             index.main, index.staged = index.staged, None
 
     def _found(self, db: str, coll: str, name: str) -> _Index:
-        index = self._indexes.get((db, coll), {}).get(name)
+        index = self._collections.get((db, coll), _Collection()).indexes.get(name)
         if index is None:
             raise SearchRefused(INDEX_NOT_FOUND, f"No index with name {name} exists in namespace {db}.{coll}")
         return index
 
     def _listed(self, index: _Index) -> dict[str, Any]:
         self._settle(index)
-        now = self._clock()
+        now = time.monotonic()
         return entry(
             str(index.id),
             index.latest,

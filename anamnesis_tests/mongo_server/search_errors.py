@@ -4,12 +4,14 @@ Codes: https://www.mongodb.com/docs/manual/reference/error-codes/. What a search
 (UnknownError), wrapped by the aggregation that asked it.
 """
 
+FAILED_TO_PARSE = (9, "FailedToParse")
 HOST_UNREACHABLE = (6, "HostUnreachable")
 UNKNOWN_ERROR = (8, "UnknownError")
 NAMESPACE_NOT_FOUND = (26, "NamespaceNotFound")
 INDEX_NOT_FOUND = (27, "IndexNotFound")
 INDEX_ALREADY_EXISTS = (68, "IndexAlreadyExists")
 COMMAND_FAILED = (125, "CommandFailed")
+IN_TRANSACTION = (263, "OperationNotSupportedInTransaction")
 
 
 class SearchRefused(Exception):  # noqa: N818

@@ -1,7 +1,7 @@
 """The `filter` of `$vectorSearch`: MQL over the fields that the index declares.
 
 Operators: https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-stage/ (pre-filter). Their form is
-checked by `grammar_search.py`; here they are answered.
+checked by `search_shapes.py`; here they are answered.
 """
 
 from collections.abc import Mapping

@@ -44,16 +44,5 @@ def _without_defaults(field: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mapping(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    fields = {name: _fields(field) for name, field in mapping.get("fields", {}).items()}
+    fields = {name: {**_DEFAULTS.get(field["type"], {}), **field} for name, field in mapping.get("fields", {}).items()}
     return {**mapping, "dynamic": mapping.get("dynamic", False), "fields": fields}
-
-
-def _fields(field: Any) -> Any:
-    if isinstance(field, list):
-        return [_fields(each) for each in field]
-    shown = {**_DEFAULTS.get(field["type"], {}), **field}
-    if field["type"] == "document":
-        shown |= _mapping(field)
-    if "multi" in field:
-        shown["multi"] = {name: _fields(each) for name, each in field["multi"].items()}
-    return shown

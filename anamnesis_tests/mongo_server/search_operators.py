@@ -1,6 +1,6 @@
-"""The operators of `$search`, each a mapping of the rows that it finds to their scores.
+"""The operators of `$search` that the store uses, each a mapping of the rows that it finds to their scores.
 
-https://www.mongodb.com/docs/atlas/atlas-search/operators-and-collectors/. Their form is checked by `grammar_search.py`.
+https://www.mongodb.com/docs/atlas/atlas-search/operators-and-collectors/. Their form is checked by `search_shapes.py`.
 What compares values scores 1; `filter` and `mustNot` score nothing.
 """
 
@@ -11,7 +11,7 @@ from anamnesis_tests.mongo_server.search_errors import NotEmulated, query_refuse
 from anamnesis_tests.mongo_server.search_terms import Matches, TermField
 from anamnesis_tests.mongo_server.search_values import ValuePostings, typed
 
-NAMES = ("compound", "text", "phrase", "equals", "in", "range", "exists")
+NAMES = ("compound", "phrase", "equals", "in", "range", "exists")
 _TYPE_OF_FIELD = {"string": "token"}
 _BOUNDS = ("gt", "gte", "lt", "lte")
 
@@ -19,7 +19,7 @@ _BOUNDS = ("gt", "gte", "lt", "lte")
 class Index(Protocol):
     """What operators look at (`search_text_index.py`)."""
 
-    terms: dict[tuple[str, str], TermField]
+    terms: dict[str, TermField]
     values: dict[str, dict[str, ValuePostings]]
     paths: dict[str, set[int]]
     rows: set[int]
@@ -39,7 +39,7 @@ class Operators:
         for name in NAMES:
             if name in body:
                 found: Matches = getattr(self, f"_{name}")(body[name])
-                return _scored(found, body[name].get("score"))
+                return found
         raise NotEmulated(f"operators among {', '.join(body)}")
 
     def _compound(self, body: Mapping[str, Any]) -> Matches:
@@ -57,24 +57,12 @@ class Operators:
         rows = rows.difference(*left_out)
         return {row: sum(clause.get(row, 0.0) for clause in must + should) for row in rows}
 
-    def _text(self, body: Mapping[str, Any]) -> Matches:
-        every = body.get("matchCriteria", "any") == "all"
-        if "fuzzy" in body or "synonyms" in body:
-            raise NotEmulated("fuzzy search and synonyms")
-        return _sum([field.matching(query, every=every) for field, query in self._asked(body)])
-
     def _phrase(self, body: Mapping[str, Any]) -> Matches:
-        if body.get("slop", 0) or "synonyms" in body:
-            raise NotEmulated("phrases with slop or synonyms")
         return _sum([field.with_phrase(query) for field, query in self._asked(body)])
 
     def _asked(self, body: Mapping[str, Any]) -> list[tuple[TermField, str]]:
         """Every query at every path; a path that is not mapped finds nothing."""
-        paths = _listed(body["path"])
-        if any(isinstance(path, Mapping) and "wildcard" in path for path in paths):
-            raise NotEmulated("paths with wildcards")
-        keys = [(path["value"], path.get("multi", "")) if isinstance(path, Mapping) else (path, "") for path in paths]
-        fields = [self._index.terms[key] for key in keys if key in self._index.terms]
+        fields = [self._index.terms[path] for path in _listed(body["path"]) if path in self._index.terms]
         return [(field, query) for query in _listed(body["query"]) for field in fields]
 
     def _equals(self, body: Mapping[str, Any]) -> Matches:
@@ -120,14 +108,3 @@ def _sum(parts: Sequence[Matches]) -> Matches:
         for row, score in part.items():
             found[row] = found.get(row, 0.0) + score
     return found
-
-
-def _scored(matches: Matches, score: Mapping[str, Any] | None) -> Matches:
-    """With a score that the query changes (https://www.mongodb.com/docs/atlas/atlas-search/score/modify-score/)."""
-    if not score:
-        return matches
-    if "constant" in score:
-        return dict.fromkeys(matches, float(score["constant"]["value"]))
-    if "value" in score.get("boost", {}):
-        return {row: found * float(score["boost"]["value"]) for row, found in matches.items()}
-    raise NotEmulated(f"scores by {', '.join(score)}")

@@ -30,9 +30,8 @@ def kept_length(length: int) -> int:
 class TermField:
     """The terms of one path by one analyzer."""
 
-    def __init__(self, analyze: Analyzer, analyze_query: Analyzer) -> None:
+    def __init__(self, analyze: Analyzer) -> None:
         self._analyze = analyze
-        self._analyze_query = analyze_query
         self._counts: dict[str, dict[int, int]] = {}
         self._terms: dict[int, Terms] = {}
         self._lengths: dict[int, int] = {}
@@ -43,48 +42,31 @@ class TermField:
         """Keep what a row has now. Elements of an array follow each other without a gap, as in Lucene."""
         self.remove(row)
         terms = [term for text in texts for term in self._analyze(text)]
-        there = [term for term in terms if term is not None]
-        if not there:
+        if not terms:
             return
-        self._terms[row], self._lengths[row] = terms, len(there)
-        self._kept[row] = kept_length(len(there))
-        self._total += len(there)
-        for term in there:
+        self._terms[row], self._lengths[row] = terms, len(terms)
+        self._kept[row] = kept_length(len(terms))
+        self._total += len(terms)
+        for term in terms:
             counts = self._counts.setdefault(term, {})
             counts[row] = counts.get(row, 0) + 1
 
     def remove(self, row: int) -> None:
         """Forget a row."""
-        for term in {term for term in self._terms.pop(row, ()) if term is not None}:
+        for term in set(self._terms.pop(row, ())):
             self._counts[term].pop(row, None)
             if not self._counts[term]:
                 del self._counts[term]
         self._total -= self._lengths.pop(row, 0)
         self._kept.pop(row, None)
 
-    def rows(self) -> set[int]:
-        """Rows that have any term."""
-        return set(self._terms)
-
-    def matching(self, text: str, *, every: bool) -> Matches:
-        """Rows with any term of a query, or with `every` one; a term that is asked twice counts twice."""
-        terms = [term for term in self._analyze_query(text) if term is not None]
-        found: Matches = {}
-        for term in terms:
-            for row, score in self._scored(term).items():
-                found[row] = found.get(row, 0.0) + score
-        if not every:
-            return found
-        return {row: found[row] for row in found if all(row in self._counts.get(term, ()) for term in terms)}
-
     def with_phrase(self, text: str) -> Matches:
         """Rows that have the terms of a query one after another."""
-        asked = _trimmed(self._analyze_query(text))
-        terms = [term for term in asked if term is not None]
+        asked = self._analyze(text)
         if len(asked) < 2:
-            return self._scored(terms[0]) if terms else {}
-        rows = set.intersection(*(set(self._counts.get(term, ())) for term in terms))
-        weight = sum(self._idf(term) for term in terms)
+            return self._scored(asked[0]) if asked else {}
+        rows = set.intersection(*(set(self._counts.get(term, ())) for term in asked))
+        weight = sum(self._idf(term) for term in asked)
         counted = {row: _occurrences(self._terms[row], asked) for row in rows}
         return {row: weight * self._saturated(row, count) for row, count in counted.items() if count}
 
@@ -101,16 +83,7 @@ class TermField:
         return count / (count + K1 * (1 - B + B * self._kept[row] / average))
 
 
-def _trimmed(terms: Terms) -> Terms:
-    """Without what was left out at both ends."""
-    there = [place for place, term in enumerate(terms) if term is not None]
-    return terms[there[0] : there[-1] + 1] if there else []
-
-
-def _occurrences(terms: Sequence[str | None], asked: Sequence[str | None]) -> int:
-    """How often `asked` occurs; a word that was left out of it may be any."""
+def _occurrences(terms: Sequence[str], asked: Sequence[str]) -> int:
+    """How often `asked` occurs."""
     width = len(asked)
-    return sum(
-        all(wanted is None or terms[start + i] == wanted for i, wanted in enumerate(asked))
-        for start in range(len(terms) - width + 1)
-    )
+    return sum(terms[start : start + width] == asked for start in range(len(terms) - width + 1))

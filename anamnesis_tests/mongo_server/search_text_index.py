@@ -4,18 +4,16 @@ Definition: https://www.mongodb.com/docs/atlas/atlas-search/define-field-mapping
 indexed: `dynamic: true` is not emulated.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anamnesis_tests.mongo_server.search_analysis import analyzer_of
 from anamnesis_tests.mongo_server.search_errors import NotEmulated, query_refused
 from anamnesis_tests.mongo_server.search_operators import Operators
-from anamnesis_tests.mongo_server.search_order import ordered
-from anamnesis_tests.mongo_server.search_terms import TermField
+from anamnesis_tests.mongo_server.search_terms import Matches, TermField
 from anamnesis_tests.mongo_server.search_values import ValuePostings, typed, values_at
 from anamnesis_tests.mongo_server.search_vector_index import Hits, Taken
 
-DEFAULT_ANALYZER = "lucene.standard"
 COUNTED = 1000
 """Up to how many hits a count of type `lowerBound` is exact, by default."""
 
@@ -24,20 +22,17 @@ _KINDS = {
 }  # fmt: skip
 """Type of a field in the mappings: of which values it is."""
 
-Key = tuple[str, str]
-"""Path, and the name of a multi analyzer or nothing."""
-
 
 class TextIndex:
     """What such an index holds of the documents of a collection, by row."""
 
     def __init__(self, definition: Mapping[str, Any]) -> None:
         self._definition = definition
-        self.terms: dict[Key, TermField] = {}
+        self.terms: dict[str, TermField] = {}
         self.values: dict[str, dict[str, ValuePostings]] = {}
         self.paths: dict[str, set[int]] = {}
         self.rows: set[int] = set()
-        self._map(definition["mappings"], "")
+        self._map(definition["mappings"])
 
     def take(self, document: Mapping[str, Any]) -> Taken:
         """What there is to index of a document, apart from it, since it may change before that happens."""
@@ -50,7 +45,7 @@ class TextIndex:
         for path, rows in self.paths.items():
             if taken[path] is not None:
                 rows.add(row)
-        for (path, _), field in self.terms.items():
+        for path, field in self.terms.items():
             field.put(row, [value for value in taken[path] or () if isinstance(value, str)])
         for path, kinds in self.values.items():
             for kind, values in kinds.items():
@@ -68,7 +63,7 @@ class TextIndex:
                 values.remove(row)
 
     def query(self, stage: str, body: Mapping[str, Any]) -> Hits:
-        """What `$search` finds, best first or as `sort` says; for `$searchMeta` one row, -1, with the counts.
+        """What `$search` finds, best first; for `$searchMeta` one row, -1, with the counts.
 
         :raises SearchRefused: the query does not fit the index.
         """
@@ -77,24 +72,19 @@ class TextIndex:
         matches = Operators(self).matches(body)
         if stage == "$searchMeta":
             return [(-1, {"count": counted(len(matches), body.get("count", {}))})]
-        rows = ordered(matches, body.get("sort"), self.values)
-        return [(row, {"searchScore": matches[row]}) for row in rows]
+        return [(row, {"searchScore": matches[row]}) for row in _ordered(matches)]
 
-    def _map(self, mapping: Mapping[str, Any], prefix: str) -> None:
+    def _map(self, mapping: Mapping[str, Any]) -> None:
         if mapping.get("dynamic"):
             raise NotEmulated("dynamic mappings")
-        for name, fields in mapping.get("fields", {}).items():
-            for field in fields if isinstance(fields, list) else [fields]:
-                self._map_field(prefix + name, field)
+        for name, field in mapping.get("fields", {}).items():
+            self._map_field(name, field)
 
     def _map_field(self, path: str, field: Mapping[str, Any]) -> None:
         self.paths.setdefault(path, set())
         match field["type"]:
-            case "document":
-                self._map(field, f"{path}.")
             case "string":
-                for name, definition in _strings(field):
-                    self.terms[path, name] = self._term_field(definition)
+                self.terms[path] = self._term_field(field)
             case kind if kind in _KINDS:
                 if field.get("normalizer", "none") != "none":
                     raise NotEmulated("token fields with a normalizer")
@@ -103,13 +93,8 @@ class TextIndex:
                 raise NotEmulated(f"fields of type {other}")
 
     def _term_field(self, field: Mapping[str, Any]) -> TermField:
-        if "similarity" in field:
-            raise NotEmulated("other similarities than BM25")
-        default = self._definition.get("analyzer", DEFAULT_ANALYZER)
-        analyzer = field.get("analyzer", default)
-        for_queries = field.get("searchAnalyzer", self._definition.get("searchAnalyzer", analyzer))
-        custom = self._definition.get("analyzers", ())
-        return TermField(analyzer_of(analyzer, custom), analyzer_of(for_queries, custom))
+        analyzer, custom = field.get("analyzer", "lucene.standard"), self._definition.get("analyzers", ())
+        return TermField(analyzer_of(analyzer, custom))
 
 
 def counted(hits: int, count: Mapping[str, Any]) -> dict[str, int]:
@@ -122,9 +107,9 @@ def counted(hits: int, count: Mapping[str, Any]) -> dict[str, int]:
     return {"lowerBound": min(hits, int(count.get("threshold", COUNTED)) + 1)}
 
 
-def _strings(field: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    yield "", field
-    yield from field.get("multi", {}).items()
+def _ordered(matches: Matches) -> list[int]:
+    """Best first; of equals the one that was indexed first."""
+    return sorted(matches, key=lambda row: (-matches[row], row))
 
 
 def _of_kind(kind: str, values: Sequence[Any] | None) -> list[Any] | None:

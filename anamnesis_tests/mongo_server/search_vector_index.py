@@ -6,7 +6,7 @@ from typing import Any
 from anamnesis_tests.mongo_server.search_errors import query_refused
 from anamnesis_tests.mongo_server.search_filters import passing
 from anamnesis_tests.mongo_server.search_values import ValuePostings, values_at
-from anamnesis_tests.mongo_server.search_vectors import VectorField, VectorSpec, read_vector
+from anamnesis_tests.mongo_server.search_vectors import VectorMatrix, VectorSpec, read_vector
 
 Hits = list[tuple[int, dict[str, Any]]]
 Taken = dict[str, list[Any] | None]
@@ -19,7 +19,9 @@ class VectorIndex:
     def __init__(self, definition: Mapping[str, Any]) -> None:
         fields = definition["fields"]
         self._vectors = {
-            field["path"]: VectorField(VectorSpec.of(field)) for field in fields if field["type"] == "vector"
+            field["path"]: VectorMatrix(VectorSpec(field["numDimensions"], field.get("quantization", "none")))
+            for field in fields
+            if field["type"] == "vector"
         }
         self._filters = {field["path"]: ValuePostings() for field in fields if field["type"] == "filter"}
         self._rows: set[int] = set()
@@ -31,16 +33,20 @@ class VectorIndex:
     def put(self, row: int, taken: Taken) -> None:
         """Index a row, in place of what it had."""
         self._rows.add(row)
-        for path, vector in self._vectors.items():
-            vector.put(row, taken[path])
+        for path, vectors in self._vectors.items():
+            values = taken[path] or []  # an array of numbers came apart
+            vector = read_vector(values[0] if len(values) == 1 else values)
+            vectors.remove(row)
+            if vector is not None:
+                vectors.put(row, vector)
         for path, values in self._filters.items():
             values.put(row, taken[path])
 
     def remove(self, row: int) -> None:
         """Forget a row."""
         self._rows.discard(row)
-        for vector in self._vectors.values():
-            vector.remove(row)
+        for vectors in self._vectors.values():
+            vectors.remove(row)
         for values in self._filters.values():
             values.remove(row)
 
@@ -51,26 +57,16 @@ class VectorIndex:
         """
         if stage != "$vectorSearch":
             raise query_refused(f"Cannot execute {stage} over vectorSearch index '{body.get('index', 'default')}'")
-        kind, vector = self._asked(body)
-        rows = passing(body["filter"], self._filters, self._rows) if body.get("filter") else None
-        matrix = self._vectors[body["path"]].of(kind)
-        if body.get("exact"):
-            found = matrix.exact(vector, rows, body["limit"])
-        else:
-            found = matrix.approximate(vector, rows, body["numCandidates"], body["limit"])
-        return [(row, {"vectorSearchScore": score}) for row, score in found]
-
-    def _asked(self, body: Mapping[str, Any]) -> Any:
-        path = body["path"]
-        if path not in self._vectors:
-            raise query_refused(f"{path} is not indexed as vector")
-        spec = self._vectors[path].spec
-        if (asked := read_vector(body["queryVector"])) is None:
-            raise query_refused('"queryVector" must be a vector of float32 or int8')
-        if len(asked[1]) != spec.dimensions:
+        if (vectors := self._vectors.get(body["path"])) is None:
+            raise query_refused(f"{body['path']} is not indexed as vector")
+        vector = read_vector(body["queryVector"])
+        if vector is None or len(vector) != vectors.dimensions:
             raise query_refused(
-                f"vector field is indexed with {spec.dimensions} dimensions but queried with {len(asked[1])}"
+                f"vector field is indexed with {vectors.dimensions} dimensions but queried with {vector!r:.60}"
             )
-        if spec.similarity == "cosine" and not asked[1].any():
-            raise query_refused("Cosine similarity cannot be calculated against a zero vector.")
-        return asked
+        rows = passing(body["filter"], self._filters, self._rows) if body.get("filter") else None
+        if body.get("exact"):
+            found = vectors.exact(vector, rows, body["limit"])
+        else:
+            found = vectors.approximate(vector, rows, body["numCandidates"], body["limit"])
+        return [(row, {"vectorSearchScore": score}) for row, score in found]

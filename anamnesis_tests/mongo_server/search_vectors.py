@@ -4,7 +4,6 @@ Scores: https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-typ
 `quantization` changes: https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-quantization/.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 Numbers = NDArray[Any]
 Rows = NDArray[np.int64]
 
-FLOAT32, INT8 = "float32", "int8"
 _FIRST_ROOM = 256
 _COARSE_LEVELS = 7
 """What the walk through the graph is emulated by: numbers of so many steps on either side of zero."""
@@ -25,41 +23,26 @@ _COARSE_LEVELS = 7
 class VectorSpec:
     """A field of type `vector` in the definition of an index."""
 
-    path: str
     dimensions: int
-    similarity: str
-    quantization: str = "none"
-
-    @classmethod
-    def of(cls, field: Mapping[str, Any]) -> "VectorSpec":
-        """As the definition says it."""
-        return cls(field["path"], field["numDimensions"], field["similarity"], field.get("quantization", "none"))
+    quantization: str
 
 
-def read_vector(value: Any) -> tuple[str, Numbers] | None:
-    """Type and numbers of a vector in a document or query, shape (dim,); None for what is none that is indexed."""
+def read_vector(value: Any) -> Numbers | None:
+    """The numbers of a vector in a document or query, shape (dim,); None for what is none that is known here."""
     if isinstance(value, Binary) and value.subtype == VECTOR_SUBTYPE:
         vector = value.as_vector()
-        if vector.dtype is BinaryVectorDtype.PACKED_BIT:
-            return None
-        kind = FLOAT32 if vector.dtype is BinaryVectorDtype.FLOAT32 else INT8
-        return kind, np.asarray(vector.data, dtype=kind)
-    if isinstance(value, list | tuple) and value and all(_is_number(number) for number in value):
-        return FLOAT32, np.asarray(value, dtype=np.float32)
+        return np.asarray(vector.data, np.float32) if vector.dtype is BinaryVectorDtype.FLOAT32 else None
+    if isinstance(value, list) and value and all(type(number) in (int, float) for number in value):
+        return np.asarray(value, np.float32)
     return None
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 class VectorMatrix:
-    """The vectors of one field and type. Rows are numbered by the index; those without a vector are not here."""
+    """The vectors of one field. Rows are numbered by the index; those without a vector are not here."""
 
-    def __init__(self, spec: VectorSpec, kind: str) -> None:
+    def __init__(self, spec: VectorSpec) -> None:
         self._spec = spec
-        self._kind = kind
-        self._numbers: Numbers = np.zeros((_FIRST_ROOM, spec.dimensions), dtype=kind)
+        self._numbers: Numbers = np.zeros((_FIRST_ROOM, spec.dimensions), dtype=np.float32)
         self._place_of: dict[int, int] = {}
         self._row_at: Rows = np.full(_FIRST_ROOM, -1, dtype=np.int64)
         self._free: list[int] = []
@@ -71,13 +54,9 @@ class VectorMatrix:
         self._quantized: Numbers = self._coarse
 
     def put(self, row: int, vector: Numbers) -> None:
-        """Keep a row's vector, shape (dim,). One of another width, not finite or, with cosine, without direction is
-        not indexed.
-        """
+        """Keep a row's vector, shape (dim,). One of another width or not finite is not indexed."""
         self.remove(row)
         if len(vector) != self._spec.dimensions or not np.isfinite(vector).all():
-            return
-        if self._spec.similarity == "cosine" and not vector.any():
             return
         place = self._free.pop() if self._free else self._next_place()
         self._numbers[place] = vector
@@ -90,10 +69,6 @@ class VectorMatrix:
         if (place := self._place_of.pop(row, None)) is not None:
             self._row_at[place] = -1
             self._free.append(place)
-
-    def rows(self) -> set[int]:
-        """Rows that have a vector."""
-        return set(self._place_of)
 
     def exact(self, query: Numbers, rows: set[int] | None, limit: int) -> list[tuple[int, float]]:
         """The `limit` best of `rows` (None: of all), by the numbers as they were written."""
@@ -117,8 +92,13 @@ class VectorMatrix:
         return self._best(places, self._scores(held[places], query), limit)
 
     @property
+    def dimensions(self) -> int:
+        """Of each vector."""
+        return self._spec.dimensions
+
+    @property
     def _is_scalar(self) -> bool:
-        return self._spec.quantization == "scalar" and self._kind == FLOAT32
+        return self._spec.quantization == "scalar"
 
     def _places(self, rows: set[int] | None) -> Rows:
         """Where the rows are, in the order in which they came."""
@@ -134,16 +114,7 @@ class VectorMatrix:
         """Between 0 and 1, shape (len(numbers),); higher is nearer."""
         held, asked = numbers.astype(precision, copy=False), query.astype(precision, copy=False)
         dots = held @ asked
-        match self._spec.similarity:
-            case "cosine":
-                norms = np.sqrt(np.einsum("ij,ij->i", held, held)) * np.linalg.norm(asked)
-                scores = (1 + np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)) / 2
-            case "dotProduct":
-                # integers are scaled by their range and width, as Lucene's VectorUtil does
-                scores = 0.5 + dots / (2**15 * len(asked)) if self._kind == INT8 else np.maximum((1 + dots) / 2, 0)
-            case _:
-                scores = 1 / (1 + ((held - asked) ** 2).sum(axis=1))
-        return np.asarray(scores)
+        return np.asarray(np.maximum((1 + dots) / 2, 0))
 
     def _refresh(self) -> None:
         """Make the coarse and quantized numbers of what changed; of all of them when there is twice as much as when
@@ -169,7 +140,7 @@ class VectorMatrix:
 
     def _coarsened(self, numbers: Numbers) -> Numbers:
         """Signs for a binary index, else numbers of a few steps; the width of a step is that of the field's numbers."""
-        if self._spec.quantization == "binary" and self._kind == FLOAT32:
+        if self._spec.quantization == "binary":
             return np.where(numbers > 0, 1, -1).astype(np.float32)
         steps = np.clip(np.rint(numbers / self._spread * _COARSE_LEVELS), -_COARSE_LEVELS, _COARSE_LEVELS)
         return (steps * (self._spread / _COARSE_LEVELS)).astype(np.float32)
@@ -186,29 +157,3 @@ def _with_room(numbers: Numbers, room: int) -> Numbers:
     """The same numbers with zeros after them, shape (room, dim)."""
     more = np.zeros((room - len(numbers), numbers.shape[1]), dtype=numbers.dtype)
     return np.concatenate([numbers, more])
-
-
-class VectorField:
-    """A field of an index: vectors of different types do not meet, also where they have one path."""
-
-    def __init__(self, spec: VectorSpec) -> None:
-        self.spec = spec
-        self._matrices = {kind: VectorMatrix(spec, kind) for kind in (FLOAT32, INT8)}
-
-    def put(self, row: int, values: Sequence[Any] | None) -> None:
-        """Keep what a row has at the field's path (see `read_vector`)."""
-        self.remove(row)
-        vector = read_vector(list(values)) if values and _is_number(values[0]) else None
-        for value in () if vector else values or ():
-            vector = vector or read_vector(value)
-        if vector:
-            self._matrices[vector[0]].put(row, vector[1])
-
-    def remove(self, row: int) -> None:
-        """Forget a row."""
-        for matrix in self._matrices.values():
-            matrix.remove(row)
-
-    def of(self, kind: str) -> VectorMatrix:
-        """The vectors of a type."""
-        return self._matrices[kind]

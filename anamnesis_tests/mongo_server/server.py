@@ -1,93 +1,100 @@
-"""The server: a replica set in this process, its data in memory, on loopback ports.
+"""A MongoDB for tests: a SecantusDB server in this process, and before it a relay whose search service answers what
+only MongoDB's own search process can.
 
 with LoopbackServer() as server:
     client = MongoClient(server.uri)
 """
 
-import socket
-import threading
-import time
-from collections.abc import Iterable, Mapping
-from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
-from anamnesis_tests.mongo_server import wire
-from anamnesis_tests.mongo_server.commands import Client, execute
-from anamnesis_tests.mongo_server.engine import Engine
-from anamnesis_tests.mongo_server.faults import Faults
-from anamnesis_tests.mongo_server.members import Member, ReplicaSet
-from anamnesis_tests.mongo_server.refusals import failed_to_parse
-from anamnesis_tests.mongo_server.requests import Cursors
-from anamnesis_tests.mongo_server.scored import Scored
-from anamnesis_tests.mongo_server.scram import Account
-from anamnesis_tests.mongo_server.search_analysis import porter_stemmer
-from anamnesis_tests.mongo_server.search_catalog import SearchCatalog
-from anamnesis_tests.mongo_server.transactions import Sessions
-from anamnesis_tests.mongo_server.values import Document
+from pymongo import MongoClient
+from secantus import SecantusDBServer
 
-MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
-TRANSACTION_LIFETIME_S = 60.0
-ANSWER_FIRST_S = 0.05
-"""A server that is asked to vanish does so once its answer is on the way."""
+from anamnesis_tests.mongo_server.faults import Faults
+from anamnesis_tests.mongo_server.relay import Relay
+from anamnesis_tests.mongo_server.search_analysis import porter_stemmer
+from anamnesis_tests.mongo_server.search_service import SearchService
+
+TRANSACTION_LIFETIME_S = 30.0
+"""A client that a test kills within a transaction keeps all others waiting so long, and not the minute of a server."""
+ELECTION_S = 1
+"""A server that stepped down is the primary again after it: it is the only member."""
+
+
+class _Engine(SecantusDBServer):
+    """It names the relay to its clients, which would go around it otherwise."""
+
+    named: tuple[str, int] | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where clients find it."""
+        return self.named or super().address
 
 
 class LoopbackServer:
-    """A replica set of `members` on this machine.
+    """A replica set of one member on this machine.
 
-    :param port: of the first member; the others have the next ones. 0: any that are free.
-    :param replica_set: its name; None: one server of its own, which knows no transactions.
+    :param port: 0: any that is free.
     :param user: who may do anything, with `password`; None: everybody may.
-    :param advertised: the host that members name in `hello`, where clients must reach them.
+    :param advertised: the host that it names to clients, where they must reach it.
+    :param storage: the folder of its data; `:memory:`: one that goes with it.
     """
 
     def __init__(
         self,
         *,
         port: int = 0,
-        members: int = 2,
-        replica_set: str | None = "loopback",
         user: str | None = None,
         password: str = "",
         bind: str = "127.0.0.1",
         advertised: str = "127.0.0.1",
-        max_document_bytes: int = MAX_DOCUMENT_BYTES,
-        transaction_lifetime_s: float = TRANSACTION_LIFETIME_S,
+        storage: str = ":memory:",
     ) -> None:
-        self.engine = Engine(max_document_bytes)
-        self.sessions = Sessions(self.engine, transaction_lifetime_s)
-        self.engine.expire = self.sessions.abort_expired
-        self.faults = Faults()
-        self.account = Account.of(user, password) if user is not None else None
-        self.catalog = SearchCatalog(
-            self.engine.committed, exists=lambda db, coll: bool(self.engine.collection(db, coll))
+        self._engine = _Engine(
+            storage_path=storage,
+            replica_set_name="loopback",
+            cache_size="256M",
+            transaction_lifetime_seconds=TRANSACTION_LIFETIME_S,
         )
-        self.engine.listeners.append(self.catalog.committed)
-        self.replica_set = ReplicaSet(replica_set, max_document_bytes)
-        self._clients = count(1)
-        self._stopped = False
-        for number in range(members if replica_set else 1):
-            self.replica_set.members.append(Member(bind, port + number if port else 0, advertised, self._serve))
+        self._account = user, password
+        self._bind, self._port, self._advertised = bind, port, advertised
+        self.faults = Faults()
 
     @property
     def uri(self) -> str:
         """For clients, without user and password."""
-        hosts = ",".join(member.address for member in self.replica_set.members)
-        return f"mongodb://{hosts}/" + (f"?replicaSet={self.replica_set.name}" if self.replica_set.name else "")
+        return f"mongodb://{self._advertised}:{self._relay.port}/?replicaSet=loopback"
 
     def start(self) -> Self:
         """Listen."""
         porter_stemmer()
-        for member in self.replica_set.members:
-            member.up()
+        self._engine.start()
+        user, password = self._account
+        place = f"mongodb://{self._engine.host}:{self._engine.port}/?directConnection=true"
+        if user is not None:
+            with MongoClient[dict[str, Any]](place) as client:
+                if not client["admin"].command("usersInfo", user)["users"]:
+                    client["admin"].command("createUser", user, pwd=password, roles=["root"])
+            self._engine.require_auth = True
+        self._client: MongoClient[dict[str, Any]] = MongoClient(
+            place, username=user, password=password if user else None
+        )
+        self._search = SearchService(self._client)
+        self.catalog = self._search.catalog
+        server = self._engine.host, self._engine.port
+        self._relay = Relay(self._bind, self._port, server, self.faults, self._search)
+        self.come_back()
+        self._engine.named = self._advertised, self._relay.port
         return self
 
     def stop(self) -> None:
-        """Close everything; the data is gone with the object."""
-        self._stopped = True
-        for member in self.replica_set.members:
-            member.down()
-        self.replica_set.elect(None)  # wakes the monitors' threads
+        """Close everything."""
+        self.faults.clear()
+        self._relay.close()
+        self._client.close()
+        self._engine.stop()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -98,90 +105,32 @@ class LoopbackServer:
         self.stop()
 
     def step_down(self) -> None:
-        """An election: open transactions are lost, the next member is primary."""
-        with self.engine.lock:
-            self.sessions.abort_all()
-            self.replica_set.step_down()
+        """An election: open transactions are lost."""
+        self._client.admin.command("replSetStepDown", ELECTION_S, force=True)
+        self._client.admin.command("killAllSessions", [])
 
     def vanish(self) -> None:
-        """All members stop listening, and every connection breaks; the data stays."""
-        for member in self.replica_set.members:
-            member.down()
-            member.cursors = Cursors()
-        with self.engine.lock:
-            self.sessions.abort_all()
+        """It stops listening, and every connection breaks; the data stays."""
+        self._relay.close()
+        self._client.admin.command("killAllSessions", [])
 
     def come_back(self) -> None:
-        """All members listen again, at their ports."""
-        self.start()
+        """It listens again, at its port."""
+        self._relay.open()
 
-    def steer(self, command: Mapping[str, Any]) -> None:
-        """The command `loopback`, by which another process asks for what Python asks for here.
+    def reset(self, *kept: str) -> None:
+        """As it was when it started, but for databases that stay."""
+        self.faults.clear()
+        self.catalog.behaviour.reset()
+        self.come_back()
+        self.drop(*(set(self.databases()) - {*kept}))
 
-        :raises Refusal: there is no such thing to ask for.
-        """
-        wanted = command["loopback"]
-        if wanted == "vanish":
-            self._vanish_for(float(command["seconds"]))
-        elif wanted == "diskIsFull":
-            self.faults.disk_is_full = bool(command["value"])
-        elif wanted == "clear":
-            self.faults.clear()
-        elif wanted == "neverReady":
-            self.catalog.behaviour.never_ready = set(command["names"])
-        else:
-            raise failed_to_parse(f"the loopback server cannot be asked for {wanted!r}")
+    def databases(self) -> list[str]:
+        """Those that tests made."""
+        return [name for name in self._client.list_database_names() if name not in ("admin", "config", "local")]
 
-    def _vanish_for(self, seconds: float) -> None:
-        def work() -> None:
-            time.sleep(ANSWER_FIRST_S)
-            self.vanish()
-            time.sleep(seconds)
-            self.come_back()
-
-        threading.Thread(target=work, daemon=True).start()
-
-    def search(
-        self, database: str, collection: str, stage: Mapping[str, Any], _: Mapping[str, Any]
-    ) -> Iterable[Document]:
-        """The documents of a search stage, with their metadata."""
-        name, given = next(iter(stage.items()))
-        if name == "$listSearchIndexes":
-            return self.catalog.list(database, collection, given.get("name"))
-        return [Scored(document, meta) for document, meta in self.catalog.run(database, collection, stage)]
-
-    def _serve(self, member: Member, connection: socket.socket) -> None:
-        client = Client(next(self._clients))
-        try:
-            while (message := wire.read(connection)) is not None:
-                if not self._answer(member, client, connection, message):
-                    return
-        except wire.BadMessage:
-            return
-
-    def _answer(self, member: Member, client: Client, connection: socket.socket, message: wire.Message) -> bool:
-        """Whether the connection stays open."""
-        command, name = message.command, next(iter(message.command))
-        fault = self.faults.meeting(name)
-        refusal = fault.strike(command.get("maxTimeMS")) if fault is not None else None
-        if fault is not None and fault.drop == "before":
-            return False
-        if command.get("topologyVersion") and message.takes_many_answers:
-            return self._monitor(member, client, connection, message)
-        reply = execute(self, member, client, message, refusal)
-        if fault is not None and fault.drop == "after":
-            return False
-        if message.wants_answer:
-            wire.answer(connection, message, reply)
-        return True
-
-    def _monitor(self, member: Member, client: Client, connection: socket.socket, message: wire.Message) -> bool:
-        """Tell a monitor of the set's state, again and again: with each change, else every `maxAwaitTimeMS`."""
-        command = message.command
-        known = command["topologyVersion"]
-        while not self._stopped and member.is_up:
-            self.replica_set.wait_for_change(known, command.get("maxAwaitTimeMS", 10_000) / 1000)
-            reply = execute(self, member, client, message)
-            known = reply["topologyVersion"]
-            wire.answer(connection, message, reply, more=True)
-        return False
+    def drop(self, *databases: str) -> None:
+        """Remove databases, with their search indexes."""
+        for name in databases:
+            self._client.drop_database(name)
+            self.catalog.forget(name)

@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo.opening import open_mongo
+from anamnesis_tests.mongo_server.faults import TOO_LARGE
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.sidecar import conftest
 from anamnesis_tests.sidecar.conftest import BASE, open_services, wait_for
@@ -26,12 +27,6 @@ REQUESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "the conversations": ("GET", "/api/chat/sessions", {}),
     "readiness": ("GET", "/ready", {}),
 }
-
-
-@pytest.fixture
-def server() -> Iterator[LoopbackServer]:
-    with LoopbackServer(max_document_bytes=MAX_DOCUMENT_BYTES) as running:
-        yield running
 
 
 @pytest.fixture
@@ -61,7 +56,10 @@ def test_a_user_whom_the_server_refuses_is_told_so_by_whatever_is_asked(
     assert client.request(method, address, **more).is_success
 
 
-def test_an_episode_that_no_document_may_hold_is_told_as_too_large_and_nothing_of_it_stays(client: TestClient) -> None:
+def test_an_episode_that_no_document_may_hold_is_told_as_too_large_and_nothing_of_it_stays(
+    client: TestClient, server: LoopbackServer
+) -> None:
+    server.faults.add("insert", "update", error=TOO_LARGE, times=None, over_bytes=MAX_DOCUMENT_BYTES)
     large = {**POSTED, "raw_exchange": "walrus " * (2 * MAX_DOCUMENT_BYTES // 7)}
     refused = client.post("/api/episodes", json=large)
     assert refused.status_code == 413, refused.text

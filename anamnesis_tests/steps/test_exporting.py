@@ -28,6 +28,7 @@ from anamnesis_pipeline.steps.blocklist import add_rule
 from anamnesis_pipeline.steps.exporting import body_of
 from anamnesis_pipeline.steps.importing import ImportReport, Line
 from anamnesis_pipeline.store.base import EpisodePage, Store
+from anamnesis_tests.mongo_server.faults import TOO_LARGE
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.steps.whole_memory import fill
 from anamnesis_tests.store.samples import DAY, put
@@ -181,11 +182,11 @@ def test_a_bad_line_fails_alone_and_is_named(new: tuple[Settings, Store], tmp_pa
     assert "2 episodes stored" in render(report)
 
 
-def test_a_line_that_the_store_cannot_hold_fails_alone_too(tmp_path: Path) -> None:
-    with LoopbackServer(max_document_bytes=300_000) as server:
-        settings = Settings(home=tmp_path / "new", store="mongo", mongo_uri=SecretStr(server.uri))
-        wiring.open_store(settings).close()
-        report = taken(settings, tmp_path, LINE, {**LINE, "raw_exchange": "x " * 300_000}, {**LINE, "summary": "last"})
+def test_a_line_that_the_store_cannot_hold_fails_alone_too(server: LoopbackServer, tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path / "new", store="mongo", mongo_uri=SecretStr(server.uri))
+    wiring.open_store(settings).close()
+    server.faults.add("insert", "update", error=TOO_LARGE, times=None, over_bytes=300_000)
+    report = taken(settings, tmp_path, LINE, {**LINE, "raw_exchange": "x " * 300_000}, {**LINE, "summary": "last"})
     assert report.created == 2
     (problem,) = report.problems
     assert problem.startswith("line 2: ")

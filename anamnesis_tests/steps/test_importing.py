@@ -21,6 +21,7 @@ from anamnesis_pipeline.steps.blocklist import add_rule
 from anamnesis_pipeline.steps.importing import BATCH_BYTES, BATCH_LINES, ImportReport
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
 from anamnesis_pipeline.store.records.events import Happening
+from anamnesis_tests.mongo_server.faults import TOO_LARGE
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.store.mongo_watching import watched
 from anamnesis_tests.store.samples import episode, passages, put
@@ -79,28 +80,27 @@ def test_long_lines_are_written_apart(settings: Settings, store: Store, tmp_path
 
 
 def test_a_line_costs_mongodb_two_commands_and_no_commit_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent, lines = watched(monkeypatch), [note(f"valve {number} leaks", number) for number in range(200)]
-    with LoopbackServer() as server:
-        settings = Settings(home=tmp_path / "new", store="mongo", mongo_uri=SecretStr(server.uri))
-        wiring.open_store(settings).close()
-        assert sent.during(lambda: taken(settings, tmp_path, *lines)) <= 2 * len(lines)
-        assert [name for name, _ in sent.commands].count("commitTransaction") == 1
-        assert taken(settings, tmp_path, *lines).unchanged == 200
+    settings = Settings(home=tmp_path / "new", store="mongo", mongo_uri=SecretStr(server.uri))
+    wiring.open_store(settings).close()
+    assert sent.during(lambda: taken(settings, tmp_path, *lines)) <= 2 * len(lines)
+    assert [name for name, _ in sent.commands].count("commitTransaction") == 1
+    assert taken(settings, tmp_path, *lines).unchanged == 200
 
 
-def test_what_the_store_refuses_fails_alone_and_is_context_of_nothing(tmp_path: Path) -> None:
+def test_what_the_store_refuses_fails_alone_and_is_context_of_nothing(server: LoopbackServer, tmp_path: Path) -> None:
     lines = [
         note("the first", 0), note("the huge one", 1, raw_exchange="x " * 300_000), "{not json", note("the next", 2),
         note("the last", 3), note(" ", 4),
     ]  # fmt: skip
-    with LoopbackServer(max_document_bytes=300_000) as server:
-        settings = Settings(home=tmp_path / "new", store="mongo", mongo_uri=SecretStr(server.uri))
-        with closing(wiring.open_store(settings)) as store:
-            report = taken(settings, tmp_path, *lines)
-            stands = contexts(store)
-            again = taken(settings, tmp_path, *lines)
+    settings = Settings(home=tmp_path / "new", store="mongo", mongo_uri=SecretStr(server.uri))
+    with closing(wiring.open_store(settings)) as store:
+        server.faults.add("insert", "update", error=TOO_LARGE, times=None, over_bytes=300_000)
+        report = taken(settings, tmp_path, *lines)
+        stands = contexts(store)
+        again = taken(settings, tmp_path, *lines)
     assert report.created == 3
     assert [problem.partition(":")[0] for problem in report.problems] == ["line 2", "line 3", "line 6"]
     assert report.problems[1] == "line 3: Invalid JSON: key must be a string at column 2"

@@ -3,10 +3,8 @@
 import shutil
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -32,12 +30,6 @@ COMMITS_BEFORE = 6
 
 
 @pytest.fixture
-def server() -> Iterator[LoopbackServer]:
-    with LoopbackServer() as running:
-        yield running
-
-
-@pytest.fixture
 def logs(tmp_path: Path) -> Path:
     return Path(shutil.copytree(EXAMPLES, tmp_path / "projects"))
 
@@ -46,17 +38,9 @@ class Outage:
     """The server vanishes at a commit, and is back after GONE_S."""
 
     def __init__(self, server: LoopbackServer) -> None:
-        self._server, self._meeting = server, server.faults.meeting
-        self._commits = 0
+        self._server = server
         self.began = self.over = 0.0
-        server.faults.meeting = self._met  # type: ignore[method-assign]
-
-    def _met(self, name: str) -> Any:
-        if name == "commitTransaction":
-            self._commits += 1
-            if self._commits == COMMITS_BEFORE:
-                threading.Thread(target=self._pass).start()
-        return self._meeting(name)
+        server.faults.add("commitTransaction", skip=COMMITS_BEFORE - 1, does=threading.Thread(target=self._pass).start)
 
     def _pass(self) -> None:
         self.began = time.monotonic()

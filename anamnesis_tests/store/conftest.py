@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from anamnesis_pipeline.store.mongo import index_tail
+from anamnesis_pipeline.store.mongo import fulltext, index_tail, vectors
 from anamnesis_tests.mongo_server import shared
 from anamnesis_tests.mongo_server.search_behaviour import SearchBehaviour
 from anamnesis_tests.mongo_server.server import LoopbackServer
@@ -18,12 +18,8 @@ def indexes_settle_quickly(request: pytest.FixtureRequest, monkeypatch: pytest.M
     """
     if "server" in request.fixturenames or not shared.is_given():
         monkeypatch.setattr(index_tail, "SETTLED_AFTER_S", 0.1)
-
-
-@pytest.fixture
-def server() -> Iterator[LoopbackServer]:
-    with LoopbackServer(members=1) as running:
-        yield running
+        for module in (fulltext, vectors):  # the process of the tests is the server, too, on a busy machine
+            monkeypatch.setattr(module, "SEARCHED_S", 60.0)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from anamnesis_pipeline.store.mongo.opening import open_mongo
 from anamnesis_pipeline.store.records.exclusion import BuriedSection
 from anamnesis_pipeline.store.records.settings import SettingsRecords
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
+from anamnesis_tests.mongo_server.faults import DISK_FULL, TOO_LARGE
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.store.mongo_searched import wait_for
 from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment
@@ -30,16 +31,15 @@ from anamnesis_tests.store.test_contract_documents import commit, section
 NAME = "faults"
 SLOW_S = 2.0
 """An answer that takes longer is not waited for, where a test makes the server slow."""
-STEPPED_DOWN, WRITE_CONFLICT, DISK_FULL, UNAUTHORIZED = 189, 112, 14031, 13
+WRITE_CONFLICT, UNAUTHORIZED = 112, 13
 DAY_OF_CALLS = "2026-03-01"
 
 
 @pytest.fixture
-def server() -> Iterator[LoopbackServer]:
+def server(server: LoopbackServer) -> LoopbackServer:
     """With a store that is made already, for which a busy machine takes its time."""
-    with LoopbackServer() as running:
-        open_mongo(running.uri, NAME, wait_s=20).close()
-        yield running
+    open_mongo(server.uri, NAME, wait_s=20).close()
+    return server
 
 
 @pytest.fixture
@@ -232,21 +232,8 @@ FAULTS: dict[str, Callable[[LoopbackServer], Any]] = {
     "a conflict": lambda server: server.faults.add(
         "commitTransaction", error=WRITE_CONFLICT, labels=("TransientTransactionError",)
     ),
-    "another primary": lambda server: step_down_at(server, "commitTransaction"),
+    "another primary": lambda server: server.faults.add("commitTransaction", does=server.step_down),
 }
-
-
-def step_down_at(server: LoopbackServer, command: str) -> None:
-    """Let the primary step down when the next such command comes."""
-    meeting, done = server.faults.meeting, []
-
-    def first(name: str) -> Any:
-        if name == command and not done:
-            done.append(name)
-            server.step_down()
-        return meeting(name)
-
-    server.faults.meeting = first  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(
@@ -270,7 +257,7 @@ def test_a_read_in_whose_midst_the_primary_steps_down_is_asked_of_the_next(
     store: Store, server: LoopbackServer, kind: str
 ) -> None:
     store.llm.reserve("c", DAY_OF_CALLS, "b", "m", LlmUse(1), LlmBudget())
-    step_down_at(server, kind)
+    server.faults.add(kind, does=server.step_down)
     assert store.llm.used(DAY_OF_CALLS).calls == 1
     assert store.settings.get("none") is None
 
@@ -307,7 +294,7 @@ def test_a_server_that_gets_full_in_the_midst_of_a_write_keeps_none_of_it(
 # --- refusals --------------------------------------------------------------------------------------------
 
 
-def test_wrong_credentials_are_told_at_once_and_without_the_password(server: LoopbackServer) -> None:
+def test_wrong_credentials_are_told_at_once_and_without_the_password() -> None:
     with LoopbackServer(user="ann", password="right") as guarded:
         wrong = guarded.uri.replace("mongodb://", "mongodb://ann:marmalade@")
         began = time.monotonic()
@@ -326,24 +313,18 @@ def test_a_user_who_may_only_read_is_told_so(store: Store, server: LoopbackServe
     assert store.settings.get("a") is None
 
 
-def test_a_server_that_is_in_no_replica_set_is_refused_with_what_to_do() -> None:
-    with LoopbackServer(replica_set=None) as alone, pytest.raises(GiveUp, match="start it with --replSet"):
-        open_mongo(alone.uri, NAME, wait_s=5)
-
-
-def test_a_document_that_is_too_large_is_told_with_its_collection_and_nothing_of_it_stays() -> None:
-    with (
-        LoopbackServer(max_document_bytes=300_000) as small,
-        closing(open_mongo(small.uri, NAME, wait_s=20)) as store,
-    ):
-        large = "walrus " * 60_000
-        with pytest.raises(GiveUp, match=r"one document for episodes has more than the 16 MB.*split the text"):
-            store.episodes.put([(episode("e", raw_exchange=large), passages("one"))])
-        with pytest.raises(GiveUp, match="for llm_replies"):
-            store.llm.put_reply("k", large, "b", "m")
-        assert store.episodes.get(["e"]) == {}
-        assert store.episodes.passages_of("e") == []
-        assert store.episodes.put([(episode("e"), passages("one"))]).created == 1
+def test_a_document_that_is_too_large_is_told_with_its_collection_and_nothing_of_it_stays(
+    store: Store, server: LoopbackServer
+) -> None:
+    server.faults.add("insert", "update", error=TOO_LARGE, times=None, over_bytes=300_000)
+    large = "walrus " * 60_000
+    with pytest.raises(GiveUp, match=r"one document for episodes has more than the 16 MB.*split the text"):
+        store.episodes.put([(episode("e", raw_exchange=large), passages("one"))])
+    with pytest.raises(GiveUp, match="for llm_replies"):
+        store.llm.put_reply("k", large, "b", "m")
+    assert store.episodes.get(["e"]) == {}
+    assert store.episodes.passages_of("e") == []
+    assert store.episodes.put([(episode("e"), passages("one"))]).created == 1
 
 
 def test_a_document_of_more_than_16_mb_is_told_before_it_is_sent(store: Store) -> None:

@@ -1,7 +1,6 @@
 """`up` says which store it waits for, once, and when that is back."""
 
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -16,12 +15,6 @@ from anamnesis_pipeline.supervisor.supervision import StopRequest
 from anamnesis_pipeline.wiring import open_store, store_place
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.supervisor.conftest import wait_for
-
-
-@pytest.fixture
-def server() -> Iterator[LoopbackServer]:
-    with LoopbackServer() as running:
-        yield running
 
 
 @pytest.fixture

@@ -97,9 +97,9 @@ class Tables:
         """Seconds since the last of these numbers was taken, both by the server's clock; 0 where it is not known.
 
         https://www.mongodb.com/docs/manual/reference/aggregation-variables/ (`$$NOW`),
-        https://www.mongodb.com/docs/manual/reference/operator/aggregation/subtract/ (of dates: milliseconds)
+        https://www.mongodb.com/docs/manual/reference/operator/aggregation/dateDiff/
         """
-        age_ms: Document = {"$subtract": ["$$NOW", "$at"]}
+        age_ms: Document = {"$dateDiff": {"startDate": "$at", "endDate": "$$NOW", "unit": "millisecond"}}
         rows = self["counters"].aggregate([{"$match": {"_id": counter}}, {"$project": {"_id": 0, "age_ms": age_ms}}])
         return (rows[0]["age_ms"] or 0) / 1000 if rows else 0.0
 
