@@ -31,7 +31,7 @@ _STAGES: dict[str, tuple[set[str], set[str]]] = {
     "$vectorSearch": ({"index", "path", "queryVector", "limit"}, {"exact", "numCandidates", "filter"}),
     "$listSearchIndexes": (set(), {"name", "id"}),
 }
-_COMMON = {"numPartitions"}
+_COMMON = {"numPartitions", "storedSource"}
 _VECTOR_FIELDS = {"vector": {"path", "numDimensions", "similarity"}, "filter": {"path"}}
 _FILTERS = {"$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$exists", "$not"}
 _TOGETHER = {"$and", "$or", "$nor"}

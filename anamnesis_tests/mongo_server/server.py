@@ -16,8 +16,6 @@ from anamnesis_tests.mongo_server.relay import Relay
 from anamnesis_tests.mongo_server.search_analysis import porter_stemmer
 from anamnesis_tests.mongo_server.search_service import SearchService
 
-TRANSACTION_LIFETIME_S = 30.0
-"""A client that a test kills within a transaction keeps all others waiting so long, and not the minute of a server."""
 ELECTION_S = 1
 """A server that stepped down is the primary again after it: it is the only member."""
 
@@ -56,7 +54,6 @@ class LoopbackServer:
             storage_path=storage,
             replica_set_name="loopback",
             cache_size="256M",
-            transaction_lifetime_seconds=TRANSACTION_LIFETIME_S,
         )
         self._account = user, password
         self._bind, self._port, self._advertised = bind, port, advertised
