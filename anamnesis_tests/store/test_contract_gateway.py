@@ -14,6 +14,7 @@ from anamnesis_pipeline.store.mongo import schema
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.store.tables import Flag, by, table
 from anamnesis_tests.conftest import OpenStore
+from anamnesis_tests.mongo_server import shared
 
 PLANTS = table(
     "plants",
@@ -196,7 +197,9 @@ def test_write_that_raises_changes_nothing(gateway: Gateway) -> None:
         assert held["plants"].count({}) == 0
 
 
-def test_snapshot_sees_one_moment(gateway: Gateway) -> None:
+def test_snapshot_sees_one_moment(gateway: Gateway, place: tuple[str, Path]) -> None:
+    if place[0] == "mongo" and not shared.is_given():
+        pytest.skip("SecantusDB 0.7.0b3 reads what is newest: docs/decisions/0027-secantusdb.md")
     insert(gateway, plant("aster"))
     with gateway.snapshot() as held:
         assert held["plants"].count({}) == 1

@@ -6,6 +6,7 @@ from typing import Any
 
 from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame
 from anamnesis_pipeline.model import Occurrence
+from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables
 from anamnesis_pipeline.store.tables import NOT_EMPTY, TEXT
 
@@ -110,10 +111,13 @@ class NewFrames:
         self._accepted: list[Row] = []
         self._revisions: dict[Generation, set[int]] = {}
         self._leaning: set[Generation] = set()
-        self._leaned_on: set[Generation] = set()
+        bases, own = set(), set()
         for source, path, frame in frames:
             if frame.base is not None:
-                self._read(_of_base(frame.base), (source, path, frame.generation))
+                bases.add(_of_base(frame.base))
+                own.add((source, path, frame.generation))
+        self._read_bases(bases)
+        self._leaned_on = _leaned_on(tables, own)
 
     def accept(self, source: str, path: str, frame: ArchiveFrame) -> bool:
         """Let `write` add a frame. Return False, and leave it out, if its base has another revision by now or leans on
@@ -136,15 +140,14 @@ class NewFrames:
         self._tables["frames"].insert(self._accepted)
         self._accepted = []
 
-    def _read(self, base: Generation, own: Generation) -> None:
-        """Note the state of a base, and whether other frames lean on the generation that is to lean on it."""
-        if base not in self._revisions:
-            rows = self._tables["frames"].find(_match(base), ["revision", "base_source"])
-            self._revisions[base] = {row["revision"] for row in rows}
-            if any(row["base_source"] is not None for row in rows):
-                self._leaning.add(base)
-        if _leaning(self._tables, own):
-            self._leaned_on.add(own)
+    def _read_bases(self, bases: Iterable[Generation]) -> None:
+        """Note the revisions of these generations, and which of them lean on another."""
+        fields = (*_GENERATION, "revision", "base_source")
+        for batch in batches(sorted(bases)):
+            for row in self._tables["frames"].each({"$or": [_match(each) for each in batch]}, fields):
+                self._revisions.setdefault(_generation(row), set()).add(row["revision"])
+                if row["base_source"] is not None:
+                    self._leaning.add(_generation(row))
 
 
 def _hold_the_lines_of(frames: Sequence[ArchiveFrame], stored: Sequence[ArchiveFrame], revision: int) -> bool:
@@ -156,6 +159,17 @@ def _hold_the_lines_of(frames: Sequence[ArchiveFrame], stored: Sequence[ArchiveF
         and [(f.generation, f.first_line, f.lines) for f in frames]
         == [(f.generation, f.first_line, f.lines) for f in stored]
     )
+
+
+def _leaned_on(tables: Tables, generations: Iterable[Generation]) -> set[Generation]:
+    """Return those of these generations that others lean on."""
+    found: set[Generation] = set()
+    fields = _BASE[:3]
+    for batch in batches(sorted(generations)):
+        names = [dict(zip(fields, generation, strict=True)) for generation in batch]
+        for row in tables["frames"].each({**_LEANS, "$or": names}, fields):
+            found.add((row["base_source"], row["base_path"], row["base_generation"]))
+    return found
 
 
 def _leaning(tables: Tables, generation: Generation) -> list[Generation]:
