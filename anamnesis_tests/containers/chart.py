@@ -43,12 +43,11 @@ DEPLOYMENT = mapping(
 LIMIT = mapping(
     "key limit", key=TEXT, limit=NUMBER, value=mapping("applyLimitPerUniqueValue", applyLimitPerUniqueValue=FLAG)
 )
-QUEUE = mapping(maxConcurrentRuns=NUMBER, dequeueIntervalSeconds=NUMBER, tagConcurrencyLimits=several(LIMIT))
 DAEMON = mapping(
     "image runCoordinator",
     image=IMAGE, resources=ANY,
-    runCoordinator=mapping("enabled type config", enabled=FLAG, type={"const": "QueuedRunCoordinator"},
-                           config=mapping("queuedRunCoordinator", queuedRunCoordinator=QUEUE)),
+    runCoordinator=mapping("enabled type config", enabled=FLAG, type={"const": "CustomRunCoordinator"},
+                           config=mapping("customRunCoordinator", customRunCoordinator=OWN_CLASS)),
     runMonitoring=ANY, runRetries=ANY, sensors=mapping("useThreads", useThreads=FLAG, numWorkers=NUMBER),
 )  # fmt: skip
 RUN_CONFIG = mapping(
@@ -61,8 +60,9 @@ LAUNCHER = mapping(
 )  # fmt: skip
 BY_TYPE = mapping("skipped success failure started", skipped=NUMBER, success=NUMBER, failure=NUMBER, started=NUMBER)
 POOLS = mapping(defaultLimit=NUMBER, granularity={"enum": ["run", "op"]}, opGranularityRunBuffer=NUMBER)
-# Limits of runs are refused here where the queue has them, too.
-CONCURRENCY = mapping("enabled pools", enabled={"const": True}, pools=POOLS)
+# Dagster refuses limits of runs here where the chart's own run coordinator has some, too.
+RUNS = mapping(maxConcurrentRuns=NUMBER, tagConcurrencyLimits=several(LIMIT))
+CONCURRENCY = mapping("enabled pools", enabled={"const": True}, pools=POOLS, runs=RUNS)
 KEPT = mapping("purgeAfterDays", purgeAfterDays={"anyOf": [NUMBER, BY_TYPE]})
 SCHEMA = mapping(**{
     # Without `httpGet` it would keep that of the chart beside another kind, which Kubernetes refuses.

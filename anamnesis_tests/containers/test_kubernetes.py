@@ -216,7 +216,7 @@ def test_runs_that_embed_are_in_a_pool_that_counts_runs(values: dict[str, Any]) 
     pools = {name: {pool for node in defs.resolve_job_def(name).nodes for pool in node.definition.pools}
              for name in ("embed", "ingest", "index")}  # fmt: skip
     assert pools == {"embed": {POOL}, "ingest": set(), "index": set()}
-    assert values["concurrency"] == {"enabled": True, "pools": {"defaultLimit": 2, "granularity": "run"}}
+    assert values["concurrency"]["pools"] == {"defaultLimit": 2, "granularity": "run"}
 
 
 def test_what_a_run_prints_lies_on_the_volume_that_the_webserver_has(
@@ -248,15 +248,28 @@ def test_every_pod_of_ours_is_the_same_machine(deployment: dict[str, Any], guide
     assert names == [["cluster"], ["cluster"]]
 
 
+def test_instance_of_the_values_opens_with_the_limits_of_containers(values: dict[str, Any], tmp_path: Path) -> None:
+    """As the chart writes them: `concurrency` in snake case, and a custom run coordinator as it is."""
+    here = yaml.safe_load((ROOT / "deploy/dagster.yaml").read_text())
+    pools, runs = (values["concurrency"][name] for name in ("pools", "runs"))
+    coordinator = values["dagsterDaemon"]["runCoordinator"]["config"]["customRunCoordinator"]
+    rendered = {
+        "run_coordinator": coordinator,
+        "concurrency": {
+            "pools": {"default_limit": pools["defaultLimit"], "granularity": pools["granularity"]},
+            "runs": {
+                "max_concurrent_runs": runs["maxConcurrentRuns"],
+                "tag_concurrency_limits": runs["tagConcurrencyLimits"],
+            },
+        },
+    }
+    assert rendered == {name: here[name] for name in rendered}
+    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(rendered))
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert type(instance.run_coordinator).__name__ == "QueuedRunCoordinator"
+
+
 def test_dagster_is_set_up_on_kubernetes_as_it_is_in_containers(values: dict[str, Any]) -> None:
     here = yaml.safe_load((ROOT / "deploy/dagster.yaml").read_text())
-    queue = values["dagsterDaemon"]["runCoordinator"]["config"]["queuedRunCoordinator"]
-    assert queue["maxConcurrentRuns"] == here["concurrency"]["runs"]["max_concurrent_runs"]
-    assert queue["tagConcurrencyLimits"] == here["concurrency"]["runs"]["tag_concurrency_limits"]
-    assert queue["dequeueIntervalSeconds"] == here["run_coordinator"]["config"]["dequeue_interval_seconds"]
-    pools = here["concurrency"]["pools"]
-    assert values["concurrency"]["pools"] == {
-        "defaultLimit": pools["default_limit"], "granularity": pools["granularity"],
-    }  # fmt: skip
     assert values["postgresql"]["postgresqlScheme"] == here["storage"]["postgres"]["postgres_db"]["scheme"]
     assert values["dagsterDaemon"]["runMonitoring"]["maxResumeRunAttempts"] == 0
