@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
-import numpy as np
 
 from anamnesis_pipeline.defs.posted import POSTED
 from anamnesis_pipeline.defs.reporting import table
@@ -25,6 +24,7 @@ from anamnesis_pipeline.steps.documents import holds_documents
 from anamnesis_pipeline.steps.episodes import RECORD_KIND
 from anamnesis_pipeline.steps.map_file import map_path, read_map
 from anamnesis_pipeline.steps.memory_map import is_map_due
+from anamnesis_pipeline.steps.spaces import check_vectors
 from anamnesis_pipeline.steps.survey import dead_host_text
 
 MOST_REASONS = 3
@@ -256,21 +256,14 @@ def every_passage_is_embedded(memory: MemoryResource) -> dg.AssetCheckResult:
 @dg.asset_check(
     asset="embeddings",
     blocking=True,
-    description="The newest vectors of each space are finite, not zero, and of its length. Else this run makes no "
-    "index of them.",
+    description="The newest vectors of each space are finite, not zero, and of its length. Otherwise `vector_index` "
+    "fails and makes no index of them.",
 )
 def vectors_are_sound(memory: MemoryResource) -> dg.AssetCheckResult:
     """Looks at the newest episodes; of one that waits for its vectors there is nothing to say."""
-    store, wrong, looked_at = memory.store, dict[str, int](), 0
-    newest = store.episodes.page(Where(), FILES_LOOKED_AT).items
-    passages = [stored.passage_id for each in newest for stored in store.episodes.passages_of(each.episode_id)]
-    for space in store.spaces.all():
-        for variant in space.variants:
-            vectors = list(store.vectors.get(space.key, variant, passages).values())
-            looked_at += len(vectors)
-            bad = sum(v.shape != (space.dim,) or not np.isfinite(v).all() or not np.any(v) for v in vectors)
-            if bad:
-                wrong[space.key] = wrong.get(space.key, 0) + bad
+    found = {space.key: check_vectors(memory.store, space) for space in memory.store.spaces.all()}
+    wrong = {key: bad for key, (_, bad) in found.items() if bad}
+    looked_at = sum(count for count, _ in found.values())
     return dg.AssetCheckResult(
         passed=not wrong,
         severity=dg.AssetCheckSeverity.ERROR,

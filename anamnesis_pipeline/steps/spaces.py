@@ -4,9 +4,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from anamnesis_pipeline.embeddings.models import ModelFiles
 from anamnesis_pipeline.errors import GiveUp, SpaceConflict, SpaceNotFound
-from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.model import Space, Where
 from anamnesis_pipeline.steps.reembed_state import (
     clear_failure,
     forget_space,
@@ -27,6 +29,8 @@ MEASURED_FOR = 1.2
 REST_PASSAGES = 2_000
 """More than so many missing passages are no rest but work for the asset `embeddings`."""
 REST_ROUNDS = 5
+EPISODES_CHECKED = 50
+"""The newest episodes, whose vectors are checked."""
 
 log = logging.getLogger(__name__)
 
@@ -142,9 +146,15 @@ def index_space(
     :param switch: False leaves a complete space waiting for somebody's yes.
     :param wanted_model: the setting `model`. When it is the active space's again, nobody waits for this one any more.
     :raises SpaceNotFound: no such space.
-    :raises GiveUp: it is due to be switched to, and its index finds too little.
+    :raises GiveUp: the space has vectors that no search can compare, or it is due to be switched to and its index finds
+        too little.
     """
     space = known_space(store, key)
+    if bad := check_vectors(store, space)[1]:
+        raise GiveUp(
+            f"{bad} vectors of the newest episodes in {key} are zero, not finite, or of another length than "
+            f"{space.dim}, so no index is made of them; embed with another model, or restore a backup"
+        )
     build = build or (lambda force: store.vectors.build(key, force=force))
     index = build(False)
     due = space.status in ("added", "building") and not _is_unwanted(store, space, wanted_model)
@@ -167,6 +177,19 @@ def index_space(
         index, state, recall, passages=passages, missing=missing, active=space.status == "active" or switched,
         switched=switched, waits=due and not switch and not missing,
     )  # fmt: skip
+
+
+def check_vectors(store: Store, space: Space) -> tuple[int, int]:
+    """Return how many vectors of the newest episodes were looked at, and how many of them no search can compare: not
+    finite, zero, or of another length than the space's. Episodes without vectors are left out.
+    """
+    newest = store.episodes.page(Where(), EPISODES_CHECKED).items
+    passages = [stored.passage_id for each in newest for stored in store.episodes.passages_of(each.episode_id)]
+    vectors = [
+        vector for variant in space.variants for vector in store.vectors.get(space.key, variant, passages).values()
+    ]
+    bad = sum(v.shape != (space.dim,) or not np.isfinite(v).all() or not np.any(v) for v in vectors)
+    return len(vectors), bad
 
 
 def _recall(store: Store, key: str, passages: int, *, anew: bool) -> float:

@@ -3,10 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from anamnesis_pipeline.errors import SpaceNotFound
-from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.errors import GiveUp, SpaceNotFound
+from anamnesis_pipeline.model import Space, Variant, Where
 from anamnesis_pipeline.steps.copying import make_fast
 from anamnesis_pipeline.steps.reembed_state import job_of, record_recall, set_wanted_model, wanted_model
 from anamnesis_pipeline.steps.spaces import SpaceReport, begin, ensure_space, generations, index_space
@@ -49,6 +50,18 @@ def test_the_first_space_is_active_at_once_and_the_next_one_when_it_is_complete(
     assert (report.recall, report.waits) == (1.0, False)
     assert not index_space(store, second.key).switched
     assert statuses(store) == {"a1": "retired", "b1": "active"}
+
+
+def test_space_with_unsound_vectors_gets_no_index_and_no_switch(store: Store) -> None:
+    write(store, 2)
+    embed_all(store, ensure(store, A))
+    second = ensure(store, B)
+    embed_all(store, second)
+    (passage, *_) = store.episodes.passages_of(store.episodes.page(Where(), 1).items[0].episode_id)
+    store.vectors.put(second.key, Variant.TEXT, [passage.passage_id], np.zeros((1, second.dim), np.float32))
+    with pytest.raises(GiveUp, match=f"1 vectors of the newest episodes in {second.key}"):
+        index_space(store, second.key)
+    assert statuses(store) == {"a1": "active", "b1": "building"}
 
 
 def test_a_model_whose_space_is_on_its_way_is_left_to_it(store: Store) -> None:
