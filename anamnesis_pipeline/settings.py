@@ -35,8 +35,8 @@ from anamnesis_pipeline.store.mongo.address import MASK, masked
 
 NOT_STORABLE = frozenset(
     {
-        "home", "secrets_dir", "port", "dagster_port", "dagster_url", "dagster_link", "code_port", "bind",
-        "api_token", "allowed_hosts", "lock_env", "openai_api_key", "anthropic_api_key", "voyage_api_key",
+        "home", "secrets_dir", "port", "dagster_port", "dagster_url", "dagster_link", "service_link", "code_port",
+        "bind", "api_token", "allowed_hosts", "lock_env", "openai_api_key", "anthropic_api_key", "voyage_api_key",
         "gemini_api_key", "store", "mongo_uri", "mongo_database", "mongo_quantization", "mongo_wait_s",
         "embed_run_tags", "default_model",
     }
@@ -99,6 +99,11 @@ class Settings(LlmSettings):
     )
     dagster_link: str = Field(
         "", pattern=_BASE_URL, description="Where links to that UI lead, if a browser finds it elsewhere"
+    )
+    service_link: str = Field(
+        "",
+        pattern=_BASE_URL,
+        description="URL of the sidecar's pages in a browser, for links from Dagster, if not `bind` and `port`",
     )
     code_port: Port = Field(3011, description="Port of the Dagster code server (loopback only)")
     bind: str = Field("127.0.0.1", description="Address the sidecar listens on; other than loopback needs a token")

@@ -9,6 +9,8 @@ compose() (
   # Compose's own variables cannot hold one another in every version.
   link=$(value_of ANAMNESIS_DAGSTER_LINK) port=$(value_of ANAMNESIS_DAGSTER_PORT)
   export ANAMNESIS_DAGSTER_LINK=${link:-http://127.0.0.1:${port:-3000}}
+  link=$(value_of ANAMNESIS_SERVICE_LINK) port=$(value_of ANAMNESIS_PORT)
+  export ANAMNESIS_SERVICE_LINK=${link:-http://127.0.0.1:${port:-3010}}
   if docker compose version >/dev/null 2>&1; then
     docker compose "$@"
   else

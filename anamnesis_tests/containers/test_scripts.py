@@ -143,21 +143,42 @@ def test_default_model_of_env_is_built_into_the_image(repository: Path, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("settings", "link"),
+    ("settings", "dagster", "service"),
     [
-        ({}, "http://127.0.0.1:3000"),
-        ({"ANAMNESIS_DAGSTER_PORT": "3100"}, "http://127.0.0.1:3100"),
-        ({"ANAMNESIS_DAGSTER_PORT": "3100", "ANAMNESIS_DAGSTER_LINK": "https://ui.example"}, "https://ui.example"),
+        ({}, "http://127.0.0.1:3000", "http://127.0.0.1:3010"),
+        (
+            {"ANAMNESIS_DAGSTER_PORT": "3100", "ANAMNESIS_PORT": "3110"},
+            "http://127.0.0.1:3100",
+            "http://127.0.0.1:3110",
+        ),
+        (
+            {
+                "ANAMNESIS_DAGSTER_PORT": "3100",
+                "ANAMNESIS_DAGSTER_LINK": "https://ui.example",
+                "ANAMNESIS_SERVICE_LINK": "https://memory.example",
+            },
+            "https://ui.example",
+            "https://memory.example",
+        ),
     ],
 )
-def test_links_lead_to_the_port_that_dagsters_ui_is_published_on(
-    repository: Path, tmp_path: Path, settings: dict[str, str], link: str
+def test_links_lead_to_the_ports_that_the_pages_are_published_on(
+    repository: Path, tmp_path: Path, settings: dict[str, str], dagster: str, service: str
 ) -> None:
     write_env(repository, **settings)
-    elsewhere = {"ANAMNESIS_DAGSTER_LINK": "http://other:1", "ANAMNESIS_DAGSTER_PORT": "1"}
+    elsewhere = {
+        f"ANAMNESIS_{name}": value
+        for name, value in (
+            ("DAGSTER_LINK", "http://other:1"),
+            ("DAGSTER_PORT", "1"),
+            ("SERVICE_LINK", "http://other:2"),
+            ("PORT", "2"),
+        )
+    }
     for exported in ({}, elsewhere):
         called(tmp_path, repository / "start.sh", **exported)
-        assert filled_in(tmp_path)["ANAMNESIS_DAGSTER_LINK"] == link
+        filled = filled_in(tmp_path)
+        assert (filled["ANAMNESIS_DAGSTER_LINK"], filled["ANAMNESIS_SERVICE_LINK"]) == (dagster, service)
 
 
 EXPORTED = {

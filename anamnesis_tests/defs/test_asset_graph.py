@@ -12,7 +12,9 @@ import dagster as dg
 import pytest
 import yaml
 
+from anamnesis_pipeline.dagster_api.api import ASSET_PAGES
 from anamnesis_pipeline.definitions import defs
+from anamnesis_pipeline.defs import reporting
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACE_BY_SOURCE, SPACES
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.app import create_app
@@ -66,6 +68,12 @@ def test_assets_hang_together_as_the_architecture_says() -> None:
         assert str(node.metadata["page"].value).startswith("http://127.0.0.1:3010/"), name
         assert bool(node.freshness_policy) == (name in JOBS["ingest"]), "what the nightly ingest renews is to be fresh"
         assert node.description, name
+
+
+def test_page_links_follow_the_address_in_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "AT_LOAD", Settings(service_link="https://memory.example"))
+    spec = reporting.described(dg.AssetSpec("episodes", group_name="ingest"))
+    assert spec.metadata["page"].value == f"https://memory.example{ASSET_PAGES['episodes']}"
 
 
 def test_routes_that_descriptions_name_exist() -> None:
