@@ -84,7 +84,10 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
     events: list[dg.AssetMaterialization | dg.AssetCheckEvaluation] = []
     present = _fingerprint(memory.store, spaces, order, pending)
     if present != seen:
-        look = _Look(instance, memory.store.overview.sources(), spaces, order, pending)
+        held = memory.store.overview.sources()
+        # read again: an episode stored since the first look must not make its source look embedded
+        lacking = {key: memory.store.vectors.pending_sources(key) for key in pending}
+        look = _Look(instance, held, spaces, order, lacking)
         told, evaluations = posted_evaluations(memory, told)
         news = [*look.news()]
         if any(event.asset_key == _EMBEDDINGS for event in news):

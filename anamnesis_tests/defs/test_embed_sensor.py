@@ -21,9 +21,11 @@ from anamnesis_pipeline.steps import reembed
 from anamnesis_pipeline.steps.reembed_state import FAILURE, noting_failure
 from anamnesis_pipeline.steps.spaces import begin
 from anamnesis_pipeline.store.base import IndexState, Store
+from anamnesis_pipeline.store.overview_base import SourceState
 from anamnesis_tests.dagster_parts import created_run
 from anamnesis_tests.defs.conftest import Backfills
 from anamnesis_tests.steps.spaces import embed_all, write
+from anamnesis_tests.store.samples import put
 
 OLD, NEW = Space("old", "model-old", 32), Space("new", "model-new", 16)
 Tick = Callable[..., list[dg.RunRequest]]
@@ -439,6 +441,20 @@ def test_partition_that_the_service_embedded_is_materialized(
         assert record.evaluation is not None
         assert record.evaluation.passed
     assert len(materializations(instance, embedded)) == 2
+
+
+def test_source_stored_amid_a_tick_is_not_reported_as_embedded(
+    store: Store, tick: Tick, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = store.overview.sources
+
+    def ingest_first() -> dict[str, SourceState]:
+        put(store, "late", "stored just now", source="logs")
+        return sources()
+
+    monkeypatch.setattr(store.overview, "sources", ingest_first)
+    tick()
+    assert instance.get_materialized_partitions(dg.AssetKey("embeddings")) == {"direct|old"}
 
 
 def test_partition_is_not_reported_while_a_run_embeds(store: Store, tick: Tick, instance: dg.DagsterInstance) -> None:
