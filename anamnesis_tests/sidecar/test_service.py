@@ -222,7 +222,6 @@ def test_metrics_tell_how_long_each_stage_of_a_search_took(client: TestClient, p
         "dense_context": 1,
         "exact": 1,
         "rare": 1,
-        "voices": 1,
     }
     assert all(s.value > 0 for s in samples if s.name.endswith("_sum"))
     below = [s.value for s in samples if s.name.endswith("_bucket") and s.labels["stage"] == "read"]

@@ -83,7 +83,7 @@ class SqliteRows:
         columns = ", ".join(_column(self._table, name) for name in names)
         sql = f"SELECT {columns} FROM {self._origin(names, match, order)} WHERE {terms}"
         if order:
-            sql += f" ORDER BY {ordered(self._table, order)}"
+            sql += f" ORDER BY {ordered(self._table, order, is_of_list=_asks_for_list(match))}"
         if limit is not None or skip:
             sql += " LIMIT ? OFFSET ?"
             values += [-1 if limit is None else max(0, limit), skip]
@@ -182,6 +182,7 @@ def compiled(table: Table, match: Match) -> tuple[str, list[Any]]:
     """
     terms: list[str] = []
     values: list[Any] = []
+    is_of_list = _asks_for_list(match)
     for name, wanted in match.items():
         if name in ("$or", "$and"):
             parts = [compiled(table, each) for each in wanted]
@@ -196,17 +197,30 @@ def compiled(table: Table, match: Match) -> tuple[str, list[Any]]:
             if operator == "$has":
                 sql, bound = _has(table, name), [value]
             else:
-                sql, bound = _term(_column(table, name), operator, value)
+                sql, bound = _term(_offered(table, name, is_of_list=is_of_list), operator, value)
             terms.append(sql)
             values += bound
     return " AND ".join(terms) or "1", values
 
 
-def ordered(table: Table, order: Order) -> str:
-    """Return an order as an SQL expression."""
+def ordered(table: Table, order: Order, *, is_of_list: bool = False) -> str:
+    """Return an order as an SQL expression. `is_of_list`: as in `_offered`."""
     return ", ".join(
-        f"{_column(table, name.removeprefix('-'))}{' DESC' if name.startswith('-') else ''}" for name in order
+        f"{_offered(table, name.removeprefix('-'), is_of_list=is_of_list)}{' DESC' if name.startswith('-') else ''}"
+        for name in order
     )
+
+
+def _asks_for_list(match: Match) -> bool:
+    return any(isinstance(wanted, Mapping) and "$has" in wanted for wanted in match.values())
+
+
+def _offered(table: Table, name: str, *, is_of_list: bool) -> str:
+    """Return a column. Beside a term of a list, which leaves few rows, SQLite is offered no other index: a `+` hides a
+    column from its planner.
+    """
+    column = _column(table, name)
+    return f"+{column}" if is_of_list and name != table.serial else column
 
 
 def _column(table: Table, name: str) -> str:
