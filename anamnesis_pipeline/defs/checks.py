@@ -31,7 +31,7 @@ MOST_REASONS = 3
 """Reasons that a source's row in the table names."""
 
 FILES_LOOKED_AT = 50
-"""Archived files of a source that one check looks at, and newest episodes of a space."""
+"""Archived files of a source that one check looks at."""
 ARCHIVE_CHECK = dg.AssetCheckSpec(
     "archive_is_there",
     asset="crawled_files",

@@ -29,11 +29,8 @@ def described(spec: dg.AssetSpec) -> dg.AssetSpec:
     fresh.
     """
     name = spec.key.to_user_string()
-    page = (
-        {"page": dg.MetadataValue.url((AT_LOAD.service_link or sidecar_url(AT_LOAD)) + ASSET_PAGES[name])}
-        if name in ASSET_PAGES
-        else {}
-    )
+    pages = AT_LOAD.service_link or sidecar_url(AT_LOAD)
+    page = {"page": dg.MetadataValue.url(pages + ASSET_PAGES[name])} if name in ASSET_PAGES else {}
     spec = spec.merge_attributes(
         owners=[OWNER], tags={"stage": str(spec.group_name), "store": AT_LOAD.store}, kinds={STORE_KIND}, metadata=page
     )

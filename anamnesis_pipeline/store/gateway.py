@@ -43,6 +43,7 @@ class Rows(Protocol):
         self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
     ) -> list[Row]:
         """Return the rows that match, with all their fields or some. A limit below 1 finds none."""
+        return list(self.each(match, fields, order=order, limit=limit, skip=skip))
 
     def each(
         self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
@@ -58,6 +59,7 @@ class Rows(Protocol):
 
     def one(self, match: Match, fields: Sequence[str] = (), *, order: Order = ()) -> Row | None:
         """Return the first row that matches."""
+        return next(iter(self.find(match, fields, order=order, limit=1)), None)
 
     def has(self, match: Match) -> bool:
         """Tell whether any row matches."""

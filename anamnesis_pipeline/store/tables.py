@@ -58,6 +58,10 @@ class Table:
     name: str
     key: tuple[str, ...]
     kinds: Mapping[str, str]
+    lists: frozenset[str]
+    """The fields of type `texts`."""
+    reals: frozenset[str]
+    """The fields of type `real`."""
     indexes: tuple[Index, ...] = ()
     flags: Mapping[str, Flag] = field(default_factory=dict)
     serial: str = ""
@@ -75,7 +79,7 @@ class Table:
     def row(self, values: Iterable[Any]) -> dict[str, Any]:
         """Return the row of these values, in the order of the fields. Whole numbers of `real` fields become floats."""
         row = dict(zip(self.kinds, values, strict=True))
-        for name in self.of_kind("real"):
+        for name in self.reals:
             if row[name] is not None:
                 row[name] = float(row[name])
         return row
@@ -84,10 +88,6 @@ class Table:
     def space(self) -> str:
         """The key of the space whose vectors these are (`vectors/<space>/<variant>`, `tokens/<space>`); else empty."""
         return self.name.split("/")[1] if "/" in self.name else ""
-
-    def of_kind(self, kind: str) -> frozenset[str]:
-        """Names of the fields of this type, with or without None."""
-        return frozenset(name for name, its in self.kinds.items() if its.rstrip("?") == kind)
 
 
 def by(fields: str, where: Mapping[str, Any] | None = None, *, unique: bool = False) -> Index:
@@ -112,7 +112,10 @@ def table(
     """
     kinds = dict(_declared(each) for each in f"{key}, {fields}".split(",") if each.strip())
     names = tuple(_declared(each)[0] for each in key.split(","))
-    return Table(name, names, kinds, tuple(indexes), flags or {}, serial, wide)
+    lists, reals = (
+        frozenset(field for field, its in kinds.items() if its.rstrip("?") == kind) for kind in ("texts", "real")
+    )
+    return Table(name, names, kinds, lists, reals, tuple(indexes), flags or {}, serial, wide)
 
 
 def _declared(text: str) -> tuple[str, str]:

@@ -11,9 +11,9 @@ from pymongo.errors import ConnectionFailure, DocumentTooLarge, OperationFailure
 from pymongo.operations import SearchIndexModel
 
 from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.gateway import can_be_stored
 from anamnesis_pipeline.store.mongo.indexes import Index, bring_about
 from anamnesis_pipeline.store.mongo.validators import validator_of
-from anamnesis_pipeline.store.values import clean
 
 Document = dict[str, Any]
 Filter = Mapping[str, Any]
@@ -64,7 +64,7 @@ class Collection:
 
         :param where: further conditions, by field.
         """
-        for batch in batches(list(filter(_can_be_stored, dict.fromkeys(values))), VALUES_AT_ONCE):
+        for batch in batches(list(filter(can_be_stored, dict.fromkeys(values))), VALUES_AT_ONCE):
             yield from self.each({**where, field: {"$in": batch}}, fields)
 
     def of_files(self, files: Iterable[tuple[str, str]], fields: Sequence[str] = ()) -> Iterator[Document]:
@@ -204,13 +204,6 @@ class Collection:
         except (PyMongoError, DocumentTooLarge) as exc:
             exc.add_note(self._driver.name)
             raise
-
-
-def _can_be_stored(value: Any) -> bool:
-    """Whether any document may have a value: a number of 64 bits, a text without lone surrogates."""
-    if isinstance(value, int):
-        return -(1 << 63) <= value < 1 << 63
-    return not isinstance(value, str) or clean(value) == value
 
 
 def _projection(fields: Sequence[str]) -> dict[str, int] | None:

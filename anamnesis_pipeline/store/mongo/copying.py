@@ -19,6 +19,7 @@ from anamnesis_pipeline.store.copy_base import (
     rows_of,
     tables_of,
 )
+from anamnesis_pipeline.store.gateway import beyond
 from anamnesis_pipeline.store.mongo import copied_docs
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
@@ -90,7 +91,7 @@ class MongoReading:
         terms: list[Filter] = [place.where] if place.where else []
         if table is PENDING:  # what a space that is added or dropped just now lacks is left out with it
             terms.append({"space_id": {"$in": self._spaces}})
-        terms += [_beyond([place.name(name) for name in table.key], after)] if after is not None else []
+        terms += [beyond([place.name(name) for name in table.key], after)] if after is not None else []
         found = self._tables[place.collection].each(
             {"$and": terms} if terms else {},
             [place.name(name) for name in table.fields],
@@ -162,15 +163,6 @@ def _place(table: Table) -> Place:
     variant = table.name.rpartition("/")[2]
     names = {"passage_id": "_id", "vector": variant}
     return Place(vectors_name(table.space), names, {variant: {"$exists": True}})
-
-
-def _beyond(names: Sequence[str], after: Key) -> Filter:
-    """What follows a key, by these fields in this order."""
-    return {
-        "$or": [
-            {**dict(zip(names[:n], after[:n], strict=True)), name: {"$gt": after[n]}} for n, name in enumerate(names)
-        ]
-    }
 
 
 def _refuse_too_large(place: str, table: Table, rows: Sequence[Row]) -> None:

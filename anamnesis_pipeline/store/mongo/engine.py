@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pymongo import UpdateOne
 
-from anamnesis_pipeline.store.gateway import Field, Match, Order, Row
+from anamnesis_pipeline.store.gateway import Field, Match, Order, Row, Rows
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.client import Tables as Collections
 from anamnesis_pipeline.store.mongo.collections import Collection, Document, Filter
@@ -51,7 +51,7 @@ class MongoTables:
         return MongoRows(self._collections, BY_NAME[name])
 
 
-class MongoRows:
+class MongoRows(Rows):
     """See `Rows`."""
 
     def __init__(self, collections: Collections, table: Table) -> None:
@@ -59,12 +59,6 @@ class MongoRows:
         self._collection: Collection = collections[table.name]
         self._table = table
         self._id = IDS.get(table.name, "")
-
-    def find(
-        self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
-    ) -> list[Row]:
-        """See `Rows.find`."""
-        return list(self.each(match, fields, order=order, limit=limit, skip=skip))
 
     def each(
         self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
@@ -86,10 +80,6 @@ class MongoRows:
         )
         for document in found:
             yield self._row(document, names)
-
-    def one(self, match: Match, fields: Sequence[str] = (), *, order: Order = ()) -> Row | None:
-        """See `Rows.one`."""
-        return next(iter(self.find(match, fields, order=order, limit=1)), None)
 
     def has(self, match: Match) -> bool:
         """See `Rows.has`."""

@@ -25,11 +25,11 @@ class Happening(StrEnum):
     """What was done."""
 
     WRITE = "write"
-    """Episodes came, or were made anew of what a log or document says now."""
+    """Episodes were stored, or written again from the present text of a log or document."""
     READ = "read"
     """Episodes were answers of a search, or were opened."""
     EDIT = "edit"
-    """Somebody changed an episode."""
+    """An episode was edited."""
     PROMOTE = "promote"
     """Somebody changed an episode so that it lasts (`memory_layers`)."""
     FORGET = "forget"

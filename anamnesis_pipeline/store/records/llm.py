@@ -23,7 +23,7 @@ LONGEST_QUEUE_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Request keys that nobody else asks for from `since` until the call is settled, or `until` where it never is."""
+    """Request keys that no other call may ask for, from `since` until the call is settled, or until `until`."""
 
     keys: tuple[str, ...]
     since: datetime

@@ -10,12 +10,12 @@ from anamnesis_pipeline.store.gateway import Gateway, Row, Tables
 from anamnesis_pipeline.store.values import clean, instant, moment
 
 QUERIES_KEPT = 5_000
-"""Questions that are remembered, the latest ones."""
+"""Queries that are kept, the latest ones."""
 QUERY_EXPIRES = timedelta(days=90)
 NOTED_S = 5.0
 """How long a query waits for the write lock to be noted: each keeps a thread of the service busy, and there are few."""
 USED_WITHIN = timedelta(minutes=30)
-"""So soon after a question whoever reads what it found is taken for who asked: no reader names the question."""
+"""A read of an episode within this time counts for the latest query that found it: a read names no query."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def write(connection: sqlite3.Connection, table: Table, rows: Sequence[Row]) -> 
     elif table is PENDING:
         _upsert(connection, "pending", {"space_id": "space_id", "episode_key": "number"}, _others(table), rows)
     else:
-        packed = [_packed(row, *table.of_kind("texts")) for row in rows]
+        packed = [_packed(row, *table.lists) for row in rows]
         _upsert(connection, table.name, {name: name for name in table.key}, _others(table), packed)
 
 

@@ -63,7 +63,7 @@ def _same(table: Table) -> Place:
     """Of a table that is kept as it is."""
     columns = tuple(f'"{name}"' for name in table.fields)
     terms = f"substr(name, 1, {len(OWN_SETTINGS)}) <> '{OWN_SETTINGS}'" if table.name == "settings" else "1"
-    return Place(columns, table.name, terms, table.of_kind("texts"))
+    return Place(columns, table.name, terms, table.lists)
 
 
 _EPISODE_COLUMNS = tuple(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from anamnesis_pipeline.store.gateway import Field, Match, Order, Row, can_be_stored
+from anamnesis_pipeline.store.gateway import Field, Match, Order, Row, Rows, can_be_stored
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, Flag, Table
 from anamnesis_pipeline.store.values import as_json, json_list
@@ -60,19 +60,13 @@ class SqliteTables:
         return SqliteRows(self._connection, BY_NAME[name])
 
 
-class SqliteRows:
+class SqliteRows(Rows):
     """See `Rows`."""
 
     def __init__(self, connection: sqlite3.Connection, table: Table) -> None:
         self._connection = connection
         self._table = table
-        self._lists = table.of_kind("texts")
-
-    def find(
-        self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
-    ) -> list[Row]:
-        """See `Rows.find`."""
-        return list(self.each(match, fields, order=order, limit=limit, skip=skip))
+        self._lists = table.lists
 
     def each(
         self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
@@ -97,10 +91,6 @@ class SqliteRows:
         """See `Rows.among`."""
         wanted = list(filter(can_be_stored, dict.fromkeys(values)))
         return self.each({**match, field: {"$in": wanted}}, fields) if wanted else iter(())
-
-    def one(self, match: Match, fields: Sequence[str] = (), *, order: Order = ()) -> Row | None:
-        """See `Rows.one`."""
-        return next(iter(self.find(match, fields, order=order, limit=1)), None)
 
     def has(self, match: Match) -> bool:
         """See `Rows.has`."""

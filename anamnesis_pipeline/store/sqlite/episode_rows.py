@@ -16,7 +16,7 @@ from anamnesis_pipeline.store.sqlite.engine import SIDE_FIELDS, SIDE_TABLE
 from anamnesis_pipeline.store.tables import EPISODES
 from anamnesis_pipeline.store.values import as_json, instant, json_list
 
-_LISTS = EPISODES.of_kind("texts")
+_LISTS = EPISODES.lists
 
 
 def _select(fields: Sequence[str]) -> str:
