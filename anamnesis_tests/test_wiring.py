@@ -64,10 +64,10 @@ def test_the_pipeline_makes_the_examples_searchable_and_a_second_run_adds_nothin
     reports = ingest_all(wiring.open_pipeline(settings, opened), sources, lambda report: seen.append(report.source.key))
     assert seen == [source.key for source in sources]
     assert sum(report.episodes.put.created for report in reports) > 5
-    before = opened.ingest.counts()
+    before = opened.overview.counts()
     again = ingest_all(wiring.open_pipeline(settings, opened), sources)
     assert sum(report.episodes.put.created + report.episodes.put.updated + report.crawl.lines for report in again) == 0
-    assert opened.ingest.counts() == before
+    assert opened.overview.counts() == before
 
 
 def test_vectors_of_other_weights_never_meet_a_space(settings: Settings, opened: Store) -> None:

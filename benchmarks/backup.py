@@ -47,7 +47,7 @@ def fill(store: Store, episodes: int, words: list[str]) -> None:
     if not store.spaces.all():
         store.spaces.put(SPACE)
         store.spaces.activate(SPACE.key)
-    for first in range(store.ingest.counts().episodes, episodes, BATCH):
+    for first in range(store.overview.counts().episodes, episodes, BATCH):
         batch = [made_episode(number, corpus.text()) for number in range(first, min(first + BATCH, episodes))]
         store.episodes.put(batch)
         ids = list(range(first + 1, first + len(batch) + 1))

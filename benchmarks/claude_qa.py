@@ -61,7 +61,7 @@ def index(settings: Settings) -> None:
     with closing(open_store(settings)) as store:
         sources = discover_sources(settings).sources
         ingest_all(open_pipeline(settings, store), sources)
-        print(f"ingested in {time.monotonic() - started:.1f} s: {store.ingest.counts()}")
+        print(f"ingested in {time.monotonic() - started:.1f} s: {store.overview.counts()}")
         space = wanted_space(settings, store)
         with closing(open_pool_of(store, space, priority=Priority.QUERY)) as pool:
             pool.load()

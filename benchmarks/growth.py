@@ -36,7 +36,7 @@ SHORT_WORDS = 30
 
 def put(store: Store, passages: int, text: Callable[[], str], each: int) -> None:
     """Write that many passages, `each` an episode."""
-    for first in range(store.ingest.counts().passages, passages, 500):
+    for first in range(store.overview.counts().passages, passages, 500):
         batch = []
         for number in range(first, min(first + 500, passages), each):
             own = [text() for _ in range(each)]

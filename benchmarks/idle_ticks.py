@@ -69,7 +69,7 @@ def fill(memory: MemoryResource) -> None:
     store.spaces.put(SPACE)
     store.spaces.activate(SPACE.key)
     ingest_all(open_pipeline(memory.settings, store), discover_sources(memory.settings).sources)
-    embed_all(store, SPACE, [source.key for source in store.ingest.sources()], SPACE.dim)
+    embed_all(store, SPACE, [source.key for source in store.files.sources()], SPACE.dim)
 
 
 @dataclass

@@ -121,7 +121,7 @@ def measure(settings: Settings, store: Store, size: int, sessions: int, files: i
     before = resident_mib()
     with Peak() as peak:
         lines, wall, cpu = timed(lambda: ingest(settings, store))
-    counts = store.ingest.counts()
+    counts = store.overview.counts()
     rows = [
         (f"ingest of {sessions} sessions, {size / 1e6:,.0f} MB, {lines:,} lines",
          f"{wall:,.0f} s, {cpu:,.0f} s of CPU: {size / 1e6 / wall:.1f} MB/s"),

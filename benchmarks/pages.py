@@ -47,7 +47,7 @@ from anamnesis_pipeline.sidecar.pages.html import NAVIGATION
 from anamnesis_pipeline.steps.map_file import map_path, save_map
 from anamnesis_pipeline.steps.memory_map import make_map
 from anamnesis_pipeline.store.base import Publication, Store
-from anamnesis_pipeline.store.ingest_base import ParsedChunk
+from anamnesis_pipeline.store.records.messages import ParsedChunk
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 
 ASKED = 7
@@ -63,7 +63,7 @@ def fill(store: Store, episodes: int) -> None:
         store.spaces.activate(space.key)
     corpus = Corpus(words_of_logs(SHARED / "data"), seed=5)
     rows = vectors(np.random.default_rng(5), episodes)
-    for first in range(store.ingest.counts().episodes, episodes, BATCH):
+    for first in range(store.overview.counts().episodes, episodes, BATCH):
         batch = [made(number, corpus.text(), episodes) for number in range(first, min(first + BATCH, episodes))]
         store.episodes.put(batch)
         keys = [
@@ -79,15 +79,15 @@ def fill(store: Store, episodes: int) -> None:
 def read_logs(store: Store, messages: int) -> None:
     """Files of 20 sources that were crawled and parsed, and whose parts are published."""
     sources = [Source(f"logs-{number}", "machine-0", "/logs", f"-code-{number}", "claude_logs") for number in range(20)]
-    store.ingest.put_sources(sources)
-    for number in range(store.ingest.counts().files, messages // MESSAGES_A_FILE):
+    store.files.put_sources(sources)
+    for number in range(store.overview.counts().files, messages // MESSAGES_A_FILE):
         source, path = sources[number % len(sources)].key, f"{number:08d}.jsonl"
         before = FileCursor(source, path, size=9_000, offset=9_000, lines=MESSAGES_A_FILE, mtime_ns=number)
-        store.ingest.commit_crawl(None, before, None)
+        store.files.commit_crawl(None, before, None)
         stored = replace(before, version=1)
         parts = [part(source, path, number * MESSAGES_A_FILE + line) for line in range(MESSAGES_A_FILE)]
         keys = [each.segments[0].message_key for each in parts]
-        store.ingest.commit_parsed(
+        store.messages.commit_parsed(
             ParsedChunk(stored, replace(stored, parsed_lines=MESSAGES_A_FILE), keys, parts=parts)
         )
         store.episodes.publish([Publication(each, None, []) for each in parts])

@@ -113,7 +113,7 @@ def crawled(host: SshHost, base: Path, tree: Path, slow: float) -> None:
         cpu = time.process_time()
         walls.append(timed(lambda home=home, source=source: home.pipeline.crawl(source)))
         cpus.append(time.process_time() - cpu)
-        files = store.ingest.counts().files
+        files = store.overview.counts().files
         store.close()
     shown = ", ".join(f"{each:.2f}" for each in walls)
     print(f"whole crawl of {files:,} files: {shown} s ({statistics.median(cpus):.2f} s of CPU here), ", end="")
@@ -207,9 +207,9 @@ def grown(stack: ExitStack, server: SshServer, base: Path) -> None:
             with log.open("a") as file:
                 file.write(json.dumps({"text": "x" * 10_000}) + "\n")
         (source,) = discover(host, [os.fspath(base / "projects")]).sources
-        store.ingest.put_sources([source])
+        store.files.put_sources([source])
         walls.append(timed(lambda source=source: crawl_source(store, host, archive, source, lambda x: (x, Counter()))))
-    lines = store.ingest.counts().lines
+    lines = store.overview.counts().lines
     assert lines == len(walls) * LOGS, lines
     store.close()
     print(f"{LOGS} logs that grew, {LATENCY_S * 1000:.0f} ms away: {statistics.median(walls[1:]):.1f} s")

@@ -203,7 +203,7 @@ def main() -> None:
         texts, spent = fill(store, Corpus(words_of_logs(options.logs), seed=3), options.passages)
         print(f"passages put              {len(texts) / spent:,.0f} a second")
         text_search(store, texts, options.queries)
-        times, _ = timed(lambda _: store.ingest.counts(), [None] * 20)
+        times, _ = timed(lambda _: store.overview.counts(), [None] * 20)
         print(f"counts                    {times}")
         times, _ = timed(lambda _: store.episodes.page(Where(projects=("project-7",)), 20), [None] * 50)
         print(f"page of a project         {times}")

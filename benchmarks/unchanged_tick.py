@@ -31,7 +31,7 @@ def main(files: int) -> None:
         store = open_sqlite(Path(base, "memory.db"), Path(base, "index"))
         host, archive = LocalHost("box"), Archive(Path(base, "archive"))
         sources = discover(host, [os.fspath(root)]).sources
-        store.ingest.put_sources(sources)
+        store.files.put_sources(sources)
         started, cpu = time.perf_counter(), time.process_time()
         for source in sources:
             crawl_source(store, host, archive, source, lambda line: (line, Counter()))

@@ -87,7 +87,7 @@ def run_extract(
 def _keys(store: Store, name: str) -> set[str]:
     """:raises GiveUp: there is no such source."""
     specs = configured_specs(effective_settings(store), store)
-    found = sources_named(name, store.ingest.sources(), specs)
+    found = sources_named(name, store.files.sources(), specs)
     if not found:
         raise GiveUp(f"no source {name!r} is archived; `anamnesis sources list` names all")
     return {source.key for source in found}

@@ -19,7 +19,7 @@ def letters(settings: Settings) -> tuple[list[DeadLetter], int, Private]:
     if not settings.has_store:
         return [], 0, NOTHING_PRIVATE
     with closing(wiring.open_to_read(settings)) as store:
-        found, total = store.ingest.dead_letters(limit=SHOWN), store.ingest.counts().dead_letters
+        found, total = store.messages.dead_letters(limit=SHOWN), store.overview.counts().dead_letters
         return found, total, wiring.what_is_private(store)
 
 
@@ -34,7 +34,7 @@ def retry(settings: Settings, say: Callable[[str], None]) -> None:
         report = retry_dead_letters(
             store, pipeline.archive_lines, label_of=pipeline.label_of, idle_minutes=settings.idle_minutes
         )
-        for source in store.ingest.sources():
+        for source in store.files.sources():
             if source.key in report.sources:
                 pipeline.publish(source)
     say(render_retried(report))

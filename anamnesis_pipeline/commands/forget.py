@@ -84,9 +84,7 @@ def with_place(request: ForgetRequest, store: Store) -> ForgetRequest:
 
 def _called_so(name: str, store: Store) -> str:
     """The first stored files that end so, for who gave but a name."""
-    every = (
-        place_shown(source, path) for source in store.ingest.sources() for path in store.ingest.cursors(source.key)
-    )
+    every = (place_shown(source, path) for source in store.files.sources() for path in store.files.cursors(source.key))
     found = sorted(place for place in every if place.endswith(f"/{name}"))
     more = f", and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
     return f"; so called are {', '.join(found[:NAMED])}{more}" if found else ""

@@ -65,10 +65,10 @@ def _read(settings: Settings, store: Store, crawler: Crawler, say: Say) -> None:
 
 def _to_ingest(settings: Settings, store: Store, found: LookReport) -> list[Source]:
     """All sources of this machine that are there, and those of other machines with something new or left half done."""
-    unfinished = store.ingest.unfinished_sources(now() - timedelta(minutes=settings.idle_minutes))
+    unfinished = store.parts.unfinished_sources(now() - timedelta(minutes=settings.idle_minutes))
     wanted = {*found.changed, *unfinished, *sources_to_summarize(store, now())}
     here = {source.key for source in found.sources if source.machine == settings.machine}
-    return [source for source in store.ingest.sources() if source.key in wanted | here]
+    return [source for source in store.files.sources() if source.key in wanted | here]
 
 
 def now() -> datetime:

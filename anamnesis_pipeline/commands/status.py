@@ -21,7 +21,6 @@ from anamnesis_pipeline.sidecar.embedding_health import model_problems, reembed_
 from anamnesis_pipeline.sidecar.jsonl_control import llm_state
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.ingest_base import log_sources
 from anamnesis_pipeline.supervisor.advice import START_STOPPED
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use, settings_in_use
 from anamnesis_pipeline.wiring import default_model_note, effective_settings, impatient, open_to_read, store_place
@@ -71,13 +70,13 @@ def memory_status(store: Store) -> dict[str, Any]:
 
     `problems` are those of models and the re-embed that somebody has to see to, `notes` what somebody may do.
     """
-    counts, control = store.ingest.counts(), EmbeddingControl(store)
+    counts, control = store.overview.counts(), EmbeddingControl(store)
     spaces, state = control.list_spaces(), control.reembed_status()
     active = next((space["embedded"] for space in spaces if space["status"] == "active"), 0)
     newest = store.episodes.page(Where(), 1).items
     return {
         "counts": asdict(counts),
-        "summaries": store.ingest.summary_counts(),
+        "summaries": store.summaries.summary_counts(),
         "coverage": active / counts.passages if counts.passages else 1.0,
         "newest_episode": newest[0].timestamp.isoformat() if newest else None,
         "spaces": spaces,
@@ -85,8 +84,8 @@ def memory_status(store: Store) -> dict[str, Any]:
         "notes": [*reembed_notes(state), *filter(None, [default_model_note(store)])],
         "problems": [asdict(problem) for problem in [*reembed_problems(state), *model_problems(store)]],
         "sources": [
-            {"key": s.key, "kind": s.kind, "folder": s.folder, **asdict(store.ingest.counts(s.key))}
-            for s in log_sources(store.ingest)
+            {"key": s.key, "kind": s.kind, "folder": s.folder, **asdict(store.overview.counts(s.key))}
+            for s in store.files.log_sources()
         ],
     }
 

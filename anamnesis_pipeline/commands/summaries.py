@@ -47,8 +47,8 @@ def run_summarize(settings: Settings, say: Say, project: str | None = None, limi
         label = _label(store, project)
         pipeline = wiring.open_pipeline(settings, store)
         asked_at, left, flagged = datetime.now(UTC), limit, 0
-        wanted = store.ingest.sources_to_summarize(asked_at + BY_HAND)
-        for source in store.ingest.sources():
+        wanted = store.summaries.sources_to_summarize(asked_at + BY_HAND)
+        for source in store.files.sources():
             if source.key not in wanted or left == 0:
                 continue
             report = pipeline.summarize_parts(source, by_hand=True, asked_at=asked_at, project=label, limit=left)
@@ -89,7 +89,7 @@ def run_backfill(settings: Settings, say: Say, *, project: str | None, limit: in
                 turns.add(part.exchange_id)
             return not reason
 
-        found = store.ingest.want_summaries(model, project=label, limit=limit, dry_run=dry_run, accepts=is_for_llm)
+        found = store.summaries.want_summaries(model, project=label, limit=limit, dry_run=dry_run, accepts=is_for_llm)
         total = sum(found.values())
         would = "would be" if dry_run else "is to be" if total == 1 else "are to be"
         of = f"{counted(total, 'part')} of {counted(len(found), 'source')}"
@@ -121,7 +121,7 @@ def explain_value(settings: Settings, episode_id: str) -> dict[str, Any]:
         if episode is None or "value" not in episode.metadata:
             what = "has no value: it is no part of a log" if episode else "does not exist; anamnesis search finds ids"
             raise EpisodeNotFound(f"episode {episode_id!r} {what}")
-        part, now = store.ingest.part(episode_id), wiring.effective_settings(store)
+        part, now = store.parts.part(episode_id), wiring.effective_settings(store)
         is_short = part is not None and length_of(part) < now.summary_min_chars
         return _value_body(episode, now.summary_min_value, is_short=is_short)
 

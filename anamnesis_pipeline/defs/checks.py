@@ -85,11 +85,11 @@ def _source_row(row: SpecStatus) -> dict[str, Any]:
 
 def archive_is_there(memory: MemoryResource, source: str) -> dg.AssetCheckResult:
     """The result of `ARCHIVE_CHECK`: of the files with most lines, since chance would let it come and go."""
-    archive, cursors = open_archive(memory.settings), memory.store.ingest.cursors(source).values()
+    archive, cursors = open_archive(memory.settings), memory.store.files.cursors(source).values()
     files = sorted((each for each in cursors if each.lines), key=lambda each: -each.lines)[:FILES_LOOKED_AT]
     lost = 0
     for each in files:
-        last = memory.store.ingest.frames(source, each.path, each.generation, each.lines - 1)[-1:]
+        last = memory.store.archive.frames(source, each.path, each.generation, each.lines - 1)[-1:]
         lost += any(archive.lacks(source, each.path, frame) for frame in last)
     return dg.AssetCheckResult(
         check_name=ARCHIVE_CHECK.name,
@@ -102,8 +102,8 @@ def archive_is_there(memory: MemoryResource, source: str) -> dg.AssetCheckResult
 @dg.asset_check(asset="documents", description="Every archived version of a document was parsed.")
 def every_version_is_parsed(memory: MemoryResource) -> dg.AssetCheckResult:
     """Versions that wait mean that a run ended early; one that cannot be read as its format is a problem of its run."""
-    sources = [source.key for source in memory.store.ingest.sources() if holds_documents(source)]
-    waiting = {key: count for key in sources if (count := memory.store.ingest.counts(key).unparsed_lines)}
+    sources = [source.key for source in memory.store.files.sources() if holds_documents(source)]
+    waiting = {key: count for key in sources if (count := memory.store.overview.counts(key).unparsed_lines)}
     return dg.AssetCheckResult(
         passed=not waiting,
         severity=dg.AssetCheckSeverity.WARN,
@@ -114,15 +114,15 @@ def every_version_is_parsed(memory: MemoryResource) -> dg.AssetCheckResult:
 @dg.asset_check(asset="exchanges", description="Every archived line was parsed.")
 def every_line_is_parsed(memory: MemoryResource) -> dg.AssetCheckResult:
     """Lines that wait mean that a run ended early, or that another run is still parsing."""
-    waiting = memory.store.ingest.counts().unparsed_lines
+    waiting = memory.store.overview.counts().unparsed_lines
     return dg.AssetCheckResult(passed=waiting == 0, severity=dg.AssetCheckSeverity.WARN, metadata={"waiting": waiting})
 
 
 @dg.asset_check(asset="exchanges", description="Every archived line could be read.")
 def no_line_is_a_dead_letter(memory: MemoryResource) -> dg.AssetCheckResult:
     """A line that a crash tore apart stays one; one that is only too new is read by a later version."""
-    letters = memory.store.ingest.counts().dead_letters
-    first = memory.store.ingest.dead_letters(limit=5)
+    letters = memory.store.overview.counts().dead_letters
+    first = memory.store.messages.dead_letters(limit=5)
     return dg.AssetCheckResult(
         passed=letters == 0,
         severity=dg.AssetCheckSeverity.WARN,
@@ -136,7 +136,7 @@ def no_line_is_a_dead_letter(memory: MemoryResource) -> dg.AssetCheckResult:
 @dg.asset_check(asset="summaries", description="No extractive summary stands in for an LLM's.")
 def every_llm_summary_is_made(memory: MemoryResource) -> dg.AssetCheckResult:
     """Those that stand in are tried again by themselves; `anamnesis doctor` says why they are missing."""
-    waiting = memory.store.ingest.summary_counts().get("problem", 0)
+    waiting = memory.store.summaries.summary_counts().get("problem", 0)
     return dg.AssetCheckResult(passed=waiting == 0, severity=dg.AssetCheckSeverity.WARN, metadata={"waiting": waiting})
 
 
@@ -145,9 +145,9 @@ def every_part_is_an_episode(memory: MemoryResource) -> dg.AssetCheckResult:
     """What a rule holds back, or was deleted, is missing on purpose; what another run publishes just now is not, so the
     check warns only.
     """
-    ingest = memory.store.ingest
-    counts = ingest.counts()
-    reserved = [ingest.counts(source) for source in RESERVED_SOURCES]
+    overview = memory.store.overview
+    counts = overview.counts()
+    reserved = [overview.counts(source) for source in RESERVED_SOURCES]
     others = sum(each.episodes - each.parts for each in reserved)  # what was posted is of no part; an upload is
     others += _records(memory, None) - sum(_records(memory, source) for source in RESERVED_SOURCES)
     kept_away = counts.kept_away - sum(each.kept_away for each in reserved)
@@ -184,7 +184,7 @@ def _check_of_posted(source: str, spec: dg.AssetSpec) -> dg.AssetChecksDefinitio
 def posted_searchability(memory: MemoryResource, source: str) -> dg.AssetCheckResult:
     """The result of `all_is_searchable` for a reserved source; counts alone, so that a tick of a sensor can ask."""
     store = memory.store
-    counts, active = store.ingest.counts(source), store.spaces.active()
+    counts, active = store.overview.counts(source), store.spaces.active()
     lacking = store.vectors.pending_sources(active.key).get(source, 0) if active else counts.passages
     published = counts.episodes - _records(memory, source)
     missing = max(0, counts.parts - counts.kept_away - published) + counts.unparsed_lines
@@ -245,7 +245,7 @@ def every_passage_is_embedded(memory: MemoryResource) -> dg.AssetCheckResult:
         progress = memory.store.vectors.progress(active.key)
         stored, embedded = progress.passages, progress.passages_done
     else:
-        stored, embedded = memory.store.ingest.counts().passages, 0
+        stored, embedded = memory.store.overview.counts().passages, 0
     return dg.AssetCheckResult(
         passed=embedded == stored,
         severity=dg.AssetCheckSeverity.WARN,
@@ -275,7 +275,7 @@ def vectors_are_sound(memory: MemoryResource) -> dg.AssetCheckResult:
 def every_session_is_recorded(memory: MemoryResource) -> dg.AssetCheckResult:
     """Those that wait came meanwhile, or are of a source whose run is still to come."""
     store = memory.store
-    waiting = sum(bool(store.sessions.changed(source.key, "", 1)) for source in store.ingest.sources())
+    waiting = sum(bool(store.sessions.changed(source.key, "", 1)) for source in store.files.sources())
     return dg.AssetCheckResult(
         passed=waiting == 0,
         severity=dg.AssetCheckSeverity.WARN,

@@ -19,7 +19,7 @@ def crawled_files(context: dg.AssetExecutionContext, memory: MemoryResource, ssh
     report = ssh.pipeline(memory).crawl(source)
     for problem in report.problems:
         context.log.warning(problem)
-    counts = memory.store.ingest.counts(context.partition_key)
+    counts = memory.store.overview.counts(context.partition_key)
     return dg.MaterializeResult(
         data_version=watermark(counts, "files", "bytes", "lines"),
         metadata={

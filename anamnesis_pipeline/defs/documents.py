@@ -15,7 +15,7 @@ def documents(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.M
     report = memory.pipeline.parse_documents(source)
     for problem in report.problems:
         context.log.warning(problem)
-    counts = memory.store.ingest.counts(source.key)
+    counts = memory.store.overview.counts(source.key)
     if not holds_documents(source):
         return dg.MaterializeResult(
             data_version=dg.DataVersion("none"), metadata={ROWS: 0, "state": "a source of logs has no documents"}

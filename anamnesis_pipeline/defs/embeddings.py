@@ -128,7 +128,7 @@ class _Run:
         pending = self.store.vectors.pending_sources(self.space.key)
         for source in self.sources:
             embedded = {
-                ROWS: max(0, self.store.ingest.counts(source).passages - pending.get(source, 0)),
+                ROWS: max(0, self.store.overview.counts(source).passages - pending.get(source, 0)),
                 "passages embedded": report.sources.get(source, 0),
             }
             self.context.add_asset_metadata({**embedded, **about}, partition_key=str(self.partition(source)))

@@ -21,7 +21,7 @@ def episodes(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.Ma
     if report.problem:
         context.log.warning(report.problem)
     seconds = time.perf_counter() - started
-    counts = memory.store.ingest.counts(context.partition_key)
+    counts = memory.store.overview.counts(context.partition_key)
     latest = memory.store.episodes.page(Where(source=context.partition_key), LATEST).items
     put = {name: getattr(report.put, name) for name in ("created", "updated", "unchanged", "tombstoned")}
     return dg.MaterializeResult(

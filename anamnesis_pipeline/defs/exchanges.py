@@ -37,7 +37,7 @@ def exchanges(
         ask_again(memory.store, context.partition_key)
     report = ssh.pipeline(memory).parse(memory.source(context.partition_key))
     again = report.again
-    counts = memory.store.ingest.counts(context.partition_key)
+    counts = memory.store.overview.counts(context.partition_key)
     return dg.MaterializeResult(
         data_version=watermark(counts, "messages", "exchanges", "parts", "open_parts", "unparsed_lines"),
         metadata={

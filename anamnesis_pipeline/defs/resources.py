@@ -186,7 +186,7 @@ class MemoryResource(dg.ConfigurableResource[Any]):
 
         :raises dg.Failure: the store does not know it.
         """
-        for source in self.store.ingest.sources():
+        for source in self.store.files.sources():
             if source.key == key:
                 return source
         raise dg.Failure(f"no source {key!r} in the store; crawl_sensor adds sources when it finds them")

@@ -97,7 +97,7 @@ def _run_keys(memory: MemoryResource, timing: Timing, tick: datetime) -> dict[st
     """The sources of the ingest of a tick, with the run key of each."""
     local = tick.astimezone(ZoneInfo(timing.zone))
     name = f"{local:%Y-%m-%d}" if timing.preset == NIGHTLY else _minute(tick)
-    sources = [source.key for source in memory.store.ingest.sources()]
+    sources = [source.key for source in memory.store.files.sources()]
     return {key: f"{name}/{key}" for key in sources if key not in RESERVED_SOURCES}
 
 

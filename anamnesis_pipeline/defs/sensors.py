@@ -21,7 +21,6 @@ from anamnesis_pipeline.steps.parse_again import sources_asked_again
 from anamnesis_pipeline.steps.sessions import sources_to_summarize
 from anamnesis_pipeline.steps.source_specs import LEAST_INTERVAL_S, spec_of_source
 from anamnesis_pipeline.steps.survey import Answer, look
-from anamnesis_pipeline.store.ingest_base import log_sources
 from anamnesis_pipeline.wording import counted
 
 CHANGED_PER_TICK = 50
@@ -71,11 +70,11 @@ def _crawl(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.Se
     found = look(memory.crawler, now, next_tick_s=CRAWL_S)
     for problem in found.problems:
         context.log.warning(problem)
-    unfinished = memory.store.ingest.unfinished_sources(now - timedelta(minutes=memory.settings.idle_minutes))
+    unfinished = memory.store.parts.unfinished_sources(now - timedelta(minutes=memory.settings.idle_minutes))
     unfinished |= sources_asked_again(memory.store)
     to_summarize = sources_to_summarize(memory.store, now) - unfinished
     is_posted_left = is_forgetting(memory.store) or not (unfinished | to_summarize).isdisjoint(RESERVED_SOURCES)
-    crawled = {source.key: source for source in log_sources(memory.store.ingest)}
+    crawled = {source.key: source for source in memory.store.files.log_sources()}
     unfinished, to_summarize = unfinished & crawled.keys(), to_summarize & crawled.keys()
     keys = [source.key for source in found.sources]
     known = context.instance.get_dynamic_partitions(str(SOURCES.name))
@@ -95,7 +94,7 @@ def _crawl(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.Se
     if not wanted and not added and not dropped and not finishing:
         reason = _why_nothing(len(crawled), len(running), found.problems)
         return dg.SensorResult(skip_reason=reason, cursor=stale, asset_events=events)
-    machines = {source.key: source.machine for source in memory.store.ingest.sources()}
+    machines = {source.key: source.machine for source in memory.store.files.sources()}
     requests = [_ingest_request(key, machines.get(key, ""), missed.get(key)) for key in wanted]
     changes: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = [
         SOURCES.build_add_request(added)
@@ -171,7 +170,9 @@ def _has_a_past(memory: MemoryResource, source: Source | None) -> bool:
     """Whether a source that was not found keeps its partition: it is configured, or something of it was read."""
     if source is None:
         return False
-    return spec_of_source(source, memory.crawler.specs) is not None or memory.store.ingest.counts(source.key).files > 0
+    return (
+        spec_of_source(source, memory.crawler.specs) is not None or memory.store.overview.counts(source.key).files > 0
+    )
 
 
 def _finish_request(instance: dg.DagsterInstance) -> list[dg.RunRequest]:

@@ -25,7 +25,7 @@ def session_summaries(
     seconds = time.perf_counter() - started
     of_sessions = Where(source=context.partition_key, kinds=(SESSION_KIND,))
     sessions = memory.store.episodes.count(of_sessions)
-    counts = memory.store.ingest.counts(context.partition_key)
+    counts = memory.store.overview.counts(context.partition_key)
     return dg.MaterializeResult(
         data_version=watermark(counts, "episodes", "passages"),
         metadata={

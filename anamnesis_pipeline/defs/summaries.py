@@ -12,7 +12,7 @@ from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import ROWS, per_second, watermark
 from anamnesis_pipeline.defs.resources import LlmResource, MemoryResource
 from anamnesis_pipeline.steps.summaries import SummaryReport
-from anamnesis_pipeline.store.ingest_base import SourceCounts
+from anamnesis_pipeline.store.overview_base import SourceCounts
 
 AUTOMATIC_TAGS = frozenset(
     {
@@ -64,7 +64,7 @@ def summaries(
     )
     if report.problem:
         context.log.warning(f"{report.counts.get('flagged', 0)} summaries are put off: {report.problem}")
-    counts = memory.store.ingest.counts(context.partition_key)
+    counts = memory.store.overview.counts(context.partition_key)
     return dg.MaterializeResult(
         data_version=watermark(counts, "parts", "open_parts", "summaries"),
         metadata=_metadata(report, counts, time.perf_counter() - started),

@@ -49,7 +49,7 @@ def advance_history(
 ) -> Advance:
     """One closed part per new prompt, several if it is long; its ordinal is the line that it stands on.
 
-    :param claims: see `IngestRecords.claims_near`; each of these messages takes one entry, the nearest in time.
+    :param claims: see `MessageRecords.claims_near`; each of these messages takes one entry, the nearest in time.
     """
     found = Found(known)
     said = nearest_typed({entry: near for entry, near in claims.items() if entry not in known})

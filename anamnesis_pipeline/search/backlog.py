@@ -3,7 +3,6 @@
 from anamnesis_pipeline.model import Space, Where
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.ingest_base import log_sources
 from anamnesis_pipeline.wording import counted
 
 EMBEDDING = "embedding: "
@@ -21,9 +20,9 @@ def backlog_notes(store: Store, mode: Mode) -> list[str]:
     if not store.episodes.count(Where()):
         return ["reading: nothing is stored yet"]
     notes = []
-    if unread := len(store.ingest.unread_sources()):
+    if unread := len(store.parts.unread_sources()):
         notes.append(
-            f"reading: not finished in {unread:,} of {counted(len(log_sources(store.ingest)), 'source')} of logs"
+            f"reading: not finished in {unread:,} of {counted(len(store.files.log_sources()), 'source')} of logs"
         )
     space = store.spaces.active()
     if mode is not Mode.EXACT and space is not None:

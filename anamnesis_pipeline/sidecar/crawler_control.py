@@ -170,7 +170,7 @@ class CrawlerControl:
 
     def status(self) -> CrawlerStatusOut:
         """The same with what Dagster does now, JSON-ready."""
-        counts = self._store.ingest.counts()
+        counts = self._store.overview.counts()
         jsonl, state = JsonlControl(self._store, self._dagster).status(counts), self.state()
         last = jsonl["last_run"]
         return {
@@ -210,7 +210,7 @@ class CrawlerControl:
         crawler = open_crawler(self._settings, self._store, lasting=False)
         crawler = replace(crawler, hosts=replace(crawler.hosts, specs=specs))
         found = look(crawler, datetime.now(UTC), everything=True, budget_s=RUN_LOOK_S)
-        of_these = [s.key for s in self._store.ingest.sources() if any(is_of(s, spec) for spec in specs)]
+        of_these = [s.key for s in self._store.files.sources() if any(is_of(s, spec) for spec in specs)]
         keys = of_these if names else list(found.changed)
         started = JsonlControl(self._store, self._dagster).launch(keys, "Crawl, asked for by hand")
         return {**started, "problems": list(found.problems)}

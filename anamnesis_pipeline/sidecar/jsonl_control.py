@@ -32,7 +32,7 @@ from anamnesis_pipeline.steps.llm_calls import BUDGET_USED_UP
 from anamnesis_pipeline.steps.llm_choice import doubtful_private
 from anamnesis_pipeline.steps.summaries import NO_BUDGET
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.ingest_base import SourceCounts, log_sources
+from anamnesis_pipeline.store.overview_base import SourceCounts
 from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, MODELS
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 from anamnesis_pipeline.wiring import discover_sources, effective_settings, stored_settings
@@ -69,7 +69,7 @@ class JsonlControl:
                 found, requested = self._dagster.ingest_runs(), len(self._dagster.unfinished_ingest_backfills())
         except ServiceUnreachable as exc:
             reason = str(exc)
-        counts, by_model = counts or self._store.ingest.counts(), self._store.ingest.summary_counts()
+        counts, by_model = counts or self._store.overview.counts(), self._store.summaries.summary_counts()
         tick = timings(settings)["daily_ingest"].next_tick(datetime.now(UTC))
         return {
             "running": None if found is None else bool(found.unfinished or requested),
@@ -97,8 +97,8 @@ class JsonlControl:
         :raises BadSetting: a source that is not there.
         :raises ServiceUnreachable: Dagster does not answer.
         """
-        self._store.ingest.put_sources(discover_sources(effective_settings(self._store)).sources)
-        known = [source.key for source in log_sources(self._store.ingest)]
+        self._store.files.put_sources(discover_sources(effective_settings(self._store)).sources)
+        known = [source.key for source in self._store.files.log_sources()]
         if unknown := sorted(set(sources) - set(known)):
             raise BadSetting(f"there is no source {unknown[0]!r}; anamnesis status --json lists them")
         return self.launch(list(sources) or known, "Ingest, asked for by hand")
@@ -188,7 +188,7 @@ class JsonlControl:
 
     def _counters(self, counts: SourceCounts, by_model: Mapping[str, int]) -> CountersOut:
         return {
-            "sources": len(log_sources(self._store.ingest)),
+            "sources": len(self._store.files.log_sources()),
             "files": counts.files,
             "files_gone": counts.files_gone,
             "bytes": counts.bytes,

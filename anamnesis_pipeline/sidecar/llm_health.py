@@ -32,10 +32,10 @@ def llm_problems(store: Store) -> list[Problem]:
     state = llm_state(store, settings, datetime.now(UTC))
     problem = state["problem"] or _not_there(settings, state)
     problems = [Problem(problem, _MEND)] if problem else []
-    flagged = store.ingest.summary_counts().get("problem", 0)
+    flagged = store.summaries.summary_counts().get("problem", 0)
     if flagged:
         stand_ins = counted(flagged, "extractive summary stands", "extractive summaries stand")
-        why = store.ingest.last_summary_problem()
+        why = store.summaries.last_summary_problem()
         mend = f"when that is mended, {_TRY_AGAIN}" if problem else _TRY_AGAIN
         problems.append(Problem(f"{stand_ins} in for an LLM's ({why})", mend))
     return problems

@@ -92,7 +92,7 @@ class Nudges:
         ready = self._pace.due(keys, time.monotonic())
         if not ready:
             return
-        self._services.store.ingest.put_sources([source for source in sources if source.key in ready])
+        self._services.store.files.put_sources([source for source in sources if source.key in ready])
         running = {run.source for run in self._services.dagster.ingest_runs().unfinished}
         if wanted := sorted(ready - running):
             self._services.dagster.launch_ingest(wanted, TITLE, {AUTOMATIC_TAG: "session"})

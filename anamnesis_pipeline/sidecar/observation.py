@@ -107,7 +107,7 @@ class _SearchStages(Collector):
 
 
 def _of_store(store: Store) -> list[GaugeMetricFamily]:
-    counts, state = store.ingest.counts(), reembed.status(store)
+    counts, state = store.overview.counts(), reembed.status(store)
     used = store.llm.used(f"{datetime.now(UTC):%Y-%m-%d}")
     return [
         GaugeMetricFamily("anamnesis_episodes", "Episodes stored", value=counts.episodes),
@@ -132,7 +132,7 @@ def _labeled(store: Store, reembed_state: str) -> list[GaugeMetricFamily]:
     summaries = GaugeMetricFamily(
         "anamnesis_summaries", "Summaries by what wrote them; problem: stand in for an LLM's", labels=["model"]
     )
-    for model, count in store.ingest.summary_counts().items():
+    for model, count in store.summaries.summary_counts().items():
         summaries.add_metric([model], count)
     breaker = GaugeMetricFamily("anamnesis_llm_breaker_open", "1 while nobody asks this LLM", labels=["backend"])
     for each in breakers(store.settings):

@@ -112,7 +112,7 @@ def last_ingest(services: Uses) -> Response:
             "source": source.key, "machine": source.machine, "folder": source.folder, "kind": source.kind,
             **_state_body(held.get(source.key)),
         }
-        for source in services.store.ingest.sources()
+        for source in services.store.files.sources()
     ]  # fmt: skip
     return json_reply({"sources": rows})
 
@@ -120,14 +120,14 @@ def last_ingest(services: Uses) -> Response:
 def quality_body(store: Store) -> QualityOut:
     """The figures as JSON."""
     tally, covered = store.overview.tally(), coverage(store)
-    summaries = store.ingest.summary_counts()
+    summaries = store.summaries.summary_counts()
     by_llm = sum(count for model, count in summaries.items() if not is_extractive(model) and model not in _NO_MODELS)
     return {
         "episodes": tally.episodes,
         "active": tally.active,
         "storage_quality": _share(covered["embedded"], covered["stored"]),
         "curation_ratio": _share(tally.curated, tally.active),
-        "enrichment_ratio": _share(by_llm, store.ingest.counts().parts),
+        "enrichment_ratio": _share(by_llm, store.overview.counts().parts),
         "evolution_count": tally.replaced,
         "confirmation_count": tally.confirmed,
         "retrievals": tally.retrievals,

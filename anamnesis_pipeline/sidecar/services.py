@@ -155,6 +155,6 @@ def coverage(store: Store) -> CoverageOut:
     """How many passages the active space has embedded."""
     space = store.spaces.active()
     if space is None:
-        return {"space": None, "model_id": None, "embedded": 0, "stored": store.ingest.counts().passages}
+        return {"space": None, "model_id": None, "embedded": 0, "stored": store.overview.counts().passages}
     now = store.vectors.progress(space.key)
     return {"space": space.key, "model_id": space.model_id, "embedded": now.passages_done, "stored": now.passages}

@@ -58,7 +58,7 @@ def writable(store: Store) -> Finding:
 
 def unread_logs(store: Store) -> Finding:
     """Every file could be read the last time it was tried. A line of a log that is not whole yet waits for its rest."""
-    cursors, private = store.ingest.incomplete_files(), what_is_private(store)
+    cursors, private = store.files.incomplete_files(), what_is_private(store)
     problems = [private.file_shown(cursor.source, cursor.unread) for cursor in cursors if cursor.unread]
     detail = (
         f"{counted(len(problems), 'file')} cannot be read: {'; '.join(problems[:3])}"
@@ -85,12 +85,12 @@ def archived(store: Store) -> Finding:
     if other := archive.other_writer():
         holder, advice = other
         return Finding(False, "archive", f"another memory writes it, {holder}, and this one reads nothing new", advice)
-    files = [(key, each) for source in store.ingest.sources() for key, each in _archived_files(store, source.key)]
+    files = [(key, each) for source in store.files.sources() for key, each in _archived_files(store, source.key)]
     chosen = random.sample(files, min(len(files), FILES_LOOKED_AT))
     private = what_is_private(store)
     cut = [
         private.file_shown(key, cursor.path) for key, cursor in chosen
-        for frame in store.ingest.frames(key, cursor.path, cursor.generation, cursor.lines - 1)[-1:]
+        for frame in store.archive.frames(key, cursor.path, cursor.generation, cursor.lines - 1)[-1:]
         if archive.lacks(key, cursor.path, frame)
     ]  # fmt: skip
     if cut:
@@ -116,14 +116,14 @@ def archive_in_full(store: Store) -> Finding:
 
 
 def _archived_files(store: Store, source: str) -> list[tuple[str, FileCursor]]:
-    return [(source, cursor) for cursor in store.ingest.cursors(source).values() if cursor.lines]
+    return [(source, cursor) for cursor in store.files.cursors(source).values() if cursor.lines]
 
 
 def dead_letters(store: Store) -> Finding:
     """Every line of every log could be read, but for one at the end of a log that a crash tore apart for good."""
-    letters = store.ingest.dead_letters(limit=EVERY_LETTER)
+    letters = store.messages.dead_letters(limit=EVERY_LETTER)
     lasts = {(letter.source, letter.path): letter for letter in letters}.values()  # by line: the last of each file
-    torn = sum(_is_torn_for_good(last, store.ingest.cursor(last.source, last.path)) for last in lasts)
+    torn = sum(_is_torn_for_good(last, store.files.cursor(last.source, last.path)) for last in lasts)
     found = len(letters) - torn
     advice = "see them with: anamnesis dead-letters list; after an upgrade: anamnesis dead-letters retry"
     logs = counted(torn, "log that did not grow for a day ends", "logs that did not grow for a day end")

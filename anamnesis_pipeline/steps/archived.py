@@ -24,7 +24,7 @@ def archived_lines(
         return text
 
     while True:
-        frames = store.ingest.frames(source, path, generation, line)
+        frames = store.archive.frames(source, path, generation, line)
         try:
             # not a loop: its variable would keep a line of 50 MB beside what the reader makes of it
             yield from map(counted, archive.lines(source, path, frames, line))
@@ -58,7 +58,7 @@ def damaged_files(
 
     :param tell: told how many of all files are done.
     """
-    cursors = [c for source in store.ingest.sources() for c in store.ingest.cursors(source.key).values()]
+    cursors = [c for source in store.files.sources() for c in store.files.cursors(source.key).values()]
     found = []
     for done, cursor in enumerate(cursors, 1):
         for generation in range(cursor.generation + 1):

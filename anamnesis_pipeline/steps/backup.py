@@ -115,7 +115,7 @@ def _write_archive(out: BackupWriter, store: Store, home: Home, ends: dict[str, 
             cut.add(name)
         tell("archive", done, len(wanted))
     for damage in damaged_files(store, home.archive, lambda done, of: tell("checksums of the archive", done, of)):
-        frames = store.ingest.frames(damage.source, damage.path, damage.generation)
+        frames = store.archive.frames(damage.source, damage.path, damage.generation)
         file = home.archive.file_of(damage.source, damage.path, damage.generation, frames[0].revision)
         if f"archive/{file.parent.name}/{file.name}" not in cut:
             out.manifest.problems.append(f"{damage}; it is in the backup as it is")

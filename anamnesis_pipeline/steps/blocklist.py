@@ -15,7 +15,8 @@ from anamnesis_pipeline.steps.documents import BETWEEN_TITLES
 from anamnesis_pipeline.steps.episodes import delete_episode
 from anamnesis_pipeline.steps.exclusion import RULES, STAMP, content_of, stored_rules
 from anamnesis_pipeline.steps.forgotten_lines import file_key
-from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.project_names import PROJECT_ALIASES
 from anamnesis_pipeline.store.records.exclusion import Lifted
 from anamnesis_pipeline.store.session_base import is_of_log
 from anamnesis_pipeline.summary_model import MAX_RECORDS
@@ -122,10 +123,10 @@ def _places(store: Store, tombstones: Sequence[str], private: Private) -> dict[s
     """Tombstone -> the first file in which its text stood, as hits name it, and under which heading, where the text was
     not forgotten with it.
     """
-    sources = {source.key: source for source in store.ingest.sources()}
+    sources = {source.key: source for source in store.files.sources()}
     files = {key: its[0] for key, its in store.exclusion.stood_in(tombstones).items()}
     if any(_kind_of(key) == FILE for key in tombstones):
-        files |= {file_key(key, path): (key, path) for key in sources for path in store.ingest.cursors(key)}
+        files |= {file_key(key, path): (key, path) for key in sources for path in store.files.cursors(key)}
     titles = {part.part_id: part.section.title[1:] for part in store.forgetting.parts(tombstones) if part.section}
     return {
         key: private.file_shown(source, BETWEEN_TITLES.join((place_shown(sources[source], path), *titles.get(key, ()))))

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.model import Episode, Space, Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.consolidation_base import Link
-from anamnesis_pipeline.store.ingest_base import log_sources
 
 LAST_RUN = "consolidation.last_run"
 """Stored setting: the statistics of the last run."""
@@ -87,7 +86,7 @@ def _note_rule(store: Store, space: Space, threshold: float) -> None:
 
 
 def _settle_changed(store: Store, space: Space, threshold: float) -> ConsolidationReport:
-    logs = frozenset(source.key for source in log_sources(store.ingest))
+    logs = frozenset(source.key for source in store.files.log_sources())
     report, done = ConsolidationReport(), set[str]()
     while fresh := [each for each in store.consolidation.changed(PAGE) if each.session_id not in done]:
         for session in fresh:

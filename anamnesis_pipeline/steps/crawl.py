@@ -164,11 +164,11 @@ def _history(host: SourceHost, source: Source) -> Listing:
 
 
 def _crawl_listing(crawl: _Crawl, listing: Listing) -> CrawlReport:
-    wanted, cursors = _wanted(crawl.exclusions, crawl.source, listing, crawl.store.ingest.cursors(crawl.source.key))
+    wanted, cursors = _wanted(crawl.exclusions, crawl.source, listing, crawl.store.files.cursors(crawl.source.key))
     selection = select(wanted, cursors, complete=not listing.problems)
     outcomes = _crawl_files(crawl, selection)
     outcomes[EXCLUDED] += len(listing.files) - len(wanted.files)
-    gone = crawl.store.ingest.mark_gone(crawl.source.key, selection.gone) if selection.gone else 0
+    gone = crawl.store.files.mark_gone(crawl.source.key, selection.gone) if selection.gone else 0
     return CrawlReport(
         files=len(wanted.files),
         new=outcomes["new"],
@@ -214,13 +214,13 @@ def _absolute(crawl: _Crawl, file: FileStat) -> str:
 
 def _note_unread(crawl: _Crawl, file: FileStat, reason: str) -> None:
     """Remember that this very state of a file could not be read; what was read of it before stays as it is."""
-    stored = crawl.store.ingest.cursor(crawl.source.key, file.path)
+    stored = crawl.store.files.cursor(crawl.source.key, file.path)
     cursor = stored or _first_seen(crawl, file)
     tried = replace(
         cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, gone=False,
         version=cursor.version + 1, unread=reason,
     )  # fmt: skip
-    crawl.store.ingest.commit_crawl(stored, tried, None)
+    crawl.store.files.commit_crawl(stored, tried, None)
 
 
 def _to_read(selection: Selection) -> Iterator[tuple[FileStat, FileCursor | None]]:
@@ -339,7 +339,7 @@ def _archive_lines(
         after = _read_up_to(cursor, file, read, offset, count)
         if not last:  # a time that no listing shows: should this run die here, the next one goes on
             after = replace(after, mtime_ns=0)
-        if not crawl.store.ingest.commit_crawl(stored, after, frame):
+        if not crawl.store.files.commit_crawl(stored, after, frame):
             return
         stored = cursor = after
         crawl.tally.lines += count
@@ -349,7 +349,7 @@ def _archive_frame(crawl: _Crawl, cursor: FileCursor, lines: list[str], *, at: i
     """Append masked lines, compressed against those of the file that this one is a copy or a fork of, if it is."""
     file = cursor.source, cursor.path, cursor.generation
     mark = "" if cursor.lines else mark_of([output_name(cursor.path) or ""] if is_tool_output(cursor.path) else lines)
-    base = crawl.store.ingest.archive_base(*file, mark, cursor.lines, len(lines))
+    base = crawl.store.archive.archive_base(*file, mark, cursor.lines, len(lines))
     lines = _without_forgotten(crawl, cursor.path, lines)
     frame = crawl.archive.append(*file, cursor.lines, lines, at=at, revision=revision, base=base)
     return replace(frame, mark=mark)
@@ -367,7 +367,7 @@ def _read_up_to(cursor: FileCursor, file: FileStat, read: ReadBlock, offset: int
 def _archive_end(store: Store, cursor: FileCursor) -> tuple[int, int]:
     """Where the archived generation ends, and its revision."""
     last_line = max(0, cursor.lines - 1)
-    frames: list[ArchiveFrame] = store.ingest.frames(cursor.source, cursor.path, cursor.generation, last_line)
+    frames: list[ArchiveFrame] = store.archive.frames(cursor.source, cursor.path, cursor.generation, last_line)
     return max(((f.archive_offset + f.archive_bytes, f.revision) for f in frames), default=(0, 0))
 
 

@@ -130,7 +130,7 @@ def crawl_documents(
         round(abs(host.clock_skew_s() or 0.0) * 1e9), tombstones_of(store, source.key), _Tally(),
         exclusions, exclusions.noted,
     )  # fmt: skip
-    survey = with_emptied(survey, store.ingest.cursors(source.key))
+    survey = with_emptied(survey, store.files.cursors(source.key))
     crawl.tally.problems += survey.problems
     with archive.writing(source.key):
         report = _crawl_chosen(crawl, host, chosen, named, complete=not survey.problems)
@@ -143,18 +143,18 @@ def crawl_documents(
 def _crawl_chosen(
     crawl: _Crawl, host: SourceHost, chosen: ChosenFiles, named: Callable[[str], str], *, complete: bool
 ) -> CrawlReport:
-    ingest, key = crawl.store.ingest, crawl.source.key
-    cursors = _without_outgrown(crawl, ingest.cursors(key), chosen.too_large)
+    files, key = crawl.store.files, crawl.source.key
+    cursors = _without_outgrown(crawl, files.cursors(key), chosen.too_large)
     wanted = _wanted(crawl, chosen.files, cursors)
     selection = select(wanted.files, wanted.cursors, complete=complete)
     kept_away = [unread(crawl.source, file, cursors.get(file.path), crawl.noted) for file in wanted.kept_away]
     renamed = _renamed(crawl, wanted, named)
-    ingest.commit_crawls([(each.before, each.after, None) for each in (*kept_away, *renamed)])
+    files.commit_crawls([(each.before, each.after, None) for each in (*kept_away, *renamed)])
     try:
         _crawl_changed(crawl, host, selection)
     except (HostUnreachable, HostRefused) as problem:
         crawl.tally.problems.append(str(problem))
-    gone = ingest.mark_gone(key, selection.gone) if selection.gone else 0
+    gone = files.mark_gone(key, selection.gone) if selection.gone else 0
     return _report(crawl.tally, len(wanted.files), selection, gone)
 
 

@@ -65,7 +65,7 @@ def crawler_status(store: Store, specs: Sequence[SourceSpec], interval_s: int, n
 
     :param interval_s: of sources that have none of their own.
     """
-    stored = [source for source in store.ingest.sources() if source.kind != "reserved"]
+    stored = [source for source in store.files.sources() if source.kind != "reserved"]
     owned = {spec.name: [source for source in stored if is_of(source, spec)] for spec in specs}
     errors = _errors(store)
     told = all_problems(store.settings)
@@ -124,7 +124,7 @@ def is_fresh(look: Look, clock: HostClock, interval_s: int, now: datetime) -> bo
 def _errors(store: Store) -> dict[str, list[str]]:
     """Source -> why files of it could not be read."""
     found: dict[str, list[str]] = defaultdict(list)
-    for cursor in store.ingest.incomplete_files():
+    for cursor in store.files.incomplete_files():
         if cursor.unread and len(found[cursor.source]) < MOST_ERRORS:
             found[cursor.source].append(f"{cursor.path}: {cursor.unread.removeprefix(f'{cursor.path}: ')}")
     return dict(found)

@@ -37,14 +37,14 @@ def retry_dead_letters(
 
     :raises StoreBusy: another run keeps writing a file.
     """
-    sources = {source.key: source for source in store.ingest.sources()}
-    letters = store.ingest.dead_letters(limit=EVERY_LETTER)
+    sources = {source.key: source for source in store.files.sources()}
+    letters = store.messages.dead_letters(limit=EVERY_LETTER)
     revived, messages, changed = 0, 0, set()
     for letter in letters:
         source = sources.get(letter.source) or Source(letter.source)
         context = ParseContext(
             store, archive_lines, source, label_of(source), idle_minutes,
-            Tally(), {}, store.forgetting.forgotten, outputs_of(store.ingest.cursors(letter.source).values()),
+            Tally(), {}, store.forgetting.forgotten, outputs_of(store.files.cursors(letter.source).values()),
         )  # fmt: skip
         step, is_alive = _retry(context, letter)
         revived, messages = revived + is_alive, messages + len(step.keys)
@@ -55,7 +55,7 @@ def retry_dead_letters(
 def _retry(context: ParseContext, letter: DeadLetter) -> tuple[Advance, bool]:
     """Read one line again, and commit what it gives; whether nothing is wrong with it any more."""
     for _ in range(ATTEMPTS):
-        cursor = context.ingest.cursor(letter.source, letter.path)
+        cursor = context.store.files.cursor(letter.source, letter.path)
         if cursor is None:
             raise StoreCorrupt(f"a dead letter is of {letter.path}, a file of which nothing else is known")
         line = next(context.archive_lines(replace(cursor, generation=letter.generation), letter.line), "")
@@ -63,7 +63,7 @@ def _retry(context: ParseContext, letter: DeadLetter) -> tuple[Advance, bool]:
         step = _as_addition(context.advance(_place_of(cursor), batch, letter.path))
         dead = [replace(letter, reason=reason) for _, reason in batch.dead[:1]]
         after = _with_ordinal(cursor, step)
-        if commit_step(context.ingest, cursor, after, step, "", dead, [] if dead else [letter]) is not None:
+        if commit_step(context.store.messages, cursor, after, step, "", dead, [] if dead else [letter]) is not None:
             return step, not dead
     raise StoreBusy(
         f"another run keeps writing {letter.path}; run `anamnesis dead-letters retry` again when it is done"

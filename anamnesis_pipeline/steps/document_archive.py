@@ -115,14 +115,14 @@ def archive_versions(
         if each.lines is not None
     ]
     frames = {written.path: written.frame for written in archive.add_generations(source.key, new, writers)}
-    return store.ingest.commit_crawls([(each.before, each.after, frames.get(each.after.path)) for each in batch])
+    return store.files.commit_crawls([(each.before, each.after, frames.get(each.after.path)) for each in batch])
 
 
 def _base(store: Store, after: FileCursor, lines: int) -> ArchiveBase | None:
     """An earlier version of the file."""
     if not after.generation:
         return None
-    return store.ingest.archive_base(after.source, after.path, after.generation, _mark(after), 0, lines)
+    return store.archive.archive_base(after.source, after.path, after.generation, _mark(after), 0, lines)
 
 
 def _mark(cursor: FileCursor) -> str:
@@ -144,6 +144,6 @@ def add_version(
     lines = masked_lines(tombstones_of(store, source.key), mask, path, version, text, Counter())
     file = FileStat(path, len(data), version.mtime_ns, 0, 0)
     with archive.writing(source.key):
-        read = versioned(source, file, store.ingest.cursor(source.key, path), lines, version)
+        read = versioned(source, file, store.files.cursor(source.key, path), lines, version)
         if not all(archive_versions(store, archive, source, [read])):
             raise StoreBusy(f"{path.rpartition('/')[2]} is being written by another process; send it again")

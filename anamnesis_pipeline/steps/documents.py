@@ -77,7 +77,7 @@ def parse_documents(
     """
     started, tally = time.perf_counter(), _Tally()
     parser = _Parser(store, archive_lines, source, patterns, tally)
-    for cursor in store.ingest.cursors(source.key).values():
+    for cursor in store.files.cursors(source.key).values():
         if cursor.parsed_lines < cursor.lines:
             parser.parse(cursor)
     parser.flush()
@@ -116,7 +116,7 @@ class _Parser:
                 return
             if left:
                 self.flush()
-                stored = self.store.ingest.cursor(cursor.source, cursor.path)
+                stored = self.store.files.cursor(cursor.source, cursor.path)
                 if stored is None or stored.version != cursor.version + 1:
                     return
                 cursor = stored
@@ -150,7 +150,7 @@ class _Parser:
         return {}
 
     def _read_people(self, file: str) -> dict[str, str]:
-        cursor = self.store.ingest.cursor(self.source.key, file)
+        cursor = self.store.files.cursor(self.source.key, file)
         if cursor is None or cursor.gone or not cursor.lines:
             return {}
         try:
@@ -162,7 +162,7 @@ class _Parser:
         """The sections stay what they were; the next crawl shows the file as one that could not be read."""
         self._tally.problems.append(problem)
         noted_so = replace(after, parsed_lines=after.lines, parser_state="", unread=problem, version=before.version + 1)
-        self.store.ingest.commit_crawl(before, noted_so, None)
+        self.store.files.commit_crawl(before, noted_so, None)
 
     def _add(self, document: ParsedDocument, characters: int) -> None:
         self._batch.append(document)
@@ -276,7 +276,7 @@ def settle_source(store: Store, source: Source) -> Settled:
     """Decide of every section in which something came or went which text is current; the episodes of the others are
     superseded, and those of a text that came back are active again.
     """
-    total, machines = Settled(), {each.key: each.machine for each in store.ingest.sources()}
+    total, machines = Settled(), {each.key: each.machine for each in store.files.sources()}
     last: list[Unsettled] = []
     while (sections := store.documents.unsettled(source.key, SETTLED_AT_ONCE)) and sections != last:
         last = sections

@@ -73,7 +73,7 @@ def publish_source(
     last: list[tuple[Part, Summary | None]] = []
     sessions = SessionFacts(store, source)
     sessions.renew()
-    while pairs := store.ingest.parts_to_publish(source.key, BATCH):
+    while pairs := store.parts.parts_to_publish(source.key, BATCH):
         if pairs == last:
             problem = _stuck(pairs)
             break

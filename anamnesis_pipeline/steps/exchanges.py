@@ -27,7 +27,8 @@ from anamnesis_pipeline.steps.sessions import note_continued, note_observers, no
 from anamnesis_pipeline.steps.tool_outputs import characters_named, outputs_of, with_whole_text
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
-from anamnesis_pipeline.store.ingest_base import IngestRecords, ParsedChunk
+from anamnesis_pipeline.store.records.messages import MessageRecords, ParsedChunk
+from anamnesis_pipeline.store.records.parts import PartRecords
 
 CHUNK_LINES = 200
 CHUNK_CHARACTERS = 2_000_000
@@ -132,11 +133,6 @@ class ParseContext:
     folders: dict[str, str] = field(default_factory=dict)
     """Path that the logs of a Cowork session begin with -> the folder that was chosen for it; empty: of all."""
 
-    @property
-    def ingest(self) -> IngestRecords:
-        """What the store knows of files and parts."""
-        return self.store.ingest
-
     def origin(self, path: str) -> FileOrigin:
         """Which file lines of `path` come from."""
         agent_type, spawned_by = self.agents.get(path, ("", ""))
@@ -166,20 +162,22 @@ class ParseContext:
         batch = self._without_deleted(batch)
         own, origin = (self.source.key, path), self.origin(path)
         reader = own if seen is None else None
-        known = self.ingest.known_keys(batch.keys, reader) | self.ingest.known_keys(batch.borrowed_names)
+        known = self.store.messages.known_keys(batch.keys, reader) | self.store.messages.known_keys(
+            batch.borrowed_names
+        )
         if state.borrows:
-            known |= {key for key, owner in self.ingest.owners(batch.lent_keys).items() if owner == own}
+            known |= {key for key, owner in self.store.messages.owners(batch.lent_keys).items() if owner == own}
         if seen is not None:
-            owned = [key for key, owner in self.ingest.owners(sorted(known)).items() if owner == own]
+            owned = [key for key, owner in self.store.messages.owners(sorted(known)).items() if owner == own]
             known -= set(owned) - set(seen) - self.forgotten(owned)
         batch = self._with_outputs(batch, known)
         if self._is_history:
-            claims = self.ingest.claims_near([key for key in batch.keys if key not in known])
+            claims = self.store.messages.claims_near([key for key in batch.keys if key not in known])
             batch, observed = self._without_observers(batch)
             step = advance_history(state, batch, known, claims, origin, label=self.label)
             return replace(step, observed=observed)
         if seen is None and state.part_id:
-            open_part = self.ingest.part(state.part_id)
+            open_part = self.store.parts.part(state.part_id)
         return advance(
             state,
             open_part,
@@ -248,15 +246,15 @@ def parse_source(
     :param label: working directory -> project.
     :param observers: which sessions are other memory tools' own; None: as the rules of this package say.
     """
-    begun, cursors = time.monotonic(), store.ingest.cursors(source.key)
+    begun, cursors = time.monotonic(), store.files.cursors(source.key)
     context = open_context(store, archive_lines, source, idle_minutes, label, observers)
     tally = context.tally
     for waiting in _unparsed(context, cursors.values()):
         tally.files += 1
-        cursor = store.ingest.cursor(source.key, waiting.path)  # a file before may have taken messages over from it
+        cursor = store.files.cursor(source.key, waiting.path)  # a file before may have taken messages over from it
         tally.overtaken += cursor is None or not _parse_file(context, cursor)
-    store.ingest.link_agents(source.key)
-    closed = store.ingest.close_idle_parts(source.key, now - timedelta(minutes=idle_minutes))
+    store.parts.link_agents(source.key)
+    closed = store.parts.close_idle_parts(source.key, now - timedelta(minutes=idle_minutes))
     return ParseReport(
         files=tally.files,
         lines=tally.lines,
@@ -281,7 +279,7 @@ def open_context(
     observers: ObserverRules | None = None,
 ) -> ParseContext:
     """What a run needs to know before it reads logs: also what other files say of them."""
-    cursors = store.ingest.cursors(source.key)
+    cursors = store.files.cursors(source.key)
     context = ParseContext(
         store, archive_lines, source, label, idle_minutes, Tally(), {}, store.forgetting.forgotten,
         outputs_of(cursors.values()), observers or built_in(),
@@ -312,9 +310,9 @@ def _read_descriptions(context: ParseContext, cursors: Mapping[str, FileCursor])
         path, state = described_log(cursor.path), cursor.parser_state
         if cursor.parsed_lines < cursor.lines:
             state = next(iter(context.archive_lines(cursor, cursor.lines - 1)), "")
-            context.ingest.name_agent(cursor.source, path, *_description(state))
+            context.store.parts.name_agent(cursor.source, path, *_description(state))
             after = replace(cursor, parsed_lines=cursor.lines, parser_state=state)
-            context.tally.overtaken += not context.ingest.commit_parsed(ParsedChunk(cursor, after))
+            context.tally.overtaken += not context.store.messages.commit_parsed(ParsedChunk(cursor, after))
         context.agents[path] = _description(state)
 
 
@@ -331,10 +329,10 @@ def _read_session_records(context: ParseContext, cursors: Mapping[str, FileCurso
             for path, log in cursors.items() if folder != before else ():
                 if path.startswith(place) and (state := FileState.from_json(log.parser_state)):
                     names = (context.label(before or state.first_cwd), context.label(folder or state.first_cwd))
-                    context.ingest.move_parts(cursor.source, [path], "", *names)
+                    context.store.parts.move_parts(cursor.source, [path], "", *names)
             state_after = json.dumps({FOLDERS: [folder]}, ensure_ascii=False)
             after = replace(cursor, parsed_lines=cursor.lines, parser_state=state_after)
-            context.tally.overtaken += not context.ingest.commit_parsed(ParsedChunk(cursor, after))
+            context.tally.overtaken += not context.store.messages.commit_parsed(ParsedChunk(cursor, after))
         if folder:
             context.folders[place] = folder
 
@@ -370,7 +368,7 @@ def _parse_file(context: ParseContext, cursor: FileCursor) -> bool:
     for generation in range(state.generation, cursor.generation + 1):
         ended: tuple[Part, ...] = ()
         if generation > state.generation:
-            ended = _ended_part(context.ingest, state)
+            ended = _ended_part(context.store.parts, state)
             state = FileState(generation=generation, ordinal=state.ordinal, borrows=state.borrows)
         last_line = cursor.lines if generation == cursor.generation else None
         lines = context.archive_lines(replace(cursor, generation=generation), state.line)
@@ -383,7 +381,7 @@ def _parse_file(context: ParseContext, cursor: FileCursor) -> bool:
     if stored.parsed_lines >= 0:
         return True
     after = replace(stored, parsed_lines=0, parser_state=state.to_json())
-    return context.ingest.commit_parsed(ParsedChunk(stored, after, parts=ended))
+    return context.store.messages.commit_parsed(ParsedChunk(stored, after, parts=ended))
 
 
 def _state_of(cursor: FileCursor) -> FileState:
@@ -394,9 +392,9 @@ def _state_of(cursor: FileCursor) -> FileState:
     return state or FileState(generation=cursor.generation, line=max(cursor.parsed_lines, 0))
 
 
-def _ended_part(ingest: IngestRecords, state: FileState) -> tuple[Part, ...]:
+def _ended_part(parts: PartRecords, state: FileState) -> tuple[Part, ...]:
     """The part that was open when the file was replaced, closed."""
-    part = ingest.part(state.part_id) if state.part_id else None
+    part = parts.part(state.part_id) if state.part_id else None
     return (replace(part, closed=True),) if part else ()
 
 
@@ -441,7 +439,7 @@ def _parse_chunk(
         parser_state=step.state.to_json(),
     )
     step = replace(step, parts=(*ended, *step.parts))
-    committed = commit_step(context.ingest, cursor, after, step, state.part_id, dead)
+    committed = commit_step(context.store.messages, cursor, after, step, state.part_id, dead)
     if committed is not None:
         context.tally.count(batch, step)
         note_unknown(context.store.settings, batch.unknown)
@@ -463,7 +461,7 @@ def _note_branches(context: ParseContext, batch: Batch) -> None:
 
 
 def commit_step(
-    ingest: IngestRecords,
+    messages: MessageRecords,
     before: FileCursor,
     after: FileCursor,
     step: Advance,
@@ -484,12 +482,12 @@ def commit_step(
     if len(parts) + rows > MAX_ROWS_PER_WRITE:
         new = [part for part in parts if part.part_id != grown_id]
         for start in range(0, len(new), MAX_ROWS_PER_WRITE):
-            if not ingest.commit_parsed(ParsedChunk(before, before, parts=new[start : start + MAX_ROWS_PER_WRITE])):
+            if not messages.commit_parsed(ParsedChunk(before, before, parts=new[start : start + MAX_ROWS_PER_WRITE])):
                 return None
             before = replace(before, version=before.version + 1)
         parts = tuple(part for part in parts if part.part_id == grown_id)
     keys = (*step.keys, *step.aliases)
     chunk = ParsedChunk(before, after, keys, step.occurrences, parts, dead, revived, step.aliases, step.claims)
-    if not ingest.commit_parsed(chunk):
+    if not messages.commit_parsed(chunk):
         return None
     return replace(after, version=before.version + 1)

@@ -6,7 +6,8 @@ from datetime import datetime
 from anamnesis_pipeline.errors import Excluded
 from anamnesis_pipeline.model import EXCLUDED, Episode, FileCursor, content_id
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, RuleSet
-from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.project_names import PROJECT_ALIASES
 from anamnesis_pipeline.store.records.settings import SettingsRecords
 
 RULES = "exclude."

@@ -58,7 +58,7 @@ def extractable(
 
     :param generation: None: the latest of each file that has lines; `EVERY`; or the number.
     """
-    sources = {s.key: s for s in store.ingest.sources() if keys is None or s.key in keys}
+    sources = {s.key: s for s in store.files.sources() if keys is None or s.key in keys}
     documents = {key for key, found in sources.items() if holds_documents(found)}
     labels = _labels(sources.values())
     wanted = _wanted(store, sources, session_id, path)
@@ -78,7 +78,7 @@ def without_private(store: Store, private: Private, wanted: Sequence[Extractable
 
     :param path: what was asked for; one inside of a private source, or inside of a project's folder, names it.
     """
-    sources = {source.key: source for source in store.ingest.sources()}
+    sources = {source.key: source for source in store.files.sources()}
     hidden = {source.key for source in private.sources if not (path and is_below(path, source.root))}
     projects = tuple(project for project in store.episodes.projects() if private.is_of(project))
     ids = store.forgetting.matching(Selection(projects=projects)) if projects else []
@@ -127,7 +127,7 @@ def _wanted(store: Store, sources: dict[str, Source], session_id: str, path: str
     parts = store.forgetting.matching(Selection(session_id=session_id)) if session_id else []
     of_session = {(part.source, part.path) for part in store.forgetting.parts(parts)}
     for source in sources.values():
-        for cursor in store.ingest.cursors(source.key).values():
+        for cursor in store.files.cursors(source.key).values():
             if session_id and (cursor.source, cursor.path) not in of_session and not names(cursor.path, session_id):
                 continue
             if path and not is_below(f"{folder_of(source)}/{cursor.path}", path):
@@ -160,7 +160,7 @@ def _name_of_text(path: str) -> str:
 
 def _generations(store: Store, cursor: FileCursor) -> list[int]:
     """Those that hold lines, in order."""
-    return [n for n in range(cursor.generation + 1) if store.ingest.frames(cursor.source, cursor.path, n)]
+    return [n for n in range(cursor.generation + 1) if store.archive.frames(cursor.source, cursor.path, n)]
 
 
 def _chosen(present: Sequence[int], generation: int | None) -> list[int]:

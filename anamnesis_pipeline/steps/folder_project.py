@@ -61,7 +61,7 @@ def _names(store: Store, cwd: str, machine: str, *, is_here: bool) -> Iterable[s
                 yield composed(str(seen))
         if number == 0:
             yield project_label(cwd)
-    for source in sources_around(store.ingest.sources(), cwd, machine):
+    for source in sources_around(store.files.sources(), cwd, machine):
         if named := store.settings.get(STORED + source.spec, {}).get("project"):
             yield str(named)
 

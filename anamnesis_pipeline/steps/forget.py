@@ -40,7 +40,7 @@ from anamnesis_pipeline.steps.sessions import forget_sessions
 from anamnesis_pipeline.steps.tool_outputs import NO_LINE, names_on_line, output_key
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.forget_base import Selection
-from anamnesis_pipeline.store.ingest_base import ParsedChunk
+from anamnesis_pipeline.store.records.messages import ParsedChunk
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 from anamnesis_pipeline.wording import counted
 
@@ -108,7 +108,7 @@ class Forgetter:
         private: Private = NOTHING_PRIVATE,
     ) -> None:
         self._store, self._archive, self._pieces, self._publish = store, archive, pieces, publish
-        self._sources = {source.key: source for source in store.ingest.sources()}
+        self._sources = {source.key: source for source in store.files.sources()}
         self._private = private
         self._choice = Choice(store, self._sources.values(), specs)
         self._problems: dict[str, None] = {}
@@ -236,7 +236,7 @@ class Forgetter:
         """Where those of archived files are from that are still there: of each machine the first few, and a count."""
         there: dict[str, list[str]] = {}
         for key, path in files:
-            cursor = self._store.ingest.cursor(key, path)
+            cursor = self._store.files.cursor(key, path)
             if cursor is not None and not cursor.gone:
                 named = private.file_shown(key, _origin(self._sources[key], path))
                 origin = "a file of a private project" if (key, path) in unnamed else named
@@ -290,7 +290,7 @@ class Forgetter:
         named = {
             (source, path)
             for source in self._sources
-            for path in self._store.ingest.cursors(source)
+            for path in self._store.files.cursors(source)
             if names and output_name(path) in names
         }
         return sorted(named | {file for file in target.whole if is_tool_output(file[1])})
@@ -366,7 +366,7 @@ class Forgetter:
 
     def _rule(self, target: Target, file: File) -> LineRule:
         is_history = self._sources[file[0]].kind == "claude_history"
-        return LineRule(target.keys, target.said, self._store.ingest.known_keys, is_history, file in target.emptied)
+        return LineRule(target.keys, target.said, self._store.messages.known_keys, is_history, file in target.emptied)
 
     def _document_change(self, target: Target, file: File) -> Change:
         """What becomes of the lines of a version of a document, all of which are in one frame."""
@@ -385,7 +385,7 @@ class Forgetter:
         return changed
 
     def _generations(self, file: File) -> range:
-        cursor = self._store.ingest.cursor(*file)
+        cursor = self._store.files.cursor(*file)
         return range(cursor.generation + 1) if cursor else range(0)
 
     def _rewrite(self, file: File, change: Change) -> None:
@@ -442,20 +442,20 @@ class Forgetter:
         """
         letters = self._letters_of_nothing(source, path)
         for _ in range(TRIES):
-            cursor = self._store.ingest.cursor(source, path)
+            cursor = self._store.files.cursor(source, path)
             if cursor is None:
                 return
             state = cleared_state(cursor, target) if cursor.parser_state else ""
             if state == cursor.parser_state and not letters:
                 return
             after = replace(cursor, parser_state=state)
-            if self._store.ingest.commit_parsed(ParsedChunk(cursor, after, revived=letters)):
+            if self._store.messages.commit_parsed(ParsedChunk(cursor, after, revived=letters)):
                 return
         raise StoreBusy(f"{path} is being read all the time; forget once more when the ingest is done")
 
     def _letters_of_nothing(self, source: str, path: str) -> list[DeadLetter]:
         """The dead letters of a file whose line is empty."""
-        letters = [found for found in self._store.ingest.dead_letters(source, EVERY_LETTER) if found.path == path]
+        letters = [found for found in self._store.messages.dead_letters(source, EVERY_LETTER) if found.path == path]
         found = []
         for letter in letters:
             lines = self._readable((source, path), letter.generation, letter.line)

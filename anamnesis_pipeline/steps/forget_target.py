@@ -118,14 +118,14 @@ class Target:
     def files(self) -> list[File]:
         """Every log or document with a line of it: the messages' own, and those that hold copies."""
         keys = sorted(self.keys)
-        copies = {(source, found.path) for source, found in self._store.ingest.occurrences_of(keys)}
+        copies = {(source, found.path) for source, found in self._store.messages.occurrences_of(keys)}
         own = {(part.source, part.path) for part in self.parts} | self._store.documents.files_of(sorted(self.ids))
-        return sorted(own | copies | set(self._store.ingest.owners(keys).values()) | self.whole)
+        return sorted(own | copies | set(self._store.messages.owners(keys).values()) | self.whole)
 
     @cached_property
     def documents(self) -> list[File]:
         """Those of these files that are documents."""
-        sources = {source.key for source in self._store.ingest.sources() if holds_documents(source)}
+        sources = {source.key for source in self._store.files.sources() if holds_documents(source)}
         return [file for file in self.files if file[0] in sources]
 
     @cached_property
@@ -320,7 +320,7 @@ class Choice:
             (source.key, path)
             for source in self._sources
             if chosen is None or source.key in chosen
-            for path in self._store.ingest.cursors(source.key)
+            for path in self._store.files.cursors(source.key)
             if (not request.session_id or names(path, request.session_id))
             and (not request.path or is_below(f"{folder_of(source)}/{path}", request.path))
         }

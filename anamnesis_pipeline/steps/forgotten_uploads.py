@@ -40,7 +40,7 @@ def remove_forgotten_files(store: Store, archive: Archive) -> None:
     """Let the names of uploads of which nothing is left be gone, and their empty archives. Whoever calls holds
     `archive.alone`.
     """
-    for path, cursor in store.ingest.cursors(SOURCE).items():
+    for path, cursor in store.files.cursors(SOURCE).items():
         upload_id = path.partition("/")[0].partition("-")[0]
         is_read = cursor.parsed_lines == cursor.lines
         is_listed = store.settings.get(UPLOADS + upload_id) is not None

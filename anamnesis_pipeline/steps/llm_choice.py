@@ -89,11 +89,11 @@ class LlmChoice:
         """
         self._private_sources = private_sources
         self._documents = store.documents
-        self._occurrences_of = store.ingest.occurrences_of
+        self._occurrences_of = store.messages.occurrences_of
         self._rules = rules
         self._is_local = is_local
-        self._session_start = store.ingest.session_start
-        self._projects_of = store.ingest.projects_of
+        self._session_start = store.parts.session_start
+        self._projects_of = store.parts.projects_of
         self._aliases = project_aliases(store)
         self._label = project_labels(store.settings)
         self._guesses = frozenset(map(str, store.settings.all(GUESSED).values()))

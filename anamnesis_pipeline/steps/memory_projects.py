@@ -17,7 +17,7 @@ def project_named(store: Store, source: Source, spec: SourceSpec) -> Callable[[s
     """
     if spec.project:
         return lambda path: spec.project
-    logs = {s.folder: s.key for s in store.ingest.sources() if s.kind == LOGS and s.machine == source.machine}
+    logs = {s.folder: s.key for s in store.files.sources() if s.kind == LOGS and s.machine == source.machine}
 
     @cache
     def project_of_logs(folder: str) -> str:

@@ -16,7 +16,7 @@ from anamnesis_pipeline.sources.base import is_description
 from anamnesis_pipeline.steps.exchanges import AgainReport, ParseContext
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
-from anamnesis_pipeline.store.ingest_base import ParsedChunk
+from anamnesis_pipeline.store.records.messages import ParsedChunk
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 NOTE = "parse_again."
@@ -45,7 +45,7 @@ def parse_again(context: ParseContext) -> AgainReport:
     """
     store, source, report = context.store, context.source, AgainReport()
     behind = store.settings.get(NOTE + source.key) or ""
-    cursors = store.ingest.cursors(source.key)
+    cursors = store.files.cursors(source.key)
     logs = [path for path in sorted(cursors) if path > behind and not is_description(path)]
     for path in logs if source.kind != "claude_history" else ():
         if not _File(context, cursors[path], report).parse():
@@ -69,7 +69,7 @@ class _File:
         self._open: Part | None = None
         self._dead = {
             (letter.generation, letter.line): letter
-            for letter in context.ingest.dead_letters(cursor.source, limit=MAX_ROWS_PER_WRITE)
+            for letter in context.store.messages.dead_letters(cursor.source, limit=MAX_ROWS_PER_WRITE)
             if letter.path == cursor.path
         }
 
@@ -126,7 +126,7 @@ class _File:
         changed = [part for part in map(self._as_stored, parts) if part is not None]
         self._report.changed += len(changed)
         self._report.unchanged += len(parts) - len(changed)
-        known = self._context.ingest.owners([*step.keys, *step.aliases, *step.claims]) if step else {}
+        known = self._context.store.messages.owners([*step.keys, *step.aliases, *step.claims]) if step else {}
         keys = [key for key in (*step.keys, *step.aliases) if key not in known] if step else []
         aliases = {key: own for key, own in step.aliases.items() if key not in known} if step else {}
         claims = {key: own for key, own in step.claims.items() if own in keys} if step else {}
@@ -134,7 +134,7 @@ class _File:
         if not (changed or keys or dead or revived or after != self._cursor):
             return True
         chunk = ParsedChunk(self._cursor, after, keys, (), changed, dead, revived, aliases, claims)
-        if not self._context.ingest.commit_parsed(chunk):
+        if not self._context.store.messages.commit_parsed(chunk):
             return False
         self._cursor = replace(after, version=self._cursor.version + 1)
         return True
@@ -147,7 +147,7 @@ class _File:
         said = (part.segments, part.prompt, part.lead, part.kind)
         if (stored.segments, stored.prompt, stored.lead, stored.kind) == said and (stored.closed or not part.closed):
             return None
-        if self._context.ingest.part(part.part_id) is None:
+        if self._context.store.parts.part(part.part_id) is None:
             return None
         return replace(
             part, project=stored.project, agent_type=stored.agent_type, origin=stored.origin,
@@ -160,7 +160,7 @@ class _File:
             return False
         path = (self._cursor.source, self._cursor.path)
         former = [part.part_id for part in self._context.store.forgetting.parts_of_files([path])]
-        gone = [part_id for part_id in former if part_id not in self._made and self._context.ingest.part(part_id)]
+        gone = [part_id for part_id in former if part_id not in self._made and self._context.store.parts.part(part_id)]
         for part_id in gone:
             for episode in (part_id, *(record_id(part_id, number) for number in range(MAX_RECORDS))):
                 self._context.store.episodes.delete(episode, tombstone=False)

@@ -111,7 +111,7 @@ class Pipeline:
             return report
         context = open_context(self.store, self.archive_lines, source, self.idle_minutes, label, self.observers)
         again = parse_again(context)
-        self.store.ingest.link_agents(source.key)
+        self.store.parts.link_agents(source.key)
         return replace(report, again=again)
 
     def parse_documents(self, source: Source) -> DocumentReport:
@@ -141,7 +141,7 @@ class Pipeline:
         :returns: the ids of its episodes, in its order.
         :raises DocumentUnreadable: the bytes are not of the format that the name says.
         """
-        source = next(source for source in self.store.ingest.sources() if source.key == source_key)
+        source = next(source for source in self.store.files.sources() if source.key == source_key)
         mtime_ns = round((when or datetime.now(UTC)).timestamp() * 1e9)
         version = Version(0, mtime_ns, 0, project, place_of(source_key, path), "", title, tuple(tags), instance)
         add_version(self.store, self.archive, source, path, data, self.mask, version)
@@ -173,7 +173,7 @@ class Pipeline:
         """
         hold_excluded(self.store, source)
         if again:
-            self.store.ingest.want_summaries("", source=source.key, project=project)
+            self.store.summaries.want_summaries("", source=source.key, project=project)
         return summarize_source(
             self.store, source, self.llm, by_hand=by_hand, asked_at=asked_at, project=project, limit=limit
         )
@@ -228,7 +228,7 @@ def ingest_all(
     died is finished first.
     """
     pipeline.forgetter().resume()
-    pipeline.store.ingest.put_sources(sources)
+    pipeline.store.files.put_sources(sources)
     reports = []
     for source in sources:
         report = ingest_source(pipeline, source)

@@ -9,8 +9,8 @@ from anamnesis_pipeline.errors import BadSetting, HostRefused, HostUnreachable, 
 from anamnesis_pipeline.exchanges.parsing import FileState
 from anamnesis_pipeline.exchanges.projects import project_label, resolved_project
 from anamnesis_pipeline.file_names import composed
-from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
-from anamnesis_pipeline.store.project_names import names_of, store_name
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.project_names import PROJECT_ALIASES, names_of, store_name
 from anamnesis_pipeline.store.records.settings import SettingsRecords
 
 SEEN = "projects.seen."
@@ -123,7 +123,7 @@ def right_guesses(store: Store, machine: str, label: Callable[[str], str]) -> in
         except (HostUnreachable, HostRefused):
             break
         for source, begun in files.items():
-            changed += store.ingest.move_parts(source, begun.get(cwd, ()), cwd, guess, project)
+            changed += store.parts.move_parts(source, begun.get(cwd, ()), cwd, guess, project)
         store.settings.set(f"{GUESSED}{machine}:{cwd}", None)
     return changed
 
@@ -131,11 +131,11 @@ def right_guesses(store: Store, machine: str, label: Callable[[str], str]) -> in
 def _files_begun_in(store: Store, machine: str) -> dict[str, dict[str, list[str]]]:
     """Key of a source of logs of a machine -> directory -> the files whose session began there."""
     found: dict[str, dict[str, list[str]]] = {}
-    for source in store.ingest.sources():
+    for source in store.files.sources():
         if source.machine != machine or not source.kind.startswith("claude"):
             continue
         begun = found.setdefault(source.key, {})
-        for path, cursor in store.ingest.cursors(source.key).items():
+        for path, cursor in store.files.cursors(source.key).items():
             state = FileState.from_json(cursor.parser_state) if cursor.parser_state else None
             if state is not None:
                 for cwd in dict.fromkeys((state.first_cwd, *(other.first_cwd for other in state.others))):

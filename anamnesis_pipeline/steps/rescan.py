@@ -78,7 +78,7 @@ class Rescan:
     ) -> None:
         self._store, self._archive, self._dry_run, self._say = store, archive, dry_run, say
         self._mask_text, self._mask_line, self._version = rules.text, rules.line, rules.version
-        self._of_documents = {source.key for source in store.ingest.sources() if holds_documents(source)}
+        self._of_documents = {source.key for source in store.files.sources() if holds_documents(source)}
         self._masked: Counter[str] = Counter()
         self._changed: Counter[str] = Counter()
         self._problems: list[str] = []
@@ -169,8 +169,8 @@ class Rescan:
         """Marks are the source and path of a file, with its number for people."""
         files = [
             (source.key, path, cursor.generation)
-            for source in self._store.ingest.sources()
-            for path, cursor in self._store.ingest.cursors(source.key).items()
+            for source in self._store.files.sources()
+            for path, cursor in self._store.files.cursors(source.key).items()
         ]
         for number, (source, path, last) in enumerate(sorted(files), 1):
             if behind is not None and [source, path] <= behind["behind"]:
@@ -207,7 +207,7 @@ class Rescan:
 
     def _count_lines(self, source: str, path: str, generation: int) -> int:
         changed = 0
-        for frame in self._store.ingest.frames(source, path, generation):
+        for frame in self._store.archive.frames(source, path, generation):
             lines = list(self._archive.lines(source, path, [frame]))
             masked, found = self._masked_lines(source, path, lines)
             changed += sum(old != new for old, new in zip(lines, masked, strict=True))
@@ -271,7 +271,7 @@ class Rescan:
         )  # fmt: skip
 
     def _summary(self, part: Part) -> None:
-        summary = self._store.ingest.summary(part.part_id)
+        summary = self._store.summaries.summary(part.part_id)
         if summary is None:
             return
         masked = self._masked_summary(summary)
@@ -328,14 +328,14 @@ class Rescan:
 
     def _cursors(self, _: Any) -> Iterator[Any]:
         """What the parser remembers of a file. A cursor that moves on meanwhile was written from masked lines."""
-        for source in self._store.ingest.sources():
-            for cursor in self._store.ingest.cursors(source.key).values():
+        for source in self._store.files.sources():
+            for cursor in self._store.files.cursors(source.key).values():
                 masked = self._line(cursor.parser_state) if cursor.parser_state else ""
                 if masked != cursor.parser_state:
                     self._changed["cursors"] += 1
                     if not self._dry_run:
                         after = replace(cursor, parser_state=masked, version=cursor.version + 1)
-                        self._store.ingest.commit_crawl(cursor, after, None)
+                        self._store.files.commit_crawl(cursor, after, None)
             yield None
 
     def _conversations(self, behind: Any) -> Iterator[Any]:

@@ -21,12 +21,12 @@ def rewrite_generation(store: Store, archive: Archive, source: str, path: str, g
     :raises StoreFull: no room for the new file.
     """
     with archive.writing(source):  # a crawl that knew nothing yet of what is to go has ended
-        frames = store.ingest.frames(source, path, generation)
+        frames = store.archive.frames(source, path, generation)
         changed = _changed_lines(archive, source, path, frames, change)
         if frames and not changed:
             archive.remove_former(source, path, generation, frames[0].revision)
     if changed:
-        for leaning in store.ingest.leaning(source, path, generation):
+        for leaning in store.archive.leaning(source, path, generation):
             _write_anew(store, archive, *leaning, list)
         _write_anew(store, archive, source, path, generation, change)
     return changed
@@ -34,9 +34,9 @@ def rewrite_generation(store: Store, archive: Archive, source: str, path: str, g
 
 def _write_anew(store: Store, archive: Archive, source: str, path: str, generation: int, change: Change) -> None:
     with archive.writing(source):
-        frames = store.ingest.frames(source, path, generation)
+        frames = store.archive.frames(source, path, generation)
         new = archive.rewrite(source, path, frames, change)
-        if not store.ingest.replace_frames(source, path, generation, frames[0].revision, new):
+        if not store.archive.replace_frames(source, path, generation, frames[0].revision, new):
             raise StoreBusy(f"the archive of {path} changed meanwhile; try again")
         archive.remove_former(source, path, generation, new[0].revision)
 

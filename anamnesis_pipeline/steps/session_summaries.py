@@ -74,7 +74,7 @@ class _Run:
 
     def __init__(self, store: Store, source: Source, llm: Llm, pieces: PieceCounter, instance: str) -> None:
         self._store, self._llm, self._pieces, self._instance = store, llm, pieces, instance
-        self._sources = {each.key: each for each in store.ingest.sources()}
+        self._sources = {each.key: each for each in store.files.sources()}
         self._source = source
         self._aliases = project_aliases(store)
         self._done: set[str] = set()
@@ -181,9 +181,9 @@ class _Run:
 
     def _sharing(self, gathered: Gathered) -> set[str]:
         """Sessions that are in the same logs, or whose logs have messages in common with these."""
-        originals = self._store.ingest.owners(self._store.sessions.copied(gathered.files_of, COPIES))
+        originals = self._store.messages.owners(self._store.sessions.copied(gathered.files_of, COPIES))
         keys = [key for key in sorted(gathered.keys) if key.removeprefix("f:").startswith("u:")]
-        copies = {(source, seen.path) for source, seen in self._store.ingest.occurrences_of(keys)}
+        copies = {(source, seen.path) for source, seen in self._store.messages.occurrences_of(keys)}
         files = {*gathered.files_of, *originals.values(), *copies}
         logs: set[File] = {file for file in files if self._is_log(file[0])}
         return set().union(*self._store.sessions.sessions_of(logs).values()) - {""}
@@ -242,7 +242,7 @@ class _Run:
     def _is_private(self, keys: Iterable[str]) -> bool:
         """Whether a message stands in a private source, too."""
         private = self._llm.private_sources()
-        return bool(private) and any(source in private for source, _ in self._store.ingest.occurrences_of(list(keys)))
+        return bool(private) and any(source in private for source, _ in self._store.messages.occurrences_of(list(keys)))
 
     def _count(self, **more: int) -> None:
         counts = {name: getattr(self.report, name) + int(count) for name, count in more.items()}

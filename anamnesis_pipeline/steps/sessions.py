@@ -71,7 +71,7 @@ def note_continued(store: Store, found: Mapping[str, str]) -> None:
     links = continued(store.settings) if found else {}
     for session_id in links:
         if latest_session(links, session_id) in {latest_session(links, named) for named in found}:
-            store.ingest.renew_session(session_id)
+            store.parts.renew_session(session_id)
 
 
 def summaries_due(store: Store, now: datetime) -> dict[str, tuple[str, str, int]]:
@@ -82,7 +82,7 @@ def summaries_due(store: Store, now: datetime) -> dict[str, tuple[str, str, int]
 
 def sources_to_summarize(store: Store, now: datetime) -> set[str]:
     """Sources with parts or records of sessions that want a summary by now."""
-    return store.ingest.sources_to_summarize(now) | {source for source, _, _ in summaries_due(store, now).values()}
+    return store.summaries.sources_to_summarize(now) | {source for source, _, _ in summaries_due(store, now).values()}
 
 
 def forget_sessions(store: Store, gone: Collection[str], publish: Callable[[Source], object]) -> None:
@@ -115,10 +115,10 @@ def _forget_links(store: Store, gone: Collection[str], publish: Callable[[Source
     sources: set[str] = set()
     for session_id in links.keys() - set(gone):
         if latest_session(left, session_id) != latest_session(links, session_id):
-            store.ingest.renew_session(session_id)
+            store.parts.renew_session(session_id)
             of_session = store.forgetting.matching(Selection(session_id=session_id))
             sources |= {part.source for part in store.forgetting.parts(of_session)}
-    for source in store.ingest.sources():
+    for source in store.files.sources():
         if source.key in sources:
             publish(source)
 
@@ -170,7 +170,7 @@ def renew_odd_times(store: Store) -> None:
         while True:
             page = store.episodes.page(where, PAGE, cursor)
             for session_id in {episode.session_id for episode in page.items if episode.session_id}:
-                store.ingest.renew_session(session_id)
+                store.parts.renew_session(session_id)
             if (cursor := page.next_cursor) is None:
                 break
     store.settings.set(ODD_TIMES_RENEWED, True)
@@ -209,11 +209,11 @@ class SessionFacts:
         """Let the episodes of subagents be written again whose session's log was read meanwhile."""
         for name, source in self._store.settings.all(WITHOUT_LOG).items():
             if source == self._source.key and (session_id := name.removeprefix(WITHOUT_LOG)) in self._logs:
-                self._store.ingest.renew_session(session_id)
+                self._store.parts.renew_session(session_id)
                 self._store.settings.set(name, None)
 
     @cached_property
     def _logs(self) -> frozenset[str]:
         """Names of the logs of the source that were archived: of a session's own its id."""
-        cursors = self._store.ingest.cursors(self._source.key)
+        cursors = self._store.files.cursors(self._source.key)
         return frozenset(FileOrigin(self._source.key, path).stem for path in cursors)

@@ -132,7 +132,7 @@ def agent_memories(store: Store, machine: str) -> list[str]:
     named = (name.removeprefix(SEEN) for name in store.settings.all(SEEN))
     above = {str(folder) for cwd in named if cwd.startswith("/") for folder in (cwd, *PurePosixPath(cwd).parents)}
     places = (f"{folder.rstrip('/')}/.claude/{name}" for folder in above for name in AGENT_MEMORIES)
-    sources = store.ingest.sources()
+    sources = store.files.sources()
     known = {source.root for source in sources if source.spec.startswith(AGENTS) and source.machine == machine}
     return sorted(known.union(filter(os.path.isdir, places)))
 
@@ -195,7 +195,7 @@ def private_sources(store: Store, machine: str) -> tuple[Source, ...]:
         spec = spec_of_source(source, specs)
         return spec.private if spec is not None else bool(former.get(REMOVED + source.spec, True))
 
-    return tuple(source for source in store.ingest.sources() if source.spec and is_private(source))
+    return tuple(source for source in store.files.sources() if source.spec and is_private(source))
 
 
 def spec_of_source(source: Source, specs: Sequence[SourceSpec]) -> SourceSpec | None:

@@ -42,8 +42,8 @@ class StoredCopies:
         places = {os.path.abspath(file), os.path.realpath(file)}
         return sorted(
             (source.key, path)
-            for source in self.store.ingest.sources()
-            for path, cursor in self.store.ingest.cursors(source.key).items()
+            for source in self.store.files.sources()
+            for path, cursor in self.store.files.cursors(source.key).items()
             if (source.machine == self.machine and f"{folder_of(source)}/{path}" in places)
             or (holds_documents(source) and (path.startswith(upload) or self._holds(cursor, lines)))
         )
@@ -66,6 +66,6 @@ class StoredCopies:
     def _former(self, cursor: FileCursor, length: int) -> Iterator[list[str]]:
         """The versions before the last that have so many lines; the archive of the others is not read."""
         for generation in range(cursor.generation):
-            frames = self.store.ingest.frames(cursor.source, cursor.path, generation)
+            frames = self.store.archive.frames(cursor.source, cursor.path, generation)
             if sum(frame.lines for frame in frames) == length:
                 yield list(self.archive_lines(replace(cursor, generation=generation), 0))

@@ -85,7 +85,7 @@ def summarize_source(
     """
     now = llm.clock()
     when = now + BY_HAND if by_hand else now
-    if not store.ingest.parts_to_summarize(source.key, when, 1, project):
+    if not store.summaries.parts_to_summarize(source.key, when, 1, project):
         return SummaryReport()
     if by_hand:
         close_breakers(store.settings, asked_at or now)
@@ -112,7 +112,7 @@ def _pages(
     last, left = None, limit
     while left is None or left > 0:
         most = size if left is None else min(size, left)
-        page = store.ingest.parts_to_summarize(source, when, most, project, after=last)
+        page = store.summaries.parts_to_summarize(source, when, most, project, after=last)
         if page:
             yield page
         if len(page) < most:
@@ -308,7 +308,7 @@ class _Run:
     # --- summaries -----------------------------------------------------------------------------------------
 
     def _write(self, summaries: Sequence[Summary]) -> None:
-        self._counts["written"] += self._store.ingest.put_summaries(summaries)
+        self._counts["written"] += self._store.summaries.put_summaries(summaries)
 
     def _plain(self, part: Part) -> Summary:
         """What stands for good: an LLM's summary if there is one of this very text, else an extractive one."""
@@ -359,12 +359,12 @@ class _Run:
 
     def _attempts(self, part: Part) -> int:
         """How often it has failed with this very text."""
-        before = self._store.ingest.summary(part.part_id)
+        before = self._store.summaries.summary(part.part_id)
         return before.attempts if before is not None and before.content_hash == part.content_hash else self._failed
 
     def _of_llm(self, part: Part) -> Summary | None:
         """The LLM's summary that there is of this very text."""
-        summary = self._store.ingest.summary(part.part_id)
+        summary = self._store.summaries.summary(part.part_id)
         is_current = summary is not None and summary.content_hash == part.content_hash
         return summary if is_current and summary is not None and not extractive.is_extractive(summary.model) else None
 

@@ -116,7 +116,7 @@ def look(
     :param next_tick_s: seconds until the next look; what becomes due before it is due now.
     """
     started = time.monotonic()
-    stored = {source.key: source for source in crawler.store.ingest.sources()}
+    stored = {source.key: source for source in crawler.store.files.sources()}
     visit = _Visit(crawler, stored, now, started + budget_s, _Tally())
     due = _by_host(crawler, [s for s in crawler.specs if everything or _is_due(crawler, s, now, next_tick_s)])
     crowded = crawler.flights.launch({host: _call(crawler, specs) for host, specs in due.items()})
@@ -241,8 +241,8 @@ def _with_emptied(visit: _Visit, spec: SourceSpec, survey: Survey) -> Survey:
     """With the problem of a folder of documents in which there is nothing any more."""
     if spec.kind != DOCUMENTS:
         return survey
-    ingest = visit.crawler.store.ingest
-    return with_emptied(survey, ingest.cursors(document_source(spec, survey.root).key))
+    cursors = visit.crawler.store.files.cursors
+    return with_emptied(survey, cursors(document_source(spec, survey.root).key))
 
 
 def _compared(visit: _Visit, spec: SourceSpec, survey: Survey, before: Look) -> Look:
@@ -276,7 +276,7 @@ def _kept_away(visit: _Visit, found: Found) -> dict[str, int]:
         return {}
     kept_away = 0
     for key, each in found.sources.items():
-        folder, cursors = folder_of(each.source).rstrip("/"), store.ingest.cursors(key)
+        folder, cursors = folder_of(each.source).rstrip("/"), store.files.cursors(key)
         kept_away += sum(
             rules.of_path(each.source.machine, f"{folder}/{file.path}") is not None
             or (file.path in cursors and cursors[file.path].unread.startswith(EXCLUDED))
@@ -288,7 +288,7 @@ def _kept_away(visit: _Visit, found: Found) -> dict[str, int]:
 def _remember(visit: _Visit, found: Found) -> None:
     sources = {key: each.source for key, each in found.sources.items()}
     visit.tally.sources.update(sources)
-    visit.crawler.store.ingest.put_sources([each for key, each in sources.items() if visit.stored.get(key) != each])
+    visit.crawler.store.files.put_sources([each for key, each in sources.items() if visit.stored.get(key) != each])
 
 
 def _changed(
@@ -316,7 +316,7 @@ def has_news(
     :param complete: nothing else is there.
     """
     source, rules, noted = found.source, exclusions.now(), exclusions.noted
-    files, cursors = found.files, store.ingest.cursors(source.key)
+    files, cursors = found.files, store.files.cursors(source.key)
     cursors = {path: cursor for path, cursor in cursors.items() if path not in too_large}
     if any(is_due_again(cursor, noted) for cursor in cursors.values() if not cursor.gone):
         return True

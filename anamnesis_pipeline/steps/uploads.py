@@ -149,7 +149,7 @@ class Uploads:
         if ids:
             held = set(ids) - self._store.episodes.get(ids).keys()
             return f"{counted(len(held), 'section')} kept away; {kept_away_by(self._store, held)}" if held else ""
-        cursor = self._store.ingest.cursor(SOURCE, f"{folder}/{name}")
+        cursor = self._store.files.cursor(SOURCE, f"{folder}/{name}")
         if cursor is not None and cursor.unread:
             return cursor.unread.removeprefix(f"{folder}/").removeprefix(f"{name}: ")
         text = to_text(name, data)

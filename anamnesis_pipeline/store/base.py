@@ -31,23 +31,22 @@ from anamnesis_pipeline.store.document_base import DocumentRecords
 from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
 from anamnesis_pipeline.store.forget_base import ForgetRecords
 from anamnesis_pipeline.store.gateway import Gateway
-from anamnesis_pipeline.store.ingest_base import IngestRecords
 from anamnesis_pipeline.store.overview_base import OverviewRecords
+from anamnesis_pipeline.store.records.archive import ArchiveRecords
 from anamnesis_pipeline.store.records.chat import ChatRecords
 from anamnesis_pipeline.store.records.context import ContextRecords
 from anamnesis_pipeline.store.records.events import EventRecords
 from anamnesis_pipeline.store.records.exclusion import ExclusionRecords
+from anamnesis_pipeline.store.records.files import FileRecords
 from anamnesis_pipeline.store.records.llm import LlmRecords
+from anamnesis_pipeline.store.records.messages import MessageRecords
+from anamnesis_pipeline.store.records.parts import PartRecords
 from anamnesis_pipeline.store.records.queries import QueryRecords
 from anamnesis_pipeline.store.records.settings import SettingsRecords
+from anamnesis_pipeline.store.records.summaries import SummaryRecords
 from anamnesis_pipeline.store.session_base import SessionRecords
 from anamnesis_pipeline.store.space_records import SpaceRecords
 from anamnesis_pipeline.summary_model import Summary
-
-PROJECT_ALIASES = "projects.aliases"
-"""Name of the stored setting {project: what to call it}. Every episode is written under the name it leads to; what it
-was called itself is kept beside it.
-"""
 
 Vectors = NDArray[np.float32]
 """Shape (n, dim), unit length."""
@@ -400,7 +399,11 @@ class Store:
 
     gateway: Gateway
     """The engine itself, e.g. for records of a table of one's own."""
-    ingest: IngestRecords
+    files: FileRecords
+    archive: ArchiveRecords
+    messages: MessageRecords
+    parts: PartRecords
+    summaries: SummaryRecords
     documents: DocumentRecords
     episodes: EpisodeRecords
     text: TextIndex

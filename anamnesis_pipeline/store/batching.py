@@ -1,9 +1,9 @@
-"""How many rows go into one transaction. Pure."""
+"""How many rows go into one transaction."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Gateway, Tables
 
 T = TypeVar("T")
 
@@ -26,3 +26,14 @@ def by_rows(items: Sequence[T], rows_of: Callable[[T], int]) -> Iterator[list[T]
         rows += rows_of(item)
     if batch:
         yield batch
+
+
+def until_done(gateway: Gateway, work: Callable[[Tables], int]) -> int:
+    """Call `work` in one transaction after the other, until it does less than `MAX_ROWS_PER_WRITE`. Return how much it
+    did in all.
+    """
+    done, last = 0, MAX_ROWS_PER_WRITE
+    while last == MAX_ROWS_PER_WRITE:
+        last = gateway.write(work)
+        done += last
+    return done

@@ -72,6 +72,9 @@ class Rows(Protocol):
         of `fields`. Without `by`: one row, of zeros where nothing matches.
         """
 
+    def firsts(self, match: Match, *, by: Sequence[str], fields: Sequence[str], order: Order) -> list[Row]:
+        """Return, for each combination of the values of `by`, those values and `fields` of the first row."""
+
     def insert(self, rows: Sequence[Row]) -> int:
         """Write new rows. Return the number given to the first; the others' follow (0: the table has no serial)."""
 
@@ -80,7 +83,7 @@ class Rows(Protocol):
 
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
         """Write rows by their keys, new or not. The fields `keep` of a stored row stay as they are, and so do fields
-        that `rows` do not have.
+        that `rows` do not have. Those that lack fields which must have a value change stored rows only.
         """
 
     def update(self, match: Match, change: Row, *, add: Mapping[str, int] | None = None) -> int:

@@ -19,6 +19,30 @@ class SourceState:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceCounts:
+    """Row counts of one source (or of all): the watermark of its stages."""
+
+    files: int = 0
+    files_gone: int = 0
+    files_unread: int = 0
+    """Those there are that the last attempt could not read, but for what a rule keeps away."""
+    bytes: int = 0
+    lines: int = 0
+    unparsed_lines: int = 0
+    messages: int = 0
+    occurrences: int = 0
+    dead_letters: int = 0
+    exchanges: int = 0
+    parts: int = 0
+    open_parts: int = 0
+    kept_away: int = 0
+    """Parts that are no episodes on purpose: a rule holds them, or their episode was deleted."""
+    summaries: int = 0
+    episodes: int = 0
+    passages: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Tally:
     """Episodes by what became of them.
 
@@ -64,3 +88,6 @@ class OverviewRecords(Protocol):
 
     def most_read(self, where: Where, limit: int) -> list[str]:
         """Ids of episodes that pass the filter and were found, those most often first, then those found last."""
+
+    def counts(self, source: str | None = None) -> SourceCounts:
+        """Row counts of a source, or of everything."""

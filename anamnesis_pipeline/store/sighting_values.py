@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from anamnesis_pipeline.document_model import source_tag
 from anamnesis_pipeline.model import Part, SectionFacts
-from anamnesis_pipeline.store import part_values
 from anamnesis_pipeline.store.document_base import Sighting
+from anamnesis_pipeline.store.records.parts import pack_section, unpack_section
 from anamnesis_pipeline.store.values import clean, indexed
 
 
@@ -40,12 +40,12 @@ def followed(part: Part, known: str) -> dict[str, str | int]:
 
     :param known: its section as it is stored.
     """
-    facts, seen = part.section, part_values.unpack_section(known)
+    facts, seen = part.section, unpack_section(known)
     if facts is not None and seen is not None:
         facts = replace(facts, seen=seen.seen)
     return {
         "project": indexed(part.project), "cwd": clean(part.cwd), "prompt": clean(part.prompt), "ordinal": part.ordinal,
-        "section": part_values.pack_section(facts),
+        "section": pack_section(facts),
     }  # fmt: skip
 
 
@@ -56,10 +56,10 @@ def rehomed(section: str, former: str, other: Sighting, specs: Mapping[str, str]
     :param former: the source of the file that it went by.
     :param specs: source -> name of the configured source that it comes from.
     """
-    facts = part_values.unpack_section(section)
+    facts = unpack_section(section)
     return {
         "source": other.source, "path": other.path, "cwd": other.cwd, "ordinal": other.ordinal,
-        "section": part_values.pack_section(None if facts is None else _shown_in(facts, former, other, specs)),
+        "section": pack_section(None if facts is None else _shown_in(facts, former, other, specs)),
     }  # fmt: skip
 
 

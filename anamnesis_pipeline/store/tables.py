@@ -4,9 +4,11 @@ Both engines make their tables, validators, indexes and copies from this. To add
 class in `records/`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from anamnesis_pipeline.model import EXCLUDED
 
 KINDS = ("text", "texts", "int", "flag", "real", "bytes", "date")
 """Types of fields. `texts`: a list of texts; `flag`: 0 or 1. Times and JSON are texts (`values.py`); `date`
@@ -45,6 +47,29 @@ class Flag:
         )
         return int(is_set)
 
+    @property
+    def sql(self) -> str:
+        """The terms as SQL, as the partial indexes have them."""
+        terms = [f"{name} IS NOT {other}" for name, other in self.unequal.items()]
+        terms += [f"{name} IS NULL" for name in self.unset]
+        return " AND ".join([*(f"{name} = {value!r}" for name, value in self.equal.items()), *terms])
+
+
+@dataclass(frozen=True, slots=True)
+class RowFlag:
+    """A flag like `Flag` that terms of its kind cannot tell. It is worked out when a whole row is written, so no update
+    may change the fields that it follows from.
+
+    :param sql: the same as SQL, as the partial indexes have it.
+    """
+
+    test: Callable[[Mapping[str, Any]], bool]
+    sql: str
+
+    def of(self, row: Mapping[str, Any]) -> int:
+        """Return the flag of a whole row."""
+        return int(self.test(row))
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -63,7 +88,7 @@ class Table:
     reals: frozenset[str]
     """The fields of type `real`."""
     indexes: tuple[Index, ...] = ()
-    flags: Mapping[str, Flag] = field(default_factory=dict)
+    flags: Mapping[str, Flag | RowFlag] = field(default_factory=dict)
     serial: str = ""
     wide: bool = False
 
@@ -71,6 +96,11 @@ class Table:
     def fields(self) -> tuple[str, ...]:
         """Names of all fields."""
         return tuple(self.kinds)
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The fields without which there is no row."""
+        return frozenset(name for name, kind in self.kinds.items() if not kind.endswith("?")) - {self.serial}
 
     def key_of(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the values of the key of a row."""
@@ -101,7 +131,7 @@ def table(
     fields: str = "",
     indexes: Sequence[Index] = (),
     *,
-    flags: Mapping[str, Flag] | None = None,
+    flags: Mapping[str, Flag | RowFlag] | None = None,
     serial: str = "",
     wide: bool = False,
 ) -> Table:
@@ -125,6 +155,24 @@ def _declared(text: str) -> tuple[str, str]:
         raise ValueError(f"field {name} has type {kind!r}; choose one of {', '.join(KINDS)}")
     return name, kind
 
+
+LINE_BREAK_BYTES = 2
+"""The most that a file has behind its last line when all of it is read."""
+
+
+def _is_incomplete(file: Mapping[str, Any]) -> bool:
+    if file["unread"]:
+        return not file["unread"].startswith(EXCLUDED)
+    return bool(file["size"] - file["offset"] > LINE_BREAK_BYTES)
+
+
+INCOMPLETE = RowFlag(
+    _is_incomplete,
+    f"""(unread = '' AND size - "offset" > {LINE_BREAK_BYTES} OR unread <> '' AND unread NOT GLOB '{EXCLUDED}*')""",
+)
+"""Of a file: the last attempt could not read it, but for what a rule keeps away, or there is more behind its last line
+than a line break.
+"""
 
 NOT_EMPTY = {"$gt": ""}
 NOT_NULL = {"$ne": None}
@@ -190,6 +238,10 @@ TABLES = (
         "source, path",
         "device, inode, size int, mtime_ns int, head_hash, head_bytes int, offset int, generation int, lines int, "
         "parsed_lines int, parser_state, gone flag, version int, first_mtime_ns int, unread",
+        flags={
+            "incomplete": INCOMPLETE,
+            "to_parse": RowFlag(lambda file: file["parsed_lines"] < file["lines"], "parsed_lines < lines"),
+        },
         wide=True,
     ),
     table(

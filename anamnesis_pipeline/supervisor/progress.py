@@ -11,7 +11,7 @@ from rich.text import Text
 
 from anamnesis_pipeline.errors import GiveUp, RetryLater
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.ingest_base import SourceCounts
+from anamnesis_pipeline.store.overview_base import SourceCounts
 from anamnesis_pipeline.wording import counted, duration
 
 _SAMPLE_EVERY_S = 2.0
@@ -43,7 +43,7 @@ def take_snapshot(store: Store, is_seen: bool = True) -> Snapshot:
     spaces = store.spaces.all()
     space = next((s for s in spaces if s.status == "active"), spaces[-1] if spaces else None)
     embedded = store.vectors.count(space.key) if space else 0
-    return Snapshot(time.monotonic(), store.ingest.counts(), embedded, is_seen)
+    return Snapshot(time.monotonic(), store.overview.counts(), embedded, is_seen)
 
 
 def rate(history: Sequence[Snapshot]) -> float:

@@ -144,8 +144,8 @@ def archived(settings: Settings) -> str:
         archive = open_archive(settings)
         return "\n".join(
             line
-            for source in store.ingest.sources()
-            for path in store.ingest.cursors(source.key)
+            for source in store.files.sources()
+            for path in store.files.cursors(source.key)
             for line in archived_lines(store, archive, source.key, path, 0)
         )
 

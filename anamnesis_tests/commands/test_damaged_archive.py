@@ -54,7 +54,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
 
 def damage(home: Home, how: str) -> list[str]:
     """Damage the first two of the four; their names."""
-    (source,) = [source.key for source in home.store.ingest.sources() if home.store.ingest.cursors(source.key)]
+    (source,) = [source.key for source in home.store.files.sources() if home.store.files.cursors(source.key)]
     names = [f"{session}.jsonl" for session in SESSIONS[:2]]
     for name in names:
         DAMAGES[how](home.archive.file_of(source, name, 0))

@@ -88,7 +88,7 @@ def test_memory_of_agents_where_a_session_worked_is_listed(home: Path) -> None:
         project_labels(store.settings)(str(home))
         assert len(configured_specs(Settings(), store)) == 2
         project_labels(store.settings)(str(home / "shop" / ".claude"))
-        store.ingest.put_sources(look(open_crawler(Settings(), store), datetime.now(UTC), everything=True).sources)
+        store.files.put_sources(look(open_crawler(Settings(), store), datetime.now(UTC), everything=True).sources)
     assert f"documents in {memory}  (built in)" in said("list")
     rmtree(memory)
     assert f"documents in {memory}  (built in)" in said("list"), "what was read of it stays its source's"

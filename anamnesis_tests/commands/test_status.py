@@ -225,4 +225,4 @@ def test_what_went_wrong_when_a_source_was_read_is_said_of_it(
     (row,) = [row for row in status["memory"]["crawler"]["sources"] if row["name"] == "far"]
     assert "has no SFTP, and its shell needs stat, tail and head" in row["errors"][0]
     assert f"          {row['errors'][0]}" in render(status, UTC)
-    assert store.ingest.counts().episodes == 0
+    assert store.overview.counts().episodes == 0

@@ -64,7 +64,7 @@ def test_an_llm_without_its_key_is_named_before_anything_is_read(home: Settings,
 def test_a_backfill_asks_anew_for_what_another_model_summarized(home: Settings, store: Store) -> None:
     config.store_setting(home, "summarizer", "ollama")
     config.store_setting(home, "summary_min_value", "0")
-    parts = store.ingest.summary_counts()[extractive.MODEL]
+    parts = store.summaries.summary_counts()[extractive.MODEL]
     said: list[str] = []
     run_backfill(home, said.append, project=None, limit=None, dry_run=True)
     assert said[-2] == f"{parts} parts of 2 sources would be summarized anew by llama3.2."
@@ -73,19 +73,19 @@ def test_a_backfill_asks_anew_for_what_another_model_summarized(home: Settings, 
     assert said[-1].endswith("The model that is set runs on this machine and costs nothing.")
     run_backfill(home, said.append, project=None, limit=2, dry_run=False)
     assert "Dagster does it with its next tick" in said[-1]
-    assert len(store.ingest.sources_to_summarize(store.episodes.page(Where(), 1).items[0].timestamp)) >= 1
+    assert len(store.summaries.sources_to_summarize(store.episodes.page(Where(), 1).items[0].timestamp)) >= 1
 
 
 def test_what_no_llm_would_be_asked_about_is_not_asked_for_anew(home: Settings, store: Store) -> None:
     config.store_setting(home, "summarizer", "ollama")
-    parts = store.ingest.summary_counts()[extractive.MODEL]
+    parts = store.summaries.summary_counts()[extractive.MODEL]
     values = [e.metadata["value"] for e in store.episodes.page(Where(), 200).items if "value" in e.metadata]
     low = sum(value < 3 for value in values)
     assert (len(values), 0 < low < parts) == (parts, True)
     config.store_setting(home, "summary_min_value", "3")
     said: list[str] = []
     run_backfill(home, said.append, project=None, limit=None, dry_run=False)
-    sources = len(store.ingest.sources_to_summarize(datetime.now(UTC)))
+    sources = len(store.summaries.sources_to_summarize(datetime.now(UTC)))
     assert said[0] == (
         f"{parts - low} parts of {sources} sources are to be summarized anew by llama3.2. "
         f"{low} more are below the threshold (summary_min_value)."

@@ -75,7 +75,7 @@ def test_what_was_deleted_or_a_rule_holds_back_is_not_missing(memory: MemoryReso
     assert store.episodes.delete(other, tombstone=False)
     assert not every_part_is_an_episode(memory).passed
     store.exclusion.hold({other: "rule-of-some"})
-    assert store.ingest.counts().kept_away == 2
+    assert store.overview.counts().kept_away == 2
     assert every_part_is_an_episode(memory).passed
 
 
@@ -89,7 +89,7 @@ def source(memory: MemoryResource, tmp_path: Path) -> Source:
     log.parent.mkdir()
     log.write_text(json.dumps(record("user", "Where does the walrus sleep tonight?", 60)) + "\n")
     (found,) = [each for each in discover_sources(memory.settings).sources if each.folder == FOLDER]
-    memory.store.ingest.put_sources([found])
+    memory.store.files.put_sources([found])
     return found
 
 
@@ -130,7 +130,7 @@ def test_line_that_is_no_record_is_told(memory: MemoryResource, source: Source, 
 
 def test_version_that_waits_is_told(memory: MemoryResource) -> None:
     pipeline, key = memory.pipeline, RESERVED_SOURCES[1]
-    (uploads,) = [each for each in memory.store.ingest.sources() if each.key == key]
+    (uploads,) = [each for each in memory.store.files.sources() if each.key == key]
     assert every_version_is_parsed(memory).passed
     version = Version(0, round(datetime.now(UTC).timestamp() * 1e9), 0, "zoo", place_of(key, "a.md"), "", "", (), "")
     add_version(memory.store, pipeline.archive, uploads, "a.md", b"# Zoo\n\nWalrus.", pipeline.mask, version)

@@ -204,7 +204,7 @@ def test_a_failure_is_tried_again_ever_more_rarely(
 
 
 def sources(store: Store, *keys: str) -> None:
-    store.ingest.put_sources([Source(key, "mac", "/l", key) for key in keys])
+    store.files.put_sources([Source(key, "mac", "/l", key) for key in keys])
 
 
 def test_the_newest_backlog_goes_first(store: Store, tick: Tick, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,7 +116,7 @@ def test_finish_posted_summarizes_what_was_uploaded(memory: MemoryResource) -> N
         (request,) = tick(crawl_sensor, instance, memory)
         assert request.job_name == "finish_posted"
         run(request, "finish_posted", instance)
-        assert memory.store.ingest.counts("uploads").summaries == 1
+        assert memory.store.overview.counts("uploads").summaries == 1
         assert tick(crawl_sensor, instance, memory) == []
 
 

@@ -80,7 +80,7 @@ def machines(result: dg.SensorResult) -> list[str]:
 
 def ingest(memory: MemoryResource, result: dg.SensorResult) -> None:
     keys = {request.partition_key for request in result.run_requests or []}
-    for source in memory.store.ingest.sources():
+    for source in memory.store.files.sources():
         if source.key in keys:
             report = ingest_source(memory.pipeline, source)
             assert report.crawl.problems == []

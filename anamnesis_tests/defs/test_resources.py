@@ -46,9 +46,9 @@ def test_a_resource_of_its_own_closes_its_store(home: Path) -> None:
     own, kept = MemoryResource(), MemoryResource(keeps_open=True)
     context = dg.build_init_resource_context()
     for resource in (own, kept):
-        assert resource.store.ingest.sources()
+        assert resource.store.files.sources()
         resource.teardown_after_execution(context)
     with pytest.raises(AnamnesisError):
-        own.store.ingest.sources()
-    assert kept.store.ingest.sources()
+        own.store.files.sources()
+    assert kept.store.files.sources()
     close_kept()

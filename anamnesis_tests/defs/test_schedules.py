@@ -189,7 +189,7 @@ def test_tick_requests_known_sources_once_a_local_day(
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
         assert evaluated(daily_ingest, memory, instance, FIVE) == ([], "There is no source yet.")
         sources = [Source("known", "mac", "/l", "a"), Source("not-a-partition", "mac", "/l", "b")]
-        memory.store.ingest.put_sources([*sources, Source("direct", kind="reserved")])
+        memory.store.files.put_sources([*sources, Source("direct", kind="reserved")])
         instance.add_dynamic_partitions(str(SOURCES.name), ["known", "direct"])
         ((request,), _) = evaluated(daily_ingest, memory, instance, FIVE)
         assert (request.partition_key, request.run_key) == ("known", "2026-01-10/known")
@@ -252,7 +252,7 @@ YESTERDAY = FIVE - timedelta(days=1)
 @pytest.fixture
 def dagster(memory: MemoryResource, monkeypatch: pytest.MonkeyPatch) -> DagsterSaying:
     monkeypatch.setenv("ANAMNESIS_TIMEZONE", "Europe/Berlin")
-    memory.store.ingest.put_sources([Source("known", "mac", "/l", "a"), Source("direct", kind="reserved")])
+    memory.store.files.put_sources([Source("known", "mac", "/l", "a"), Source("direct", kind="reserved")])
     saying = DagsterSaying(ingest_schedule(started=YESTERDAY - timedelta(days=3), evaluated=YESTERDAY))
     monkeypatch.setattr(schedules_module, "open_dagster", lambda _: saying)
     return saying
@@ -328,7 +328,7 @@ STOP = "mutation($id: String) { stopRunningSchedule(id: $id) { __typename } }"
 def test_running_dagster_is_asked_for_missed_ingests(
     memory: MemoryResource, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory.store.ingest.put_sources([Source("known", "mac", "/l", "a")])
+    memory.store.files.put_sources([Source("known", "mac", "/l", "a")])
     code = "python_module: {module_name: anamnesis_pipeline.definitions, location_name: anamnesis}"
     with dagster_webserver(home, code) as dagster:
         monkeypatch.setenv("ANAMNESIS_DAGSTER_URL", dagster.link("").removesuffix("/runs/b/"))

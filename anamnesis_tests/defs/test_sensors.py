@@ -104,7 +104,7 @@ def ingest_distinct_logs(memory: MemoryResource, instance: dg.DagsterInstance) -
                 LINE.replace("u1", log.parent.name).replace("why?", f"why {log.parent.name}?") + "\n", encoding="utf-8"
             )
     tick(crawl_sensor, instance, memory)
-    for source in memory.store.ingest.sources():
+    for source in memory.store.files.sources():
         if source.folder:
             ingest_source(memory.pipeline, source)
 
@@ -114,7 +114,7 @@ def test_a_source_whose_summaries_are_due_is_requested_and_not_before(
 ) -> None:
     ingest_distinct_logs(memory, instance)
     assert folders(tick(crawl_sensor, instance, memory)) == []
-    assert len(memory.store.ingest.want_summaries("another")) == 3
+    assert len(memory.store.summaries.want_summaries("another")) == 3
     assert folders(tick(crawl_sensor, instance, memory)) == ["a", "b", "c"]
 
 
@@ -122,7 +122,7 @@ def test_one_tick_requests_summaries_of_so_many_sources_only(
     memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ingest_distinct_logs(memory, instance)
-    memory.store.ingest.want_summaries("another")
+    memory.store.summaries.want_summaries("another")
     monkeypatch.setattr(sensors, "SUMMARIES_PER_TICK", 2)
     assert folders(tick(crawl_sensor, instance, memory)) == ["a", "b"]
 
@@ -141,7 +141,7 @@ def test_a_half_done_source_whose_root_is_gone_gets_its_partition_and_its_run(
     memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = discover_sources(memory.settings).sources[0]
-    memory.store.ingest.put_sources([source])
+    memory.store.files.put_sources([source])
     memory.pipeline.crawl(source)
     monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", "/nonexistent/logs")
     assert folders(tick(crawl_sensor, instance, memory)) == ["a"]
@@ -174,7 +174,7 @@ def test_quick_tick_after_a_start_requests_what_was_cut_off(
     memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = discover_sources(memory.settings).sources[0]
-    memory.store.ingest.put_sources([source])
+    memory.store.files.put_sources([source])
     memory.pipeline.crawl(source)
     monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", "/nonexistent/logs")
     assert folders(tick(quick_crawl_sensor, instance, memory)) == ["a"]

@@ -59,7 +59,7 @@ def test_a_budget_lets_the_next_run_ask_and_another_backend_is_taken_at_once(
     memory.store.settings.set(f"{CONFIG_PREFIX}llm_daily_dollars", 1.0)
     assert materialize(memory, instance, {"dagster/schedule_name": "daily_ingest"})["LLM calls"] == 1
     memory.store.settings.set(f"{CONFIG_PREFIX}summarizer", "none")
-    memory.store.ingest.want_summaries("nobody")
+    memory.store.summaries.want_summaries("nobody")
     assert materialize(memory, instance, {})["LLM calls"] == 0
     assert len(llm.asked) == 1
 
@@ -72,7 +72,7 @@ def test_a_run_summarizes_at_most_so_many_and_the_next_goes_on(
     memory.store.settings.set(f"{CONFIG_PREFIX}llm_daily_dollars", 1.0)
     tags = {"dagster/sensor_name": "crawl_sensor"}
     written = []
-    while SOURCE.key in memory.store.ingest.sources_to_summarize(datetime.now(UTC)):
+    while SOURCE.key in memory.store.summaries.sources_to_summarize(datetime.now(UTC)):
         written.append(materialize(memory, instance, tags)["written"])
     assert written == [2, 2, 2]
 
@@ -83,7 +83,7 @@ def test_by_hand_a_refusal_since_the_run_was_made_stands(
     breaker = Breaker(memory.store.settings, "ollama")
     breaker.was_refused("wrong key")
     assert materialize(memory, instance, {})["LLM calls"] == 1, "refused before"
-    memory.store.ingest.want_summaries("nobody")
+    memory.store.summaries.want_summaries("nobody")
     later = datetime.now(UTC) + timedelta(minutes=1)
     Breaker(memory.store.settings, "ollama", lambda: later).was_refused("wrong key")
     llm.model = "another"
@@ -106,7 +106,7 @@ def test_summaries_again_are_made_by_the_present_llm(
     llm.model, llm.reply = "another", llm.reply.replace("double-charged", "charged twice")
     assert materialize(memory, instance, {})["LLM calls"] == 0, "it has a summary"
     assert materialize(memory, instance, tags, **config)["LLM calls"] == 1
-    made = memory.store.ingest.summary(part(1).part_id)
+    made = memory.store.summaries.summary(part(1).part_id)
     assert made is not None
     assert (made.model, "charged twice" in made.text) == ("another", True)
     assert materialize(memory, instance, tags, **config)["LLM calls"] == 0, "the cache has its reply"
@@ -116,11 +116,11 @@ def test_summaries_again_keep_the_former_one_without_budget(
     memory: MemoryResource, instance: dg.DagsterInstance, llm: LlmHere
 ) -> None:
     materialize(memory, instance, {})
-    former = memory.store.ingest.summary(part(1).part_id)
+    former = memory.store.summaries.summary(part(1).part_id)
     assert former is not None
     memory.store.settings.set(f"{CONFIG_PREFIX}llm_daily_tokens", 1)
     llm.model = "another"
     assert materialize(memory, instance, {}, again=True)["LLM calls"] == 0
-    present = memory.store.ingest.summary(part(1).part_id)
+    present = memory.store.summaries.summary(part(1).part_id)
     assert present is not None
     assert (present.text, present.model) == (former.text, former.model)

@@ -106,7 +106,7 @@ def test_a_key_of_the_agent_opens_a_host_behind_another_by_its_name_and_a_tick_r
         assert "keeper.md" in add("far:~/notes", "--name", "notes")
         memory = MemoryResource()
         (request,) = tick(crawl_sensor, instance, memory).run_requests or []
-        (source,) = [s for s in memory.store.ingest.sources() if s.key == request.partition_key]
+        (source,) = [s for s in memory.store.files.sources() if s.key == request.partition_key]
         assert ingest_source(memory.pipeline, source).crawl.problems == []
         (found,) = memory.store.episodes.page(Where(), 10).items
         assert (found.machine, found.path) == ("far", f"{tmp_path}/far/notes/keeper.md")

@@ -68,24 +68,24 @@ class Ingested:
 
     def crawl(self) -> list[CrawlReport]:
         found = self.sources()
-        self.store.ingest.put_sources(found)
+        self.store.files.put_sources(found)
         return [crawl_source(self.store, self.host, self.archive, source, self.mask) for source in found]
 
     def parse(self, now: datetime | None = None) -> list[ParseReport]:
         lines = archive_lines(self.store, self.archive)
         return [
             parse_source(self.store, lines, source, now=now or self.now, idle_minutes=30, label=self.label)
-            for source in self.store.ingest.sources()
+            for source in self.store.files.sources()
             if source.kind != "reserved"
         ]
 
     def publish(self) -> None:
-        for source in self.store.ingest.sources():
+        for source in self.store.files.sources():
             publish_source(self.store, source, minilm_pieces(), lambda part: part.prompt)
 
     def record(self) -> list[SessionReport]:
         """Records of sessions, without an LLM."""
-        logs = [source for source in self.store.ingest.sources() if source.kind.startswith("claude")]
+        logs = [source for source in self.store.files.sources() if source.kind.startswith("claude")]
         return [summarize_sessions(self.store, source, Llm(), minilm_pieces()) for source in logs]
 
     def ingest(self) -> "Seen":
@@ -108,8 +108,8 @@ class Ingested:
         read = archive_lines(self.store, self.archive)
         return [
             line
-            for source in self.store.ingest.sources()
-            for cursor in self.store.ingest.cursors(source.key).values()
+            for source in self.store.files.sources()
+            for cursor in self.store.files.cursors(source.key).values()
             if cursor.path == name
             for generation in range(cursor.generation + 1)
             for line in read(FileCursor(source.key, name, generation=generation), 0)

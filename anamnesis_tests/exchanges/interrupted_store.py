@@ -1,29 +1,29 @@
 """A store that notes what is committed, and on which a run may die at any write."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from anamnesis_pipeline.archive_model import ArchiveFrame
 from anamnesis_pipeline.model import FileCursor
-from anamnesis_pipeline.store.ingest_base import IngestRecords, ParsedChunk
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.records.messages import ParsedChunk
 
 
 class Died(Exception):  # noqa: N818  # what happened to the run
     """The process is gone."""
 
 
-class WatchedIngest:
-    """Ingest records that note the cursors they commit, in order."""
+class WatchedStore:
+    """Notes the cursors that files and messages of a store commit, in order."""
 
-    def __init__(self, ingest: IngestRecords) -> None:
-        self._ingest = ingest
+    def __init__(self, store: Store) -> None:
+        self.store = replace(store, **{name: _Watched(getattr(store, name), self) for name in ("files", "messages")})
+        """The store to use."""
         self._crawled: list[FileCursor] = []
         self._parsed: list[FileCursor] = []
         self._writes_left: int | None = None
         self._dies_after = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._ingest, name)
 
     def die_at(self, write: int | None, *, after: bool = False) -> None:
         """The run dies at its so many-th write from now on, before or just after it; None: it lives."""
@@ -35,16 +35,13 @@ class WatchedIngest:
         self._crawled, self._parsed = [], []
         return found
 
-    def commit_crawl(self, before: FileCursor | None, after: FileCursor, frame: ArchiveFrame | None) -> bool:
-        return self._write(lambda: self._ingest.commit_crawl(before, after, frame), self._crawled, after)
+    def crawl(self, write: Callable[[], bool], after: FileCursor) -> bool:
+        return self._write(write, self._crawled, after)
 
-    def commit_parsed(self, chunk: ParsedChunk) -> bool:
-        return self._write(lambda: self._ingest.commit_parsed(chunk), self._parsed, chunk.after)
+    def parse(self, write: Callable[[], bool], after: FileCursor) -> bool:
+        return self._write(write, self._parsed, after)
 
-    def mark_published(self, published: Any) -> None:
-        self._write(lambda: self._ingest.mark_published(published) is None, [], None)
-
-    def _write(self, write: Callable[[], bool], noted: list[Any], what: Any) -> bool:
+    def _write(self, write: Callable[[], bool], noted: list[FileCursor], what: FileCursor) -> bool:
         is_last = self._writes_left == 1
         if self._writes_left is not None:
             self._writes_left -= 1
@@ -56,3 +53,19 @@ class WatchedIngest:
         if is_last:
             raise Died
         return written
+
+
+class _Watched:
+    """Files or messages of a store, whose commits are noted."""
+
+    def __init__(self, records: Any, watch: WatchedStore) -> None:
+        self._records, self._watch = records, watch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._records, name)
+
+    def commit_crawl(self, before: FileCursor | None, after: FileCursor, frame: ArchiveFrame | None) -> bool:
+        return self._watch.crawl(lambda: self._records.commit_crawl(before, after, frame), after)
+
+    def commit_parsed(self, chunk: ParsedChunk) -> bool:
+        return self._watch.parse(lambda: self._records.commit_parsed(chunk), chunk.after)

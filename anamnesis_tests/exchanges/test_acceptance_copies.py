@@ -30,12 +30,12 @@ def test_06_a_copy_adds_no_message_and_the_earliest_session_keeps_it(home: Inges
     copied = COPIES[how](lines)
     home.write(copied, f"{OTHER}.jsonl", folder="-another-folder" if not same_run else "-home-dev-shop")
     home.ingest()
-    counts = home.store.ingest.counts()
+    counts = home.store.overview.counts()
     assert (counts.messages, counts.occurrences) == (6, len(copied))
     assert {episode.path.rpartition("/")[2] for episode in home.episodes()} == {TRUNK}
     assert home.texts().count("Why do webhook retries double-charge?") == 1
     keys = [key for episode in home.episodes() for key in episode.message_keys]
-    found = {(o.path, o.line): o.message_key for _, o in home.store.ingest.occurrences_of(keys)}
+    found = {(o.path, o.line): o.message_key for _, o in home.store.messages.occurrences_of(keys)}
     assert len(found) == len(copied), "each line is remembered under the key that its message has"
     assert {path for path, _ in found} == {f"{OTHER}.jsonl"}
 
@@ -48,7 +48,7 @@ def test_06_an_original_that_went_on_after_its_fork_keeps_its_messages(home: Ing
     home.write(log.lines)
     home.ingest()
     assert {episode.path.rpartition("/")[2] for episode in home.episodes()} == {TRUNK}
-    assert home.store.ingest.counts().occurrences == 6
+    assert home.store.overview.counts().occurrences == 6
 
 
 @pytest.mark.parametrize("twice", [False, True])
@@ -129,7 +129,7 @@ def test_06_a_fork_with_new_uuids_gives_back_what_it_had_before_its_original(
     home.ingest()
     home.write(lines)
     home.ingest()
-    assert home.store.ingest.counts().messages == 7
+    assert home.store.overview.counts().messages == 7
     assert {e.path.rpartition("/")[2] for e in home.episodes() if "The fork" not in e.raw_exchange} == {TRUNK}
 
 
@@ -154,7 +154,7 @@ def test_06_a_fork_takes_back_from_its_own_fork_what_it_said_itself(home: Ingest
     for end in (-1, None):
         home.write(first[:end], f"{OTHER}.jsonl")
         home.ingest()
-    assert home.store.ingest.counts().messages == 7
+    assert home.store.overview.counts().messages == 7
     (own,) = [e for e in home.episodes() if "The fork goes on." in e.raw_exchange]
     assert own.path.rpartition("/")[2] == f"{OTHER}.jsonl"
 

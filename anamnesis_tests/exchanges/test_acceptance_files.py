@@ -37,7 +37,7 @@ def test_03_of_a_line_that_was_torn_and_glued_to_the_next_the_whole_record_is_re
     home.write([lines[0][:60] + lines[1], *lines[2:]])
     seen = home.ingest()
     assert (seen.messages, seen.malformed) == (5, 1)
-    (letter,) = home.store.ingest.dead_letters()
+    (letter,) = home.store.messages.dead_letters()
     assert (letter.path, letter.line) == (TRUNK, 0)
     assert letter.reason.startswith("torn: 1 whole record")
     assert "I look at the retry path." in home.texts()
@@ -50,11 +50,11 @@ def test_03_what_was_archived_but_not_parsed_when_its_file_was_emptied_is_parsed
     home.write(rest.encode())
     home.crawl()
     idle = LATER - timedelta(days=3_650)
-    assert home.store.ingest.unfinished_sources(idle) != set()
+    assert home.store.parts.unfinished_sources(idle) != set()
     assert sum(report.messages for report in home.parse()) == 6
     home.publish()
     home.record()
-    assert home.store.ingest.unfinished_sources(idle) == set()
+    assert home.store.parts.unfinished_sources(idle) == set()
     assert home.parse()[0].lines == 0
 
 
@@ -90,7 +90,7 @@ def test_present_log_owns_what_a_former_version_repeats(home: Ingested, name: st
     former = [e for e in home.episodes() if "former-version" in e.tags]
     present = [e for e in home.episodes() if "former-version" not in e.tags]
     assert former
-    assert home.store.ingest.counts().messages == 7
+    assert home.store.overview.counts().messages == 7
     first = json.loads(kept[0])["uuid"]
     assert [first in e.message_ids for e in present].count(True) == 1
     assert not any(first in e.message_ids for e in former)
@@ -116,7 +116,7 @@ def test_12_a_file_that_shrinks_is_replaced_or_moves_loses_and_repeats_nothing(h
     assert home.ingest().messages == 1
     prompts = [episode.metadata["prompt"] for episode in home.episodes()]
     assert len(prompts) == len(set(prompts)) == 5
-    assert home.store.ingest.counts().messages == 9
+    assert home.store.overview.counts().messages == 9
 
 
 def test_12_a_replaced_file_is_not_taken_for_a_copy_of_itself(home: Ingested) -> None:
@@ -160,6 +160,6 @@ def test_the_kinds_of_speech_survive_the_whole_way(home: Ingested) -> None:
     home.crawl()
     home.parse()
     (source,) = home.sources()
-    pairs = home.store.ingest.parts_to_publish(source.key, 100)
+    pairs = home.store.parts.parts_to_publish(source.key, 100)
     kinds = {segment.kind for part, _ in pairs for segment in part.segments}
     assert kinds == {SegmentKind.PROMPT, SegmentKind.STATEMENT, SegmentKind.TOOL_INPUT, SegmentKind.TOOL_RESULT}

@@ -58,7 +58,7 @@ def test_08_a_subagent_is_linked_to_the_call_that_spawned_it_and_shared_texts_co
     assert home.texts().count("Find every place that issues refunds.") == 1
     assert home.texts().count("Refunds are issued in src/refunds.py:44 only.") == 1
     assert "Find every place" in parent.raw_exchange
-    assert home.store.ingest.counts().files == 3, "a journal is no transcript"
+    assert home.store.overview.counts().files == 3, "a journal is no transcript"
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -102,7 +102,7 @@ def test_08_a_description_that_comes_late_or_changes_sets_right_what_was_publish
     home.append(agent.lines[-1:], LAYOUTS["flat"])
     home.ingest()
     assert {e.metadata["agent_type"] for e in home.episodes() if e.kind == "subagent"} == {"general-purpose"}
-    assert home.store.ingest.counts().unparsed_lines == 0
+    assert home.store.overview.counts().unparsed_lines == 0
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -164,7 +164,7 @@ def test_08_what_a_subagents_file_had_before_its_session_is_the_sessions_all_the
         undisturbed = Ingested(other, tmp_path)
         undisturbed.ingest()
         expected = {(e.episode_id, e.raw_exchange) for e in undisturbed.episodes()}
-        assert other.ingest.counts().messages == home.store.ingest.counts().messages
+        assert other.overview.counts().messages == home.store.overview.counts().messages
     assert {(e.episode_id, e.raw_exchange) for e in home.episodes()} == expected
     assert home.texts().count("Find every place that issues refunds.") == 1
     assert home.texts().count("Refunds are issued in src/refunds.py:44 only.") == 1
@@ -179,7 +179,7 @@ def test_08_a_session_that_was_moved_still_owns_its_subagents_answer(home: Inges
     home.path(f"{SESSION}.jsonl").rename(home.path(f"{SESSION}.jsonl", folder))
     home.append(trunk.lines[1:], folder=folder)
     home.ingest()
-    assert home.store.ingest.counts().messages == 5
+    assert home.store.overview.counts().messages == 5
     for text in ("Find every place that issues refunds.", "Refunds are issued in src/refunds.py:44 only."):
         (owner,) = (e for e in home.episodes() if text in e.raw_exchange)
         assert owner.kind == "exchange"
@@ -196,7 +196,7 @@ def test_08_a_subagents_file_that_grew_while_its_session_took_over_the_answer_is
     agent.say("And in the tests.")
     home.append(agent.lines[-1:], LAYOUTS["flat"])
     assert home.ingest().messages == 3
-    assert home.store.ingest.counts().unparsed_lines == 0
+    assert home.store.overview.counts().unparsed_lines == 0
 
 
 @pytest.mark.parametrize("shown", [1, 2, 3])
@@ -208,7 +208,7 @@ def test_08_a_copy_of_the_session_that_came_before_it_leaves_the_task_once(home:
     home.ingest()
     home.write(trunk.lines)
     home.ingest()
-    assert home.store.ingest.counts().messages == 5
+    assert home.store.overview.counts().messages == 5
     assert home.texts().count("Find every place that issues refunds.") == 1
     assert home.texts().count("Refunds are issued in src/refunds.py:44 only.") == 1
 

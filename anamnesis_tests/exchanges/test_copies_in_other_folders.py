@@ -59,7 +59,7 @@ def test_the_original_owns_its_messages_though_its_folder_is_read_after_that_of_
     hidden.rename(original)
     home.ingest()
     home.publish()
-    counts = home.store.ingest.counts()
+    counts = home.store.overview.counts()
     assert (counts.messages, counts.occurrences, owners(home)) == (12, 12, {ORIGINAL})
     assert [home.texts().count(f"question {n}") for n in range(3)] == [1, 1, 1]
     assert home.ingest().messages == 0
@@ -120,7 +120,7 @@ def test_a_fork_takes_nothing_though_its_date_is_before_that_of_the_original_whi
     home.ingest()
     hidden.rename(fork)
     home.ingest()
-    counts = home.store.ingest.counts()
+    counts = home.store.overview.counts()
     assert (counts.messages, counts.occurrences, owners(home)) == (13, 12, {ORIGINAL})
 
 

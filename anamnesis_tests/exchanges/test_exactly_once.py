@@ -5,7 +5,6 @@ import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.wiring import archive_lines
 from anamnesis_tests.exchanges.expected_memory import ALONE, ExpectedMemory
 from anamnesis_tests.exchanges.ingested import Ingested
-from anamnesis_tests.exchanges.interrupted_store import Died, WatchedIngest
+from anamnesis_tests.exchanges.interrupted_store import Died, WatchedStore
 from anamnesis_tests.exchanges.log_tree import (
     FOLDERS,
     Line,
@@ -55,8 +54,8 @@ class GrowingLogs(RuleBasedStateMachine):
 
     def _open(self) -> None:
         self.store = open_sqlite(Path(self._folder.name, "anamnesis.db"), Path(self._folder.name, "index"))
-        self.watch = WatchedIngest(self.store.ingest)
-        self.home = Ingested(replace(self.store, ingest=self.watch), Path(self._folder.name))
+        self.watch = WatchedStore(self.store)
+        self.home = Ingested(self.watch.store, Path(self._folder.name))
 
     def teardown(self) -> None:
         try:
@@ -211,10 +210,10 @@ class GrowingLogs(RuleBasedStateMachine):
     @rule()
     def ingest_again(self) -> None:
         self.ingest()
-        counts = self.store.ingest.counts()
+        counts = self.store.overview.counts()
         seen = self.home.ingest()
         assert (seen.bytes_read, seen.messages, seen.parts) == (0, 0, 0)
-        assert self.store.ingest.counts() == counts
+        assert self.store.overview.counts() == counts
 
     def _run(self, step: Callable[[], object]) -> None:
         """A step, after which what it committed counts, also if it died."""
@@ -223,7 +222,7 @@ class GrowingLogs(RuleBasedStateMachine):
             step()
             died = False
         finally:
-            folders = {source.key: source.folder for source in self.store.ingest.sources()}
+            folders = {source.key: source.folder for source in self.store.files.sources()}
             crawled, parsed = self.watch.committed()
             for cursor in crawled:
                 place = folders[cursor.source], cursor.path
@@ -233,7 +232,7 @@ class GrowingLogs(RuleBasedStateMachine):
     def _note_parsed(self, committed: list[tuple[Place, FileCursor]], died: bool) -> None:
         if not committed:
             return
-        folders = [source.folder for source in self.store.ingest.sources()]
+        folders = [source.folder for source in self.store.files.sources()]
         wanted = [place for folder in folders for place in self.expected.unparsed(folder)]
         found = [place for place, _ in groupby(place for place, _ in committed) if place in wanted]
         assert found == (wanted[: len(found)] if died else wanted)
@@ -248,17 +247,17 @@ class GrowingLogs(RuleBasedStateMachine):
         words = [(w, key) for key, (_, found) in segments.items() for w in WORD.findall(_whole_text(found))]
         wanted = [(word.removesuffix(ALONE), place) for word, place in self.expected.owner.items()]
         assert sorted((word, segments[key][0]) for word, key in words) == sorted(wanted)
-        assert self.store.ingest.counts().messages == len(wanted)
-        folders = {source.key: source.folder for source in self.store.ingest.sources()}
+        assert self.store.overview.counts().messages == len(wanted)
+        folders = {source.key: source.folder for source in self.store.files.sources()}
         word_of = {key: word for word, key in words}
-        found = self.store.ingest.occurrences_of([*word_of])
+        found = self.store.messages.occurrences_of([*word_of])
         seen = {(word_of[o.message_key], (folders[source], o.path), o.line) for source, o in found}
         assert seen >= {(word.removesuffix(ALONE), place, line) for word, place, line in self.expected.copies}
 
     def _check_archive(self) -> None:
         """Every line that was read is kept, as it was, in its generation."""
         read = archive_lines(self.store, self.home.archive)
-        keys = {source.folder: source.key for source in self.store.ingest.sources()}
+        keys = {source.folder: source.key for source in self.store.files.sources()}
         for place, lines in self.tree.files.items():
             if lines:
                 assert self.expected.archived[place][-1] == lines
@@ -271,9 +270,9 @@ class GrowingLogs(RuleBasedStateMachine):
         """Message key -> the file whose parts have it, and its pieces in them. Each episode says what its part does."""
         found: dict[str, tuple[set[Place], list[Segment]]] = defaultdict(lambda: (set(), []))
         numbered: set[tuple[Place, int]] = set()
-        folders = {source.key: source.folder for source in self.store.ingest.sources()}
+        folders = {source.key: source.folder for source in self.store.files.sources()}
         for episode in self.home.episodes():
-            part = self.store.ingest.part(episode.episode_id)
+            part = self.store.parts.part(episode.episode_id)
             assert part is not None, f"{episode.path}: an episode without its part"
             assert WORD.findall(episode.raw_exchange) == [w for s in part.segments for w in WORD.findall(s.text)]
             place = folders[part.source], part.path

@@ -88,10 +88,10 @@ def test_a_prompt_that_a_transcript_has_is_there_once_whichever_comes_first(
     for once in ("Why do webhook retries", "/model", "and [Image #1] this?"):
         assert home.texts().count(once) == 1
     assert {name for name, text in everything(home) if "Only the history" not in text} == {f"{SESSION}.jsonl"}
-    counts = home.store.ingest.counts()
+    counts = home.store.overview.counts()
     assert (counts.messages, counts.occurrences, counts.open_parts) == (5, 4, 0)
     keys = [key for e in home.episodes() for key in e.message_keys]
-    assert {o.line for _, o in home.store.ingest.occurrences_of(keys)} == {0, 1, 2, 3}
+    assert {o.line for _, o in home.store.messages.occurrences_of(keys)} == {0, 1, 2, 3}
     before = everything(home)
     home.ingest()
     assert everything(home) == before
@@ -251,7 +251,7 @@ def test_only_the_history_beside_projects_is_read_and_nothing_else_there(home: I
     (source,) = home.sources()
     assert (source.kind, source.folder, source.root) == ("claude_history", ".", str(home.projects.parent))
     home.ingest()
-    assert list(home.store.ingest.cursors(source.key)) == ["history.jsonl"]
+    assert list(home.store.files.cursors(source.key)) == ["history.jsonl"]
 
 
 @pytest.mark.parametrize(

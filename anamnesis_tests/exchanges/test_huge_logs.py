@@ -41,7 +41,7 @@ from anamnesis_tests.exchanges.ingested import Ingested
 folder = Path(sys.argv[1])
 store = open_sqlite(folder / "anamnesis.db", folder / "index")
 seen = Ingested(store, folder).ingest()
-counts = store.ingest.counts()
+counts = store.overview.counts()
 found = [word for word in sys.argv[2:] if store.text.matching([word], 1, Where())]
 store.close()
 peak = re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())
@@ -203,7 +203,7 @@ def test_17_a_line_of_a_gigabyte_is_archived_in_bounded_memory(tmp_path: Path, u
     assert (found["messages"], found["malformed"]) == (1, 1)
     assert found["rss_mb"] < LIMIT_MB
     with closing(open_sqlite(tmp_path / "anamnesis.db", tmp_path / "index")) as store:
-        (letter,) = store.ingest.dead_letters()
+        (letter,) = store.messages.dead_letters()
         assert (letter.line, letter.reason) == (1, TOO_LONG)
         extract(store, Archive(tmp_path / "archive"), extractable(store), tmp_path / "out", force=False)
     (written,) = (tmp_path / "out").rglob("*.jsonl")
@@ -234,7 +234,7 @@ def test_too_long_line_is_masked_told_and_extracted(store: Store, tmp_path: Path
     home.write(log.lines)
     seen = home.ingest()
     assert (seen.messages, seen.malformed) == (2, 1)
-    (letter,) = store.ingest.dead_letters()
+    (letter,) = store.messages.dead_letters()
     assert (letter.line, letter.reason) == (1, TOO_LONG)
     assert "before" in home.texts()
     assert "after" in home.texts()
@@ -272,7 +272,7 @@ def test_interrupted_crawl_goes_on_inside_a_long_line(
     extract(store, home.archive, extractable(store), tmp_path / "out", force=False)
     (written,) = (tmp_path / "out").rglob("*.jsonl")
     assert written.read_text().splitlines() == [home.mask(LONG)[0], log.lines[1]]
-    assert len(store.ingest.dead_letters()) == 1
+    assert len(store.messages.dead_letters()) == 1
 
 
 def sparse_lines(wanted: int) -> Iterator[str]:

@@ -208,7 +208,7 @@ def test_a_copy_of_the_session_brings_the_answer_no_more_than_the_session_does(h
     ]
     home.write(forked, f"{OTHER}.jsonl")
     home.ingest()
-    assert home.store.ingest.counts().messages == 3
+    assert home.store.overview.counts().messages == 3
     assert "zeppelin" not in home.texts()
 
 
@@ -230,7 +230,7 @@ def test_what_is_known_of_calls_stays_small(home: Ingested) -> None:
         log.call("Bash", f"toolu_{number}", command=ASKING[0])
     home.write(log.lines)
     home.ingest()
-    (cursor,) = home.store.ingest.cursors(home.sources()[0].key).values()
+    (cursor,) = home.store.files.cursors(home.sources()[0].key).values()
     assert cursor.parser_state.count('"tool_use_id"') == MAX_PENDING
     log.result(f"toolu_{3 * MAX_PENDING - 1}", "the zeppelin")
     home.write(log.lines)

@@ -72,7 +72,7 @@ def crawl(sidecar: Sidecar, *specs: SourceSpec) -> None:
     settings = effective_settings(store).model_copy(update={"log_roots": (sidecar.home / "no-logs",)})
     put_specs(store.settings, specs, built_in(settings), settings.machine)
     look(open_crawler(settings, store, lasting=False), datetime.now(UTC), everything=True)
-    ingest_all(open_pipeline(settings, store), [s for s in store.ingest.sources() if s.kind != "reserved"])
+    ingest_all(open_pipeline(settings, store), [s for s in store.files.sources() if s.kind != "reserved"])
     sidecar.services.poster.embed([item["episode_id"] for item in listed(sidecar)])
 
 

@@ -185,7 +185,7 @@ def test_events_of_a_private_episode_are_named_when_asked_for(zoo: Zoo) -> None:
 
 def test_events_of_gone_private_episodes_stay_unnamed(zoo: Zoo) -> None:
     store = zoo.sidecar.services.store
-    (source,) = (source.key for source in store.ingest.sources() if source.spec == "quokkasource")
+    (source,) = (source.key for source in store.files.sources() if source.spec == "quokkasource")
     (gone,) = store.episodes.page(Where(source=source), 1).items
     httpx.delete(f"{zoo.sidecar.base}/api/episodes/{gone.episode_id}").raise_for_status()
     assert shown(zoo.answer("GET /api/events", {"limit": 1000}), (*NAMES, gone.episode_id)) == []

@@ -401,7 +401,7 @@ def test_a_value_that_a_client_posted_moves_nothing_down(memory: Memory) -> None
 
 def test_an_empty_answer_says_what_is_still_to_be_read_and_embedded(memory: Memory) -> None:
     memory.add("zeppelin", embed=False)
-    memory.store.ingest.put_sources([Source("logs"), Source("direct", kind="reserved")])
+    memory.store.files.put_sources([Source("logs"), Source("direct", kind="reserved")])
     assert memory.ask("nothing alike", mode=Mode.EXACT).degraded == ["reading: not finished in 1 of 1 source of logs"]
     assert memory.ask("nothing alike").degraded[-1] == "embedding: no vectors yet of 1 of 1 passage"
     assert memory.ask("zeppelin").degraded == ["embedding: no vectors yet of 1 passage, found by words alone"]

@@ -20,7 +20,7 @@ REPLY = json.dumps({"skip": False, "summary": "Retries charged twice.", "tags": 
 @pytest.fixture
 def snapshots(client: TestClient, services: TestServices) -> TestServices:
     """A session that says the same twice."""
-    services.store.ingest.put_sources([LOGS])
+    services.store.files.put_sources([LOGS])
     for minute, name in enumerate(("old", "new")):
         put(services.store, name, SAID, minute=minute, source=LOGS.key, session_id="s", raw_exchange=SAID)
         services.poster.embed([name])

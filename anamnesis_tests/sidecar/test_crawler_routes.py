@@ -72,7 +72,7 @@ def test_a_trial_says_what_would_be_crawled_and_stores_nothing(
     assert (body["ok"], body["files"], body["first"]) == (True, 1, ["a.md"])
     assert body["formats"] == [{"format": "markdown", "files": 1, "bytes": 4}]
     assert client.post("/api/sources/test", json={"name": "local-logs"}).json()["partitions"] == 1
-    assert [source.key for source in services.store.ingest.sources() if source.kind != "reserved"] == []
+    assert [source.key for source in services.store.files.sources() if source.kind != "reserved"] == []
     assert client.post("/api/sources/test", json={"name": "nope"}).status_code == 422
     assert client.post("/api/sources/test", json={}).status_code == 422
 

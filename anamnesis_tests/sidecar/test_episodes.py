@@ -199,7 +199,7 @@ def test_a_deleted_episode_is_gone_from_everywhere(client: TestClient, post: Pos
     assert client.delete("/api/episodes/e").status_code == 404
     assert client.patch("/api/episodes/e", json={"summary": "x"}).status_code == 404
     assert client.post("/api/episodes/search", json={"query": "zeppelin"}).json()["results"] == []
-    assert services.store.ingest.counts().passages == 0
+    assert services.store.overview.counts().passages == 0
 
 
 @pytest.mark.parametrize(("query", "kept_away"), [("", True), ("?exclude=false", False)])

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("no_logs")
 @pytest.fixture
 def sources(services: TestServices) -> list[str]:
     keys = ["mac--a--00000001", "mac--b--00000002"]
-    services.store.ingest.put_sources([Source(key, "mac", "/logs", key[5]) for key in keys])
+    services.store.files.put_sources([Source(key, "mac", "/logs", key[5]) for key in keys])
     return keys
 
 
@@ -42,7 +42,7 @@ def get_status(client: TestClient) -> dict[str, Any]:
 def test_the_status_counts_what_is_stored(client: TestClient, services: TestServices) -> None:
     one, two = part(segment("m1")), part(segment("m2"), closed=False)
     parsed(services.store, one, two, keys=["m1", "m2"])
-    services.store.ingest.put_summaries([summary(one)])
+    services.store.summaries.put_summaries([summary(one)])
     status = get_status(client)
     counters = status["counters"]
     assert (counters["files"], counters["lines"], counters["messages"], counters["parts"]) == (1, 10, 2, 2)
@@ -53,7 +53,7 @@ def test_the_status_counts_what_is_stored(client: TestClient, services: TestServ
 def test_the_api_and_the_command_line_count_the_same_sources(
     client: TestClient, services: TestServices, sources: list[str]
 ) -> None:
-    services.store.ingest.put_sources([Source("direct", kind="reserved")])
+    services.store.files.put_sources([Source("direct", kind="reserved")])
     listed = memory_status(services.store)["sources"]
     assert [source["key"] for source in listed] == sources
     assert get_status(client)["counters"]["sources"] == len(sources)
@@ -64,11 +64,11 @@ def test_the_status_counts_unread_files_and_no_line_more_than_there_is(
 ) -> None:
     for path, state in {"a": {}, "b": {"unread": "denied"}, "c": {"unread": "denied", "gone": True}}.items():
         cursor = FileCursor("logs", path, lines=10, parsed_lines=-1, **state)  # type: ignore[arg-type]
-        services.store.ingest.commit_crawl(None, cursor, None)
-    ingest, counted = services.store.ingest, []
-    counts = ingest.counts
-    monkeypatch.setattr(ingest, "counts", lambda: counted.append(1) or counts())
-    monkeypatch.setattr(ingest, "cursors", lambda source: pytest.fail("loads what the parser remembers of each file"))
+        services.store.files.commit_crawl(None, cursor, None)
+    overview, counted = services.store.overview, []
+    counts = overview.counts
+    monkeypatch.setattr(overview, "counts", lambda: counted.append(1) or counts())
+    monkeypatch.setattr(services.store.files, "cursors", lambda source: pytest.fail("loads the state of each file"))
     counters = get_status(client)["counters"]
     assert (counters["files"], counters["lines"], counters["unparsed_lines"], counters["errors"]) == (3, 30, 30, 1)
     assert counted == [1]

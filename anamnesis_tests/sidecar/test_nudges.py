@@ -62,7 +62,7 @@ def test_the_route_answers_at_once_and_many_nudges_are_one_run(
     assert len(keys) == 2
     assert "session" in title
     assert not is_by_hand(services.dagster.ingest_tags[0]), "a paid LLM keeps to its budget"
-    assert {source.key for source in services.store.ingest.sources()} >= set(keys)
+    assert {source.key for source in services.store.files.sources()} >= set(keys)
     nudges.note(paths[0])
     run_until(nudges, lambda: len(services.dagster.ingests) > 1, seconds=0.3)
     assert len(services.dagster.ingests) == 1

@@ -72,7 +72,7 @@ class Home:
         return self.store.episodes.page(OF_LOGS, 100).items
 
     def source(self, folder: str = FOLDER) -> Source:
-        return next(s for s in self.store.ingest.sources() if s.folder == folder)
+        return next(s for s in self.store.files.sources() if s.folder == folder)
 
     def archived(self, path: str = f"{SESSION}.jsonl", generation: int = 0, folder: str = FOLDER) -> list[str]:
         return list(archived_lines(self.store, self.archive, self.source(folder).key, path, generation))

@@ -79,7 +79,7 @@ class DocumentHome:
         self.hosts.setdefault(machine, LocalHost(machine))
         self.specs[name] = SourceSpec(name, DOCUMENTS, str(root), **spec)
         source = Source(f"{machine}--{name}--0", machine, str(root), "", DOCUMENTS, name)
-        self.store.ingest.put_sources([source])
+        self.store.files.put_sources([source])
         return source
 
     def ingest(self, *sources: Source) -> list[SourceReport]:
@@ -100,10 +100,10 @@ class DocumentHome:
     def archived(self) -> str:
         """Everything that the archive holds."""
         found = []
-        for source in self.store.ingest.sources():
-            for path, cursor in self.store.ingest.cursors(source.key).items():
+        for source in self.store.files.sources():
+            for path, cursor in self.store.files.cursors(source.key).items():
                 for generation in range(cursor.generation + 1):
-                    frames = self.store.ingest.frames(source.key, path, generation)
+                    frames = self.store.archive.frames(source.key, path, generation)
                     found += self.archive.lines(source.key, path, frames)
         return "\n".join(found)
 

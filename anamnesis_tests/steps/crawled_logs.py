@@ -40,7 +40,7 @@ class Memory:
         root = os.fspath(self.folder.parent)
         self.source = Source(source_key("box", root, self.folder.name), "box", root, self.folder.name)
         self.store = open_sqlite(self.base / "memory.db", self.base / "index")
-        self.store.ingest.put_sources([self.source])
+        self.store.files.put_sources([self.source])
         self.archive = Archive(self.base / "archive")
         self.host = LocalHost("box")
 
@@ -48,11 +48,11 @@ class Memory:
         return crawl_source(self.store, self.host, self.archive, self.source, mask)
 
     def cursor(self, path=SESSION):
-        return self.store.ingest.cursors(self.source.key)[path]
+        return self.store.files.cursors(self.source.key)[path]
 
     def archived(self, generation=None, path=SESSION):
         generation = self.cursor(path).generation if generation is None else generation
-        frames = self.store.ingest.frames(self.source.key, path, generation)
+        frames = self.store.archive.frames(self.source.key, path, generation)
         return list(self.archive.lines(self.source.key, path, frames))
 
     def append(self, text, path=SESSION):

@@ -11,7 +11,7 @@ from anamnesis_pipeline.model import FileCursor, Part, Segment, SegmentKind, Sou
 from anamnesis_pipeline.steps.llm_choice import Llm, LlmRules
 from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.ingest_base import ParsedChunk
+from anamnesis_pipeline.store.records.messages import ParsedChunk
 from anamnesis_pipeline.summaries.base import Reply, Request
 from anamnesis_pipeline.summary_model import LlmUse, Summary
 
@@ -141,12 +141,12 @@ def part(number: int, *texts: str, closed: bool = True, project: str = "acme/api
 
 def parsed(store: Store, *parts: Part) -> None:
     """Write parts as the parser does."""
-    store.ingest.put_sources([SOURCE])
-    before = store.ingest.cursors(SOURCE.key).get("a.jsonl")
+    store.files.put_sources([SOURCE])
+    before = store.files.cursors(SOURCE.key).get("a.jsonl")
     if before is None:
-        store.ingest.commit_crawl(None, FileCursor(SOURCE.key, "a.jsonl", lines=1), None)
-        before = store.ingest.cursors(SOURCE.key)["a.jsonl"]
-    assert store.ingest.commit_parsed(ParsedChunk(before, replace(before, parsed_lines=1), (), (), parts))
+        store.files.commit_crawl(None, FileCursor(SOURCE.key, "a.jsonl", lines=1), None)
+        before = store.files.cursors(SOURCE.key)["a.jsonl"]
+    assert store.messages.commit_parsed(ParsedChunk(before, replace(before, parsed_lines=1), (), (), parts))
 
 
 class Run:
@@ -161,6 +161,6 @@ class Run:
         return summarize_source(self.store, SOURCE, self.llm, **how)
 
     def summary(self, of: Part) -> Summary:
-        found = self.store.ingest.summary(of.part_id)
+        found = self.store.summaries.summary(of.part_id)
         assert found is not None
         return found

@@ -227,7 +227,7 @@ class LlmHome(Home):
             settings = settings.model_copy(update={"summary_timeout_s": self.timeout_s})
         pipeline = wiring.open_pipeline(settings, self.store)
         pipeline = replace(pipeline, llm=replace(pipeline.llm, clock=self.clock, sleep=self.clock.sleep))
-        self.store.ingest.put_sources(wiring.discover_sources(settings).sources)
+        self.store.files.put_sources(wiring.discover_sources(settings).sources)
         source = self.source(FOLDER)
         pipeline.crawl(source)
         pipeline.parse(source)

@@ -109,10 +109,10 @@ class SoakedHome:
             keys = sorted({segment.message_key for part in parts.values() for segment in part.segments})
             episodes = {episode.episode_id: episode for episode in _all_episodes(store, of_sessions=of_sessions)}
             stored = {key: store.episodes.passages_of(key) for key in episodes}
-            found = store.ingest.occurrences_of(keys)
+            found = store.messages.occurrences_of(keys)
             return Remembered(
                 parts=parts,
-                owners=store.ingest.owners(keys),
+                owners=store.messages.owners(keys),
                 aliases=store.forgetting.aliases_of(keys),
                 occurrences=sorted((key, o.message_key, o.path, o.line) for key, o in found),
                 episodes=episodes,
@@ -128,8 +128,8 @@ class SoakedHome:
                     (source.key, cursor.path): list(
                         archived_lines(store, home_wiring.open_archive(self.settings), source.key, cursor.path, 0)
                     )
-                    for source in store.ingest.sources()
-                    for cursor in store.ingest.cursors(source.key).values()
+                    for source in store.files.sources()
+                    for cursor in store.files.cursors(source.key).values()
                 },
             )
 

@@ -180,7 +180,7 @@ def test_a_damaged_backup_is_refused_before_anything_is_written(
     with pytest.raises(GiveUp, match=r"damaged|ends too early|no backup"):
         run_restore(new, file, quiet)
     with closing(wiring.open_store(new)) as store:
-        assert store.ingest.counts().episodes == 0
+        assert store.overview.counts().episodes == 0
     assert not list(new.archive_dir.rglob("*.zst"))
 
 

@@ -29,7 +29,7 @@ OTHER = "user: and write a release note for the billing team, please"
 def logs(store: Store) -> Store:
     store.spaces.put(SPACE)
     store.spaces.activate(SPACE.key)
-    store.ingest.put_sources([LOGS])
+    store.files.put_sources([LOGS])
     return store
 
 

@@ -48,8 +48,8 @@ def archive_bytes(home: Home, path: str, folder: str = FOLDER) -> int:
     source = home.source(folder).key
     return sum(
         frame.archive_bytes
-        for generation in range(home.store.ingest.cursors(source)[path].generation + 1)
-        for frame in home.store.ingest.frames(source, path, generation)
+        for generation in range(home.store.files.cursors(source)[path].generation + 1)
+        for frame in home.store.archive.frames(source, path, generation)
     )
 
 
@@ -109,7 +109,7 @@ def test_copies_of_copies_can_all_be_rewritten(home: Home, monkeypatch: pytest.M
         crawl(home)
         home.write(last, f"{FOLDER}/{FORK}")
     crawl(home)
-    files = [path for path in (ORIGINAL, FORK, third) if path in home.store.ingest.cursors(home.source().key)]
+    files = [path for path in (ORIGINAL, FORK, third) if path in home.store.files.cursors(home.source().key)]
     before = {path: home.archived(path) for path in files}
     for path in files:
 
@@ -131,7 +131,7 @@ def test_a_fork_keeps_its_lines_when_its_original_is_rewritten(home: Home) -> No
     assert set(home.archived(ORIGINAL)) == {"{}"}
     assert home.archived(FORK) == fork(lines)
     assert len(list((home.settings.archive_dir / source).glob("*.zst"))) == 2
-    assert home.store.ingest.leaning(source, ORIGINAL, 0) == []
+    assert home.store.archive.leaning(source, ORIGINAL, 0) == []
 
 
 def test_what_is_forgotten_leaves_the_original_and_its_fork(home: Home) -> None:
@@ -193,18 +193,18 @@ def test_a_fork_that_is_crawled_while_its_original_is_rewritten_is_archived_by_t
     home.write(lines)
     crawl(home)
     home.write(fork(lines), f"{FOLDER}/{FORK}")
-    source, commit = home.source().key, home.store.ingest.commit_crawl
+    source, commit = home.source().key, home.store.files.commit_crawl
 
     def late(*args, **kwargs):  # type: ignore[no-untyped-def]
-        frames = home.store.ingest.frames(source, ORIGINAL, 0)
+        frames = home.store.archive.frames(source, ORIGINAL, 0)
         new = home.archive.rewrite(source, ORIGINAL, frames, list)
-        assert home.store.ingest.replace_frames(source, ORIGINAL, 0, 0, new)
-        monkeypatch.setattr(home.store.ingest, "commit_crawl", commit)
+        assert home.store.archive.replace_frames(source, ORIGINAL, 0, 0, new)
+        monkeypatch.setattr(home.store.files, "commit_crawl", commit)
         return commit(*args, **kwargs)
 
-    monkeypatch.setattr(home.store.ingest, "commit_crawl", late)
+    monkeypatch.setattr(home.store.files, "commit_crawl", late)
     crawl_source(home.store, home.host, home.archive, home.source(), unmasked)
-    assert home.store.ingest.frames(source, FORK, 0) == []
+    assert home.store.archive.frames(source, FORK, 0) == []
     crawl_source(home.store, home.host, home.archive, home.source(), unmasked)
     assert home.archived(FORK) == fork(lines)
     assert archive_bytes(home, FORK) < archive_bytes(home, ORIGINAL) / 10

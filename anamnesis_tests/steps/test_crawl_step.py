@@ -158,7 +158,7 @@ def test_the_files_of_a_folder_that_was_removed_are_gone_and_that_is_no_problem(
     assert source_changed(memory.store, memory.host, memory.source)
     report = memory.crawl()
     assert (report.gone, report.problems) == (1, [])
-    assert memory.store.ingest.counts(memory.source.key).files_gone == 1
+    assert memory.store.overview.counts(memory.source.key).files_gone == 1
     assert not source_changed(memory.store, memory.host, memory.source)
     os.rename(memory.base / "aside", memory.folder)
     memory.crawl()
@@ -193,7 +193,7 @@ def test_nothing_is_taken_for_gone_when_the_root_is_missing(memory, kind, folder
     assert "no such file" in report.problems[0]
     with pytest.raises(SourceUnreadable):
         source_changed(memory.store, memory.host, memory.source)
-    assert memory.store.ingest.counts().files_gone == 0
+    assert memory.store.overview.counts().files_gone == 0
 
 
 class LosesOneFile(LocalHost):
@@ -264,7 +264,7 @@ def test_a_big_file_becomes_frames_of_bounded_size(memory, monkeypatch):
     lines = [line(n, "x" * (n % 400)) for n in range(100)]
     memory.append("".join(f"{text}\n" for text in lines))
     assert memory.crawl().lines == 100
-    frames = memory.store.ingest.frames(memory.source.key, SESSION, 0)
+    frames = memory.store.archive.frames(memory.source.key, SESSION, 0)
     assert all(frame.lines <= 7 for frame in frames)
     assert len(frames) > 20
     assert memory.archived() == lines

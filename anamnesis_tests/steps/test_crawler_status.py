@@ -32,7 +32,7 @@ def status_of(store: Store, tmp_path: Path, sources: int) -> tuple[int, tuple[st
     settings = Settings(home=tmp_path / "home", log_roots=(tmp_path / "logs",), machine="box")
     spec = built_in(settings)[0]
     made = [Source(f"box--{n}--0", "box", spec.root, f"f{n}") for n in range(sources)]
-    store.ingest.put_sources(made)
+    store.files.put_sources(made)
     write_problems(store.settings, made[-1].key, ["a.jsonl: torn"])
     counted = Counted(store.settings)
     (row,) = crawler_status(replace(store, settings=cast(SettingsRecords, counted)), [spec], 300, NOW).sources

@@ -47,11 +47,11 @@ def test_a_line_that_could_not_be_read_is_kept_with_its_place_and_reason(home: I
     log = conversation()
     home.write([log.lines[0], "{" * 4_000, log.lines[1][:80], *log.lines[2:]])
     assert home.ingest().malformed == 2
-    letters = home.store.ingest.dead_letters()
+    letters = home.store.messages.dead_letters()
     assert [(letter.path, letter.generation, letter.line) for letter in letters] == [
         (f"{SESSION}.jsonl", 0, 1), (f"{SESSION}.jsonl", 0, 2),
     ]  # fmt: skip
-    assert home.store.ingest.counts().dead_letters == 2
+    assert home.store.overview.counts().dead_letters == 2
     assert letters[1].reason == "no JSON object in its 80 characters"
     assert home.archived()[1] == "{" * 4_000, "the text itself is in the archive"
 
@@ -62,17 +62,17 @@ def test_what_a_later_version_can_read_is_published_exactly_once(
     log = conversation()
     monkeypatch.setattr(parsing, "read_records", an_older_version)
     home.write(log.lines)
-    assert (home.ingest().malformed, home.store.ingest.counts().messages) == (2, 3)
+    assert (home.ingest().malformed, home.store.overview.counts().messages) == (2, 3)
     assert retry(home).revived == 0, "the same version reads no more than before"
-    assert home.store.ingest.counts().dead_letters == 2
+    assert home.store.overview.counts().dead_letters == 2
     monkeypatch.undo()
     report = retry(home)
     assert (report.letters, report.revived, report.messages) == (2, 2, 2)
-    assert home.store.ingest.dead_letters() == []
+    assert home.store.messages.dead_letters() == []
     assert retry(home) == RetryReport()
     for word in ("first", "zeppelin", "third", "fourth", "fifth"):
         assert home.texts().count(word) == 1
-    assert (home.store.ingest.counts().messages, home.store.ingest.counts().occurrences) == (5, 0)
+    assert (home.store.overview.counts().messages, home.store.overview.counts().occurrences) == (5, 0)
 
 
 def test_the_file_goes_on_as_if_nothing_had_been_retried(home: Ingested, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_the_file_goes_on_as_if_nothing_had_been_retried(home: Ingested, monkeyp
     home.ingest()
     (answered,) = (e for e in home.episodes() if "an answer" in e.raw_exchange)
     assert answered.raw_exchange.startswith("[User]\nfifth")
-    parts = [home.store.ingest.part(e.episode_id) for e in home.episodes()]
+    parts = [home.store.parts.part(e.episode_id) for e in home.episodes()]
     assert len({part.ordinal for part in parts if part}) == len(parts)
     assert sorted(texts(part for part in parts if part))[0] == "about the zeppelin"
 
@@ -103,7 +103,7 @@ def test_a_letter_still_torn_gives_what_can_be_read_of_it_and_stays(
     report = retry(home)
     assert (report.revived, report.messages) == (0, 1)
     assert "zeppelin" in home.texts()
-    (letter,) = home.store.ingest.dead_letters()
+    (letter,) = home.store.messages.dead_letters()
     assert letter.reason.startswith("torn: 1 whole record")
     assert retry(home).messages == 0
 
@@ -112,7 +112,7 @@ def test_the_list_names_places_and_never_the_text(home: Ingested) -> None:
     home.write(['{"type":"user","message":{"content":"hush'])
     home.append(b"\n")
     home.ingest()
-    text = render(home.store.ingest.dead_letters(), 1)
+    text = render(home.store.messages.dead_letters(), 1)
     assert f"{SESSION}.jsonl, line 1: no JSON object" in text
     assert "hush" not in text
     assert render([], 0) == "Every line of every log could be read."

@@ -156,15 +156,15 @@ class Editing(RuleBasedStateMachine):
             heading = episode.raw_exchange.partition("\n")[0].removeprefix("## ")
             if episode.status == "superseded" and heading in newest:
                 assert episode.superseded_by == active[text_of(heading, newest[heading][1])].episode_id
-        assert not self.store.ingest.unfinished_sources(datetime.now(UTC))
+        assert not self.store.parts.unfinished_sources(datetime.now(UTC))
         self.check_that_a_second_run_writes_nothing()
 
     def check_that_a_second_run_writes_nothing(self) -> None:
-        before = self.store.ingest.counts()
+        before = self.store.overview.counts()
         for report in self.home.ingest(*self.sources.values()):
             put = report.episodes.put
             assert (report.documents.versions, put.created, put.updated) == (0, 0, 0)
-        assert self.store.ingest.counts() == before
+        assert self.store.overview.counts() == before
 
     @invariant()
     def no_text_is_there_twice(self) -> None:

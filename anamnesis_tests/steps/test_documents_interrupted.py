@@ -51,7 +51,7 @@ def remembered(home: DocumentHome) -> list[tuple[object, ...]]:
         (e.raw_exchange, e.status, e.superseded_by in every and every[e.superseded_by or ""].raw_exchange, e.summary)
         for e in every.values()
     )
-    return [*known, (home.store.ingest.counts(),)]
+    return [*known, (home.store.overview.counts(),)]
 
 
 def run_that_dies(place: Path, write_number: int, *, after: bool) -> tuple[list[tuple[object, ...]], bool]:
@@ -66,21 +66,18 @@ def run_that_dies(place: Path, write_number: int, *, after: bool) -> tuple[list[
     Path(notes.root, "b.md").unlink()
     write(notes, "c.md", page(COLORS), T0 + 60)
     left, died = [write_number], False
-    ingest, documents, episodes = (
-        Dying(real, left, after=after) for real in (store.ingest, store.documents, store.episodes)
-    )
+    written = ("files", "messages", "parts", "summaries", "documents", "episodes")
+    dying: dict[str, Any] = {name: Dying(getattr(store, name), left, after=after) for name in written}
     archive: Any = Dying(Archive(place / "archive"), left, after=after)
     whole = home.pipeline
-    home.pipeline = replace(
-        whole, store=replace(store, ingest=ingest, documents=documents, episodes=episodes), archive=archive
-    )
+    home.pipeline = replace(whole, store=replace(store, **dying), archive=archive)
     try:
         home.ingest(notes)
     except Died:
         died = True
     home.pipeline = whole
     home.ingest(notes)
-    assert not store.ingest.unfinished_sources(datetime.now(UTC))
+    assert not store.parts.unfinished_sources(datetime.now(UTC))
     found = remembered(home)
     store.close()
     return found, died

@@ -146,7 +146,7 @@ def test_what_is_kept_away_is_no_error(ticks: Ticks) -> None:
     ticks.tick()
     (row,) = crawler_status(ticks.home.store, list(ticks.home.specs.values()), 300, ticks.now).sources
     assert row.errors == ()
-    assert ticks.home.store.ingest.counts().files_unread == 0
+    assert ticks.home.store.overview.counts().files_unread == 0
 
 
 def test_what_was_forgotten_with_a_rule_is_no_entry_of_its_own_and_comes_at_the_next_look_when_the_rule_goes(
@@ -188,5 +188,5 @@ def test_a_text_whose_successor_a_rule_holds_back_names_it_when_that_came(ticks:
     (old,) = ticks.home.episodes(every=True)
     assert (old.status, old.superseded_by) == ("superseded", None)
     lift(ticks.home.store, added.rule_id)
-    ticks.home.ingest(*(s for s in ticks.home.store.ingest.sources() if s.spec == "shop"))
+    ticks.home.ingest(*(s for s in ticks.home.store.files.sources() if s.spec == "shop"))
     assert ticks.home.one("twice", every=True).superseded_by == ticks.home.one("thrice").episode_id

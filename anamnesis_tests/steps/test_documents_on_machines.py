@@ -86,7 +86,7 @@ def test_a_document_outside_a_repository_is_another_on_each_machine(home: Docume
 def test_a_memory_that_claude_code_keeps_is_of_the_project_of_the_logs_beside_it(home: DocumentHome) -> None:
     claude = home.source("claude")
     logs = Source("claude--logs", "claude", f"{claude.root}/projects", "-code-shop")
-    home.store.ingest.put_sources([logs])
+    home.store.files.put_sources([logs])
     put(home.store, "e1", "said", source=logs.key, project="acme/shop")
     write(claude, "projects/-code-shop/memory/ports.md", page(PORTS))
     write(claude, "projects/-other/memory/colors.md", page(COLORS))
@@ -101,7 +101,7 @@ def test_a_memory_that_was_read_before_its_logs_goes_by_their_project_at_the_nex
     home.ingest(claude)
     assert home.one("3010").project != "acme/shop"
     logs = Source("claude--logs", "claude", f"{claude.root}/projects", "-code-shop")
-    home.store.ingest.put_sources([logs])
+    home.store.files.put_sources([logs])
     put(home.store, "e1", "said", source=logs.key, project="acme/shop")
     home.ingest(claude)
     assert home.one("3010").project == "acme/shop"

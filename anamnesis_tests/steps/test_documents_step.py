@@ -50,7 +50,7 @@ def test_a_password_in_a_table_is_masked_before_it_is_archived(store: Store, tmp
     write(notes, "logins.csv", "host,user,password\ncellar-db,anna,hK29vvQp8Zt41\n")
     (report,) = home.ingest(notes)
     assert report.crawl.masked == {"password": 1}
-    frames = store.ingest.frames(notes.key, "logins.csv", 0)
+    frames = store.archive.frames(notes.key, "logins.csv", 0)
     assert list(home.archive.lines(notes.key, "logins.csv", frames))[1].startswith("cellar-db,anna,[REDACTED:password:")
     assert "hK29vvQp8Zt41" not in home.one("cellar-db").raw_exchange
 
@@ -85,11 +85,11 @@ def test_a_second_run_writes_nothing(home: DocumentHome) -> None:
     notes = home.source("notes")
     write(notes, "a.md", page(SETUP, PORTS))
     home.ingest(notes)
-    before = home.store.ingest.counts()
+    before = home.store.overview.counts()
     (again,) = home.ingest(notes)
     assert (again.crawl.unchanged, again.crawl.bytes_read, again.documents.versions) == (1, 0, 0)
     assert again.episodes.put.created == again.episodes.put.updated == 0
-    assert home.store.ingest.counts() == before
+    assert home.store.overview.counts() == before
 
 
 def test_a_touched_file_makes_no_version(home: DocumentHome) -> None:
@@ -230,7 +230,7 @@ def test_what_cannot_be_read_is_named_and_stops_nothing(home: DocumentHome) -> N
     (report,) = home.ingest(notes)
     assert len(report.crawl.problems) == 1
     assert "b.md" in report.crawl.problems[0]
-    assert home.store.ingest.counts(notes.key).files_unread == 1
+    assert home.store.overview.counts(notes.key).files_unread == 1
     write(notes, "b.md", page(PORTS), T0 + 50)
     assert not home.ingest(notes)[0].crawl.problems
     assert "3010" in "".join(home.texts())
@@ -242,7 +242,7 @@ def test_an_old_version_stays_in_the_archive(home: DocumentHome) -> None:
     home.ingest(notes)
     write(notes, "a.md", page(SETUP), T0 + 50)
     home.ingest(notes)
-    frames = home.store.ingest.frames(notes.key, "a.md", 0)
+    frames = home.store.archive.frames(notes.key, "a.md", 0)
     assert "\n".join(home.archive.lines(notes.key, "a.md", frames)) + "\n" == page(SETUP, PORTS)
 
 
@@ -332,7 +332,7 @@ def test_a_host_that_goes_away_meanwhile_leaves_the_rest_for_the_next_run(home: 
     home.hosts["notes"] = GoesAway("notes")
     (report,) = home.ingest(notes)
     assert report.crawl.problems == ["notes: connection dropped"]
-    assert set(home.store.ingest.cursors(notes.key)) == {"a.md"}, "b.md is still new, and asks for a run"
+    assert set(home.store.files.cursors(notes.key)) == {"a.md"}, "b.md is still new, and asks for a run"
     home.hosts["notes"] = LocalHost("notes")
     home.ingest(notes)
     assert "3010" in "".join(home.texts())

@@ -29,7 +29,7 @@ def test_an_open_part_is_searchable_and_becomes_its_summary_when_it_closes(store
     assert episode.summary == "so far: Why is the zeppelin late?"
     parsed(store, part(1, "Why is the zeppelin late?", "Because of the wind."))
     whole = part(1, "Why is the zeppelin late?", "Because of the wind.")
-    store.ingest.put_summaries([Summary(whole.part_id, whole.content_hash, "The wind made it late.", "m")])
+    store.summaries.put_summaries([Summary(whole.part_id, whole.content_hash, "The wind made it late.", "m")])
     assert publish(store) == (0, 1, 0)
     (grown,) = store.episodes.page(Where(), 5).items
     assert (grown.episode_id, grown.summary) == (episode.episode_id, "The wind made it late.")
@@ -65,7 +65,7 @@ def records(store: Store) -> list[Episode]:
 
 def summarized(store: Store, of: Part, *found: TypedRecord, **fields: Any) -> None:
     """Write a summary with these records, and publish."""
-    store.ingest.put_summaries([Summary(of.part_id, of.content_hash, "s", "m", ("wal",), found, **fields)])
+    store.summaries.put_summaries([Summary(of.part_id, of.content_hash, "s", "m", ("wal",), found, **fields)])
     publish(store)
 
 

@@ -11,7 +11,7 @@ from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.steps import exchanges as step
 from anamnesis_pipeline.steps.exchanges import ParseReport, parse_source
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.ingest_base import ParsedChunk
+from anamnesis_pipeline.store.records.messages import ParsedChunk
 from anamnesis_tests.exchanges.log_lines import REAL_LOGS, SESSION, START, Log, lines_of, parse, real_logs, texts
 
 SOURCE = Source("box--shop--00000000", "box", "/logs", "shop")
@@ -25,31 +25,31 @@ class Deployment:
     def __init__(self, store: Store, home: Path) -> None:
         self.store = store
         self.archive = Archive(home / "archive")
-        self.store.ingest.put_sources([SOURCE])
+        self.store.files.put_sources([SOURCE])
 
     def cursor(self, path: str = PATH) -> FileCursor | None:
-        return self.store.ingest.cursors(SOURCE.key).get(path)
+        return self.store.files.cursors(SOURCE.key).get(path)
 
     def crawl(self, lines: list[str], path: str = PATH, *, mtime_ns: int = 0, replaced: bool = False) -> None:
         before = self.cursor(path)
         base = before or FileCursor(SOURCE.key, path)
         if replaced:
             base = replace(base, generation=base.generation + 1, lines=0, parsed_lines=0)
-        frames = self.store.ingest.frames(SOURCE.key, path, base.generation)
+        frames = self.store.archive.frames(SOURCE.key, path, base.generation)
         end = frames[-1].archive_offset + frames[-1].archive_bytes if frames else 0
         frame = self.archive.append(SOURCE.key, path, base.generation, base.lines, lines, at=end)
         after = replace(base, lines=base.lines + len(lines), mtime_ns=mtime_ns)
-        assert self.store.ingest.commit_crawl(before, after, frame)
+        assert self.store.files.commit_crawl(before, after, frame)
 
     def lines(self, cursor: FileCursor, from_line: int) -> Iterator[str]:
-        frames = self.store.ingest.frames(cursor.source, cursor.path, cursor.generation, from_line)
+        frames = self.store.archive.frames(cursor.source, cursor.path, cursor.generation, from_line)
         return self.archive.lines(cursor.source, cursor.path, frames, from_line)
 
     def parse(self, now: datetime = START) -> ParseReport:
         return parse_source(self.store, self.lines, SOURCE, now=now, idle_minutes=30, label=lambda cwd: cwd)
 
     def parts(self) -> list[Part]:
-        waiting = self.store.ingest.parts_to_publish(SOURCE.key, 10_000)
+        waiting = self.store.parts.parts_to_publish(SOURCE.key, 10_000)
         return sorted((part for part, _ in waiting), key=lambda part: (part.path, part.ordinal))
 
 
@@ -131,11 +131,11 @@ def test_a_huge_line_whose_last_transaction_never_came_is_written_once(deploymen
     deployment.parse()
     log.tool("Bash", "t1", "word " * 500_000, command="make")
     deployment.crawl(log.lines[1:])
-    real_commit, calls = deployment.store.ingest.commit_parsed, []
+    real_commit, calls = deployment.store.messages.commit_parsed, []
 
     class DiesBeforeTheLast:
         def __getattr__(self, name: str) -> object:
-            return getattr(deployment.store.ingest, name)
+            return getattr(deployment.store.messages, name)
 
         def commit_parsed(self, chunk: ParsedChunk) -> bool:
             calls.append(chunk)
@@ -145,7 +145,7 @@ def test_a_huge_line_whose_last_transaction_never_came_is_written_once(deploymen
 
     with pytest.raises(KeyboardInterrupt):
         parse_source(
-            replace(deployment.store, ingest=DiesBeforeTheLast()), deployment.lines, SOURCE,
+            replace(deployment.store, messages=DiesBeforeTheLast()), deployment.lines, SOURCE,
             now=START, idle_minutes=30, label=str,
         )  # fmt: skip
     assert len(calls) > 2
@@ -163,7 +163,7 @@ def test_the_oldest_file_owns_a_message_and_copies_are_occurrences(deployment: D
     report = deployment.parse()
     assert (report.messages, report.duplicates) == (13, 12)
     assert [part.path for part in deployment.parts()] == ["00000000-resumed.jsonl", PATH, PATH, PATH]
-    counts = deployment.store.ingest.counts(SOURCE.key)
+    counts = deployment.store.overview.counts(SOURCE.key)
     assert (counts.messages, counts.occurrences) == (13, 12)
 
 
@@ -217,7 +217,7 @@ def test_a_parser_state_of_another_version_does_not_stop_the_file(deployment: De
     deployment.parse()
     cursor = deployment.cursor()
     assert cursor is not None
-    assert deployment.store.ingest.commit_crawl(cursor, replace(cursor, parser_state='{"version":0}'), None)
+    assert deployment.store.files.commit_crawl(cursor, replace(cursor, parser_state='{"version":0}'), None)
     deployment.crawl(lines[4:])
     assert deployment.parse().messages == 4
     assert sorted(texts(deployment.parts())) == sorted(texts(as_parsed_at_once(lines)))

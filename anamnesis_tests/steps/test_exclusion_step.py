@@ -66,7 +66,7 @@ def test_a_log_that_is_excluded_by_its_path_is_not_read_until_it_is_lifted(home:
     home.ingest(unmasked)
     assert sessions(home) == {OTHER}
     assert b"walrus" not in home.bytes()
-    assert home.store.ingest.cursor(home.source().key, log.name) is None
+    assert home.store.files.cursor(home.source().key, log.name) is None
     assert not source_changed(home.store, home.host, home.source())
     assert lift(home.store, added.rule_id) is not None
     assert source_changed(home.store, home.host, home.source())
@@ -81,7 +81,7 @@ def test_a_log_that_is_excluded_half_way_keeps_what_is_stored_and_goes_on_there_
     home.ingest(unmasked)
     assert home.finds("walrus")
     assert not home.finds("narwhal")
-    cursor = home.store.ingest.cursor(home.source().key, f"{SESSION}.jsonl")
+    cursor = home.store.files.cursor(home.source().key, f"{SESSION}.jsonl")
     assert cursor is not None
     assert (cursor.lines, cursor.gone) == (2, False)
     lift(home.store, added.rule_id)
@@ -101,12 +101,12 @@ def test_what_is_excluded_by_project_or_text_is_never_found_and_comes_when_it_is
     assert sessions(home) == {SESSION}
     assert not home.finds("gecko")
     assert home.store.exclusion.held() == {added.rule_id: 1}
-    assert home.store.ingest.unfinished_sources(DAY + timedelta(days=1)) == set()
+    assert home.store.parts.unfinished_sources(DAY + timedelta(days=1)) == set()
     (home.logs / FOLDER / f"{OTHER}.jsonl").unlink()
     lifted = lift(home.store, added.rule_id)
     assert lifted is not None
     assert lifted.parts == 1
-    assert home.store.ingest.unfinished_sources(DAY + timedelta(days=1)) == {home.source().key}
+    assert home.store.parts.unfinished_sources(DAY + timedelta(days=1)) == {home.source().key}
     home.ingest(unmasked)
     assert home.finds("gecko")
 

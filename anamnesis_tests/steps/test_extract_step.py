@@ -122,7 +122,7 @@ def test_real_logs_come_back_byte_for_byte(tmp_path: Path) -> None:
     from anamnesis_pipeline.sources.discovery import discover
 
     found = discover(home.host, [str(SHARED_LOGS)]).sources
-    home.store.ingest.put_sources(found)
+    home.store.files.put_sources(found)
     pipeline = wiring.open_pipeline(home.settings, home.store)
     masked = sum(sum(pipeline.crawl(source).masked.values()) for source in found)
     data = restored(home, tmp_path / "out")
@@ -154,7 +154,7 @@ def private_home(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
     settings = wiring.effective_settings(home.store)
     put_specs(home.store.settings, specs, built_in(settings), "box")
     look(open_crawler(settings, home.store, lasting=False), datetime.now(UTC), everything=True)
-    ingest_all(wiring.open_pipeline(settings, home.store), home.store.ingest.sources())
+    ingest_all(wiring.open_pipeline(settings, home.store), home.store.files.sources())
     return home
 
 
@@ -196,7 +196,7 @@ def test_extract_takes_the_names_of_the_list_of_sources(private_home: Home) -> N
     assert "diary  documents in " in listed
     of_logs = f" in {private_home.logs}  (built in)"
     (logs,) = [line.split("  ")[0] for line in listed.splitlines() if line.endswith(of_logs)]
-    (key,) = [source.key for source in private_home.store.ingest.sources() if source.spec == "diary"]
+    (key,) = [source.key for source in private_home.store.files.sources() if source.spec == "diary"]
     for name in ("diary", key):
         names, done = extracted(private_home, "--source", name)
         assert (names, done.exit_code) == ({"page.md"}, 0)

@@ -46,7 +46,7 @@ class Run:
         self.home, self.backend, self.clock = home, backend, Clock()
         rules = LlmRules(min_value=0.0, budget=LlmBudget(dollars=100.0), batch_min=2, requests_per_minute=10_000)
         self.llm = Llm(lambda: self.backend, rules, self.clock, self.clock.sleep)
-        home.store.ingest.want_summaries("another")
+        home.store.summaries.want_summaries("another")
 
     def __call__(self) -> SummaryReport:
         report = summarize_source(self.home.store, self.home.source(), self.llm)
@@ -79,7 +79,7 @@ def test_a_batch_that_is_open_when_its_text_is_forgotten_writes_nothing_of_it(ho
     run.clock.now += timedelta(minutes=11)
     run()
     assert replies(home) & asked.keys() == {key for key, text in asked.items() if "zanzibar" not in text}
-    summaries = {part_id: home.store.ingest.summary(part_id) for part_id in parts(home)}
+    summaries = {part_id: home.store.summaries.summary(part_id) for part_id in parts(home)}
     assert summaries[last]
     assert summaries[last].model == llm.model
     assert summaries[second]
@@ -103,11 +103,11 @@ def test_a_call_under_way_when_its_text_is_forgotten_writes_nothing_of_it(home: 
     about = [request for request in llm.asked if PROMPT[:20] in request.text]
     assert about, "it was asked before it was forgotten"
     assert not replies(home) & {request.key for request in about}
-    assert home.store.ingest.summary(first) is None
+    assert home.store.summaries.summary(first) is None
     assert PROMPT.encode() not in home.bytes()
     llm.reply = REPLY
     Run(home, llm)()
-    summary = home.store.ingest.summary(second)
+    summary = home.store.summaries.summary(second)
     assert summary
     assert (summary.model, summary.text.split()[0]) == (llm.model, "The")
     assert "okapi" not in summary.text

@@ -210,7 +210,7 @@ def test_an_ingest_that_publishes_a_neighbour_while_a_part_is_forgotten_writes_n
     replace(wiring.open_pipeline(home.settings, home.store), pieces=pieces).publish(home.source())
     assert left(home, "walrus", "quagga") == []
     assert len(home.episodes()) == len(every) - 1
-    assert home.store.ingest.parts_to_publish(home.source().key, 9) == []
+    assert home.store.parts.parts_to_publish(home.source().key, 9) == []
 
 
 def test_a_posted_episode_is_no_context_of_later_ones_any_more(home: Home) -> None:
@@ -270,12 +270,12 @@ def test_a_dead_letter_goes_with_its_line_and_the_others_stay(home: Home) -> Non
     home.write(['{"torn": "aardvark exporter', '{"torn": "walrus'])
     home.write([record("user", "elsewhere the gecko sleeps", 90, OTHER), '{"torn": "gecko'], OTHER_LOG)
     home.ingest(unmasked)
-    assert len(home.store.ingest.dead_letters()) == 3
+    assert len(home.store.messages.dead_letters()) == 3
     forget(home, session_id=SESSION)
-    (left_over,) = home.store.ingest.dead_letters()
+    (left_over,) = home.store.messages.dead_letters()
     assert left_over.path == f"{OTHER}.jsonl"
     assert left(home, "walrus", "aardvark") == []
-    assert all(cursor.parsed_lines == cursor.lines for cursor in home.store.ingest.cursors(left_over.source).values())
+    assert all(cursor.parsed_lines == cursor.lines for cursor in home.store.files.cursors(left_over.source).values())
 
 
 def test_a_retrieval_that_is_noted_late_brings_nothing_back(home: Home) -> None:
@@ -389,11 +389,11 @@ def _kill_before(turn: int) -> None:
 
 def test_a_source_of_logs_is_forgotten_by_the_name_that_the_list_shows(home: Home) -> None:
     home.ingest(unmasked)
-    (source,) = [source for source in home.store.ingest.sources() if source.root == str(home.logs)]
+    (source,) = [source for source in home.store.files.sources() if source.root == str(home.logs)]
     assert preview(home, source="local-logs").episodes == len(home.episodes()) > 0
     assert preview(home, source="local-memory").episodes == 0
     assert preview(home, source="box-claude").episodes == 0
-    home.store.ingest.put_sources([replace(source, spec="box-claude")])
+    home.store.files.put_sources([replace(source, spec="box-claude")])
     assert preview(home, source="local-logs").episodes == 0
     forget(home, source="box-claude")
     assert home.episodes() == []

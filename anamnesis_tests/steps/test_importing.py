@@ -19,7 +19,8 @@ from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
 from anamnesis_pipeline.steps import importing
 from anamnesis_pipeline.steps.blocklist import add_rule
 from anamnesis_pipeline.steps.importing import BATCH_BYTES, BATCH_LINES, ImportReport
-from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.project_names import PROJECT_ALIASES
 from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_tests.mongo_server.faults import TOO_LARGE
 from anamnesis_tests.mongo_server.server import LoopbackServer

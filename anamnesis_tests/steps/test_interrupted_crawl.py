@@ -23,19 +23,19 @@ def memory(tmp_path):
 
 
 class SlowerThanAnother:
-    """Ingest records on which another run commits first, once."""
+    """Records of files on which another run commits first, once."""
 
-    def __init__(self, ingest, other_run):
-        self._ingest, self._other_run = ingest, other_run
+    def __init__(self, files, other_run):
+        self._files, self._other_run = files, other_run
 
     def __getattr__(self, name):
-        return getattr(self._ingest, name)
+        return getattr(self._files, name)
 
     def commit_crawl(self, before, after, frame):
         other_run, self._other_run = self._other_run, None
         if other_run:
             other_run(before, after)
-        return self._ingest.commit_crawl(before, after, frame)
+        return self._files.commit_crawl(before, after, frame)
 
 
 def test_a_run_that_lost_the_race_leaves_the_file_to_the_winner(memory):
@@ -45,9 +45,9 @@ def test_a_run_that_lost_the_race_leaves_the_file_to_the_winner(memory):
     real = memory.store
 
     def parser_commits(before, after):
-        assert real.ingest.commit_crawl(before, dataclasses.replace(before, parsed_lines=1), None)
+        assert real.files.commit_crawl(before, dataclasses.replace(before, parsed_lines=1), None)
 
-    memory.store = dataclasses.replace(real, ingest=SlowerThanAnother(real.ingest, parser_commits))
+    memory.store = dataclasses.replace(real, files=SlowerThanAnother(real.files, parser_commits))
     assert memory.crawl().lines == 0
     memory.store = real
     assert memory.crawl().lines == 1
@@ -83,7 +83,7 @@ def test_a_crash_between_append_and_commit_loses_and_repeats_nothing(memory, mon
     root = Path(__file__).parents[2]
     command = [sys.executable, "-c", CRASH, os.fspath(memory.base), os.fspath(root), str(frames_before_the_crash)]
     assert subprocess.run(command, timeout=60, check=False).returncode == -9
-    committed = memory.store.ingest.cursors(memory.source.key)
+    committed = memory.store.files.cursors(memory.source.key)
     assert sum(cursor.lines for cursor in committed.values()) == 10 * (frames_before_the_crash - 1)
     monkeypatch.setattr(crawl_module, "FRAME_LINES", 13)
     memory.crawl()

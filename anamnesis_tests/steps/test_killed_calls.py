@@ -26,7 +26,7 @@ llm = LlmHere(is_paid=True, concurrency=1, on_ask=die if moment == "in the call"
 if moment == "before it is settled":
     store.llm.settle = die
 if moment == "before the summary is written":
-    store.ingest.put_summaries = lambda summaries: die() if summaries else 0
+    store.summaries.put_summaries = lambda summaries: die() if summaries else 0
 Run(store, llm, budget=LlmBudget(dollars=1.0))()
 """
 

@@ -54,7 +54,7 @@ def test_a_backlog_goes_in_as_one_batch_and_a_later_run_collects_it(store: Store
     assert (len(run.backend.batches), run.backend.asked) == (1, [])
     assert store.llm.used(DAY).dollars == pytest.approx(PARTS * USED.dollars)
     assert store.llm.open_batches("anthropic") == {}
-    assert store.ingest.summary_counts() == {"tiny": PARTS}
+    assert store.summaries.summary_counts() == {"tiny": PARTS}
 
 
 def test_few_parts_are_asked_for_one_by_one(store: Store, start):
@@ -125,7 +125,7 @@ def test_what_a_batch_could_not_answer_has_failed_once_and_is_asked_for_by_itsel
     later(run)
     run()
     assert [request.key for request in run.backend.asked] == [first.key]
-    assert store.ingest.summary_counts() == {"tiny": PARTS}
+    assert store.summaries.summary_counts() == {"tiny": PARTS}
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_batch_whose_id_was_lost_in_a_crash_is_found_and_not_handed_in_again(s
     run()
     assert len(run.backend.batches) == 1
     assert run.backend.asked == []
-    assert store.ingest.summary_counts() == {"tiny": PARTS}
+    assert store.summaries.summary_counts() == {"tiny": PARTS}
 
 
 def test_a_lost_batch_is_not_taken_for_one_that_is_known_or_for_somebody_elses(store: Store, start):
@@ -216,7 +216,7 @@ def test_a_lost_batch_is_not_taken_for_one_that_is_known_or_for_somebody_elses(s
     for _ in range(3):
         later(run)
         run()
-    assert store.ingest.summary_counts() == {"tiny": 2 * PARTS}
+    assert store.summaries.summary_counts() == {"tiny": 2 * PARTS}
     assert sorted(run.backend.batches) == ["batch1", "batch3", "of others"], "the lost one was handed in anew"
     assert store.llm.replies([f"other{n}" for n in range(PARTS)]) == {}
 
@@ -240,7 +240,7 @@ def test_a_batch_that_never_arrived_is_handed_in_again(store: Store, start):
     assert len(run.backend.batches) == 1
     later(run)
     run()
-    assert store.ingest.summary_counts() == {"tiny": PARTS}
+    assert store.summaries.summary_counts() == {"tiny": PARTS}
 
 
 def test_a_batch_that_arrived_although_the_reply_broke_off_is_not_paid_twice(store: Store, start):
@@ -249,7 +249,7 @@ def test_a_batch_that_arrived_although_the_reply_broke_off_is_not_paid_twice(sto
     later(run)
     run()
     assert (len(run.backend.batches), run.backend.asked) == (1, [])
-    assert store.ingest.summary_counts() == {"tiny": PARTS}
+    assert store.summaries.summary_counts() == {"tiny": PARTS}
 
 
 def test_a_refused_batch_costs_nothing_and_stops_all_calls(store: Store, start):

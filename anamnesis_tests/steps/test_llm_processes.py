@@ -71,7 +71,7 @@ def test_a_call_cut_off_by_kill_9_stays_booked_and_is_made_again_when_the_budget
     (part,) = llm_home.store.forgetting.parts_after("", 10)
     reserved = booked(llm_home)
     assert reserved == expected_of(part, service)
-    assert llm_home.store.ingest.summary(part.part_id) is None
+    assert llm_home.store.summaries.summary(part.part_id) is None
 
     llm_home.set(llm_daily_dollars=1.5 * reserved.dollars)
     service.respond(service.says(REPLY))
@@ -118,7 +118,7 @@ def test_a_batch_is_collected_by_another_process_and_what_it_lacks_is_asked_for_
     with ingesting(llm_home) as process:
         assert process.wait(120) == 0
     ((batch_id, entries),) = server.batches.items()
-    assert llm_home.store.ingest.summary_counts() == {"problem": PARTS}
+    assert llm_home.store.summaries.summary_counts() == {"problem": PARTS}
     assert llm_home.run().counts.get("written", 0) == 0, "it is being worked on"
 
     keys = [entry["custom_id"] for entry in entries]
@@ -129,12 +129,12 @@ def test_a_batch_is_collected_by_another_process_and_what_it_lacks_is_asked_for_
     llm_home.later(minutes=11)
     report = llm_home.run()
     assert (report.counts["flagged"], report.used.calls) == (0, 2)
-    assert llm_home.store.ingest.summary_counts() == {"claude-haiku-5-5": PARTS}
+    assert llm_home.store.summaries.summary_counts() == {"claude-haiku-5-5": PARTS}
     assert [call for call in calls(server) if call[0] == "POST"] == [("POST", "batches"), *[("POST", "messages")] * 2]
     one = report.used.dollars / 2
     assert booked(llm_home).dollars == pytest.approx(2 * one + one / 2), "a batch costs half"
     asked = len(server.received)
-    llm_home.store.ingest.want_summaries("nobody")
+    llm_home.store.summaries.want_summaries("nobody")
     assert llm_home.run().counts["cached"] == PARTS
     assert len(server.received) == asked
 
@@ -175,4 +175,4 @@ def test_a_process_killed_before_it_notes_the_batchs_id_costs_no_second_batch(
     assert llm_home.run().counts["cached"] == PARTS
     assert [call for call in calls(server) if call[0] == "POST"] == [("POST", "batches")]
     assert llm_home.store.llm.open_batches("anthropic") == {}
-    assert llm_home.store.ingest.summary_counts() == {"claude-haiku-5-5": PARTS}
+    assert llm_home.store.summaries.summary_counts() == {"claude-haiku-5-5": PARTS}

@@ -92,7 +92,7 @@ def test_an_ingest_goes_on_after_a_minute_without_its_server_and_holds_what_an_u
     undisturbed = Settings(home=tmp_path / "whole", log_roots=(logs,), machine="box")
     with closing(wiring.open_store(undisturbed)) as store:
         assert ingest_until_done(undisturbed, store, logs) == []
-        wanted, counts = memory(store), store.ingest.counts()
+        wanted, counts = memory(store), store.overview.counts()
     settings = Settings(
         home=tmp_path / "home", log_roots=(logs,), machine="box", store="mongo", mongo_uri=SecretStr(server.uri)
     )
@@ -104,7 +104,7 @@ def test_an_ingest_goes_on_after_a_minute_without_its_server_and_holds_what_an_u
         assert outage.over > outage.began > 0, "the ingest was done before the server was back"
         assert all("does not answer" in str(failure) for failure in failures)
         assert memory(store) == wanted
-        assert store.ingest.counts() == counts
+        assert store.overview.counts() == counts
         assert ingest_until_done(settings, store, logs) == []
         assert memory(store) == wanted
 

@@ -57,12 +57,12 @@ def test_parse_again_by_the_same_version_changes_nothing(home: Ingested) -> None
     home.append(log.lines[9:])
     home.write([*log.lines[:6], *(line.replace("uuid-", "new-") for line in log.lines[6:9])], f"{OTHER}.jsonl")
     home.ingest()
-    before, counts = stored(home), home.store.ingest.counts()
+    before, counts = stored(home), home.store.overview.counts()
     passages = {name: home.store.episodes.passages_of(name) for name in before}
     report = again(home)
     assert (report.files, report.changed, report.removed) == (2, 0, 0)
     assert report.unchanged == counts.parts
-    assert (stored(home), home.store.ingest.counts()) == (before, counts)
+    assert (stored(home), home.store.overview.counts()) == (before, counts)
     assert {name: home.store.episodes.passages_of(name) for name in before} == passages
 
 
@@ -80,11 +80,11 @@ def test_parse_again_takes_in_what_an_older_version_left_out(home: Ingested, mon
     report = again(home)
     assert report.changed > 0
     assert home.texts().count("[User]\nabout the zeppelin") == 1
-    assert home.store.ingest.dead_letters() == []
+    assert home.store.messages.dead_letters() == []
     after = stored(home)
     same = [name for name in before if after.get(name) == before[name]]
     assert same, "the third question is read as before"
-    assert again(home) == AgainReport(files=1, lines=len(log.lines), unchanged=home.store.ingest.counts().parts)
+    assert again(home) == AgainReport(files=1, lines=len(log.lines), unchanged=home.store.overview.counts().parts)
 
 
 def test_parse_again_removes_parts_that_are_none_now(home: Ingested, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,7 @@ def test_dagsters_storage_holds_no_credential_after_a_run_whose_llm_quotes_them(
     said = "\n".join(text for text, _ in PLANTED.values())
     service.respond(json_answer({"type": "error", "error": {"type": "authentication_error", "message": said}}, 401))
     (source,) = (s for s in discover_sources(planted_home.settings).sources if s.kind == "claude_logs")
-    planted_home.store.ingest.put_sources([source])
+    planted_home.store.files.put_sources([source])
     (tmp_path / "dagster").mkdir()
     with dg.DagsterInstance.local_temp(str(tmp_path / "dagster")) as instance:
         instance.add_dynamic_partitions(str(SOURCES.name), [source.key])

@@ -45,7 +45,7 @@ class Crawled(LlmHome):
         put_specs(self.store.settings, specs, built_in(settings), settings.machine)
         look(open_crawler(settings, self.store, lasting=False), datetime.now(UTC), everything=True)
         pipeline = wiring.open_pipeline(settings, self.store)
-        ingest_all(pipeline, [s for s in self.store.ingest.sources() if s.kind != "reserved"])
+        ingest_all(pipeline, [s for s in self.store.files.sources() if s.kind != "reserved"])
 
     def uploads(self) -> Uploads:
         """What takes files in."""
@@ -58,7 +58,7 @@ class Crawled(LlmHome):
     def summarize_uploads(self) -> None:
         """What a run of their source does."""
         pipeline = wiring.open_pipeline(wiring.effective_settings(self.store), self.store)
-        (source,) = (source for source in self.store.ingest.sources() if source.key == SOURCE)
+        (source,) = (source for source in self.store.files.sources() if source.key == SOURCE)
         pipeline.summarize_parts(source)
 
 

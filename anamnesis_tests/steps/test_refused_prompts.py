@@ -46,7 +46,7 @@ def test_the_newest_parts_refused_prompt_stops_no_other_summary(store: Store, st
     parsed(store, *(part(n) for n in range(1, PARTS + 1)))
     report = run()
     assert (len(run.backend.asked), report.counts["flagged"]) == (PARTS, 1)
-    assert store.ingest.summary_counts() == {"tiny": PARTS - 1, "problem": 1}
+    assert store.summaries.summary_counts() == {"tiny": PARTS - 1, "problem": 1}
     assert breakers(store.settings) == []
 
 

@@ -70,7 +70,7 @@ def test_logs_with_odd_names_are_archived_once_and_grow(host, tmp_path):
     def crawl():
         found = discover(host, [os.fspath(root)])
         assert found.problems == ()
-        store.ingest.put_sources(found.sources)
+        store.files.put_sources(found.sources)
         return [crawl_source(store, host, archive, source, lambda text: (text, Counter())) for source in found.sources]
 
     try:
@@ -85,7 +85,7 @@ def test_logs_with_odd_names_are_archived_once_and_grow(host, tmp_path):
         assert source_changed(store, host, source)
         assert sum(report.lines for report in crawl()) == 1
         lines = [
-            text for path, cursor in store.ingest.cursors(source.key).items()
+            text for path, cursor in store.files.cursors(source.key).items()
             for text in archived_lines(store, archive, source.key, path, cursor.generation)
         ]  # fmt: skip
         assert sorted(lines) == sorted([*(line(n) for n in range(len(NAMES))), line(99)])
@@ -106,7 +106,7 @@ def test_new_logs_of_a_far_machine_are_not_asked_for_one_by_one(tmp_path, monkey
             (tmp_path / "user" / ".ssh" / "known_hosts").write_text(known)
             far = SshHost("box", between.place)
             (source,) = discover(far, [os.fspath(folder.parent)]).sources
-            store.ingest.put_sources([source])
+            store.files.put_sources([source])
             before = between.pieces
             report = crawl_source(store, far, Archive(tmp_path / "archive"), source, lambda text: (text, Counter()))
             assert (report.new, report.lines, report.problems) == (100, 100, [])
@@ -136,7 +136,7 @@ def test_logs_of_a_machine_that_lets_nobody_in_while_they_are_parsed_get_their_r
             return look(open_crawler(settings, store, lasting=False), datetime.now(UTC), everything=True).changed
 
         assert len(changed()) == 1
-        (source,) = (source for source in store.ingest.sources() if source.machine == "far")
+        (source,) = (source for source in store.files.sources() if source.machine == "far")
         assert open_pipeline(settings, store).crawl(source).problems == []
         assert changed() == ()
         known_hosts = tmp_path / "user" / ".ssh" / "known_hosts"

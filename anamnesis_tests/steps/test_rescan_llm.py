@@ -38,7 +38,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
             ]
         )
     home.ingest(unmasked)
-    home.store.ingest.want_summaries("another")
+    home.store.summaries.want_summaries("another")
     yield home
     home.close()
 
@@ -66,7 +66,7 @@ def stored(home: Home) -> str:
     parts = [part.part_id for part in store.forgetting.parts_after("", 100)]
     replies = [reply.reply for reply in store.forgetting.replies_after("", 100)]
     episodes = [f"{e.summary} {e.raw_exchange}" for e in home.episodes()]
-    return " ".join([*replies, *(repr(store.ingest.summary(key)) for key in parts), *episodes])
+    return " ".join([*replies, *(repr(store.summaries.summary(key)) for key in parts), *episodes])
 
 
 def test_a_batch_that_was_open_during_a_rescan_brings_no_secret_back(home: Home) -> None:
@@ -80,7 +80,7 @@ def test_a_batch_that_was_open_during_a_rescan_brings_no_secret_back(home: Home)
         later(run)
         run()
     assert SECRET not in stored(home)
-    assert home.store.ingest.summary_counts() == {"tiny": 2}, "the part of another text was asked about anew"
+    assert home.store.summaries.summary_counts() == {"tiny": 2}, "the part of another text was asked about anew"
     assert len(home.store.forgetting.replies_after("", 9)) == 2
     assert "It was [" in stored(home), "what the other reply gave away is masked"
 
@@ -100,9 +100,9 @@ def test_a_call_under_way_during_a_rescan_writes_no_secret(home: Home, ends: str
     assert any(SECRET in request.text for request in llm.asked)
     assert SECRET not in stored(home)
     llm.script, run.clock.now = [], run.clock.now + timedelta(hours=1)
-    home.store.ingest.want_summaries(llm.model)
+    home.store.summaries.want_summaries(llm.model)
     run()
-    assert home.store.ingest.summary_counts() == {"tiny": 2}
+    assert home.store.summaries.summary_counts() == {"tiny": 2}
 
 
 def test_a_summary_that_stays_through_a_rescan_can_be_asked_for_anew(home: Home) -> None:
@@ -110,23 +110,23 @@ def test_a_summary_that_stays_through_a_rescan_can_be_asked_for_anew(home: Home)
     run()
     rescan(home)
     assert SECRET not in stored(home)
-    home.store.ingest.want_summaries("another")
+    home.store.summaries.want_summaries("another")
     run.llm = replace(run.llm, rules=replace(run.llm.rules, min_value=100.0))
     run()
-    assert home.store.ingest.parts_to_summarize(home.source().key, run.clock(), 9) == []
+    assert home.store.summaries.parts_to_summarize(home.source().key, run.clock(), 9) == []
 
 
 def test_a_summary_that_is_masked_anew_is_still_asked_for_anew(home: Home) -> None:
     run = Run(home, LlmHere(reply=TELLING))
     run()
-    home.store.ingest.want_summaries("another")
-    asked_for = home.store.ingest.parts_to_summarize(home.source().key, run.clock(), 9)
+    home.store.summaries.want_summaries("another")
+    asked_for = home.store.summaries.parts_to_summarize(home.source().key, run.clock(), 9)
     rescan(home)
     assert SECRET not in stored(home)
-    left = home.store.ingest.parts_to_summarize(home.source().key, run.clock(), 9)
+    left = home.store.summaries.parts_to_summarize(home.source().key, run.clock(), 9)
     assert [part.part_id for part in left] == [part.part_id for part in asked_for] != []
     run()
-    assert home.store.ingest.parts_to_summarize(home.source().key, run.clock(), 9) == []
+    assert home.store.summaries.parts_to_summarize(home.source().key, run.clock(), 9) == []
 
 
 def test_a_pair_that_is_with_the_llm_during_a_rescan_gets_no_records_with_a_secret(home: Home) -> None:

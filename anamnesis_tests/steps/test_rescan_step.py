@@ -189,7 +189,7 @@ def test_a_copy_that_is_masked_by_new_rules_adds_no_message(
     home.mask = REDACTOR.mask_line
     home.write([json.dumps(json.loads(line) | copied) for line in log.lines], f"{OTHER}.jsonl")
     assert home.ingest().messages == 0
-    counts = store.ingest.counts()
+    counts = store.overview.counts()
     assert (counts.messages, counts.occurrences) == (6, 6)
 
 

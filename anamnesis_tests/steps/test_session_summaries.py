@@ -238,7 +238,7 @@ def test_deleted_record_stays_deleted_until_session_goes_on(home: Sessions) -> N
     home.run()
     (episode,) = home.store.episodes.page(Where(kinds=(SESSION_KIND,)), 10).items
     assert delete_episode(home.store, episode.episode_id)
-    home.store.ingest.renew_session(SESSION)
+    home.store.parts.renew_session(SESSION)
     assert home.run() == []
     log.minute += 100
     log.user("Please do the same for the logout test.")
@@ -280,8 +280,8 @@ def test_record_goes_with_the_last_of_its_session(home: Sessions) -> None:
 def test_moved_session_keeps_one_record_of_its_new_project(home: Sessions) -> None:
     home.write(worked().lines)
     home.run()
-    (source,) = [s for s in home.store.ingest.sources() if s.kind == "claude_logs"]
-    home.store.ingest.move_parts(source.key, [f"{SESSION}.jsonl"], "", "/home/dev/shop", "acme/shop")
+    (source,) = [s for s in home.store.files.sources() if s.kind == "claude_logs"]
+    home.store.parts.move_parts(source.key, [f"{SESSION}.jsonl"], "", "/home/dev/shop", "acme/shop")
     (record,) = home.run()
     assert (record.project, record.revision) == ("acme/shop", 1)
     assert home.records(former=True) == [record]
@@ -312,7 +312,7 @@ def test_session_that_changes_meanwhile_is_left_to_the_next_run(home: Sessions) 
 def test_source_with_sessions_to_record_is_unfinished(home: Sessions) -> None:
     home.write(worked().lines)
     home.ingest()
-    (source,) = [s.key for s in home.store.ingest.sources() if s.kind == "claude_logs"]
-    assert home.store.ingest.unfinished_sources(START) == {source}
+    (source,) = [s.key for s in home.store.files.sources() if s.kind == "claude_logs"]
+    assert home.store.parts.unfinished_sources(START) == {source}
     home.record()
-    assert home.store.ingest.unfinished_sources(START) == set()
+    assert home.store.parts.unfinished_sources(START) == set()

@@ -144,7 +144,7 @@ def test_private_session_is_sent_to_no_llm_elsewhere(home: Recorded) -> None:
     rules = LlmRules(min_value=0, private_projects=("/code/shop",))
     for llm in (Llm(lambda: backend, rules), Llm(lambda: backend, private_sources=lambda: frozenset({source.key}))):
         home.store.episodes.delete(home.records()[0].episode_id, tombstone=False)
-        home.store.ingest.renew_session(SESSION)
+        home.store.parts.renew_session(SESSION)
         wiring.open_pipeline(home.settings, home.store).publish(source)
         home.store.forgetting.replace_parts(home.store.forgetting.parts([home.exchange("walrus")]))
         wiring.open_pipeline(home.settings, home.store).publish(source)

@@ -123,7 +123,7 @@ def test_two_runs_at_once_pay_once_for_each_part(store: Store, open_store: Calla
     run.backend.on_ask = once
     assert run().counts["flagged"] == 0
     assert len(run.backend.asked) + len(other.backend.asked) == 6
-    assert store.ingest.summary_counts() == {"tiny": 6}
+    assert store.summaries.summary_counts() == {"tiny": 6}
     run.clock.now += timedelta(minutes=1)
     assert run().counts == {}
 
@@ -206,8 +206,8 @@ def test_by_hand_one_project_and_so_many_parts_can_be_chosen(store: Store, start
     run = start()
     parsed(store, *(part(n, project="acme/web") for n in range(3)), part(4))
     assert run(by_hand=True, project="acme/web", limit=2).written == 2
-    assert store.ingest.summary(part(4).part_id) is None
-    assert store.ingest.summary(part(0, project="acme/web").part_id) is None, "newest first"
+    assert store.summaries.summary(part(4).part_id) is None
+    assert store.summaries.summary(part(0, project="acme/web").part_id) is None, "newest first"
 
 
 def test_parts_that_fail_all_the_time_end_a_run_by_hand_all_the_same(store: Store, start, monkeypatch):
@@ -215,9 +215,9 @@ def test_parts_that_fail_all_the_time_end_a_run_by_hand_all_the_same(store: Stor
     run = start(LlmHere(reply='{"skip": false, "summary": ""}'))
     parsed(store, *(part(n) for n in range(7)))
     listed: list[Part] = []
-    listing = store.ingest.parts_to_summarize
+    listing = store.summaries.parts_to_summarize
     monkeypatch.setattr(
-        store.ingest, "parts_to_summarize", lambda *g, **k: listed.extend(found := listing(*g, **k)) or found
+        store.summaries, "parts_to_summarize", lambda *g, **k: listed.extend(found := listing(*g, **k)) or found
     )
     assert run(by_hand=True).counts["flagged"] == 7
     assert len(run.backend.asked) == 2 * 7

@@ -38,7 +38,7 @@ def by_kind(home: LlmHome, kind: str) -> list[Episode]:
 def problems(home: LlmHome) -> list[str]:
     """Why the summaries of parts are missing, where they are; those that stand in are extractive."""
     parts = home.store.forgetting.parts_after("", 100)
-    found = [home.store.ingest.summary(part.part_id) for part in parts]
+    found = [home.store.summaries.summary(part.part_id) for part in parts]
     flagged = [summary for summary in found if summary is not None and summary.problem]
     assert {summary.model for summary in flagged} <= {extractive.MODEL}
     return [summary.problem for summary in flagged]
@@ -73,7 +73,7 @@ def test_materializing_again_calls_nobody(llm_home: LlmHome, service: Service) -
     llm_home.run()
     before = llm_home.episodes()
     assert llm_home.run().counts == {}
-    llm_home.store.ingest.want_summaries("nobody")
+    llm_home.store.summaries.want_summaries("nobody")
     report = llm_home.run()
     assert (report.counts["cached"], report.used) == (2, LlmUse())
     assert len(service.prompts) == 2
@@ -205,10 +205,10 @@ def test_another_summarizer_is_called_by_the_next_run_and_the_former_is_not(llm_
         llm_home.converse(2)
         llm_home.run()
         assert (len(former.prompts), len(latter.prompts)) == (1, 1)
-        llm_home.store.ingest.want_summaries("qwen3")
+        llm_home.store.summaries.want_summaries("qwen3")
         llm_home.run()
         assert (len(former.prompts), len(latter.prompts)) == (1, 2)
-    assert llm_home.store.ingest.summary_counts() == {"qwen3": 2}
+    assert llm_home.store.summaries.summary_counts() == {"qwen3": 2}
 
 
 def test_the_first_ollama_server_that_answers_is_taken(llm_home: LlmHome) -> None:

@@ -15,7 +15,8 @@ from anamnesis_pipeline.steps.llm_breaker import breakers
 from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.projects import machine_labels, right_guesses
 from anamnesis_pipeline.steps.summaries import UNSUMMARIZED, summarize_source
-from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.project_names import PROJECT_ALIASES
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
 from anamnesis_tests.steps.llms import DAY, SOURCE, USED, LlmHere, parsed, part
@@ -48,7 +49,7 @@ def test_a_summary_has_the_tags_and_records_of_the_reply_with_the_messages_they_
 def test_without_an_llm_every_part_gets_an_extractive_summary_that_is_no_problem(store: Store):
     parsed(store, part(1), part(2, "hi", "hello"))
     assert summarize_source(store, SOURCE, Llm()).counts == {"written": 2}
-    assert store.ingest.summary_counts() == {extractive.MODEL: 2}
+    assert store.summaries.summary_counts() == {extractive.MODEL: 2}
 
 
 def test_the_backend_is_not_even_opened_when_there_is_nothing_to_ask(store: Store):
@@ -95,7 +96,7 @@ def test_text_that_stays_on_this_machine_is_shown_to_no_remote_llm(store: Store,
     assert remote().counts == {"private": 1, "written": 1}
     assert remote.backend.asked == []
     assert remote.summary(one).problem == ""
-    store.ingest.want_summaries("tiny")
+    store.summaries.want_summaries("tiny")
     start(LlmHere(is_local=True), **rules)()
     assert remote.summary(one).model == "tiny"
 
@@ -127,7 +128,7 @@ def test_a_subagent_of_a_private_session_is_private_wherever_it_runs(
         run()
         assert run.backend.asked == []
     run = start(LlmHere(is_local=False), private_projects=("something",))
-    store.ingest.want_summaries("tiny")
+    store.summaries.want_summaries("tiny")
     run()
     assert len(run.backend.asked) == 2
 
@@ -151,7 +152,7 @@ def test_a_private_project_is_known_by_the_repository_and_the_alias_of_a_folder(
         run = start(LlmHere(is_local=False), private_projects=(name,))
         assert run(by_hand=True).counts["private"] == 1
         assert run.backend.asked == []
-        store.ingest.want_summaries("tiny")
+        store.summaries.want_summaries("tiny")
 
 
 def test_what_has_a_guessed_project_stays_here_until_that_is_known(store: Store, start):
@@ -164,7 +165,7 @@ def test_what_has_a_guessed_project_stays_here_until_that_is_known(store: Store,
     assert run().counts["private"] == 1
     settled = machine_labels(store.settings, "far", lambda cwd: "acme/web", must_answer=True)
     right_guesses(store, "far", settled)
-    store.ingest.want_summaries("tiny")
+    store.summaries.want_summaries("tiny")
     run = start(LlmHere(is_local=False), private_projects=("api",))
     run()
     assert len(run.backend.asked) == 1
@@ -185,7 +186,7 @@ def test_materializing_again_costs_nothing(store: Store, start):
     run = start()
     parsed(store, part(1), part(2))
     run()
-    store.ingest.want_summaries("nobody")
+    store.summaries.want_summaries("nobody")
     report = run()
     assert (report.counts["cached"], report.used) == (2, LlmUse())
     assert len(run.backend.asked) == 2
@@ -196,7 +197,7 @@ def test_another_model_is_asked_anew(store: Store, start):
     parsed(store, part(1))
     run()
     run.backend.model = "large"
-    store.ingest.want_summaries("large")
+    store.summaries.want_summaries("large")
     run()
     assert run.backend.asked[0].key != run.backend.asked[1].key
 
@@ -267,7 +268,7 @@ def test_an_llms_summary_is_not_lost_to_a_failed_attempt_at_another(store: Store
     run()
     made = run.summary(one)
     run.backend.model, run.backend.script = "large", [LlmAnswerInvalid("it refused")]
-    store.ingest.want_summaries("large")
+    store.summaries.want_summaries("large")
     run()
     kept = run.summary(one)
     assert (kept.text, kept.records, kept.model, kept.problem) == (made.text, made.records, "tiny", "")
@@ -313,7 +314,7 @@ def test_after_three_calls_that_find_nobody_the_others_wait(store: Store, start)
     parsed(store, part(1), part(2))
     run()
     assert len(run.backend.asked) == 3
-    assert store.ingest.summary_counts() == {"problem": 2}
+    assert store.summaries.summary_counts() == {"problem": 2}
 
 
 def test_when_its_time_is_over_one_call_tries_whether_the_service_is_back(store: Store, start):

@@ -83,7 +83,7 @@ def test_every_project_folder_of_every_machine_is_a_source_with_something_new(ri
     report = ring.look()
     assert folders(report) == ["laptop-a", "laptop-b", "nas-a", "nas-b", "vps-a", "vps-b"]
     assert (report.asked, report.seen, report.problems) == (3, 3, ())
-    assert {source.key for source in ring.store.ingest.sources()} >= set(report.changed)
+    assert {source.key for source in ring.store.files.sources()} >= set(report.changed)
 
 
 def test_a_machine_that_answers_is_asked_for_the_projects_that_were_guessed_while_it_was_away(ring: Ring) -> None:
@@ -149,12 +149,12 @@ def test_after_a_look_that_found_nothing_left_the_host_says_in_one_line_that_not
 ) -> None:
     ring.ingest(ring.look())
     assert folders(ring.look()) == []
-    cursors = ring.store.ingest.cursors
-    monkeypatch.setattr(ring.store.ingest, "cursors", lambda key: pytest.fail(f"looks at the cursors of {key}"))
+    cursors = ring.store.files.cursors
+    monkeypatch.setattr(ring.store.files, "cursors", lambda key: pytest.fail(f"looks at the cursors of {key}"))
     report = ring.look()
     assert [survey.files for host in ring.machines.values() for survey in host.answers] == [None] * 3  # type: ignore[union-attr]
     assert len(report.sources) == 6, "they are still known to be there"
-    monkeypatch.setattr(ring.store.ingest, "cursors", cursors)
+    monkeypatch.setattr(ring.store.files, "cursors", cursors)
     ring.machines["nas"].files[f"/home/ann/.claude/projects/-a/{SESSION}"] += LINE
     assert folders(ring.look()) == ["nas-a"]
 
@@ -218,7 +218,7 @@ def test_a_source_that_was_removed_is_not_looked_at_and_cannot_be_read(ring: Rin
     assert {source.machine for source in ring.look().sources} == {"nas", "laptop"}
     with pytest.raises(SourceUnreadable, match="removed"):
         ring.crawler().hosts.of_source(source)
-    assert source in ring.store.ingest.sources()
+    assert source in ring.store.files.sources()
 
 
 def test_local_only_asks_no_other_machine(ring: Ring) -> None:
@@ -237,11 +237,11 @@ def test_a_look_that_runs_out_of_time_goes_on_where_it_stopped(ring: Ring, monke
 
 def look_for(ring: Ring, *, sources: int, monkeypatch: pytest.MonkeyPatch) -> LookReport:
     """A look whose time is up when the cursors of so many sources were read."""
-    cursors: Callable[..., object] = ring.store.ingest.cursors
+    cursors: Callable[..., object] = ring.store.files.cursors
     looked: list[str] = []
     real = survey_module.time.monotonic
     with monkeypatch.context() as patch:
-        patch.setattr(ring.store.ingest, "cursors", lambda key: looked.append(key) or cursors(key))
+        patch.setattr(ring.store.files, "cursors", lambda key: looked.append(key) or cursors(key))
         patch.setattr(survey_module.time, "monotonic", lambda: real() + (1e6 if len(looked) >= sources else 0))
         return ring.look()
 

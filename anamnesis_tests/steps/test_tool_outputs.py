@@ -98,13 +98,13 @@ def test_the_whole_output_is_the_text_of_its_result_and_outlives_its_file(home: 
     assert said(home) == WHOLE.removesuffix("\n")
     assert home.finds("okapi")
     assert "persisted-output" not in said(home)
-    before = home.store.ingest.counts()
+    before = home.store.overview.counts()
     file.unlink()
     home.ingest()
-    after = home.store.ingest.counts()
+    after = home.store.overview.counts()
     assert (before.files, before.files_gone, after.files_gone, after.unparsed_lines) == (2, 0, 1, 0)
     assert (after.messages, after.occurrences, after.dead_letters) == (3, 0, 0)
-    assert home.store.ingest.unfinished_sources(home.episodes()[0].timestamp) == set()
+    assert home.store.parts.unfinished_sources(home.episodes()[0].timestamp) == set()
 
 
 def test_base64_in_a_moved_output_becomes_size_and_hash(home: Home) -> None:
@@ -152,7 +152,7 @@ def test_a_missing_output_leaves_the_preview_and_one_that_comes_later_makes_no_s
     put_out(home, WHOLE)
     home.ingest()
     home.ingest()
-    assert home.store.ingest.counts().messages == 3
+    assert home.store.overview.counts().messages == 3
     assert said(home).startswith("<persisted-output>")
     assert home.archived(path_of("toolu_1.txt")) == WHOLE.split("\n")[:-1]
 
@@ -193,7 +193,7 @@ def test_copies_of_the_record_are_one_message_whichever_has_the_file(home: Home)
     home.write(forked, f"{FOLDER}/{OTHER}.jsonl")
     home.write([line | {"sessionId": OTHER} for line in lines], f"-elsewhere/{OTHER}.jsonl")
     home.ingest()
-    assert home.store.ingest.counts().messages == 3
+    assert home.store.overview.counts().messages == 3
     assert said(home) == WHOLE.removesuffix("\n")
 
 
@@ -227,11 +227,11 @@ def test_a_private_key_over_several_lines_is_masked_wherever_frames_end(
     assert [n for n, line in enumerate(lines) if line in {"before", "after"}] == [0, 28, 29, 57]
     assert b"q7Zkq7Zk" not in home.bytes()
     assert "[REDACTED:private-key:" in said(home)
-    report = home.store.ingest.counts()
+    report = home.store.overview.counts()
     put_out(home, text).touch()
     home.ingest(REDACTOR.mask_line)
-    assert home.store.ingest.cursors(home.source().key)[path_of("toolu_1.txt")].generation == 0
-    assert home.store.ingest.counts() == report
+    assert home.store.files.cursors(home.source().key)[path_of("toolu_1.txt")].generation == 0
+    assert home.store.overview.counts() == report
 
 
 def test_a_secret_is_counted_once_wherever_frames_end(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +252,7 @@ def test_a_file_saved_anew_with_the_same_text_is_archived_once(home: Home) -> No
     draft.write_bytes(file.read_bytes())
     draft.replace(file)
     home.ingest(REDACTOR.mask_line)
-    assert home.store.ingest.cursors(home.source().key)[path_of("toolu_1.txt")].generation == 0
+    assert home.store.files.cursors(home.source().key)[path_of("toolu_1.txt")].generation == 0
 
 
 def test_new_rules_mask_it_anew_across_its_lines(home: Home) -> None:
@@ -307,7 +307,7 @@ def test_an_output_that_came_too_late_is_forgotten_with_its_record(home: Home) -
 def test_a_dead_letter_that_can_be_read_gets_its_output(home: Home) -> None:
     home.write([recorded(put_out(home, WHOLE))[0], '{"torn'])
     home.ingest(unmasked)
-    (letter,) = home.store.ingest.dead_letters()
+    (letter,) = home.store.messages.dead_letters()
     line = json.dumps(recorded(path_of("toolu_1.txt"))[1])
     read = wiring.archive_lines(home.store, home.archive)
     retry_dead_letters(
@@ -338,7 +338,7 @@ def test_an_output_that_cannot_be_read_hides_nothing_else(home: Home) -> None:
     (report,) = ingest_all(pipeline, sources)
     assert (len(report.crawl.problems), report.parse.messages) == (1, 3)
     home.ingest()
-    assert home.store.ingest.counts().messages == 3
+    assert home.store.overview.counts().messages == 3
     assert len(home.archived(path_of("toolu_1.txt"))) == WHOLE.count("\n")
 
 
@@ -349,10 +349,10 @@ def test_an_agents_long_answer_is_there_once_also_where_its_session_moved_it_out
     own = [record("user", "Look.", 2, uuid="a-1", **agent), record("assistant", answer, 3, uuid="a-2", **agent)]
     home.write(own, AGENT)
     home.ingest()
-    assert home.store.ingest.counts().messages == 2
+    assert home.store.overview.counts().messages == 2
     home.write(lines)
     home.ingest()
-    assert home.store.ingest.counts().messages == 4
+    assert home.store.overview.counts().messages == 4
     assert "\n".join(e.raw_exchange for e in home.episodes()).count("the last okapi") == 1
 
 

@@ -75,14 +75,14 @@ def main(folder: str, how: str, url: str = "") -> None:
     here = {"ollama here": {"summarizer": "ollama", "ollama_urls": [url]}}
     for name, settings in (here if url else ELSEWHERE).items():
         home.set(**settings)
-        home.store.ingest.want_summaries("nobody")
+        home.store.summaries.want_summaries("nobody")
         refused.clear()
         if how == "whole":
             run_ingest(load(), lambda line: None)
         else:
             home.run(by_hand=True)
         problem = llm_state(home.store, effective_settings(home.store), datetime.now(UTC))["problem"]
-        counts = home.store.ingest.summary_counts()
+        counts = home.store.summaries.summary_counts()
         found[name] = {"refused": list(refused), "counts": counts, "problem": problem}
     home.close()
     print(json.dumps(found))

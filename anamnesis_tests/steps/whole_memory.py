@@ -35,7 +35,7 @@ def fill(store: Store) -> None:
         store.spaces.put(space)
     store.spaces.activate(ACTIVE.key)
     store.spaces.start(NEXT.key)
-    store.ingest.put_sources([Source("box--logs", "box", "/logs", "logs")])
+    store.files.put_sources([Source("box--logs", "box", "/logs", "logs")])
     for number in range(TOPICS):
         _add(store, number)
     for space, episodes in ((ACTIVE, TOPICS - 3), (NEXT, TOPICS // 2)):

@@ -20,7 +20,7 @@ from anamnesis_pipeline.model import (
     part_id_of,
 )
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.ingest_base import ParsedChunk
+from anamnesis_pipeline.store.records.messages import ParsedChunk
 from anamnesis_pipeline.summary_model import Summary
 
 DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -76,14 +76,14 @@ def part(*segments: Segment, closed: bool = True, **fields: Any) -> Part:
 
 def crawled(store: Store, path: str = "a.jsonl", source: str = "logs") -> FileCursor:
     """A file just crawled for the first time; returns its stored cursor."""
-    assert store.ingest.commit_crawl(None, FileCursor(source, path, size=100, offset=100, lines=10), None)
-    return store.ingest.cursors(source)[path]
+    assert store.files.commit_crawl(None, FileCursor(source, path, size=100, offset=100, lines=10), None)
+    return store.files.cursors(source)[path]
 
 
 def parsed(store: Store, *parts: Part, path: str = "a.jsonl", source: str = "logs", keys: Sequence[str] = ()) -> None:
     """Commit `parts` of a file, crawling it first when it is new."""
-    before = store.ingest.cursors(source).get(path) or crawled(store, path, source)
-    assert store.ingest.commit_parsed(ParsedChunk(before, replace(before, parsed_lines=10), keys=keys, parts=parts))
+    before = store.files.cursors(source).get(path) or crawled(store, path, source)
+    assert store.messages.commit_parsed(ParsedChunk(before, replace(before, parsed_lines=10), keys=keys, parts=parts))
 
 
 def summary(of: Part, text: str = "in short") -> Summary:

@@ -13,8 +13,9 @@ import pytest
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.memory_layers import Layer
 from anamnesis_pipeline.model import Episode, Passage, Variant, Where
-from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
+from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.consolidation_base import ChangedSession
+from anamnesis_pipeline.store.project_names import PROJECT_ALIASES
 from anamnesis_tests.conftest import BACKENDS, mongo_database
 from anamnesis_tests.mongo_server import shared
 from anamnesis_tests.store.samples import DAY, episode, space, unit
@@ -182,7 +183,7 @@ def held(store: Store) -> dict[str, Any]:
         "waiting": store.consolidation.changed_count(),
         "links": store.consolidation.links(IDS + MERGED),
         "counts": store.consolidation.counts(),
-        "buried": store.ingest.known_keys(["k1", "k2", "f:k1"]),
+        "buried": store.messages.known_keys(["k1", "k2", "f:k1"]),
         "events": store.events.counts(),
         "spaces": {each.key: (each, *of_space(store, each.key)) for each in store.spaces.all()},
     }  # fmt: skip

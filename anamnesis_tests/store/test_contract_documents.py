@@ -30,10 +30,10 @@ def section(
 
 def cursor(store: Store, source: str = "notes", path: str = "a.md") -> FileCursor:
     """The file's, which is crawled if it was not."""
-    if store.ingest.cursor(source, path) is None:
-        store.ingest.put_sources([Source(source, source, f"/{source}", "", "documents")])
-        store.ingest.commit_crawl(None, FileCursor(source, path, lines=9, version=1), None)
-    found = store.ingest.cursor(source, path)
+    if store.files.cursor(source, path) is None:
+        store.files.put_sources([Source(source, source, f"/{source}", "", "documents")])
+        store.files.commit_crawl(None, FileCursor(source, path, lines=9, version=1), None)
+    found = store.files.cursor(source, path)
     assert found is not None
     return found
 
@@ -68,7 +68,7 @@ def test_what_a_file_holds_is_written_with_its_cursor(store: Store):
 
 def test_nothing_is_written_over_a_cursor_that_moved_on(store: Store):
     before = cursor(store)
-    assert store.ingest.commit_crawl(before, replace(before, size=7), None)
+    assert store.files.commit_crawl(before, replace(before, size=7), None)
     assert store.documents.commit([ParsedDocument(before, before, [section("One", "first")])]) == [None]
     assert store.documents.sightings_of("notes", "a.md") == []
 
@@ -78,7 +78,7 @@ def test_the_same_sections_once_more_write_no_part(store: Store):
     commit(store, one)
     publish(store, one[0])
     assert commit(store, one) == 0
-    assert store.ingest.parts_to_publish("notes", 9) == []
+    assert store.parts.parts_to_publish("notes", 9) == []
     assert store.documents.unsettled("notes", 9) == []
 
 
@@ -102,7 +102,7 @@ def test_a_text_that_went_is_noted_and_one_that_is_the_first_of_its_section_is_n
     assert store.documents.unsettled("notes", 9) == []
     commit(store, section("One", "changed", since=2))
     assert store.documents.unsettled("notes", 9) == [Unsettled("place", "One", 1)]
-    assert store.ingest.unfinished_sources(DAY) == {"notes"}
+    assert store.parts.unfinished_sources(DAY) == {"notes"}
     present = {s.text: s.present for s in store.documents.sightings_at([("place", "One")])}
     assert present == {"first": False, "changed": True}
 
@@ -166,14 +166,14 @@ def test_a_part_goes_by_another_copy_when_its_own_lost_it(store: Store):
     assert (part.source, part.path, part.cwd) == ("desk", "b.md", "/desk")
     assert part.section is not None
     assert part.section.first_line == 4
-    assert [p.part_id for p, _ in store.ingest.parts_to_publish("desk", 9)] == [here[0].part_id]
+    assert [p.part_id for p, _ in store.parts.parts_to_publish("desk", 9)] == [here[0].part_id]
 
 
 def test_gone_files_are_listed_until_their_sections_are(store: Store):
     commit(store, section("One", "first"))
-    store.ingest.mark_gone("notes", ["a.md"])
+    store.files.mark_gone("notes", ["a.md"])
     (gone,) = store.documents.vanished("notes")
-    assert (gone.path, store.ingest.unfinished_sources(DAY)) == ("a.md", {"notes"})
+    assert (gone.path, store.parts.unfinished_sources(DAY)) == ("a.md", {"notes"})
     commit(store)
     assert store.documents.vanished("notes") == []
 
@@ -201,8 +201,8 @@ def test_many_crawled_files_are_each_written_for_themselves(store: Store):
     known = cursor(store)
     new = [(None, FileCursor("notes", f"{n}.md", version=1), None) for n in range(MAX_ROWS_PER_WRITE)]
     stale = (replace(known, version=known.version + 7), replace(known, size=9), None)
-    assert store.ingest.commit_crawls([stale, *new]) == [False, *[True] * len(new)]
-    assert len(store.ingest.cursors("notes")) == len(new) + 1
+    assert store.files.commit_crawls([stale, *new]) == [False, *[True] * len(new)]
+    assert len(store.files.cursors("notes")) == len(new) + 1
 
 
 def test_texts_that_gave_way_at_once_are_one_event(store: Store):

@@ -212,7 +212,7 @@ def test_creating_on_purpose_lifts_the_tombstone(store: Store):
     put(store, "e", "text", message_keys=("m1",))
     store.episodes.delete("e")
     assert store.episodes.create(episode("e", message_keys=("m1",)), passages("text"))
-    assert store.ingest.known_keys(["m1"]) == set()
+    assert store.messages.known_keys(["m1"]) == set()
     assert store.episodes.put([(episode("e", summary="new", message_keys=("m1",)), [])]).updated == 1
 
 

@@ -19,15 +19,15 @@ def test_what_is_held_is_work_for_nobody_until_it_is_released(store: Store) -> N
     assert store.exclusion.hold({one.part_id: "rule-2"}) == 0
     assert store.exclusion.held() == {"rule-1": 1}
     assert store.exclusion.waiting("logs", "", 10) == [two]
-    assert [p for p, _ in store.ingest.parts_to_publish("logs", 10)] == [two]
-    assert store.ingest.parts_to_summarize("logs", DAY, 10) == [two]
-    store.ingest.put_summaries([summary(two)])
+    assert [p for p, _ in store.parts.parts_to_publish("logs", 10)] == [two]
+    assert store.summaries.parts_to_summarize("logs", DAY, 10) == [two]
+    store.summaries.put_summaries([summary(two)])
     store.episodes.publish([Publication(two, summary(two), [(episode(two.part_id), passages("text"))])])
-    assert store.ingest.unfinished_sources(DAY - timedelta(days=1)) == set()
-    assert store.ingest.sources_to_summarize(DAY) == set()
+    assert store.parts.unfinished_sources(DAY - timedelta(days=1)) == set()
+    assert store.summaries.sources_to_summarize(DAY) == set()
     assert store.exclusion.release("rule-1") == 1
-    assert [p for p, _ in store.ingest.parts_to_publish("logs", 10)] == [one]
-    assert store.ingest.unfinished_sources(DAY - timedelta(days=1)) == {"logs"}
+    assert [p for p, _ in store.parts.parts_to_publish("logs", 10)] == [one]
+    assert store.parts.unfinished_sources(DAY - timedelta(days=1)) == {"logs"}
     assert store.exclusion.held() == {}
 
 
@@ -48,10 +48,10 @@ def test_lifting_lets_a_part_be_published_again_and_its_messages_be_known_as_bef
     publication = Publication(one, None, [(episode(one.part_id, message_keys=("m1",)), passages("text"))])
     store.episodes.publish([publication])
     store.episodes.delete(one.part_id)
-    assert store.ingest.parts_to_publish("logs", 10) == []
+    assert store.parts.parts_to_publish("logs", 10) == []
     lifted = store.exclusion.lift([one.part_id])
     assert (lifted.tombstones, lifted.parts, lifted.files) == (1, 1, 0)
-    assert [p for p, _ in store.ingest.parts_to_publish("logs", 10)] == [one]
+    assert [p for p, _ in store.parts.parts_to_publish("logs", 10)] == [one]
     assert not store.forgetting.has_forgotten()
     assert store.exclusion.lift([one.part_id]).tombstones == 0
     assert store.exclusion.tombstones(10) == []
@@ -65,10 +65,10 @@ def test_lifting_what_was_forgotten_lets_its_files_be_read_again_but_not_what_ot
     assert store.exclusion.lift([one.part_id]).files == 0
     lifted = store.exclusion.lift([two.part_id])
     assert (lifted.tombstones, lifted.parts, lifted.files) == (1, 0, 1)
-    cursor = store.ingest.cursor("logs", "a.jsonl")
+    cursor = store.files.cursor("logs", "a.jsonl")
     assert cursor is not None
     assert (cursor.mtime_ns, cursor.head_hash) == (0, "lifted")
-    assert store.ingest.known_keys(["m1", "m2"]) == set()
+    assert store.messages.known_keys(["m1", "m2"]) == set()
 
 
 def test_what_was_buried_is_found_by_its_document_and_by_texts_of_the_file_that_had_it(store: Store) -> None:

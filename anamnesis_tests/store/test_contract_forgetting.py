@@ -12,7 +12,7 @@ LOGS = Source("logs", "box", "/root", "-code")
 
 
 def test_every_filter_is_required_and_parts_without_an_episode_count_too(store: Store) -> None:
-    store.ingest.put_sources([LOGS])
+    store.files.put_sources([LOGS])
     parsed(store, part(segment("m1", minute=1)), part(segment("m2", minute=2), session_id="other", project="b"))
     one, two = part(segment("m1")).part_id, part(segment("m2")).part_id
     put(store, one, "text", source="logs", session_id="s", path="/root/-code/a.jsonl", minute=1)
@@ -36,7 +36,7 @@ def test_a_tombstone_is_left_for_ids_that_no_episode_has(store: Store) -> None:
     store.forgetting.bury({"p1": ["k1", "k2"], "p2": []})
     store.forgetting.bury({"p1": ["k2", "k3"]})
     assert store.forgetting.forgotten(["k1", "k2", "k3", "k4"]) == {"k1", "k2", "k3"}
-    assert store.ingest.known_keys(["k3", "k4"]) == {"k3"}
+    assert store.messages.known_keys(["k3", "k4"]) == {"k3"}
     assert store.episodes.put([(episode("p2"), passages("text"))]).tombstoned == 1
 
 
@@ -44,10 +44,10 @@ def test_parts_are_there_after_their_episode_was_deleted_until_they_are_removed(
     one, two = part(segment("m1")), part(segment("m2"), path="b.jsonl")
     parsed(store, one, keys=["m1"])
     parsed(store, two, path="b.jsonl", keys=["m2"])
-    store.ingest.put_summaries([summary(one), summary(two)])
+    store.summaries.put_summaries([summary(one), summary(two)])
     put(store, one.part_id, "text", source="logs", message_keys=("m1",))
     store.episodes.delete(one.part_id)
-    assert store.ingest.part(one.part_id) is None
+    assert store.parts.part(one.part_id) is None
     assert store.forgetting.parts([one.part_id, "none"]) == [one]
     assert store.forgetting.parts_of_files([("logs", "a.jsonl"), ("logs", "c.jsonl")]) == [one]
     both = sorted([one, two], key=lambda p: p.part_id)
@@ -55,26 +55,26 @@ def test_parts_are_there_after_their_episode_was_deleted_until_they_are_removed(
     assert store.forgetting.parts_after(both[0].part_id, 10) == both[1:]
     assert store.forgetting.remove_parts([one.part_id, "none"]) == 1
     assert store.forgetting.parts([one.part_id]) == []
-    assert store.ingest.summary(one.part_id) is None
-    assert store.ingest.summary(two.part_id) == summary(two)
-    assert store.ingest.known_keys(["m1"]) == {"m1"}
+    assert store.summaries.summary(one.part_id) is None
+    assert store.summaries.summary(two.part_id) == summary(two)
+    assert store.messages.known_keys(["m1"]) == {"m1"}
 
 
 def test_a_part_written_anew_keeps_its_summary_and_is_published_again(store: Store) -> None:
     one = part(segment("m1", "the secret text"))
     parsed(store, one)
-    store.ingest.put_summaries([summary(one)])
+    store.summaries.put_summaries([summary(one)])
     store.episodes.publish([Publication(one, summary(one), [])])
     masked = replace(one, segments=(replace(one.segments[0], text="the [mask] text"),), lead="", prompt="")
     assert store.forgetting.replace_parts([masked, part(segment("none"))]) == 1
-    assert store.ingest.part(one.part_id) == masked
-    assert store.ingest.parts_to_summarize("logs", DAY, 10) == []
-    ((listed, its),) = store.ingest.parts_to_publish("logs", 10)
+    assert store.parts.part(one.part_id) == masked
+    assert store.summaries.parts_to_summarize("logs", DAY, 10) == []
+    ((listed, its),) = store.parts.parts_to_publish("logs", 10)
     assert (listed, its) == (masked, summary(masked))
     again = replace(masked, lead="other")
     assert store.forgetting.replace_parts([again], resummarize=True) == 1
-    assert store.ingest.summary(one.part_id) is None
-    assert store.ingest.parts_to_summarize("logs", DAY, 10) == [again]
+    assert store.summaries.summary(one.part_id) is None
+    assert store.summaries.parts_to_summarize("logs", DAY, 10) == [again]
 
 
 def test_an_episode_is_rewritten_whatever_was_edited_and_keeps_its_counters(store: Store) -> None:
@@ -104,13 +104,13 @@ def test_cached_replies_are_listed_by_key(store: Store) -> None:
 def test_an_episode_is_not_published_from_a_part_or_a_summary_that_is_another_by_now(store: Store) -> None:
     one = part(segment("m1", "the walrus"), lead="the quagga")
     parsed(store, one, keys=["m1"])
-    store.ingest.put_summaries([summary(one)])
-    ((read, its),) = store.ingest.parts_to_publish("logs", 10)
+    store.summaries.put_summaries([summary(one)])
+    ((read, its),) = store.parts.parts_to_publish("logs", 10)
     made = [(episode(one.part_id, source="logs"), passages("the walrus", context="the quagga"))]
     store.forgetting.replace_parts([replace(one, lead="")])
     assert store.episodes.publish([Publication(read, its, made)]).created == 0
     assert store.episodes.publish([Publication(replace(one, lead=""), None, made)]).created == 0
     assert store.episodes.get([one.part_id]) == {}
-    assert len(store.ingest.parts_to_publish("logs", 10)) == 1
+    assert len(store.parts.parts_to_publish("logs", 10)) == 1
     assert store.episodes.publish([Publication(replace(one, lead=""), its, made)]).created == 1
-    assert store.ingest.parts_to_publish("logs", 10) == []
+    assert store.parts.parts_to_publish("logs", 10) == []

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import LlmCallTaken
-from anamnesis_pipeline.store.base import PROJECT_ALIASES, Publication, Store
+from anamnesis_pipeline.store.base import Publication, Store
 from anamnesis_pipeline.store.forget_base import CachedReply
+from anamnesis_pipeline.store.project_names import PROJECT_ALIASES
 from anamnesis_pipeline.store.records.llm import Lease, OpenBatch
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
 from anamnesis_tests.store.samples import DAY, parsed, part, put, segment, summary
@@ -47,51 +48,51 @@ def test_a_summary_comes_back_as_it_was_written(store: Store):
         TypedRecord(RecordType.ERROR, "It locked"),
     )
     whole = Summary(one.part_id, one.content_hash, "in short", "claude", ("a", "b"), records, True, "why", LATER, 3)
-    assert store.ingest.summary(one.part_id) is None
-    assert store.ingest.put_summaries([whole]) == 1
-    assert store.ingest.put_summaries([whole]) == 0
+    assert store.summaries.summary(one.part_id) is None
+    assert store.summaries.put_summaries([whole]) == 1
+    assert store.summaries.put_summaries([whole]) == 0
     stored = replace(records[0], text="Use WAL \ufffd")
-    assert store.ingest.summary(one.part_id) == replace(whole, records=(stored, records[1]))
+    assert store.summaries.summary(one.part_id) == replace(whole, records=(stored, records[1]))
 
 
 def test_a_flagged_summary_is_tried_again_when_its_time_has_come(store: Store):
     first, second = part(segment("m1", minute=1)), part(segment("m2", minute=2))
     parsed(store, first, second)
-    store.ingest.put_summaries([flagged(first), summary(second)])
-    assert store.ingest.parts_to_summarize("logs", DAY, 10) == []
-    assert store.ingest.sources_to_summarize(DAY) == set()
-    assert store.ingest.parts_to_summarize("logs", LATER, 10) == [first]
-    assert store.ingest.parts_to_summarize("logs", LATER, 10, "another") == []
-    assert store.ingest.parts_to_summarize("logs", LATER, 10, "acme/api") == [first]
-    assert store.ingest.sources_to_summarize(LATER) == {"logs"}
-    store.ingest.put_summaries([summary(first)])
-    assert store.ingest.parts_to_summarize("logs", LATER, 10) == []
+    store.summaries.put_summaries([flagged(first), summary(second)])
+    assert store.summaries.parts_to_summarize("logs", DAY, 10) == []
+    assert store.summaries.sources_to_summarize(DAY) == set()
+    assert store.summaries.parts_to_summarize("logs", LATER, 10) == [first]
+    assert store.summaries.parts_to_summarize("logs", LATER, 10, "another") == []
+    assert store.summaries.parts_to_summarize("logs", LATER, 10, "acme/api") == [first]
+    assert store.summaries.sources_to_summarize(LATER) == {"logs"}
+    store.summaries.put_summaries([summary(first)])
+    assert store.summaries.parts_to_summarize("logs", LATER, 10) == []
 
 
 def test_a_part_that_is_open_or_deleted_makes_no_source_wait_for_summaries(store: Store):
     still_open, deleted = part(segment("m1"), closed=False), part(segment("m2"))
     parsed(store, still_open, deleted)
-    assert store.ingest.sources_to_summarize(DAY) == {"logs"}
+    assert store.summaries.sources_to_summarize(DAY) == {"logs"}
     put(store, deleted.part_id, "text", source="logs", message_keys=("m2",))
     store.episodes.delete(deleted.part_id)
-    assert store.ingest.sources_to_summarize(DAY) == set()
-    assert store.ingest.want_summaries("claude") == {}
+    assert store.summaries.sources_to_summarize(DAY) == set()
+    assert store.summaries.want_summaries("claude") == {}
 
 
 def test_new_summaries_can_be_asked_for_and_the_old_ones_stay_meanwhile(store: Store):
     first, second, third = (part(segment(f"m{n}", minute=n)) for n in (1, 2, 3))
     parsed(store, first, second, third)
-    store.ingest.put_summaries([summary(first), summary(second), replace(summary(third), model="claude")])
-    assert store.ingest.want_summaries("claude", dry_run=True) == {"logs": 2}
-    assert store.ingest.parts_to_summarize("logs", DAY, 10) == []
-    assert store.ingest.want_summaries("claude", limit=1) == {"logs": 1}
-    assert store.ingest.parts_to_summarize("logs", DAY, 10) == [second]
-    assert store.ingest.summary(second.part_id) == summary(second)
-    assert store.ingest.want_summaries("claude", project="another") == {}
-    assert store.ingest.want_summaries("claude", source="others") == {}
-    assert store.ingest.want_summaries("claude", source="logs", dry_run=True) == {"logs": 2}
-    assert store.ingest.want_summaries("claude", project="acme/api") == {"logs": 2}
-    assert store.ingest.parts_to_summarize("logs", DAY, 10) == [second, first]
+    store.summaries.put_summaries([summary(first), summary(second), replace(summary(third), model="claude")])
+    assert store.summaries.want_summaries("claude", dry_run=True) == {"logs": 2}
+    assert store.summaries.parts_to_summarize("logs", DAY, 10) == []
+    assert store.summaries.want_summaries("claude", limit=1) == {"logs": 1}
+    assert store.summaries.parts_to_summarize("logs", DAY, 10) == [second]
+    assert store.summaries.summary(second.part_id) == summary(second)
+    assert store.summaries.want_summaries("claude", project="another") == {}
+    assert store.summaries.want_summaries("claude", source="others") == {}
+    assert store.summaries.want_summaries("claude", source="logs", dry_run=True) == {"logs": 2}
+    assert store.summaries.want_summaries("claude", project="acme/api") == {"logs": 2}
+    assert store.summaries.parts_to_summarize("logs", DAY, 10) == [second, first]
 
 
 @pytest.mark.parametrize("name", ["acme/api", "old/api", "older/api"])
@@ -101,38 +102,38 @@ def test_a_project_is_meant_by_any_of_its_names_and_aliases(store: Store, name: 
     )
     parsed(store, mine, merged, other)
     store.settings.set(PROJECT_ALIASES, {"older/api": "old/api", "old/api": "acme/api"})
-    assert store.ingest.parts_to_summarize("logs", DAY, 10, name) == [merged, mine]
-    store.ingest.put_summaries([summary(each) for each in (mine, merged, other)])
-    assert store.ingest.want_summaries("claude", project=name) == {"logs": 2}
-    assert store.ingest.parts_to_summarize("logs", DAY, 10) == [merged, mine]
+    assert store.summaries.parts_to_summarize("logs", DAY, 10, name) == [merged, mine]
+    store.summaries.put_summaries([summary(each) for each in (mine, merged, other)])
+    assert store.summaries.want_summaries("claude", project=name) == {"logs": 2}
+    assert store.summaries.parts_to_summarize("logs", DAY, 10) == [merged, mine]
 
 
 def test_only_what_is_accepted_is_asked_for_anew(store: Store):
     parts = [part(segment(f"m{n}", minute=n)) for n in range(5)]
     parsed(store, *parts)
-    store.ingest.put_summaries([summary(each) for each in parts])
+    store.summaries.put_summaries([summary(each) for each in parts])
     seen = []
 
     def accepts(each) -> bool:
         seen.append(each)
         return each in parts[1::2]
 
-    assert store.ingest.want_summaries("claude", accepts=accepts) == {"logs": 2}
+    assert store.summaries.want_summaries("claude", accepts=accepts) == {"logs": 2}
     assert seen == parts[::-1]
-    assert store.ingest.parts_to_summarize("logs", DAY, 10) == parts[3::-2]
-    assert store.ingest.want_summaries("claude", limit=1, accepts=accepts) == {"logs": 1}
+    assert store.summaries.parts_to_summarize("logs", DAY, 10) == parts[3::-2]
+    assert store.summaries.want_summaries("claude", limit=1, accepts=accepts) == {"logs": 1}
 
 
 def test_pages_go_on_behind_the_last_part_whatever_became_of_it(store: Store):
     parts = [part(segment(f"m{n}", minute=None if n < 2 else n // 2)) for n in range(8)]
     parsed(store, *parts)
-    whole = store.ingest.parts_to_summarize("logs", DAY, 10)
+    whole = store.summaries.parts_to_summarize("logs", DAY, 10)
     assert sorted(whole, key=lambda each: each.part_id) == sorted(parts, key=lambda each: each.part_id)
     pages, last = [], None
-    while page := store.ingest.parts_to_summarize("logs", LATER, 3, after=last):
+    while page := store.summaries.parts_to_summarize("logs", LATER, 3, after=last):
         pages.append(page)
         last = page[-1]
-        store.ingest.put_summaries([flagged(page[0]), summary(last)])
+        store.summaries.put_summaries([flagged(page[0]), summary(last)])
     assert [len(page) for page in pages] == [3, 3, 2]
     assert [each for page in pages for each in page] == whole
 
@@ -140,10 +141,10 @@ def test_pages_go_on_behind_the_last_part_whatever_became_of_it(store: Store):
 def test_an_answer_that_changes_nothing_still_answers_the_wish(store: Store):
     one = part(segment("m1"))
     parsed(store, one)
-    store.ingest.put_summaries([summary(one)])
-    store.ingest.want_summaries("claude")
-    assert store.ingest.put_summaries([summary(one)]) == 0
-    assert store.ingest.parts_to_summarize("logs", DAY, 10) == []
+    store.summaries.put_summaries([summary(one)])
+    store.summaries.want_summaries("claude")
+    assert store.summaries.put_summaries([summary(one)]) == 0
+    assert store.summaries.parts_to_summarize("logs", DAY, 10) == []
 
 
 def test_a_part_is_published_again_when_tags_or_records_of_its_summary_changed(store: Store):
@@ -157,21 +158,21 @@ def test_a_part_is_published_again_when_tags_or_records_of_its_summary_changed(s
         replace(plain, skip=True),
     ]
     for version in versions:
-        store.ingest.put_summaries([version])
-        assert store.ingest.parts_to_publish("logs", 10) == [(one, version)]
+        store.summaries.put_summaries([version])
+        assert store.parts.parts_to_publish("logs", 10) == [(one, version)]
         store.episodes.publish([Publication(one, version, [])])
-    store.ingest.put_summaries([replace(versions[-1], problem="busy", retry_at=LATER)])
-    assert store.ingest.parts_to_publish("logs", 10) == [], "why it stands in is no part of the episode"
+    store.summaries.put_summaries([replace(versions[-1], problem="busy", retry_at=LATER)])
+    assert store.parts.parts_to_publish("logs", 10) == [], "why it stands in is no part of the episode"
 
 
 def test_summaries_are_counted_by_model_and_those_that_stand_in_apart(store: Store):
     parts = [part(segment(f"m{n}")) for n in range(6)]
     parsed(store, *parts)
-    assert store.ingest.summary_counts() == {}
+    assert store.summaries.summary_counts() == {}
     by_claude = [replace(summary(p), model="claude") for p in parts[:3]]
     skipped = replace(summary(parts[3]), model="claude", skip=True)
-    store.ingest.put_summaries([*by_claude, skipped, summary(parts[4]), flagged(parts[5])])
-    assert store.ingest.summary_counts() == {"claude": 3, "skip": 1, "extractive": 1, "problem": 1}
+    store.summaries.put_summaries([*by_claude, skipped, summary(parts[4]), flagged(parts[5])])
+    assert store.summaries.summary_counts() == {"claude": 3, "skip": 1, "extractive": 1, "problem": 1}
 
 
 # --- replies ---------------------------------------------------------------------------------------------
@@ -365,9 +366,9 @@ def test_a_reply_about_a_part_that_is_removed_or_written_anew_goes_and_none_come
     assert [store.llm.put_reply(key, key, "ollama", "m") for key in ("g1", "g2", "r1", "k1")] == [False] * 3 + [True]
     assert store.llm.replies(list(asked)).keys() == {"k1"}
     for key, of in (("g2", gone), ("r1", renewed), ("k1", kept)):
-        store.ingest.put_summaries([replace(summary(of), reply_key=key)])
-    assert [store.ingest.summary(of.part_id) for of in (gone, renewed)] == [None, None]
-    assert store.ingest.summary(kept.part_id) == summary(kept)
+        store.summaries.put_summaries([replace(summary(of), reply_key=key)])
+    assert [store.summaries.summary(of.part_id) for of in (gone, renewed)] == [None, None]
+    assert store.summaries.summary(kept.part_id) == summary(kept)
 
 
 def test_nobody_is_asked_about_a_part_that_was_forgotten_or_is_stored_otherwise_by_now(store: Store):

@@ -30,8 +30,8 @@ def work_together(open_store: Callable[[], Store], place: tuple[str, Path], each
     assert [(p.returncode, err) for p, (_, err) in zip(processes, outputs, strict=True)] == [(0, "")] * 2 * each
     written = [line for out, _ in outputs[::2] for line in out.split()]
     assert min(int(out) for out, _ in outputs[1::2]) > 0
-    assert store.ingest.counts().episodes == len(written) + 1
-    assert store.ingest.counts().passages == 2 * len(written) + 2
+    assert store.overview.counts().episodes == len(written) + 1
+    assert store.overview.counts().passages == 2 * len(written) + 2
     assert store.vectors.count("s") == 2 * len(written)
     hits = store.text.matching(["needle"], len(written) + 10, Where())
     assert sorted(hit.episode_id for hit in hits) == sorted(written)

@@ -20,8 +20,8 @@ from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame, DeadLett
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import FileCursor, Occurrence, Part, Source, content_id
 from anamnesis_pipeline.store.base import Publication, Store
-from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.store.mongo.client import Database
+from anamnesis_pipeline.store.records.messages import ParsedChunk
 from anamnesis_tests.conftest import OpenStore, mongo_database
 from anamnesis_tests.mongo_server import shared
 from anamnesis_tests.store.mongo_watching import Sent, looked_at, watched
@@ -64,13 +64,13 @@ def chunk(before: FileCursor, count: int, begin: str, path: str = "a.jsonl") -> 
 
 def test_a_chunk_with_many_messages_costs_no_more_calls_than_one_with_two(sent: Sent, store: Store) -> None:
     few, many = chunk(crawled(store), 2, "few"), chunk(crawled(store, "b.jsonl"), MANY, "many", "b.jsonl")
-    calls = calls_of(sent, lambda: store.ingest.commit_parsed(few))
+    calls = calls_of(sent, lambda: store.messages.commit_parsed(few))
     assert calls <= 25
-    assert calls_of(sent, lambda: store.ingest.commit_parsed(many)) == calls
+    assert calls_of(sent, lambda: store.messages.commit_parsed(many)) == calls
 
 
 def test_taking_over_many_prompts_of_the_history_costs_no_more_calls_than_two(sent: Sent, store: Store) -> None:
-    store.ingest.put_sources([Source("logs"), Source("history", kind="claude_history")])
+    store.files.put_sources([Source("logs"), Source("history", kind="claude_history")])
 
     def take(count: int, begin: str) -> int:
         keys = [f"{begin}{n}" for n in range(count)]
@@ -79,30 +79,30 @@ def test_taking_over_many_prompts_of_the_history_costs_no_more_calls_than_two(se
         before = crawled(store, begin)
         claims = {key: f"message of {key}" for key in keys}
         taking = ParsedChunk(before, before, list(claims.values()), claims=claims)
-        return calls_of(sent, lambda: store.ingest.commit_parsed(taking))
+        return calls_of(sent, lambda: store.messages.commit_parsed(taking))
 
     calls = take(2, "few")
     assert take(MANY, "many") == calls
-    assert store.ingest.counts("history").parts == 0
+    assert store.overview.counts("history").parts == 0
 
 
 def test_an_older_copy_of_a_file_takes_its_many_messages_over_with_a_few_calls(sent: Sent, store: Store) -> None:
     def take(count: int, begin: str) -> int:
         keys = [f"{begin}{n}" for n in range(count)]
         younger = FileCursor("copies", begin, offset=9, lines=9, first_mtime_ns=2)
-        store.ingest.commit_crawls(
+        store.files.commit_crawls(
             [(None, younger, None), (None, replace(younger, source="logs", first_mtime_ns=1), None)]
         )
         parts = [part(segment(key), source="copies", path=begin, ordinal=n) for n, key in enumerate(keys)]
         parsed(store, *parts, path=begin, source="copies", keys=keys)
-        before = store.ingest.cursors("logs")[begin]
+        before = store.files.cursors("logs")[begin]
         own = [replace(each, source="logs") for each in parts]
-        return calls_of(sent, lambda: store.ingest.commit_parsed(ParsedChunk(before, before, keys, parts=own)))
+        return calls_of(sent, lambda: store.messages.commit_parsed(ParsedChunk(before, before, keys, parts=own)))
 
     calls = take(2, "few")
     assert take(20, "many") <= calls + 1
     assert take(200, "most") <= calls + 10, "parts are read twenty at a time"
-    assert (store.ingest.counts("copies").parts, store.ingest.counts("copies").messages) == (0, 0)
+    assert (store.overview.counts("copies").parts, store.overview.counts("copies").messages) == (0, 0)
 
 
 def test_many_files_are_crawled_with_the_calls_of_one(sent: Sent, store: Store) -> None:
@@ -112,7 +112,7 @@ def test_many_files_are_crawled_with_the_calls_of_one(sent: Sent, store: Store) 
         whole = [(None, FileCursor("logs", f"{begin}{n}"), frame) for n in range(count)]
         copies = [(None, FileCursor("logs", f"{begin} copy {n}"), copied) for n in range(count)]
         done: list[bool] = []
-        calls = calls_of(sent, lambda: done.extend(store.ingest.commit_crawls([*whole, *copies])))
+        calls = calls_of(sent, lambda: done.extend(store.files.commit_crawls([*whole, *copies])))
         assert done == [True] * (2 * count)
         return calls
 
@@ -124,23 +124,23 @@ def test_the_second_of_two_frames_that_would_lean_on_each_other_does_not_count(s
     copy = (None, FileCursor("logs", "b"), ArchiveFrame(0, 0, 9, 0, 1, base=ArchiveBase("logs", "a", 0, 0, 0, 99)))
     again = (None, FileCursor("logs", "c"), ArchiveFrame(0, 0, 9, 0, 1, base=ArchiveBase("logs", "b", 0, 0, 0, 1)))
     missing = (None, FileCursor("logs", "d"), ArchiveFrame(0, 0, 9, 0, 1, base=ArchiveBase("logs", "x", 0, 0, 0, 1)))
-    assert store.ingest.commit_crawls([whole, copy, again, missing]) == [True, True, False, False]
-    assert set(store.ingest.cursors("logs")) == {"a", "b"}
+    assert store.files.commit_crawls([whole, copy, again, missing]) == [True, True, False, False]
+    assert set(store.files.cursors("logs")) == {"a", "b"}
 
 
 def test_counting_costs_a_dozen_calls_however_much_there_is(sent: Sent, store: Store) -> None:
     parsed(store, part(segment("m")), keys=["m"])
-    first = calls_of(sent, lambda: store.ingest.counts("logs"))
+    first = calls_of(sent, lambda: store.overview.counts("logs"))
     parsed(store, *(part(segment(f"m{n}")) for n in range(MANY)), keys=[f"m{n}" for n in range(MANY)])
-    assert calls_of(sent, lambda: store.ingest.counts("logs")) == calls_of(sent, store.ingest.counts) == first <= 12
+    assert calls_of(sent, lambda: store.overview.counts("logs")) == calls_of(sent, store.overview.counts) == first <= 12
 
 
 def test_many_summaries_are_written_with_the_calls_of_one(sent: Sent, store: Store) -> None:
     parts = [part(segment(f"m{n}")) for n in range(MANY)]
     parsed(store, *parts)
-    calls = calls_of(sent, lambda: store.ingest.put_summaries([summary(parts[0])]))
-    assert calls_of(sent, lambda: store.ingest.put_summaries([summary(each) for each in parts[1:]])) == calls
-    assert store.ingest.summary_counts() == {"extractive": MANY}
+    calls = calls_of(sent, lambda: store.summaries.put_summaries([summary(parts[0])]))
+    assert calls_of(sent, lambda: store.summaries.put_summaries([summary(each) for each in parts[1:]])) == calls
+    assert store.summaries.summary_counts() == {"extractive": MANY}
 
 
 def test_the_agents_of_many_sessions_are_placed_with_the_calls_of_one(sent: Sent, store: Store) -> None:
@@ -148,10 +148,10 @@ def test_the_agents_of_many_sessions_are_placed_with_the_calls_of_one(sent: Sent
         sessions = [f"{begin}{n}" for n in range(count)]
         agents = [part(segment(f"agent of {s}"), session_id=s, agent_id="a1", project="elsewhere") for s in sessions]
         parsed(store, *agents, path=begin)
-        before = store.ingest.cursors("logs")[begin]
+        before = store.files.cursors("logs")[begin]
         own = [part(segment(f"of {s}"), session_id=s, project="acme/api") for s in sessions]
-        calls = calls_of(sent, lambda: store.ingest.commit_parsed(ParsedChunk(before, before, parts=own)))
-        assert {store.ingest.part(each.part_id).project for each in agents} == {"acme/api"}  # type: ignore[union-attr]
+        calls = calls_of(sent, lambda: store.messages.commit_parsed(ParsedChunk(before, before, parts=own)))
+        assert {store.parts.part(each.part_id).project for each in agents} == {"acme/api"}  # type: ignore[union-attr]
         return calls
 
     assert place(100, "many") == place(1, "one")
@@ -161,9 +161,9 @@ def test_sources_with_work_are_found_with_a_few_calls_however_many_they_are(sent
     def look() -> int:
         limit = DAY + timedelta(days=1)
         return (
-            calls_of(sent, lambda: store.ingest.sources_to_summarize(limit))
-            + calls_of(sent, lambda: store.ingest.unfinished_sources(DAY))
-            + calls_of(sent, store.ingest.unread_sources)
+            calls_of(sent, lambda: store.summaries.sources_to_summarize(limit))
+            + calls_of(sent, lambda: store.parts.unfinished_sources(DAY))
+            + calls_of(sent, store.parts.unread_sources)
         )
 
     def fill(number: int) -> None:
@@ -174,7 +174,7 @@ def test_sources_with_work_are_found_with_a_few_calls_however_many_they_are(sent
     for number in range(1, 30):
         fill(number)
     assert look() == first
-    assert len(store.ingest.sources_to_summarize(DAY)) == len(store.ingest.unread_sources()) == 30
+    assert len(store.summaries.sources_to_summarize(DAY)) == len(store.parts.unread_sources()) == 30
 
 
 # --- what is stored --------------------------------------------------------------------------------------
@@ -186,13 +186,13 @@ def test_texts_that_look_like_fields_of_mongodb_are_texts(store: Store) -> None:
         prompt="$1", agent_type="$ROOT", origin="$$ROOT", lead="$lead",
     )  # fmt: skip
     parsed(store, odd, source="$s", path="$p", keys=["$m"])
-    assert store.ingest.part(odd.part_id) == odd
-    store.ingest.name_agent("$s", "$p", "$$NOW", "$$REMOVE")
-    store.ingest.move_parts("$s", ["$p"], "", "$HOME", "$OTHER")
+    assert store.parts.part(odd.part_id) == odd
+    store.parts.name_agent("$s", "$p", "$$NOW", "$$REMOVE")
+    store.parts.move_parts("$s", ["$p"], "", "$HOME", "$OTHER")
     expected = replace(odd, agent_type="$$NOW", origin="$$REMOVE", project="$OTHER")
-    assert store.ingest.parts_to_publish("$s", 9) == [(expected, None)]
+    assert store.parts.parts_to_publish("$s", 9) == [(expected, None)]
     store.episodes.publish([Publication(expected, None, [])])
-    assert store.ingest.parts_to_publish("$s", 9) == []
+    assert store.parts.parts_to_publish("$s", 9) == []
 
 
 def test_a_part_of_more_than_16_mb_is_refused_in_words_and_leaves_nothing(store: Store) -> None:
@@ -200,9 +200,9 @@ def test_a_part_of_more_than_16_mb_is_refused_in_words_and_leaves_nothing(store:
     noise = random.Random(7).randbytes(17 << 20).hex()
     huge = ParsedChunk(before, replace(before, parsed_lines=10), ["m"], parts=[part(segment("m", noise))])
     with pytest.raises(GiveUp, match="split the text"):
-        store.ingest.commit_parsed(huge)
-    assert store.ingest.cursors("logs")["a.jsonl"] == before
-    assert store.ingest.owners(["m"]) == {}
+        store.messages.commit_parsed(huge)
+    assert store.files.cursors("logs")["a.jsonl"] == before
+    assert store.messages.owners(["m"]) == {}
 
 
 def held(database: Database) -> list[dict[str, Any]]:
@@ -220,13 +220,13 @@ def test_what_is_left_to_do_always_follows_from_what_a_part_is(store: Store, dat
 
     def summarize(_: int, current: Part) -> None:
         flagged = replace(summary(current), problem="away", retry_at=DAY)
-        store.ingest.put_summaries([chance.choice((summary(current), flagged))])
+        store.summaries.put_summaries([chance.choice((summary(current), flagged))])
 
     def publish(*_: Any) -> None:
-        store.episodes.publish([Publication(each, of, []) for each, of in store.ingest.parts_to_publish("logs", 1)])
+        store.episodes.publish([Publication(each, of, []) for each, of in store.parts.parts_to_publish("logs", 1)])
 
     def move(_: int, current: Part) -> None:
-        store.ingest.move_parts("logs", ["a.jsonl"], "", current.project, chance.choice(("one", "two")))
+        store.parts.move_parts("logs", ["a.jsonl"], "", current.project, chance.choice(("one", "two")))
 
     steps: list[Callable[[int, Part], Any]] = [
         grow,
@@ -235,12 +235,12 @@ def test_what_is_left_to_do_always_follows_from_what_a_part_is(store: Store, dat
         move,
         lambda _, current: store.exclusion.hold({current.part_id: "rule"}),
         lambda *_: store.exclusion.release("rule"),
-        lambda *_: store.ingest.close_idle_parts("logs", DAY + timedelta(days=1)),
-        lambda *_: store.ingest.name_agent("logs", "a.jsonl", chance.choice("ab"), ""),
+        lambda *_: store.parts.close_idle_parts("logs", DAY + timedelta(days=1)),
+        lambda *_: store.parts.name_agent("logs", "a.jsonl", chance.choice("ab"), ""),
     ]
     for _ in range(150):
         n = chance.randrange(len(ids))
-        chance.choice(steps)(n, store.ingest.part(ids[n]) or part(segment(f"m{n}")))
+        chance.choice(steps)(n, store.parts.part(ids[n]) or part(segment(f"m{n}")))
         for found in held(database):
             free = found["held_by"] is None
             assert found["to_publish"] == (free and found["published_hash"] != found["wanted_hash"])
@@ -269,9 +269,9 @@ def test_of_two_runs_that_read_the_same_cursor_one_writes(open_store: OpenStore)
         before = crawled(runs[0], f"{turn}.jsonl")
         written = part(segment(f"m{turn}"), path=before.path)
         same = ParsedChunk(before, before, [f"m{turn}"], [Occurrence("copy", before.path, 1)], [written])
-        won = at_once([partial(run.ingest.commit_parsed, same) for run in runs])
+        won = at_once([partial(run.messages.commit_parsed, same) for run in runs])
         assert sorted(won) == [False, True]
-    counts = runs[0].ingest.counts("logs")
+    counts = runs[0].overview.counts("logs")
     assert (counts.parts, counts.messages, counts.occurrences) == (10, 10, 10)
 
 
@@ -283,9 +283,9 @@ def test_of_two_files_that_claim_the_same_messages_one_owns_them(open_store: Ope
             before = crawled(runs[0], f"{path}{turn}")
             written = part(segment(f"m{turn}"), path=before.path)
             chunks.append(ParsedChunk(before, before, [f"m{turn}"], parts=[written]))
-        won = at_once([partial(run.ingest.commit_parsed, its) for run, its in zip(runs, chunks, strict=True)])
+        won = at_once([partial(run.messages.commit_parsed, its) for run, its in zip(runs, chunks, strict=True)])
         assert sorted(won) == [False, True]
-        owner = runs[0].ingest.owners([f"m{turn}"])[f"m{turn}"]
+        owner = runs[0].messages.owners([f"m{turn}"])[f"m{turn}"]
         assert owner[1] == chunks[won.index(True)].before.path
 
 
@@ -319,26 +319,26 @@ def meddler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Meddler:
 
 def test_a_chunk_that_meets_another_write_in_its_middle_is_written_once(meddler: Meddler, store: Store) -> None:
     parsed(store, part(segment("m0"), closed=False), keys=["m0"])
-    before = store.ingest.cursors("logs")["a.jsonl"]
+    before = store.files.cursors("logs")["a.jsonl"]
     grown = part(segment("m0"), segment("m1"))
     growing = ParsedChunk(before, before, ["m1"], [Occurrence("m9", "a.jsonl", 1)], [grown, part(segment("m2"))],
                           [DeadLetter("logs", "a.jsonl", 0, 3, "torn")])  # fmt: skip
     meddler.part_id = grown.part_id
     meddler.commands.clear()
-    assert store.ingest.commit_parsed(growing)
+    assert store.messages.commit_parsed(growing)
     assert meddler.turns == 1
     assert [name for name, _ in meddler.commands].count("commitTransaction") == 1
     assert meddler.commands.count(("update", "parts")) > 1, "it was done anew"
-    assert store.ingest.part(grown.part_id) == grown
-    assert store.ingest.cursors("logs")["a.jsonl"].version == before.version + 1
-    counts = store.ingest.counts("logs")
+    assert store.parts.part(grown.part_id) == grown
+    assert store.files.cursors("logs")["a.jsonl"].version == before.version + 1
+    counts = store.overview.counts("logs")
     assert (counts.parts, counts.messages, counts.occurrences, counts.dead_letters) == (2, 2, 1, 1)
 
 
 def test_an_exchange_of_the_history_is_taken_over_once_although_the_first_attempt_fails(store: Store) -> None:
     if (server := shared.server()) is None:
         pytest.skip("only the loopback server fails when it is asked to")
-    store.ingest.put_sources([Source("logs"), Source("history", kind="claude_history")])
+    store.files.put_sources([Source("logs"), Source("history", kind="claude_history")])
     typed = part(segment("y"), source="history", exchange_id=content_id("exchange", "y"), ordinal=7)
     parsed(store, typed, source="history", keys=["y"])
     put(store, typed.part_id, "text", source="history")
@@ -346,10 +346,10 @@ def test_an_exchange_of_the_history_is_taken_over_once_although_the_first_attemp
     taking = ParsedChunk(before, before, ["m"], parts=[part(segment("m"))], claims={"y": "m"})
     server.faults.add("commitTransaction", error=251, labels=("TransientTransactionError",))
     try:
-        assert store.ingest.commit_parsed(taking)
+        assert store.messages.commit_parsed(taking)
     finally:
         server.faults.clear()
-    assert store.ingest.occurrences_of(["m"]) == [("history", Occurrence("m", "a.jsonl", 7))]
+    assert store.messages.occurrences_of(["m"]) == [("history", Occurrence("m", "a.jsonl", 7))]
     assert store.episodes.get([typed.part_id]) == {}
-    assert store.ingest.counts("history").parts == 0
-    assert store.ingest.owners(["y", "m"]) == dict.fromkeys(["y", "m"], ("logs", "a.jsonl"))
+    assert store.overview.counts("history").parts == 0
+    assert store.messages.owners(["y", "m"]) == dict.fromkeys(["y", "m"], ("logs", "a.jsonl"))

@@ -147,7 +147,7 @@ def test_a_limit_of_none_yields_none(store: Store) -> None:
 
 def fill_places(store: Store) -> None:
     """Parts and episodes in sources whose folders lie in, above and beside each other."""
-    store.ingest.put_sources([
+    store.files.put_sources([
         Source("logs", "box", "/root", "-code"), Source("deep", "box", "/root", "-code/in"),
         Source("top", "box", "/root", "."), Source("bare", "box", "/root/-codex", ""),
     ])  # fmt: skip
@@ -267,7 +267,7 @@ def test_two_who_write_the_same_at_once_write_it_once(store: Store, tmp_path: Pa
 def test_more_documents_than_a_transaction_takes_are_each_whole(store: Store) -> None:
     count = MAX_ROWS_PER_WRITE // 3 + 5
     files = [(FileCursor("notes", f"{n}.md", lines=9, version=1), n) for n in range(count)]
-    assert all(store.ingest.commit_crawls([(None, file, None) for file, _ in files]))
+    assert all(store.files.commit_crawls([(None, file, None) for file, _ in files]))
     given = [
         ParsedDocument(file, replace(file, parsed_lines=9), [section(f"S{n}", f"text {n}", path=file.path)])
         for file, n in files

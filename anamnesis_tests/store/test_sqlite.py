@@ -163,7 +163,7 @@ def test_many_threads_share_one_store(path: Path):
         list(
             pool.map(lambda i: (put(store, f"e{i}", f"text {i}"), store.text.matching(["text"], 5, Where())), range(64))
         )
-    assert store.ingest.counts().episodes == 64
+    assert store.overview.counts().episodes == 64
     store.close()
 
 

@@ -80,7 +80,7 @@ def test_no_statement_of_an_ingest_reads_a_whole_table(tmp_path: Path, monkeypat
     home.write(log.lines)
     home.write(log.lines, folder="-another-folder")
     home.ingest()
-    assert store.ingest.counts().messages == 12
+    assert store.overview.counts().messages == 12
     store.close()
     with connect(tmp_path / "memory.db") as plain:
         plain.create_function("exact_terms", -1, lambda *texts: "")

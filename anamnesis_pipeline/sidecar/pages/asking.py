@@ -128,7 +128,7 @@ def address_with(path: str, asked: Mapping[str, str], **changes: str | None) -> 
 def names_offered(services: Services, asked: Collection[str] = ()) -> dict[str, list[str] | tuple[str, ...]]:
     """What the fields of a filter offer to choose from: names of what is private where `private` is asked for, too."""
     private = Private() if "private" in asked else services.engine.private()
-    sources = (source for source in services.store.ingest.sources() if source.key not in private.keys)
+    sources = (source for source in services.store.files.sources() if source.key not in private.keys)
     return {
         "projects": [name for name in private.open_projects(services.store) if name][:NAMES_OFFERED],
         "instances": sorted({source.machine for source in sources if source.machine})[:NAMES_OFFERED],

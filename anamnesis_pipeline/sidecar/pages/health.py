@@ -135,7 +135,7 @@ def cards_of(services: Services) -> dict[str, Any]:
     settings = effective_settings(store)
     crawler = CrawlerControl(store, settings).state()
     return {
-        "counts": store.ingest.counts(),
+        "counts": store.overview.counts(),
         "covered": coverage(store),
         "reembed": EmbeddingControl(store).reembed_status(),
         "pool": services.pool,

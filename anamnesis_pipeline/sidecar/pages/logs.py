@@ -106,7 +106,7 @@ def logs_page(request: Request, services: Uses) -> Response:
     private = services.engine.private()
     letters = [
         (private.file_shown(each.source, f"{each.source}/{each.path}"), each.line + 1, each.reason)
-        for each in services.store.ingest.dead_letters(limit=LETTERS_SHOWN)
+        for each in services.store.messages.dead_letters(limit=LETTERS_SHOWN)
     ]
     lines = [line_body(line) for line in tail.latest(LINES_SHOWN)]
     return page(
@@ -232,7 +232,7 @@ def _doing(services: Services, *, asks: bool = True) -> dict[str, Any]:
     return {
         "doing": status, "state": _state(status, asks=asks), "runs_shown": RUNS_SHOWN,
         "link": dagster_link(services.settings), "spent": _spent(status), "is_extractive": is_extractive,
-        "last_problem": services.store.ingest.last_summary_problem() if status["counters"]["flagged"] else "",
+        "last_problem": services.store.summaries.last_summary_problem() if status["counters"]["flagged"] else "",
     }  # fmt: skip
 
 

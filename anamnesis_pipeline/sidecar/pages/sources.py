@@ -180,7 +180,7 @@ def _folders(services: Services, control: CrawlerControl, held: dict[str, Source
     """What was read, by folder, the one with the newest episode first."""
     retired = set(control.state().retired)
     rows: list[dict[str, Any]] = []
-    for source in services.store.ingest.sources():
+    for source in services.store.files.sources():
         of, folder = held.get(source.key), f"{source.root}/{source.folder}".removesuffix("/.")
         if source.kind == "reserved" and of is None:
             continue

@@ -11,7 +11,6 @@ from anamnesis_pipeline.store.copy_base import NUMBERS, SECRET, Key, Row
 from anamnesis_pipeline.store.exact_terms import exact_terms
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
-from anamnesis_pipeline.store.mongo.cursors import flags_of
 from anamnesis_pipeline.store.mongo.episode_docs import changed_facets
 from anamnesis_pipeline.store.mongo.facets import FACET_SOURCES, FACETS, facets_of
 from anamnesis_pipeline.store.mongo.passage_docs import delete_passages, spread
@@ -79,7 +78,7 @@ def _remove_plain(tables: Tables, table: Table, keys: Sequence[Key]) -> None:
 
 
 def _write_files(tables: Tables, table: Table, rows: Sequence[Row]) -> None:
-    _write_plain(tables, table, [{**row, **flags_of(row)} for row in rows])
+    _write_plain(tables, table, rows)
 
 
 def _write_secret(tables: Tables, table: Table, rows: Sequence[Row]) -> None:

@@ -5,10 +5,9 @@ documents, never texts.
 from typing import Any
 
 from anamnesis_pipeline.model import EXCLUDED
-from anamnesis_pipeline.store.ingest_base import SourceCounts
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
-from anamnesis_pipeline.store.mongo.parts import of_source
+from anamnesis_pipeline.store.overview_base import SourceCounts
 
 _BEHIND_EXCLUDED = EXCLUDED[:-1] + chr(ord(EXCLUDED[-1]) + 1)
 """What begins with `EXCLUDED` is before this text, and not before that."""
@@ -21,8 +20,13 @@ _IS_UNREAD = {
 }
 
 
+def of_source(source: str | None) -> Document:
+    """The condition that something is of a source; None: of any, said so that an index that begins with it is read."""
+    return {"source": {"$gte": ""} if source is None else source}
+
+
 def count_source(tables: Tables, source: str | None) -> SourceCounts:
-    """See `IngestRecords.counts`."""
+    """See `OverviewRecords.counts`."""
     of = of_source(source)
     return SourceCounts(
         **_files(tables, of),

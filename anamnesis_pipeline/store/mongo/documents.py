@@ -13,12 +13,12 @@ from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Sigh
 from anamnesis_pipeline.store.mongo import unsettled
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document
-from anamnesis_pipeline.store.mongo.cursors import File, stored_version, vanished, write_cursor
 from anamnesis_pipeline.store.mongo.engine import MongoTables
 from anamnesis_pipeline.store.mongo.episode_docs import CHANGED_FIELDS, change, status_fields
-from anamnesis_pipeline.store.mongo.parts import part_change, write_parts
 from anamnesis_pipeline.store.records import events
 from anamnesis_pipeline.store.records.events import Happening
+from anamnesis_pipeline.store.records.files import File, vanished, versions_of, write_cursors
+from anamnesis_pipeline.store.records.parts import write_parts
 from anamnesis_pipeline.store.section_succession import successors
 from anamnesis_pipeline.store.sighting_values import change_of, followed, rehomed
 from anamnesis_pipeline.store.values import instant
@@ -47,7 +47,7 @@ class MongoDocuments:
 
     def vanished(self, source: str) -> list[FileCursor]:
         """See `DocumentRecords.vanished`."""
-        return self._database.snapshot(lambda tables: vanished(tables, source))
+        return self._database.snapshot(lambda tables: vanished(MongoTables(tables), source))
 
     def unsettled(self, source: str, limit: int) -> list[Unsettled]:
         """See `DocumentRecords.unsettled`."""
@@ -160,9 +160,10 @@ def _commit_all(tables: Tables, documents: Sequence[ParsedDocument]) -> list[int
 
 def _commit(tables: Tables, document: ParsedDocument) -> int | None:
     before = document.before
-    if stored_version(tables, before) != before.version:
+    file = before.source, before.path
+    if versions_of(MongoTables(tables), [file]).get(file) != before.version:
         return None
-    write_cursor(tables, replace(document.after, version=before.version + 1))
+    write_cursors(MongoTables(tables), [replace(document.after, version=before.version + 1)])
     held = {s.part_id: s for s in _of_file(tables, before.source, before.path)}
     changed = change_of(held, document.sections)
     now, went = changed.now, changed.went
@@ -202,7 +203,7 @@ def _write_parts(tables: Tables, file: FileCursor, parts: Sequence[Part]) -> int
     ids, fields = [part.part_id for part in parts], ("source", "path", "project", "cwd", "prompt", "ordinal", "section")
     known = {row["part_id"]: row for row in tables["parts"].among("part_id", ids, ("part_id", *fields))}
     new = [part for part in parts if part.part_id not in known]
-    write_parts(tables, new)
+    write_parts(MongoTables(tables), new)
     others = [key for key, row in known.items() if (row["source"], row["path"]) != (file.source, file.path)]
     seen = tables["sightings"].among("part_id", others, ("source", "path", "part_id"), present=1)
     held_elsewhere = {(s["source"], s["path"], s["part_id"]) for s in seen}
@@ -213,8 +214,8 @@ def _write_parts(tables: Tables, file: FileCursor, parts: Sequence[Part]) -> int
             continue
         values = {"source": part.source, "path": part.path, **followed(part, row["section"])}
         if values != {name: row[name] for name in fields}:
-            changes.append(part_change({"part_id": part.part_id}, {**values, "published_hash": None}))
-    tables["parts"].write(changes)
+            changes.append({"part_id": part.part_id, **values, "published_hash": None})
+    MongoTables(tables)["parts"].put(changes)
     return len(new)
 
 
@@ -231,13 +232,11 @@ def _rehome(tables: Tables, file: FileCursor, went: Sequence[Sighting]) -> None:
         others.setdefault(other.part_id, other)
     sources = {file.source, *(other.source for other in others.values())} if others else set()
     specs = {row["key"]: row["spec"] for row in tables["sources"].among("key", sources, ("key", "spec"))}
-    tables["parts"].write([
-        part_change(
-            {"part_id": part_id},
-            {**rehomed(lost[part_id], file.source, other, specs), "published_hash": None},
-        )
+    changes = [
+        {"part_id": part_id, **rehomed(lost[part_id], file.source, other, specs), "published_hash": None}
         for part_id, other in others.items()
-    ])  # fmt: skip
+    ]
+    MongoTables(tables)["parts"].put(changes)
 
 
 def _note_changed(tables: Tables, source: str, came: Sequence[Sighting], went: Sequence[Sighting]) -> None:

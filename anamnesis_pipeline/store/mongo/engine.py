@@ -12,7 +12,7 @@ from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.client import Tables as Collections
 from anamnesis_pipeline.store.mongo.collections import Collection, Document, Filter
 from anamnesis_pipeline.store.mongo.validators import IDS
-from anamnesis_pipeline.store.tables import BY_NAME, Table
+from anamnesis_pipeline.store.tables import BY_NAME, Flag, RowFlag, Table
 
 T = TypeVar("T")
 
@@ -44,11 +44,11 @@ class MongoTables:
     """See `Tables`."""
 
     def __init__(self, collections: Collections) -> None:
-        self._collections = collections
+        self.collections = collections
 
     def __getitem__(self, name: str) -> "MongoRows":
         """See `Tables`."""
-        return MongoRows(self._collections, BY_NAME[name])
+        return MongoRows(self.collections, BY_NAME[name])
 
 
 class MongoRows(Rows):
@@ -65,9 +65,8 @@ class MongoRows(Rows):
     ) -> Iterator[Row]:
         """See `Rows.each`."""
         names = fields or self._table.fields
-        sort = [(self._name(name.removeprefix("-")), -1 if name.startswith("-") else 1) for name in order]
         found = self._collection.each(
-            self._filter(match), [self._name(name) for name in names], order=sort, limit=limit, skip=skip
+            self._filter(match), [self._name(name) for name in names], order=self._sort(order), limit=limit, skip=skip
         )
         for document in found:
             yield self._row(document, names)
@@ -98,6 +97,19 @@ class MongoRows(Rows):
             return [dict.fromkeys(("rows", *fields), 0)]
         return [{**each.pop("_id"), **each} for each in found]
 
+    def firsts(self, match: Match, *, by: Sequence[str], fields: Sequence[str], order: Order) -> list[Row]:
+        """See `Rows.firsts`.
+
+        Where an index begins with `by` and the flags of the match, the server looks at one entry of it for each group
+        (https://www.mongodb.com/docs/manual/reference/operator/aggregation/group/#optimizations).
+        """
+        sort = dict.fromkeys([self._name(name) for name in by], 1)
+        sort |= {name: 1 for name in match if name in self._table.flags} | dict(self._sort(order))
+        group: Document = {"_id": {name: f"${self._name(name)}" for name in by}}
+        group |= {name: {"$first": f"${self._name(name)}"} for name in fields}
+        found = self._collection.aggregate([{"$match": self._filter(match)}, {"$sort": sort}, {"$group": group}])
+        return [{**each.pop("_id"), **each} for each in found]
+
     def insert(self, rows: Sequence[Row]) -> int:
         """See `Rows.insert`."""
         numbered, first = self._numbered(rows)
@@ -114,26 +126,27 @@ class MongoRows(Rows):
 
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
         """See `Rows.put`."""
-        writes = []
+        writes, required, stages = [], self._table.required, flag_stages(self._table)
         for row in rows:
-            rest = self._rest(row)
-            if self._table.flags:
+            rest, is_whole = self._rest(row), required <= row.keys()
+            if is_whole:
+                rest |= self._row_flags(row)
+            if stages:
                 kept = {name: {"$ifNull": [f"${name}", rest.pop(name)]} for name in keep}
-                writes.append(
-                    UpdateOne(self._key(row), [{"$set": _literal(rest) | kept}, *flag_stages(self._table)], upsert=True)
-                )
+                writes.append(UpdateOne(self._key(row), [{"$set": _literal(rest) | kept}, *stages], upsert=is_whole))
                 continue
             first = {name: rest.pop(name) for name in keep if name in rest}
-            change = {"$set": rest, "$setOnInsert": first}
-            writes.append(UpdateOne(self._key(row), {name: its for name, its in change.items() if its}, upsert=True))
+            change = {name: its for name, its in (("$set", rest), ("$setOnInsert", first)) if its}
+            writes.append(UpdateOne(self._key(row), change, upsert=is_whole))
         self._collection.write(writes)
 
     def update(self, match: Match, change: Row, *, add: Mapping[str, int] | None = None) -> int:
         """See `Rows.update`."""
-        if self._table.flags or any(isinstance(value, Field) for value in change.values()):
+        stages = flag_stages(self._table)
+        if stages or any(isinstance(value, Field) for value in change.values()):
             added = {name: {"$add": [f"${name}", count]} for name, count in (add or {}).items()}
-            stages = [{"$set": _literal(self._document(change)) | added}, *flag_stages(self._table)]
-            return self._collection.update(self._filter(match), stages)
+            changed = {"$set": _literal(self._document(change)) | added}
+            return self._collection.update(self._filter(match), [changed, *stages])
         changes = {"$set": self._document(change), "$inc": dict(add or {})}
         return self._collection.update(self._filter(match), {name: its for name, its in changes.items() if its})
 
@@ -143,6 +156,10 @@ class MongoRows(Rows):
 
     def _flags(self, row: Row) -> Document:
         return {name: flag.of(row) for name, flag in self._table.flags.items()}
+
+    def _row_flags(self, row: Row) -> Document:
+        """Return the flags that are worked out here; the server works out the others."""
+        return {name: flag.of(row) for name, flag in self._table.flags.items() if isinstance(flag, RowFlag)}
 
     def _numbered(self, rows: Sequence[Row]) -> tuple[Sequence[Row], int]:
         """Return the rows with the numbers of their serial field, and the first one given (0: none is)."""
@@ -156,6 +173,9 @@ class MongoRows(Rows):
         if field not in self._table.kinds and field not in self._table.flags:
             raise KeyError(f"{self._table.name} has no field {field}; its fields are {', '.join(self._table.fields)}")
         return "_id" if field == self._id else field
+
+    def _sort(self, order: Order) -> list[tuple[str, int]]:
+        return [(self._name(name.removeprefix("-")), -1 if name.startswith("-") else 1) for name in order]
 
     def _document(self, row: Row) -> Document:
         return {self._name(name): value for name, value in row.items()}
@@ -179,7 +199,7 @@ class MongoRows(Rows):
                 terms[self._name(name)] = {"$regex": re.escape(wanted["$contains"]), "$options": "i"}
             elif isinstance(wanted, Mapping) and "$has" in wanted:
                 terms[self._name(name)] = wanted["$has"]
-            elif isinstance(wanted, Mapping) and wanted.get("$gte") == "":
+            elif isinstance(wanted, Mapping) and wanted.get("$gte") == "" and self._table.kinds[name].endswith("?"):
                 rest = {operator: value for operator, value in wanted.items() if operator != "$gte"}
                 terms[self._name(name)] = {**rest, "$type": "string"}  # as the partial indexes have it
             else:
@@ -204,6 +224,7 @@ def flag_stages(table: Table) -> list[Document]:
             ]
         }
         for name, flag in table.flags.items()
+        if isinstance(flag, Flag)
     }
     return [{"$set": flags}] if flags else []
 

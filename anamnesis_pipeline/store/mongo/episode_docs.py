@@ -8,12 +8,12 @@ from pymongo import UpdateOne
 
 from anamnesis_pipeline.model import Episode, EpisodeHead
 from anamnesis_pipeline.store import episode_values
-from anamnesis_pipeline.store.base import PROJECT_ALIASES
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
 from anamnesis_pipeline.store.mongo.facets import FACET_SOURCES, facets_of
 from anamnesis_pipeline.store.mongo.passage_docs import spread
 from anamnesis_pipeline.store.mongo.space_docs import live_spaces
+from anamnesis_pipeline.store.project_names import PROJECT_ALIASES
 from anamnesis_pipeline.store.values import instant
 
 HEAD_FIELDS = ("_id", *episode_values.HEAD_FIELDS)

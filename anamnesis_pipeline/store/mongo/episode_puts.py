@@ -8,7 +8,7 @@ from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.model import Episode, Passage, StoredPassage
 from anamnesis_pipeline.store.base import Publication
 from anamnesis_pipeline.store.episode_values import stored_hash
-from anamnesis_pipeline.store.mongo import consolidation_docs, parts, unsettled
+from anamnesis_pipeline.store.mongo import consolidation_docs, unsettled
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.engine import MongoTables
@@ -24,6 +24,7 @@ from anamnesis_pipeline.store.mongo.passage_docs import passages_of
 from anamnesis_pipeline.store.mongo.tombstones import tombstoned
 from anamnesis_pipeline.store.records import events
 from anamnesis_pipeline.store.records.events import Happening, kind_of_edit
+from anamnesis_pipeline.store.records.parts import mark_published
 from anamnesis_pipeline.store.session_base import is_told
 
 _EDITED, _REWRITTEN = 1, 2
@@ -44,7 +45,7 @@ def publish_parts(tables: Tables, publications: Sequence[Publication]) -> list[s
     written: list[Written] = []
     outcomes: list[str] = []
     for run in _without_repeats(publications, lambda each: each.part.part_id):
-        marked = parts.mark_published(tables, [(each.part, each.summary) for each in run])
+        marked = mark_published(MongoTables(tables), [(each.part, each.summary) for each in run])
         current = [each for each in run if each.part.part_id in marked]
         remove_episodes(tables, [episode_id for each in current for episode_id in each.surplus])
         its = [one for each in current for one in each.episodes]

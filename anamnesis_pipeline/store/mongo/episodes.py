@@ -11,7 +11,7 @@ from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, StoredPassag
 from anamnesis_pipeline.store import episode_values
 from anamnesis_pipeline.store.base import EpisodePage, Publication, PutReport
 from anamnesis_pipeline.store.batching import batches, by_rows
-from anamnesis_pipeline.store.mongo import parts, tombstones
+from anamnesis_pipeline.store.mongo import tombstones
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
 from anamnesis_pipeline.store.mongo.engine import MongoTables
@@ -245,7 +245,7 @@ def _delete(tables: Tables, episode_id: str, *, tombstone: bool) -> bool:
     if tombstone:
         tombstones.bury(tables, episode_id)
     else:  # the next ingest publishes it again
-        parts.change_parts(tables, {"part_id": episode_id}, {"published_hash": None})
+        MongoTables(tables)["parts"].update({"part_id": episode_id}, {"published_hash": None})
     remove_episode(tables, episode_id)
     return True
 

@@ -11,14 +11,13 @@ from anamnesis_pipeline.model import Episode, Part, Passage
 from anamnesis_pipeline.store import episode_values
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.forget_base import CachedReply, Selection
-from anamnesis_pipeline.store.mongo import typed
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
 from anamnesis_pipeline.store.mongo.engine import MongoTables
 from anamnesis_pipeline.store.mongo.episode_writes import drop_merges, drop_session_records, write_documents
-from anamnesis_pipeline.store.mongo.parts import PART_FIELDS, change_parts, read_part, write_parts
-from anamnesis_pipeline.store.mongo.summary_docs import rewrite_summary
-from anamnesis_pipeline.store.records import llm
+from anamnesis_pipeline.store.records import llm, typed
+from anamnesis_pipeline.store.records.parts import PART_FIELDS, read_part, write_parts
+from anamnesis_pipeline.store.records.summaries import rewrite_summary
 from anamnesis_pipeline.store.values import instant
 from anamnesis_pipeline.summary_model import Summary
 
@@ -50,7 +49,7 @@ class MongoForgetting:
 
     def forgotten(self, keys: Sequence[str]) -> set[str]:
         """See `ForgetRecords.forgotten`."""
-        return self._database.snapshot(lambda tables: typed.forbidden(tables, keys))
+        return self._database.snapshot(lambda tables: typed.forbidden(MongoTables(tables), keys))
 
     def has_forgotten(self, begin: str = "") -> bool:
         """See `ForgetRecords.has_forgotten`."""
@@ -131,7 +130,7 @@ class MongoForgetting:
 
     def rewrite_summary(self, before: Summary, after: Summary) -> bool:
         """See `ForgetRecords.rewrite_summary`."""
-        return self._database.write(lambda tables: rewrite_summary(tables, before, after))
+        return self._database.write(lambda tables: rewrite_summary(MongoTables(tables), before, after))
 
     def replies_after(self, key: str, limit: int) -> list[CachedReply]:
         """See `ForgetRecords.replies_after`."""
@@ -256,8 +255,8 @@ def _replace_parts(tables: Tables, parts: Sequence[Part], *, resummarize: bool) 
     ]
     older = [DeleteMany({"part_id": key, "content_hash": {"$ne": content_hash}}) for key, content_hash in new.items()]
     tables["summaries"].write([*renamed, *older])  # a bulk is one command for each run of writes of one kind
-    write_parts(tables, stored)
-    change_parts(tables, {"part_id": {"$in": list(before)}}, {"published_hash": None})
+    write_parts(MongoTables(tables), stored)
+    MongoTables(tables)["parts"].update({"part_id": {"$in": list(before)}}, {"published_hash": None})
     drop_session_records(tables, [(part.source, part.session_id) for part in stored])
     return len(stored)
 

@@ -17,20 +17,25 @@ from anamnesis_pipeline.store.mongo.engine import MongoGateway
 from anamnesis_pipeline.store.mongo.episodes import MongoEpisodes
 from anamnesis_pipeline.store.mongo.forgetting import MongoForgetting
 from anamnesis_pipeline.store.mongo.fulltext import MongoTextIndex
-from anamnesis_pipeline.store.mongo.ingest_records import MongoIngest
+from anamnesis_pipeline.store.mongo.native import MongoNative
 from anamnesis_pipeline.store.mongo.overview import MongoOverview
 from anamnesis_pipeline.store.mongo.schema import prepare
 from anamnesis_pipeline.store.mongo.search_indexes import text_index
 from anamnesis_pipeline.store.mongo.session_records import MongoSessions
 from anamnesis_pipeline.store.mongo.spaces import MongoSpaces
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
+from anamnesis_pipeline.store.records.archive import ArchiveRecords
 from anamnesis_pipeline.store.records.chat import ChatRecords
 from anamnesis_pipeline.store.records.context import ContextRecords
 from anamnesis_pipeline.store.records.events import EventRecords
 from anamnesis_pipeline.store.records.exclusion import ExclusionRecords
+from anamnesis_pipeline.store.records.files import FileRecords
 from anamnesis_pipeline.store.records.llm import LlmRecords
+from anamnesis_pipeline.store.records.messages import MessageRecords
+from anamnesis_pipeline.store.records.parts import PartRecords
 from anamnesis_pipeline.store.records.queries import QueryRecords
 from anamnesis_pipeline.store.records.settings import SettingsRecords
+from anamnesis_pipeline.store.records.summaries import SummaryRecords
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -69,10 +74,14 @@ def open_mongo(
 
 
 def _store(held: Database, text: MongoTextIndex, vectors: MongoVectors) -> Store:
-    spaces, gateway = MongoSpaces(held, vectors.indexes), MongoGateway(held)
+    spaces, gateway, native = MongoSpaces(held, vectors.indexes), MongoGateway(held), MongoNative()
     return Store(
         gateway=gateway,
-        ingest=MongoIngest(held),
+        files=FileRecords(gateway),
+        archive=ArchiveRecords(gateway),
+        messages=MessageRecords(gateway, native),
+        parts=PartRecords(gateway, native),
+        summaries=SummaryRecords(gateway),
         documents=MongoDocuments(held),
         episodes=MongoEpisodes(held),
         text=text,

@@ -7,9 +7,9 @@ from typing import Any
 from anamnesis_pipeline.memory_layers import LASTING_KINDS, LASTING_TAGS, WORKING_BELOW
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.counting import count_source, of_source
 from anamnesis_pipeline.store.mongo.facets import of_episodes
-from anamnesis_pipeline.store.mongo.parts import of_source
-from anamnesis_pipeline.store.overview_base import EVERYTHING, Census, SourceState, Tally
+from anamnesis_pipeline.store.overview_base import EVERYTHING, Census, SourceCounts, SourceState, Tally
 from anamnesis_pipeline.store.values import moment
 
 _KINDS: list[dict[str, Any]] = [
@@ -67,6 +67,10 @@ class MongoOverview:
         )
         retrievals = found[0]["retrievals"] if found else 0
         return Census(sum(projects.values()), retrievals, projects, instances)
+
+    def counts(self, source: str | None = None) -> SourceCounts:
+        """See `OverviewRecords.counts`."""
+        return self._database.snapshot(lambda tables: count_source(tables, source))
 
     def days(self, where: Where) -> dict[date, int]:
         """See `OverviewRecords.days`."""

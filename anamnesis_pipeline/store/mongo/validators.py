@@ -14,14 +14,12 @@ IDS = {"episodes": "episode_id", "passages": "passage_id", "spaces": "space_id"}
 
 _FACETS = "source, instance, project, kind, status, session_id, layer, tags texts, at int, read_often flag"
 EXTRA = {
-    "files": table("files", "source, path", "incomplete flag, to_parse flag"),
     "episodes": table("episodes", "number int", _FACETS),
     "passages": table("passages", "passage_id int", f"seq int, terms, text_unspaced, context_unspaced, {_FACETS}"),
     "pending": table("pending", "space_id int, number int", "episode_id"),
     "spaces": table("spaces", "space_id int", "index_recall real"),
 }
-"""Fields that only this engine keeps, made from others: flags, since a partial index cannot compare two fields
-(`parts.py`, `cursors.py`), and what filters read (`facets.py`).
+"""Fields that only this engine keeps, made from others: what filters read (`facets.py`).
 """
 OWN = {
     "counters": table("counters", "_id", "next int, at date"),

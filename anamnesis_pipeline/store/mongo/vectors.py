@@ -24,12 +24,11 @@ from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.mongo import pending
 from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Database, Tables
-from anamnesis_pipeline.store.mongo.counting import count_episodes
+from anamnesis_pipeline.store.mongo.counting import count_episodes, of_source
 from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.filter_counts import leaves_few
 from anamnesis_pipeline.store.mongo.index_tail import Tail
 from anamnesis_pipeline.store.mongo.middle_docs import read_middles
-from anamnesis_pipeline.store.mongo.parts import of_source
 from anamnesis_pipeline.store.mongo.passage_docs import passages_of
 from anamnesis_pipeline.store.mongo.recall import Sample, sample_of
 from anamnesis_pipeline.store.mongo.search_definitions import Quantization, quantizes

@@ -1,11 +1,10 @@
-"""Archive frames, the owners of messages and their copies."""
+"""Archive frames."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 from typing import Any
 
 from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame
-from anamnesis_pipeline.model import Occurrence
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables
 from anamnesis_pipeline.store.tables import NOT_EMPTY, TEXT
@@ -20,7 +19,7 @@ _LEANS = {"base_source": TEXT}
 
 
 class ArchiveRecords:
-    """The archive's frames and what its lines hold.
+    """The archive's frames.
 
     A frame may lean on a base: a run of frames of another generation whose lines it shares. A base leans on nothing,
     so that every generation can be rewritten.
@@ -86,20 +85,6 @@ class ArchiveRecords:
         """Return the generations with frames whose base is this one, in any revision."""
         with self._gateway.read() as tables:
             return _leaning(tables, (source, path, generation))
-
-    def occurrences_of(self, keys: Sequence[str]) -> list[tuple[str, Occurrence]]:
-        """Return (source, occurrence) of the copies of these messages."""
-        fields = ("source", "path", "line", "message_key")
-        with self._gateway.read() as tables:
-            found = tables["occurrences"].among("message_key", keys, fields)
-            rows = sorted(tuple(row[name] for name in fields) for row in found)
-        return [(source, Occurrence(key, path, line)) for source, path, line, key in rows]
-
-    def owners(self, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
-        """Return message key -> (source, path) of its owner, for those that are known."""
-        with self._gateway.read() as tables:
-            found = tables["messages"].among("key", keys, ["key", "source", "path"])
-            return {row["key"]: (row["source"], row["path"]) for row in found}
 
 
 class NewFrames:

@@ -8,7 +8,7 @@ from functools import partial
 from anamnesis_pipeline.model import Part
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, beyond
-from anamnesis_pipeline.store.part_values import PART_COLUMNS, read_part
+from anamnesis_pipeline.store.records.parts import PART_FIELDS, read_part
 from anamnesis_pipeline.store.tables import TEXT
 from anamnesis_pipeline.store.values import clean, instant, moment
 
@@ -60,8 +60,8 @@ class ExclusionRecords:
         """Return parts of a source that are to be published and that no rule holds, by id, behind `after`."""
         match = {"source": source, "to_publish": 1, "part_id": {"$gt": after}}
         with self._gateway.read() as tables:
-            rows = tables["parts"].find(match, PART_COLUMNS, order=["part_id"], limit=limit)
-        return [read_part([row[name] for name in PART_COLUMNS]) for row in rows]
+            rows = tables["parts"].find(match, PART_FIELDS, order=["part_id"], limit=limit)
+        return [read_part(row) for row in rows]
 
     def hold(self, rule_of: Mapping[str, str]) -> int:
         """Let these parts (part -> rule) not be summarized nor published. What is published of them stays. Return how

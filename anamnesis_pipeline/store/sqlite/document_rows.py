@@ -16,19 +16,14 @@ from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Sigh
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.records import events
 from anamnesis_pipeline.store.records.events import Happening
+from anamnesis_pipeline.store.records.files import vanished, versions_of, write_cursors
+from anamnesis_pipeline.store.records.parts import write_parts
 from anamnesis_pipeline.store.section_succession import successors
 from anamnesis_pipeline.store.sighting_values import change_of, followed, rehomed
-from anamnesis_pipeline.store.sqlite import part_rows, unsettled_rows
+from anamnesis_pipeline.store.sqlite import unsettled_rows
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.engine import SqliteTables
 from anamnesis_pipeline.store.sqlite.episode_rows import SET_STATUS
-from anamnesis_pipeline.store.sqlite.ingest_records import (
-    FILE_COLUMNS,
-    VANISHED,
-    read_cursor,
-    stored_version,
-    write_cursor,
-)
 from anamnesis_pipeline.store.values import instant, json_list
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 
@@ -54,8 +49,7 @@ class SqliteDocuments:
     def vanished(self, source: str) -> list[FileCursor]:
         """See `DocumentRecords.vanished`."""
         with self._database.read() as connection:
-            query = f"SELECT {FILE_COLUMNS} FROM ({VANISHED} AND f.source = ?) ORDER BY path"
-            return [read_cursor(row) for row in connection.execute(query, (source,))]
+            return vanished(SqliteTables(connection), source)
 
     def unsettled(self, source: str, limit: int) -> list[Unsettled]:
         """See `DocumentRecords.unsettled`."""
@@ -161,9 +155,10 @@ def _by_rows(documents: Sequence[ParsedDocument]) -> Iterable[list[ParsedDocumen
 
 def _commit(connection: sqlite3.Connection, document: ParsedDocument) -> int | None:
     before = document.before
-    if stored_version(connection, before) != before.version:
+    file = before.source, before.path
+    if versions_of(SqliteTables(connection), [file]).get(file) != before.version:
         return None
-    write_cursor(connection, replace(document.after, version=before.version + 1))
+    write_cursors(SqliteTables(connection), [replace(document.after, version=before.version + 1)])
     held = {s.part_id: s for s in _of_file(connection, before.source, before.path)}
     change = change_of(held, document.sections)
     now, went = change.now, change.went
@@ -202,7 +197,7 @@ def _write_part(connection: sqlite3.Connection, part: Part, sighting: Sighting) 
         "SELECT source, path, project, cwd, prompt, ordinal, section FROM parts WHERE part_id = ?", (part.part_id,)
     ).fetchone()
     if row is None:
-        part_rows.write_part(connection, part)
+        write_parts(SqliteTables(connection), [part])
         return True
     source, path, *known = row
     is_own = (source, path) == (sighting.source, sighting.path)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from anamnesis_pipeline.store.gateway import Field, Match, Order, Row, Rows, can_be_stored
 from anamnesis_pipeline.store.sqlite.connection import Database
-from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, Flag, Table
+from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, Table
 from anamnesis_pipeline.store.values import as_json, json_list
 
 T = TypeVar("T")
@@ -53,11 +53,11 @@ class SqliteTables:
     """See `Tables`."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+        self.connection = connection
 
     def __getitem__(self, name: str) -> "SqliteRows":
         """See `Tables`."""
-        return SqliteRows(self._connection, BY_NAME[name])
+        return SqliteRows(self.connection, BY_NAME[name])
 
 
 class SqliteRows(Rows):
@@ -114,6 +114,18 @@ class SqliteRows(Rows):
         )
         return [dict(zip((*by, "rows", *fields), each, strict=True)) for each in found]
 
+    def firsts(self, match: Match, *, by: Sequence[str], fields: Sequence[str], order: Order) -> list[Row]:
+        """See `Rows.firsts`."""
+        names = [*by, *fields]
+        terms, values = compiled(self._table, match)
+        columns = ", ".join(_column(self._table, name) for name in names)
+        groups = ", ".join(_column(self._table, name) for name in by)
+        window = f"PARTITION BY {groups} ORDER BY {ordered(self._table, order)}"
+        rows = f"SELECT {columns}, row_number() OVER ({window}) AS place FROM {self._origin(names, match, order)}"
+        sql = f"SELECT {_listed(names)} FROM ({rows} WHERE {terms}) WHERE place = 1"
+        found = self._connection.execute(sql, values)
+        return [dict(zip(names, each, strict=True)) for each in found]
+
     def insert(self, rows: Sequence[Row]) -> int:
         """See `Rows.insert`."""
         first = 0
@@ -132,8 +144,14 @@ class SqliteRows(Rows):
 
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
         """See `Rows.put`."""
-        key = _listed(self._table.key)
+        key, required = _listed(self._table.key), self._table.required
         for row in rows:
+            if not required <= row.keys():
+                self.update(
+                    {name: row[name] for name in self._table.key},
+                    {name: value for name, value in row.items() if name not in (*self._table.key, *keep)},
+                )
+                continue
             changed = [f'"{name}" = excluded."{name}"' for name in row if name not in (*self._table.key, *keep)]
             action = f"UPDATE SET {', '.join(changed)}" if changed else "NOTHING"
             self._connection.execute(f"{self._insert(row)} ON CONFLICT ({key}) DO {action}", self._values(row))
@@ -180,7 +198,7 @@ def compiled(table: Table, match: Match) -> tuple[str, list[Any]]:
             values += [value for _, its in parts for value in its]
             continue
         if name in table.flags:
-            sql = _flag(table.flags[name])
+            sql = table.flags[name].sql
             terms.append(sql if wanted == 1 else f"NOT ({sql})")
             continue
         for operator, value in wanted.items() if isinstance(wanted, Mapping) else [("$eq", wanted)]:
@@ -217,13 +235,6 @@ def _column(table: Table, name: str) -> str:
     if name not in table.kinds:
         raise KeyError(f"{table.name} has no field {name}; its fields are {', '.join(table.fields)}")
     return f'"{NUMBER_COLUMN}"' if table is EPISODES and name == "number" else f'"{name}"'
-
-
-def _flag(flag: Flag) -> str:
-    """Return the terms of a flag as SQL, as the partial indexes have them."""
-    terms = [f"{name} IS NOT {other}" for name, other in flag.unequal.items()]
-    terms += [f"{name} IS NULL" for name in flag.unset]
-    return " AND ".join([*(f"{name} = {value!r}" for name, value in flag.equal.items()), *terms])
 
 
 def _has(table: Table, name: str) -> str:

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from anamnesis_pipeline.model import Episode, EpisodeHead, Passage
-from anamnesis_pipeline.store.base import PROJECT_ALIASES
 from anamnesis_pipeline.store.episode_values import EPISODE_FIELDS, HEAD_FIELDS, episode_of, head_of, stored_hash
-from anamnesis_pipeline.store.project_names import store_name
+from anamnesis_pipeline.store.project_names import PROJECT_ALIASES, store_name
 from anamnesis_pipeline.store.sqlite.engine import SIDE_FIELDS, SIDE_TABLE
 from anamnesis_pipeline.store.tables import EPISODES
 from anamnesis_pipeline.store.values import as_json, instant, json_list

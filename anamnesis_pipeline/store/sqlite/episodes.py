@@ -19,11 +19,11 @@ from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
 from anamnesis_pipeline.store.records import chat, events, llm, queries
 from anamnesis_pipeline.store.records.events import Happening, kind_of_edit
+from anamnesis_pipeline.store.records.parts import mark_published
 from anamnesis_pipeline.store.session_base import is_of_log, is_told
 from anamnesis_pipeline.store.sqlite import (
     consolidation_rows,
     episode_rows,
-    part_rows,
     passage_rows,
     pending,
     session_notes,
@@ -298,7 +298,7 @@ def _rows(written: Written) -> int:
 
 def _publish(connection: sqlite3.Connection, publication: Publication) -> list[str]:
     """Write the episodes of one part, if it is still the one they were made of; returns their fields in the report."""
-    if not part_rows.mark_published(connection, publication.part, publication.summary):
+    if not mark_published(SqliteTables(connection), [(publication.part, publication.summary)]):
         return []
     for episode_id in publication.surplus:
         remove_episode(connection, episode_id)

@@ -8,18 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from anamnesis_pipeline.model import Episode, Part, Passage
-from anamnesis_pipeline.store import episode_values, part_values
+from anamnesis_pipeline.store import episode_values
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.forget_base import CachedReply, Selection
-from anamnesis_pipeline.store.records import llm
-from anamnesis_pipeline.store.sqlite import episode_rows, part_rows, passage_rows, pending, typed_rows
+from anamnesis_pipeline.store.records import llm, typed
+from anamnesis_pipeline.store.records.files import of_files
+from anamnesis_pipeline.store.records.parts import PART_FIELDS, publication_hash, read_part, read_parts, write_parts
+from anamnesis_pipeline.store.records.summaries import rewrite_summary
+from anamnesis_pipeline.store.sqlite import episode_rows, passage_rows, pending
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.engine import SqliteTables
 from anamnesis_pipeline.store.sqlite.episodes import drop_merge, drop_session_records
-from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 from anamnesis_pipeline.store.sqlite.scrubbing import Scrubbing
-from anamnesis_pipeline.store.sqlite.summary_rows import rewrite_summary
-from anamnesis_pipeline.store.summary_values import publication_hash
 from anamnesis_pipeline.store.values import instant, json_list
 from anamnesis_pipeline.summary_model import Summary
 
@@ -63,7 +63,7 @@ class SqliteForgetting:
     def forgotten(self, keys: Sequence[str]) -> set[str]:
         """See `ForgetRecords.forgotten`."""
         with self._database.read() as connection:
-            return typed_rows.forbidden(connection, keys)
+            return typed.forbidden(SqliteTables(connection), keys)
 
     def has_forgotten(self, begin: str = "") -> bool:
         """See `ForgetRecords.has_forgotten`."""
@@ -99,31 +99,20 @@ class SqliteForgetting:
     def parts(self, part_ids: Sequence[str]) -> list[Part]:
         """See `ForgetRecords.parts`."""
         with self._database.read() as connection:
-            rows = connection.execute(
-                f"SELECT {PART_COLUMNS} FROM parts WHERE part_id IN (SELECT value FROM json_each(?)) ORDER BY part_id",
-                (json_list(part_ids),),
-            )
-            return [part_values.read_part(row) for row in rows]
+            return sorted(read_parts(SqliteTables(connection), part_ids).values(), key=lambda part: part.part_id)
 
     def parts_of_files(self, files: Iterable[tuple[str, str]]) -> list[Part]:
         """See `ForgetRecords.parts_of_files`."""
-        found: list[Part] = []
         with self._database.read() as connection:
-            for source, path in sorted(set(files)):
-                rows = connection.execute(
-                    f"SELECT {PART_COLUMNS} FROM parts WHERE source = ? AND path = ? ORDER BY ordinal, part_id",
-                    (source, path),
-                )
-                found += map(part_values.read_part, rows)
-        return found
+            rows = of_files(SqliteTables(connection)["parts"], set(files), PART_FIELDS)
+            return sorted(map(read_part, rows), key=lambda part: (part.source, part.path, part.ordinal, part.part_id))
 
     def parts_after(self, part_id: str, limit: int) -> list[Part]:
         """See `ForgetRecords.parts_after`."""
         with self._database.read() as connection:
-            rows = connection.execute(
-                f"SELECT {PART_COLUMNS} FROM parts WHERE part_id > ? ORDER BY part_id LIMIT ?", (part_id, limit)
-            )
-            return [part_values.read_part(row) for row in rows]
+            parts = SqliteTables(connection)["parts"]
+            rows = parts.find({"part_id": {"$gt": part_id}}, PART_FIELDS, order=["part_id"], limit=limit)
+            return list(map(read_part, rows))
 
     def replace_parts(self, parts: Sequence[Part], *, resummarize: bool = False) -> int:
         """See `ForgetRecords.replace_parts`."""
@@ -175,7 +164,7 @@ class SqliteForgetting:
     def rewrite_summary(self, before: Summary, after: Summary) -> bool:
         """See `ForgetRecords.rewrite_summary`."""
         with self._database.write() as connection:
-            return rewrite_summary(connection, before, after)
+            return rewrite_summary(SqliteTables(connection), before, after)
 
     def replies_after(self, key: str, limit: int) -> list[CachedReply]:
         """See `ForgetRecords.replies_after`."""
@@ -232,7 +221,7 @@ def _replace_part(connection: sqlite3.Connection, part: Part, *, resummarize: bo
     connection.execute(
         "DELETE FROM summaries WHERE part_id = ? AND content_hash <> ?", (part.part_id, part.content_hash)
     )
-    part_rows.write_part(connection, part)
+    write_parts(SqliteTables(connection), [part])
     connection.execute("UPDATE parts SET published_hash = NULL WHERE part_id = ?", (part.part_id,))
     drop_session_records(connection, part.source, part.session_id)
     if resummarize:

@@ -3,13 +3,18 @@
 from pathlib import Path
 
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.records.archive import ArchiveRecords
 from anamnesis_pipeline.store.records.chat import ChatRecords
 from anamnesis_pipeline.store.records.context import ContextRecords
 from anamnesis_pipeline.store.records.events import EventRecords
 from anamnesis_pipeline.store.records.exclusion import ExclusionRecords
+from anamnesis_pipeline.store.records.files import FileRecords
 from anamnesis_pipeline.store.records.llm import LlmRecords
+from anamnesis_pipeline.store.records.messages import MessageRecords
+from anamnesis_pipeline.store.records.parts import PartRecords
 from anamnesis_pipeline.store.records.queries import QueryRecords
 from anamnesis_pipeline.store.records.settings import SettingsRecords
+from anamnesis_pipeline.store.records.summaries import SummaryRecords
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.consolidation import SqliteConsolidation
 from anamnesis_pipeline.store.sqlite.copying import SqliteCopy
@@ -18,7 +23,7 @@ from anamnesis_pipeline.store.sqlite.engine import SqliteGateway
 from anamnesis_pipeline.store.sqlite.episodes import SqliteEpisodes
 from anamnesis_pipeline.store.sqlite.forgetting import SqliteForgetting
 from anamnesis_pipeline.store.sqlite.fulltext import SqliteTextIndex
-from anamnesis_pipeline.store.sqlite.ingest_records import SqliteIngest
+from anamnesis_pipeline.store.sqlite.native import SqliteNative
 from anamnesis_pipeline.store.sqlite.overview import SqliteOverview
 from anamnesis_pipeline.store.sqlite.passing import PassingPassages
 from anamnesis_pipeline.store.sqlite.schema import index_texts, make_missing_tables, migrate
@@ -42,10 +47,14 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
     except BaseException:
         database.close()
         raise
-    few, gateway = PassingPassages(), SqliteGateway(database)
+    few, gateway, native = PassingPassages(), SqliteGateway(database), SqliteNative()
     return Store(
         gateway=gateway,
-        ingest=SqliteIngest(database),
+        files=FileRecords(gateway),
+        archive=ArchiveRecords(gateway),
+        messages=MessageRecords(gateway, native),
+        parts=PartRecords(gateway, native),
+        summaries=SummaryRecords(gateway),
         documents=SqliteDocuments(database),
         episodes=SqliteEpisodes(database),
         text=SqliteTextIndex(database, few),

@@ -8,14 +8,13 @@ import sqlite3
 from datetime import UTC, datetime
 
 from anamnesis_pipeline.errors import StoreCorrupt
-from anamnesis_pipeline.model import EXCLUDED, RESERVED_SOURCES
+from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.index_terms import EXACT_TOKENIZER, STEM_TOKENIZER
-from anamnesis_pipeline.store.ingest_base import LINE_BREAK_BYTES
 from anamnesis_pipeline.store.sqlite.chat_schema import M007_CHAT
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.engine import compiled, ordered
-from anamnesis_pipeline.store.tables import Table, plain_tables
+from anamnesis_pipeline.store.tables import INCOMPLETE, Table, plain_tables
 from anamnesis_pipeline.store.values import instant
 
 log = logging.getLogger(__name__)
@@ -30,10 +29,6 @@ _COLUMN_TYPES = {
 }
 APPLICATION_ID = 0x414E414D  # "ANAM"; tells this file from any other SQLite database
 
-INCOMPLETE = f"""gone = 0
-    AND (unread = '' AND size - "offset" > {LINE_BREAK_BYTES} OR unread <> '' AND unread NOT GLOB '{EXCLUDED}*')"""
-"""Of a file, as `IngestRecords.incomplete_files` has it. The index serves whoever asks in these very words."""
-
 M001_INGEST = (
     """CREATE TABLE sources (
         key TEXT PRIMARY KEY, machine TEXT NOT NULL, root TEXT NOT NULL, folder TEXT NOT NULL, kind TEXT NOT NULL,
@@ -47,7 +42,7 @@ M001_INGEST = (
         parser_state TEXT NOT NULL, gone INTEGER NOT NULL, version INTEGER NOT NULL, first_mtime_ns INTEGER NOT NULL,
         unread TEXT NOT NULL, PRIMARY KEY (source, path)
     )""",
-    f"CREATE INDEX files_incomplete ON files (source, path) WHERE {INCOMPLETE}",
+    f"CREATE INDEX files_incomplete ON files (source, path) WHERE gone = 0 AND {INCOMPLETE.sql}",
     """CREATE TABLE frames (
         source TEXT NOT NULL, path TEXT NOT NULL, generation INTEGER NOT NULL, first_line INTEGER NOT NULL,
         lines INTEGER NOT NULL, archive_offset INTEGER NOT NULL, archive_bytes INTEGER NOT NULL,
@@ -405,6 +400,12 @@ M011_RECORDS = (
     "DROP TABLE llm_batches_before",
 )
 
+M012_SUMMARIES = (
+    # counting them by model reads this index alone
+    "DROP INDEX summaries_by_model",
+    "CREATE INDEX summaries_by_model ON summaries (model, problem, skip)",
+)
+
 MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("m001_ingest", M001_INGEST),
     ("m002_episodes", M002_EPISODES),
@@ -417,6 +418,7 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("m009_sessions", M009_SESSIONS),
     ("m010_reads", M010_READS),
     ("m011_records", M011_RECORDS),
+    ("m012_summaries", M012_SUMMARIES),
 )
 
 

@@ -12,7 +12,7 @@ from anamnesis_pipeline.dagster_api.runs import IngestRun, IngestRuns
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sidecar.pages.logs import FIELDS, PATH
 from anamnesis_pipeline.steps.summaries import NO_BUDGET
-from anamnesis_pipeline.store.ingest_base import ParsedChunk
+from anamnesis_pipeline.store.records.messages import ParsedChunk
 from anamnesis_tests.sidecar.conftest import TestServices, stored
 from anamnesis_tests.sidecar.pages.reading import SCRIPT, page_of, read, send
 from anamnesis_tests.store.samples import crawled
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("no_logs")
 
 @pytest.fixture
 def source(services: TestServices) -> str:
-    services.store.ingest.put_sources([Source("mac--a--00000001", "mac", "/logs", "a")])
+    services.store.files.put_sources([Source("mac--a--00000001", "mac", "/logs", "a")])
     return "mac--a--00000001"
 
 
@@ -239,7 +239,7 @@ def test_the_budget_of_the_day_is_a_bar(client: TestClient, services: TestServic
 def test_lines_that_could_not_be_read_are_listed_and_stay_text(client: TestClient, services: TestServices) -> None:
     before = crawled(services.store, SCRIPT, "mac")
     letter = DeadLetter("mac", SCRIPT, 0, 6, SCRIPT)
-    assert services.store.ingest.commit_parsed(ParsedChunk(before, replace(before, parsed_lines=10), dead=[letter]))
+    assert services.store.messages.commit_parsed(ParsedChunk(before, replace(before, parsed_lines=10), dead=[letter]))
     page = read(client, PATH)
     cells = [cell.text for cell in page.select("#letters-title ~ details td")]
     assert cells == [f"mac/{SCRIPT}", "7", SCRIPT]

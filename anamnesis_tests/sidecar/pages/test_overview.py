@@ -171,7 +171,7 @@ def test_health_is_there_without_the_store_and_says_so(
     def away(*_: object, **__: object) -> None:
         raise StoreBusy("MongoDB there does not answer")
 
-    for records in (services.store.settings, services.store.ingest, services.store.spaces, services.store.episodes):
+    for records in (services.store.settings, services.store.overview, services.store.spaces, services.store.episodes):
         for name in ("get", "all", "counts", "active", "page"):
             if hasattr(type(records), name):
                 monkeypatch.setattr(type(records), name, away)

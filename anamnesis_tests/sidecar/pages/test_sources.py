@@ -41,7 +41,7 @@ def test_what_was_read_is_listed_with_its_newest_episode_and_its_partition(
     client: TestClient, services: TestServices
 ) -> None:
     keys = ["mac--b--1", "mac--a--2"]
-    services.store.ingest.put_sources([Source(key, "mac", "/gone", SCRIPT) for key in keys])
+    services.store.files.put_sources([Source(key, "mac", "/gone", SCRIPT) for key in keys])
     services.store.episodes.put([(episode("e1", source=keys[1]), passages("text"))])
     rows = read(client, PATH).select("[aria-labelledby=folders-title] tbody tr")
     assert [row.select("td")[2].text for row in rows] == ["1", "0"], "the one with the newest episode first"

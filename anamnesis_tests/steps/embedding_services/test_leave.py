@@ -143,7 +143,7 @@ def test_nobody_is_asked_while_the_text_of_a_source_stays_here(
     pool = opened(SMALL)
     put_specs(store.settings, [SourceSpec("mine", DOCUMENTS, "/srv/mine", machine="box", private=True)], [], "box")
     assert pool.embed(["nothing was read of it yet"], "query").shape == (1, 1536)
-    store.ingest.put_sources([Source("box--mine", "box", "/srv/mine", kind="documents", spec="mine")])
+    store.files.put_sources([Source("box--mine", "box", "/srv/mine", kind="documents", spec="mine")])
     server.received.clear()
     store.spaces.activate(pool_space(store).key)
     (problem,) = model_problems(store)

@@ -129,7 +129,7 @@ def test_a_memory_is_embedded_by_a_service_searched_and_moved_back(
     before = store.spaces.active()
     assert before is not None
     assert (before.model_id, before.dim) == ("voyage-3.5-lite", 1024)
-    passages = store.ingest.counts().passages
+    passages = store.overview.counts().passages
     server.received.clear()
     started, _ = model_command.use(load(), SMALL)
     assert (started["model_id"], started["missing"], started["active"]) == (SMALL, passages, False)
