@@ -21,8 +21,8 @@ from anamnesis_pipeline.steps.document_versions import Version, noted, waiting
 from anamnesis_pipeline.steps.exchanges import ArchiveLines
 from anamnesis_pipeline.steps.forgotten_sections import key_of
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Sighting, Unsettled, Verdict
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.records.documents import ParsedDocument, Settled, Sighting, Unsettled, Verdict
 
 UPLOADS = "uploads"
 """Key of the reserved source whose documents people send."""

@@ -17,7 +17,7 @@ from anamnesis_pipeline.steps.archived import Damage, archived_lines
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.documents import holds_documents
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.forget_base import Selection
+from anamnesis_pipeline.store.records.forgetting import Selection
 
 EVERY = -1
 """Asks for every generation of a file, not only the latest."""

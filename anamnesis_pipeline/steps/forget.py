@@ -39,7 +39,7 @@ from anamnesis_pipeline.steps.section_tombstones import bury_sections
 from anamnesis_pipeline.steps.sessions import forget_sessions
 from anamnesis_pipeline.steps.tool_outputs import NO_LINE, names_on_line, output_key
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.forget_base import Selection
+from anamnesis_pipeline.store.records.forgetting import Selection
 from anamnesis_pipeline.store.records.messages import ParsedChunk
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 from anamnesis_pipeline.wording import counted

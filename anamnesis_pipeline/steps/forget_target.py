@@ -23,7 +23,7 @@ from anamnesis_pipeline.steps.extract import is_below, names
 from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, ForgottenText, file_key, text_of
 from anamnesis_pipeline.steps.forgotten_sections import body_keys_of
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.forget_base import Selection
+from anamnesis_pipeline.store.records.forgetting import Selection
 from anamnesis_pipeline.store.session_base import is_of_log
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 

@@ -12,7 +12,7 @@ from anamnesis_pipeline.exchanges.parsing import FileOrigin
 from anamnesis_pipeline.exchanges.records import KNOWN_TYPES
 from anamnesis_pipeline.model import SAID_FROM, SAID_UNTIL, Part, Source, Where
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.forget_base import Selection
+from anamnesis_pipeline.store.records.forgetting import Selection
 from anamnesis_pipeline.store.records.settings import SettingsRecords
 from anamnesis_pipeline.store.values import instant
 

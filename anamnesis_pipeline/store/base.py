@@ -27,17 +27,17 @@ from anamnesis_pipeline.model import (
 )
 from anamnesis_pipeline.store.consolidation_base import ConsolidationRecords
 from anamnesis_pipeline.store.copy_base import CopyRecords
-from anamnesis_pipeline.store.document_base import DocumentRecords
 from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
-from anamnesis_pipeline.store.forget_base import ForgetRecords
 from anamnesis_pipeline.store.gateway import Gateway
 from anamnesis_pipeline.store.overview_base import OverviewRecords
 from anamnesis_pipeline.store.records.archive import ArchiveRecords
 from anamnesis_pipeline.store.records.chat import ChatRecords
 from anamnesis_pipeline.store.records.context import ContextRecords
+from anamnesis_pipeline.store.records.documents import DocumentRecords
 from anamnesis_pipeline.store.records.events import EventRecords
 from anamnesis_pipeline.store.records.exclusion import ExclusionRecords
 from anamnesis_pipeline.store.records.files import FileRecords
+from anamnesis_pipeline.store.records.forgetting import ForgetRecords
 from anamnesis_pipeline.store.records.llm import LlmRecords
 from anamnesis_pipeline.store.records.messages import MessageRecords
 from anamnesis_pipeline.store.records.parts import PartRecords

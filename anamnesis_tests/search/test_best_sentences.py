@@ -13,7 +13,7 @@ from anamnesis_pipeline.model import Part, Segment, SegmentKind, Space, StoredPa
 from anamnesis_pipeline.search.best_sentences import Sentence, SentenceReader, best_run
 from anamnesis_pipeline.steps.embeddings import embed_passages
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.forget_base import ForgetRecords
+from anamnesis_pipeline.store.records.forgetting import ForgetRecords
 from anamnesis_tests.search.memory import START, Memory
 
 TOKENS = Space("tokens", "hashing-128", 128, token_dims=64)

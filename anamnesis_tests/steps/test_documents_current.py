@@ -11,7 +11,7 @@ from anamnesis_pipeline.steps.document_archive import versioned
 from anamnesis_pipeline.steps.document_versions import Version, is_remote, noted, origins, waiting
 from anamnesis_pipeline.steps.documents import parts_of, verdicts_on
 from anamnesis_pipeline.steps.forgotten_sections import without_sections
-from anamnesis_pipeline.store.document_base import Sighting, Verdict
+from anamnesis_pipeline.store.records.documents import Sighting, Verdict
 
 NOTES = Source("notes", "laptop", "/home/ann/work", "", "documents")
 

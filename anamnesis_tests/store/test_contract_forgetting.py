@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from anamnesis_pipeline.model import Source, Where
 from anamnesis_pipeline.store.base import Publication, Store
-from anamnesis_pipeline.store.forget_base import Selection
+from anamnesis_pipeline.store.records.forgetting import Selection
 from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment, summary
 
 LOGS = Source("logs", "box", "/root", "-code")

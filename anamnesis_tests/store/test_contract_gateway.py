@@ -158,6 +158,15 @@ def test_put_replaces_all_but_the_kept_fields(gateway: Gateway) -> None:
         assert held["plants"].find({}, order=["name"]) == [new | {"wet": 0}, plant("beet", number=2)]
 
 
+def test_put_of_part_of_a_row_changes_stored_rows_only(gateway: Gateway) -> None:
+    insert(gateway, plant("aster"))
+    new = [{"bed": "north", "name": name, "wet": 1, "height": 9.0} for name in ("aster", "beet")]
+    gateway.write(lambda held: held["plants"].put(new, keep=["height"]))
+    with gateway.read() as held:
+        assert held["plants"].find({}) == [plant("aster", wet=1, number=1)]
+        assert not held["plants"].has({"thirsty": 1})
+
+
 def test_update_sets_and_adds(gateway: Gateway, filled: Rows) -> None:
     def change(held: Tables) -> int:
         return held["plants"].update({"wet": 1}, {"eaten_by": None, "colours": []}, add={"number": 10})

@@ -12,13 +12,13 @@ import pytest
 from anamnesis_pipeline.model import FileCursor, Part, Source, Variant, record_id
 from anamnesis_pipeline.sidecar.services import coverage
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Unsettled, Verdict
-from anamnesis_pipeline.store.forget_base import Selection
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.mongo import collections, schema
 from anamnesis_pipeline.store.records import context
 from anamnesis_pipeline.store.records.context import Shown
+from anamnesis_pipeline.store.records.documents import ParsedDocument, Settled, Unsettled, Verdict
 from anamnesis_pipeline.store.records.exclusion import BuriedSection
+from anamnesis_pipeline.store.records.forgetting import Selection
 from anamnesis_pipeline.store.records.queries import QueryCounts
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.store.forgotten_words import fill, forget_half

@@ -67,14 +67,6 @@ class Collection:
         for batch in batches(list(filter(can_be_stored, dict.fromkeys(values))), VALUES_AT_ONCE):
             yield from self.each({**where, field: {"$in": batch}}, fields)
 
-    def of_files(self, files: Iterable[tuple[str, str]], fields: Sequence[str] = ()) -> Iterator[Document]:
-        """Documents of these files (source, path), however many they are."""
-        paths: dict[str, list[str]] = {}
-        for source, path in files:
-            paths.setdefault(source, []).append(path)
-        for source, its in paths.items():
-            yield from self.among("path", its, fields, source=source)
-
     def one(self, where: Filter, fields: Sequence[str] = (), *, order: Order = ()) -> Document | None:
         """The first document that matches."""
         return self._driver.find_one(where, _projection(fields), sort=list(order) or None, session=self._session)

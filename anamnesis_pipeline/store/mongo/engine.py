@@ -16,6 +16,13 @@ from anamnesis_pipeline.store.tables import BY_NAME, Flag, RowFlag, Table
 
 T = TypeVar("T")
 
+KEPT = (
+    "the server's files, until the place of a deleted document is used again",
+    "the oplog of each server, until it has rolled over (rs.printReplicationInfo() says how far it reaches back)",
+    "search indexes, until the parts of them that have deleted documents are merged",
+)
+"""Where MongoDB keeps deleted documents."""
+
 
 class MongoGateway:
     """See `Gateway`."""
@@ -38,6 +45,25 @@ class MongoGateway:
     def write(self, work: Callable[["MongoTables"], T], *, within_s: float | None = None) -> T:
         """See `Gateway.write`."""
         return self._database.write(lambda collections: work(MongoTables(collections)), within_s=within_s)
+
+
+class MongoTraces:
+    """See `Traces`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def scrub(self) -> list[str]:
+        """Do nothing: what was deleted is in no collection, and no search answers with it."""
+        return []
+
+    def keeps(self) -> list[str]:
+        """See `Traces`. WiredTiger writes a page to another place and leaves the old one until that is needed, even
+        where `compact` gives room back; the oplog is cut at its old end alone.
+
+        https://www.mongodb.com/docs/manual/core/wiredtiger/, https://www.mongodb.com/docs/manual/core/replica-set-oplog/
+        """
+        return [f"{self._database.place}: {place}" for place in KEPT]
 
 
 class MongoTables:

@@ -8,7 +8,7 @@ from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.model import Episode, Passage, StoredPassage
 from anamnesis_pipeline.store.base import Publication
 from anamnesis_pipeline.store.episode_values import stored_hash
-from anamnesis_pipeline.store.mongo import consolidation_docs, unsettled
+from anamnesis_pipeline.store.mongo import consolidation_docs
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.engine import MongoTables
@@ -21,8 +21,7 @@ from anamnesis_pipeline.store.mongo.episode_writes import (
     write_episodes,
 )
 from anamnesis_pipeline.store.mongo.passage_docs import passages_of
-from anamnesis_pipeline.store.mongo.tombstones import tombstoned
-from anamnesis_pipeline.store.records import events
+from anamnesis_pipeline.store.records import documents, events, forgetting
 from anamnesis_pipeline.store.records.events import Happening, kind_of_edit
 from anamnesis_pipeline.store.records.parts import mark_published
 from anamnesis_pipeline.store.session_base import is_told
@@ -83,7 +82,7 @@ def _put_all(tables: Tables, written: Sequence[Written], *, only_new: bool = Fal
 
 def _put(tables: Tables, written: Sequence[Written], *, only_new: bool) -> Iterator[str]:
     """Write episodes that differ in their ids; yields their fields in the report."""
-    gone = tombstoned(tables, [episode for episode, _ in written])
+    gone = forgetting.tombstoned(MongoTables(tables), [episode for episode, _ in written])
     ids = [episode.episode_id for episode, _ in written]
     stored = {
         found["_id"]: found
@@ -127,7 +126,7 @@ def _note_sections(tables: Tables, published: Sequence[Publication], outcomes: S
     for each in published:
         its = [next(left) for _ in each.episodes]
         if each.part.section is not None and "created" in its:
-            unsettled.note_published(tables, each.part.part_id)
+            documents.note_published(MongoTables(tables), each.part.part_id)
 
 
 def _with_edits(tables: Tables, written: Sequence[Written], edited: Sequence[str]) -> list[Written]:

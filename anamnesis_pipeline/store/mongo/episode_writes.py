@@ -37,7 +37,7 @@ def write_episodes(tables: Tables, written: Sequence[Written]) -> None:
     """
     links = consolidation_docs.links_of(tables, [episode.episode_id for episode, _ in written])
     if links:
-        _drop_outdated_merges(tables, {e.episode_id: e.raw_exchange for e, _ in written if e.episode_id in links})
+        drop_outdated_merges(tables, {e.episode_id: e.raw_exchange for e, _ in written if e.episode_id in links})
     write_documents(tables, written)
     consolidation_docs.note_sessions(tables, [(episode.session_id, episode.source) for episode, _ in written])
     session_docs.note(tables, [(e.source, e.session_id) for e, _ in written if is_told(e.kind)])
@@ -183,7 +183,7 @@ def _own_facets(facets: Document) -> Document:
     return {name: value for name, value in facets.items() if name != "episode_id"}
 
 
-def _drop_outdated_merges(tables: Tables, texts: Mapping[str, str]) -> None:
+def drop_outdated_merges(tables: Tables, texts: Mapping[str, str]) -> None:
     """Let merged episodes go that quote another text of an episode than it is about to have."""
     where = {"_id": {"$in": sorted(texts)}}
     held = tables["episodes"].find(where, ("_id", "raw_exchange"))

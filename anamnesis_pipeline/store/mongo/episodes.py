@@ -11,7 +11,6 @@ from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, StoredPassag
 from anamnesis_pipeline.store import episode_values
 from anamnesis_pipeline.store.base import EpisodePage, Publication, PutReport
 from anamnesis_pipeline.store.batching import batches, by_rows
-from anamnesis_pipeline.store.mongo import tombstones
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
 from anamnesis_pipeline.store.mongo.engine import MongoTables
@@ -29,7 +28,7 @@ from anamnesis_pipeline.store.mongo.episode_writes import Written, remove_episod
 from anamnesis_pipeline.store.mongo.facets import of_episodes
 from anamnesis_pipeline.store.mongo.passage_docs import PASSAGE_FIELDS, read_passage, terms_of
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
-from anamnesis_pipeline.store.records import events
+from anamnesis_pipeline.store.records import events, forgetting
 from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_pipeline.store.values import LAST_CHARACTER, instant, sought
 
@@ -74,7 +73,7 @@ class MongoEpisodes:
                 raise EpisodeConflict(
                     f"episode {episode.episode_id} exists with other content; edit it, or choose another id"
                 )
-            tombstones.lift(tables, episode.episode_id)
+            forgetting.lift(MongoTables(tables), episode.episode_id)
             write_episode(tables, episode, passages)
             events.note(MongoTables(tables), Happening.WRITE, [episode.episode_id])
             return True
@@ -243,7 +242,7 @@ def _delete(tables: Tables, episode_id: str, *, tombstone: bool) -> bool:
         return False
     events.note(MongoTables(tables), Happening.FORGET, [episode_id])
     if tombstone:
-        tombstones.bury(tables, episode_id)
+        forgetting.bury_episode(MongoTables(tables), episode_id)
     else:  # the next ingest publishes it again
         MongoTables(tables)["parts"].update({"part_id": episode_id}, {"published_hash": None})
     remove_episode(tables, episode_id)

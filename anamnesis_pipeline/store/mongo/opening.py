@@ -12,10 +12,8 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.consolidation import MongoConsolidation
 from anamnesis_pipeline.store.mongo.copying import MongoCopy
-from anamnesis_pipeline.store.mongo.documents import MongoDocuments
-from anamnesis_pipeline.store.mongo.engine import MongoGateway
+from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTraces
 from anamnesis_pipeline.store.mongo.episodes import MongoEpisodes
-from anamnesis_pipeline.store.mongo.forgetting import MongoForgetting
 from anamnesis_pipeline.store.mongo.fulltext import MongoTextIndex
 from anamnesis_pipeline.store.mongo.native import MongoNative
 from anamnesis_pipeline.store.mongo.overview import MongoOverview
@@ -27,9 +25,11 @@ from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 from anamnesis_pipeline.store.records.archive import ArchiveRecords
 from anamnesis_pipeline.store.records.chat import ChatRecords
 from anamnesis_pipeline.store.records.context import ContextRecords
+from anamnesis_pipeline.store.records.documents import DocumentRecords
 from anamnesis_pipeline.store.records.events import EventRecords
 from anamnesis_pipeline.store.records.exclusion import ExclusionRecords
 from anamnesis_pipeline.store.records.files import FileRecords
+from anamnesis_pipeline.store.records.forgetting import ForgetRecords
 from anamnesis_pipeline.store.records.llm import LlmRecords
 from anamnesis_pipeline.store.records.messages import MessageRecords
 from anamnesis_pipeline.store.records.parts import PartRecords
@@ -82,14 +82,14 @@ def _store(held: Database, text: MongoTextIndex, vectors: MongoVectors) -> Store
         messages=MessageRecords(gateway, native),
         parts=PartRecords(gateway, native),
         summaries=SummaryRecords(gateway),
-        documents=MongoDocuments(held),
+        documents=DocumentRecords(gateway, native),
         episodes=MongoEpisodes(held),
         text=text,
         vectors=vectors,
         spaces=spaces,
         llm=LlmRecords(gateway),
         settings=SettingsRecords(gateway),
-        forgetting=MongoForgetting(held),
+        forgetting=ForgetRecords(gateway, native, MongoTraces(held)),
         exclusion=ExclusionRecords(gateway),
         context=ContextRecords(gateway),
         consolidation=MongoConsolidation(held),

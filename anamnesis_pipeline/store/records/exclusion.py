@@ -183,12 +183,7 @@ def _release(tables: Tables, part_ids: Sequence[str]) -> None:
 
 
 def _explain(tables: Tables, rows: Sequence[Row]) -> None:
-    fields = ("episode_id", "deleted_at")
-    stored = tables["tombstones"].among("episode_id", [row["episode_id"] for row in rows], fields)
-    since = {row["episode_id"]: row["deleted_at"] for row in stored}
-    tables["tombstones"].put(
-        [{**row, "deleted_at": since[row["episode_id"]]} for row in rows if row["episode_id"] in since]
-    )
+    tables["tombstones"].put(rows)
 
 
 def _bury_sections(tables: Tables, sections: Sequence[BuriedSection]) -> None:

@@ -10,14 +10,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
-from anamnesis_pipeline.message_keys import borrowed_key
 from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, StoredPassage, Where
 from anamnesis_pipeline.store import episode_values
 from anamnesis_pipeline.store.base import EpisodePage, Publication, PutReport
 from anamnesis_pipeline.store.batching import batches, by_rows
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
-from anamnesis_pipeline.store.records import chat, events, llm, queries
+from anamnesis_pipeline.store.records import chat, documents, events, forgetting, llm, queries
 from anamnesis_pipeline.store.records.events import Happening, kind_of_edit
 from anamnesis_pipeline.store.records.parts import mark_published
 from anamnesis_pipeline.store.session_base import is_of_log, is_told
@@ -27,7 +26,6 @@ from anamnesis_pipeline.store.sqlite import (
     passage_rows,
     pending,
     session_notes,
-    unsettled_rows,
 )
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.engine import SqliteTables
@@ -81,8 +79,7 @@ class SqliteEpisodes:
                 raise EpisodeConflict(
                     f"episode {episode.episode_id} exists with other content; edit it, or choose another id"
                 )
-            for table in ("tombstones", "tombstone_keys"):
-                connection.execute(f"DELETE FROM {table} WHERE episode_id = ?", (episode.episode_id,))
+            forgetting.lift(SqliteTables(connection), episode.episode_id)
             _write(connection, episode, passages)
             events.note(SqliteTables(connection), Happening.WRITE, [episode.episode_id])
         return True
@@ -147,11 +144,11 @@ class SqliteEpisodes:
     def delete(self, episode_id: str, *, tombstone: bool = True) -> bool:
         """See `EpisodeRecords.delete`."""
         with self._database.write() as connection:
-            if (stored := _stored(connection, sought(episode_id))) is None:
+            if _stored(connection, sought(episode_id)) is None:
                 return False
             events.note(SqliteTables(connection), Happening.FORGET, [episode_id])
             if tombstone:
-                _bury(connection, episode_id, stored[0])
+                forgetting.bury_episode(SqliteTables(connection), episode_id)
             else:  # the next ingest publishes it again
                 connection.execute("UPDATE parts SET published_hash = NULL WHERE part_id = ?", (episode_id,))
             remove_episode(connection, episode_id)
@@ -304,7 +301,7 @@ def _publish(connection: sqlite3.Connection, publication: Publication) -> list[s
         remove_episode(connection, episode_id)
     outcomes = [put_episode(connection, episode, passages) for episode, passages in publication.episodes]
     if publication.part.section is not None and "created" in outcomes:
-        unsettled_rows.note_published(connection, publication.part.part_id)
+        documents.note_published(SqliteTables(connection), publication.part.part_id)
     return outcomes
 
 
@@ -312,7 +309,7 @@ def put_episode(
     connection: sqlite3.Connection, episode: Episode, passages: Sequence[Passage], *, only_new: bool = False
 ) -> str:
     """Write one episode of a `put`; returns its field in the report."""
-    if _is_tombstoned(connection, episode):
+    if forgetting.tombstoned(SqliteTables(connection), [episode]):
         return "tombstoned"
     stored = _stored(connection, episode.episode_id)
     if stored is not None and (only_new or stored[3] == _REWRITTEN):
@@ -394,38 +391,6 @@ def _stored(connection: sqlite3.Connection, episode_id: str) -> tuple[int, str, 
         "SELECT episode_key, content_hash, stored_hash, edited FROM episodes WHERE episode_id = ?", (episode_id,)
     ).fetchone()
     return row
-
-
-def _is_tombstoned(connection: sqlite3.Connection, episode: Episode) -> bool:
-    if connection.execute("SELECT 1 FROM tombstones WHERE episode_id = ?", (episode.episode_id,)).fetchone():
-        return True
-    if not episode.message_keys:
-        return False
-    return not connection.execute(
-        """SELECT 1 FROM json_each(?) WHERE value NOT IN (SELECT message_key FROM tombstone_keys) LIMIT 1""",
-        (json_list(episode.message_keys),),
-    ).fetchone()
-
-
-def _bury(connection: sqlite3.Connection, episode_id: str, episode_key: int) -> None:
-    connection.execute(
-        "INSERT INTO tombstones (episode_id, deleted_at) VALUES (?, ?) ON CONFLICT DO NOTHING",
-        (episode_id, instant(datetime.now(UTC))),
-    )
-    connection.execute(
-        """INSERT INTO tombstone_keys (message_key, episode_id)
-            SELECT DISTINCT k.value, ? FROM episode_texts t, json_each(t.message_keys) k WHERE t.episode_key = ?
-            ON CONFLICT DO NOTHING""",
-        (episode_id, episode_key),
-    )
-    connection.execute(  # the original of what only a fork had may go by these alone
-        """INSERT INTO tombstone_keys (message_key, episode_id)
-            SELECT m.key, t.episode_id FROM tombstone_keys t
-            JOIN messages m ON m.canonical = t.message_key AND m.canonical <> ''
-            WHERE t.episode_id = ?1 AND substr(m.key, 1, length(?2)) = ?2 AND substr(m.canonical, 1, length(?2)) = ?2
-            ON CONFLICT DO NOTHING""",
-        (episode_id, borrowed_key("")),
-    )
 
 
 def remove_episode(connection: sqlite3.Connection, episode_id: str) -> None:

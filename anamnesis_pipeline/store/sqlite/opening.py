@@ -6,9 +6,11 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.archive import ArchiveRecords
 from anamnesis_pipeline.store.records.chat import ChatRecords
 from anamnesis_pipeline.store.records.context import ContextRecords
+from anamnesis_pipeline.store.records.documents import DocumentRecords
 from anamnesis_pipeline.store.records.events import EventRecords
 from anamnesis_pipeline.store.records.exclusion import ExclusionRecords
 from anamnesis_pipeline.store.records.files import FileRecords
+from anamnesis_pipeline.store.records.forgetting import ForgetRecords
 from anamnesis_pipeline.store.records.llm import LlmRecords
 from anamnesis_pipeline.store.records.messages import MessageRecords
 from anamnesis_pipeline.store.records.parts import PartRecords
@@ -18,10 +20,8 @@ from anamnesis_pipeline.store.records.summaries import SummaryRecords
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.consolidation import SqliteConsolidation
 from anamnesis_pipeline.store.sqlite.copying import SqliteCopy
-from anamnesis_pipeline.store.sqlite.document_rows import SqliteDocuments
 from anamnesis_pipeline.store.sqlite.engine import SqliteGateway
 from anamnesis_pipeline.store.sqlite.episodes import SqliteEpisodes
-from anamnesis_pipeline.store.sqlite.forgetting import SqliteForgetting
 from anamnesis_pipeline.store.sqlite.fulltext import SqliteTextIndex
 from anamnesis_pipeline.store.sqlite.native import SqliteNative
 from anamnesis_pipeline.store.sqlite.overview import SqliteOverview
@@ -55,14 +55,14 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
         messages=MessageRecords(gateway, native),
         parts=PartRecords(gateway, native),
         summaries=SummaryRecords(gateway),
-        documents=SqliteDocuments(database),
+        documents=DocumentRecords(gateway, native),
         episodes=SqliteEpisodes(database),
         text=SqliteTextIndex(database, few),
         vectors=SqliteVectors(database, index_dir, few),
         spaces=SqliteSpaces(database, index_dir),
         llm=LlmRecords(gateway),
         settings=SettingsRecords(gateway),
-        forgetting=SqliteForgetting(database, Scrubbing(database, index_dir)),
+        forgetting=ForgetRecords(gateway, native, Scrubbing(database, index_dir)),
         exclusion=ExclusionRecords(gateway),
         context=ContextRecords(gateway),
         consolidation=SqliteConsolidation(database),

@@ -21,7 +21,7 @@ CHECKPOINT_PAUSE_S = 0.2
 
 
 class Scrubbing:
-    """See `ForgetRecords.scrub`. Pages that are freed are zeroed at once (`PRAGMA secure_delete`), so what is left to
+    """See `Traces`. Pages that are freed are zeroed at once (`PRAGMA secure_delete`), so what is left to
     do is in places where SQLite keeps deleted text on purpose, and in the index files.
     """
 
@@ -30,7 +30,7 @@ class Scrubbing:
         self._files = IndexFiles(database, index_dir)
 
     def scrub(self) -> list[str]:
-        """See `ForgetRecords.scrub`."""
+        """See `Traces`."""
         steps: tuple[Callable[[], str | None], ...] = (self._merge_fulltext, self._renew_index_files, self._empty_log)
         problems = []
         for step in steps:
@@ -40,6 +40,10 @@ class Scrubbing:
                 problem = str(exc)
             problems += [problem] if problem else []
         return problems
+
+    def keeps(self) -> list[str]:
+        """See `Traces`."""
+        return []
 
     def _merge_fulltext(self) -> None:
         """FTS5 keeps deleted words, with a mark that they are gone, until the segments they are in are merged.
