@@ -15,6 +15,7 @@ from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.store.tables import Flag, by, table
 from anamnesis_tests.conftest import OpenStore
 from anamnesis_tests.mongo_server import shared
+from anamnesis_tests.store.samples import put
 
 PLANTS = table(
     "plants",
@@ -158,13 +159,38 @@ def test_put_replaces_all_but_the_kept_fields(gateway: Gateway) -> None:
         assert held["plants"].find({}, order=["name"]) == [new | {"wet": 0}, plant("beet", number=2)]
 
 
-def test_put_of_part_of_a_row_changes_stored_rows_only(gateway: Gateway) -> None:
-    insert(gateway, plant("aster"))
-    new = [{"bed": "north", "name": name, "wet": 1, "height": 9.0} for name in ("aster", "beet")]
-    gateway.write(lambda held: held["plants"].put(new, keep=["height"]))
+def test_put_of_some_fields_changes_stored_rows_only(gateway: Gateway) -> None:
+    insert(gateway, plant("aster"), plant("beet"))
+    some = [
+        {"name": "aster", "wet": 1},
+        {"name": "beet", "height": 9.0, "colours": ["$red"]},
+        {"name": "none", "wet": 1},
+    ]
+    gateway.write(lambda held: held["plants"].put([{"bed": "north", **row} for row in some]))
     with gateway.read() as held:
-        assert held["plants"].find({}) == [plant("aster", wet=1, number=1)]
-        assert not held["plants"].has({"thirsty": 1})
+        rows = held["plants"].find({}, order=["name"])
+        thirsty = held["plants"].find({"thirsty": 1}, ["name"])
+    assert rows == [plant("aster", wet=1, number=1), plant("beet", height=9.0, colours=["$red"], number=2)]
+    assert thirsty == [{"name": "beet"}]
+
+
+def test_episodes_change_as_rows(store: Store) -> None:
+    for name in "abc":
+        put(store, name, "text")
+
+    def work(held: Tables) -> int:
+        hidden = held["episodes"].find({"episode_id": {"$in": ["a", "b"]}}, ["number", "episode_id"])
+        hide = {"status": "superseded"}
+        held["episodes"].put(
+            [{"number": row["number"], **hide, "superseded_by": f"x{row['episode_id']}"} for row in hidden]
+        )
+        return held["episodes"].update({"status": "active"}, {"own_project": Field("kind")}, add={"read_count": 2})
+
+    assert store.gateway.write(work) == 1
+    found = store.episodes.get("abc")
+    states = [(found[name].status, found[name].superseded_by, found[name].read_count) for name in "abc"]
+    assert states == [("superseded", "xa", 0), ("superseded", "xb", 0), ("active", None, 2)]
+    assert sorted(own for own, _, _ in store.episodes.project_names()) == ["acme/api", "note"]
 
 
 def test_update_sets_and_adds(gateway: Gateway, filled: Rows) -> None:

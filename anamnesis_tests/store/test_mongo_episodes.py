@@ -111,10 +111,16 @@ def track(times: int, *, read: bool = False) -> Callable[[Store], None]:
     return done
 
 
+def change_row(store: Store) -> None:
+    change = {"kind": "decision", "timestamp": "2020-01-01T00:00:00.000000Z"}
+    store.gateway.write(lambda tables: tables["episodes"].update({"episode_id": "a"}, change))
+
+
 CHANGES: dict[str, tuple[Callable[[Store], Any], set[str]]] = {
     "edited": (edit, {"project", "kind", "tags", "at", "layer"}),
     "superseded": (supersede, {"status"}),
     "called otherwise": (lambda store: store.episodes.call_project("acme/api", "other"), {"project"}),
+    "changed as a row": (change_row, {"kind", "at", "layer"}),
     "written anew": (write_anew, {"at", "session_id", "instance"}),
     "read twice": (track(2, read=True), {"read_often"}),
     "read often": (track(5, read=True), {"read_often", "layer"}),

@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 from pymongo import UpdateOne
 
 from anamnesis_pipeline.store.gateway import Field, Match, Order, Row, Rows
+from anamnesis_pipeline.store.mongo import episode_docs
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.client import Tables as Collections
 from anamnesis_pipeline.store.mongo.collections import Collection, Document, Filter
 from anamnesis_pipeline.store.mongo.validators import IDS
-from anamnesis_pipeline.store.tables import BY_NAME, Flag, RowFlag, Table
+from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, Flag, RowFlag, Table
 
 T = TypeVar("T")
 
@@ -78,7 +79,7 @@ class MongoTables:
 
 
 class MongoRows(Rows):
-    """See `Rows`."""
+    """See `Rows`. What changes in episodes is repeated in their passages and vectors (`facets.py`)."""
 
     def __init__(self, collections: Collections, table: Table) -> None:
         self._collections = collections
@@ -151,7 +152,12 @@ class MongoRows(Rows):
         return self._collection.made(writes)
 
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
-        """See `Rows.put`."""
+        """See `Rows.put`. Of episodes, whole ones are written by `MongoNative`."""
+        if self._table is EPISODES:
+            fields_of = {row["number"]: self._rest(row) for row in rows}
+            found = self._collection.among("number", fields_of, (*episode_docs.CHANGED_FIELDS, "number"))
+            episode_docs.change(self._collections, list(found), lambda each: fields_of[each["number"]])
+            return
         writes, required, stages = [], self._table.required, flag_stages(self._table)
         for row in rows:
             rest, is_whole = self._rest(row), required <= row.keys()
@@ -168,6 +174,12 @@ class MongoRows(Rows):
 
     def update(self, match: Match, change: Row, *, add: Mapping[str, int] | None = None) -> int:
         """See `Rows.update`."""
+        if self._table is EPISODES:
+            others = {self._name(value.name) for value in change.values() if isinstance(value, Field)}
+            names = {*episode_docs.CHANGED_FIELDS, *others, *(add or {})}
+            found = self._collection.find(self._filter(match), sorted(names))
+            episode_docs.change(self._collections, found, lambda each: self._changed(each, change, add or {}))
+            return len(found)
         stages = flag_stages(self._table)
         if stages or any(isinstance(value, Field) for value in change.values()):
             added = {name: {"$add": [f"${name}", count]} for name, count in (add or {}).items()}
@@ -179,6 +191,14 @@ class MongoRows(Rows):
     def delete(self, match: Match) -> int:
         """See `Rows.delete`."""
         return self._collection.delete(self._filter(match))
+
+    def _changed(self, document: Document, change: Row, add: Mapping[str, int]) -> Document:
+        """Return the fields of a document that an update changes."""
+        fields = {
+            name: document[self._name(value.name)] if isinstance(value, Field) else value
+            for name, value in change.items()
+        }
+        return fields | {name: document[name] + count for name, count in add.items()}
 
     def _flags(self, row: Row) -> Document:
         return {name: flag.of(row) for name, flag in self._table.flags.items()}

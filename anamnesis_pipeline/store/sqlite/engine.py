@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from anamnesis_pipeline.store.gateway import Field, Match, Order, Row, Rows, can_be_stored
 from anamnesis_pipeline.store.sqlite.connection import Database
-from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, Table
+from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, PENDING, Table
 from anamnesis_pipeline.store.values import as_json, json_list
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ SIDE_FIELDS = frozenset(
 TAG_TABLE = "episode_tags"
 """Holds `episodes.tags` by tag."""
 NUMBER_COLUMN = "episode_key"
-"""The column of `episodes.number`."""
+"""The column of `number` in `episodes` and `pending`."""
 
 _COMPARISONS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 
@@ -234,7 +234,7 @@ def _offered(table: Table, name: str, *, is_of_list: bool) -> str:
 def _column(table: Table, name: str) -> str:
     if name not in table.kinds:
         raise KeyError(f"{table.name} has no field {name}; its fields are {', '.join(table.fields)}")
-    return f'"{NUMBER_COLUMN}"' if table is EPISODES and name == "number" else f'"{name}"'
+    return f'"{NUMBER_COLUMN}"' if table in (EPISODES, PENDING) and name == "number" else f'"{name}"'
 
 
 def _has(table: Table, name: str) -> str:
