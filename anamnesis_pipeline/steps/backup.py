@@ -26,7 +26,8 @@ from anamnesis_pipeline.steps.backup_file import (
 from anamnesis_pipeline.steps.copying import Tell
 from anamnesis_pipeline.steps.whole_file import appearing
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.copy_base import Reading, Row, rows_of, tables_of
+from anamnesis_pipeline.store.copying import Reading, rows_of, tables_of
+from anamnesis_pipeline.store.gateway import Row
 from anamnesis_pipeline.store.tables import SPACES
 from anamnesis_pipeline.store.values import instant
 

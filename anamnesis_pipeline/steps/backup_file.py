@@ -2,7 +2,7 @@
 
     backup.json                    what it is: `Header`
     home/<name>                    files of the home
-    tables/<table>/<number>.jsonl  rows, as `store/copy_base.py` has them, some megabytes in each
+    tables/<table>/<number>.jsonl  rows, as `store/copying.py` has them, some megabytes in each
     archive/<source>/<name>        archive files, as far as the rows name them
     manifest.json                  how many rows and bytes, and their checksums: `Manifest`
 
@@ -23,7 +23,8 @@ from typing import BinaryIO, cast
 import zstandard
 
 from anamnesis_pipeline.errors import GiveUp
-from anamnesis_pipeline.store.copy_base import Digest, Row, line_of, row_of, tables_of
+from anamnesis_pipeline.store.copying import Digest, line_of, row_of, tables_of
+from anamnesis_pipeline.store.gateway import Row
 from anamnesis_pipeline.store.tables import Table
 
 FORMAT = 1

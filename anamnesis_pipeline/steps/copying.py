@@ -14,7 +14,7 @@ from anamnesis_pipeline.errors import AnamnesisError, GiveUp
 from anamnesis_pipeline.model import RESERVED_SOURCES, content_id
 from anamnesis_pipeline.steps.reembed_state import forget_recall
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.copy_base import (
+from anamnesis_pipeline.store.copying import (
     NUMBERS,
     OWN_SETTINGS,
     PAGE_BYTES,
@@ -24,10 +24,10 @@ from anamnesis_pipeline.store.copy_base import (
     Digest,
     Key,
     Reading,
-    Row,
     line_of,
     rows_of,
 )
+from anamnesis_pipeline.store.gateway import Row
 from anamnesis_pipeline.store.tables import Table
 from anamnesis_pipeline.wording import counted
 

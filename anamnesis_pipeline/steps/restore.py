@@ -26,7 +26,8 @@ from anamnesis_pipeline.steps.backup_file import (
 from anamnesis_pipeline.steps.copying import Changes, Tell
 from anamnesis_pipeline.steps.whole_file import UNFINISHED, new_file, no_room
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.copy_base import Digest, Row
+from anamnesis_pipeline.store.copying import Digest
+from anamnesis_pipeline.store.gateway import Row
 
 _ARCHIVED = re.compile(r"[^/]+/[^/]+")
 

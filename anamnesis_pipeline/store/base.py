@@ -26,7 +26,7 @@ from anamnesis_pipeline.model import (
     Where,
 )
 from anamnesis_pipeline.store.consolidation_base import ConsolidationRecords
-from anamnesis_pipeline.store.copy_base import CopyRecords
+from anamnesis_pipeline.store.copying import CopyRecords
 from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
 from anamnesis_pipeline.store.gateway import Gateway
 from anamnesis_pipeline.store.overview_base import OverviewRecords

@@ -8,6 +8,7 @@ A `Match` is a small closed language, a subset of MongoDB's, that SQLite's engin
 - `{"field": {"$has": text}}`, of a field of texts: one of them is this
 - `{"flag": 1}`, of a `tables.Flag`: it is set; 0: it is not
 - `{"$or": [match, ...]}`, `{"$and": [match, ...]}`
+- `{"$beyond": {name: value, ...}}`: the rows that follow one with these values, in the order of the names (`beyond`)
 - all entries of a mapping must hold; an empty one matches every row
 
 An order is a sequence of field names, `-` before a name: descending.
@@ -124,11 +125,17 @@ class Gateway(Protocol):
 
 def beyond(order: Order, last: Sequence[Any]) -> Match:
     """Return the match of the rows that follow `last`, the values of the fields of `order`, in that order."""
+    return {"$beyond": dict(zip(order, last, strict=True))}
+
+
+def spelled_out(last: Mapping[str, Any]) -> Match:
+    """Return the match of `beyond` without its operator."""
     terms: list[Match] = []
-    for place, name in enumerate(order):
+    same: dict[str, Any] = {}
+    for name, value in last.items():
         field, operator = name.removeprefix("-"), "$lt" if name.startswith("-") else "$gt"
-        same = {each.removeprefix("-"): value for each, value in zip(order[:place], last[:place], strict=True)}
-        terms.append({**same, field: {operator: last[place]}})
+        terms.append({**same, field: {operator: value}})
+        same[field] = value
     return {"$or": terms}
 
 

@@ -12,7 +12,7 @@ from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.steps.embeddings import embed_passages
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.copy_base import CopyRecords, Digest, line_of, rows_of
+from anamnesis_pipeline.store.copying import CopyRecords, Digest, line_of, rows_of
 from anamnesis_pipeline.store.tables import TABLES
 from anamnesis_tests.store.samples import DAY
 

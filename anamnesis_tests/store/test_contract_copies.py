@@ -14,7 +14,7 @@ from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.steps import copying
 from anamnesis_pipeline.steps.copying import move, settle
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.copy_base import line_of, row_of, rows_of
+from anamnesis_pipeline.store.copying import line_of, row_of, rows_of
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.store.tables import TABLES
 from anamnesis_tests.conftest import OpenStore

@@ -4,13 +4,12 @@ import pytest
 
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.copy_base import SECRET
 from anamnesis_pipeline.store.mongo import copying, spaces
-from anamnesis_pipeline.store.mongo.copying import DERIVED, HELD_BY
+from anamnesis_pipeline.store.mongo.copying import DERIVED
 from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.schema import COLLECTIONS
 from anamnesis_pipeline.store.mongo.validators import validator_of
-from anamnesis_pipeline.store.tables import EPISODES, PASSAGES, PENDING, SPACES, TABLES
+from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, PASSAGES, PENDING, SPACES, TABLES
 from anamnesis_tests.store.samples import put, space
 
 RENAMED = {SPACES.name: {"space_id": "_id"}, EPISODES.name: {"episode_id": "_id"}, PASSAGES.name: {"passage_id": "_id"}}
@@ -21,7 +20,7 @@ COMPUTED = {
 
 
 def test_every_collection_is_copied_or_made_of_others() -> None:
-    copied = {table.name for table in (SPACES, EPISODES, PASSAGES, PENDING, *TABLES)} | {*HELD_BY.values()}
+    copied = BY_NAME.keys() | {"counters"}
     assert copied | DERIVED.keys() == COLLECTIONS.keys()
     assert not copied & DERIVED.keys()
 
@@ -31,10 +30,6 @@ def test_every_field_of_a_document_is_copied_or_computed() -> None:
         names = {RENAMED.get(table.name, {}).get(name, name) for name in table.fields}
         required = validator_of(table.name)["$jsonSchema"]["required"]
         assert names | COMPUTED.get(table.name, set()) == {*required} | names & {"episode_id"}, table.name
-
-
-def test_the_secret_is_copied() -> None:
-    assert HELD_BY[SECRET.name] in COLLECTIONS
 
 
 def test_a_row_that_is_too_large_for_a_document_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

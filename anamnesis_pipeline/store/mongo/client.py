@@ -146,9 +146,18 @@ class Database:
 
     @contextmanager
     def reading_snapshot(self) -> Iterator[Tables]:
-        """As `snapshot`, for a block."""
-        with translated(self.place), self._from_a_primary(), self._current().start_session(snapshot=True) as session:
-            yield Tables(self._current(), self.name, session)
+        """As `snapshot`, for a block.
+
+        :raises StoreRefused: it went on for longer than the server keeps a moment.
+        """
+        with translated(self.place), self._from_a_primary():
+            try:
+                with self._current().start_session(snapshot=True) as session:
+                    yield Tables(self._current(), self.name, session)
+            except OperationFailure as exc:
+                if exc.code != _SNAPSHOT_TOO_OLD:
+                    raise
+                raise StoreRefused(_keeps_too_little(self.place)) from exc
 
     @contextmanager
     def _from_a_primary(self) -> Iterator[None]:
@@ -163,21 +172,6 @@ class Database:
             self._silent = True
             raise
         self._silent = False
-
-    @contextmanager
-    def at_one_moment(self) -> Iterator[Tables]:
-        """The collections as they are at the first read in the block, for reads that go on for a while.
-
-        :raises StoreRefused: they went on for longer than the server keeps a moment.
-        """
-        with translated(self.place):
-            try:
-                with self._current().start_session(snapshot=True) as session:
-                    yield Tables(self._current(), self.name, session)
-            except OperationFailure as exc:
-                if exc.code != _SNAPSHOT_TOO_OLD:
-                    raise
-                raise StoreRefused(_keeps_too_little(self.place)) from exc
 
     def write(self, work: Callable[[Tables], T], *, within_s: float | None = None) -> T:
         """What `work` returns, once all that it wrote is committed by a majority; nothing of it when it raises.

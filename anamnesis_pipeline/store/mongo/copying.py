@@ -1,31 +1,36 @@
-"""Everything that the database holds, as neutral rows, read and written."""
+"""Copies of the database: fields made from others, the vectors of spaces, and the last numbers given, which documents
+hold otherwise than `tables.py` declares.
+"""
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+
+import numpy as np
+from pymongo import ReplaceOne
 
 from anamnesis_pipeline.errors import GiveUp
-from anamnesis_pipeline.store.copy_base import (
-    NUMBERS,
-    OWN_SETTINGS,
-    PAGE_BYTES,
-    PAGE_ROWS,
-    SECRET,
-    Key,
-    Row,
-    numbered,
-    rows_of,
-    tables_of,
+from anamnesis_pipeline.model import Variant
+from anamnesis_pipeline.store.copying import NUMBERS, CopyRecords, Key, copied_table
+from anamnesis_pipeline.store.exact_terms import exact_terms
+from anamnesis_pipeline.store.gateway import Match, Order, Row
+from anamnesis_pipeline.store.mongo.client import Database
+from anamnesis_pipeline.store.mongo.client import Tables as Collections
+from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoRows, MongoTables
+from anamnesis_pipeline.store.mongo.episode_docs import changed_facets
+from anamnesis_pipeline.store.mongo.facets import FACET_SOURCES, FACETS, facets_of
+from anamnesis_pipeline.store.mongo.passage_docs import delete_passages, spread
+from anamnesis_pipeline.store.mongo.search_definitions import unspaced_fields
+from anamnesis_pipeline.store.mongo.space_docs import (
+    ADDING,
+    DROPPED,
+    find_space,
+    live_spaces,
+    seq_counter,
+    tokens_name,
+    vectors_name,
 )
-from anamnesis_pipeline.store.gateway import beyond
-from anamnesis_pipeline.store.mongo import copied_docs
-from anamnesis_pipeline.store.mongo.client import Database, Tables
-from anamnesis_pipeline.store.mongo.collections import Document, Filter
-from anamnesis_pipeline.store.mongo.space_docs import ADDING, DROPPED, live_spaces, tokens_name, vectors_name
 from anamnesis_pipeline.store.mongo.spaces import MongoSpaces, SpaceIndexes, make_collections
-from anamnesis_pipeline.store.mongo.vector_docs import unpack
+from anamnesis_pipeline.store.mongo.vector_docs import unpack, write_vectors
 from anamnesis_pipeline.store.tables import EPISODES, PASSAGES, PENDING, SPACES, Table
 
 DERIVED = {
@@ -34,135 +39,41 @@ DERIVED = {
 }
 """Collections that are not copied, and why; counters that `NUMBERS` does not name go on by themselves (`seq`)."""
 
-HELD_BY = {SECRET.name: "store_secret", NUMBERS.name: "counters"}
-"""What holds a neutral table, where it is no collection of the same name. Those of spaces: `vectors_`, `tokens_`."""
-
 MOST_BYTES = (16 << 20) - 4_096
 """A document may have 16 MiB, names of fields included (https://www.mongodb.com/docs/manual/reference/limits/)."""
 
-_BEHIND_OWN = OWN_SETTINGS[:-1] + chr(ord(OWN_SETTINGS[-1]) + 1)
-"""The first text behind all that begin with `OWN_SETTINGS`."""
+STORED = np.dtype("<f2")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """How a neutral table is read. `names`: field -> what it is called in the documents, where that is another name."""
-
-    collection: str
-    names: dict[str, str] = field(default_factory=dict)
-    where: Filter = field(default_factory=dict)
-
-    def name(self, of: str) -> str:
-        """What a field is called in the documents."""
-        return self.names.get(of, of)
-
-
-_PLACES = {
-    SECRET.name: Place("store_secret", {"name": "_id"}),
-    SPACES.name: Place("spaces", {"space_id": "_id"}, {"status": {"$nin": [ADDING, DROPPED]}}),
-    EPISODES.name: Place("episodes", {"episode_id": "_id"}),
-    PASSAGES.name: Place("passages", {"passage_id": "_id"}),
-    "settings": Place(
-        "settings", where={"$or": [{"name": {"$lt": OWN_SETTINGS}}, {"name": {"$gte": _BEHIND_OWN}}]}
-    ),
-}  # fmt: skip
-
-
-class MongoReading:
-    """See `Reading`. It lives as long as its session does."""
-
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-        spaces = tables["spaces"].find(_PLACES[SPACES.name].where, ("_id", "key", "dim"))
-        self._dims = {found["key"]: found["dim"] for found in spaces}
-        self._spaces = [found["_id"] for found in spaces]
-
-    def tables(self) -> list[Table]:
-        """See `Reading.tables`."""
-        return tables_of(rows_of(self, SPACES))
-
-    def count(self, table: Table) -> int:
-        """See `Reading.count`. To count what is of the moment, the server would read all of it."""
-        return self._tables[_place(table).collection].size()
-
-    def page(self, table: Table, after: Key | None, limit: int = PAGE_ROWS) -> list[Row]:
-        """See `Reading.page`."""
-        place = _place(table)
-        terms: list[Filter] = [place.where] if place.where else []
-        if table is PENDING:  # what a space that is added or dropped just now lacks is left out with it
-            terms.append({"space_id": {"$in": self._spaces}})
-        terms += [beyond([place.name(name) for name in table.key], after)] if after is not None else []
-        found = self._tables[place.collection].each(
-            {"$and": terms} if terms else {},
-            [place.name(name) for name in table.fields],
-            order=[(place.name(name), 1) for name in table.key],
-            limit=limit,
-        )
-        return [self._row(table, place, document) for document in _until_full(found)]
-
-    def _row(self, table: Table, place: Place, document: Document) -> Row:
-        values = [document[place.name(name)] for name in table.fields]
-        if table.name == SECRET.name:
-            values[0] = "store_secret"
-        elif table.name.startswith("vectors/"):
-            values[1] = unpack([values[1]], self._dims[table.space]).astype(copied_docs.STORED).tobytes()
-        return table.row(values)
-
-
-class MongoCopy:
-    """See `CopyRecords`."""
+class MongoCopy(CopyRecords):
+    """Copies of the database."""
 
     def __init__(self, database: Database, spaces: MongoSpaces, indexes: SpaceIndexes) -> None:
+        super().__init__(MongoGateway(database, _Tables))
         self._database = database
         self._spaces = spaces
         self._indexes = indexes
 
-    @contextmanager
-    def reading(self) -> Iterator[MongoReading]:
-        """See `CopyRecords.reading`. The server keeps the moment for as long as it was told to, by itself 5 minutes."""
-        with self._database.at_one_moment() as tables:
-            yield MongoReading(tables)
-
     def write(self, table: Table, rows: Sequence[Row], gone: Sequence[Key] = ()) -> None:
-        """See `CopyRecords.write`."""
+        """Write as `CopyRecords` does, and make or drop the collections of spaces, which are no part of a transaction:
+        those of spaces that go are gone before the others are made, since a space that was dropped and added again has
+        another number and the same key.
+        """
         _refuse_too_large(self._database.place, table, rows)
         if table is SPACES:
-            self._change_spaces(rows, gone)
-            gone = ()
-
-        def work(tables: Tables) -> None:
-            copied_docs.remove(tables, table, gone)
-            copied_docs.write(tables, table, rows)
-
-        self._database.write(work)
-
-    def _change_spaces(self, rows: Sequence[Row], gone: Sequence[Key]) -> None:
-        """Collections of a space are no part of a transaction: those of spaces that go are gone before the others are
-        made, since a space that was dropped and added again has another number and the same key.
-        """
-        if gone:
-            self._database.write(partial(copied_docs.remove, table=SPACES, keys=gone))
-            self._spaces.finish_drops()
-        for row in rows:
-            self._database.read(partial(make_collections, key=row["key"]))
+            if gone:
+                super().write(table, [], gone)
+                self._spaces.finish_drops()
+                gone = ()
+            for row in rows:
+                self._database.read(partial(make_collections, key=row["key"]))
+        super().write(table, rows, gone)
 
     def finish(self) -> None:
-        """See `CopyRecords.finish`: search indexes are asked for, and batches go on behind the last number."""
+        """Ask for search indexes, and let batches go on behind the last number."""
         self._database.write(_count_on)
         for space in self._database.read(live_spaces):
             self._indexes.ask(space)
-
-
-def _place(table: Table) -> Place:
-    if not table.space:
-        if table is NUMBERS:
-            return Place("counters", {"name": "_id", "last": "next"}, {"_id": {"$in": numbered()}})
-        return _PLACES.get(table.name, Place(table.name))
-    if table.name.startswith("tokens/"):
-        return Place(tokens_name(table.space), {"passage_id": "_id"})
-    variant = table.name.rpartition("/")[2]
-    names = {"passage_id": "_id", "vector": variant}
-    return Place(vectors_name(table.space), names, {variant: {"$exists": True}})
 
 
 def _refuse_too_large(place: str, table: Table, rows: Sequence[Row]) -> None:
@@ -180,17 +91,157 @@ def _refuse_too_large(place: str, table: Table, rows: Sequence[Row]) -> None:
             )
 
 
-def _until_full(found: Iterable[Document]) -> Iterator[Document]:
-    """Documents up to the one with which they come to `PAGE_BYTES`."""
-    held = 0
-    for document in found:
-        yield document
-        held += sum(len(value) for value in document.values() if isinstance(value, str | bytes))
-        if held >= PAGE_BYTES:
-            return
-
-
-def _count_on(tables: Tables) -> None:
-    last: Any = tables["llm_batches"].one({}, ("number",), order=[("number", -1)])
+def _count_on(collections: Collections) -> None:
+    last = collections["llm_batches"].one({}, ("number",), order=[("number", -1)])
     if last is not None:
-        tables["counters"].upsert({"_id": "llm_batches"}, {"$max": {"next": last["number"]}})
+        collections["counters"].upsert({"_id": "llm_batches"}, {"$max": {"next": last["number"]}})
+
+
+class _Tables(MongoTables):
+    """Also those of a copy that are no collection of the same name."""
+
+    def __getitem__(self, name: str) -> MongoRows:
+        kind = _KEPT_OTHERWISE.get(name.partition("/")[0], _Rows)
+        return kind(self.collections, copied_table(name))
+
+
+class _Rows(MongoRows):
+    def count(self, match: Match) -> int:
+        """To count the rows of the moment, the server would read all of them."""
+        return self._collection.size()
+
+
+class _Spaces(_Rows):
+    def each(
+        self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
+    ) -> Iterator[Row]:
+        shown: list[Match] = [{"status": {"$ne": ADDING}}, {"status": {"$ne": DROPPED}}]
+        return super().each({"$and": [match, *shown]}, fields, order=order, limit=limit, skip=skip)
+
+    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
+        """At most one space is active, and one building: those that change give that up first."""
+        self.update({"space_id": {"$in": [row["space_id"] for row in rows]}}, {"status": "added"})
+        super().put(rows, keep)
+
+    def delete(self, match: Match) -> int:
+        """The rest is removed behind the transaction."""
+        self._collections["pending"].delete({"space_id": {"$in": [row["space_id"] for row in self.find(match)]}})
+        return self.update(match, {"status": DROPPED})
+
+
+class _Episodes(_Rows):
+    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
+        documents = []
+        for row in rows:
+            document = self._document(row)
+            documents.append(document | {n: its for n, its in facets_of(document).items() if n != "episode_id"})
+        ids = {"_id": {"$in": [document["_id"] for document in documents]}}
+        held = {found["_id"]: found for found in self._collection.find(ids, ("_id", *FACET_SOURCES))}
+        changed = {each["_id"]: changed_facets(held[each["_id"]], each) for each in documents if each["_id"] in held}
+        self._collection.write([ReplaceOne({"_id": each["_id"]}, each, upsert=True) for each in documents])
+        spread(self._collections, live_spaces(self._collections), {key: its for key, its in changed.items() if its})
+
+    def delete(self, match: Match) -> int:
+        of_these = {"episode_id": {"$in": [row["episode_id"] for row in self.find(match, ["episode_id"])]}}
+        passages = [found["_id"] for found in self._collections["passages"].find(of_these, ("_id",))]
+        delete_passages(self._collections, live_spaces(self._collections), passages)
+        self._collections["pending"].delete(of_these)
+        return super().delete(match)
+
+
+class _Passages(_Rows):
+    """A passage never changes; one that differs is of an earlier moment, and goes with its vectors."""
+
+    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
+        self.delete({"passage_id": {"$in": [row["passage_id"] for row in rows]}})
+        of = {"_id": {"$in": sorted({row["episode_id"] for row in rows})}}
+        facets = {found["_id"]: facets_of(found) for found in self._collections["episodes"].find(of, _FACETS_OF)}
+        first = self._collections.next_number(seq_counter("passages"), len(rows))
+        self._collection.insert(
+            [
+                self._document(row)
+                | {"terms": exact_terms(row["text"]), "seq": seq}
+                | unspaced_fields(row["text"], row["context"])
+                | facets[row["episode_id"]]
+                for seq, row in enumerate(rows, first)
+            ]
+        )
+
+    def delete(self, match: Match) -> int:
+        found = [row["passage_id"] for row in self.find(match, ["passage_id"])]
+        delete_passages(self._collections, live_spaces(self._collections), found)
+        return len(found)
+
+
+_FACETS_OF = ("_id", *FACET_SOURCES)
+
+
+class _Pending(_Rows):
+    def each(
+        self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
+    ) -> Iterator[Row]:
+        """Rows of a space that is added or dropped just now are left out with it."""
+        spaces = [row["space_id"] for row in _Spaces(self._collections, SPACES).find({}, ["space_id"])]
+        of_spaces = {"$and": [match, {"space_id": {"$in": spaces}}]}
+        return super().each(of_spaces, fields, order=order, limit=limit, skip=skip)
+
+    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
+        numbers = {"number": {"$in": sorted({row["number"] for row in rows})}}
+        found = self._collections["episodes"].find(numbers, ("_id", "number"))
+        ids = {episode["number"]: episode["_id"] for episode in found}
+        documents = [{**row, "episode_id": ids[row["number"]]} for row in rows]
+        self._collection.write([ReplaceOne(self._key(each), each, upsert=True) for each in documents])
+
+
+class _Vectors(_Rows):
+    """Vectors of a variant: `vectors/<space>/<variant>`. A document has those of all variants."""
+
+    def __init__(self, collections: Collections, table: Table) -> None:
+        _, self._space, self._variant = table.name.split("/")
+        names = {"passage_id": "_id", "vector": self._variant}
+        super().__init__(collections, table, vectors_name(self._space), names)
+
+    def each(
+        self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
+    ) -> Iterator[Row]:
+        with_one = {"$and": [match, {"vector": {"$ne": None}}]}
+        for row in super().each(with_one, fields, order=order, limit=limit, skip=skip):
+            yield {**row, "vector": unpack([row["vector"]], -1).astype(STORED).tobytes()}
+
+    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
+        vectors = {row["passage_id"]: np.frombuffer(row["vector"], STORED).astype(np.float32) for row in rows}
+        these = {"_id": {"$in": list(vectors)}}
+        passages = self._collections["passages"].find(these, ("_id", *FACETS), order=[("_id", 1)])
+        space = find_space(self._collections, self._space)
+        write_vectors(self._collections, space, passages, {Variant(self._variant): vectors})
+
+    def delete(self, match: Match) -> int:
+        these = self._filter(match)
+        count = self._collection.update(these, {"$unset": {self._variant: ""}})
+        variants = find_space(self._collections, self._space).variants
+        self._collection.delete({**these, **{each.value: {"$exists": False} for each in variants}})
+        return count
+
+
+class _Tokens(_Rows):
+    """Token vectors of a space: `tokens/<space>`."""
+
+    def __init__(self, collections: Collections, table: Table) -> None:
+        super().__init__(collections, table, tokens_name(table.space), {"passage_id": "_id"})
+
+
+class _Numbers(_Rows):
+    def __init__(self, collections: Collections, table: Table) -> None:
+        super().__init__(collections, table, "counters", {"name": "_id", "last": "next"})
+
+
+_KEPT_OTHERWISE: dict[str, type[_Rows]] = {
+    SPACES.name: _Spaces,
+    EPISODES.name: _Episodes,
+    PASSAGES.name: _Passages,
+    PENDING.name: _Pending,
+    "vectors": _Vectors,
+    "tokens": _Tokens,
+    NUMBERS.name: _Numbers,
+}
+"""By the beginning of the names of their tables."""

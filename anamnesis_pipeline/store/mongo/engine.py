@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from pymongo import UpdateOne
+from pymongo import ReplaceOne, UpdateOne
 
-from anamnesis_pipeline.store.gateway import Field, Match, Order, Row, Rows
+from anamnesis_pipeline.store.gateway import Field, Match, Order, Row, Rows, spelled_out
 from anamnesis_pipeline.store.mongo import episode_docs
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.client import Tables as Collections
-from anamnesis_pipeline.store.mongo.collections import Collection, Document, Filter
+from anamnesis_pipeline.store.mongo.collections import Collection, Document, Filter, Write
 from anamnesis_pipeline.store.mongo.validators import IDS
 from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, Flag, RowFlag, Table
 
@@ -28,24 +28,25 @@ KEPT = (
 class MongoGateway:
     """See `Gateway`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, tables: type["MongoTables"] | None = None) -> None:
         self._database = database
+        self._tables = tables or MongoTables
 
     @contextmanager
     def read(self) -> Iterator["MongoTables"]:
         """See `Gateway.read`."""
         with self._database.reading() as collections:
-            yield MongoTables(collections)
+            yield self._tables(collections)
 
     @contextmanager
     def snapshot(self) -> Iterator["MongoTables"]:
         """See `Gateway.snapshot`."""
         with self._database.reading_snapshot() as collections:
-            yield MongoTables(collections)
+            yield self._tables(collections)
 
     def write(self, work: Callable[["MongoTables"], T], *, within_s: float | None = None) -> T:
         """See `Gateway.write`."""
-        return self._database.write(lambda collections: work(MongoTables(collections)), within_s=within_s)
+        return self._database.write(lambda collections: work(self._tables(collections)), within_s=within_s)
 
 
 class MongoTraces:
@@ -81,11 +82,14 @@ class MongoTables:
 class MongoRows(Rows):
     """See `Rows`. What changes in episodes is repeated in their passages and vectors (`facets.py`)."""
 
-    def __init__(self, collections: Collections, table: Table) -> None:
+    def __init__(
+        self, collections: Collections, table: Table, name: str = "", names: Mapping[str, str] | None = None
+    ) -> None:
+        """:param name: of the collection, and `names`: of fields in documents, where these have others."""
         self._collections = collections
-        self._collection: Collection = collections[table.name]
+        self._collection: Collection = collections[name or table.name]
         self._table = table
-        self._id = IDS.get(table.name, "")
+        self._names = names or {IDS.get(table.name, ""): "_id"}
 
     def each(
         self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
@@ -158,8 +162,12 @@ class MongoRows(Rows):
             found = self._collection.among("number", fields_of, (*episode_docs.CHANGED_FIELDS, "number"))
             episode_docs.change(self._collections, list(found), lambda each: fields_of[each["number"]])
             return
-        writes, required, stages = [], self._table.required, flag_stages(self._table)
+        required, stages = self._table.required, flag_stages(self._table)
+        writes: list[Write] = []
         for row in rows:
+            if not keep and len(row) == len(self._table.kinds):
+                writes.append(ReplaceOne(self._key(row), {**self._document(row), **self._flags(row)}, upsert=True))
+                continue
             rest, is_whole = self._rest(row), required <= row.keys()
             if is_whole:
                 rest |= self._row_flags(row)
@@ -218,7 +226,7 @@ class MongoRows(Rows):
     def _name(self, field: str) -> str:
         if field not in self._table.kinds and field not in self._table.flags:
             raise KeyError(f"{self._table.name} has no field {field}; its fields are {', '.join(self._table.fields)}")
-        return "_id" if field == self._id else field
+        return self._names.get(field, field)
 
     def _sort(self, order: Order) -> list[tuple[str, int]]:
         return [(self._name(name.removeprefix("-")), -1 if name.startswith("-") else 1) for name in order]
@@ -239,8 +247,12 @@ class MongoRows(Rows):
         """Return a match with the names of the documents, and its one operator that is not MongoDB's."""
         terms: Document = {}
         for name, wanted in match.items():
-            if name in ("$or", "$and"):
+            if name == "$or":
                 terms[name] = [self._filter(each) for each in wanted]
+            elif name == "$and":
+                terms.setdefault(name, []).extend(self._filter(each) for each in wanted)
+            elif name == "$beyond":
+                terms.setdefault("$and", []).append(self._filter(spelled_out(wanted)))
             elif isinstance(wanted, Mapping) and "$contains" in wanted:
                 terms[self._name(name)] = {"$regex": re.escape(wanted["$contains"]), "$options": "i"}
             elif isinstance(wanted, Mapping) and "$has" in wanted:

@@ -92,4 +92,4 @@ def pack(vector: Vectors) -> Binary:
 def unpack(stored: Sequence[bytes], dim: int) -> Vectors:
     """The inverse, for several: shape (len(stored), dim)."""
     numbers = b"".join(memoryview(each)[_HEAD:] for each in stored)
-    return np.frombuffer(numbers, _STORED).astype(np.float32).reshape(-1, dim)
+    return np.frombuffer(numbers, _STORED).astype(np.float32).reshape(len(stored), dim)

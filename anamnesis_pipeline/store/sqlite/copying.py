@@ -1,28 +1,29 @@
-"""Everything that the SQLite file holds, as neutral rows, read and written."""
+"""Copies of the SQLite file: rows spread over several tables, the vectors of spaces, and the last numbers given, which
+it holds otherwise than `tables.py` declares.
+"""
 
 # ruff: noqa: S608
-# only names of ours enter the SQL
+# only declared names enter the SQL
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any
 
-from anamnesis_pipeline.store.copy_base import (
-    NUMBERS,
-    OWN_SETTINGS,
-    PAGE_BYTES,
-    PAGE_ROWS,
-    SECRET,
-    Key,
-    Row,
-    numbered,
-    rows_of,
-    tables_of,
-)
-from anamnesis_pipeline.store.sqlite import copied_rows
+from anamnesis_pipeline.store.copying import NUMBERS, CopyRecords, copied_table
+from anamnesis_pipeline.store.gateway import Match, Row
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.engine import (
+    EPISODE_TAGS,
+    EPISODE_TEXTS,
+    PASSAGE_TEXTS,
+    SPACE_VARIANTS,
+    SqliteGateway,
+    SqliteRows,
+    SqliteTables,
+)
+from anamnesis_pipeline.store.sqlite.passage_rows import delete_passages
 from anamnesis_pipeline.store.tables import EPISODES, PASSAGES, PENDING, SPACES, Table
+from anamnesis_pipeline.store.values import json_list
 
 DERIVED = {
     "migrations": "what this file's version has run",
@@ -38,133 +39,125 @@ DERIVED = {
 }
 """Tables that are not copied, and why."""
 
-HELD_BY = {
-    SECRET.name: ("store_secret",),
-    EPISODES.name: ("episodes", "episode_texts"),
-    PASSAGES.name: ("passages", "passage_texts"),
-    NUMBERS.name: ("sqlite_sequence",),
-}
-"""What holds a neutral table, where it is no table of the same name. Those of spaces: `vectors`, `token_vectors`."""
 
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """How a neutral table is read: the columns in the order of its fields, and where they are. `lists`: fields that are
-    JSON arrays here.
-    """
-
-    columns: tuple[str, ...]
-    origin: str
-    terms: str = "1"
-    lists: frozenset[str] = frozenset()
-
-
-def _same(table: Table) -> Place:
-    """Of a table that is kept as it is."""
-    columns = tuple(f'"{name}"' for name in table.fields)
-    terms = f"substr(name, 1, {len(OWN_SETTINGS)}) <> '{OWN_SETTINGS}'" if table.name == "settings" else "1"
-    return Place(columns, table.name, terms, table.lists)
-
-
-_EPISODE_COLUMNS = tuple(
-    "episode_key" if name == "number" else f't."{name}"' if name in copied_rows.TEXT_FIELDS else f'e."{name}"'
-    for name in EPISODES.fields
-)
-
-_PLACES = {
-    SECRET.name: Place(("'store_secret'", "secret"), "store_secret"),
-    SPACES.name: Place(
-        tuple(f'"{name}"' for name in SPACES.fields), "spaces", lists=frozenset({"variants"})
-    ),
-    EPISODES.name: Place(
-        _EPISODE_COLUMNS, "episodes e JOIN episode_texts t USING (episode_key)",
-        lists=frozenset({"tags", "message_ids", "message_keys"}),
-    ),
-    PASSAGES.name: Place(
-        ("p.passage_id", "e.episode_id", "p.ordinal", "t.text", "t.context", "t.message_ids"),
-        "passages p CROSS JOIN passage_texts t USING (passage_id) CROSS JOIN episodes e USING (episode_key)",
-        lists=frozenset({"message_ids"}),
-    ),
-    PENDING.name: Place(("space_id", "episode_key", "source", "timestamp", "missing"), "pending"),
-}  # fmt: skip
-
-
-def _numbers() -> Place:
-    names = ", ".join(f"'{name}'" for name in numbered())
-    return Place(("name", "seq"), "sqlite_sequence", f"name IN ({names})")
-
-
-class SqliteReading:
-    """See `Reading`. It lives as long as the read transaction of its connection."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        rows = connection.execute("SELECT key, space_id FROM spaces").fetchall()  # from here on it is of one moment
-        self._spaces: dict[str, int] = dict(rows)
-
-    def tables(self) -> list[Table]:
-        """See `Reading.tables`."""
-        return tables_of(rows_of(self, SPACES))
-
-    def count(self, table: Table) -> int:
-        """See `Reading.count`."""
-        place = self._place(table)
-        origin = place.origin.partition(" ")[0]  # a join adds no rows
-        (rows,) = self._connection.execute(f"SELECT count(*) FROM {origin} WHERE {place.terms}").fetchone()
-        return int(rows)
-
-    def page(self, table: Table, after: Key | None, limit: int = PAGE_ROWS) -> list[Row]:
-        """See `Reading.page`."""
-        place = self._place(table)
-        key = ", ".join(place.columns[table.fields.index(name)] for name in table.key)
-        terms = place.terms if after is None else f"{place.terms} AND ({key}) > ({', '.join('?' * len(after))})"
-        found = self._connection.execute(
-            f"SELECT {', '.join(place.columns)} FROM {place.origin} WHERE {terms} ORDER BY {key} LIMIT ?",
-            (*(after or ()), limit),
-        )
-        return [copied_rows.with_lists(table.row(values), place.lists) for values in _until_full(found)]
-
-    def _place(self, table: Table) -> Place:
-        if not table.space:
-            return _PLACES.get(table.name) or (_numbers() if table is NUMBERS else _same(table))
-        kind, space, *variant = table.name.split("/")
-        terms = f"space_id = {self._spaces.get(space, 0)}"
-        if kind == "tokens":
-            return Place(("passage_id", "tokens", "data"), "token_vectors", terms)
-        return Place(("passage_id", "vec"), "vectors", f"{terms} AND variant = '{variant[0]}'")
-
-
-class SqliteCopy:
-    """See `CopyRecords`."""
+class SqliteCopy(CopyRecords):
+    """Copies of the SQLite file."""
 
     def __init__(self, database: Database) -> None:
+        super().__init__(SqliteGateway(database, _Tables))
         self._database = database
 
-    @contextmanager
-    def reading(self) -> Iterator[SqliteReading]:
-        """See `CopyRecords.reading`. The write-ahead log keeps what is written meanwhile, and cannot shrink until the
-        end.
-        """
-        with self._database.read() as connection:
-            yield SqliteReading(connection)
-
-    def write(self, table: Table, rows: Sequence[Row], gone: Sequence[Key] = ()) -> None:
-        """See `CopyRecords.write`."""
-        with self._database.write() as connection:
-            copied_rows.remove(connection, table, gone)
-            copied_rows.write(connection, table, rows)
-
     def finish(self) -> None:
-        """See `CopyRecords.finish`: triggers keep the full text, and SQLite learns how its indexes are filled."""
+        """Let SQLite learn how its indexes are filled. Triggers keep the full text."""
         with self._database.write() as connection:
             connection.execute("PRAGMA optimize")
 
 
-def _until_full(found: Iterable[tuple[object, ...]]) -> Iterator[tuple[object, ...]]:
-    """Rows up to the one with which they come to `PAGE_BYTES`."""
-    held = 0
-    for values in found:
-        yield values
-        held += sum(len(value) for value in values if isinstance(value, str | bytes))
-        if held >= PAGE_BYTES:
-            return
+class _Tables(SqliteTables):
+    """Also those of a copy that are no table here."""
+
+    def __getitem__(self, name: str) -> SqliteRows:
+        kind = _KEPT_OTHERWISE.get(name.partition("/")[0], SqliteRows)
+        return kind(self.connection, copied_table(name))
+
+
+class _Episodes(SqliteRows):
+    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
+        super().put([{name: row[name] for name in row if name not in EPISODE_TEXTS.fields[1:]} for row in rows], keep)
+        texts = [{name: row[name] for name in EPISODE_TEXTS.fields} for row in rows]
+        SqliteRows(self._connection, EPISODE_TEXTS).put(texts)
+        tags = SqliteRows(self._connection, EPISODE_TAGS)
+        tags.delete({"number": {"$in": [row["number"] for row in rows]}})
+        tags.put([{"tag": tag, "number": row["number"]} for row in rows for tag in set(row["tags"])])
+
+    def delete(self, match: Match) -> int:
+        numbers = [row["number"] for row in self.find(match, ["number"])]
+        passages = self._connection.execute(
+            "SELECT passage_id FROM passages WHERE episode_key IN (SELECT value FROM json_each(?))",
+            (json_list(numbers),),
+        )
+        delete_passages(self._connection, [passage_id for (passage_id,) in passages.fetchall()])
+        for table in (EPISODE_TAGS, EPISODE_TEXTS, PENDING):
+            SqliteRows(self._connection, table).delete({"number": {"$in": numbers}})
+        return super().delete({"number": {"$in": numbers}})
+
+
+class _Passages(SqliteRows):
+    """A passage never changes; one that differs is of an earlier moment, and goes with its vectors."""
+
+    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
+        self.delete({"passage_id": {"$in": [row["passage_id"] for row in rows]}})
+        self._connection.executemany(
+            """INSERT INTO passages (passage_id, episode_key, ordinal)
+                VALUES (:passage_id, (SELECT episode_key FROM episodes WHERE episode_id = :episode_id), :ordinal)""",
+            rows,
+        )
+        texts = [{name: row[name] for name in PASSAGE_TEXTS.fields} for row in rows]
+        SqliteRows(self._connection, PASSAGE_TEXTS).put(texts)
+
+    def delete(self, match: Match) -> int:
+        found = [row["passage_id"] for row in self.find(match, ["passage_id"])]
+        if found:
+            delete_passages(self._connection, found)
+        return len(found)
+
+
+class _Spaces(SqliteRows):
+    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
+        """At most one space is active, and one building: those that change give that up first."""
+        these = {"space_id": {"$in": [row["space_id"] for row in rows]}}
+        self.update(these, {"status": "added"})
+        super().put(rows, keep)
+        variants = SqliteRows(self._connection, SPACE_VARIANTS)
+        variants.delete(these)
+        variants.put([{"space_id": row["space_id"], "variant": each} for row in rows for each in row["variants"]])
+
+    def delete(self, match: Match) -> int:
+        keys = [(row["space_id"],) for row in self.find(match, ["space_id"])]
+        for owned in ("vectors", "token_vectors", "index_files", "pending", "space_variants"):
+            self._connection.executemany(f"DELETE FROM {owned} WHERE space_id = ?", keys)
+        return super().delete(match)
+
+
+class _OfSpace(SqliteRows):
+    """Vectors or token vectors of a space: `vectors/<space>/<variant>`, `tokens/<space>`."""
+
+    def __init__(self, connection: sqlite3.Connection, table: Table) -> None:
+        kind, space, *variant = table.name.split("/")
+        super().__init__(connection, table, "vectors" if kind == "vectors" else "token_vectors")
+        found = connection.execute("SELECT space_id FROM spaces WHERE key = ?", (space,)).fetchone()
+        self._own = {"space_id": found[0] if found else 0} | ({"variant": variant[0]} if variant else {})
+
+    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
+        """Vectors are deleted and inserted, as `vectors.py` does: a new seq tells every process that they are new."""
+        self.delete({"passage_id": {"$in": [row["passage_id"] for row in rows]}})
+        columns = f"{', '.join(self._own)}, {self._listed(self._table.fields)}"
+        values = [(*self._own.values(), *row.values()) for row in rows]
+        marks = ", ".join("?" * len(values[0]))
+        self._connection.executemany(f"INSERT INTO {self._name} ({columns}) VALUES ({marks})", values)
+
+    def _where(self, match: Match) -> tuple[str, list[Any]]:
+        terms, values = super()._where(match)
+        own = "".join(f"{name} = ? AND " for name in self._own)
+        return f"{own}{terms}", [*self._own.values(), *values]
+
+
+class _Numbers(SqliteRows):
+    def __init__(self, connection: sqlite3.Connection, table: Table) -> None:
+        super().__init__(connection, table, "sqlite_sequence")
+
+    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
+        """SQLite has no key over these."""
+        self.delete({"name": {"$in": [row["name"] for row in rows]}})
+        self.insert(rows)
+
+
+_KEPT_OTHERWISE: dict[str, type[_Episodes | _Passages | _Spaces | _OfSpace | _Numbers]] = {
+    EPISODES.name: _Episodes,
+    PASSAGES.name: _Passages,
+    SPACES.name: _Spaces,
+    "vectors": _OfSpace,
+    "tokens": _OfSpace,
+    NUMBERS.name: _Numbers,
+}
+"""By the beginning of the names of their tables."""

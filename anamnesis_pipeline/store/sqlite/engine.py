@@ -7,46 +7,64 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Any, TypeVar
 
-from anamnesis_pipeline.store.gateway import Field, Match, Order, Row, Rows, can_be_stored
+from anamnesis_pipeline.store.gateway import Field, Match, Order, Row, Rows, can_be_stored, spelled_out
 from anamnesis_pipeline.store.sqlite.connection import Database
-from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, PENDING, Table
+from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, PASSAGES, Table, table
 from anamnesis_pipeline.store.values import as_json, json_list
 
 T = TypeVar("T")
 
-SIDE_TABLE = "episode_texts"
-"""Holds the long fields of `episodes`, so that a filter reads few pages."""
-SIDE_FIELDS = frozenset(
-    ("summary", "tags", "machine", "path", "session_id", "metadata", "message_ids", "message_keys", "raw_exchange")
+EPISODE_TEXTS = table(
+    "episode_texts",
+    "number int",
+    "summary, tags texts, machine, path, session_id, metadata, message_ids texts, message_keys texts, raw_exchange",
+    wide=True,
 )
-TAG_TABLE = "episode_tags"
+"""Holds the long fields of `episodes`, so that a filter reads few pages. The longest are last, so that reading the
+others leaves their pages alone.
+"""
+EPISODE_TAGS = table("episode_tags", "tag, number int")
 """Holds `episodes.tags` by tag."""
+PASSAGE_TEXTS = table("passage_texts", "passage_id int", "text, context, message_ids texts", wide=True)
+"""Holds the texts of `passages`."""
+SPACE_VARIANTS = table("space_variants", "space_id int, variant")
+"""Holds `spaces.variants` by variant."""
 NUMBER_COLUMN = "episode_key"
-"""The column of `number` in `episodes` and `pending`."""
+"""The column of `episodes.number`."""
+_COLUMNS = {
+    **{name: {"number": NUMBER_COLUMN} for name in ("episodes", "episode_texts", "episode_tags", "pending")},
+    "vectors": {"vector": "vec"},
+    "numbers": {"last": "seq"},
+}
+"""Table -> field -> its column, where that has another name."""
 
+_LONG = frozenset(EPISODE_TEXTS.fields[1:])
+_TEXTS = frozenset(PASSAGE_TEXTS.fields[1:])
 _COMPARISONS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 
 
 class SqliteGateway:
     """See `Gateway`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, tables: type["SqliteTables"] | None = None) -> None:
         self._database = database
+        self._tables = tables or SqliteTables
 
     @contextmanager
     def read(self) -> Iterator["SqliteTables"]:
         """See `Gateway.read`."""
         with self._database.read() as connection:
-            yield SqliteTables(connection)
+            yield self._tables(connection)
 
     snapshot = read
 
     def write(self, work: Callable[["SqliteTables"], T], *, within_s: float | None = None) -> T:
         """See `Gateway.write`. SQLite's own time-out holds whatever `within_s` says."""
         with self._database.write() as connection:
-            return work(SqliteTables(connection))
+            return work(self._tables(connection))
 
 
 class SqliteTables:
@@ -63,17 +81,20 @@ class SqliteTables:
 class SqliteRows(Rows):
     """See `Rows`."""
 
-    def __init__(self, connection: sqlite3.Connection, table: Table) -> None:
+    def __init__(self, connection: sqlite3.Connection, table: Table, name: str = "") -> None:
+        """:param name: of the SQL table, where it has another one."""
         self._connection = connection
         self._table = table
         self._lists = table.lists
+        self._name = name or table.name
+        self._required = table.required - _LONG if table is EPISODES else table.required
 
     def each(
         self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
     ) -> Iterator[Row]:
         """See `Rows.each`."""
         names = fields or self._table.fields
-        terms, values = compiled(self._table, match)
+        terms, values = self._where(match)
         columns = ", ".join(_column(self._table, name) for name in names)
         sql = f"SELECT {columns} FROM {self._origin(names, match, order)} WHERE {terms}"
         if order:
@@ -81,9 +102,10 @@ class SqliteRows(Rows):
         if limit is not None or skip:
             sql += " LIMIT ? OFFSET ?"
             values += [-1 if limit is None else max(0, limit), skip]
+        lists = self._lists.intersection(names)
         for found in self._connection.execute(sql, values):
             row = dict(zip(names, found, strict=True))
-            for name in self._lists.intersection(names):
+            for name in lists:
                 row[name] = json.loads(row[name])
             yield row
 
@@ -94,7 +116,7 @@ class SqliteRows(Rows):
 
     def has(self, match: Match) -> bool:
         """See `Rows.has`."""
-        terms, values = compiled(self._table, match)
+        terms, values = self._where(match)
         sql = f"SELECT 1 FROM {self._origin(match)} WHERE {terms} LIMIT 1"
         return self._connection.execute(sql, values).fetchone() is not None
 
@@ -104,7 +126,7 @@ class SqliteRows(Rows):
 
     def sums(self, match: Match, fields: Sequence[str] = (), *, by: Sequence[str] = ()) -> list[Row]:
         """See `Rows.sums`."""
-        terms, values = compiled(self._table, match)
+        terms, values = self._where(match)
         groups = [_column(self._table, name) for name in by]
         sums = [f"coalesce(sum({_column(self._table, name)}), 0)" for name in fields]
         found = self._connection.execute(
@@ -122,7 +144,7 @@ class SqliteRows(Rows):
         groups = ", ".join(_column(self._table, name) for name in by)
         window = f"PARTITION BY {groups} ORDER BY {ordered(self._table, order)}"
         rows = f"SELECT {columns}, row_number() OVER ({window}) AS place FROM {self._origin(names, match, order)}"
-        sql = f"SELECT {_listed(names)} FROM ({rows} WHERE {terms}) WHERE place = 1"
+        sql = f"SELECT {self._listed(names)} FROM ({rows} WHERE {terms}) WHERE place = 1"
         found = self._connection.execute(sql, values)
         return [dict(zip(names, each, strict=True)) for each in found]
 
@@ -136,7 +158,7 @@ class SqliteRows(Rows):
 
     def add(self, rows: Sequence[Row]) -> int:
         """See `Rows.add`."""
-        key = _listed(self._table.key)
+        key = self._listed(self._table.key)
         return sum(
             self._connection.execute(f"{self._insert(row)} ON CONFLICT ({key}) DO NOTHING", self._values(row)).rowcount
             for row in rows
@@ -144,17 +166,18 @@ class SqliteRows(Rows):
 
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
         """See `Rows.put`."""
-        key, required = _listed(self._table.key), self._table.required
-        for row in rows:
-            if not required <= row.keys():
-                self.update(
-                    {name: row[name] for name in self._table.key},
-                    {name: value for name, value in row.items() if name not in (*self._table.key, *keep)},
-                )
+        key = self._listed(self._table.key)
+        for names, its in groupby(rows, key=tuple):
+            changed = [name for name in names if name not in (*self._table.key, *keep)]
+            if not self._required <= set(names):
+                for row in its:
+                    self.update({name: row[name] for name in self._table.key}, {name: row[name] for name in changed})
                 continue
-            changed = [f'"{name}" = excluded."{name}"' for name in row if name not in (*self._table.key, *keep)]
-            action = f"UPDATE SET {', '.join(changed)}" if changed else "NOTHING"
-            self._connection.execute(f"{self._insert(row)} ON CONFLICT ({key}) DO {action}", self._values(row))
+            columns = [_column(self._table, name) for name in changed]
+            sets = ", ".join(f"{column} = excluded.{column}" for column in columns)
+            action = f"UPDATE SET {sets}" if sets else "NOTHING"
+            sql = f"{self._insert(names)} ON CONFLICT ({key}) DO {action}"
+            self._connection.executemany(sql, map(self._values, its))
 
     def update(self, match: Match, change: Row, *, add: Mapping[str, int] | None = None) -> int:
         """See `Rows.update`."""
@@ -162,26 +185,37 @@ class SqliteRows(Rows):
         given = {name: value for name, value in change.items() if name not in fields}
         sets = [f'"{name}" = "{other}"' for name, other in fields.items()]
         sets += [f'"{name}" = ?' for name in given] + [f'"{name}" = "{name}" + ?' for name in add or ()]
-        terms, values = compiled(self._table, match)
-        sql = f"UPDATE {self._table.name} SET {', '.join(sets)} WHERE {terms}"
+        terms, values = self._where(match)
+        sql = f"UPDATE {self._name} SET {', '.join(sets)} WHERE {terms}"
         return self._connection.execute(sql, [*self._values(given), *(add or {}).values(), *values]).rowcount
 
     def delete(self, match: Match) -> int:
         """See `Rows.delete`."""
-        terms, values = compiled(self._table, match)
-        return self._connection.execute(f"DELETE FROM {self._table.name} WHERE {terms}", values).rowcount
+        terms, values = self._where(match)
+        return self._connection.execute(f"DELETE FROM {self._name} WHERE {terms}", values).rowcount
 
-    def _insert(self, row: Row) -> str:
-        return f"INSERT INTO {self._table.name} ({_listed(row)}) VALUES ({', '.join('?' * len(row))})"
+    def _where(self, match: Match) -> tuple[str, list[Any]]:
+        return compiled(self._table, match)
+
+    def _insert(self, names: Iterable[str]) -> str:
+        columns = self._listed(names)
+        return f"INSERT INTO {self._name} ({columns}) VALUES ({', '.join('?' * (columns.count(',') + 1))})"
 
     def _values(self, row: Row) -> list[Any]:
         return [as_json(value) if name in self._lists else value for name, value in row.items()]
 
+    def _listed(self, names: Iterable[str]) -> str:
+        return ", ".join(_column(self._table, name) for name in names)
+
     def _origin(self, *parts: Iterable[str]) -> str:
         """Return the tables that hold the fields which these parts of a statement name."""
-        if self._table is EPISODES and any(not SIDE_FIELDS.isdisjoint(_named(part)) for part in parts):
-            return f"{self._table.name} JOIN {SIDE_TABLE} USING ({NUMBER_COLUMN})"
-        return self._table.name
+        if self._table is not EPISODES and self._table is not PASSAGES:
+            return self._name
+        named = {name for part in parts for name in _named(part)}
+        if self._table is EPISODES:
+            return self._name + (f" JOIN {EPISODE_TEXTS.name} USING ({NUMBER_COLUMN})" if named & _LONG else "")
+        origin = self._name + (f" CROSS JOIN {PASSAGE_TEXTS.name} USING (passage_id)" if named & _TEXTS else "")
+        return origin + (f" CROSS JOIN episodes USING ({NUMBER_COLUMN})" if "episode_id" in named else "")
 
 
 def compiled(table: Table, match: Match) -> tuple[str, list[Any]]:
@@ -196,6 +230,11 @@ def compiled(table: Table, match: Match) -> tuple[str, list[Any]]:
             parts = [compiled(table, each) for each in wanted]
             terms.append("(" + f" {name[1:].upper()} ".join(f"({sql})" for sql, _ in parts) + ")")
             values += [value for _, its in parts for value in its]
+            continue
+        if name == "$beyond":
+            sql, bound = _beyond(table, wanted, is_of_list=is_of_list)
+            terms.append(sql)
+            values += bound
             continue
         if name in table.flags:
             sql = table.flags[name].sql
@@ -234,13 +273,25 @@ def _offered(table: Table, name: str, *, is_of_list: bool) -> str:
 def _column(table: Table, name: str) -> str:
     if name not in table.kinds:
         raise KeyError(f"{table.name} has no field {name}; its fields are {', '.join(table.fields)}")
-    return f'"{NUMBER_COLUMN}"' if table in (EPISODES, PENDING) and name == "number" else f'"{name}"'
+    kept = _COLUMNS.get(table.name.partition("/")[0])
+    return f'"{kept.get(name, name) if kept else name}"'
+
+
+def _beyond(table: Table, last: Mapping[str, Any], *, is_of_list: bool) -> tuple[str, list[Any]]:
+    """Return the match of `gateway.beyond` as SQL, and its values. Of rows that are compared as one, SQLite begins at
+    their place in an index; of terms that OR joins it would read all.
+    """
+    if len({name.startswith("-") for name in last}) > 1:
+        return compiled(table, spelled_out(last))
+    columns = ", ".join(_offered(table, name.removeprefix("-"), is_of_list=is_of_list) for name in last)
+    operator = "<" if next(iter(last)).startswith("-") else ">"
+    return f"({columns}) {operator} ({', '.join('?' * len(last))})", list(last.values())
 
 
 def _has(table: Table, name: str) -> str:
     """Return the comparison that finds a text in a list, as SQL."""
     if table is EPISODES and name == "tags":
-        return f"{NUMBER_COLUMN} IN (SELECT {NUMBER_COLUMN} FROM {TAG_TABLE} WHERE tag = ?)"
+        return f"{NUMBER_COLUMN} IN (SELECT {NUMBER_COLUMN} FROM {EPISODE_TAGS.name} WHERE tag = ?)"
     return f"? IN (SELECT value FROM json_each({_column(table, name)}))"
 
 
@@ -267,12 +318,10 @@ def _term(column: str, operator: str, value: Any) -> tuple[str, list[Any]]:
 def _named(part: Iterable[str]) -> Iterator[str]:
     """Yield the fields that a match, an order or a list of fields names."""
     for name in part:
-        if name.startswith("$") and isinstance(part, Mapping):
+        if name == "$beyond" and isinstance(part, Mapping):
+            yield from _named(part[name])
+        elif name.startswith("$") and isinstance(part, Mapping):
             for each in part[name]:
                 yield from _named(each)
         else:
             yield name.removeprefix("-")
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)

@@ -11,7 +11,7 @@ from typing import Any
 from anamnesis_pipeline.model import Episode, EpisodeHead, Passage
 from anamnesis_pipeline.store.episode_values import EPISODE_FIELDS, HEAD_FIELDS, episode_of, head_of, stored_hash
 from anamnesis_pipeline.store.project_names import PROJECT_ALIASES, store_name
-from anamnesis_pipeline.store.sqlite.engine import SIDE_FIELDS, SIDE_TABLE
+from anamnesis_pipeline.store.sqlite.engine import EPISODE_TEXTS
 from anamnesis_pipeline.store.tables import EPISODES
 from anamnesis_pipeline.store.values import as_json, instant, json_list
 
@@ -19,8 +19,8 @@ _LISTS = EPISODES.lists
 
 
 def _select(fields: Sequence[str]) -> str:
-    columns = ", ".join(f"{'t' if name in SIDE_FIELDS else 'e'}.{name}" for name in fields)
-    return f"SELECT {columns} FROM episodes e JOIN {SIDE_TABLE} t USING (episode_key)"
+    columns = ", ".join(f"{'t' if name in EPISODE_TEXTS.fields else 'e'}.{name}" for name in fields)
+    return f"SELECT {columns} FROM episodes e JOIN {EPISODE_TEXTS.name} t USING (episode_key)"
 
 
 SELECT_EPISODES = _select(EPISODE_FIELDS)
