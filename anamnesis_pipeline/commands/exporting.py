@@ -83,7 +83,7 @@ def run_export(
         asked = Where(projects=(project,) if project else (), include_superseded=True)
         everything = replace(asked, since=first, until=end)
         where = what_is_private(store).visible(store, everything, [ALL] if private else [])
-        if project and not set(where.projects) & set(store.episodes.projects()):
+        if project and not set(where.projects) & set(store.projects.all()):
             raise GiveUp(no_project(store, project) or f"nothing of {project} is stored")
         left_out = 0 if project or private else store.episodes.count(everything) - store.episodes.count(where)
         if left_out:

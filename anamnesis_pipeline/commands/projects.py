@@ -64,7 +64,7 @@ def alias(settings: Settings, name: str, target: str) -> str:
     """
     name, target = project_label(name), project_label(target)
     with store_to_write(settings) as store:
-        if not any(name in names[:2] for names in store.episodes.project_names()):
+        if not any(name in names[:2] for names in store.projects.names()):
             raise BadSetting(f"no project is called {name!r}; those that there are: anamnesis projects list")
         worktrees.require_not_exposed(store, what_is_private(store), name, target)
         return f"{name} is called {target} now: {counted(add_alias(store, name, target), 'episode')} changed"

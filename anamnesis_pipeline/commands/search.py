@@ -122,7 +122,7 @@ def _with_backlog(settings: Settings, answer: dict[str, Any], mode: Mode, projec
 
 def no_project(store: Store, name: str) -> str:
     """What to say where no project is called so: which there are. Empty: one is."""
-    names = {known for own, called, _ in store.episodes.project_names() for known in (own, called) if known}
+    names = {known for own, called, _ in store.projects.names() for known in (own, called) if known}
     if any(known == name or known.endswith(f"/{name}") for known in names):
         return ""
     there = sorted(filter(None, what_is_private(store).open_projects(store)))

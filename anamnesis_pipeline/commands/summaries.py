@@ -194,7 +194,7 @@ def _label(store: Store, project: str | None) -> str | None:
     """
     if project is None:
         return None
-    aliases, known = project_aliases(store), store.episodes.projects()
+    aliases, known = project_aliases(store), store.projects.all()
     names = [*known, *aliases]
     meant = [project] if project in names else labels_of(project, names)
     found = sorted({store_name(aliases, name) for name in meant})

@@ -20,7 +20,7 @@ def with_labels(store: Store, where: Where) -> Where:
     """The filter with bare project names replaced by the labels they mean."""
     if not where.projects:
         return where
-    known = store.episodes.projects()
+    known = store.projects.all()
     projects = {label for name in where.projects for label in (name, *labels_of(name, known))}
     return replace(where, projects=tuple(sorted(projects)))
 
@@ -56,7 +56,7 @@ class Private:
     def open_projects(self, store: Store) -> list[str]:
         """Projects of which something is stored that is not private."""
         if not self:
-            return store.episodes.projects()
+            return store.projects.all()
         return sorted(store.overview.census(self.visible(store, EVERYTHING, ())).projects)
 
     def file_shown(self, source: str, told: str) -> str:
@@ -88,7 +88,7 @@ class Private:
             With a session: what of it is asked for, if any is named. With a project, where a folder tells it: the
             project and the sources that the folder is in.
         """
-        known = store.episodes.projects()
+        known = store.projects.all()
         if where.projects:
             labels = {
                 label

@@ -307,7 +307,7 @@ def _turn(services: Services, begun: _Begun, session_id: str) -> Turn:
     try:
         backend = open_chat(kind, named, backend_options(settings), worker)
         private = services.engine.private()
-        check_leave(settings, backend, private, lambda: [project, *labels_of(project, store.episodes.projects())])
+        check_leave(settings, backend, private, lambda: [project, *labels_of(project, store.projects.all())])
     except (BadSetting, LlmRefused) as exc:
         raise HTTPException(409, f"{kind} cannot answer: {exc}") from exc
     masked, now = services.poster.masked, datetime.now(UTC)

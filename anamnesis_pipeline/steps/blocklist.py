@@ -18,7 +18,7 @@ from anamnesis_pipeline.steps.forgotten_lines import file_key
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.project_names import PROJECT_ALIASES
 from anamnesis_pipeline.store.records.exclusion import Lifted
-from anamnesis_pipeline.store.session_base import is_of_log
+from anamnesis_pipeline.store.records.session_notes import is_of_log
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 from anamnesis_pipeline.wording import counted
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import Episode, Space, Variant, Where
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.consolidation_base import Link
+from anamnesis_pipeline.store.records.links import Link
 
 LAST_RUN = "consolidation.last_run"
 """Stored setting: the statistics of the last run."""

@@ -25,8 +25,9 @@ from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.forgotten_sections import body_keys_of
 from anamnesis_pipeline.steps.section_tombstones import bury_sections
 from anamnesis_pipeline.steps.sessions import SessionFacts
-from anamnesis_pipeline.store.base import Publication, PutReport, Store
+from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.documents import Settled
+from anamnesis_pipeline.store.records.episodes import Publication, PutReport
 from anamnesis_pipeline.summary_model import MAX_RECORDS, Summary, TypedRecord
 from anamnesis_pipeline.transcripts import transcript
 

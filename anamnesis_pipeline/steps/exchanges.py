@@ -329,7 +329,7 @@ def _read_session_records(context: ParseContext, cursors: Mapping[str, FileCurso
             for path, log in cursors.items() if folder != before else ():
                 if path.startswith(place) and (state := FileState.from_json(log.parser_state)):
                     names = (context.label(before or state.first_cwd), context.label(folder or state.first_cwd))
-                    context.store.parts.move_parts(cursor.source, [path], "", *names)
+                    context.store.projects.move_parts(cursor.source, [path], "", *names)
             state_after = json.dumps({FOLDERS: [folder]}, ensure_ascii=False)
             after = replace(cursor, parsed_lines=cursor.lines, parser_state=state_after)
             context.tally.overtaken += not context.store.messages.commit_parsed(ParsedChunk(cursor, after))

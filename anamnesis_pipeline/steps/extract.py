@@ -80,7 +80,7 @@ def without_private(store: Store, private: Private, wanted: Sequence[Extractable
     """
     sources = {source.key: source for source in store.files.sources()}
     hidden = {source.key for source in private.sources if not (path and is_below(path, source.root))}
-    projects = tuple(project for project in store.episodes.projects() if private.is_of(project))
+    projects = tuple(project for project in store.projects.all() if private.is_of(project))
     ids = store.forgetting.matching(Selection(projects=projects)) if projects else []
     files = {
         (part.source, part.path)

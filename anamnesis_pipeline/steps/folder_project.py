@@ -23,7 +23,7 @@ def projects_called(store: Store, name: str) -> tuple[str, ...]:
     called = store_name(project_aliases(store), composed(name))
     if store.context.has_project(called):
         return (called,)
-    return tuple(labels_of(name, store.episodes.projects())[:MOST_LABELS])
+    return tuple(labels_of(name, store.projects.all())[:MOST_LABELS])
 
 
 def projects_of_folder(store: Store, cwd: str, machine: str, *, is_here: bool, private: Private) -> tuple[str, ...]:
@@ -40,7 +40,7 @@ def projects_of_folder(store: Store, cwd: str, machine: str, *, is_here: bool, p
         if store.context.has_project(called := store_name(aliases, name)):
             return (called,)
     base = project_label(cwd).rsplit("/", 1)[-1]
-    same = [label for label in store.episodes.projects() if label.rsplit("/", 1)[-1] == base] if base else []
+    same = [label for label in store.projects.all() if label.rsplit("/", 1)[-1] == base] if base else []
     if len(same) != 1 or (private.is_of(same[0]) and same[0] != base):
         return ()
     held = (Where(projects=(same[0],), source=key, include_superseded=True) for key in private.keys)

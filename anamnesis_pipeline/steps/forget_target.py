@@ -24,7 +24,7 @@ from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, ForgottenText, 
 from anamnesis_pipeline.steps.forgotten_sections import body_keys_of
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.forgetting import Selection
-from anamnesis_pipeline.store.session_base import is_of_log
+from anamnesis_pipeline.store.records.session_notes import is_of_log
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 File = tuple[str, str]

@@ -70,7 +70,7 @@ def length_of(part: Part) -> int:
 
 def doubtful_private(store: Store, names: Sequence[str]) -> list[str]:
     """A warning for each of `private_projects` that no known project is called by, nor lies in: maybe a slip."""
-    known = [name.casefold() for name in (*store.episodes.projects(), *project_aliases(store))]
+    known = [name.casefold() for name in (*store.projects.all(), *project_aliases(store))]
     return [
         f"private_projects: nothing that was read so far is of {name!r}; anamnesis projects lists what is"
         for name in names
@@ -92,8 +92,8 @@ class LlmChoice:
         self._occurrences_of = store.messages.occurrences_of
         self._rules = rules
         self._is_local = is_local
-        self._session_start = store.parts.session_start
-        self._projects_of = store.parts.projects_of
+        self._session_start = store.projects.session_start
+        self._projects_of = store.projects.projects_of
         self._aliases = project_aliases(store)
         self._label = project_labels(store.settings)
         self._guesses = frozenset(map(str, store.settings.all(GUESSED).values()))

@@ -123,7 +123,7 @@ def right_guesses(store: Store, machine: str, label: Callable[[str], str]) -> in
         except (HostUnreachable, HostRefused):
             break
         for source, begun in files.items():
-            changed += store.parts.move_parts(source, begun.get(cwd, ()), cwd, guess, project)
+            changed += store.projects.move_parts(source, begun.get(cwd, ()), cwd, guess, project)
         store.settings.set(f"{GUESSED}{machine}:{cwd}", None)
     return changed
 
@@ -147,7 +147,7 @@ def merge_spellings(store: Store) -> None:
     """Merge projects that an earlier version stored in two Unicode forms; once per store."""
     if store.settings.get(SPELLINGS_MERGED):
         return
-    for name in sorted({called for _, called, _ in store.episodes.project_names()}):
+    for name in sorted({called for _, called, _ in store.projects.names()}):
         if name not in {composed(name), store_name(project_aliases(store), composed(name))}:
             add_alias(store, name, composed(name))
     store.settings.set(SPELLINGS_MERGED, True)
@@ -156,7 +156,7 @@ def merge_spellings(store: Store) -> None:
 def project_rows(store: Store) -> list[ProjectRow]:
     """Every project, the largest first."""
     totals: dict[str, int] = {}
-    for _, name, episodes in store.episodes.project_names():
+    for _, name, episodes in store.projects.names():
         totals[name] = totals.get(name, 0) + episodes
     aliases = project_aliases(store)
     merged = {name: tuple(sorted(names_of(aliases, name) - {name})) for name in {*aliases.values()} - {*aliases}}
@@ -190,7 +190,7 @@ def remove_alias(store: Store, name: str) -> int:
 def _apply(store: Store, before: Mapping[str, str], after: Mapping[str, str]) -> int:
     """The table first, so that what is written meanwhile follows it."""
     store.settings.set(PROJECT_ALIASES, dict(sorted(after.items())) or None)
-    return sum(store.episodes.call_project(name, store_name(after, name)) for name in {*before, *after})
+    return sum(store.projects.call(name, store_name(after, name)) for name in {*before, *after})
 
 
 def project_aliases(store: Store) -> dict[str, str]:

@@ -83,7 +83,7 @@ def forget_questions(store: Store, marks: AbstractSet[str]) -> None:
     or one that is nowhere else, or they were asked of a project that is gone.
     """
     questions = store.queries.every()
-    projects = {name for own, called, _ in store.episodes.project_names() for name in (own, called)}
+    projects = {name for own, called, _ in store.projects.names() for name in (own, called)}
     words = {number: content_words(asked.query) for number, asked in questions.items()}
     named = {number: [word for word in its if not marks.isdisjoint(marks_of([word]))] for number, its in words.items()}
     only_there = set(store.text.unknown(sorted({word for its in named.values() for word in its})))

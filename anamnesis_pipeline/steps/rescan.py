@@ -223,12 +223,12 @@ class Rescan:
 
     def _projects(self, _: Any) -> Iterator[Any]:
         """Own names of projects that aliases call otherwise. The aliases are masked by then; episodes follow them."""
-        for own, called, count in self._store.episodes.project_names():
+        for own, called, count in self._store.projects.names():
             masked = own if own == called else self._text(own)
             if masked != own:
                 self._changed["episodes"] += count
                 if not self._dry_run:
-                    self._store.episodes.rename_project(own, masked)
+                    self._store.projects.rename(own, masked)
         yield None
 
     def _parts(self, behind: Any) -> Iterator[Any]:

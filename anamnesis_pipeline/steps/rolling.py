@@ -93,7 +93,7 @@ def _upsert(store: Store, poster: Poster, delta: Delta, now: datetime) -> Rolled
 
 def _first(store: Store, delta: Delta, episode_id: str, text: str, now: datetime) -> EpisodeDraft:
     """The summary never changes, so that what is appended leaves the passages before it, and their vectors, alone."""
-    project = delta.project or (store.parts.session_start(delta.session_id) or ("", ""))[0]
+    project = delta.project or (store.projects.session_start(delta.session_id) or ("", ""))[0]
     about = f" on {project}" if project else ""
     return EpisodeDraft(
         summary=f"Rolling notes of {delta.handle}{about}, session {delta.session_id[:8]} on {delta.machine}.",

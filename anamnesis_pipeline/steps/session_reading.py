@@ -6,7 +6,8 @@ from anamnesis_pipeline.errors import EpisodeNotFound, IdAmbiguous, InvalidEpiso
 from anamnesis_pipeline.model import Episode, Part, SegmentKind, Where
 from anamnesis_pipeline.session_model import SESSION_KIND, SessionRecord, of_episode, to_episode
 from anamnesis_pipeline.steps.session_record import Gathered, record_of
-from anamnesis_pipeline.store.base import EpisodePage, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.records.episodes import EpisodePage
 
 SAID_KINDS = ("exchange", "subagent", "compact_summary", "record")
 """Kinds of what sessions are made of; where they are hidden, the record of a session stands for them."""
@@ -110,7 +111,7 @@ def find_session(store: Store, name: str, where: Where) -> SessionRow:
     :raises EpisodeNotFound: there is none.
     :raises IdAmbiguous: several begin so.
     """
-    ids = store.episodes.sessions_beginning(name, MATCHES_NAMED + 1) if len(name) >= LEAST_PREFIX else [name]
+    ids = store.sessions.beginning_with(name, MATCHES_NAMED + 1) if len(name) >= LEAST_PREFIX else [name]
     ids = [name] if name in ids else ids
     found: dict[str, SessionRow] = {}
     for session_id in ids:

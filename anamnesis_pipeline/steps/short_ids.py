@@ -42,7 +42,7 @@ def whole_session_id(store: Store, text: str) -> str:
 
     :raises IdAmbiguous: it is none, and several begin so.
     """
-    found = store.episodes.sessions_beginning(text, 2) if len(text) >= SHORTEST else []
+    found = store.sessions.beginning_with(text, 2) if len(text) >= SHORTEST else []
     paths = (path for source in store.files.sources() for path in store.files.cursors(source.key))
     if not found or found[0] == text or any(names(path, text) for path in paths):
         return text

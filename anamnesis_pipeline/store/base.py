@@ -16,24 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import (
-    Episode,
-    EpisodeHead,
-    Part,
-    Passage,
     ScoredPassage,
     StoredPassage,
     Variant,
     Where,
 )
-from anamnesis_pipeline.store.consolidation_base import ConsolidationRecords
 from anamnesis_pipeline.store.copying import CopyRecords
 from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
 from anamnesis_pipeline.store.gateway import Gateway
 from anamnesis_pipeline.store.overview_base import OverviewRecords
 from anamnesis_pipeline.store.records.archive import ArchiveRecords
 from anamnesis_pipeline.store.records.chat import ChatRecords
+from anamnesis_pipeline.store.records.consolidation import ConsolidationRecords
 from anamnesis_pipeline.store.records.context import ContextRecords
 from anamnesis_pipeline.store.records.documents import DocumentRecords
+from anamnesis_pipeline.store.records.episodes import EpisodeRecords
 from anamnesis_pipeline.store.records.events import EventRecords
 from anamnesis_pipeline.store.records.exclusion import ExclusionRecords
 from anamnesis_pipeline.store.records.files import FileRecords
@@ -41,145 +38,15 @@ from anamnesis_pipeline.store.records.forgetting import ForgetRecords
 from anamnesis_pipeline.store.records.llm import LlmRecords
 from anamnesis_pipeline.store.records.messages import MessageRecords
 from anamnesis_pipeline.store.records.parts import PartRecords
+from anamnesis_pipeline.store.records.projects import ProjectRecords
 from anamnesis_pipeline.store.records.queries import QueryRecords
+from anamnesis_pipeline.store.records.sessions import SessionRecords
 from anamnesis_pipeline.store.records.settings import SettingsRecords
 from anamnesis_pipeline.store.records.summaries import SummaryRecords
-from anamnesis_pipeline.store.session_base import SessionRecords
 from anamnesis_pipeline.store.space_records import SpaceRecords
-from anamnesis_pipeline.summary_model import Summary
 
 Vectors = NDArray[np.float32]
 """Shape (n, dim), unit length."""
-
-
-# --- episodes --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class PutReport:
-    """What became of the episodes of one `put`."""
-
-    created: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    tombstoned: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Publication:
-    """Episodes made of a part and its summary, as they were read. `surplus`: ids of those that an earlier summary made
-    and this one does not.
-    """
-
-    part: Part
-    summary: Summary | None
-    episodes: Sequence[tuple[Episode, Sequence[Passage]]]
-    surplus: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodePage:
-    """One page; `next_cursor` is opaque, None at the end."""
-
-    items: list[Episode]
-    next_cursor: str | None
-
-
-class EpisodeRecords(Protocol):
-    """Episodes with their passages and tombstones."""
-
-    def put(self, episodes: Sequence[tuple[Episode, Sequence[Passage]]], *, only_new: bool = False) -> PutReport:
-        """Create or replace by id. A passage whose ordinal, text, context and ids are unchanged keeps its key
-        (and so its vectors); any other is deleted and, if wanted, inserted under a new key. Counters, status and
-        `superseded_by` of an existing row stay as they are, and so does what `replace` edited: summary, tags,
-        project, instance, kind, timestamp, metadata and passages without message ids. An episode whose
-        `raw_exchange` was edited is not written any more. Tombstoned ids and episodes all of whose
-        `message_keys` are tombstoned are counted and not written.
-
-        :param only_new: what is stored under an id stays as it is, and counts as unchanged.
-        """
-
-    def publish(self, publications: Sequence[Publication]) -> PutReport:
-        """`put` the episodes of each, remove its surplus without a tombstone, and note its part as published, in one
-        transaction. Nothing is done, or counted, of a part that is stored otherwise by now, or not at all, or whose
-        summary is another: what it was made of may have been forgotten, or masked anew, meanwhile.
-        """
-
-    def create(self, episode: Episode, passages: Sequence[Passage]) -> bool:
-        """Write a new episode; True when created, False when the id exists with an equal `content_hash`.
-
-        :raises EpisodeConflict: the id exists with other content.
-        An id that was deleted with a tombstone may be created again by this explicit call; it lifts the tombstone.
-        """
-
-    def replace(self, episode: Episode, passages: Sequence[Passage], expected_hash: str) -> None:
-        """Write an edited episode (status and `superseded_by` included) if its stored hash is `expected_hash`.
-
-        :raises EpisodeNotFound: no such id.
-        :raises EpisodeConflict: it changed meanwhile.
-        """
-
-    def get(self, episode_ids: Sequence[str]) -> dict[str, Episode]:
-        """Id -> episode, for those that exist."""
-
-    def heads(self, episode_ids: Sequence[str]) -> dict[str, EpisodeHead]:
-        """As `get`, without the texts: what it costs does not grow with them."""
-
-    def beginning_with(self, prefix: str, limit: int) -> list[str]:
-        """Ids that begin with `prefix`, the first `limit` in their order."""
-
-    def superseded_by(self, episode_id: str, limit: int) -> list[str]:
-        """Ids of episodes that this one stands for, by id."""
-
-    def delete(self, episode_id: str, *, tombstone: bool = True) -> bool:
-        """Remove episode, passages, full-text rows and vectors of every space; the tombstone keeps the id and its
-        message keys away from later ingests. False when there is no such id.
-        """
-
-    def page(
-        self, where: Where, limit: int, cursor: str | None = None, skip: int = 0, *, oldest_first: bool = False
-    ) -> EpisodePage:
-        """By (timestamp, id), newest first unless asked otherwise; a cursor belongs to the order it was got in.
-
-        :raises InvalidEpisode: the cursor is not one of ours.
-        """
-
-    def sessions_beginning(self, prefix: str, limit: int) -> list[str]:
-        """Ids of sessions with an episode that begin so, sorted; costs what is returned, not what is stored."""
-
-    def count(self, where: Where) -> int:
-        """Episodes that pass the filter."""
-
-    def projects(self) -> list[str]:
-        """Distinct projects, sorted."""
-
-    def project_names(self) -> list[tuple[str, str, int]]:
-        """(a project's own name, what it is called, episodes of both)."""
-
-    def call_project(self, own: str, name: str) -> int:
-        """Let episodes whose project is `own` itself be of project `name`; returns how many changed."""
-
-    def rename_project(self, own: str, name: str) -> int:
-        """Let episodes whose project is `own` itself have `name` as its own name; what it is called stays. Returns how
-        many changed.
-        """
-
-    def preceding(self, instance: str, project: str, before: datetime, since: datetime, limit: int) -> list[Episode]:
-        """Active episodes of source `direct` of the same instance and project with since <= timestamp < before
-        (by timestamp, then insertion), the nearest last; typed records, which repeat another one, are left out.
-        """
-
-    def passages(self, passage_ids: Sequence[int]) -> dict[int, StoredPassage]:
-        """Key -> passage, for those that are live."""
-
-    def passages_of(self, episode_id: str) -> list[StoredPassage]:
-        """All passages of one episode, by ordinal."""
-
-    def track(self, episode_ids: Sequence[str], when: datetime, *, read: bool = False) -> None:
-        """Count one retrieval of each, or (`read`) that each was read, opened or cited.
-
-        :raises StoreBusy: others wrote for longer than an answer may wait to be counted.
-        """
 
 
 # --- search ----------------------------------------------------------------------------------------------
@@ -403,6 +270,7 @@ class Store:
     archive: ArchiveRecords
     messages: MessageRecords
     parts: PartRecords
+    projects: ProjectRecords
     summaries: SummaryRecords
     documents: DocumentRecords
     episodes: EpisodeRecords

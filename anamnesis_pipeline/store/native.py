@@ -1,25 +1,52 @@
-"""What rules call of the subjects that each engine still has in a form of its own: whole episodes."""
+"""What an engine does in its own form: pages and counts by a filter, and what lacks vectors."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from anamnesis_pipeline.model import Episode, Passage
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.store.gateway import Row
 
-Status = tuple[str, str | None]
-"""`active` or `superseded`, and the episode that supersedes, if any."""
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """An episode that was written, and its passages: the keys of `old` ones, which may have vectors, and how many `new`
+    ones, which have none.
+    """
+
+    number: int
+    episode_id: str
+    source: str
+    timestamp: str
+    old: Sequence[int]
+    new: int
 
 
 class Native(Protocol):
     """Work within the transaction of `tables`, which are those of the engine."""
 
-    def set_status(self, tables: Any, status_of: Mapping[str, Status]) -> None:
-        """Let stored episodes have these statuses. Superseded ones keep the time since when they are."""
+    def page(
+        self,
+        tables: Any,
+        where: Where,
+        limit: int,
+        after: tuple[str, str] | None = None,
+        skip: int = 0,
+        *,
+        oldest_first: bool = False,
+    ) -> list[Row]:
+        """Return rows with `EPISODE_FIELDS` of episodes that pass a filter, by (timestamp, id), newest first unless
+        asked otherwise. `after`: only those that follow this place.
+        """
 
-    def rewrite_episode(self, tables: Any, episode: Episode, passages: Sequence[Passage]) -> None:
-        """Write an episode that is stored. A merged episode that quotes another text of it goes."""
+    def count(self, tables: Any, where: Where) -> int:
+        """Count the episodes that pass a filter."""
 
-    def remove_episodes(self, tables: Any, episode_ids: Iterable[str]) -> None:
-        """Remove those of these episodes that are stored, with all that hangs on them; no tombstone stays."""
+    def projects(self, tables: Any) -> list[str]:
+        """Return the projects of episodes, sorted. Searches ask this, so it costs what there are projects."""
 
-    def drop_session_records(self, tables: Any, sessions: Iterable[tuple[str, str]]) -> None:
-        """Remove every revision of the records that these sessions (source, id) are in."""
+    def note_lacking(self, tables: Any, written: Sequence[Lacking]) -> None:
+        """Count what these episodes lack in every space."""
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        """Work out what is made of the texts of passages that a transaction will write, before it begins."""

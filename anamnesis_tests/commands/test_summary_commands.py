@@ -99,7 +99,7 @@ def test_what_no_llm_would_be_asked_about_is_not_asked_for_anew(home: Settings, 
 
 
 def test_a_private_project_that_nobody_knows_is_doubted(home: Settings, store: Store) -> None:
-    label = next(label for label in store.episodes.projects() if label.endswith("parcel-api"))
+    label = next(label for label in store.projects.all() if label.endswith("parcel-api"))
     assert config.store_setting(home, "private_projects", f"{label},parcel-api") == []
     (doubt,) = config.store_setting(home, "private_projects", f"{label},parcel-apy")
     assert "'parcel-apy'" in doubt
@@ -107,7 +107,7 @@ def test_a_private_project_that_nobody_knows_is_doubted(home: Settings, store: S
 
 def test_a_merged_project_is_backfilled_by_each_of_its_names(home: Settings, store: Store) -> None:
     config.store_setting(home, "summarizer", "ollama")
-    label = next(label for label in store.episodes.projects() if label.endswith("parcel-api"))
+    label = next(label for label in store.projects.all() if label.endswith("parcel-api"))
     said: list[str] = []
     run_backfill(home, said.append, project=label, limit=None, dry_run=True)
     assert not said[0].startswith("0 parts")

@@ -27,7 +27,8 @@ from anamnesis_pipeline.steps import exporting
 from anamnesis_pipeline.steps.blocklist import add_rule
 from anamnesis_pipeline.steps.exporting import body_of
 from anamnesis_pipeline.steps.importing import ImportReport, Line
-from anamnesis_pipeline.store.base import EpisodePage, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.records.episodes import EpisodePage
 from anamnesis_tests.mongo_server.faults import TOO_LARGE
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.steps.whole_memory import fill

@@ -319,7 +319,7 @@ def test_both_unicode_forms_of_a_path_are_one_project(store: Store, tmp_path: Pa
         log.assistant(said, message_id=f"m{number}", uuid=f"a{number}")
         home.write(log.lines, f"{number}{SESSION[1:]}.jsonl")
     home.ingest()
-    assert store.episodes.projects() == ["~/Code/Küche-Steuerung"]
+    assert store.projects.all() == ["~/Code/Küche-Steuerung"]
     for name in ("Küche-Steuerung", DECOMPOSED):
         where = Where(projects=(name,))
         for text, mode in ((name, Mode.EXACT), (f"`{name}`", Mode.EXACT), (name, Mode.HYBRID)):
@@ -337,7 +337,7 @@ def test_both_unicode_forms_of_a_path_are_one_project(store: Store, tmp_path: Pa
 def test_projects_stored_in_two_unicode_forms_are_merged_once(store: Store) -> None:
     store.settings.set(PROJECT_ALIASES, {"~/new": f"~/{DECOMPOSED}"})
     put(store, "one", "text", project="~/new")
-    assert store.episodes.projects() == [f"~/{DECOMPOSED}"]
+    assert store.projects.all() == [f"~/{DECOMPOSED}"]
     for _ in range(2):
         merge_spellings(store)
-        assert store.episodes.projects() == ["~/Küche-Steuerung"]
+        assert store.projects.all() == ["~/Küche-Steuerung"]

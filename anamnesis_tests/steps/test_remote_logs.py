@@ -144,10 +144,10 @@ def test_logs_of_a_machine_that_lets_nobody_in_while_they_are_parsed_get_their_r
         known_hosts.write_text("")
         remote_host("far", server.place).close()
         ingest_source(open_pipeline(settings, store), source)
-        assert store.episodes.projects() == [project_label(os.fspath(shop))]
+        assert store.projects.all() == [project_label(os.fspath(shop))]
         known_hosts.write_text(kept)
         assert changed() == (source.key,)
         ingest_source(open_pipeline(settings, store), source)
-        assert store.episodes.projects() == ["acme/shop"]
+        assert store.projects.all() == ["acme/shop"]
         assert changed() == ()
         remote_host("far", server.place).close()

@@ -110,7 +110,7 @@ def test_folders_projects_and_their_aliases_lose_their_secrets_too(tmp_path: Pat
     Poster(home.store, unmasked, wiring.open_pieces(), None).create(
         EpisodeDraft("A note.", f"by {SECRET}", f"team/{SECRET}", kind=f"k-{SECRET}", episode_id="posted")
     )
-    home.store.episodes.call_project(folder, "shop")
+    home.store.projects.call(folder, "shop")
     report = rescan(home)
     assert (report.changed["parts"], report.changed["settings"]) == (1, 2)
     assert SECRET.lower().encode() not in home.bytes().lower()
@@ -123,9 +123,7 @@ def test_folders_projects_and_their_aliases_lose_their_secrets_too(tmp_path: Pat
     assert home.store.settings.get(f"projects.seen.{part.cwd}") == part.cwd
     home.ingest(unmasked)
     assert home.store.episodes.get([part.part_id])[part.part_id].project == "shop", "the alias still holds"
-    assert (part.project, "shop", 2) in home.store.episodes.project_names(), (
-        "the exchange, and the record of its session"
-    )
+    assert (part.project, "shop", 2) in home.store.projects.names(), "the exchange, and the record of its session"
     assert (rescan(home).masked, SECRET.encode() in home.bytes()) == ({}, False)
     home.close()
 

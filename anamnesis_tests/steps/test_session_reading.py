@@ -125,7 +125,7 @@ def test_session_is_read_from_its_beginning_in_pages(store: Store) -> None:
 def test_sessions_beginning_are_sorted_and_bounded(store: Store) -> None:
     for number in range(4):
         chunk(store, f"c{number}", number, f"aa{number % 3}")
-    assert store.episodes.sessions_beginning("aa", 10) == ["aa0", "aa1", "aa2"]
-    assert store.episodes.sessions_beginning("aa", 2) == ["aa0", "aa1"]
-    assert store.episodes.sessions_beginning("a%", 2) == []
-    assert store.episodes.sessions_beginning("\ud800", 2) == []
+    assert store.sessions.beginning_with("aa", 10) == ["aa0", "aa1", "aa2"]
+    assert store.sessions.beginning_with("aa", 2) == ["aa0", "aa1"]
+    assert store.sessions.beginning_with("a%", 2) == []
+    assert store.sessions.beginning_with("\ud800", 2) == []

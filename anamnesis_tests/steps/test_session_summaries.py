@@ -281,7 +281,7 @@ def test_moved_session_keeps_one_record_of_its_new_project(home: Sessions) -> No
     home.write(worked().lines)
     home.run()
     (source,) = [s for s in home.store.files.sources() if s.kind == "claude_logs"]
-    home.store.parts.move_parts(source.key, [f"{SESSION}.jsonl"], "", "/home/dev/shop", "acme/shop")
+    home.store.projects.move_parts(source.key, [f"{SESSION}.jsonl"], "", "/home/dev/shop", "acme/shop")
     (record,) = home.run()
     assert (record.project, record.revision) == ("acme/shop", 1)
     assert home.records(former=True) == [record]

@@ -52,14 +52,14 @@ def test_path_of_a_worktree_tells_its_repository(path: str, repository: str) -> 
 def test_gone_worktrees_are_offered_and_joined_only_on_request(store: Store) -> None:
     stored(store, GQC, DOV, SPOTTER, "~/other")
     assert offered(store) == {SPOTTER: {GQC: "by its path", DOV: "by its path"}}
-    assert set(store.episodes.projects()) == {GQC, DOV, SPOTTER, "~/other"}
+    assert set(store.projects.all()) == {GQC, DOV, SPOTTER, "~/other"}
     offer, changed = join(store, PUBLIC, "box", SPOTTER)
     assert (set(offer.projects), changed) == ({GQC, DOV}, 2)
-    assert set(store.episodes.projects()) == {SPOTTER, "~/other"}
+    assert set(store.projects.all()) == {SPOTTER, "~/other"}
     assert offered(store) == {}
     assert joined_now(store) == {SPOTTER: [DOV, GQC]}
     assert part(store, SPOTTER) == ([DOV, GQC], 2)
-    assert set(store.episodes.projects()) == {GQC, DOV, SPOTTER, "~/other"}
+    assert set(store.projects.all()) == {GQC, DOV, SPOTTER, "~/other"}
     assert joined_now(store) == {}
     with pytest.raises(BadSetting, match="nothing was joined"):
         part(store, SPOTTER)
@@ -100,7 +100,7 @@ def test_private_project_is_neither_offered_nor_joined(store: Store, name: str) 
     assert offered(store, private) == {}
     with pytest.raises(BadSetting):
         join(store, private, "box", SPOTTER)
-    assert set(store.episodes.projects()) == {GQC, SPOTTER}
+    assert set(store.projects.all()) == {GQC, SPOTTER}
 
 
 def test_private_name_is_not_merged_into_a_public_one(store: Store) -> None:

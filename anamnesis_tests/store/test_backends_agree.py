@@ -14,8 +14,8 @@ from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.memory_layers import Layer
 from anamnesis_pipeline.model import Episode, Passage, Variant, Where
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.consolidation_base import ChangedSession
 from anamnesis_pipeline.store.project_names import PROJECT_ALIASES
+from anamnesis_pipeline.store.records.consolidation import ChangedSession
 from anamnesis_tests.conftest import BACKENDS, mongo_database
 from anamnesis_tests.mongo_server import shared
 from anamnesis_tests.store.samples import DAY, episode, space, unit
@@ -127,7 +127,7 @@ def name_project(r: random.Random) -> Step:
 
     def step(store: Store) -> int:
         store.settings.set(PROJECT_ALIASES, aliases)
-        return store.episodes.call_project(own, name) if called else store.episodes.rename_project(own, name)
+        return store.projects.call(own, name) if called else store.projects.rename(own, name)
 
     return step
 
@@ -178,7 +178,7 @@ def held(store: Store) -> dict[str, Any]:
         "order": [found.episode_id for found in store.episodes.page(everything, 50).items],
         "layers": {layer: store.episodes.count(Where(layers=(layer,), layers_at=late)) for layer in Layer},
         "texts": {hit.episode_id for hit in store.text.matching(["text"], 50, Where(projects=("p",)))},
-        "names": sorted(store.episodes.project_names()),
+        "names": sorted(store.projects.names()),
         "sessions": [session.session_id for session in store.consolidation.changed(10)],
         "waiting": store.consolidation.changed_count(),
         "links": store.consolidation.links(IDS + MERGED),

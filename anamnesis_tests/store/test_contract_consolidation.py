@@ -7,7 +7,8 @@ import pytest
 from anamnesis_pipeline.errors import EpisodeNotFound
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.consolidation_base import ChangedSession, Link, Regime, Settlement, Unsuperseded
+from anamnesis_pipeline.store.records.consolidation import ChangedSession, Settlement, Unsuperseded
+from anamnesis_pipeline.store.records.links import Link, Regime
 from anamnesis_tests.store.samples import episode, passages, put, space, unit
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound, InvalidEpisode
 from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, Variant, Where
-from anamnesis_pipeline.store.base import PutReport, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.records.episodes import PutReport
 from anamnesis_tests.store.samples import DAY, episode, passages, put, space, unit
 
 
@@ -274,7 +275,7 @@ def test_a_foreign_cursor_is_refused(store: Store, cursor: str):
 def test_projects_are_distinct_and_sorted(store: Store):
     for i, project in enumerate(["b", "a", "b"]):
         put(store, f"e{i}", project=project)
-    assert store.episodes.projects() == ["a", "b"]
+    assert store.projects.all() == ["a", "b"]
 
 
 def test_preceding_gives_the_nearest_direct_episodes_oldest_first(store: Store):
@@ -372,9 +373,9 @@ def test_every_search_applies_every_filter_exactly(store: Store, written: list[E
 def test_a_projects_own_name_changes_beneath_the_one_that_it_is_called(store: Store):
     for number, project in enumerate(("old", "old", "other")):
         put(store, f"e{number}", "text", project=project)
-    store.episodes.call_project("old", "called")
-    assert store.episodes.rename_project("old", "new") == 2
-    assert sorted(store.episodes.project_names()) == [("new", "called", 2), ("other", "other", 1)]
+    store.projects.call("old", "called")
+    assert store.projects.rename("old", "new") == 2
+    assert sorted(store.projects.names()) == [("new", "called", 2), ("other", "other", 1)]
 
 
 def test_what_an_episode_stands_for_is_found(store: Store) -> None:

@@ -4,7 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from anamnesis_pipeline.model import Source, Where
-from anamnesis_pipeline.store.base import Publication, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.records.episodes import Publication
 from anamnesis_pipeline.store.records.forgetting import Selection
 from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment, summary
 

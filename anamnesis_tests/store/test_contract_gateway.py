@@ -190,7 +190,7 @@ def test_episodes_change_as_rows(store: Store) -> None:
     found = store.episodes.get("abc")
     states = [(found[name].status, found[name].superseded_by, found[name].read_count) for name in "abc"]
     assert states == [("superseded", "xa", 0), ("superseded", "xb", 0), ("active", None, 2)]
-    assert sorted(own for own, _, _ in store.episodes.project_names()) == ["acme/api", "note"]
+    assert sorted(own for own, _, _ in store.projects.names()) == ["acme/api", "note"]
 
 
 def test_update_sets_and_adds(gateway: Gateway, filled: Rows) -> None:

@@ -344,7 +344,7 @@ def test_words_are_found_in_either_unicode_form(store: Store):
 def test_projects_are_filtered_in_either_unicode_form(store: Store):
     for name in ("~/Küche", "~/Ku\u0308che"):
         put(store, name, "the oven", project=name)
-    assert store.episodes.projects() == ["~/Küche"]
+    assert store.projects.all() == ["~/Küche"]
     for name in ("~/Küche", "~/Ku\u0308che"):
         assert store.episodes.count(Where(projects=(name,))) == 2
         assert store.context.has_project(name)

@@ -16,12 +16,14 @@ from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStart
 from anamnesis_pipeline.errors import SpaceConflict
 from anamnesis_pipeline.model import Space, Variant
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.consolidation_base import ChangedSession
 from anamnesis_pipeline.store.mongo import client, episodes, passage_docs, spaces, turns
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.collections import Document
-from anamnesis_pipeline.store.mongo.episode_writes import remove_episodes
+from anamnesis_pipeline.store.mongo.engine import MongoTables
 from anamnesis_pipeline.store.mongo.facets import FACETS, facets_of
+from anamnesis_pipeline.store.mongo.native import MongoNative
+from anamnesis_pipeline.store.records.consolidation import ChangedSession
+from anamnesis_pipeline.store.records.episodes import remove_episodes
 from anamnesis_tests.conftest import mongo_database
 from anamnesis_tests.mongo_server import shared
 from anamnesis_tests.store.samples import DAY, episode, passages, put, space, unit
@@ -119,7 +121,7 @@ def change_row(store: Store) -> None:
 CHANGES: dict[str, tuple[Callable[[Store], Any], set[str]]] = {
     "edited": (edit, {"project", "kind", "tags", "at", "layer"}),
     "superseded": (supersede, {"status"}),
-    "called otherwise": (lambda store: store.episodes.call_project("acme/api", "other"), {"project"}),
+    "called otherwise": (lambda store: store.projects.call("acme/api", "other"), {"project"}),
     "changed as a row": (change_row, {"kind", "at", "layer"}),
     "written anew": (write_anew, {"at", "session_id", "instance"}),
     "read twice": (track(2, read=True), {"read_often"}),
@@ -142,7 +144,7 @@ def test_passages_and_vectors_have_the_facets_of_their_episode_whatever_changes_
     assert min(seq for _, seq in after[2:]) > max(seq for _, seq in before[2:])
 
 
-@pytest.mark.parametrize("change", [track(1), lambda store: store.episodes.rename_project("acme/api", "new")])
+@pytest.mark.parametrize("change", [track(1), lambda store: store.projects.rename("acme/api", "new")])
 def test_what_no_filter_looks_at_leaves_passages_and_vectors_alone(
     embedded: Store, database: Database, change: Callable[[Store], Any]
 ) -> None:
@@ -297,7 +299,10 @@ def test_the_commands_of_a_removal_do_not_grow_with_the_episodes(
         def removed(count: int) -> int:
             keys = [f"e{n}" for n in range(count)]
             store.episodes.put([(episode(key, source="logs", session_id="x"), passages("one", "two")) for key in keys])
-            return commands(counted, lambda: database.write(lambda tables: remove_episodes(tables, keys)))
+            return commands(
+                counted,
+                lambda: database.write(lambda tables: remove_episodes(MongoTables(tables), MongoNative(), keys)),
+            )
 
         assert removed(100) <= removed(1) <= 20, counted.names
         assert found(database, "passages") == found(database, "pending") == []

@@ -19,8 +19,9 @@ from pymongo.monitoring import CommandStartedEvent
 from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame, DeadLetter
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import FileCursor, Occurrence, Part, Source, content_id
-from anamnesis_pipeline.store.base import Publication, Store
+from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo.client import Database
+from anamnesis_pipeline.store.records.episodes import Publication
 from anamnesis_pipeline.store.records.messages import ParsedChunk
 from anamnesis_tests.conftest import OpenStore, mongo_database
 from anamnesis_tests.mongo_server import shared
@@ -188,7 +189,7 @@ def test_texts_that_look_like_fields_of_mongodb_are_texts(store: Store) -> None:
     parsed(store, odd, source="$s", path="$p", keys=["$m"])
     assert store.parts.part(odd.part_id) == odd
     store.parts.name_agent("$s", "$p", "$$NOW", "$$REMOVE")
-    store.parts.move_parts("$s", ["$p"], "", "$HOME", "$OTHER")
+    store.projects.move_parts("$s", ["$p"], "", "$HOME", "$OTHER")
     expected = replace(odd, agent_type="$$NOW", origin="$$REMOVE", project="$OTHER")
     assert store.parts.parts_to_publish("$s", 9) == [(expected, None)]
     store.episodes.publish([Publication(expected, None, [])])
@@ -226,7 +227,7 @@ def test_what_is_left_to_do_always_follows_from_what_a_part_is(store: Store, dat
         store.episodes.publish([Publication(each, of, []) for each, of in store.parts.parts_to_publish("logs", 1)])
 
     def move(_: int, current: Part) -> None:
-        store.parts.move_parts("logs", ["a.jsonl"], "", current.project, chance.choice(("one", "two")))
+        store.projects.move_parts("logs", ["a.jsonl"], "", current.project, chance.choice(("one", "two")))
 
     steps: list[Callable[[int, Part], Any]] = [
         grow,

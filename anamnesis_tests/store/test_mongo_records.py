@@ -15,11 +15,13 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.mongo import collections, schema
 from anamnesis_pipeline.store.records import context
+from anamnesis_pipeline.store.records.consolidation import Settlement
 from anamnesis_pipeline.store.records.context import Shown
 from anamnesis_pipeline.store.records.documents import ParsedDocument, Settled, Unsettled, Verdict
 from anamnesis_pipeline.store.records.exclusion import BuriedSection
 from anamnesis_pipeline.store.records.forgetting import Selection
 from anamnesis_pipeline.store.records.queries import QueryCounts
+from anamnesis_pipeline.store.records.sessions import SessionState
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.store.forgotten_words import fill, forget_half
 from anamnesis_tests.store.mongo_watching import Sent, everything, opened, watched
@@ -110,6 +112,28 @@ CALLS: dict[str, Callable[[Store, list[Part]], Any]] = {
 def test_a_call_about_many_rows_is_a_few_commands(store: Store, sent: Sent, call: str) -> None:
     parts = parts_of(store, MANY)
     assert sent.during(lambda: CALLS[call](store, parts)) < 40
+
+
+def test_consolidating_many_episodes_is_a_few_commands(store: Store, sent: Sent) -> None:
+    names = [f"{letter}{n}" for letter in "ab" for n in range(MANY)]
+    store.episodes.put([(episode(name, source="logs", session_id="s"), passages("text")) for name in names])
+    (session,) = store.consolidation.changed(9)
+    behind = {f"a{n}": f"b{n}" for n in range(MANY)}
+    done: list[Settlement] = []
+    assert sent.during(lambda: done.append(store.consolidation.settle(session, behind))) < 25
+    assert sent.during(lambda: done.append(store.consolidation.settle(session, dict.fromkeys(behind)))) < 25
+    assert done == [Settlement(superseded=MANY), Settlement(revived=MANY)]
+    assert sent.during(store.consolidation.note_all) < 10
+
+
+def test_joining_many_sessions_is_a_few_commands(store: Store, sent: Sent) -> None:
+    sessions = [f"s{n}" for n in range(MANY)]
+    store.episodes.put([(episode(name, source="logs", session_id=name), passages("text")) for name in sessions])
+    states: list[SessionState] = []
+    assert sent.during(lambda: states.extend(store.sessions.states(sessions))) < 10
+    assert sent.during(lambda: store.sessions.join(states, "s0")) < 12
+    assert sent.during(lambda: store.sessions.settle(states[1:], None, states[:1])) < 12
+    assert store.sessions.states(sessions[:1]) == []
 
 
 def test_texts_that_are_replaced_or_removed_are_written_fifty_at_a_time(store: Store, sent: Sent) -> None:
@@ -293,7 +317,7 @@ def test_what_is_embedded_is_counted_and_not_estimated(store: Store, monkeypatch
 
 
 COUNTS: dict[str, tuple[Callable[[Store], Any], str, set[str]]] = {
-    "names of projects": (lambda store: store.episodes.project_names(), "episodes", {"own_project", "project"}),
+    "names of projects": (lambda store: store.projects.names(), "episodes", {"own_project", "project"}),
     "sources": (lambda store: store.overview.sources(), "episodes", {"source", "timestamp"}),
     "sessions": (lambda store: store.consolidation.note_all(), "episodes", {"session_id"}),
     "events": (lambda store: store.events.counts(), "events", {"kind"}),

@@ -213,7 +213,7 @@ def test_of_a_large_transaction_that_an_index_shows_in_part_all_is_found(
     assert len(found(store, "shared")) == 40  # and all that is whole
     monkeypatch.setattr(index_tail, "SETTLED_AFTER_S", 600.0)
     behaviour.torn_s = 600.0
-    store.episodes.call_project("acme/api", "renamed")
+    store.projects.call("acme/api", "renamed")
     assert len(found(store, "shared", projects=("renamed",))) == 40
 
 
@@ -232,7 +232,7 @@ def test_passages_that_another_process_changes_during_a_search_are_found(
 
     def meanwhile(*args: Any) -> index_tail.Tail:
         tail = behind(*args)
-        other.episodes.call_project("acme/api", "renamed")  # which the index has at once
+        other.projects.call("acme/api", "renamed")  # which the index has at once
         return tail
 
     monkeypatch.setattr(vector_search.VectorSearch, "_behind", meanwhile)

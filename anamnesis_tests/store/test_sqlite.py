@@ -16,13 +16,14 @@ import pytest
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp, RetryLater, StoreBusy, StoreCorrupt, StoreFull
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.records.episodes import EpisodeRecords
 from anamnesis_pipeline.store.records.settings import SettingsRecords
 from anamnesis_pipeline.store.sqlite import connection as connections
 from anamnesis_pipeline.store.sqlite import integrity, schema
 from anamnesis_pipeline.store.sqlite.connection import COPY, COPY_LIVES_S, Database
 from anamnesis_pipeline.store.sqlite.engine import SqliteGateway
-from anamnesis_pipeline.store.sqlite.episodes import SqliteEpisodes
 from anamnesis_pipeline.store.sqlite.filters import condition
+from anamnesis_pipeline.store.sqlite.native import SqliteNative
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.store.sqlite.schema import MIGRATIONS, migrate
 from anamnesis_tests.sidecar.conftest import wait_for
@@ -104,7 +105,7 @@ def test_a_file_in_the_place_of_the_folder_is_named(path: Path):
 
 
 def test_a_full_disk_is_told_and_nothing_is_half_written(database: Database):
-    records = SqliteEpisodes(database)
+    records = EpisodeRecords(SqliteGateway(database), SqliteNative())
     records.put([(episode("before"), passages("text"))])
     with database.read() as held:
         (pages,) = held.execute("PRAGMA page_count").fetchone()
@@ -270,7 +271,7 @@ def test_full_text_of_an_older_file_is_made_again_from_where_it_stopped(
     monkeypatch.setattr(schema, "MAX_ROWS_PER_WRITE", 2)
     with closing(Database(path)) as database:
         migrate(database, MIGRATIONS[:7])
-        episodes = SqliteEpisodes(database)
+        episodes = EpisodeRecords(SqliteGateway(database), SqliteNative())
         texts = ["登录超时改成三十秒", "forgotten", "plain words", "夜间重跑gen-itgc后", "เซสชันหมดเวลา", "the last"]
         for n, text in enumerate(texts):
             episodes.put([(episode(f"e{n}"), passages(text))])
@@ -387,7 +388,7 @@ def test_a_comparison_that_is_interrupted_is_no_damage(path: Path, monkeypatch: 
 
 
 def test_a_passage_cannot_be_changed_in_place(database: Database):
-    SqliteEpisodes(database).put([(episode("e"), passages("text"))])
+    EpisodeRecords(SqliteGateway(database), SqliteNative()).put([(episode("e"), passages("text"))])
     with pytest.raises(sqlite3.IntegrityError, match="never changes"), database.write() as held:
         held.execute("UPDATE passage_texts SET text = 'other'")
 

@@ -45,7 +45,7 @@ def later_vector(store: Store) -> None:
         (another, ["a", "c"]),
         (later_vector, ["b", "a"]),
         (lambda store: store.episodes.delete("a"), ["b"]),
-        (lambda store: store.episodes.call_project("here", "there"), []),
+        (lambda store: store.projects.call("here", "there"), []),
     ],
 )
 @pytest.mark.parametrize("another_process", [False, True])

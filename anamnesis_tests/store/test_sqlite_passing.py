@@ -19,8 +19,8 @@ def edited(store: Store, **fields: object) -> None:
 
 
 def renamed(store: Store) -> None:
-    store.episodes.rename_project("acme/api", "acme/web")
-    store.episodes.call_project("acme/web", "acme/web")
+    store.projects.rename("acme/api", "acme/web")
+    store.projects.call("acme/web", "acme/web")
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 import json
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -83,14 +84,47 @@ def test_no_statement_of_an_ingest_reads_a_whole_table(tmp_path: Path, monkeypat
     assert store.overview.counts().messages == 12
     store.close()
     with connect(tmp_path / "memory.db") as plain:
-        plain.create_function("exact_terms", -1, lambda *texts: "")
-        plain.create_function("paired", -1, lambda *texts: "")
-        once = {statement for _, statements in MIGRATIONS for statement in statements}
-        seen = [(sql, values) for sql, values in Watched.seen.items() if sql not in once]
-        steps = [(step, sql) for sql, values in seen for step in plan(plain, sql, values)]
+        steps = plans(plain, Watched.seen)
     assert len(steps) > 100
     growing = [(step, sql) for step, sql in steps if GROWING.match(step) and "USING INDEX parts_" not in step]
     assert growing == []
+
+
+def test_no_rule_of_sessions_reads_a_whole_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+    monkeypatch.setattr(Watched, "seen", {})
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: connect(*args, factory=Watched, **options))
+    store = open_sqlite(tmp_path / "memory.db", tmp_path / "index")
+    written = [(episode(name, source="logs", session_id="s"), []) for name in ("a", "b")]
+    store.episodes.put(written)
+    Watched.seen.clear()
+    store.episodes.put([(replace(written[0][0], summary="other"), [])])
+    (session,) = store.consolidation.changed(9)
+    store.consolidation.settle(session, {"a": "b", "b": None})
+    store.consolidation.unsupersede("a")
+    sessions = store.sessions
+    sessions.note_branches("logs", {"s": "main"})
+    sessions.changed("logs", "r", 9)
+    sessions.told("logs", "s")
+    sessions.copied([("logs", "a.jsonl")], 9)
+    sessions.sessions_of([("logs", "a.jsonl")])
+    assert sessions.join(sessions.states(["s"]), "s")
+    assert sessions.settle(sessions.states(["s"]), None, ())
+    store.episodes.delete("b")
+    store.close()
+    with connect(tmp_path / "memory.db") as plain:
+        steps = plans(plain, Watched.seen)
+    assert len(steps) > 40
+    growing = re.compile(rf"{GROWING.pattern}|SCAN (?:consolidated|session_notes)|.* parts_by_exchange ")
+    assert [(step, sql) for step, sql in steps if growing.match(step)] == []
+
+
+def plans(connection: sqlite3.Connection, seen: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Each step of the plans of these statements, which had these values, and the statement."""
+    for name in ("exact_terms", "paired", "casefold"):
+        connection.create_function(name, -1, lambda *texts: "")
+    once = {statement for _, statements in MIGRATIONS for statement in statements}
+    return [(step, sql) for sql, values in seen.items() if sql not in once for step in plan(connection, sql, values)]
 
 
 def plan(connection: sqlite3.Connection, sql: str, values: Any) -> list[str]:

@@ -83,7 +83,7 @@ def _answered(request: Request, services: Services, question: SearchIn, shown: M
     toggled = asking.address_with(PATH, shown["asked"], explain=None if question.explain else "1")
     to_come = _to_come(request, question) if found.hits else []
     explained = {"first": FIRST_SHOWN, "summaries": _summaries(services, answer, hidden)}
-    is_empty = not answer["results"] and not services.store.episodes.projects()
+    is_empty = not answer["results"] and not services.store.projects.all()
     told = {
         **shown,
         **explained,

@@ -11,21 +11,16 @@ from pymongo import ReplaceOne
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.store.copying import NUMBERS, CopyRecords, Key, copied_table
-from anamnesis_pipeline.store.exact_terms import exact_terms
 from anamnesis_pipeline.store.gateway import Match, Order, Row
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.client import Tables as Collections
-from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoRows, MongoTables
-from anamnesis_pipeline.store.mongo.episode_docs import changed_facets
-from anamnesis_pipeline.store.mongo.facets import FACET_SOURCES, FACETS, facets_of
-from anamnesis_pipeline.store.mongo.passage_docs import delete_passages, spread
-from anamnesis_pipeline.store.mongo.search_definitions import unspaced_fields
+from anamnesis_pipeline.store.mongo.engine import MongoEpisodes, MongoGateway, MongoPassages, MongoRows, MongoTables
+from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.space_docs import (
     ADDING,
     DROPPED,
     find_space,
     live_spaces,
-    seq_counter,
     tokens_name,
     vectors_name,
 )
@@ -129,51 +124,12 @@ class _Spaces(_Rows):
         return self.update(match, {"status": DROPPED})
 
 
-class _Episodes(_Rows):
-    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
-        documents = []
-        for row in rows:
-            document = self._document(row)
-            documents.append(document | {n: its for n, its in facets_of(document).items() if n != "episode_id"})
-        ids = {"_id": {"$in": [document["_id"] for document in documents]}}
-        held = {found["_id"]: found for found in self._collection.find(ids, ("_id", *FACET_SOURCES))}
-        changed = {each["_id"]: changed_facets(held[each["_id"]], each) for each in documents if each["_id"] in held}
-        self._collection.write([ReplaceOne({"_id": each["_id"]}, each, upsert=True) for each in documents])
-        spread(self._collections, live_spaces(self._collections), {key: its for key, its in changed.items() if its})
-
-    def delete(self, match: Match) -> int:
-        of_these = {"episode_id": {"$in": [row["episode_id"] for row in self.find(match, ["episode_id"])]}}
-        passages = [found["_id"] for found in self._collections["passages"].find(of_these, ("_id",))]
-        delete_passages(self._collections, live_spaces(self._collections), passages)
-        self._collections["pending"].delete(of_these)
-        return super().delete(match)
+class _Episodes(MongoEpisodes, _Rows):
+    """With the count of `_Rows`."""
 
 
-class _Passages(_Rows):
-    """A passage never changes; one that differs is of an earlier moment, and goes with its vectors."""
-
-    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
-        self.delete({"passage_id": {"$in": [row["passage_id"] for row in rows]}})
-        of = {"_id": {"$in": sorted({row["episode_id"] for row in rows})}}
-        facets = {found["_id"]: facets_of(found) for found in self._collections["episodes"].find(of, _FACETS_OF)}
-        first = self._collections.next_number(seq_counter("passages"), len(rows))
-        self._collection.insert(
-            [
-                self._document(row)
-                | {"terms": exact_terms(row["text"]), "seq": seq}
-                | unspaced_fields(row["text"], row["context"])
-                | facets[row["episode_id"]]
-                for seq, row in enumerate(rows, first)
-            ]
-        )
-
-    def delete(self, match: Match) -> int:
-        found = [row["passage_id"] for row in self.find(match, ["passage_id"])]
-        delete_passages(self._collections, live_spaces(self._collections), found)
-        return len(found)
-
-
-_FACETS_OF = ("_id", *FACET_SOURCES)
+class _Passages(MongoPassages, _Rows):
+    """With the count of `_Rows`."""
 
 
 class _Pending(_Rows):
@@ -235,7 +191,7 @@ class _Numbers(_Rows):
         super().__init__(collections, table, "counters", {"name": "_id", "last": "next"})
 
 
-_KEPT_OTHERWISE: dict[str, type[_Rows]] = {
+_KEPT_OTHERWISE: dict[str, type[MongoRows]] = {
     SPACES.name: _Spaces,
     EPISODES.name: _Episodes,
     PASSAGES.name: _Passages,

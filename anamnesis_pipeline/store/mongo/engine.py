@@ -12,8 +12,12 @@ from anamnesis_pipeline.store.mongo import episode_docs
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.client import Tables as Collections
 from anamnesis_pipeline.store.mongo.collections import Collection, Document, Filter, Write
+from anamnesis_pipeline.store.mongo.facets import FACET_SOURCES, facets_of
+from anamnesis_pipeline.store.mongo.passage_docs import delete_passages, spread, terms_of
+from anamnesis_pipeline.store.mongo.search_definitions import unspaced_fields
+from anamnesis_pipeline.store.mongo.space_docs import live_spaces, seq_counter
 from anamnesis_pipeline.store.mongo.validators import IDS
-from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, Flag, RowFlag, Table
+from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, PASSAGES, Flag, RowFlag, Table
 
 T = TypeVar("T")
 
@@ -76,11 +80,11 @@ class MongoTables:
 
     def __getitem__(self, name: str) -> "MongoRows":
         """See `Tables`."""
-        return MongoRows(self.collections, BY_NAME[name])
+        return _SPREAD.get(name, MongoRows)(self.collections, BY_NAME[name])
 
 
 class MongoRows(Rows):
-    """See `Rows`. What changes in episodes is repeated in their passages and vectors (`facets.py`)."""
+    """See `Rows`."""
 
     def __init__(
         self, collections: Collections, table: Table, name: str = "", names: Mapping[str, str] | None = None
@@ -156,12 +160,7 @@ class MongoRows(Rows):
         return self._collection.made(writes)
 
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
-        """See `Rows.put`. Of episodes, whole ones are written by `MongoNative`."""
-        if self._table is EPISODES:
-            fields_of = {row["number"]: self._rest(row) for row in rows}
-            found = self._collection.among("number", fields_of, (*episode_docs.CHANGED_FIELDS, "number"))
-            episode_docs.change(self._collections, list(found), lambda each: fields_of[each["number"]])
-            return
+        """See `Rows.put`."""
         required, stages = self._table.required, flag_stages(self._table)
         writes: list[Write] = []
         for row in rows:
@@ -182,12 +181,6 @@ class MongoRows(Rows):
 
     def update(self, match: Match, change: Row, *, add: Mapping[str, int] | None = None) -> int:
         """See `Rows.update`."""
-        if self._table is EPISODES:
-            others = {self._name(value.name) for value in change.values() if isinstance(value, Field)}
-            names = {*episode_docs.CHANGED_FIELDS, *others, *(add or {})}
-            found = self._collection.find(self._filter(match), sorted(names))
-            episode_docs.change(self._collections, found, lambda each: self._changed(each, change, add or {}))
-            return len(found)
         stages = flag_stages(self._table)
         if stages or any(isinstance(value, Field) for value in change.values()):
             added = {name: {"$add": [f"${name}", count]} for name, count in (add or {}).items()}
@@ -199,14 +192,6 @@ class MongoRows(Rows):
     def delete(self, match: Match) -> int:
         """See `Rows.delete`."""
         return self._collection.delete(self._filter(match))
-
-    def _changed(self, document: Document, change: Row, add: Mapping[str, int]) -> Document:
-        """Return the fields of a document that an update changes."""
-        fields = {
-            name: document[self._name(value.name)] if isinstance(value, Field) else value
-            for name, value in change.items()
-        }
-        return fields | {name: document[name] + count for name, count in add.items()}
 
     def _flags(self, row: Row) -> Document:
         return {name: flag.of(row) for name, flag in self._table.flags.items()}
@@ -263,6 +248,103 @@ class MongoRows(Rows):
             else:
                 terms[self._name(name)] = wanted
         return terms
+
+
+class MongoEpisodes(MongoRows):
+    """Episodes. What filters look at is repeated in their passages and vectors (`facets.py`)."""
+
+    def insert(self, rows: Sequence[Row]) -> int:
+        """See `Rows.insert`."""
+        numbered, first = self._numbered(rows)
+        self._collection.insert([self._with_facets(row) for row in numbered])
+        return first
+
+    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
+        """See `Rows.put`."""
+        whole = [row for row in rows if len(row) == len(self._table.kinds)]
+        changed = {row["number"]: self._document(row) for row in rows if len(row) < len(self._table.kinds)}
+        if changed:
+            found = self._collection.among("number", changed, (*episode_docs.CHANGED_FIELDS, "number"))
+            episode_docs.change(self._collections, list(found), lambda each: changed[each["number"]])
+        if whole:
+            documents = [self._with_facets(row) for row in whole]
+            held = self._collection.among("_id", (each["_id"] for each in documents), ("_id", *FACET_SOURCES))
+            before = {each["_id"]: each for each in held}
+            self._collection.write([ReplaceOne({"_id": each["_id"]}, each, upsert=True) for each in documents])
+            facets = {
+                each["_id"]: episode_docs.changed_facets(before[each["_id"]], each)
+                for each in documents
+                if each["_id"] in before
+            }
+            spread(self._collections, live_spaces(self._collections), {key: its for key, its in facets.items() if its})
+
+    def update(self, match: Match, change: Row, *, add: Mapping[str, int] | None = None) -> int:
+        """See `Rows.update`."""
+        others = {self._name(value.name) for value in change.values() if isinstance(value, Field)}
+        names = {*episode_docs.CHANGED_FIELDS, *others, *(add or {})}
+        found = self._collection.find(self._filter(match), sorted(names))
+        episode_docs.change(self._collections, found, lambda each: self._changed(each, change, add or {}))
+        return len(found)
+
+    def delete(self, match: Match) -> int:
+        """Delete them with all that belongs to them."""
+        ids = [row["episode_id"] for row in self.find(match, ["episode_id"])]
+        of_these = {"episode_id": {"$in": ids}}
+        passages = [found["_id"] for found in self._collections["passages"].find(of_these, ("_id",))]
+        delete_passages(self._collections, live_spaces(self._collections), passages)
+        self._collections["pending"].delete(of_these)
+        return self._collection.delete({"_id": {"$in": ids}})
+
+    def _with_facets(self, row: Row) -> Document:
+        document = self._document(row)
+        return document | {name: value for name, value in facets_of(document).items() if name != "episode_id"}
+
+    def _changed(self, document: Document, change: Row, add: Mapping[str, int]) -> Document:
+        """Return the fields of a document that an update changes."""
+        fields = {
+            name: document[self._name(value.name)] if isinstance(value, Field) else value
+            for name, value in change.items()
+        }
+        return fields | {name: document[name] + count for name, count in add.items()}
+
+
+class MongoPassages(MongoRows):
+    """Passages. One never changes: it is deleted with its vectors, and another is inserted."""
+
+    def insert(self, rows: Sequence[Row]) -> int:
+        """See `Rows.insert`."""
+        if not rows:
+            return 0
+        numbered, first = self._numbered(rows)
+        names = ("_id", *FACET_SOURCES)
+        episodes = self._collections["episodes"].among("_id", {row["episode_id"] for row in rows}, names)
+        facets = {found["_id"]: facets_of(found) for found in episodes}
+        seq = self._collections.next_number(seq_counter("passages"), len(rows))
+        self._collection.insert(
+            [
+                self._document(row)
+                | {"terms": terms_of(row["text"]), "seq": seq + place}
+                | unspaced_fields(row["text"], row["context"])
+                | facets[row["episode_id"]]
+                for place, row in enumerate(numbered)
+            ]
+        )
+        return first
+
+    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
+        """See `Rows.put`."""
+        self.delete({"passage_id": {"$in": [row["passage_id"] for row in rows]}})
+        self.insert(rows)
+
+    def delete(self, match: Match) -> int:
+        """Delete them with the vectors of every space."""
+        found = [row["passage_id"] for row in self.find(match, ["passage_id"])]
+        delete_passages(self._collections, live_spaces(self._collections), found)
+        return len(found)
+
+
+_SPREAD: Mapping[str, type[MongoRows]] = {EPISODES.name: MongoEpisodes, PASSAGES.name: MongoPassages}
+"""Tables whose documents hold more than their fields."""
 
 
 def flag_stages(table: Table) -> list[Document]:

@@ -1,34 +1,63 @@
-"""Whole episodes in MongoDB, as rules call them."""
+"""Pages and counts by a filter in MongoDB, and what lacks vectors there."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
 
-from anamnesis_pipeline.model import Episode, Passage
-from anamnesis_pipeline.store.mongo import episode_writes
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.store.episode_values import EPISODE_FIELDS
+from anamnesis_pipeline.store.gateway import Row
+from anamnesis_pipeline.store.mongo import pending
+from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.engine import MongoTables
-from anamnesis_pipeline.store.mongo.episode_docs import CHANGED_FIELDS, change, status_fields
-from anamnesis_pipeline.store.native import Status
-from anamnesis_pipeline.store.values import instant
+from anamnesis_pipeline.store.mongo.facets import of_episodes
+from anamnesis_pipeline.store.mongo.passage_docs import terms_of
+from anamnesis_pipeline.store.mongo.space_docs import live_spaces
+from anamnesis_pipeline.store.native import Lacking
 
 
 class MongoNative:
     """See `Native`."""
 
-    def set_status(self, tables: MongoTables, status_of: Mapping[str, Status]) -> None:
+    def page(
+        self,
+        tables: MongoTables,
+        where: Where,
+        limit: int,
+        after: tuple[str, str] | None = None,
+        skip: int = 0,
+        *,
+        oldest_first: bool = False,
+    ) -> list[Row]:
         """See `Native`."""
-        now = instant(datetime.now(UTC))
-        held = list(tables.collections["episodes"].among("_id", status_of, CHANGED_FIELDS))
-        change(tables.collections, held, lambda each: status_fields(each, *status_of[each["_id"]], now))
+        way, operator = (1, "$gt") if oldest_first else (-1, "$lt")
+        behind: Document = {}
+        if after is not None:
+            at, episode_id = after
+            behind = {
+                "timestamp": {f"{operator}e": at},
+                "$or": [{"timestamp": {operator: at}}, {"timestamp": at, "_id": {operator: episode_id}}],
+            }
+        found = tables.collections["episodes"].find(
+            {"$and": [of_episodes(where), behind]},
+            ["_id" if name == "episode_id" else name for name in EPISODE_FIELDS],
+            order=[("timestamp", way), ("_id", way)],
+            limit=limit,
+            skip=skip,
+        )
+        return [{**document, "episode_id": document["_id"]} for document in found]
 
-    def rewrite_episode(self, tables: MongoTables, episode: Episode, passages: Sequence[Passage]) -> None:
+    def count(self, tables: MongoTables, where: Where) -> int:
         """See `Native`."""
-        episode_writes.drop_outdated_merges(tables.collections, {episode.episode_id: episode.raw_exchange})
-        episode_writes.write_documents(tables.collections, [(episode, passages)])
+        return tables.collections["episodes"].count(of_episodes(where))
 
-    def remove_episodes(self, tables: MongoTables, episode_ids: Iterable[str]) -> None:
+    def projects(self, tables: MongoTables) -> list[str]:
         """See `Native`."""
-        episode_writes.remove_episodes(tables.collections, episode_ids)
+        return tables.collections["episodes"].values("project", {})
 
-    def drop_session_records(self, tables: MongoTables, sessions: Iterable[tuple[str, str]]) -> None:
+    def note_lacking(self, tables: MongoTables, written: Sequence[Lacking]) -> None:
         """See `Native`."""
-        episode_writes.drop_session_records(tables.collections, sessions)
+        pending.note(tables.collections, live_spaces(tables.collections), written)
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        """See `Native`. What is worked out is remembered: a transaction may run again."""
+        for text in texts:
+            terms_of(text)

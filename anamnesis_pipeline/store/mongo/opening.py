@@ -10,22 +10,21 @@ import pymongo
 from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo.client import Database
-from anamnesis_pipeline.store.mongo.consolidation import MongoConsolidation
 from anamnesis_pipeline.store.mongo.copying import MongoCopy
 from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTraces
-from anamnesis_pipeline.store.mongo.episodes import MongoEpisodes
 from anamnesis_pipeline.store.mongo.fulltext import MongoTextIndex
 from anamnesis_pipeline.store.mongo.native import MongoNative
 from anamnesis_pipeline.store.mongo.overview import MongoOverview
 from anamnesis_pipeline.store.mongo.schema import prepare
 from anamnesis_pipeline.store.mongo.search_indexes import text_index
-from anamnesis_pipeline.store.mongo.session_records import MongoSessions
 from anamnesis_pipeline.store.mongo.spaces import MongoSpaces
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 from anamnesis_pipeline.store.records.archive import ArchiveRecords
 from anamnesis_pipeline.store.records.chat import ChatRecords
+from anamnesis_pipeline.store.records.consolidation import ConsolidationRecords
 from anamnesis_pipeline.store.records.context import ContextRecords
 from anamnesis_pipeline.store.records.documents import DocumentRecords
+from anamnesis_pipeline.store.records.episodes import EpisodeRecords
 from anamnesis_pipeline.store.records.events import EventRecords
 from anamnesis_pipeline.store.records.exclusion import ExclusionRecords
 from anamnesis_pipeline.store.records.files import FileRecords
@@ -33,7 +32,9 @@ from anamnesis_pipeline.store.records.forgetting import ForgetRecords
 from anamnesis_pipeline.store.records.llm import LlmRecords
 from anamnesis_pipeline.store.records.messages import MessageRecords
 from anamnesis_pipeline.store.records.parts import PartRecords
+from anamnesis_pipeline.store.records.projects import ProjectRecords
 from anamnesis_pipeline.store.records.queries import QueryRecords
+from anamnesis_pipeline.store.records.sessions import SessionRecords
 from anamnesis_pipeline.store.records.settings import SettingsRecords
 from anamnesis_pipeline.store.records.summaries import SummaryRecords
 
@@ -80,10 +81,11 @@ def _store(held: Database, text: MongoTextIndex, vectors: MongoVectors) -> Store
         files=FileRecords(gateway),
         archive=ArchiveRecords(gateway),
         messages=MessageRecords(gateway, native),
-        parts=PartRecords(gateway, native),
+        parts=PartRecords(gateway),
+        projects=ProjectRecords(gateway, native),
         summaries=SummaryRecords(gateway),
-        documents=DocumentRecords(gateway, native),
-        episodes=MongoEpisodes(held),
+        documents=DocumentRecords(gateway),
+        episodes=EpisodeRecords(gateway, native),
         text=text,
         vectors=vectors,
         spaces=spaces,
@@ -92,8 +94,8 @@ def _store(held: Database, text: MongoTextIndex, vectors: MongoVectors) -> Store
         forgetting=ForgetRecords(gateway, native, MongoTraces(held)),
         exclusion=ExclusionRecords(gateway),
         context=ContextRecords(gateway),
-        consolidation=MongoConsolidation(held),
-        sessions=MongoSessions(held),
+        consolidation=ConsolidationRecords(gateway, native),
+        sessions=SessionRecords(gateway, native),
         queries=QueryRecords(gateway),
         events=EventRecords(gateway),
         chat=ChatRecords(gateway),

@@ -1,27 +1,16 @@
 """What lacks vectors, kept as documents per space and episode in the transaction that changes it."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 from pymongo import DeleteMany, InsertOne
 
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Write
 from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, live_spaces, tokens_name, vectors_name
+from anamnesis_pipeline.store.native import Lacking
 
 PLACE = ("_id", "source", "timestamp", "number")
 """The fields of an episode's document that its entries are ordered by."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What an episode, told by its document, is to have vectors of: `old` passages, which may have some, and how many
-    `new` ones, which have none.
-    """
-
-    episode: Document
-    old: Sequence[int]
-    new: int = 0
 
 
 def refresh(tables: Tables, episode_ids: Iterable[str], space_id: int | None = None) -> None:
@@ -34,20 +23,26 @@ def refresh(tables: Tables, episode_ids: Iterable[str], space_id: int | None = N
     for found in tables["passages"].find({"episode_id": {"$in": ids}}, ("_id", "episode_id")):
         passages.setdefault(found["episode_id"], []).append(found["_id"])
     episodes = tables["episodes"].find({"_id": {"$in": ids}}, PLACE)
-    note(tables, spaces, [Wanted(episode, passages.get(episode["_id"], [])) for episode in episodes])
+    lacking = [
+        Lacking(each["number"], each["_id"], each["source"], each["timestamp"], passages.get(each["_id"], []), 0)
+        for each in episodes
+    ]
+    note(tables, spaces, lacking)
 
 
-def note(tables: Tables, spaces: Sequence[SpaceDoc], wanted: Sequence[Wanted]) -> None:
+def note(tables: Tables, spaces: Sequence[SpaceDoc], written: Sequence[Lacking]) -> None:
     """Count what these episodes lack in these spaces; a few calls for each space, however many episodes."""
-    if not spaces or not wanted:
+    if not spaces or not written:
         return
-    old = [passage_id for each in wanted for passage_id in each.old]
-    space_ids = [space.space_id for space in spaces]
-    writes: list[Write] = [DeleteMany({"space_id": {"$in": space_ids}, "episode_id": {"$in": _ids(wanted)}})]
+    old = [passage_id for each in written for passage_id in each.old]
+    ids, space_ids = [each.episode_id for each in written], [space.space_id for space in spaces]
+    writes: list[Write] = [DeleteMany({"space_id": {"$in": space_ids}, "episode_id": {"$in": ids}})]
     for space in spaces:
         done = complete(tables, space, old)
-        lacking = [(each.episode, each.new + sum(key not in done for key in each.old)) for each in wanted]
-        writes += [InsertOne(_entry(space.space_id, episode, missing)) for episode, missing in lacking if missing]
+        for each in written:
+            if missing := each.new + sum(key not in done for key in each.old):
+                place = {"_id": each.episode_id, **{name: getattr(each, name) for name in PLACE if name != "_id"}}
+                writes.append(InsertOne(_entry(space.space_id, place, missing)))
     tables["pending"].write(writes)
 
 
@@ -106,10 +101,6 @@ def totals(tables: Tables, space_id: int) -> tuple[int, int]:
 def is_empty(tables: Tables, space_id: int) -> bool:
     """Whether nothing lacks a vector in a space."""
     return not tables["pending"].has({"space_id": space_id})
-
-
-def _ids(wanted: Sequence[Wanted]) -> list[str]:
-    return [each.episode["_id"] for each in wanted]
 
 
 def _entry(space_id: int, episode: Document, missing: int) -> Document:

@@ -19,11 +19,13 @@ from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.exact_terms import exact_terms
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
-from anamnesis_pipeline.store.mongo import session_docs, validators
+from anamnesis_pipeline.store.mongo import validators
 from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.engine import MongoTables
 from anamnesis_pipeline.store.mongo.indexes import Index
 from anamnesis_pipeline.store.mongo.search_definitions import unspaced_fields
 from anamnesis_pipeline.store.mongo.validators import validator_of
+from anamnesis_pipeline.store.records import sessions
 from anamnesis_pipeline.store.tables import BY_NAME, TEXT, by
 from anamnesis_pipeline.store.tables import Index as DeclaredIndex
 
@@ -88,8 +90,8 @@ def prepare(database: Database) -> None:
         pass
     version = database.read(_version)
     if 0 < version < _SESSIONS:
-        for sessions in batches(database.read(_sessions)):
-            database.write(partial(session_docs.note, sessions=sessions))
+        for keys in batches(database.read(_sessions)):
+            database.write(partial(_note_sessions, keys=keys))
     if 0 < version < _READS:
         while database.write(_count_reads):
             pass
@@ -164,6 +166,10 @@ def _index_some(tables: Tables) -> bool:
     if found:
         tables["store"].update({"_id": APPLICATION}, {"$set": {"indexed_to": found[-1]["_id"]}})
     return bool(found)
+
+
+def _note_sessions(tables: Tables, keys: Sequence[tuple[str, str]]) -> None:
+    sessions.note(MongoTables(tables), keys)
 
 
 def _sessions(tables: Tables) -> list[tuple[str, str]]:

@@ -10,10 +10,10 @@ from anamnesis_pipeline.document_model import source_tag
 from anamnesis_pipeline.model import FileCursor, Part, record_id
 from anamnesis_pipeline.store.batching import batches, by_rows
 from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables
-from anamnesis_pipeline.store.native import Native, Status
 from anamnesis_pipeline.store.records import events
 from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_pipeline.store.records.files import File, of_files, vanished, write_cursors
+from anamnesis_pipeline.store.records.links import STATUS_FIELDS, Status, set_status
 from anamnesis_pipeline.store.records.parts import pack_section, unpack_section, write_parts
 from anamnesis_pipeline.store.tables import NOT_EMPTY
 from anamnesis_pipeline.store.values import clean, indexed
@@ -105,9 +105,8 @@ class Settled:
 class DocumentRecords:
     """Sections of documents, where they were seen, and which of their texts is current."""
 
-    def __init__(self, gateway: Gateway, native: Native) -> None:
+    def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._native = native
 
     def commit(self, documents: Sequence[ParsedDocument]) -> list[int | None]:
         """Write what each file holds now in place of what it held, each in one transaction with its cursor.
@@ -154,7 +153,7 @@ class DocumentRecords:
         """
 
         def work(tables: Tables) -> Settled:
-            done = _settle(tables, self._native, verdicts)
+            done = _settle(tables, verdicts)
             for batch in batches(sections, SECTIONS_AT_ONCE):
                 these = [{"place": s.place, "anchor": s.anchor, "noted": s.noted} for s in batch]
                 tables["unsettled"].delete({"$or": these})
@@ -372,12 +371,12 @@ def _note(tables: Tables, sections: Iterable[tuple[str, str, str]]) -> None:
     ])  # fmt: skip
 
 
-def _settle(tables: Tables, native: Native, verdicts: Mapping[str, Verdict]) -> Settled:
+def _settle(tables: Tables, verdicts: Mapping[str, Verdict]) -> Settled:
     """Write what is decided to the episodes of these parts that are otherwise, and to what an LLM drew from them."""
     of_part = {part_id: [part_id, *(record_id(part_id, n) for n in range(MAX_RECORDS))] for part_id in verdicts}
     named = {verdict.superseded_by for verdict in verdicts.values() if verdict.superseded_by}
     ids = {*named, *(episode_id for its in of_part.values() for episode_id in its)}
-    rows = tables["episodes"].among("episode_id", ids, ("episode_id", "status", "superseded_by"))
+    rows = list(tables["episodes"].among("episode_id", ids, STATUS_FIELDS))
     stored: dict[str, Status] = {row["episode_id"]: (row["status"], row["superseded_by"]) for row in rows}
     superseded = retired = revived = 0
     moved: list[str] = []
@@ -393,7 +392,7 @@ def _settle(tables: Tables, native: Native, verdicts: Mapping[str, Verdict]) -> 
         retired += not verdict.is_current and successor is None
         superseded += not verdict.is_current and successor is not None
         changed |= {key: wanted for key in of_part[part_id] if stored.get(key, wanted) != wanted}
-    native.set_status(tables, changed)
+    set_status(tables, [row for row in rows if row["episode_id"] in changed], changed)
     events.note(tables, Happening.STATUS, moved)
     return Settled(superseded, retired, revived)
 

@@ -2,18 +2,20 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 
-from anamnesis_pipeline.model import Part
+from anamnesis_pipeline.message_keys import borrowed_key
+from anamnesis_pipeline.model import Episode, Part
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, beyond
 from anamnesis_pipeline.store.records.parts import PART_FIELDS, read_part
-from anamnesis_pipeline.store.tables import TEXT
+from anamnesis_pipeline.store.tables import NOT_EMPTY, TEXT
 from anamnesis_pipeline.store.values import clean, instant, moment
 
 File = tuple[str, str]
 """Source and path."""
+_BORROWED = borrowed_key("")
 _NEWEST_FIRST = ("-deleted_at", "-episode_id")
 
 
@@ -280,3 +282,46 @@ def _delete(tables: Tables, name: str, field: str, values: Sequence[str]) -> int
 
 def _place(section: BuriedSection) -> tuple[str, str, str]:
     return section.episode_id, section.source, section.path
+
+
+def tombstoned(tables: Tables, episodes: Sequence[Episode]) -> set[str]:
+    """Return the ids of those of these episodes that have a tombstone, by their id or by every single message."""
+    ids = [episode.episode_id for episode in episodes]
+    gone = {row["episode_id"] for row in tables["tombstones"].among("episode_id", ids, ["episode_id"])}
+    first = _with_tombstones(tables, (episode.message_keys[0] for episode in episodes if episode.message_keys))
+    suspects = [episode for episode in episodes if episode.message_keys and episode.message_keys[0] in first]
+    buried = _with_tombstones(tables, (key for episode in suspects for key in episode.message_keys))
+    return gone | {episode.episode_id for episode in suspects if buried.issuperset(episode.message_keys)}
+
+
+def bury_episode(tables: Tables, episode_id: str) -> None:
+    """Keep an episode that is stored, and its messages, away from later ingests."""
+    stored = tables["episodes"].one({"episode_id": episode_id}, ["message_keys"])
+    bury(tables, [(episode_id, key) for key in ("", *(stored["message_keys"] if stored else ()))])
+    held = [row["message_key"] for row in tables["tombstone_keys"].find({"episode_id": episode_id}, ["message_key"])]
+    borrowed = [key for key in held if key.startswith(_BORROWED)]
+    if borrowed:  # the original of what only a fork had may go by these alone
+        originals = tables["messages"].find({"canonical": {"$in": borrowed, **NOT_EMPTY}}, ["key"])
+        bury(tables, [(episode_id, row["key"]) for row in originals if row["key"].startswith(_BORROWED)])
+
+
+def lift_episode(tables: Tables, episode_id: str) -> None:
+    """Let an episode and its messages come again."""
+    for name in ("tombstones", "tombstone_keys"):
+        tables[name].delete({"episode_id": episode_id})
+
+
+def bury(tables: Tables, graves: Iterable[tuple[str, str]]) -> None:
+    """Leave tombstones where there are none, of (episode id, message key or empty)."""
+    rows = [{"message_key": key, "episode_id": episode_id} for episode_id, key in dict.fromkeys(graves)]
+    now = instant(datetime.now(UTC))
+    tables["tombstones"].add([
+        {"episode_id": episode_id, "deleted_at": now, "reason": "", "went_with": ""}
+        for episode_id in dict.fromkeys(row["episode_id"] for row in rows)
+    ])  # fmt: skip
+    tables["tombstone_keys"].add([row for row in rows if row["message_key"]])
+
+
+def _with_tombstones(tables: Tables, keys: Iterable[str]) -> set[str]:
+    """Return those of these message keys that have a tombstone."""
+    return {row["message_key"] for row in tables["tombstone_keys"].among("message_key", keys, ["message_key"])}

@@ -2,27 +2,26 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
-from anamnesis_pipeline.message_keys import borrowed_key
 from anamnesis_pipeline.model import Episode, Part, Passage
 from anamnesis_pipeline.store import episode_values
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Rows, Tables
 from anamnesis_pipeline.store.native import Native
 from anamnesis_pipeline.store.records import llm, typed
+from anamnesis_pipeline.store.records.episodes import drop_session_records, rewrite_episode
+from anamnesis_pipeline.store.records.exclusion import bury
 from anamnesis_pipeline.store.records.files import File, of_files
 from anamnesis_pipeline.store.records.parts import PART_FIELDS, read_part, read_parts, write_parts
 from anamnesis_pipeline.store.records.summaries import rewrite_summary
-from anamnesis_pipeline.store.tables import NOT_EMPTY
 from anamnesis_pipeline.store.values import LAST_CHARACTER, instant
 from anamnesis_pipeline.summary_model import Summary
 
 PARTS_PER_WRITE = 50
 """A part is at most some 4,000 characters, so a write stays short."""
-_BORROWED = borrowed_key("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ class ForgetRecords:
         """Leave a tombstone for each id (id -> message keys), and for the keys beside those that it has."""
         graves = [(episode_id, key) for episode_id, keys in keys_of.items() for key in ("", *keys)]
         for batch in batches(graves):
-            self._gateway.write(partial(_bury, graves=batch))
+            self._gateway.write(partial(bury, graves=batch))
 
     def parts(self, part_ids: Sequence[str]) -> list[Part]:
         """Return parts by id, also those whose episode was deleted."""
@@ -168,7 +167,7 @@ class ForgetRecords:
                 return False
             if stored["raw_exchange"] != episode.raw_exchange:
                 llm.void(tables, [episode.episode_id])
-            self._native.rewrite_episode(tables, episode, passages)
+            rewrite_episode(tables, self._native, episode, passages)
             return True
 
         return self._gateway.write(work)
@@ -199,49 +198,6 @@ class ForgetRecords:
         empty where it does not.
         """
         return self._traces.keeps()
-
-
-def tombstoned(tables: Tables, episodes: Sequence[Episode]) -> set[str]:
-    """Return the ids of those of these episodes that have a tombstone, by their id or by every single message."""
-    ids = [episode.episode_id for episode in episodes]
-    gone = {row["episode_id"] for row in tables["tombstones"].among("episode_id", ids, ["episode_id"])}
-    first = _buried(tables, (episode.message_keys[0] for episode in episodes if episode.message_keys))
-    suspects = [episode for episode in episodes if episode.message_keys and episode.message_keys[0] in first]
-    buried = _buried(tables, (key for episode in suspects for key in episode.message_keys))
-    return gone | {episode.episode_id for episode in suspects if buried.issuperset(episode.message_keys)}
-
-
-def bury_episode(tables: Tables, episode_id: str) -> None:
-    """Keep an episode that is stored, and its messages, away from later ingests."""
-    stored = tables["episodes"].one({"episode_id": episode_id}, ["message_keys"])
-    _bury(tables, [(episode_id, key) for key in ("", *(stored["message_keys"] if stored else ()))])
-    held = [row["message_key"] for row in tables["tombstone_keys"].find({"episode_id": episode_id}, ["message_key"])]
-    borrowed = [key for key in held if key.startswith(_BORROWED)]
-    if borrowed:  # the original of what only a fork had may go by these alone
-        originals = tables["messages"].find({"canonical": {"$in": borrowed, **NOT_EMPTY}}, ["key"])
-        _bury(tables, [(episode_id, row["key"]) for row in originals if row["key"].startswith(_BORROWED)])
-
-
-def lift(tables: Tables, episode_id: str) -> None:
-    """Let an episode and its messages come again."""
-    for name in ("tombstones", "tombstone_keys"):
-        tables[name].delete({"episode_id": episode_id})
-
-
-def _bury(tables: Tables, graves: Iterable[tuple[str, str]]) -> None:
-    """Leave tombstones where there are none, of (episode id, message key or empty)."""
-    rows = [{"message_key": key, "episode_id": episode_id} for episode_id, key in dict.fromkeys(graves)]
-    now = instant(datetime.now(UTC))
-    tables["tombstones"].add([
-        {"episode_id": episode_id, "deleted_at": now, "reason": "", "went_with": ""}
-        for episode_id in dict.fromkeys(row["episode_id"] for row in rows)
-    ])  # fmt: skip
-    tables["tombstone_keys"].add([row for row in rows if row["message_key"]])
-
-
-def _buried(tables: Tables, keys: Iterable[str]) -> set[str]:
-    """Return those of these message keys that have a tombstone."""
-    return {row["message_key"] for row in tables["tombstone_keys"].among("message_key", keys, ["message_key"])}
 
 
 def _selected(
@@ -311,7 +267,7 @@ def _replace_parts(tables: Tables, native: Native, parts: Sequence[Part], *, res
     tables["summaries"].put([{"part_id": part_id, "content_hash": text} for part_id, text in new.items()])
     write_parts(tables, stored)
     tables["parts"].update({"part_id": {"$in": list(new)}}, {"published_hash": None})
-    native.drop_session_records(tables, [(part.source, part.session_id) for part in stored])
+    drop_session_records(tables, native, [(part.source, part.session_id) for part in stored])
     return len(stored)
 
 

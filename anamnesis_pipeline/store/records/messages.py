@@ -14,6 +14,7 @@ from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.gateway import Gateway, Row, Tables
 from anamnesis_pipeline.store.native import Native
 from anamnesis_pipeline.store.records import typed
+from anamnesis_pipeline.store.records.episodes import remove_episodes
 from anamnesis_pipeline.store.records.files import File, of_files, versions_of, write_cursors
 from anamnesis_pipeline.store.records.parts import buried, place_agents, read_parts, write_parts
 from anamnesis_pipeline.store.values import clean
@@ -381,7 +382,7 @@ class _Taking:
     def _remove_parts(self, part_ids: Sequence[str]) -> None:
         for batch in batches(part_ids):
             records = [record_id(part_id, number) for part_id in batch for number in range(MAX_RECORDS)]
-            self._native.remove_episodes(self._tables, [*batch, *records])
+            remove_episodes(self._tables, self._native, [*batch, *records])
             for name in ("summaries", "parts"):
                 self._tables[name].delete({"part_id": {"$in": list(batch)}})
 

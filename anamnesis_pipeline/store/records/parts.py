@@ -12,14 +12,13 @@ from typing import Any
 import zstandard
 
 from anamnesis_pipeline.message_keys import RESULT_KEY, agent_key, call_of
-from anamnesis_pipeline.model import Part, SectionFacts, Segment, SegmentKind, content_id, record_id
+from anamnesis_pipeline.model import Part, SectionFacts, Segment, SegmentKind, content_id
 from anamnesis_pipeline.store.batching import batches, until_done
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Field, Gateway, Match, Row, Tables, beyond
-from anamnesis_pipeline.store.native import Native
-from anamnesis_pipeline.store.project_names import read_aliases, store_name
+from anamnesis_pipeline.store.records.session_notes import at_rest_sources
 from anamnesis_pipeline.store.tables import NOT_EMPTY, NOT_NULL, TEXT
 from anamnesis_pipeline.store.values import as_json, clean, indexed, instant, json_list, moment
-from anamnesis_pipeline.summary_model import MAX_RECORDS, RecordType, Summary, TypedRecord
+from anamnesis_pipeline.summary_model import RecordType, Summary, TypedRecord
 
 PART_FIELDS = (
     "part_id",
@@ -51,9 +50,8 @@ _UNLINKED = {"kind": "subagent", "origin": ""}
 class PartRecords:
     """Parts by what is left to do of them, and of which project they are."""
 
-    def __init__(self, gateway: Gateway, native: Native) -> None:
+    def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._native = native
 
     def part(self, part_id: str) -> Part | None:
         """Return one part with its segments; None when there is none, or when its episode was deleted with a
@@ -61,39 +59,6 @@ class PartRecords:
         """
         with self._gateway.read() as tables:
             return None if buried(tables, [part_id]) else read_parts(tables, [part_id]).get(part_id)
-
-    def session_start(self, session_id: str) -> tuple[str, str] | None:
-        """Return project and directory in which a session began, by the earliest of its parts that is no subagent's;
-        None: there is none.
-        """
-        match = {"session_id": session_id, "agent_id": ""}
-        with self._gateway.read() as tables:
-            found = tables["parts"].one(match, ["project", "cwd"], order=["started_at", "part_id"])
-        return None if found is None else (found["project"], found["cwd"])
-
-    def projects_of(self, part_ids: Sequence[str]) -> set[str]:
-        """Return the projects of these parts, and those that their episodes and records were given since."""
-        with self._gateway.snapshot() as tables:
-            found = {row["project"] for row in tables["parts"].among("part_id", part_ids, ["project"])}
-            names = ("project", "own_project")
-            for row in tables["episodes"].among("episode_id", _episodes_of(part_ids), names):
-                found |= {row[name] for name in names}
-        return found
-
-    def move_parts(self, source: str, paths: Sequence[str], cwd: str, before: str, after: str) -> int:
-        """Let parts of a source that have `before` as their project have `after`: those of some files, and those of the
-        history that were typed in `cwd`; their sessions' subagents with them. Their episodes are of it at once, edited
-        ones too, but for those that somebody gave another project, and are then written again. Return how many parts
-        changed.
-        """
-        if before == after:
-            return 0
-        before, after = clean(before), clean(after)
-
-        def move(tables: Tables) -> int:
-            return _move(tables, self._native, source, paths, cwd, before, after)
-
-        return until_done(self._gateway, move)
 
     def name_agent(self, source: str, path: str, agent_type: str, origin: str) -> int:
         """Set the type and origin of every part of a subagent's file; their episodes are then written again. Return how
@@ -132,14 +97,9 @@ class PartRecords:
         with self._gateway.read() as tables:
             found = _sources(tables, "files", {"to_parse": 1}) | _sources(tables, "unsettled", {})
             found |= _sources(tables, "parts", {"source": TEXT, **_idle(ended_before)})
-            kinds = {row["key"]: row["kind"] for row in tables["sources"].each({}, ["key", "kind"])}
-            found |= _vanished_sources(tables, [key for key, kind in kinds.items() if not _is_log(kind)])
-            noted = tables["session_notes"].find({"noted": {"$gt": 0}}, ["source", "session_id"])
-            growing = {"source": TEXT, "closed": 0}
-            open_ = tables["parts"].sums(growing, by=["source", "session_id"]) if noted else []
-            still = {(row["source"], row["session_id"]) for row in open_}
-            at_rest = {row["source"] for row in noted if (row["source"], row["session_id"]) not in still}
-            found |= {source for source in at_rest if _is_log(kinds.get(source, ""))}
+            sources = tables["sources"].find({}, ["key", "kind"])
+            found |= _vanished_sources(tables, [row["key"] for row in sources if not _is_log(row["kind"])])
+            found |= at_rest_sources(tables, [row["key"] for row in sources if _is_log(row["kind"])])
             return found | _unpublished_sources(tables, found)
 
     def unread_sources(self) -> set[str]:
@@ -463,39 +423,13 @@ def place_agents(tables: Tables, session_ids: Iterable[str]) -> None:
             sessions_of.setdefault(row["project"], []).append(row["session_id"])
     for project, its in sessions_of.items():
         elsewhere = {"session_id": {"$in": its}, "agent_id": NOT_EMPTY, "project": {"$ne": project}}
-        _set_project(tables, elsewhere, project)
+        set_project(tables, elsewhere, project)
 
 
-def _set_project(tables: Tables, match: Match, project: str) -> None:
+def set_project(tables: Tables, match: Match, project: str) -> None:
     """Give parts a project. Their episodes are then written again, and whether an LLM may summarize them is asked
     again.
     """
     change = {"project": project, "published_hash": None}
     tables["parts"].update({**match, "summarized_hash": NOT_NULL}, {**change, "summary_due": ""})
     tables["parts"].update({**match, "summarized_hash": None}, change)
-
-
-def _move(tables: Tables, native: Native, source: str, paths: Sequence[str], cwd: str, before: str, after: str) -> int:
-    """Do some of what `PartRecords.move_parts` is asked for; fewer than `MAX_ROWS_PER_WRITE`: that was all."""
-    places: list[Match] = [{"path": {"$in": list(paths)}}]
-    if tables["sources"].has({"key": source, "kind": "claude_history"}):
-        places.append({"cwd": cwd})
-    match = {"source": source, "project": before, "$or": places}
-    moved = tables["parts"].find(match, ["part_id", "session_id"], limit=MAX_ROWS_PER_WRITE)
-    part_ids = [row["part_id"] for row in moved]
-    _set_project(tables, {"part_id": {"$in": part_ids}}, after)
-    sessions = {row["session_id"] for row in moved} - {""}
-    place_agents(tables, sessions)
-    native.drop_session_records(tables, [(source, session_id) for session_id in sorted(sessions)])
-    agents = tables["parts"].among("session_id", sessions, ["part_id"], agent_id=NOT_EMPTY, project=after)
-    moved_ids = [*part_ids, *(row["part_id"] for row in agents)]
-    # writing an edited episode again would leave its project as it was
-    change = {"own_project": after, "project": store_name(read_aliases(tables), after)}
-    for batch in batches(_episodes_of(moved_ids)):
-        tables["episodes"].update({"episode_id": {"$in": list(batch)}, "own_project": before}, change)
-    return len(part_ids)
-
-
-def _episodes_of(part_ids: Sequence[str]) -> list[str]:
-    """Return the ids of the episodes of parts, and of those of their records."""
-    return [*part_ids, *(record_id(part_id, number) for part_id in part_ids for number in range(MAX_RECORDS))]

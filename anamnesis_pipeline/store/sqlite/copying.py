@@ -13,17 +13,14 @@ from anamnesis_pipeline.store.copying import NUMBERS, CopyRecords, copied_table
 from anamnesis_pipeline.store.gateway import Match, Row
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.engine import (
-    EPISODE_TAGS,
-    EPISODE_TEXTS,
-    PASSAGE_TEXTS,
     SPACE_VARIANTS,
+    SqliteEpisodes,
     SqliteGateway,
+    SqlitePassages,
     SqliteRows,
     SqliteTables,
 )
-from anamnesis_pipeline.store.sqlite.passage_rows import delete_passages
-from anamnesis_pipeline.store.tables import EPISODES, PASSAGES, PENDING, SPACES, Table
-from anamnesis_pipeline.store.values import json_list
+from anamnesis_pipeline.store.tables import EPISODES, PASSAGES, SPACES, Table
 
 DERIVED = {
     "migrations": "what this file's version has run",
@@ -59,47 +56,6 @@ class _Tables(SqliteTables):
     def __getitem__(self, name: str) -> SqliteRows:
         kind = _KEPT_OTHERWISE.get(name.partition("/")[0], SqliteRows)
         return kind(self.connection, copied_table(name))
-
-
-class _Episodes(SqliteRows):
-    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
-        super().put([{name: row[name] for name in row if name not in EPISODE_TEXTS.fields[1:]} for row in rows], keep)
-        texts = [{name: row[name] for name in EPISODE_TEXTS.fields} for row in rows]
-        SqliteRows(self._connection, EPISODE_TEXTS).put(texts)
-        tags = SqliteRows(self._connection, EPISODE_TAGS)
-        tags.delete({"number": {"$in": [row["number"] for row in rows]}})
-        tags.put([{"tag": tag, "number": row["number"]} for row in rows for tag in set(row["tags"])])
-
-    def delete(self, match: Match) -> int:
-        numbers = [row["number"] for row in self.find(match, ["number"])]
-        passages = self._connection.execute(
-            "SELECT passage_id FROM passages WHERE episode_key IN (SELECT value FROM json_each(?))",
-            (json_list(numbers),),
-        )
-        delete_passages(self._connection, [passage_id for (passage_id,) in passages.fetchall()])
-        for table in (EPISODE_TAGS, EPISODE_TEXTS, PENDING):
-            SqliteRows(self._connection, table).delete({"number": {"$in": numbers}})
-        return super().delete({"number": {"$in": numbers}})
-
-
-class _Passages(SqliteRows):
-    """A passage never changes; one that differs is of an earlier moment, and goes with its vectors."""
-
-    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
-        self.delete({"passage_id": {"$in": [row["passage_id"] for row in rows]}})
-        self._connection.executemany(
-            """INSERT INTO passages (passage_id, episode_key, ordinal)
-                VALUES (:passage_id, (SELECT episode_key FROM episodes WHERE episode_id = :episode_id), :ordinal)""",
-            rows,
-        )
-        texts = [{name: row[name] for name in PASSAGE_TEXTS.fields} for row in rows]
-        SqliteRows(self._connection, PASSAGE_TEXTS).put(texts)
-
-    def delete(self, match: Match) -> int:
-        found = [row["passage_id"] for row in self.find(match, ["passage_id"])]
-        if found:
-            delete_passages(self._connection, found)
-        return len(found)
 
 
 class _Spaces(SqliteRows):
@@ -152,9 +108,9 @@ class _Numbers(SqliteRows):
         self.insert(rows)
 
 
-_KEPT_OTHERWISE: dict[str, type[_Episodes | _Passages | _Spaces | _OfSpace | _Numbers]] = {
-    EPISODES.name: _Episodes,
-    PASSAGES.name: _Passages,
+_KEPT_OTHERWISE: dict[str, type[SqliteEpisodes | SqlitePassages | _Spaces | _OfSpace | _Numbers]] = {
+    EPISODES.name: SqliteEpisodes,
+    PASSAGES.name: SqlitePassages,
     SPACES.name: _Spaces,
     "vectors": _OfSpace,
     "tokens": _OfSpace,

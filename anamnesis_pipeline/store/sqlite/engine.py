@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from anamnesis_pipeline.store.gateway import Field, Match, Order, Row, Rows, can_be_stored, spelled_out
 from anamnesis_pipeline.store.sqlite.connection import Database
-from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, PASSAGES, Table, table
+from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, PASSAGES, PENDING, Table, table
 from anamnesis_pipeline.store.values import as_json, json_list
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class SqliteTables:
 
     def __getitem__(self, name: str) -> "SqliteRows":
         """See `Tables`."""
-        return SqliteRows(self.connection, BY_NAME[name])
+        return _SPREAD.get(name, SqliteRows)(self.connection, BY_NAME[name])
 
 
 class SqliteRows(Rows):
@@ -216,6 +216,88 @@ class SqliteRows(Rows):
             return self._name + (f" JOIN {EPISODE_TEXTS.name} USING ({NUMBER_COLUMN})" if named & _LONG else "")
         origin = self._name + (f" CROSS JOIN {PASSAGE_TEXTS.name} USING (passage_id)" if named & _TEXTS else "")
         return origin + (f" CROSS JOIN episodes USING ({NUMBER_COLUMN})" if "episode_id" in named else "")
+
+
+class SqliteEpisodes(SqliteRows):
+    """Episodes, spread over three tables."""
+
+    def insert(self, rows: Sequence[Row]) -> int:
+        """See `Rows.insert`."""
+        first = super().insert([{name: row[name] for name in row if name not in _LONG} for row in rows])
+        self._put_long([{**row, "number": number} for number, row in enumerate(rows, first)])
+        return first
+
+    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
+        """See `Rows.put`."""
+        super().put([{name: row[name] for name in row if name not in _LONG} for row in rows], keep)
+        self._put_long(rows)
+
+    def delete(self, match: Match) -> int:
+        """Delete them with all that belongs to them."""
+        numbers = [row["number"] for row in self.find(match, ["number"])]
+        SqlitePassages(self._connection, PASSAGES).delete_of(numbers)
+        for each in (EPISODE_TAGS, EPISODE_TEXTS, PENDING):
+            SqliteRows(self._connection, each).delete({"number": {"$in": numbers}})
+        return super().delete({"number": {"$in": numbers}})
+
+    def _put_long(self, rows: Sequence[Row]) -> None:
+        texts = [{name: row[name] for name in EPISODE_TEXTS.fields if name in row} for row in rows]
+        SqliteRows(self._connection, EPISODE_TEXTS).put([row for row in texts if len(row) > 1])
+        tagged = [row for row in rows if "tags" in row]
+        tags = SqliteRows(self._connection, EPISODE_TAGS)
+        tags.delete({"number": {"$in": [row["number"] for row in tagged]}})
+        tags.insert([{"tag": tag, "number": row["number"]} for row in tagged for tag in dict.fromkeys(row["tags"])])
+
+
+class SqlitePassages(SqliteRows):
+    """Passages, whose texts are apart. One never changes: it is deleted with its vectors, and another is inserted."""
+
+    def insert(self, rows: Sequence[Row]) -> int:
+        """See `Rows.insert`."""
+        sql = """INSERT INTO passages (passage_id, episode_key, ordinal)
+            VALUES (?, (SELECT episode_key FROM episodes WHERE episode_id = ?), ?)"""
+        texts: list[Row] = []
+        for row in rows:
+            values = (row.get("passage_id"), row["episode_id"], row["ordinal"])
+            passage_id = self._connection.execute(sql, values).lastrowid
+            texts.append({"passage_id": passage_id, **{name: row[name] for name in _TEXTS}})
+        SqliteRows(self._connection, PASSAGE_TEXTS).insert(texts)
+        return texts[0]["passage_id"] if texts else 0
+
+    def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
+        """See `Rows.put`."""
+        self.delete({"passage_id": {"$in": [row["passage_id"] for row in rows]}})
+        self.insert(rows)
+
+    def delete(self, match: Match) -> int:
+        """Delete them with their full text and the vectors of every space."""
+        return self._delete([row["passage_id"] for row in self.find(match, ["passage_id"])])
+
+    def delete_of(self, numbers: Sequence[int]) -> None:
+        """Delete those of the episodes of these numbers."""
+        sql = f"SELECT passage_id FROM passages WHERE {NUMBER_COLUMN} IN (SELECT value FROM json_each(?))"
+        self._delete([key for (key,) in self._connection.execute(sql, (json_list(numbers),))])
+
+    def _delete(self, passage_ids: Sequence[int]) -> int:
+        if not passage_ids:
+            return 0
+        of_these, ids = "passage_id IN (SELECT value FROM json_each(?))", json_list(passage_ids)
+        for name in ("passages", "passage_texts"):
+            self._connection.execute(f"DELETE FROM {name} WHERE {of_these}", (ids,))
+        variants = self._connection.execute("SELECT space_id, variant FROM space_variants").fetchall()
+        self._connection.executemany(
+            f"DELETE FROM vectors WHERE space_id = ? AND variant = ? AND {of_these}",
+            [(*each, ids) for each in variants],
+        )
+        self._connection.executemany(
+            f"DELETE FROM token_vectors WHERE space_id = ? AND {of_these}",
+            [(space_id, ids) for space_id in sorted({space_id for space_id, _ in variants})],
+        )
+        return len(passage_ids)
+
+
+_SPREAD: Mapping[str, type[SqliteRows]] = {EPISODES.name: SqliteEpisodes, PASSAGES.name: SqlitePassages}
+"""Tables that SQLite keeps in several."""
 
 
 def compiled(table: Table, match: Match) -> tuple[str, list[Any]]:

@@ -1,39 +1,66 @@
-"""Whole episodes in SQLite, as rules call them."""
+"""Pages and counts by a filter in SQLite, and what lacks vectors there."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+# ruff: noqa: S608
+# only declared names enter the SQL
 
-from anamnesis_pipeline.model import Episode, Passage
-from anamnesis_pipeline.store.native import Status
-from anamnesis_pipeline.store.sqlite import episode_rows, episodes, passage_rows, pending
+from collections.abc import Sequence
+
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.store.episode_values import EPISODE_FIELDS
+from anamnesis_pipeline.store.gateway import Row
+from anamnesis_pipeline.store.native import Lacking
+from anamnesis_pipeline.store.sqlite import pending
 from anamnesis_pipeline.store.sqlite.engine import SqliteTables
-from anamnesis_pipeline.store.values import instant
+from anamnesis_pipeline.store.sqlite.filters import condition
 
 
 class SqliteNative:
     """See `Native`."""
 
-    def set_status(self, tables: SqliteTables, status_of: Mapping[str, Status]) -> None:
+    def page(
+        self,
+        tables: SqliteTables,
+        where: Where,
+        limit: int,
+        after: tuple[str, str] | None = None,
+        skip: int = 0,
+        *,
+        oldest_first: bool = False,
+    ) -> list[Row]:
         """See `Native`."""
-        now = instant(datetime.now(UTC))
-        tables.connection.executemany(
-            f"{episode_rows.SET_STATUS} WHERE episode_id = ?3",
-            [(*status, episode_id, now) for episode_id, status in status_of.items()],
+        terms, values = condition(where)
+        way, beyond = ("", ">") if oldest_first else (" DESC", "<")
+        if after is not None:
+            terms, values = f"{terms} AND (e.timestamp, e.episode_id) {beyond} (?, ?)", [*values, *after]
+        # which ones first, and their texts then: a sort of all that pass would carry every text along
+        numbers = tables.connection.execute(
+            f"""SELECT e.episode_key FROM episodes e WHERE {terms}
+                ORDER BY e.timestamp{way}, e.episode_id{way} LIMIT ? OFFSET ?""",
+            (*values, limit, skip),
+        ).fetchall()
+        rows = tables["episodes"].among("number", [number for (number,) in numbers], EPISODE_FIELDS)
+        return sorted(rows, key=lambda row: (row["timestamp"], row["episode_id"]), reverse=not oldest_first)
+
+    def count(self, tables: SqliteTables, where: Where) -> int:
+        """See `Native`."""
+        terms, values = condition(where)
+        return int(tables.connection.execute(f"SELECT count(*) FROM episodes e WHERE {terms}", values).fetchone()[0])
+
+    def projects(self, tables: SqliteTables) -> list[str]:
+        """See `Native`. One seek in the index for each name: DISTINCT walks all of it."""
+        rows = tables.connection.execute(
+            """WITH RECURSIVE names (project) AS (
+                    SELECT min(project) FROM episodes
+                    UNION ALL
+                    SELECT (SELECT min(project) FROM episodes WHERE project > names.project) FROM names
+                        WHERE project IS NOT NULL)
+                SELECT project FROM names WHERE project IS NOT NULL ORDER BY project"""
         )
+        return [name for (name,) in rows]
 
-    def rewrite_episode(self, tables: SqliteTables, episode: Episode, passages: Sequence[Passage]) -> None:
+    def note_lacking(self, tables: SqliteTables, written: Sequence[Lacking]) -> None:
         """See `Native`."""
-        episodes.drop_merge(tables.connection, episode.episode_id, unless=episode.raw_exchange)
-        episode_key = episode_rows.write_episode(tables.connection, episode, passages)
-        passage_rows.write_passages(tables.connection, episode_key, passages)
-        pending.refresh(tables.connection, [episode_key])
+        pending.refresh(tables.connection, [each.number for each in written])
 
-    def remove_episodes(self, tables: SqliteTables, episode_ids: Iterable[str]) -> None:
-        """See `Native`."""
-        for episode_id in episode_ids:
-            episodes.remove_episode(tables.connection, episode_id)
-
-    def drop_session_records(self, tables: SqliteTables, sessions: Iterable[tuple[str, str]]) -> None:
-        """See `Native`."""
-        for session in sessions:
-            episodes.drop_session_records(tables.connection, *session)
+    def prepare(self, texts: Sequence[str]) -> None:
+        """Do nothing: SQLite indexes the texts as it writes them."""

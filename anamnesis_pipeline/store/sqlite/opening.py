@@ -5,8 +5,10 @@ from pathlib import Path
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.archive import ArchiveRecords
 from anamnesis_pipeline.store.records.chat import ChatRecords
+from anamnesis_pipeline.store.records.consolidation import ConsolidationRecords
 from anamnesis_pipeline.store.records.context import ContextRecords
 from anamnesis_pipeline.store.records.documents import DocumentRecords
+from anamnesis_pipeline.store.records.episodes import EpisodeRecords
 from anamnesis_pipeline.store.records.events import EventRecords
 from anamnesis_pipeline.store.records.exclusion import ExclusionRecords
 from anamnesis_pipeline.store.records.files import FileRecords
@@ -14,21 +16,20 @@ from anamnesis_pipeline.store.records.forgetting import ForgetRecords
 from anamnesis_pipeline.store.records.llm import LlmRecords
 from anamnesis_pipeline.store.records.messages import MessageRecords
 from anamnesis_pipeline.store.records.parts import PartRecords
+from anamnesis_pipeline.store.records.projects import ProjectRecords
 from anamnesis_pipeline.store.records.queries import QueryRecords
+from anamnesis_pipeline.store.records.sessions import SessionRecords
 from anamnesis_pipeline.store.records.settings import SettingsRecords
 from anamnesis_pipeline.store.records.summaries import SummaryRecords
 from anamnesis_pipeline.store.sqlite.connection import Database
-from anamnesis_pipeline.store.sqlite.consolidation import SqliteConsolidation
 from anamnesis_pipeline.store.sqlite.copying import SqliteCopy
 from anamnesis_pipeline.store.sqlite.engine import SqliteGateway
-from anamnesis_pipeline.store.sqlite.episodes import SqliteEpisodes
 from anamnesis_pipeline.store.sqlite.fulltext import SqliteTextIndex
 from anamnesis_pipeline.store.sqlite.native import SqliteNative
 from anamnesis_pipeline.store.sqlite.overview import SqliteOverview
 from anamnesis_pipeline.store.sqlite.passing import PassingPassages
 from anamnesis_pipeline.store.sqlite.schema import index_texts, make_missing_tables, migrate
 from anamnesis_pipeline.store.sqlite.scrubbing import Scrubbing
-from anamnesis_pipeline.store.sqlite.session_records import SqliteSessions
 from anamnesis_pipeline.store.sqlite.spaces import SqliteSpaces
 from anamnesis_pipeline.store.sqlite.vectors import SqliteVectors
 
@@ -53,10 +54,11 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
         files=FileRecords(gateway),
         archive=ArchiveRecords(gateway),
         messages=MessageRecords(gateway, native),
-        parts=PartRecords(gateway, native),
+        parts=PartRecords(gateway),
+        projects=ProjectRecords(gateway, native),
         summaries=SummaryRecords(gateway),
-        documents=DocumentRecords(gateway, native),
-        episodes=SqliteEpisodes(database),
+        documents=DocumentRecords(gateway),
+        episodes=EpisodeRecords(gateway, native),
         text=SqliteTextIndex(database, few),
         vectors=SqliteVectors(database, index_dir, few),
         spaces=SqliteSpaces(database, index_dir),
@@ -65,8 +67,8 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
         forgetting=ForgetRecords(gateway, native, Scrubbing(database, index_dir)),
         exclusion=ExclusionRecords(gateway),
         context=ContextRecords(gateway),
-        consolidation=SqliteConsolidation(database),
-        sessions=SqliteSessions(database),
+        consolidation=ConsolidationRecords(gateway, native),
+        sessions=SessionRecords(gateway, native),
         queries=QueryRecords(gateway),
         events=EventRecords(gateway),
         chat=ChatRecords(gateway),

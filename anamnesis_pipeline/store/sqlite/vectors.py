@@ -1,5 +1,6 @@
 """Vectors and token vectors in SQLite, and the index files derived from them."""
 
+import json
 import math
 import sqlite3
 import statistics
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.errors import DimensionMismatch
-from anamnesis_pipeline.model import ScoredPassage, Variant, Where
+from anamnesis_pipeline.model import Passage, ScoredPassage, StoredPassage, Variant, Where
 from anamnesis_pipeline.store.base import (
     IndexReport,
     IndexState,
@@ -30,7 +31,6 @@ from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.few_vectors import FewVectors
 from anamnesis_pipeline.store.sqlite.index_files import IndexFiles
 from anamnesis_pipeline.store.sqlite.middle_rows import read_middles
-from anamnesis_pipeline.store.sqlite.passage_rows import SELECT_PASSAGES, read_row
 from anamnesis_pipeline.store.sqlite.passing import PassingPassages
 from anamnesis_pipeline.store.sqlite.space_rows import SpaceRow, find_space
 from anamnesis_pipeline.store.sqlite.token_rows import read_tokens, token_bytes, write_tokens
@@ -303,9 +303,14 @@ def _note_checkpoint(connection: sqlite3.Connection, space_id: int, episode_keys
 
 def _lacking(connection: sqlite3.Connection, space_id: int, episode_key: int, source: str) -> PendingEpisode:
     rows = connection.execute(
-        f"""{SELECT_PASSAGES} JOIN spaces s ON s.space_id = ?
-            WHERE p.episode_key = ? AND {pending.LACKS_A_VECTOR} ORDER BY p.ordinal""",
+        f"""SELECT p.passage_id, e.episode_id, p.ordinal, t.text, t.context, t.message_ids
+            FROM passages p JOIN passage_texts t USING (passage_id) JOIN episodes e USING (episode_key)
+            JOIN spaces s ON s.space_id = ?
+            WHERE p.episode_key = ? AND {pending.LACKS_A_VECTOR} ORDER BY p.ordinal""",  # noqa: S608
         (space_id, episode_key),
     )
-    passages = tuple(map(read_row, rows))
+    passages = tuple(
+        StoredPassage(key, episode_id, Passage(ordinal, text, context, tuple(json.loads(ids))))
+        for key, episode_id, ordinal, text, context, ids in rows
+    )
     return PendingEpisode(passages[0].episode_id, source, passages)

@@ -158,7 +158,7 @@ def test_a_project_is_called_what_it_is_called_now_and_gone_when_it_is_gone(
 ):
     fill(services, 40, ("big", "big", "big", "small"))
     made = make()
-    services.store.episodes.call_project("small", "tiny")
+    services.store.projects.call("small", "tiny")
     assert [group["name"] for group in points(client, made)[0]] == ["big", "tiny"]
     central = services.store.episodes.passages([int(key) for key in made.centres[1]])
     first, *others = [central[int(key)].episode_id for key in made.centres[1]]

@@ -269,8 +269,8 @@ def test_gone_worktrees_are_joined_and_parted_by_one_click(client: TestClient, s
     assert SCRIPT in page.text
     page = send(client, f"{card}/join", target=f"~/{SCRIPT}")
     assert page.select_one("form")["hx-post"] == f"{card}/part"  # type: ignore[index]
-    assert f"~/{SCRIPT}-worktrees/fix" not in services.store.episodes.projects()
+    assert f"~/{SCRIPT}-worktrees/fix" not in services.store.projects.all()
     send(client, f"{card}/part", target=f"~/{SCRIPT}")
-    assert f"~/{SCRIPT}-worktrees/fix" in services.store.episodes.projects()
+    assert f"~/{SCRIPT}-worktrees/fix" in services.store.projects.all()
     assert "nothing was joined" in send(client, f"{card}/part", target="~/x").select_one("[role=alert]").text  # type: ignore[union-attr]
     assert "no worktrees of" in send(client, f"{card}/join", target="~/x").select_one("[role=alert]").text  # type: ignore[union-attr]

@@ -1,0 +1,167 @@
+"""Which episodes stand for which others, and what happens to them when an episode is written or removed."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from anamnesis_pipeline.store.gateway import Row, Tables
+from anamnesis_pipeline.store.records.session_notes import is_of_log
+from anamnesis_pipeline.store.values import instant
+
+STATUS_FIELDS = ("number", "episode_id", "status", "superseded_by", "superseded_at")
+
+
+Status = tuple[str, str | None]
+"""`active` or `superseded`, and the episode that stands for it, if any."""
+
+
+class Regime(StrEnum):
+    """How an episode came to stand for others."""
+
+    SESSION = "session"
+    """It is the newest of a session that says the same; found by a rule, again whenever the session changes."""
+    MERGE = "merge"
+    """An LLM wrote it of the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """That `canonical` stands for an episode. Once `undone`, no run links the episode again."""
+
+    episode_id: str
+    canonical: str
+    regime: Regime
+    undone: bool = False
+
+
+def note(tables: Tables, sessions: Iterable[tuple[str, str]]) -> None:
+    """Let these sessions (source, id), as far as they are of logs, be settled again: something of them came, changed or
+    went.
+    """
+    note_sessions(tables, sorted({session_id for source, session_id in sessions if is_of_log(source, session_id)}))
+
+
+def links_of(tables: Tables, episode_ids: Iterable[str]) -> dict[str, Link]:
+    """Return episode id -> its link, undone ones included; for those that have one."""
+    return {
+        row["episode_id"]: Link(row["episode_id"], row["canonical"], Regime(row["regime"]), bool(row["undone"]))
+        for row in tables["consolidated"].among("episode_id", episode_ids)
+    }
+
+
+def quoting(tables: Tables, episode_ids: Iterable[str]) -> set[str]:
+    """Return the merged episodes that quote any of these, also those that were retired."""
+    return {link.canonical for link in links_of(tables, episode_ids).values() if link.regime is Regime.MERGE}
+
+
+def outdated(tables: Tables, links: Mapping[str, Link], texts: Mapping[str, str]) -> set[str]:
+    """Return the merged episodes that quote another text of an episode than it is about to have.
+
+    :param links: of these episodes.
+    :param texts: episode -> its new text.
+    """
+    merged_of = {key: link.canonical for key, link in links.items() if link.regime is Regime.MERGE}
+    rows = tables["episodes"].among("episode_id", merged_of, ["episode_id", "raw_exchange"])
+    return {merged_of[row["episode_id"]] for row in rows if row["raw_exchange"] != texts[row["episode_id"]]}
+
+
+def forget_merges(tables: Tables, merged: Collection[str]) -> None:
+    """Remove the links to merged episodes that were removed, undone ones too: what these quoted has changed."""
+    if merged:
+        tables["consolidated"].delete({"canonical": {"$in": sorted(merged)}})
+
+
+def hide_again(tables: Tables, links: Iterable[Link]) -> None:
+    """Hide the episodes of these links, which were written, as they were, where another one stands for them."""
+    wanted = {link.episode_id: link.canonical for link in links if not link.undone}
+    hide(tables, behind_stored(tables, wanted), {})
+
+
+def release(tables: Tables, canonicals: Collection[str]) -> None:
+    """Let the episodes that these stood for be active, and forget that they did. Their sessions are settled again:
+    another one may stand for them.
+    """
+    match = {"canonical": {"$in": sorted(canonicals)}, "undone": 0}
+    members = {row["episode_id"]: row["canonical"] for row in tables["consolidated"].find(match)}
+    if members:
+        revive(tables, members)
+        tables["consolidated"].delete(match)
+        sessions = {row["session_id"] for row in tables["episodes"].among("episode_id", members, ["session_id"])}
+        note_sessions(tables, sorted(sessions - {""}))
+
+
+def undo(tables: Tables, episode_ids: Sequence[str]) -> None:
+    """Note that these are wanted as they are: no run links them again."""
+    tables["consolidated"].update({"episode_id": {"$in": list(episode_ids)}}, {"undone": 1})
+
+
+def note_sessions(tables: Tables, session_ids: Sequence[str]) -> None:
+    """Let these sessions be settled again."""
+    if not session_ids:
+        return
+    match = {"session_id": {"$in": list(session_ids)}}
+    if tables["unconsolidated"].update(match, {}, add={"noted": 1}) < len(session_ids):
+        tables["unconsolidated"].add([{"session_id": each, "noted": 1} for each in session_ids])
+
+
+def behind_stored(tables: Tables, canonical_of: Mapping[str, str]) -> dict[str, str]:
+    """Return those of these for which an episode is to stand that is stored."""
+    rows = tables["episodes"].among("episode_id", set(canonical_of.values()), ["episode_id"])
+    stored = {row["episode_id"] for row in rows}
+    return {episode_id: canonical for episode_id, canonical in canonical_of.items() if canonical in stored}
+
+
+def write_links(tables: Tables, canonical_of: Mapping[str, str], regime: Regime) -> None:
+    """Note which episode stands for each of these from now on."""
+    rows = [
+        {"episode_id": episode_id, "canonical": canonical, "regime": str(regime), "undone": 0}
+        for episode_id, canonical in canonical_of.items()
+    ]
+    tables["consolidated"].put(rows, keep=["undone"])
+
+
+def hide(tables: Tables, canonical_of: Mapping[str, str], before: Mapping[str, str]) -> set[str]:
+    """Let another episode stand for each of these that is active, or for which that of `before` stood. Return the ids
+    of those that are hidden now.
+    """
+    rows = [
+        row
+        for row in tables["episodes"].among("episode_id", canonical_of, STATUS_FIELDS)
+        if row["status"] == "active" or row["superseded_by"] == before.get(row["episode_id"], "")
+    ]
+    supersede(tables, rows, canonical_of)
+    return {row["episode_id"] for row in rows}
+
+
+def supersede(tables: Tables, rows: Sequence[Row], canonical_of: Mapping[str, str | None]) -> None:
+    """Let other episodes stand for those of these rows, or none where that is None."""
+    set_status(tables, rows, {key: ("superseded", canonical) for key, canonical in canonical_of.items()})
+
+
+def set_status(tables: Tables, rows: Sequence[Row], status_of: Mapping[str, Status]) -> None:
+    """Let episodes, of rows with `STATUS_FIELDS`, have these statuses. What is superseded already keeps the time since
+    when it is.
+    """
+    now = instant(datetime.now(UTC))
+    changed: list[Row] = []
+    for row in rows:
+        status, canonical = status_of[row["episode_id"]]
+        since = row["superseded_at"] if row["status"] == "superseded" else now
+        change = {"status": status, "superseded_by": canonical}
+        changed.append({"number": row["number"], **change, "superseded_at": since if status == "superseded" else None})
+    tables["episodes"].put(changed)
+
+
+def revive(tables: Tables, canonical_of: Mapping[str, str]) -> set[str]:
+    """Let the episodes for which these stood be active, but for those that something else superseded. Return the ids of
+    those that are active now.
+    """
+    rows = tables["episodes"].among("episode_id", canonical_of, ["number", "episode_id", "superseded_by"])
+    revived = {
+        row["episode_id"]: row["number"] for row in rows if row["superseded_by"] == canonical_of[row["episode_id"]]
+    }
+    active = {"status": "active", "superseded_by": None, "superseded_at": None}
+    if revived:
+        tables["episodes"].update({"number": {"$in": list(revived.values())}}, active)
+    return set(revived)
