@@ -181,6 +181,7 @@ TEXT = {"$gte": ""}
 
 STORE_SECRET = table("store_secret", "secret bytes")
 """One row."""
+# numbers of dropped spaces are never used again, so vectors left over by a crash belong to no other
 SPACES = table(
     "spaces",
     "space_id int",
@@ -223,6 +224,7 @@ PASSAGES = table(
     serial="passage_id",
     wide=True,
 )
+# how many passages of an episode lack a vector; no row when none: ticks cost what is left to do
 PENDING = table(
     "pending",
     "space_id int, number int",
@@ -233,6 +235,7 @@ PENDING = table(
 TABLES = (
     # ingest
     table("sources", "key", "machine, root, folder, kind, spec"),
+    # device and inode are texts: file systems have unsigned numbers of 64 bits, which SQLite's integers cannot hold
     table(
         "files",
         "source, path",
@@ -251,6 +254,7 @@ TABLES = (
         "base_generation int?, base_revision int?, base_offset int?, base_bytes int?",
         [by("mark", {"mark": NOT_EMPTY}), by("base_source base_path base_generation", {"base_source": TEXT})],
     ),
+    # canonical: the message's own key where this is another one of it, else empty
     table(
         "messages",
         "key",
@@ -259,6 +263,9 @@ TABLES = (
     ),
     table("dead_letters", "source, path, generation int, line int", "reason"),
     table("occurrences", "source, path, line int, message_key", "", [by("message_key")]),
+    # wanted_hash: what an up-to-date episode is made of (text and summary); published_hash: what it was made of;
+    # summarized_hash: the text of its summary; summary_due: when to make another summary ('': asked for); held_by: the
+    # rule that keeps a part from being summarized and published. The work left is what the partial indexes hold
     table(
         "parts",
         "part_id",
@@ -282,6 +289,7 @@ TABLES = (
         },
         wide=True,
     ),
+    # which text of which section was seen where; rows of texts that went stay, with present = 0
     table(
         "sightings",
         "source, path, part_id",
@@ -305,7 +313,9 @@ TABLES = (
         wide=True,
     ),
     table("llm_replies", "key", "backend, model, reply", wide=True),
+    # void: the reply to this key is not kept, should it still come
     table("llm_asked", "key, part_id", "void flag", [by("part_id")]),
+    # a call that is not settled counts as it was booked: it may have been made
     table(
         "llm_calls",
         "call_id",
@@ -324,10 +334,11 @@ TABLES = (
     ),
     table("llm_turns", "backend", "next_at real", wide=True),
     table("settings", "name", "value"),
-    # context of sessions
+    # context of sessions: restarted_at is when a session last forgot what it was shown
     table("context_sessions", "session_id", "seen_at, restarted_at text?", [by("seen_at")]),
     table("context_shown", "session_id, episode_id", "number int, passage_id int?", [by("session_id number")]),
-    # forgotten episodes
+    # forgotten episodes. went_with: the episode of which this is a record, or the rule with which it was forgotten;
+    # kept: keyed digests of runs of words of the section
     table(
         "tombstones",
         "episode_id",
@@ -336,7 +347,9 @@ TABLES = (
     ),
     table("tombstone_keys", "message_key, episode_id", "", [by("episode_id")]),
     table("buried_sections", "episode_id, source, path", "place, kept bytes", [by("place"), by("source path")]),
-    # consolidation and session records
+    # consolidation (which episode stands for which, whether or not their rows are there) and session records. noted
+    # counts what happened to a session since then; root names the session in which the record begins that it is in,
+    # revision and until the last record that began in this one
     table("consolidated", "episode_id", "canonical, regime, undone flag", [by("canonical"), by("regime undone")]),
     table("unconsolidated", "session_id", "noted int"),
     table(

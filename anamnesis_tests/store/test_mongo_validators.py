@@ -1,6 +1,5 @@
 """The server itself refuses a document of a wrong shape."""
 
-import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,28 +14,10 @@ from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.indexes import Index
 from anamnesis_pipeline.store.mongo.schema import COLLECTIONS, prepare
 from anamnesis_pipeline.store.mongo.validators import validator_of
-from anamnesis_pipeline.store.sqlite.schema import MIGRATIONS
 from anamnesis_tests.store.mongo_watching import looked_at, opened
 from anamnesis_tests.store.samples import space
 
 INVALID = 121
-NEW_FIELDS = {
-    "episodes": {"_id", "number", "at", "layer", "read_often", "tags", "message_ids", "message_keys", "machine", "path",
-                 "summary", "raw_exchange", "metadata", "session_id"},
-    "passages": {"_id", "at", "context", "episode_id", "instance", "kind", "layer", "message_ids", "project",
-                 "read_often", "seq", "session_id", "source", "status", "tags", "terms", "text", "text_unspaced",
-                 "context_unspaced"},
-    "files": {"incomplete", "to_parse"},
-    "parts": {"to_publish", "to_summarize"},
-    "spaces": {"_id", "index_recall"},
-    "pending": {"episode_id", "number"},
-}  # fmt: skip
-"""What documents have beside the columns of SQLite's table; see the top of `schema.py`."""
-OTHER_NAMES = {
-    "episodes": {"episode_key", "episode_id"}, "passages": {"passage_id", "episode_key"}, "spaces": {"space_id"},
-    "pending": {"episode_key"},
-}  # fmt: skip
-"""Columns that have no field of their name."""
 
 
 @pytest.fixture
@@ -141,17 +122,6 @@ def test_an_index_that_is_new_is_made_at_the_next_start_though_the_version_is_th
     assert _told(new) in _indexes(database, "episodes")
 
 
-def test_documents_have_the_fields_of_the_tables_of_the_embedded_store() -> None:
-    tables = _columns()
-    assert tables.keys() >= {
-        name for name in COLLECTIONS if name not in {"counters", "writer", "store", "store_secret"}
-    }
-    for name in COLLECTIONS.keys() & tables.keys() - {"store_secret"}:
-        fields = set(validator_of(name)["$jsonSchema"]["properties"])
-        wanted = (tables[name] - OTHER_NAMES.get(name, set())) | NEW_FIELDS.get(name, set())
-        assert fields == wanted, name
-
-
 def _listed(database: Database) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = database.command({"listCollections": 1})["cursor"]["firstBatch"]
     return found
@@ -169,17 +139,3 @@ def _indexes(database: Database, name: str) -> set[str]:
         for each in found
         if each["name"] != "_id_"
     }
-
-
-def _columns() -> dict[str, set[str]]:
-    """Table -> its columns, as the migrations make them."""
-    tables: dict[str, set[str]] = {}
-    for _, statements in MIGRATIONS:
-        for statement in statements:
-            if made := re.match(r"CREATE TABLE (\w+) \((.*)\)", statement, re.DOTALL):
-                columns = re.split(r",(?![^()]*\))", made[2])
-                names = [column.split()[0].strip('"') for column in columns]
-                tables[made[1]] = {name for name in names if name.islower()}
-            if added := re.match(r"ALTER TABLE (\w+) ADD COLUMN (\w+)", statement):
-                tables[added[1]].add(added[2])
-    return tables

@@ -25,7 +25,7 @@ from anamnesis_pipeline.store.sqlite.engine import SqliteGateway
 from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.sqlite.native import SqliteNative
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_pipeline.store.sqlite.schema import MIGRATIONS, migrate
+from anamnesis_pipeline.store.sqlite.schema import FIRST, MIGRATIONS, migrate
 from anamnesis_tests.sidecar.conftest import wait_for
 from anamnesis_tests.store.samples import DAY, episode, passages, put
 
@@ -45,6 +45,64 @@ def database(path: Path) -> Iterator[Database]:
 
 def opened(path: Path) -> Store:
     return open_sqlite(path, path.parent / "index")
+
+
+OLDER_EPISODE = """INSERT INTO episodes (episode_id, source, timestamp, instance, project, own_project, kind, status,
+    passages, content_hash, stored_hash, retrieval_count)
+    VALUES (?, 'direct', '2026-01-01T00:00:00+00:00', 'mac', '', '', 'note', 'active', 1, '', '', 3)"""
+
+
+def make_version_7(path: Path) -> None:
+    """Make a file of version 7, as it was released."""
+    path.parent.mkdir(exist_ok=True)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(Path(__file__).with_name("version_7.sql").read_text())
+
+
+def make_version_3(path: Path) -> None:
+    """Take away what came after version 3."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP TRIGGER episodes_removed_from_queries")
+        connection.execute("DROP TRIGGER episodes_removed_from_chat")
+        for name in (
+            "consolidated",
+            "unconsolidated",
+            "query_log",
+            "query_results",
+            "events",
+            "chat_sessions",
+            "chat_messages",
+        ):
+            connection.execute(f"DROP TABLE {name}")
+        connection.execute("DELETE FROM migrations WHERE number > 3")
+
+
+def shape_of(path: Path) -> dict[str, object]:
+    """Name -> what a table, view or trigger is: columns, indexes and options of a table, the SQL of others."""
+    shape: dict[str, object] = {}
+    with closing(sqlite3.connect(path)) as connection:
+        objects = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+        sql_of = {name: " ".join((sql or "").split()) for _, name, sql in objects}
+        options = {name: its for _, name, _, _, *its in connection.execute("PRAGMA table_list")}
+        for name in [name for kind, name, _ in objects if kind in ("view", "trigger")]:
+            shape[name] = sql_of[name].lower()
+        for name in [name for kind, name, _ in objects if kind == "table" and "VIRTUAL" not in sql_of[name]]:
+            columns = sorted(
+                (column, kind, not_null and not key, default, key)
+                for _, column, kind, not_null, default, key in connection.execute(f"PRAGMA table_info({name})")
+            )
+            indexes = [
+                (
+                    sql_of.get(index) and index,
+                    unique,
+                    sql_of.get(index, "").partition("WHERE")[2],
+                    [row[2:5] for row in connection.execute(f"PRAGMA index_xinfo({index})") if row[5]],
+                )
+                for _, index, unique, *_ in connection.execute(f"PRAGMA index_list({name})").fetchall()
+            ]
+            shape[name] = (columns, options[name], "AUTOINCREMENT" in sql_of[name], sorted(indexes, key=repr))
+        shape |= {name: sql_of[name] for kind, name, _ in objects if kind == "table" and "VIRTUAL" in sql_of[name]}
+    return shape
 
 
 # --- the file --------------------------------------------------------------------------------------------
@@ -187,7 +245,7 @@ def test_migrations_run_once_and_are_recorded(database: Database):
     assert migrate(database) == 0
     with database.read() as held:
         names = [name for (name,) in held.execute("SELECT name FROM migrations ORDER BY number")]
-    assert names == [name for name, _ in MIGRATIONS]
+    assert names == [*FIRST, *(name for name, _ in MIGRATIONS)]
     assert [name.split("_")[0] for name in names] == [f"m{i:03d}" for i in range(1, len(names) + 1)]
 
 
@@ -196,7 +254,7 @@ def test_migrations_started_at_once_run_once_each(path: Path):
     start = threading.Barrier(6)
     with ThreadPoolExecutor(6) as pool:
         ran = list(pool.map(lambda d: (start.wait(), migrate(d))[1], databases))
-    assert sum(ran) == len(MIGRATIONS)
+    assert sum(ran) == len(FIRST) + len(MIGRATIONS)
     for database in databases:
         database.close()
 
@@ -239,7 +297,7 @@ def test_sessions_of_an_older_file_are_noted(database: Database, path: Path):
         held.execute("ALTER TABLE episodes DROP COLUMN read_count")
         held.execute("CREATE TRIGGER episodes_update_is_seen AFTER UPDATE ON episodes BEGIN SELECT 1; END")
         held.execute("DELETE FROM migrations WHERE number >= 9")
-    assert migrate(database) == 3
+    assert migrate(database) == 4
     assert store.sessions.changed("box--logs", "", 10) == ["s1"]
     assert store.sessions.states(["s2"]) == []
     store.close()
@@ -251,15 +309,28 @@ def test_a_newer_file_is_refused(database: Database, path: Path):
         opened(path)
 
 
+@pytest.mark.parametrize("version", [3, 7])
+def test_older_file_gets_the_tables_of_a_new_one(path: Path, version: int) -> None:
+    make_version_7(path)
+    if version == 3:
+        make_version_3(path)
+    opened(path).close()
+    opened(path.with_name("new.db")).close()
+    assert shape_of(path) == shape_of(path.with_name("new.db"))
+
+
+def test_file_that_was_never_finished_is_refused(path: Path) -> None:
+    make_version_7(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM migrations WHERE number > 2")
+    with pytest.raises(StoreCorrupt, match=r"never finished \(m002_episodes\); move it away"):
+        opened(path)
+
+
 def test_what_an_older_file_counted_stays_counted(path: Path) -> None:
-    with closing(Database(path)) as database:
-        migrate(database, MIGRATIONS[:8])
-        with database.write() as connection:
-            connection.execute(
-                """INSERT INTO episodes (episode_id, source, timestamp, instance, project, own_project, kind, status,
-                    passages, content_hash, stored_hash, retrieval_count)
-                    VALUES ('e', 'direct', '2026-01-01', 'mac', '', '', 'note', 'active', 0, '', '', 3)"""
-            )
+    make_version_7(path)
+    with closing(Database(path)) as database, database.write() as connection:
+        connection.execute(OLDER_EPISODE, ("e",))
     with closing(opened(path)) as store:
         assert store.overview.most_read(Where(), 5) == ["e"]
         assert store.overview.census().retrievals == 3
@@ -269,13 +340,20 @@ def test_full_text_of_an_older_file_is_made_again_from_where_it_stopped(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "MAX_ROWS_PER_WRITE", 2)
+    make_version_7(path)
     with closing(Database(path)) as database:
-        migrate(database, MIGRATIONS[:7])
-        episodes = EpisodeRecords(SqliteGateway(database), SqliteNative())
         texts = ["登录超时改成三十秒", "forgotten", "plain words", "夜间重跑gen-itgc后", "เซสชันหมดเวลา", "the last"]
-        for n, text in enumerate(texts):
-            episodes.put([(episode(f"e{n}"), passages(text))])
-        episodes.put([(episode("e1"), [])])
+        with database.write() as connection:
+            for n, text in enumerate(texts):
+                key = connection.execute(OLDER_EPISODE, (f"e{n}",)).lastrowid
+                connection.execute(
+                    "INSERT INTO episode_texts VALUES (?, '', '[]', '', '', '', '{}', '[]', '[]', '')", (key,)
+                )
+                passage = "INSERT INTO passages (episode_key, ordinal) VALUES (?, 0)"
+                text_of = "INSERT INTO passage_texts VALUES (?, ?, '', '[]')"
+                connection.execute(text_of, (connection.execute(passage, (key,)).lastrowid, text))
+            for gone in ("passages", "passage_texts"):
+                connection.execute(f"DELETE FROM {gone} WHERE passage_id = 2")
         migrate(database)
         with database.write() as connection:
             schema._index_some(connection)

@@ -35,7 +35,9 @@ SPACE_VARIANTS = table("space_variants", "space_id int, variant")
 NUMBER_COLUMN = "episode_key"
 """The column of `episodes.number`."""
 _COLUMNS = {
-    **{name: {"number": NUMBER_COLUMN} for name in ("episodes", "episode_texts", "episode_tags", "pending")},
+    **{
+        name: {"number": NUMBER_COLUMN} for name in ("episodes", "episode_texts", "episode_tags", "passages", "pending")
+    },
     "vectors": {"vector": "vec"},
     "numbers": {"last": "seq"},
 }
@@ -95,7 +97,7 @@ class SqliteRows(Rows):
         """See `Rows.each`."""
         names = fields or self._table.fields
         terms, values = self._where(match)
-        columns = ", ".join(_column(self._table, name) for name in names)
+        columns = ", ".join(column(self._table, name) for name in names)
         sql = f"SELECT {columns} FROM {self._origin(names, match, order)} WHERE {terms}"
         if order:
             sql += f" ORDER BY {ordered(self._table, order, is_of_list=_asks_for_list(match))}"
@@ -127,8 +129,8 @@ class SqliteRows(Rows):
     def sums(self, match: Match, fields: Sequence[str] = (), *, by: Sequence[str] = ()) -> list[Row]:
         """See `Rows.sums`."""
         terms, values = self._where(match)
-        groups = [_column(self._table, name) for name in by]
-        sums = [f"coalesce(sum({_column(self._table, name)}), 0)" for name in fields]
+        groups = [column(self._table, name) for name in by]
+        sums = [f"coalesce(sum({column(self._table, name)}), 0)" for name in fields]
         found = self._connection.execute(
             f"SELECT {', '.join([*groups, 'count(*)', *sums])} FROM {self._origin(by, fields, match)} WHERE {terms}"
             + (f" GROUP BY {', '.join(groups)}" if groups else ""),
@@ -140,8 +142,8 @@ class SqliteRows(Rows):
         """See `Rows.firsts`."""
         names = [*by, *fields]
         terms, values = compiled(self._table, match)
-        columns = ", ".join(_column(self._table, name) for name in names)
-        groups = ", ".join(_column(self._table, name) for name in by)
+        columns = ", ".join(column(self._table, name) for name in names)
+        groups = ", ".join(column(self._table, name) for name in by)
         window = f"PARTITION BY {groups} ORDER BY {ordered(self._table, order)}"
         rows = f"SELECT {columns}, row_number() OVER ({window}) AS place FROM {self._origin(names, match, order)}"
         sql = f"SELECT {self._listed(names)} FROM ({rows} WHERE {terms}) WHERE place = 1"
@@ -173,8 +175,7 @@ class SqliteRows(Rows):
                 for row in its:
                     self.update({name: row[name] for name in self._table.key}, {name: row[name] for name in changed})
                 continue
-            columns = [_column(self._table, name) for name in changed]
-            sets = ", ".join(f"{column} = excluded.{column}" for column in columns)
+            sets = ", ".join(f"{each} = excluded.{each}" for each in (column(self._table, name) for name in changed))
             action = f"UPDATE SET {sets}" if sets else "NOTHING"
             sql = f"{self._insert(names)} ON CONFLICT ({key}) DO {action}"
             self._connection.executemany(sql, map(self._values, its))
@@ -205,7 +206,7 @@ class SqliteRows(Rows):
         return [as_json(value) if name in self._lists else value for name, value in row.items()]
 
     def _listed(self, names: Iterable[str]) -> str:
-        return ", ".join(_column(self._table, name) for name in names)
+        return ", ".join(column(self._table, name) for name in names)
 
     def _origin(self, *parts: Iterable[str]) -> str:
         """Return the tables that hold the fields which these parts of a statement name."""
@@ -348,11 +349,11 @@ def _offered(table: Table, name: str, *, is_of_list: bool) -> str:
     """Return a column. Beside a term of a list, which leaves few rows, SQLite is offered no other index: a `+` hides a
     column from its planner.
     """
-    column = _column(table, name)
-    return f"+{column}" if is_of_list and name != table.serial else column
+    return f"{'+' if is_of_list and name != table.serial else ''}{column(table, name)}"
 
 
-def _column(table: Table, name: str) -> str:
+def column(table: Table, name: str) -> str:
+    """Return the column of a field, as SQL."""
     if name not in table.kinds:
         raise KeyError(f"{table.name} has no field {name}; its fields are {', '.join(table.fields)}")
     kept = _COLUMNS.get(table.name.partition("/")[0])
@@ -374,7 +375,7 @@ def _has(table: Table, name: str) -> str:
     """Return the comparison that finds a text in a list, as SQL."""
     if table is EPISODES and name == "tags":
         return f"{NUMBER_COLUMN} IN (SELECT {NUMBER_COLUMN} FROM {EPISODE_TAGS.name} WHERE tag = ?)"
-    return f"? IN (SELECT value FROM json_each({_column(table, name)}))"
+    return f"? IN (SELECT value FROM json_each({column(table, name)}))"
 
 
 def _term(column: str, operator: str, value: Any) -> tuple[str, list[Any]]:
