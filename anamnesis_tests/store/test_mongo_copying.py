@@ -7,8 +7,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import copying, spaces
 from anamnesis_pipeline.store.mongo.copying import DERIVED
 from anamnesis_pipeline.store.mongo.facets import FACETS
-from anamnesis_pipeline.store.mongo.schema import COLLECTIONS
-from anamnesis_pipeline.store.mongo.validators import validator_of
+from anamnesis_pipeline.store.mongo.schema import COLLECTIONS, validator_of
 from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, PASSAGES, PENDING, SPACES, TABLES
 from anamnesis_tests.store.samples import put, space
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.mongo import indexes, schema
+from anamnesis_pipeline.store.mongo import schema
 from anamnesis_pipeline.store.mongo.client import Database
-from anamnesis_pipeline.store.mongo.indexes import Index, Plan, plan
-from anamnesis_pipeline.store.mongo.schema import COLLECTIONS, OF_SPACES, prepare
+from anamnesis_pipeline.store.mongo.opening import prepare
+from anamnesis_pipeline.store.mongo.schema import COLLECTIONS, INDEXES_OF_SPACES, Index, Plan, plan
 from anamnesis_tests.store.mongo_watching import looked_at, opened
 from anamnesis_tests.store.samples import put, space
 
@@ -76,19 +76,21 @@ def test_an_index_that_no_version_wants_any_more_goes_and_one_of_somebody_else_s
 def test_the_indexes_of_a_space_change_too(store: Store, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     store.spaces.put(space("s"))
     with monkeypatch.context() as other:
-        other.setitem(schema.OF_SPACES, "vectors_", [Index(("seq",), where={"seq": {"$gt": 1}}), Index(("at",))])
+        other.setitem(
+            schema.INDEXES_OF_SPACES, "vectors_", [Index(("seq",), where={"seq": {"$gt": 1}}), Index(("at",))]
+        )
         prepare(database)
         assert listed(database, "vectors_s").keys() == {"_id_", "seq_1", "at_1"}
     prepare(database)
     found = listed(database, "vectors_s")
-    assert found.keys() == {"_id_", *(index.name for index in OF_SPACES["vectors_"])}
+    assert found.keys() == {"_id_", *(index.name for index in INDEXES_OF_SPACES["vectors_"])}
     assert "partialFilterExpression" not in found["seq_1"]
 
 
 def test_several_that_start_at_once_bring_it_about_together(
     store: Store, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexes, "PAUSE_S", 0.05)
+    monkeypatch.setattr(schema, "PAUSE_S", 0.05)
     of_version(monkeypatch, database, [OLD])
     problems: list[BaseException] = []
     together = threading.Barrier(3)

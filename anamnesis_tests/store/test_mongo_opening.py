@@ -16,7 +16,7 @@ from pymongo.monitoring import CommandStartedEvent
 
 from anamnesis_pipeline.errors import BadSetting, GiveUp, StoreBusy
 from anamnesis_pipeline.model import Where
-from anamnesis_pipeline.store.mongo import fulltext, opening, schema
+from anamnesis_pipeline.store.mongo import fulltext, opening
 from anamnesis_pipeline.store.mongo import search_indexes as search_indexes_of
 from anamnesis_pipeline.store.mongo.opening import open_mongo
 from anamnesis_pipeline.store.mongo.search_definitions import UNSPACED, text_definition
@@ -237,7 +237,7 @@ def test_what_an_older_version_counted_stays_counted(server: LoopbackServer) -> 
 def test_passages_of_an_older_version_get_their_full_text(
     server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "MAX_ROWS_PER_WRITE", 2)
+    monkeypatch.setattr(opening, "MAX_ROWS_PER_WRITE", 2)
     texts = ["登录超时改成三十秒", "plain words", "夜间重跑gen-itgc后", "เซสชันหมดเวลา"]
     with closing(open_mongo(server.uri, NAME)) as store:
         keys = [put(store, f"e{n}", text, context=text)[0] for n, text in enumerate(texts)]
@@ -250,7 +250,7 @@ def test_passages_of_an_older_version_get_their_full_text(
             assert found(store, word) == [f"e{n}"]
     with MongoClient[dict[str, Any]](server.uri) as client:
         (made,) = client[NAME]["store"].find()
-        assert made["version"] == schema.VERSION
+        assert made["version"] == opening.VERSION
         fields = [UNSPACED.values() & each.keys() for each in client[NAME]["passages"].find(sort=[("_id", 1)])]
         assert fields == [set() if text.isascii() else {*UNSPACED.values()} for text in texts]
 

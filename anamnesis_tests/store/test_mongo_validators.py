@@ -9,11 +9,10 @@ import pytest
 from pymongo.errors import BulkWriteError, WriteError
 
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.mongo import schema
+from anamnesis_pipeline.store.mongo import opening, schema
 from anamnesis_pipeline.store.mongo.client import Database
-from anamnesis_pipeline.store.mongo.indexes import Index
-from anamnesis_pipeline.store.mongo.schema import COLLECTIONS, prepare
-from anamnesis_pipeline.store.mongo.validators import validator_of
+from anamnesis_pipeline.store.mongo.opening import prepare
+from anamnesis_pipeline.store.mongo.schema import COLLECTIONS, Index, validator_of
 from anamnesis_tests.store.mongo_watching import looked_at, opened
 from anamnesis_tests.store.samples import space
 
@@ -85,7 +84,7 @@ def test_the_validator_of_an_earlier_version_gives_way_at_the_next_start(
     assert not refuse(database, "settings", {"name": "x"})
     prepare(database)
     assert not refuse(database, "settings", {"name": "y"}), "what is of this version is left alone"
-    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+    monkeypatch.setattr(opening, "VERSION", opening.VERSION + 1)
     prepare(database)
     prepare(database)
     assert refuse(database, "settings", {"name": "z"})

@@ -12,8 +12,7 @@ from pymongo.operations import SearchIndexModel
 
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.gateway import can_be_stored
-from anamnesis_pipeline.store.mongo.indexes import Index, bring_about
-from anamnesis_pipeline.store.mongo.validators import validator_of
+from anamnesis_pipeline.store.mongo.schema import Index, bring_about, validator_of
 
 Document = dict[str, Any]
 Filter = Mapping[str, Any]

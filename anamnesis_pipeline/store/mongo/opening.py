@@ -1,24 +1,36 @@
-"""Opening the store in MongoDB."""
+"""Opening the store in MongoDB. The database holds by which definitions its collections were made, so that a start
+makes what is missing only where these are others by now, and asks for no more than that where they are not.
+"""
 
+import hashlib
 import logging
+import os
 import time
-from collections.abc import Callable
-from typing import Literal, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 import pymongo
+from pymongo import UpdateOne
 
-from anamnesis_pipeline.errors import StoreBusy
+from anamnesis_pipeline.errors import StoreBusy, StoreCorrupt
+from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.mongo.client import Database
+from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.exact_terms import exact_terms
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.copying import MongoCopy
-from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTraces
+from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTables, MongoTraces
 from anamnesis_pipeline.store.mongo.fulltext import MongoTextIndex
 from anamnesis_pipeline.store.mongo.native import MongoNative
 from anamnesis_pipeline.store.mongo.overview import MongoOverview
-from anamnesis_pipeline.store.mongo.schema import prepare
+from anamnesis_pipeline.store.mongo.schema import COLLECTIONS, INDEXES_OF_SPACES, validator_of
+from anamnesis_pipeline.store.mongo.search_definitions import unspaced_fields
 from anamnesis_pipeline.store.mongo.search_indexes import text_index
 from anamnesis_pipeline.store.mongo.spaces import MongoSpaces
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
+from anamnesis_pipeline.store.records import session_notes
 from anamnesis_pipeline.store.records.archive import ArchiveRecords
 from anamnesis_pipeline.store.records.chat import ChatRecords
 from anamnesis_pipeline.store.records.consolidation import ConsolidationRecords
@@ -125,3 +137,138 @@ def _awaited(work: Callable[[], T], until: float) -> T:
                 raise
             log.warning("Waiting since %.0f s of at most %.0f: %s", now - began, until - began, exc)
         time.sleep(PAUSE_S)
+
+
+# --- the collections of this version ---------------------------------------------------------------------
+
+VERSION = 4
+_UNSPACED, _SESSIONS, _READS = 2, 3, 4
+"""From these versions on passages have the fields of scripts without spaces, sessions are noted, and what is read is
+counted.
+"""
+APPLICATION = "anamnesis"
+
+
+def prepare(database: Database) -> None:
+    """Let collections, indexes and validators be those of this version, where others were here before.
+
+    :raises StoreCorrupt: the database is of a newer version, or of another program.
+    """
+    if database.read(_version) == VERSION and database.read(_made_by) == _definitions():
+        return
+    database.read(lambda tables: _make_collections(tables, _former_indexes(tables)))
+    while database.write(_index_some):
+        pass
+    version = database.read(_version)
+    if 0 < version < _SESSIONS:
+        for keys in batches(database.read(_sessions)):
+            database.write(partial(_note_sessions, keys=keys))
+    if 0 < version < _READS:
+        while database.write(_count_reads):
+            pass
+    database.write(_fill)
+
+
+def _version(tables: Tables) -> int:
+    """The version of what is there; 0: nothing is."""
+    found = tables["store"].one({"_id": APPLICATION})
+    if found is None:
+        if foreign := tables.names() - COLLECTIONS.keys():
+            raise StoreCorrupt(
+                f"the database has collections of another program ({', '.join(sorted(foreign)[:3])}); "
+                f"choose another name with ANAMNESIS_MONGO_DATABASE"
+            )
+        return 0
+    if found["version"] > VERSION:
+        raise StoreCorrupt(
+            f"the database was written by a newer version ({found['version']}), and this one knows {VERSION}; "
+            f"update anamnesis"
+        )
+    return int(found["version"])
+
+
+def _made_by(tables: Tables) -> str:
+    """What tells the definitions apart that the database was made by."""
+    found = tables["store"].one({"_id": APPLICATION}, ("made_by",)) or {}
+    return str(found.get("made_by", ""))
+
+
+def _definitions() -> str:
+    """What tells the definitions of this version apart from others."""
+    defined = {**COLLECTIONS, **INDEXES_OF_SPACES}
+    checked = [validator_of(name) for name in defined]
+    return hashlib.sha256(repr((defined, checked)).encode()).hexdigest()[:16]
+
+
+def _index_names() -> dict[str, list[str]]:
+    """Names of the indexes by collection, by the beginning of its name where it is of a space."""
+    return {name: [index.name for index in indexes] for name, indexes in {**COLLECTIONS, **INDEXES_OF_SPACES}.items()}
+
+
+def _former_indexes(tables: Tables) -> dict[str, list[str]]:
+    """The same of the definitions that the database was made by."""
+    found = tables["store"].one({"_id": APPLICATION}, ("indexes",)) or {}
+    return dict(found.get("indexes", {}))
+
+
+def _make_collections(tables: Tables, former: Mapping[str, Sequence[str]]) -> None:
+    for name, indexes in COLLECTIONS.items():
+        tables[name].make(indexes, former.get(name, ()))
+    for name in sorted(tables.names()):
+        for begin, indexes in INDEXES_OF_SPACES.items():
+            if name.startswith(begin):
+                tables[name].make(indexes, former.get(begin, ()))
+
+
+def _index_some(tables: Tables) -> bool:
+    """Give passages of an earlier version what full text holds of scripts without spaces, some at a time; it goes on
+    where another process was ended. False: none is left.
+    """
+    made = tables["store"].one({"_id": APPLICATION}) or {"version": _UNSPACED}
+    if made["version"] >= _UNSPACED:
+        return False
+    behind = {"_id": {"$gt": made.get("indexed_to", 0)}}
+    found = tables["passages"].find(behind, ("_id", "text", "context"), order=[("_id", 1)], limit=MAX_ROWS_PER_WRITE)
+    tables["passages"].write([
+        UpdateOne({"_id": each["_id"]}, {"$set": {"terms": exact_terms(each["text"]), **fields}})
+        for each in found
+        if (fields := unspaced_fields(each["text"], each["context"]))
+    ])  # fmt: skip
+    if found:
+        tables["store"].update({"_id": APPLICATION}, {"$set": {"indexed_to": found[-1]["_id"]}})
+    return bool(found)
+
+
+def _note_sessions(tables: Tables, keys: Sequence[tuple[str, str]]) -> None:
+    session_notes.note(MongoTables(tables), keys)
+
+
+def _sessions(tables: Tables) -> list[tuple[str, str]]:
+    """(source, session) of every episode of a log that has one."""
+    stages: list[dict[str, Any]] = [
+        {"$match": {"session_id": {"$gt": ""}}},
+        {"$group": {"_id": {"source": "$source", "session_id": "$session_id"}}},
+    ]
+    return sorted((row["_id"]["source"], row["_id"]["session_id"]) for row in tables["episodes"].aggregate(stages))
+
+
+def _count_reads(tables: Tables) -> bool:
+    """Let episodes of an earlier version, some at a time, be read as often as they were found: that was not told apart
+    then. False: none is left.
+    """
+    uncounted = {"read_count": {"$exists": False}}
+    found = tables["episodes"].find(uncounted, ("_id", "retrieval_count"), limit=MAX_ROWS_PER_WRITE)
+    tables["episodes"].write(
+        [UpdateOne({"_id": each["_id"]}, {"$set": {"read_count": each["retrieval_count"]}}) for each in found]
+    )
+    return bool(found)
+
+
+def _fill(tables: Tables) -> None:
+    """What a new store begins with."""
+    for key in RESERVED_SOURCES:
+        row = {"machine": "", "root": "", "folder": "", "kind": "reserved", "spec": ""}
+        tables["sources"].upsert({"key": key}, {"$setOnInsert": row})
+    tables["store_secret"].upsert({"_id": "secret"}, {"$setOnInsert": {"secret": os.urandom(32)}})
+    made = {"version": VERSION, "made_by": _definitions(), "indexes": _index_names()}
+    tables["store"].upsert({"_id": APPLICATION}, {"$set": made})

@@ -1,40 +1,111 @@
-"""The collections, their indexes and validators. The database holds by which definitions they were made, so that a
-start makes what is missing only where these are others by now, and asks for no more than that where they are not.
+"""The collections: their fields, the validator that the server checks documents with on every write, and their indexes.
 
-A collection has the name and the fields of its table in `store/tables.py`. What differs: `_id` is the id of episodes
-and the number of passages and spaces; `validators.py` names the fields that are kept beside those, and the collections
-of this engine alone. `vectors_<space>` and `tokens_<space>` hold the vectors of a space by passage: see `vectors.py`.
+A collection has the name and the fields of its table in `store/tables.py`. What differs stands here: `_id` is the id of
+episodes and the number of passages and spaces, `EXTRA` are fields kept beside those, and `OWN` the collections of this
+engine alone. `vectors_<space>` and `tokens_<space>` hold the vectors of a space by passage. Fields beyond these are let
+through, so that a newer version may write more (https://www.mongodb.com/docs/manual/core/schema-validation/).
 """
 
-import hashlib
-import os
+import time
+from collections.abc import Collection as Some
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
-from pymongo import UpdateOne
+from pymongo import ASCENDING, DESCENDING, IndexModel
+from pymongo.collection import Collection as DriverCollection
+from pymongo.errors import OperationFailure
 
-from anamnesis_pipeline.errors import StoreCorrupt
-from anamnesis_pipeline.model import RESERVED_SOURCES
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.exact_terms import exact_terms
-from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
-from anamnesis_pipeline.store.mongo import validators
-from anamnesis_pipeline.store.mongo.client import Database, Tables
-from anamnesis_pipeline.store.mongo.engine import MongoTables
-from anamnesis_pipeline.store.mongo.indexes import Index
-from anamnesis_pipeline.store.mongo.search_definitions import unspaced_fields
-from anamnesis_pipeline.store.mongo.validators import validator_of
-from anamnesis_pipeline.store.records import sessions
-from anamnesis_pipeline.store.tables import BY_NAME, TEXT, by
-from anamnesis_pipeline.store.tables import Index as DeclaredIndex
+from anamnesis_pipeline.store import tables
+from anamnesis_pipeline.store.tables import BY_NAME, TEXT, Table, by, table
 
-VERSION = 4
-_UNSPACED, _SESSIONS, _READS = 2, 3, 4
-"""From these versions on passages have the fields of scripts without spaces, sessions are noted, and what is read is
-counted.
+# --- fields ----------------------------------------------------------------------------------------------
+
+IDS = {"episodes": "episode_id", "passages": "passage_id", "spaces": "space_id"}
+"""Fields of `tables.py` that are the `_id` of their documents."""
+
+_FACETS = "source, instance, project, kind, status, session_id, layer, tags texts, at int, read_often flag"
+EXTRA = {
+    "episodes": table("episodes", "number int", _FACETS),
+    "passages": table("passages", "passage_id int", f"seq int, terms, text_unspaced, context_unspaced, {_FACETS}"),
+    "pending": table("pending", "space_id int, number int", "episode_id"),
+    "spaces": table("spaces", "space_id int", "index_recall real"),
+}
+"""Fields that only this engine keeps, made from others: what filters read (`facets.py`)."""
+OWN = {
+    "counters": table("counters", "_id", "next int, at date"),
+    "writer": table("writer", "_id", "turn int"),
+    "store": table("store", "_id", "version int"),
+}
+"""Collections of this engine alone (`client.py`)."""
+OF_SPACES = {
+    "vectors_": table(
+        "vectors_",
+        "_id int",
+        f"seq int, episode_id, text bytes, context bytes, {_FACETS}",
+        [by("seq"), by("episode_id")],
+    ),
+    "tokens_": table("tokens_", "_id int", "tokens int, data bytes", [by("tokens")]),
+}
+"""Collections of a space, by the beginning of their names (`space_docs.py`). A passage has a vector of each variant
+written so far.
 """
-APPLICATION = "anamnesis"
+_MAY_BE_MISSING = {
+    "passages": {"text_unspaced", "context_unspaced"},
+    "spaces": {"index_recall"},
+    "counters": {"at"},
+    "vectors_": {"text", "context"},
+}
+
+_WHOLE = ["int", "long"]  # the driver writes a number as the shorter one that holds it
+_TYPES: Mapping[str, list[str]] = {
+    "text": ["string"],
+    "int": _WHOLE,
+    "flag": _WHOLE,
+    "real": [*_WHOLE, "double"],
+    "bytes": ["binData"],
+    "date": ["date"],
+}
+
+
+def declared(name: str) -> Table:
+    """Return the fields and indexes that `tables.py` or `OWN` declare for a collection.
+
+    :raises KeyError: there is no such collection of ours.
+    """
+    beginning = next((each for each in OF_SPACES if name.startswith(each)), "")
+    return OF_SPACES[beginning] if beginning else BY_NAME.get(name) or OWN[name]
+
+
+def validator_of(name: str) -> dict[str, Any]:
+    """Return the validator of a collection, as `create` and `collMod` take it.
+
+    :raises KeyError: there is no such collection of ours.
+    """
+    table = declared(name)
+    flags = dict.fromkeys(table.flags, "flag")
+    kinds = {**table.kinds, **flags, **(EXTRA[name].kinds if name in EXTRA else {})}
+    named = {"_id" if field == IDS.get(name) else field: kind for field, kind in kinds.items()}
+    required = sorted(named.keys() - _MAY_BE_MISSING.get(table.name, set()))
+    properties = {field: _type(kind) for field, kind in named.items()}
+    return {"$jsonSchema": {"bsonType": "object", "required": required, "properties": properties}}
+
+
+def _type(kind: str) -> dict[str, Any]:
+    """Return the schema of a field of this type (`tables.KINDS`)."""
+    if kind == "texts":
+        return {"bsonType": "array", "items": {"bsonType": "string"}}
+    types = [*_TYPES[kind.rstrip("?")], *(["null"] if kind.endswith("?") else [])]
+    limits = {"minimum": 0, "maximum": 1} if kind == "flag" else {}
+    return {"bsonType": types[0] if len(types) == 1 else types, **limits}
+
+
+# --- indexes ---------------------------------------------------------------------------------------------
+
+_NOT_FOUND, _OTHER_OPTIONS, _OTHER_KEYS, _BUILD_ABORTED = 27, 85, 86, 276
+_MEANWHILE = {_NOT_FOUND, _OTHER_OPTIONS, _OTHER_KEYS, _BUILD_ABORTED}
+"""What another process that starts at the same time causes (https://www.mongodb.com/docs/manual/reference/error-codes/)."""
+ATTEMPTS, PAUSE_S = 10, 0.5
 IS_TEXT = {"$type": "string"}
 """`tables.TEXT` as queries of this engine have it: a partial index serves those with its very terms."""
 
@@ -49,155 +120,92 @@ _OWN_INDEXES = {
     ],
 }
 """Indexes over the fields that only this engine keeps."""
-_WITHOUT_KEY = {*validators.IDS, "pending", "store_secret", *validators.OWN}
+_WITHOUT_KEY = {*IDS, "pending", "store_secret", *OWN, *OF_SPACES}
 """Collections whose key in `tables.py` needs no unique index here: `_id` or another one is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Index(tables.Index):
+    """An index with the field names of documents. Its name is made of theirs, as the driver does.
+
+    `where`: see https://www.mongodb.com/docs/manual/core/index-partial/ for what may stand there.
+    """
+
+    @property
+    def name(self) -> str:
+        """E.g. `source_1_ended_at_-1`."""
+        return "_".join(f"{name}_{direction}" for name, direction in self.keys())
+
+    def keys(self) -> list[tuple[str, int]]:
+        """As the driver takes them."""
+        return [(name.removeprefix("-"), DESCENDING if name.startswith("-") else ASCENDING) for name in self.fields]
+
+    def model(self) -> IndexModel:
+        """As the driver makes it."""
+        partial = {"partialFilterExpression": dict(self.where)} if self.where else {}
+        return IndexModel(self.keys(), name=self.name, unique=self.unique, **partial)
+
+    def is_like(self, found: Mapping[str, Any]) -> bool:
+        """Whether one that `listIndexes` tells of does the same, whatever its name."""
+        told = (list(found["key"].items()), bool(found.get("unique")), found.get("partialFilterExpression", {}))
+        return told == (self.keys(), self.unique, self.where) and not found.get("sparse")
 
 
 def indexes_of(name: str) -> list[Index]:
     """Return the indexes of a collection."""
-    table = validators.declared(name)
+    table = declared(name)
     key = [] if name in _WITHOUT_KEY else [by(" ".join(table.key), unique=True)]
     number = [by("number")] if name == "episodes" else []
     return [_index(name, each) for each in (*key, *number, *_OWN_INDEXES.get(name, ()), *table.indexes)]
 
 
-def _index(name: str, index: DeclaredIndex) -> Index:
+def _index(name: str, index: tables.Index) -> Index:
     """Return a declared index with the field names of the documents."""
-    own = validators.IDS.get(name)
+    own = IDS.get(name)
     fields = tuple("-_id" if field == f"-{own}" else "_id" if field == own else field for field in index.fields)
     where = {field: IS_TEXT if wanted == TEXT else wanted for field, wanted in index.where.items()}
     return Index(fields, index.unique, where)
 
 
-COLLECTIONS: dict[str, Sequence[Index]] = {name: indexes_of(name) for name in (*BY_NAME, *validators.OWN)}
+COLLECTIONS: dict[str, Sequence[Index]] = {name: indexes_of(name) for name in (*BY_NAME, *OWN)}
 
-OF_SPACES: dict[str, Sequence[Index]] = {
-    "vectors_": [Index(("seq",)), Index(("episode_id",))],
-    "tokens_": [Index(("tokens",))],
-}
+INDEXES_OF_SPACES: dict[str, Sequence[Index]] = {name: indexes_of(name) for name in OF_SPACES}
 """By the beginning of the names of a space's collections (`space_docs.py`)."""
 
 
-def prepare(database: Database) -> None:
-    """Let collections, indexes and validators be those of this version, where others were here before.
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done, the drops first, since a name can only stand for one index."""
 
-    :raises StoreCorrupt: the database is of a newer version, or of another program.
+    drop: list[str]
+    make: list[Index]
+
+
+def plan(found: Sequence[Mapping[str, Any]], wanted: Sequence[Index], former: Some[str]) -> Plan:
+    """What makes the indexes of a collection those that are wanted. Pure.
+
+    :param found: as `listIndexes` tells of them.
+    :param former: names of those that an earlier version made; other unwanted ones are somebody else's, and stay.
     """
-    if database.read(_version) == VERSION and database.read(_made_by) == _definitions():
-        return
-    database.read(lambda tables: _make_collections(tables, _former_indexes(tables)))
-    while database.write(_index_some):
-        pass
-    version = database.read(_version)
-    if 0 < version < _SESSIONS:
-        for keys in batches(database.read(_sessions)):
-            database.write(partial(_note_sessions, keys=keys))
-    if 0 < version < _READS:
-        while database.write(_count_reads):
-            pass
-    database.write(_fill)
+    make = [index for index in wanted if not any(index.is_like(each) for each in found)]
+    there = [each["name"] for each in found]
+    in_the_way = {index.name for index in make}
+    gone = set(former) - {index.name for index in wanted}
+    return Plan([name for name in there if name in in_the_way | gone], make)
 
 
-def _version(tables: Tables) -> int:
-    """The version of what is there; 0: nothing is."""
-    found = tables["store"].one({"_id": APPLICATION})
-    if found is None:
-        if foreign := tables.names() - COLLECTIONS.keys():
-            raise StoreCorrupt(
-                f"the database has collections of another program ({', '.join(sorted(foreign)[:3])}); "
-                f"choose another name with ANAMNESIS_MONGO_DATABASE"
-            )
-        return 0
-    if found["version"] > VERSION:
-        raise StoreCorrupt(
-            f"the database was written by a newer version ({found['version']}), and this one knows {VERSION}; "
-            f"update anamnesis"
-        )
-    return int(found["version"])
-
-
-def _made_by(tables: Tables) -> str:
-    """What tells the definitions apart that the database was made by."""
-    found = tables["store"].one({"_id": APPLICATION}, ("made_by",)) or {}
-    return str(found.get("made_by", ""))
-
-
-def _definitions() -> str:
-    """What tells the definitions of this version apart from others."""
-    defined = {**COLLECTIONS, **OF_SPACES}
-    validators = [validator_of(name) for name in defined]
-    return hashlib.sha256(repr((defined, validators)).encode()).hexdigest()[:16]
-
-
-def _index_names() -> dict[str, list[str]]:
-    """Names of the indexes by collection, by the beginning of its name where it is of a space."""
-    return {name: [index.name for index in indexes] for name, indexes in {**COLLECTIONS, **OF_SPACES}.items()}
-
-
-def _former_indexes(tables: Tables) -> dict[str, list[str]]:
-    """The same of the definitions that the database was made by."""
-    found = tables["store"].one({"_id": APPLICATION}, ("indexes",)) or {}
-    return dict(found.get("indexes", {}))
-
-
-def _make_collections(tables: Tables, former: Mapping[str, Sequence[str]]) -> None:
-    for name, indexes in COLLECTIONS.items():
-        tables[name].make(indexes, former.get(name, ()))
-    for name in sorted(tables.names()):
-        for begin, indexes in OF_SPACES.items():
-            if name.startswith(begin):
-                tables[name].make(indexes, former.get(begin, ()))
-
-
-def _index_some(tables: Tables) -> bool:
-    """Give passages of an earlier version what full text holds of scripts without spaces, some at a time; it goes on
-    where another process was ended. False: none is left.
-    """
-    made = tables["store"].one({"_id": APPLICATION}) or {"version": _UNSPACED}
-    if made["version"] >= _UNSPACED:
-        return False
-    behind = {"_id": {"$gt": made.get("indexed_to", 0)}}
-    found = tables["passages"].find(behind, ("_id", "text", "context"), order=[("_id", 1)], limit=MAX_ROWS_PER_WRITE)
-    tables["passages"].write([
-        UpdateOne({"_id": each["_id"]}, {"$set": {"terms": exact_terms(each["text"]), **fields}})
-        for each in found
-        if (fields := unspaced_fields(each["text"], each["context"]))
-    ])  # fmt: skip
-    if found:
-        tables["store"].update({"_id": APPLICATION}, {"$set": {"indexed_to": found[-1]["_id"]}})
-    return bool(found)
-
-
-def _note_sessions(tables: Tables, keys: Sequence[tuple[str, str]]) -> None:
-    sessions.note(MongoTables(tables), keys)
-
-
-def _sessions(tables: Tables) -> list[tuple[str, str]]:
-    """(source, session) of every episode of a log that has one."""
-    stages: list[dict[str, Any]] = [
-        {"$match": {"session_id": {"$gt": ""}}},
-        {"$group": {"_id": {"source": "$source", "session_id": "$session_id"}}},
-    ]
-    return sorted((row["_id"]["source"], row["_id"]["session_id"]) for row in tables["episodes"].aggregate(stages))
-
-
-def _count_reads(tables: Tables) -> bool:
-    """Let episodes of an earlier version, some at a time, be read as often as they were found: that was not told apart
-    then. False: none is left.
-    """
-    uncounted = {"read_count": {"$exists": False}}
-    found = tables["episodes"].find(uncounted, ("_id", "retrieval_count"), limit=MAX_ROWS_PER_WRITE)
-    tables["episodes"].write(
-        [UpdateOne({"_id": each["_id"]}, {"$set": {"read_count": each["retrieval_count"]}}) for each in found]
-    )
-    return bool(found)
-
-
-def _fill(tables: Tables) -> None:
-    """What a new store begins with."""
-    for key in RESERVED_SOURCES:
-        row = {"machine": "", "root": "", "folder": "", "kind": "reserved", "spec": ""}
-        tables["sources"].upsert({"key": key}, {"$setOnInsert": row})
-    tables["store_secret"].upsert({"_id": "secret"}, {"$setOnInsert": {"secret": os.urandom(32)}})
-    made = {"version": VERSION, "made_by": _definitions(), "indexes": _index_names()}
-    tables["store"].upsert({"_id": APPLICATION}, {"$set": made})
+def bring_about(collection: DriverCollection[dict[str, Any]], wanted: Sequence[Index], former: Some[str]) -> None:
+    """Let a collection have the indexes that are wanted, and none of the former ones that are not."""
+    for left in reversed(range(ATTEMPTS)):
+        todo = plan(list(collection.list_indexes()), wanted, former)
+        try:
+            for name in todo.drop:
+                collection.drop_index(name)
+            if todo.make:
+                collection.create_indexes([index.model() for index in todo.make])
+        except OperationFailure as exc:
+            if exc.code not in _MEANWHILE or not left:
+                raise
+            time.sleep(PAUSE_S)
+        else:
+            return

@@ -16,7 +16,7 @@ from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.store.mongo import pending
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
-from anamnesis_pipeline.store.mongo.schema import OF_SPACES
+from anamnesis_pipeline.store.mongo.schema import INDEXES_OF_SPACES
 from anamnesis_pipeline.store.mongo.space_docs import (
     ADDING,
     DROPPED,
@@ -227,8 +227,8 @@ def _delete(tables: Tables, name: str, where: Filter) -> None:
 
 def make_collections(tables: Tables, key: str) -> None:
     """Make what a space keeps its vectors in, where it is missing; outside of any transaction."""
-    tables[vectors_name(key)].make(OF_SPACES["vectors_"])
-    tables[tokens_name(key)].make(OF_SPACES["tokens_"])
+    tables[vectors_name(key)].make(INDEXES_OF_SPACES["vectors_"])
+    tables[tokens_name(key)].make(INDEXES_OF_SPACES["tokens_"])
 
 
 def _to_be_indexed(tables: Tables, key: str, only_from: str | None) -> SpaceDoc | None:

@@ -215,8 +215,13 @@ class SqliteRows(Rows):
         named = {name for part in parts for name in _named(part)}
         if self._table is EPISODES:
             return self._name + (f" JOIN {EPISODE_TEXTS.name} USING ({NUMBER_COLUMN})" if named & _LONG else "")
-        origin = self._name + (f" CROSS JOIN {PASSAGE_TEXTS.name} USING (passage_id)" if named & _TEXTS else "")
-        return origin + (f" CROSS JOIN episodes USING ({NUMBER_COLUMN})" if "episode_id" in named else "")
+        texts = f" CROSS JOIN {PASSAGE_TEXTS.name} USING (passage_id)" if named & _TEXTS else ""
+        if "episode_id" not in named:
+            return f"{self._name}{texts}"
+        # SQLite joins in this order, so what leaves few rows comes first
+        if any("episode_id" in part for part in parts if isinstance(part, Mapping)):
+            return f"episodes CROSS JOIN {self._name} USING ({NUMBER_COLUMN}){texts}"
+        return f"{self._name}{texts} CROSS JOIN episodes USING ({NUMBER_COLUMN})"
 
 
 class SqliteEpisodes(SqliteRows):
