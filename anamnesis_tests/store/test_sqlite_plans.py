@@ -13,10 +13,13 @@ import pytest
 
 from anamnesis_pipeline.steps.handoff import read_handoff
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.records.documents import Verdict
+from anamnesis_pipeline.store.records.exclusion import BuriedSection
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.exchanges.ingested import OTHER, Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, START, Log
 from anamnesis_tests.store.samples import episode
+from anamnesis_tests.store.test_contract_documents import commit, publish, section
 
 GROWING = re.compile(
     r"SCAN (?:messages|m|known|parts|p|frames|head|held|own|occurrences|episodes|e|passages|summaries)\b"
@@ -123,6 +126,30 @@ def plans(connection: sqlite3.Connection, seen: Mapping[str, Any]) -> list[tuple
     for name in ("exact_terms", "paired", "casefold"):
         connection.create_function(name, -1, lambda *texts: "")
     return [(step, sql) for sql, values in seen.items() for step in plan(connection, sql, values)]
+
+
+def test_documents_find_sightings_by_indexes_that_leave_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+    monkeypatch.setattr(Watched, "seen", {})
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: connect(*args, factory=Watched, **options))
+    store = open_sqlite(tmp_path / "memory.db", tmp_path / "index")
+    first, moved, new = section("One", "first"), section("One", "first", path="b.md"), section("One", "new", since=2)
+    commit(store, first)
+    commit(store, new)
+    publish(store, first[0], new[0])
+    store.documents.settle(store.documents.unsettled("notes", 9), {first[0].part_id: Verdict(False, new[0].part_id)})
+    commit(store, moved, path="b.md")
+    commit(store)
+    store.exclusion.bury_sections([BuriedSection("e", "notes", "a.md", "place", b"")])
+    assert store.exclusion.buried_at("notes", "other", ["first"])
+    assert store.documents.same_text([first[0].part_id]) == {first[0].part_id}
+    store.documents.remove([first[0].part_id])
+    store.close()
+    with connect(tmp_path / "memory.db") as plain:
+        seen = [(sql, values) for sql, values in Watched.seen.items() if "sightings" in sql]
+        steps = [step for sql, values in seen for step in plan(plain, sql, values) if "sightings" in step]
+    assert len(steps) > 10
+    assert [step for step in steps if "SCAN" in step or step.endswith("(source=?)")] == []
 
 
 def plan(connection: sqlite3.Connection, sql: str, values: Any) -> list[str]:

@@ -12,15 +12,15 @@ from anamnesis_pipeline.store.batching import batches, by_rows
 from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables
 from anamnesis_pipeline.store.records import events
 from anamnesis_pipeline.store.records.events import Happening
-from anamnesis_pipeline.store.records.files import File, of_files, vanished, write_cursors
+from anamnesis_pipeline.store.records.files import File, of_files, read_cursor, write_cursors
 from anamnesis_pipeline.store.records.links import STATUS_FIELDS, Status, set_status
 from anamnesis_pipeline.store.records.parts import pack_section, unpack_section, write_parts
 from anamnesis_pipeline.store.tables import NOT_EMPTY
 from anamnesis_pipeline.store.values import clean, indexed
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 
-SECTIONS_AT_ONCE = 100
-"""Sections that one statement names: each is a branch of its plan."""
+BRANCHES = 100
+"""Alternatives that one statement names: each is a branch of its plan."""
 _FINAL = ("place", "anchor", "text", "body")
 """Of a sighting, what its part's id is made of."""
 _FOLLOWING = ("source", "path", "project", "cwd", "prompt", "ordinal", "section")
@@ -125,7 +125,12 @@ class DocumentRecords:
     def vanished(self, source: str) -> list[FileCursor]:
         """Return the files that are gone and whose sections still count as present, by path."""
         with self._gateway.snapshot() as tables:
-            return vanished(tables, source)
+            gone = tables["files"].find({"source": source, "gone": 1}, order=["path"])
+            present: set[str] = set()
+            for batch in batches([row["path"] for row in gone]):
+                match = {"source": source, "path": {"$in": list(batch)}, "present": 1}
+                present |= {row["path"] for row in tables["sightings"].sums(match, by=["path"])}
+        return [read_cursor(row) for row in gone if row["path"] in present]
 
     def unsettled(self, source: str, limit: int) -> list[Unsettled]:
         """Return sections about which it is to be decided which text is current, of those last changed by this source,
@@ -154,7 +159,7 @@ class DocumentRecords:
 
         def work(tables: Tables) -> Settled:
             done = _settle(tables, verdicts)
-            for batch in batches(sections, SECTIONS_AT_ONCE):
+            for batch in batches(sections, BRANCHES):
                 these = [{"place": s.place, "anchor": s.anchor, "noted": s.noted} for s in batch]
                 tables["unsettled"].delete({"$or": these})
             return done
@@ -193,19 +198,18 @@ class DocumentRecords:
         return sum(self._gateway.write(partial(_remove, part_ids=batch)) for batch in batches(sorted(set(part_ids))))
 
 
-def note_published(tables: Tables, part_id: str) -> None:
-    """Note that a part of a document has a new episode, which is active: where another text is current, or none, it is
-    to be settled; and so is what gave way to it, under whatever heading.
+def note_new_episodes(tables: Tables, part_ids: Sequence[str]) -> None:
+    """Note that parts of documents have new episodes, which are active: where another text is current, or none, it is
+    to be settled; and so is what gave way to them, under whatever heading.
     """
-    sightings, names = tables["sightings"], ("place", "anchor", "source", "present")
-    seen = sightings.find({"part_id": part_id}, names)
-    # a part is of one section, whose name is in its id, so this asks once
-    shared = {
-        section: sightings.has({"place": section[0], "anchor": section[1], "part_id": {"$ne": part_id}})
-        for section in {(row["place"], row["anchor"]) for row in seen}
-    }
-    changed = [row for row in seen if not row["present"] or shared[row["place"], row["anchor"]]]
-    changed += sightings.find({"became": {"$eq": part_id, **NOT_EMPTY}}, names)
+    sightings, names = tables["sightings"], ("place", "anchor", "source", "part_id", "present")
+    seen = list(sightings.among("part_id", part_ids, names))
+    texts = _texts_of(tables, {(row["place"], row["anchor"]) for row in seen if row["present"]})
+    changed = [
+        row for row in seen
+        if not row["present"] or any(part_id != row["part_id"] for part_id, _ in texts[row["place"], row["anchor"]])
+    ]  # fmt: skip
+    changed += sightings.find({"became": {"$in": list(part_ids), **NOT_EMPTY}}, names) if part_ids else []
     _note(tables, ((row["place"], row["anchor"], row["source"]) for row in changed))
 
 
@@ -272,9 +276,11 @@ def _commit(tables: Tables, documents: Sequence[ParsedDocument]) -> list[int | N
 def _renamed(tables: Tables, source: str, went: Sequence[Sighting]) -> dict[str, str]:
     """Return part that went with its file -> a part of another file of the source that holds the same text now."""
     found: dict[str, list[tuple[str, str]]] = {}
-    names = ("text", "path", "part_id")
-    for row in tables["sightings"].among("text", [s.text for s in went], names, source=source, present=1):
-        found.setdefault(row["text"], []).append((row["path"], row["part_id"]))
+    texts, names = [s.text for s in went], ("text", "source", "path", "part_id")
+    # with the source in the match, SQLite would read all of it
+    for row in tables["sightings"].among("text", texts, names, present=1):
+        if row["source"] == source:
+            found.setdefault(row["text"], []).append((row["path"], row["part_id"]))
     others = {s.part_id: [other for other in found.get(s.text, []) if other[1] != s.part_id] for s in went}
     return {part_id: min(its)[1] for part_id, its in others.items() if its}
 
@@ -345,16 +351,20 @@ def _note_changed(tables: Tables, source: str, came: Sequence[Sighting], went: S
         row["episode_id"]
         for row in tables["episodes"].among("episode_id", ids, ["episode_id"], status={"$ne": "active"})
     }
-    texts: dict[Section, set[str]] = {}
-    if left:
-        places, anchors = {s.place for s in left}, {s.anchor for s in left}  # one file has one place, or a few
-        match = {"place": {"$in": sorted(places)}, "anchor": {"$in": sorted(anchors)}}
-        for row in tables["sightings"].sums(match, by=("place", "anchor", "part_id", "became")):
-            texts.setdefault((row["place"], row["anchor"]), set()).update((row["part_id"], row["became"]))
+    texts = _texts_of(tables, {(s.place, s.anchor) for s in left})
     for s in left:
-        if s.part_id in hidden or texts[s.place, s.anchor] != {s.part_id, ""}:
+        if s.part_id in hidden or texts[s.place, s.anchor] != {(s.part_id, "")}:
             noted.add((s.place, s.anchor))
     _note(tables, ((*section, source) for section in noted))
+
+
+def _texts_of(tables: Tables, sections: Iterable[Section]) -> dict[Section, set[tuple[str, str]]]:
+    """Return, for each section that was seen anywhere, its parts, each with one that took its place, or ''."""
+    found: dict[Section, set[tuple[str, str]]] = {}
+    for match in _named(sections):
+        for row in tables["sightings"].sums(match, by=("place", "anchor", "part_id", "became")):
+            found.setdefault((row["place"], row["anchor"]), set()).add((row["part_id"], row["became"]))
+    return found
 
 
 def _note(tables: Tables, sections: Iterable[tuple[str, str, str]]) -> None:
@@ -376,23 +386,27 @@ def _settle(tables: Tables, verdicts: Mapping[str, Verdict]) -> Settled:
     of_part = {part_id: [part_id, *(record_id(part_id, n) for n in range(MAX_RECORDS))] for part_id in verdicts}
     named = {verdict.superseded_by for verdict in verdicts.values() if verdict.superseded_by}
     ids = {*named, *(episode_id for its in of_part.values() for episode_id in its)}
-    rows = list(tables["episodes"].among("episode_id", ids, STATUS_FIELDS))
-    stored: dict[str, Status] = {row["episode_id"]: (row["status"], row["superseded_by"]) for row in rows}
+    stored = {row["episode_id"]: row for row in tables["episodes"].among("episode_id", ids, STATUS_FIELDS)}
     superseded = retired = revived = 0
     moved: list[str] = []
     changed: dict[str, Status] = {}
     for part_id, verdict in verdicts.items():
         # a rule may hold the other part back, or its episode was deleted
         successor = verdict.superseded_by if verdict.superseded_by in stored else None
-        wanted = "active" if verdict.is_current else "superseded", successor
-        if stored.get(part_id, wanted) == wanted:
+        status = "active" if verdict.is_current else "superseded"
+        others = [
+            row
+            for key in of_part[part_id]
+            if (row := stored.get(key)) and (row["status"], row["superseded_by"]) != (status, successor)
+        ]
+        if not others or others[0]["episode_id"] != part_id:
             continue
         moved.append(part_id)
         revived += verdict.is_current
         retired += not verdict.is_current and successor is None
         superseded += not verdict.is_current and successor is not None
-        changed |= {key: wanted for key in of_part[part_id] if stored.get(key, wanted) != wanted}
-    set_status(tables, [row for row in rows if row["episode_id"] in changed], changed)
+        changed |= {row["episode_id"]: (status, successor) for row in others}
+    set_status(tables, [stored[episode_id] for episode_id in changed], changed)
     events.note(tables, Happening.STATUS, moved)
     return Settled(superseded, retired, revived)
 
@@ -406,9 +420,12 @@ def _remove(tables: Tables, part_ids: Sequence[str]) -> int:
 
 
 def _named(sections: Iterable[Section]) -> Iterable[Match]:
-    """Yield matches of the rows of these sections, each of few enough."""
-    for batch in batches(list(sections), SECTIONS_AT_ONCE):
-        yield {"$or": [{"place": place, "anchor": anchor} for place, anchor in batch]}
+    """Yield matches of the rows of these sections, each of few enough places. A file has one place, or a few."""
+    anchors: dict[str, list[str]] = {}
+    for place, anchor in sections:
+        anchors.setdefault(place, []).append(anchor)
+    for batch in batches(list(anchors.items()), BRANCHES):
+        yield {"$or": [{"place": place, "anchor": {"$in": its}} for place, its in batch]}
 
 
 def _row(sighting: Sighting) -> Row:

@@ -298,10 +298,9 @@ class EpisodeRecords:
             its = [one for each in current for one in each.episodes]
             done = put_episodes(tables, self._native, its)
             left = iter(done)
-            for each in current:
-                of_part = [next(left) for _ in each.episodes]
-                if each.part.section is not None and "created" in of_part:
-                    documents.note_published(tables, each.part.part_id)
+            outcomes_of = {each.part.part_id: [next(left) for _ in each.episodes] for each in current}
+            sections = [each.part.part_id for each in current if each.part.section is not None]
+            documents.note_new_episodes(tables, [key for key in sections if "created" in outcomes_of[key]])
             written, outcomes = [*written, *its], [*outcomes, *done]
         _note_written(tables, written, outcomes)
         return outcomes

@@ -164,8 +164,10 @@ class ExclusionRecords:
             buried = tables["buried_sections"]
             found = buried.find({"place": place})
             if buried.has({"source": source}):
-                seen = tables["sightings"].among("text", texts, ["path"], source=source)
-                found += buried.among("path", [row["path"] for row in seen], source=source)
+                # with the source in the match, SQLite would read all of it
+                seen = tables["sightings"].among("text", texts, ["source", "path"])
+                paths = [row["path"] for row in seen if row["source"] == source]
+                found += buried.among("path", paths, source=source)
         sections = sorted((BuriedSection(**row) for row in found), key=_place)
         return list({each.episode_id: each for each in sections}.values())
 

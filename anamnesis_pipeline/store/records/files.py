@@ -106,14 +106,6 @@ def versions_of(tables: Tables, files: Iterable[File]) -> dict[File, int]:
     return {(row["source"], row["path"]): row["version"] for row in rows}
 
 
-def vanished(tables: Tables, source: str) -> list[FileCursor]:
-    """Return the files that are gone and whose sections still count as present, by path."""
-    rows = tables["files"].find({"source": source, "gone": 1}, order=["path"])
-    paths = [row["path"] for row in rows]
-    present = {row["path"] for row in tables["sightings"].among("path", paths, ["path"], source=source, present=1)}
-    return [read_cursor(row) for row in rows if row["path"] in present]
-
-
 def of_files(rows: Rows, files: Iterable[File], fields: Sequence[str] = ()) -> Iterator[Row]:
     """Yield the rows of a table that are of these files."""
     paths: dict[str, list[str]] = {}
