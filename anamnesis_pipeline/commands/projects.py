@@ -12,7 +12,7 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps import worktrees
 from anamnesis_pipeline.steps.projects import ProjectRow, add_alias, project_rows, remove_alias
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.overview_base import EVERYTHING
+from anamnesis_pipeline.store.records.overview import EVERYTHING
 from anamnesis_pipeline.wiring import open_to_read, what_is_private
 from anamnesis_pipeline.wording import counted, project_name
 

@@ -31,8 +31,8 @@ from anamnesis_pipeline.steps.reembed import adopt
 from anamnesis_pipeline.steps.reembed_state import failure_of, is_paused
 from anamnesis_pipeline.steps.spaces import building_space
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.overview_base import SourceState
 from anamnesis_pipeline.store.records.events import Happening
+from anamnesis_pipeline.store.records.overview import SourceState
 from anamnesis_pipeline.wiring import wanted_space
 
 REINDEX_AFTER = 5_000

@@ -10,7 +10,7 @@ from anamnesis_pipeline.defs.reporting import ROWS
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.summaries import is_by_hand
 from anamnesis_pipeline.model import RESERVED_SOURCES
-from anamnesis_pipeline.store.overview_base import SourceState
+from anamnesis_pipeline.store.records.overview import SourceState
 
 _VERSION = "dagster/data_version"
 _IS_OURS = "dagster/data_version_is_user_provided"

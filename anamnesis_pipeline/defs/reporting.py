@@ -11,7 +11,7 @@ import dagster as dg
 from anamnesis_pipeline.dagster_api.api import ASSET_PAGES
 from anamnesis_pipeline.defs.resources import AT_LOAD
 from anamnesis_pipeline.settings import sidecar_url
-from anamnesis_pipeline.store.overview_base import SourceCounts
+from anamnesis_pipeline.store.records.overview import SourceCounts
 
 STORE_KIND = "mongodb" if AT_LOAD.store == "mongo" else "sqlite"
 INDEX_KIND = "mongodb" if AT_LOAD.store == "mongo" else "usearch"

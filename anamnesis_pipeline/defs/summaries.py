@@ -12,7 +12,7 @@ from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import ROWS, per_second, watermark
 from anamnesis_pipeline.defs.resources import LlmResource, MemoryResource
 from anamnesis_pipeline.steps.summaries import SummaryReport
-from anamnesis_pipeline.store.overview_base import SourceCounts
+from anamnesis_pipeline.store.records.overview import SourceCounts
 
 AUTOMATIC_TAGS = frozenset(
     {

@@ -7,7 +7,7 @@ from posixpath import normpath
 from anamnesis_pipeline.file_names import composed
 from anamnesis_pipeline.model import Episode, EpisodeHead, Source, Where
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.overview_base import EVERYTHING
+from anamnesis_pipeline.store.records.overview import EVERYTHING
 
 ALL = "*"
 NO_PROJECT = "(none)"

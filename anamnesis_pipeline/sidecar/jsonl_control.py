@@ -32,7 +32,7 @@ from anamnesis_pipeline.steps.llm_calls import BUDGET_USED_UP
 from anamnesis_pipeline.steps.llm_choice import doubtful_private
 from anamnesis_pipeline.steps.summaries import NO_BUDGET
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.overview_base import SourceCounts
+from anamnesis_pipeline.store.records.overview import SourceCounts
 from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, MODELS
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 from anamnesis_pipeline.wiring import discover_sources, effective_settings, stored_settings

@@ -13,8 +13,8 @@ from anamnesis_pipeline.sidecar.fields import EpisodeId
 from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
 from anamnesis_pipeline.sidecar.services import Uses, coverage
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.overview_base import SourceState
 from anamnesis_pipeline.store.records.events import EVENTS_KEPT, Event, EventRecords, Happening
+from anamnesis_pipeline.store.records.overview import SourceState
 from anamnesis_pipeline.summaries.extractive import is_extractive
 
 router = APIRouter(prefix="/api", tags=["service"], responses=PROBLEMS)

@@ -16,7 +16,7 @@ from anamnesis_pipeline.sidecar.rendering import episode_body, utc_text
 from anamnesis_pipeline.sidecar.schemas import EpisodeOut
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.steps.session_reading import timeline_page
-from anamnesis_pipeline.store.overview_base import EVERYTHING, Census, SourceState
+from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, SourceState
 from anamnesis_pipeline.wording import counted
 
 KEPT_S = 5.0

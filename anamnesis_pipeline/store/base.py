@@ -24,7 +24,6 @@ from anamnesis_pipeline.model import (
 from anamnesis_pipeline.store.copying import CopyRecords
 from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
 from anamnesis_pipeline.store.gateway import Gateway
-from anamnesis_pipeline.store.overview_base import OverviewRecords
 from anamnesis_pipeline.store.records.archive import ArchiveRecords
 from anamnesis_pipeline.store.records.chat import ChatRecords
 from anamnesis_pipeline.store.records.consolidation import ConsolidationRecords
@@ -37,6 +36,7 @@ from anamnesis_pipeline.store.records.files import FileRecords
 from anamnesis_pipeline.store.records.forgetting import ForgetRecords
 from anamnesis_pipeline.store.records.llm import LlmRecords
 from anamnesis_pipeline.store.records.messages import MessageRecords
+from anamnesis_pipeline.store.records.overview import OverviewRecords
 from anamnesis_pipeline.store.records.parts import PartRecords
 from anamnesis_pipeline.store.records.projects import ProjectRecords
 from anamnesis_pipeline.store.records.queries import QueryRecords

@@ -65,8 +65,8 @@ class Rows(Protocol):
     def has(self, match: Match) -> bool:
         """Tell whether any row matches."""
 
-    def count(self, match: Match) -> int:
-        """Count the rows that match."""
+    def count(self, match: Match, *, by: Sequence[str] = ()) -> int:
+        """Count the rows that match, or the combinations of the values that they have in the fields `by`."""
 
     def sums(self, match: Match, fields: Sequence[str] = (), *, by: Sequence[str] = ()) -> list[Row]:
         """Return, for each combination of the values of `by`, those values, `rows` (their number) and the sum of each

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from anamnesis_pipeline.errors import GiveUp, RetryLater
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.overview_base import SourceCounts
+from anamnesis_pipeline.store.records.overview import SourceCounts
 from anamnesis_pipeline.wording import counted, duration
 
 _SAMPLE_EVERY_S = 2.0

@@ -1,5 +1,5 @@
 from anamnesis_pipeline.defs.reporting import counted, per_second, table, watermark
-from anamnesis_pipeline.store.overview_base import SourceCounts
+from anamnesis_pipeline.store.records.overview import SourceCounts
 
 
 def test_a_text_cannot_end_its_cell_or_its_row() -> None:

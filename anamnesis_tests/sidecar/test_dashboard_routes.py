@@ -15,7 +15,7 @@ from anamnesis_pipeline.sidecar.overview_stats import points_of, sentence_of
 from anamnesis_pipeline.sidecar.present_problems import Growth, present_problems
 from anamnesis_pipeline.sidecar.resources import Answer, Place, Resource, Resources, masked
 from anamnesis_pipeline.sidecar.room import Room
-from anamnesis_pipeline.store.overview_base import Census
+from anamnesis_pipeline.store.records.overview import Census
 from anamnesis_pipeline.wording import counted
 from anamnesis_tests.chat.services import ChatServer
 from anamnesis_tests.sidecar.conftest import Post, TestServices, wait_for

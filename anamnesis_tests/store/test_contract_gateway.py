@@ -138,6 +138,14 @@ def test_sums_group_rows(filled: Rows) -> None:
     assert filled.sums({"name": "none"}, ["number"], by=["bed"]) == []
 
 
+def test_count_counts_combinations_of_values(filled: Rows) -> None:
+    assert filled.count({}, by=["bed"]) == 2
+    assert filled.count({"wet": 1}, by=["bed", "height"]) == 2
+    assert filled.count({"bed": "north", "name": tables.TEXT}, by=["wet"]) == 2
+    assert filled.count({"name": tables.TEXT}) == 3
+    assert filled.count({"name": "none"}, by=["bed"]) == 0
+
+
 def test_numbers_are_given_once(gateway: Gateway) -> None:
     assert insert(gateway, plant("aster"), plant("beet")) == 1
     gateway.write(lambda held: held["plants"].delete({"name": "beet"}))

@@ -8,9 +8,9 @@ from anamnesis_pipeline.archive_model import ArchiveFrame
 from anamnesis_pipeline.model import EXCLUDED, RESERVED_SOURCES, FileCursor, Occurrence, SegmentKind, Source, content_id
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
-from anamnesis_pipeline.store.overview_base import SourceCounts
 from anamnesis_pipeline.store.records.episodes import Publication
 from anamnesis_pipeline.store.records.messages import ParsedChunk
+from anamnesis_pipeline.store.records.overview import SourceCounts
 from anamnesis_tests.store.samples import DAY, crawled, episode, parsed, part, put, segment, summary
 
 

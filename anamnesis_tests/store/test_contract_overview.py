@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.overview_base import EVERYTHING, Census, SourceState, Tally
+from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, SourceState, Tally
 from anamnesis_tests.store.samples import DAY, passages, put
 
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from anamnesis_pipeline.errors import StoreBusy, StoreCorrupt
-from anamnesis_pipeline.store.overview_base import SourceCounts
+from anamnesis_pipeline.store.records.overview import SourceCounts
 from anamnesis_pipeline.supervisor import progress
 from anamnesis_pipeline.supervisor.progress import (
     Snapshot,

@@ -16,7 +16,7 @@ from anamnesis_pipeline.sidecar.pages.routing import page_router
 from anamnesis_pipeline.sidecar.pages.undo import shown_of, undo_of
 from anamnesis_pipeline.sidecar.resources import AUTOMATIONS, Resources
 from anamnesis_pipeline.sidecar.services import Uses, coverage
-from anamnesis_pipeline.store.overview_base import EVERYTHING
+from anamnesis_pipeline.store.records.overview import EVERYTHING
 
 PATH = "/dashboard"
 BARS = 10

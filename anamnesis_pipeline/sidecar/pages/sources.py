@@ -20,7 +20,7 @@ from anamnesis_pipeline.sidecar.pages.routing import page_router
 from anamnesis_pipeline.sidecar.pages.settings_form import Field, changes_of, problems_of, rows_of, sent_form
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps.source_specs import LEAST_INTERVAL_S, MOST_INTERVAL_S
-from anamnesis_pipeline.store.overview_base import SourceState
+from anamnesis_pipeline.store.records.overview import SourceState
 from anamnesis_pipeline.wiring import effective_settings
 from anamnesis_pipeline.wording import counted, duration
 

@@ -101,9 +101,9 @@ class _Tables(MongoTables):
 
 
 class _Rows(MongoRows):
-    def count(self, match: Match) -> int:
+    def count(self, match: Match, *, by: Sequence[str] = ()) -> int:
         """To count the rows of the moment, the server would read all of them."""
-        return self._collection.size()
+        return super().count(match, by=by) if by else self._collection.size()
 
 
 class _Spaces(_Rows):

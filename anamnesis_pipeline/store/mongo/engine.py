@@ -119,9 +119,13 @@ class MongoRows(Rows):
         """See `Rows.has`."""
         return self._collection.has(self._filter(match))
 
-    def count(self, match: Match) -> int:
+    def count(self, match: Match, *, by: Sequence[str] = ()) -> int:
         """See `Rows.count`."""
-        return self._collection.count(self._filter(match))
+        if not by:
+            return self._collection.count(self._filter(match))
+        group = {"_id": {name: f"${self._name(name)}" for name in by}}
+        stages: list[Document] = [{"$match": self._filter(match)}, {"$group": group}, {"$count": "groups"}]
+        return next((int(each["groups"]) for each in self._collection.aggregate(stages)), 0)
 
     def sums(self, match: Match, fields: Sequence[str] = (), *, by: Sequence[str] = ()) -> list[Row]:
         """See `Rows.sums`."""

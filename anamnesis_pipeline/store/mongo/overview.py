@@ -1,15 +1,16 @@
 """Counts over all episodes in MongoDB; see `OverviewRecords`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
 from anamnesis_pipeline.memory_layers import LASTING_KINDS, LASTING_TAGS, WORKING_BELOW
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.mongo.client import Database, Tables
-from anamnesis_pipeline.store.mongo.counting import count_source, of_source
+from anamnesis_pipeline.store.mongo.collections import Collection, Document
+from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTables
 from anamnesis_pipeline.store.mongo.facets import of_episodes
-from anamnesis_pipeline.store.overview_base import EVERYTHING, Census, SourceCounts, SourceState, Tally
+from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, OverviewRecords, SourceState, Tally
 from anamnesis_pipeline.store.values import moment
 
 _KINDS: list[dict[str, Any]] = [
@@ -22,8 +23,10 @@ _TO_LAST: dict[str, Any] = {
     "kind": {"$nin": sorted(LASTING_KINDS)},
 }
 """What is curated though its kind does not say so."""
+_EVERY_SOURCE: Document = {"source": {"$gte": ""}}
+"""Said so that an index that begins with the source is read."""
 _SOURCES: list[dict[str, Any]] = [
-    {"$match": of_source(None)},
+    {"$match": _EVERY_SOURCE},
     {"$group": {"_id": "$source", "episodes": {"$sum": 1}, "newest": {"$max": "$timestamp"}}},
 ]
 
@@ -40,10 +43,11 @@ _RETRIEVALS: list[dict[str, Any]] = [
 _OFTEN_FIRST = (("read_count", -1), ("last_retrieved", -1), ("_id", 1))
 
 
-class MongoOverview:
+class MongoOverview(OverviewRecords):
     """See `OverviewRecords`."""
 
     def __init__(self, database: Database) -> None:
+        super().__init__(MongoGateway(database))
         self._database = database
 
     def sources(self) -> dict[str, SourceState]:
@@ -68,9 +72,23 @@ class MongoOverview:
         retrievals = found[0]["retrievals"] if found else 0
         return Census(sum(projects.values()), retrievals, projects, instances)
 
-    def counts(self, source: str | None = None) -> SourceCounts:
-        """See `OverviewRecords.counts`."""
-        return self._database.snapshot(lambda tables: count_source(tables, source))
+    def kept_away(self, tables: MongoTables, source: str | None) -> int:
+        """See `OverviewRecords.kept_away`. Held are looked for among parts, the others among tombstones.
+
+        https://www.mongodb.com/docs/manual/reference/operator/aggregation/lookup/
+        """
+        of = _EVERY_SOURCE if source is None else {"source": source}
+        theirs: Document = {
+            "from": "parts",
+            "localField": "episode_id",
+            "foreignField": "part_id",
+            "as": "parts",
+            "pipeline": [{"$match": {**of, "held_by": None}}, {"$project": {"_id": 0, "part_id": 1}}],
+        }
+        held: list[Document] = [{"$match": {**of, "held_by": {"$type": "string"}}}]
+        buried: list[Document] = [{"$lookup": theirs}, {"$match": {"parts.0": {"$exists": True}}}]
+        parts, tombstones = tables.collections["parts"], tables.collections["tombstones"]
+        return _without_episode(parts, held, "part_id") + _without_episode(tombstones, buried, "episode_id")
 
     def days(self, where: Where) -> dict[date, int]:
         """See `OverviewRecords.days`."""
@@ -114,3 +132,16 @@ def _by(tables: Tables, name: str, wanted: Mapping[str, Any]) -> dict[str, int]:
         {"$sort": {"episodes": -1, "_id": 1}},
     ])  # fmt: skip
     return {row["_id"]: row["episodes"] for row in rows}
+
+
+def _without_episode(collection: Collection, stages: Sequence[Document], episode_id: str) -> int:
+    """Count what a pipeline yields and is no episode."""
+    theirs: Document = {
+        "from": "episodes",
+        "localField": episode_id,
+        "foreignField": "_id",
+        "as": "episodes",
+        "pipeline": [{"$project": {"_id": 1}}],
+    }
+    missing: list[Document] = [{"$lookup": theirs}, {"$match": {"episodes.0": {"$exists": False}}}, {"$count": "parts"}]
+    return next((int(each["parts"]) for each in collection.aggregate([*stages, *missing])), 0)

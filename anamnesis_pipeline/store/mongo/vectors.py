@@ -24,7 +24,7 @@ from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.mongo import pending
 from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Database, Tables
-from anamnesis_pipeline.store.mongo.counting import count_episodes, of_source
+from anamnesis_pipeline.store.mongo.engine import MongoTables
 from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.filter_counts import leaves_few
 from anamnesis_pipeline.store.mongo.index_tail import Tail
@@ -48,6 +48,7 @@ from anamnesis_pipeline.store.mongo.vector_docs import (
 )
 from anamnesis_pipeline.store.mongo.vector_search import FEW, MOST_SCANNED, Question, VectorSearch
 from anamnesis_pipeline.store.selective import is_selective
+from anamnesis_pipeline.store.tables import TEXT
 from anamnesis_pipeline.store.token_values import Tokens, by_passage, check_tokens
 from anamnesis_pipeline.store.values import moment
 from anamnesis_pipeline.store.vector_recall import EXACT_BELOW
@@ -172,12 +173,12 @@ class MongoVectors:
         def work(tables: Tables) -> SpaceProgress:
             space_id = find_space(tables, space).space_id
             lacking, missing = pending.totals(tables, space_id)
-            there = count_episodes(tables, of_source(None))
+            (there,) = MongoTables(tables)["episodes"].sums({"source": TEXT}, ["passages"])
             reached = tables["spaces"].one({"_id": space_id}, ("last_episode", "written_at")) or {}
             written_at = reached.get("written_at")
             return SpaceProgress(
-                episodes=there["episodes"],
-                episodes_done=there["episodes"] - lacking,
+                episodes=there["rows"],
+                episodes_done=there["rows"] - lacking,
                 passages=there["passages"],
                 passages_done=there["passages"] - missing,
                 last_episode=reached.get("last_episode"),

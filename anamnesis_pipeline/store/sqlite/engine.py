@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from anamnesis_pipeline.store.gateway import Field, Match, Order, Row, Rows, can_be_stored, spelled_out
 from anamnesis_pipeline.store.sqlite.connection import Database
-from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, PASSAGES, PENDING, Table, table
+from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, PASSAGES, PENDING, TEXT, Table, table
 from anamnesis_pipeline.store.values import as_json, json_list
 
 T = TypeVar("T")
@@ -122,12 +122,18 @@ class SqliteRows(Rows):
         sql = f"SELECT 1 FROM {self._origin(match)} WHERE {terms} LIMIT 1"
         return self._connection.execute(sql, values).fetchone() is not None
 
-    def count(self, match: Match) -> int:
+    def count(self, match: Match, *, by: Sequence[str] = ()) -> int:
         """See `Rows.count`."""
-        return int(self.sums(match)[0]["rows"])
+        if not by:
+            return int(self.sums(match)[0]["rows"])
+        terms, values = self._where(match)
+        distinct = f"SELECT DISTINCT {self._listed(by)} FROM {self._origin(by, match)} WHERE {terms}"
+        return int(self._connection.execute(f"SELECT count(*) FROM ({distinct})", values).fetchone()[0])
 
     def sums(self, match: Match, fields: Sequence[str] = (), *, by: Sequence[str] = ()) -> list[Row]:
         """See `Rows.sums`."""
+        if not by:  # a term that every row meets keeps SQLite from counting a table without reading its rows
+            match = {name: its for name, its in match.items() if its != TEXT or self._table.kinds.get(name) != "text"}
         terms, values = self._where(match)
         groups = [column(self._table, name) for name in by]
         sums = [f"coalesce(sum({column(self._table, name)}), 0)" for name in fields]

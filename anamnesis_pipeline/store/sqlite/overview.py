@@ -6,9 +6,10 @@
 from datetime import date
 
 from anamnesis_pipeline.memory_layers import LASTING_KINDS, LASTING_TAGS, WORKING_BELOW
-from anamnesis_pipeline.model import EXCLUDED, Where
-from anamnesis_pipeline.store.overview_base import EVERYTHING, Census, SourceCounts, SourceState, Tally
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, OverviewRecords, SourceState, Tally
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.engine import SqliteGateway, SqliteTables
 from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.values import json_list, moment
 
@@ -21,36 +22,18 @@ _TALLY = """SELECT count(*), coalesce(sum(status = 'active'), 0),
     FROM episodes"""
 
 
-_COUNTS = {
-    "files": "SELECT count(*) FROM files WHERE {of}",
-    "files_gone": "SELECT count(*) FROM files WHERE gone AND {of}",
-    "files_unread": f"""SELECT count(*) FROM files
-        WHERE unread <> '' AND unread NOT GLOB '{EXCLUDED}*' AND NOT gone AND {{of}}""",
-    "bytes": 'SELECT coalesce(sum("offset"), 0) FROM files WHERE {of}',
-    "lines": "SELECT coalesce(sum(lines), 0) FROM files WHERE {of}",
-    "unparsed_lines": "SELECT coalesce(sum(lines - max(parsed_lines, 0)), 0) FROM files WHERE {of}",
-    "messages": "SELECT count(*) FROM messages WHERE canonical = '' AND {of}",
-    "occurrences": "SELECT count(*) FROM occurrences WHERE {of}",
-    "dead_letters": "SELECT count(*) FROM dead_letters WHERE {of}",
-    "exchanges": "SELECT count(*) FROM (SELECT DISTINCT source, exchange_id FROM parts WHERE {of})",
-    "parts": "SELECT count(*) FROM parts WHERE {of}",
-    "open_parts": "SELECT count(*) FROM parts WHERE closed = 0 AND {of}",
-    "kept_away": """SELECT count(*) FROM (
-            SELECT part_id FROM parts WHERE held_by IS NOT NULL
-            UNION SELECT p.part_id FROM tombstones t JOIN parts p ON p.part_id = t.episode_id
-        ) JOIN parts USING (part_id)
-        WHERE NOT EXISTS (SELECT 1 FROM episodes e WHERE e.episode_id = part_id) AND {of}""",
-    "summaries": "SELECT count(*) FROM parts WHERE summarized_hash IS NOT NULL AND {of}",
-    "episodes": "SELECT count(*) FROM episodes WHERE {of}",
-    "passages": "SELECT coalesce(sum(passages), 0) FROM episodes WHERE {of}",
-}
-"""Each reads an index or the small `files` table, never texts."""
+_KEPT_AWAY = """SELECT count(*) FROM (
+        SELECT part_id FROM parts WHERE held_by IS NOT NULL
+        UNION SELECT p.part_id FROM tombstones t JOIN parts p ON p.part_id = t.episode_id
+    ) JOIN parts USING (part_id)
+    WHERE NOT EXISTS (SELECT 1 FROM episodes e WHERE e.episode_id = part_id) AND (?1 IS NULL OR source = ?1)"""
 
 
-class SqliteOverview:
+class SqliteOverview(OverviewRecords):
     """See `OverviewRecords`."""
 
     def __init__(self, database: Database) -> None:
+        super().__init__(SqliteGateway(database))
         self._database = database
 
     def sources(self) -> dict[str, SourceState]:
@@ -82,16 +65,9 @@ class SqliteOverview:
             )
         return Census(episodes, retrievals, projects, instances)
 
-    def counts(self, source: str | None = None) -> SourceCounts:
-        """See `OverviewRecords.counts`."""
-        of = "1" if source is None else "source = :source"
-        with self._database.read() as connection:
-            return SourceCounts(
-                **{
-                    name: connection.execute(sql.format(of=of), {"source": source}).fetchone()[0]
-                    for name, sql in _COUNTS.items()
-                }
-            )
+    def kept_away(self, tables: SqliteTables, source: str | None) -> int:
+        """See `OverviewRecords.kept_away`."""
+        return int(tables.connection.execute(_KEPT_AWAY, (source,)).fetchone()[0])
 
     def days(self, where: Where) -> dict[date, int]:
         """See `OverviewRecords.days`."""
