@@ -411,6 +411,13 @@ class Where:
     layers: tuple[str, ...] = ()
     layers_at: datetime | None = None
 
+    @property
+    def is_selective(self) -> bool:
+        """Whether it asks for more than what a search hides unasked: superseded, kinds, projects, sources."""
+        texts = (self.projects, self.kinds, self.tags, self.layers)
+        values = (self.instance, self.source, self.session_id, self.since, self.until)
+        return any(texts) or any(value is not None for value in values)
+
 
 @dataclass(frozen=True, slots=True)
 class ScoredPassage:

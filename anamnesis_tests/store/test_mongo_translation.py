@@ -15,8 +15,7 @@ from pymongo.errors import (
 )
 
 from anamnesis_pipeline.errors import AnamnesisError, StoreBusy, StoreFull, StoreRefused, TooLarge
-from anamnesis_pipeline.store.mongo.search_refusals import IndexDown, NoSearchService, asking
-from anamnesis_pipeline.store.mongo.translation import our_error, translated
+from anamnesis_pipeline.store.mongo.translation import IndexDown, NoSearchService, asking, our_error, translated
 
 MISTAKES_OF_OURS = {
     "CollectionInvalid", "ConfigurationError", "DuplicateKeyError", "EncryptedCollectionError", "EncryptionError",

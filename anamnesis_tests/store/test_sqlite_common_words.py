@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.sqlite import fulltext, passing
+from anamnesis_pipeline.store.sqlite import filters, fulltext
 from anamnesis_pipeline.store.sqlite.common_words import CommonWords
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.store.sqlite.passage_lengths import Corpus
@@ -26,7 +26,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fulltext, "RARE_ROWS", 2)
     monkeypatch.setattr(fulltext, "COUNTED_ROWS", 1)
     monkeypatch.setattr(fulltext, "ROWS_READ_PER_LIST", 4)
-    monkeypatch.setattr(passing.PassingPassages.__init__, "__defaults__", (10,))
+    monkeypatch.setattr(filters.PassingPassages.__init__, "__defaults__", (10,))
 
 
 def filled(store: Store, texts: list[list[str]]) -> Store:

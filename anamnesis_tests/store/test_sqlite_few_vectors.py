@@ -8,7 +8,7 @@ import pytest
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.connection import Database
-from anamnesis_pipeline.store.sqlite.few_vectors import FewVectors
+from anamnesis_pipeline.store.sqlite.vector_search import FewVectors
 from anamnesis_tests.store.samples import put, space, unit
 
 HERE = Where(projects=("here",))

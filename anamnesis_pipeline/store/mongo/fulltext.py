@@ -19,10 +19,10 @@ from anamnesis_pipeline.store.mongo.live_rows import live_rows
 from anamnesis_pipeline.store.mongo.passage_terms import PassageTerms
 from anamnesis_pipeline.store.mongo.search_definitions import EXACT, STEM, UNSPACED
 from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
-from anamnesis_pipeline.store.mongo.search_refusals import IndexDown, asking
 from anamnesis_pipeline.store.mongo.space_docs import seq_counter
 from anamnesis_pipeline.store.mongo.term_counts import TermCounts, in_one
 from anamnesis_pipeline.store.mongo.text_queries import Phrase, Statistics, TextQuery, statistics_of
+from anamnesis_pipeline.store.mongo.translation import IndexDown, asking
 from anamnesis_pipeline.unspaced_scripts import parted
 
 log = logging.getLogger(__name__)

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.mongo.client import Tables
-from anamnesis_pipeline.store.mongo.collections import Document
+from anamnesis_pipeline.store.mongo.collections import Document, Filter
 from anamnesis_pipeline.store.mongo.facets import condition, of_episodes
-from anamnesis_pipeline.store.selective import is_selective
+from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
+from anamnesis_pipeline.store.mongo.text_queries import filtered
+from anamnesis_pipeline.store.mongo.translation import IndexDown, asking
 
 EPISODES_LOOKED_UP = 5_000
 """A filter that leaves more is not followed from the episodes, whose fields are indexed, to what belongs to them."""
@@ -23,7 +25,7 @@ def live_rows(
     """
     wanted = {**condition(where), **({has: {"$exists": True}} if has else {})}
     if tables[name].size() > most:
-        if not is_selective(where):
+        if not where.is_selective:
             return None
         episodes = tables["episodes"].find(of_episodes(where), ("_id",), limit=EPISODES_LOOKED_UP + 1)
         if len(episodes) > EPISODES_LOOKED_UP:
@@ -31,3 +33,28 @@ def live_rows(
         wanted |= {"episode_id": {"$in": [episode["_id"] for episode in episodes]}}
     found = tables[name].find(wanted, fields, limit=most + 1)
     return found if len(found) <= most else None
+
+
+# --- how much a filter leaves, as the index of full text counts it ---------------------------------------
+
+PASSAGES = "passages"
+
+
+def leaves_few(tables: Tables, index: SearchIndex, where: Where, most: int) -> bool:
+    """Whether at most so many passages pass, about; False where the index does not say."""
+    try:
+        name = index.name(tables)
+        passing = _passing(tables, name, condition(where), most)
+        if not passing and (other := index.instead_of(name, tables, lambda: bool(_passing(tables, name, {}, 1)))):
+            passing = _passing(tables, other, condition(where), most)
+    except IndexDown:
+        return False
+    return passing <= most
+
+
+def _passing(tables: Tables, name: str, where: Filter, most: int) -> int:
+    """How many pass, at least."""
+    count = {"type": "lowerBound", "threshold": most}
+    with asking(name):
+        (found,) = tables[PASSAGES].search([{"$searchMeta": {"index": name, **filtered([], where), "count": count}}])
+    return int(found["count"]["lowerBound"])

@@ -6,8 +6,8 @@ from functools import lru_cache
 from pymongo import UpdateOne
 
 from anamnesis_pipeline.model import Passage, StoredPassage
-from anamnesis_pipeline.store.exact_terms import exact_terms
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.index_terms import exact_terms
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, seq_counter, tokens_name, vectors_name

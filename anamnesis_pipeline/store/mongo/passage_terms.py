@@ -4,8 +4,7 @@ import re
 import threading
 from collections.abc import Sequence
 
-from anamnesis_pipeline.store.exact_terms import exact_phrases
-from anamnesis_pipeline.store.index_terms import IndexTerms
+from anamnesis_pipeline.store.index_terms import IndexTerms, exact_phrases
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.search_definitions import EXACT, STEM
 from anamnesis_pipeline.store.mongo.text_queries import Phrase, Terms

@@ -20,8 +20,8 @@ from anamnesis_pipeline.errors import StoreRefused
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.search_definitions import Quantization, digest, text_definition, vector_definition
-from anamnesis_pipeline.store.mongo.search_refusals import IndexDown, NoSearchService, asking
 from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, vectors_name
+from anamnesis_pipeline.store.mongo.translation import IndexDown, NoSearchService, asking
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.passage_terms import PassageTerms
-from anamnesis_pipeline.store.mongo.search_refusals import asking
 from anamnesis_pipeline.store.mongo.text_queries import FieldLengths, Statistics, TextQuery, lengths_of
+from anamnesis_pipeline.store.mongo.translation import asking
 
 KEPT_FOR_S = 20.0
 """Counts are used so long: the lists of a search, and the searches of a conversation, ask for the same words."""

@@ -10,14 +10,17 @@ from datetime import UTC, datetime
 import numpy as np
 from bson.binary import Binary, BinaryVectorDtype
 from numpy.typing import NDArray
-from pymongo import UpdateOne
+from pymongo import ReplaceOne, UpdateOne
 
 from anamnesis_pipeline.errors import DimensionMismatch
-from anamnesis_pipeline.model import Variant
+from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.store.base import TokenRows
+from anamnesis_pipeline.store.episode_middles import EpisodeMiddles, middles_of
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
-from anamnesis_pipeline.store.mongo.facets import FACETS
-from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, seq_counter, vectors_name
+from anamnesis_pipeline.store.mongo.facets import FACETS, of_episodes
+from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, seq_counter, tokens_name, vectors_name
+from anamnesis_pipeline.store.token_values import Tokens, bytes_each, packed, unpacked
 from anamnesis_pipeline.store.values import instant
 
 Vectors = NDArray[np.float32]
@@ -93,3 +96,56 @@ def unpack(stored: Sequence[bytes], dim: int) -> Vectors:
     """The inverse, for several: shape (len(stored), dim)."""
     numbers = b"".join(memoryview(each)[_HEAD:] for each in stored)
     return np.frombuffer(numbers, _STORED).astype(np.float32).reshape(len(stored), dim)
+
+
+# --- token vectors: how many, and their bits, by passage -------------------------------------------------
+
+
+def write_tokens(tables: Tables, space: SpaceDoc, passage_ids: Sequence[int], tokens: Mapping[int, Tokens]) -> None:
+    """Write those of these passages that are in `tokens`, in place of what they had."""
+    tables[tokens_name(space.key)].write([
+        ReplaceOne({"_id": key}, {"tokens": len(tokens[key]), "data": packed(tokens[key])}, upsert=True)
+        for key in passage_ids
+        if key in tokens
+    ])  # fmt: skip
+
+
+def read_tokens(tables: Tables, space: SpaceDoc, passage_ids: Sequence[int]) -> TokenRows:
+    """See `VectorIndex.tokens`."""
+    found = tables[tokens_name(space.key)].find({"_id": {"$in": list(passage_ids)}}) if passage_ids else []
+    return unpacked([(each["_id"], each["tokens"], each["data"]) for each in found], space.token_dims)
+
+
+def token_bytes(tables: Tables, space: SpaceDoc) -> int:
+    """See `VectorIndex.token_bytes`; the index over `tokens` holds what is needed."""
+    found = tables[tokens_name(space.key)].aggregate([
+        {"$match": {"tokens": {"$gt": 0}}},
+        {"$group": {"_id": None, "tokens": {"$sum": "$tokens"}}},
+    ])  # fmt: skip
+    return int(found[0]["tokens"]) * bytes_each(space.token_dims) if found else 0
+
+
+# --- middles of episodes ---------------------------------------------------------------------------------
+
+
+def read_middles(
+    tables: Tables, space: SpaceDoc, variant: Variant, where: Where, after: int, limit: int
+) -> EpisodeMiddles:
+    """See `VectorIndex.middles`."""
+    wanted = {"$and": [of_episodes(where), {"number": {"$gt": after}}]}
+    episodes = tables["episodes"].find(wanted, ("_id", "project", "number"), order=[("number", 1)], limit=limit)
+    places = {each["_id"]: place for place, each in enumerate(episodes)}
+    passages = list(tables["passages"].among("episode_id", places, ("_id", "episode_id", "ordinal")))
+    has = {variant.value: {"$exists": True}}
+    found = tables[vectors_name(space.key)].among(
+        "_id", (each["_id"] for each in passages), ("_id", variant.value), **has
+    )
+    vectors = {each["_id"]: each[variant.value] for each in found}
+    held = [each for each in passages if each["_id"] in vectors]
+    held.sort(key=lambda each: (places[each["episode_id"]], each["ordinal"]))
+    return middles_of(
+        [(each["_id"], each["project"]) for each in episodes],
+        [(places[each["episode_id"]], each["_id"]) for each in held],
+        unpack([vectors[each["_id"]] for each in held], space.dim),
+        episodes[-1]["number"] if len(episodes) == limit else None,
+    )

@@ -18,8 +18,8 @@ from anamnesis_pipeline.store.mongo.facets import condition
 from anamnesis_pipeline.store.mongo.index_tail import IndexTail, Tail, newest_seq
 from anamnesis_pipeline.store.mongo.live_rows import live_rows
 from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
-from anamnesis_pipeline.store.mongo.search_refusals import IndexDown, asking
 from anamnesis_pipeline.store.mongo.space_docs import seq_counter
+from anamnesis_pipeline.store.mongo.translation import IndexDown, asking
 from anamnesis_pipeline.store.mongo.vector_docs import pack, unpack
 
 Vectors = NDArray[np.float32]

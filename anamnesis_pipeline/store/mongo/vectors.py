@@ -5,7 +5,8 @@ import math
 import statistics
 import threading
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -26,36 +27,93 @@ from anamnesis_pipeline.store.mongo import pending
 from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Database, Tables
 from anamnesis_pipeline.store.mongo.engine import MongoTables
 from anamnesis_pipeline.store.mongo.facets import FACETS
-from anamnesis_pipeline.store.mongo.filter_counts import leaves_few
 from anamnesis_pipeline.store.mongo.index_tail import Tail
-from anamnesis_pipeline.store.mongo.middle_docs import read_middles
+from anamnesis_pipeline.store.mongo.live_rows import leaves_few
 from anamnesis_pipeline.store.mongo.passage_docs import passages_of
-from anamnesis_pipeline.store.mongo.recall import Sample, sample_of
 from anamnesis_pipeline.store.mongo.search_definitions import Quantization, quantizes
 from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex, vector_index
-from anamnesis_pipeline.store.mongo.search_refusals import IndexDown
 from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, find_space, vectors_name
 from anamnesis_pipeline.store.mongo.spaces import SpaceIndexes
-from anamnesis_pipeline.store.mongo.tokens import read_tokens, token_bytes, write_tokens
+from anamnesis_pipeline.store.mongo.translation import IndexDown
 from anamnesis_pipeline.store.mongo.vector_docs import (
     BYTES_EACH,
     Rows,
     check_width,
     note_checkpoint,
+    read_middles,
+    read_tokens,
     rows_of,
+    token_bytes,
     unpack,
+    write_tokens,
     write_vectors,
 )
 from anamnesis_pipeline.store.mongo.vector_search import FEW, MOST_SCANNED, Question, VectorSearch
-from anamnesis_pipeline.store.selective import is_selective
 from anamnesis_pipeline.store.tables import TEXT
 from anamnesis_pipeline.store.token_values import Tokens, by_passage, check_tokens
 from anamnesis_pipeline.store.values import moment
-from anamnesis_pipeline.store.vector_recall import EXACT_BELOW
+from anamnesis_pipeline.store.vector_recall import EXACT_BELOW, POOL, kth_scores, share_found, spread, unlike
+
+Vectors = NDArray[np.float32]
+
+
+# --- recall of the search index --------------------------------------------------------------------------
+
+PAGE_ROWS = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Vectors of a variant that are looked for, of shape (n, dim), and the k-th highest score that each is to find."""
+
+    queries: Vectors
+    wanted: NDArray[np.float32]
+    k: int
+
+    def share(self, found: Sequence[Sequence[float]]) -> float:
+        """Share of what is nearest among these scores, in [0, 1]."""
+        return share_found(found, self.wanted, self.k)
+
+
+def sample_of(tables: Tables, name: str, variant: str, dim: int, k: int, samples: int) -> Sample | None:
+    """A sample that is spread over the passages by their keys, without any two that are alike; None: there are none."""
+    ids = [found["_id"] for found in tables[name].each({}, ("_id",), order=[("_id", 1)])]
+    pool = _vectors(tables, name, variant, dim, [ids[place] for place in spread(len(ids), POOL * samples)])
+    if not len(pool):
+        return None
+    total = 0
+
+    def pages() -> Iterator[Vectors]:
+        nonlocal total
+        for page in _pages(tables, name, variant):
+            total += len(page)
+            yield unpack(page, dim)
+
+    queries = unlike(pool, samples)
+    wanted = kth_scores(pages(), queries, k)
+    return Sample(queries, wanted, min(k, total))
+
+
+def _vectors(tables: Tables, name: str, variant: str, dim: int, ids: Sequence[int]) -> Vectors:
+    where = {"_id": {"$in": list(ids)}, variant: {"$exists": True}}
+    return unpack([found[variant] for found in tables[name].find(where, (variant,), order=[("_id", 1)])], dim)
+
+
+def _pages(tables: Tables, name: str, variant: str) -> Iterator[list[bytes]]:
+    page: list[bytes] = []
+    for found in tables[name].each({variant: {"$exists": True}}, (variant,)):
+        page.append(found[variant])
+        if len(page) == PAGE_ROWS:
+            yield page
+            page = []
+    if page:
+        yield page
+
+
+# --- search ----------------------------------------------------------------------------------------------
 
 log = logging.getLogger(__name__)
 
-Vectors = NDArray[np.float32]
 
 BUILD_WAIT_S = 3_600.0
 CAUGHT_UP_IN_S, CAUGHT_UP_EVERY_S = 60.0, 0.2
@@ -127,7 +185,7 @@ class MongoVectors:
         def work(tables: Tables) -> list[ScoredPassage]:
             row = find_space(tables, space)
             check_width(row, vector.shape, 1)
-            few = is_selective(where) and leaves_few(tables, self._passages, where, FEW)
+            few = where.is_selective and leaves_few(tables, self._passages, where, FEW)
             question = Question(vectors_name(space), variant.value, vector, k, where, few or row.is_exact)
             return self._of(row)[1].nearest(tables, question)
 

@@ -13,15 +13,12 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
 from anamnesis_pipeline.store.base import TextProblem
-from anamnesis_pipeline.store.exact_terms import exact_phrases
-from anamnesis_pipeline.store.index_terms import IndexTerms
-from anamnesis_pipeline.store.selective import is_selective
+from anamnesis_pipeline.store.index_terms import IndexTerms, exact_phrases
 from anamnesis_pipeline.store.sqlite.common_words import ROWS_READ_PER_LIST, CommonWords, idf
 from anamnesis_pipeline.store.sqlite.connection import Database
-from anamnesis_pipeline.store.sqlite.filters import condition
+from anamnesis_pipeline.store.sqlite.filters import PassingPassages, condition
 from anamnesis_pipeline.store.sqlite.integrity import problems_of
 from anamnesis_pipeline.store.sqlite.passage_lengths import Corpus, PassageLengths
-from anamnesis_pipeline.store.sqlite.passing import PassingPassages
 from anamnesis_pipeline.store.sqlite.word_lists import Wanted, WordLists, ids_behind
 from anamnesis_pipeline.store.values import indexed, json_list
 from anamnesis_pipeline.unspaced_scripts import parted, sought
@@ -150,7 +147,7 @@ class SqliteTextIndex:
         """Whether as many passages as are wanted have any of the words, known without all that have it: of those that
         most pass, the first few tell. A filter that hides nearly all would be asked for each.
         """
-        if not terms or is_selective(search.where):
+        if not terms or search.where.is_selective:
             return False
         passes, values = condition(search.where)
         rows = search.connection.execute(
@@ -229,7 +226,7 @@ class SqliteTextIndex:
         filter leaves few passages, all of these are candidates.
         """
         found: list[ScoredPassage] = []
-        if is_selective(search.where) and (few := self._few.of(search.connection, search.where)) is not None:
+        if search.where.is_selective and (few := self._few.of(search.connection, search.where)) is not None:
             return self._of_few(search, few, terms)
         for count in _choices(terms, RARE_ROWS):
             found = _passing(search, *self._candidates(search, terms[:count], terms[count:]))

@@ -1,5 +1,7 @@
 """Vectors and token vectors in SQLite, and the index files derived from them."""
 
+# ruff: noqa: S608
+
 import json
 import math
 import sqlite3
@@ -23,19 +25,16 @@ from anamnesis_pipeline.store.base import (
     TokenRows,
 )
 from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
+from anamnesis_pipeline.store.episode_middles import EpisodeMiddles, middles_of
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
-from anamnesis_pipeline.store.selective import is_selective
 from anamnesis_pipeline.store.sqlite import pending, vector_search
 from anamnesis_pipeline.store.sqlite.connection import Database
-from anamnesis_pipeline.store.sqlite.few_vectors import FewVectors
+from anamnesis_pipeline.store.sqlite.filters import PassingPassages, condition
 from anamnesis_pipeline.store.sqlite.index_files import IndexFiles
-from anamnesis_pipeline.store.sqlite.middle_rows import read_middles
-from anamnesis_pipeline.store.sqlite.passing import PassingPassages
 from anamnesis_pipeline.store.sqlite.space_rows import SpaceRow, find_space
-from anamnesis_pipeline.store.sqlite.token_rows import read_tokens, token_bytes, write_tokens
+from anamnesis_pipeline.store.sqlite.vector_search import FewVectors
 from anamnesis_pipeline.store.sqlite.vector_tail import STORED, VectorTail, from_blobs
-from anamnesis_pipeline.store.token_values import by_passage, check_tokens
+from anamnesis_pipeline.store.token_values import Tokens, by_passage, bytes_each, check_tokens, packed, unpacked
 from anamnesis_pipeline.store.values import instant, json_list, moment
 from anamnesis_pipeline.store.vector_recall import POOL, kth_scores, share_found, spread, unlike
 
@@ -103,7 +102,7 @@ class SqliteVectors:
             current = self._files.current(connection, row, variant)
             tail = self._tail(row, variant).view(connection, current.row.covered_seq if current else 0)
             question = vector_search.Question(row.space_id, variant, vector, k, where)
-            few = self._few.of(connection, where) if is_selective(where) else None
+            few = self._few.of(connection, where) if where.is_selective else None
             file = current.file if current else None
             return vector_search.nearest(connection, question, file, tail, few, self._few_vectors)
 
@@ -306,7 +305,7 @@ def _lacking(connection: sqlite3.Connection, space_id: int, episode_key: int, so
         f"""SELECT p.passage_id, e.episode_id, p.ordinal, t.text, t.context, t.message_ids
             FROM passages p JOIN passage_texts t USING (passage_id) JOIN episodes e USING (episode_key)
             JOIN spaces s ON s.space_id = ?
-            WHERE p.episode_key = ? AND {pending.LACKS_A_VECTOR} ORDER BY p.ordinal""",  # noqa: S608
+            WHERE p.episode_key = ? AND {pending.LACKS_A_VECTOR} ORDER BY p.ordinal""",
         (space_id, episode_key),
     )
     passages = tuple(
@@ -314,3 +313,64 @@ def _lacking(connection: sqlite3.Connection, space_id: int, episode_key: int, so
         for key, episode_id, ordinal, text, context, ids in rows
     )
     return PendingEpisode(passages[0].episode_id, source, passages)
+
+
+# --- token vectors: one row per space and passage --------------------------------------------------------
+
+
+def write_tokens(
+    connection: sqlite3.Connection, space_id: int, passage_ids: Sequence[int], tokens: Mapping[int, Tokens]
+) -> None:
+    """Write those of these passages that are in `tokens`, in place of what they had."""
+    rows = [(space_id, key, len(tokens[key]), packed(tokens[key])) for key in passage_ids if key in tokens]
+    connection.executemany(
+        "DELETE FROM token_vectors WHERE space_id = ? AND passage_id = ?", [(row[0], row[1]) for row in rows]
+    )
+    connection.executemany("INSERT INTO token_vectors (space_id, passage_id, tokens, data) VALUES (?, ?, ?, ?)", rows)
+
+
+def read_tokens(connection: sqlite3.Connection, row: SpaceRow, passage_ids: Sequence[int]) -> TokenRows:
+    """See `VectorIndex.tokens`."""
+    rows = connection.execute(
+        """SELECT passage_id, tokens, data FROM token_vectors WHERE space_id = ?
+            AND passage_id IN (SELECT value FROM json_each(?))""",
+        (row.space_id, json_list(passage_ids)),
+    ).fetchall()
+    return unpacked(rows, row.token_dims)
+
+
+def token_bytes(connection: sqlite3.Connection, row: SpaceRow) -> int:
+    """See `VectorIndex.token_bytes`; the index holds what is needed."""
+    (tokens,) = connection.execute(
+        "SELECT coalesce(sum(tokens), 0) FROM token_vectors INDEXED BY token_vectors_by_passage WHERE space_id = ?",
+        (row.space_id,),
+    ).fetchone()
+    return int(tokens) * bytes_each(row.token_dims)
+
+
+# --- middles of episodes ---------------------------------------------------------------------------------
+
+
+def read_middles(
+    connection: sqlite3.Connection, space: SpaceRow, variant: Variant, where: Where, after: int, limit: int
+) -> EpisodeMiddles:
+    """See `VectorIndex.middles`."""
+    terms, values = condition(where)
+    episodes = connection.execute(
+        f"""SELECT e.episode_key, e.episode_id, e.project FROM episodes e
+            WHERE e.episode_key > ? AND {terms} ORDER BY e.episode_key LIMIT ?""",
+        (after, *values, limit),
+    ).fetchall()
+    places = {key: place for place, (key, _, _) in enumerate(episodes)}
+    rows = connection.execute(
+        """SELECT p.episode_key, p.passage_id, v.vec FROM passages p
+            JOIN vectors v ON v.space_id = ? AND v.variant = ? AND v.passage_id = p.passage_id
+            WHERE p.episode_key IN (SELECT value FROM json_each(?)) ORDER BY p.episode_key, p.ordinal""",
+        (space.space_id, variant, json_list(list(places))),
+    ).fetchall()
+    return middles_of(
+        [(episode_id, project) for _, episode_id, project in episodes],
+        [(places[key], passage_id) for key, passage_id, _ in rows],
+        from_blobs([vector for _, _, vector in rows], space.dim),
+        episodes[-1][0] if len(episodes) == limit else None,
+    )
