@@ -17,8 +17,7 @@ from pydantic import ValidationError
 from anamnesis_pipeline.dagster_api.api import DagsterApi, dagster_url, open_dagster
 from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG, MAX_DIRECT_RUNS
 from anamnesis_pipeline.dagster_api.graphql import REPOSITORY
-from anamnesis_pipeline.dagster_api.runs import EPISODES_WRITTEN, Automation
-from anamnesis_pipeline.defs.recovery import fail_unfinished_runs
+from anamnesis_pipeline.dagster_api.runs import EPISODES_WRITTEN, Automation, mark_canceled
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.settings import Settings
 from anamnesis_tests.dagster_parts import created_run, dagster_webserver, free_port
@@ -210,8 +209,9 @@ def ingest_of_seven_episodes() -> dg.JobDefinition:
 
 
 def test_without_runs_there_are_none_the_last_says_what_it_wrote_and_the_one_cut_off_is_told_apart(
-    api: DagsterApi, home: Path
+    api: DagsterApi, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
     runs = api.ingest_runs()
     assert (runs.unfinished, runs.last, runs.interrupted) == ((), None, None)
     api.stop_runs(["11111111-2222-4333-8444-555555555555"])
@@ -219,13 +219,13 @@ def test_without_runs_there_are_none_the_last_says_what_it_wrote_and_the_one_cut
     tags = {"dagster/partition": "left"}
     with dg.DagsterInstance.from_config(str(home)) as instance:
         cut_off = created_run(instance, tags=tags)
-        fail_unfinished_runs(instance)
+        mark_canceled([cut_off.run_id])
         later = ingest_of_seven_episodes().execute_in_process(instance=instance, tags=tags)
-    runs = api.ingest_runs()
+    runs = api.ingest_runs(cut_off.run_id)
     assert runs.last is not None
     assert runs.interrupted is not None
     assert (runs.last.run_id, runs.last.ingested, runs.last.source) == (later.run_id, 7, "left")
-    assert (runs.interrupted.run_id, runs.interrupted.status) == (cut_off.run_id, "FAILURE")
+    assert (runs.interrupted.run_id, runs.interrupted.status) == (cut_off.run_id, "CANCELED")
 
 
 def test_a_job_is_launched_by_its_name_and_its_latest_run_is_told(api: DagsterApi) -> None:

@@ -74,6 +74,68 @@ def private_uses(code: str) -> list[str]:
     return found
 
 
+DOCUMENTED_METHODS = frozenset(
+    "ephemeral get local_temp fetch_materializations fetch_observations get_asset_keys get_asset_records "
+    "get_latest_materialization_code_versions get_latest_materialization_event get_status_by_partition has_asset_key "
+    "report_runless_asset_event wipe_assets delete_run get_run_by_id get_run_record_by_id get_run_records "
+    "fetch_run_status_changes add_dynamic_partitions delete_dynamic_partition get_dynamic_partitions "
+    "has_dynamic_partition".split()
+)
+"""Of `DagsterInstance`, by its page of the API documentation. Its other methods are public by the letter only."""
+STATES_FOR_TESTS = frozenset(
+    "add_run all_logs create_run_for_job from_config get_latest_asset_check_evaluation_record "
+    "get_materialized_partitions report_run_canceling report_run_failed "
+    "compute_log_manager run_coordinator run_launcher".split()
+)
+"""What tests need beside them: runs in every state, what came of them, and what a dagster.yaml loads."""
+
+
+def undocumented_uses(code: str) -> list[str]:
+    """What a Python file that knows Dagster asks of an instance that the documentation does not have."""
+    nodes = list(ast.walk(ast.parse(code)))
+    if not any(isinstance(node, ast.Import | ast.ImportFrom) and "dagster" in ast.unparse(node) for node in nodes):
+        return []
+    asked = [node for node in nodes if isinstance(node, ast.Attribute) and _is_instance(node.value)]
+    found = [ast.unparse(node) for node in asked if node.attr not in DOCUMENTED_METHODS]
+    # The value of an enumeration that Dagster keeps to itself, from one that it handed out.
+    calls = [node.func for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Call)]
+    return found + [ast.unparse(call) for call in calls if ast.unparse(call.func) == "type"]
+
+
+def _is_instance(node: ast.expr) -> bool:
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return name in ("instance", "inst", "DagsterInstance")
+
+
+@in_a_checkout
+def test_instances_are_asked_by_documented_methods_only() -> None:
+    found = []
+    for path in published():
+        if path == Path(__file__) or path.suffix != ".py":
+            continue
+        uses = undocumented_uses(path.read_text(encoding="utf-8"))
+        if path.relative_to(ROOT).parts[0] == "anamnesis_tests":
+            uses = [use for use in uses if use.rpartition(".")[2] not in STATES_FOR_TESTS]
+        found += [f"{path.relative_to(ROOT)}: {use}" for use in uses]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "context.instance.run_storage",
+        "instance.event_log_storage.free_concurrency_slots_for_run(run_id)",
+        "instance.run_launcher.check_run_worker_health(run)",
+        "self.instance.update_backfill(backfill)",
+        "context.instance.report_run_failed(run)",
+        'backfill.with_status(type(backfill.status)("CANCELING"))',
+    ],
+)
+def test_undocumented_use_of_an_instance_is_found(code: str) -> None:
+    assert len(undocumented_uses(f"import dagster as dg\n{code}")) == 1
+    assert undocumented_uses(code) == [], "of a file that does not know Dagster"
+
+
 @in_a_checkout
 def test_dagster_is_used_by_its_public_parts_only() -> None:
     found = []

@@ -10,6 +10,11 @@ from anamnesis_pipeline.dagster_api.partitions import Partitions
 
 EMBED_TAG = "anamnesis/embed"
 """On whatever embeds, with the space as its value; dagster.yaml lets one run per space go at a time."""
+BACKFILL_TAG = "dagster/backfill"
+"""On every run of a backfill."""
+STARTING_RUNS = "REQUESTED"
+"""Status of a backfill that starts runs."""
+UNFINISHED_BACKFILLS = (STARTING_RUNS, "CANCELING", "FAILING")
 
 _INGEST_PARTITIONS = "ingest_partition_set"
 _MAX_TITLE = 100
@@ -34,10 +39,10 @@ mutation($id: String!) { cancelPartitionBackfill(backfillId: $id) {
 } }
 """
 _UNFINISHED = """
-query { partitionBackfillsOrError(limit: 100, filters: {statuses: [REQUESTED]}) {
+query($statuses: [BulkActionStatus!]) { partitionBackfillsOrError(limit: 100, filters: {statuses: $statuses}) {
   __typename
   ... on PartitionBackfills { results {
-    id partitionSetName assetSelection { path } assetBackfillData { rootTargetedPartitions { partitionKeys } }
+    id status partitionSetName assetSelection { path } assetBackfillData { rootTargetedPartitions { partitionKeys } }
   } }
   ... on Error { message }
 } }
@@ -89,10 +94,13 @@ class Launched:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingBackfill:
-    """A backfill of `embeddings` that has work to do, and the spaces it embeds into."""
+    """A backfill of `embeddings` that has work to do, and the spaces it embeds into. `status`: one of
+    `UNFINISHED_BACKFILLS`.
+    """
 
     backfill_id: str
     spaces: frozenset[str]
+    status: str = STARTING_RUNS
 
 
 class Backfills(Partitions):
@@ -155,28 +163,30 @@ class Backfills(Partitions):
         result = self.ask(_CANCEL, {"id": backfill_id}).get("cancelPartitionBackfill") or {}
         self._expect(result, "CancelBackfillSuccess")
 
-    def unfinished_backfills(self) -> list[EmbeddingBackfill]:
-        """Those of `embeddings` that go on or are about to, whoever launched them; not those that are being cancelled.
+    def unfinished_backfills(self, statuses: Sequence[str] = (STARTING_RUNS,)) -> list[EmbeddingBackfill]:
+        """Return the backfills of `embeddings` in these states that have work to do, whichever way they were launched.
 
         One whose runs have all ended does no more, though Dagster takes up to a minute to see that.
         """
         return [
-            EmbeddingBackfill(each["id"], _spaces(each))
-            for each in self._unfinished()
+            EmbeddingBackfill(each["id"], _spaces(each), each["status"])
+            for each in self._unfinished(statuses)
             if {"path": ["embeddings"]} in (each["assetSelection"] or ()) and self._has_work(each["id"])
         ]
 
     def _has_work(self, backfill_id: str) -> bool:
         # A backfill's own `runs(limit: 1)` fails on Dagster 1.12 and 1.13.0, whose schema has that limit.
-        found = self.ask(_RUNS, {"tags": [{"key": "dagster/backfill", "value": backfill_id}]})
+        found = self.ask(_RUNS, {"tags": [{"key": BACKFILL_TAG, "value": backfill_id}]})
         return bool(found["unfinished"].get("results")) or not found["begun"].get("results")
 
     def unfinished_ingest_backfills(self) -> list[str]:
         """Ids of the backfills of `ingest` that may start runs yet."""
-        return [each["id"] for each in self._unfinished() if each["partitionSetName"] == _INGEST_PARTITIONS]
+        return [
+            each["id"] for each in self._unfinished((STARTING_RUNS,)) if each["partitionSetName"] == _INGEST_PARTITIONS
+        ]
 
-    def _unfinished(self) -> list[dict[str, Any]]:
-        found = self.ask(_UNFINISHED).get("partitionBackfillsOrError") or {}
+    def _unfinished(self, statuses: Sequence[str]) -> list[dict[str, Any]]:
+        found = self.ask(_UNFINISHED, {"statuses": list(statuses)}).get("partitionBackfillsOrError") or {}
         self._expect(found, "PartitionBackfills")
         results: list[dict[str, Any]] = found["results"]
         return results

@@ -1,12 +1,17 @@
-"""How Dagster is asked: GraphQL over HTTP, and what of its answers is an error."""
+"""How Dagster is asked: GraphQL over HTTP or by its command line, and what of its answers is an error."""
 
+import json
+import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
+from importlib.metadata import distribution
+from pathlib import Path
 from typing import Any
 
 import httpx
 from pydantic import SecretStr
 
-from anamnesis_pipeline.errors import ServiceUnreachable
+from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable
 
 REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": "anamnesis"}
 """The location is named as in workspace.yaml."""
@@ -50,6 +55,41 @@ class GraphQl:
         if kind not in wanted:
             reason = first_line(str(result.get("message") or kind or "no answer"))
             raise ServiceUnreachable(f"Dagster on {self._url} refuses: {reason}")
+
+
+def ask_by_command(query: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `data` of a GraphQL query about the instance of DAGSTER_HOME, asked by the command `dagster-graphql`:
+    neither a webserver nor a code location has to be up.
+
+    :raises ServiceUnreachable: the command fails, or answers with errors.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        workspace, answer = Path(scratch, "workspace.yaml"), Path(scratch, "answer.json")
+        workspace.write_text("load_from: []\n", encoding="utf-8")
+        command = [dagster_command("dagster-graphql"), "-w", str(workspace), "-o", str(answer)]
+        done = subprocess.run(
+            [*command, "-t", query, "-v", json.dumps(variables)], capture_output=True, text=True, check=False
+        )
+        if done.returncode or not answer.is_file():
+            reason = next(iter(reversed(done.stderr.strip().splitlines())), f"status {done.returncode}")
+            raise ServiceUnreachable(f"dagster-graphql fails: {reason[:_MAX_REASON]}")
+        found = json.loads(answer.read_text(encoding="utf-8"))
+    if found.get("errors") or not isinstance(found.get("data"), dict):
+        raise ServiceUnreachable(f"dagster-graphql answers with an error: {_reason(200, found)}")
+    data: dict[str, Any] = found["data"]
+    return data
+
+
+def dagster_command(name: str) -> str:
+    """Return the path of one of Dagster's commands, in whichever folder its installation put it.
+
+    :raises GiveUp: it is not there.
+    """
+    package = "dagster-graphql" if name == "dagster-graphql" else "dagster"
+    for file in distribution(package).files or ():
+        if file.name == name and (path := Path(str(file.locate())).resolve()).is_file():
+            return str(path)
+    raise GiveUp(f"Dagster is installed without its command {name}; install {package} again")
 
 
 def call_json(who: str, request: httpx.Request, timeout_s: float = _TIMEOUT_S) -> tuple[int, Any]:

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anamnesis_pipeline.dagster_api.graphql import REPOSITORY, STATE_TIMEOUT_S, GraphQl
+from anamnesis_pipeline.dagster_api.graphql import REPOSITORY, STATE_TIMEOUT_S, GraphQl, ask_by_command
+from anamnesis_pipeline.errors import ServiceUnreachable
 
-INTERRUPTED_TAG = "anamnesis/interrupted"
-"""On a run that an end of the whole system cut off."""
+CUT_OFF = "ingest.cut_off"
+"""Setting that holds the id of the run of `ingest` that an end of the whole system cut off last."""
 AUTOMATIC_TAG = "anamnesis/automatic"
 """On a run that no person asked for and no sensor or schedule requested: a paid LLM needs a budget in it."""
 POSTED_JOB = "finish_posted"
@@ -16,7 +17,7 @@ EPISODES_WRITTEN = "episodes written"
 """Of the metadata of the asset `episodes`."""
 
 _INGEST_RUNS = """
-query($interrupted: String!) {
+query($interrupted: String) {
   unfinished: runsOrError(filter: {
     pipelineName: "ingest", statuses: [QUEUED, NOT_STARTED, STARTING, STARTED, CANCELING]
   }, limit: 500) { ...Found }
@@ -26,7 +27,7 @@ query($interrupted: String!) {
     } } }
   }
   interrupted: runsOrError(
-    filter: {pipelineName: "ingest", tags: [{key: $interrupted, value: "true"}]}, limit: 1
+    filter: {pipelineName: "ingest", runIds: [$interrupted]}, limit: 1
   ) { ...Found }
 }
 fragment Found on RunsOrError {
@@ -48,6 +49,13 @@ mutation($ids: [String!]!) { terminateRuns(runIds: $ids, terminatePolicy: SAFE_T
   __typename ... on Error { message }
 } }
 """
+_MARK_CANCELED = """
+mutation($ids: [String!]!) { terminateRuns(runIds: $ids, terminatePolicy: MARK_AS_CANCELED_IMMEDIATELY) {
+  __typename ... on Error { message }
+  ... on TerminateRunsResult { results: terminateRunResults { __typename ... on TerminateRunFailure { message } } }
+} }
+"""
+_MARKED_PER_CALL = 500
 _AUTOMATIONS = """
 query($repository: RepositorySelector!) { repositoryOrError(repositorySelector: $repository) {
   __typename ... on Error { message } ... on Repository {
@@ -114,9 +122,12 @@ class JobRun:
 class Runs(GraphQl):
     """What is asked about runs."""
 
-    def ingest_runs(self) -> IngestRuns:
-        """What `ingest` is doing, and how it ended last."""
-        data = self.ask(_INGEST_RUNS, {"interrupted": INTERRUPTED_TAG}, STATE_TIMEOUT_S)
+    def ingest_runs(self, cut_off: str | None = None) -> IngestRuns:
+        """What `ingest` is doing, and how it ended last.
+
+        :param cut_off: the id of the run that is asked for as the one that was cut off.
+        """
+        data = self.ask(_INGEST_RUNS, {"interrupted": cut_off or ""}, STATE_TIMEOUT_S)
         unfinished = [_ingest_run(run) for run in data["unfinished"].get("results") or []]
         last = [_ingest_run(run) for run in data["last"].get("results") or []]
         interrupted = [_ingest_run(run) for run in data["interrupted"].get("results") or []]
@@ -167,6 +178,19 @@ class Runs(GraphQl):
     def run_link(self, run_id: str) -> str:
         """Where the UI shows a run."""
         return f"{self._link}/runs/{run_id}"
+
+
+def mark_canceled(run_ids: Sequence[str]) -> None:
+    """Mark runs that no process works on as canceled, in the instance of DAGSTER_HOME.
+
+    :raises ServiceUnreachable: the command of Dagster that does so fails.
+    """
+    for first in range(0, len(run_ids), _MARKED_PER_CALL):
+        chunk = list(run_ids[first : first + _MARKED_PER_CALL])
+        result = ask_by_command(_MARK_CANCELED, {"ids": chunk}).get("terminateRuns") or {}
+        for each in (result, *result.get("results", ())):
+            if each.get("message"):
+                raise ServiceUnreachable(f"dagster-graphql refuses: {each['message']}")
 
 
 def _ingest_run(run: Mapping[str, Any]) -> IngestRun:

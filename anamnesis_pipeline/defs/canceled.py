@@ -1,29 +1,39 @@
-"""How a run ends that was told to wait or to stop: canceled, with the reason, and so is the backfill it belongs to.
+"""How a run ends that has to wait or to stop: canceled, with the reason, as its backfill is.
 
 Nothing went wrong, so it is no failure; something is left, so it is no success. A canceled run leaves its partitions
 without a new mark of either kind, and a canceled backfill starts no more runs, each of which would only end like this.
+Dagster's webserver does both, as for a click on *Terminate*.
 """
 
+import threading
 from typing import NoReturn
 
 import dagster as dg
 
-from anamnesis_pipeline.defs.backfills import BACKFILL_TAG, STARTING_RUNS
+from anamnesis_pipeline.dagster_api.api import open_dagster
+from anamnesis_pipeline.dagster_api.backfills import BACKFILL_TAG, STARTING_RUNS
+from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.errors import ServiceUnreachable
+
+INTERRUPT_WAIT_S = 60.0
+"""Limit for the wait for the interrupt that the launcher sends to a run that is terminated."""
 
 
-def end_as_canceled(context: dg.AssetExecutionContext, reason: str) -> NoReturn:
+def end_as_canceled(context: dg.AssetExecutionContext, memory: MemoryResource, reason: str) -> NoReturn:
     """End this run as canceled.
 
-    :param reason: what the run's log and the UI say.
+    :param reason: what the run's log says.
+    :raises dg.Failure: Dagster's webserver does not answer; the run ends as failed, with the same reason.
     """
-    _cancel_backfill(context.instance, context.run.tags.get(BACKFILL_TAG))
-    context.instance.report_run_canceling(context.run, message=reason)
-    # An interrupt of a run that is being canceled is what Dagster takes for the end of a canceled run.
+    context.log.warning(reason)
+    dagster, backfill_id = open_dagster(memory.settings), context.run.tags.get(BACKFILL_TAG)
+    try:
+        backfill = dagster.backfill_state(backfill_id) if backfill_id is not None else None
+        if backfill_id is not None and backfill is not None and backfill.status == STARTING_RUNS:
+            dagster.cancel_backfill(backfill_id)
+        dagster.stop_runs([context.run.run_id])
+    except ServiceUnreachable as exc:
+        raise dg.Failure(f"{reason} This run could not be canceled: {exc}", allow_retries=False) from exc
+    threading.Event().wait(INTERRUPT_WAIT_S)
+    # A launcher that cannot reach this process sends none. Of a run that is being canceled, Dagster takes this for one.
     raise dg.DagsterExecutionInterruptedError(reason)
-
-
-def _cancel_backfill(instance: dg.DagsterInstance, backfill_id: str | None) -> None:
-    backfill = instance.get_backfill(backfill_id) if backfill_id is not None else None
-    if backfill is not None and backfill.status.value in STARTING_RUNS:
-        canceling = type(backfill.status)("CANCELING")
-        instance.update_backfill(backfill.with_status(canceling))  # type: ignore[no-untyped-call]

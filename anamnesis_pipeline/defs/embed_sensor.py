@@ -5,17 +5,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from logging import Logger
 from typing import Any
 
 import dagster as dg
 
-from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
-from anamnesis_pipeline.defs.backfills import STARTING_RUNS, embedding_backfills
+from anamnesis_pipeline.dagster_api.api import DagsterApi, open_dagster
+from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG, STARTING_RUNS, UNFINISHED_BACKFILLS, EmbeddingBackfill
 from anamnesis_pipeline.defs.checks import embedding_evaluations, posted_evaluations
 from anamnesis_pipeline.defs.embeddings import SOURCES_PER_RUN
 from anamnesis_pipeline.defs.jobs import consolidate, draw_map, embed, index
 from anamnesis_pipeline.defs.partitions import (
     EMBEDDED_SOURCES,
+    SPACE_BY_SOURCE,
     SPACES,
     contiguous_runs,
     embed_key,
@@ -24,8 +27,8 @@ from anamnesis_pipeline.defs.partitions import (
 )
 from anamnesis_pipeline.defs.posted import posted_news
 from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
-from anamnesis_pipeline.errors import AnamnesisError, SpaceConflict
+from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES, has_run
+from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable, SpaceConflict
 from anamnesis_pipeline.model import Space, content_id
 from anamnesis_pipeline.steps.reembed import adopt
 from anamnesis_pipeline.steps.reembed_state import failure_of, is_paused
@@ -64,7 +67,8 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
     first map and consolidation once there is an index.
     """
     instance = context.instance
-    _adopt_backfill(instance, memory.store)
+    backfills = _Backfills(open_dagster(memory.settings), context.log)
+    _adopt_backfill(backfills, memory.store)
     try:
         wanted_space(memory.settings, memory.store)
     except AnamnesisError as exc:
@@ -77,17 +81,17 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
     }
     added = new_keys(source_keys, (source for sources in pending.values() for source in sources))
     order = [*source_keys, *added]
-    tick = _Tick(instance, memory.store, datetime.now(UTC), order, settings.switch, settings.embed_run_tags)
+    tick = _Tick(instance, backfills, memory.store, datetime.now(UTC), order, settings.switch, settings.embed_run_tags)
     indexed, seen, told = _remembered(context.cursor, spaces)
     requests = [request for space in spaces for request in tick.requests(space, pending.get(space.key), indexed)]
-    changes = [*_space_changes(instance, space_keys, spaces)]
+    changes = [*_space_changes(backfills, space_keys, spaces)]
     events: list[dg.AssetMaterialization | dg.AssetCheckEvaluation] = []
     present = _fingerprint(memory.store, spaces, order, pending)
     if present != seen:
         held = memory.store.overview.sources()
         # read again: an episode stored since the first look must not make its source look embedded
         lacking = {key: memory.store.vectors.pending_sources(key) for key in pending}
-        look = _Look(instance, held, spaces, order, lacking)
+        look = _Look(instance, backfills, held, spaces, order, lacking)
         told, evaluations = posted_evaluations(memory, told)
         news = [*look.news()]
         if any(event.asset_key == _EMBEDDINGS for event in news):
@@ -110,13 +114,33 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
     )
 
 
-def _adopt_backfill(instance: dg.DagsterInstance, store: Store) -> None:
+@dataclass
+class _Backfills:
+    """The backfills of `embeddings` that go on. Dagster's webserver is asked once in a tick, if at all."""
+
+    dagster: DagsterApi
+    log: Logger
+
+    @cached_property
+    def unfinished(self) -> list[EmbeddingBackfill] | None:
+        """None: the webserver does not answer, so that there may be any."""
+        try:
+            return self.dagster.unfinished_backfills(UNFINISHED_BACKFILLS)
+        except ServiceUnreachable as exc:
+            self.log.warning(f"What depends on backfills is left to the next tick: {exc}")
+            return None
+
+    def may_embed_into(self, space: str) -> bool:
+        return self.unfinished is None or any(space in backfill.spaces for backfill in self.unfinished)
+
+
+def _adopt_backfill(backfills: _Backfills, store: Store) -> None:
     """Make a backfill that was launched by hand over an added space the re-embed; its first run may wait for long."""
     if store.spaces.active() is None or building_space(store) is not None:
         return
     added = [space for space in store.spaces.all() if space.status == "added"]
-    for backfill in embedding_backfills(instance, STARTING_RUNS) if added else ():
-        for space in added:
+    for backfill in (backfills.unfinished or ()) if added else ():
+        for space in added if backfill.status == STARTING_RUNS else ():
             with suppress(SpaceConflict):  # something else was started since we looked
                 if space.key in backfill.spaces and adopt(store, space, backfill.backfill_id):
                     return
@@ -135,7 +159,7 @@ def _remembered(cursor: str | None, spaces: Sequence[Space]) -> tuple[dict[str, 
 
 
 def _space_changes(
-    instance: dg.DagsterInstance, known: Sequence[str], spaces: Sequence[Space]
+    backfills: _Backfills, known: Sequence[str], spaces: Sequence[Space]
 ) -> Iterator[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
     """A partition for every space, so that one that was only added can be backfilled by hand; none for dropped ones.
     A retired one loses its partition, too, once no backfill is about it: what comes later is not embedded there.
@@ -143,8 +167,8 @@ def _space_changes(
     if added := new_keys(known, [space.key for space in spaces if space.status != "retired"]):
         yield SPACES.build_add_request(added)
     dropped = set(new_keys([space.key for space in spaces], known))
-    if retired := {space.key for space in spaces if space.status == "retired"} & set(known):
-        dropped |= retired.difference(*(backfill.spaces for backfill in embedding_backfills(instance)))
+    retired = {space.key for space in spaces if space.status == "retired"} & set(known)
+    dropped |= {key for key in retired if not backfills.may_embed_into(key)}
     if dropped:
         yield SPACES.build_delete_request(sorted(dropped))
 
@@ -161,7 +185,7 @@ def _fingerprint(
 def has_unfinished_run(instance: dg.DagsterInstance, job: str, tag: str, space: Space) -> bool:
     """Whether a run of a job waits or goes on whose tag names the space."""
     filters = dg.RunsFilter(job_name=job, statuses=UNFINISHED_STATUSES, tags={tag: space.key})
-    return instance.get_runs_count(filters) > 0
+    return has_run(instance, filters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +195,7 @@ class _Look:
     """
 
     instance: dg.DagsterInstance
+    backfills: _Backfills
     held: Mapping[str, SourceState]
     spaces: Sequence[Space]
     order: Sequence[str]
@@ -195,21 +220,25 @@ class _Look:
         going = dg.RunsFilter(job_name=embed.name, statuses=UNFINISHED_STATUSES)
         return (
             any(request.job_name == embed.name for request in requests)
-            or any(self.instance.get_runs_count(runs) for runs in (going, failed))
-            or any(embedding_backfills(self.instance))
+            or any(has_run(self.instance, runs) for runs in (going, failed))
+            or self.backfills.unfinished != []
         )
 
     def news(self) -> Iterator[dg.AssetMaterialization]:
         """What was posted, and the partitions of `embeddings` that are complete without a run."""
         yield from posted_news(self.instance, self.held)
-        known = self.instance.get_materialized_partitions(_EMBEDDINGS)
-        for space in self._embedded_now():
-            if self._is_embedding(space):
-                continue
-            for source in sorted(self.held.keys() - self.pending[space.key].keys()):
-                if (key := embed_key(source, space.key)) not in known:
-                    about = {"embedded by": "the service, as soon as it was stored"}
-                    yield dg.AssetMaterialization(_EMBEDDINGS, metadata=about, partition=key)
+        complete = {
+            embed_key(source, space.key)
+            for space in self._embedded_now()
+            if not self._is_embedding(space)
+            for source in self.held.keys() - self.pending[space.key].keys()
+        }
+        known = self.instance.get_status_by_partition(_EMBEDDINGS, sorted(complete), SPACE_BY_SOURCE) or {}
+        for key in sorted(complete):
+            status = known.get(key)
+            if status is None or status.value != "MATERIALIZED":
+                about = {"embedded by": "the service, as soon as it was stored"}
+                yield dg.AssetMaterialization(_EMBEDDINGS, metadata=about, partition=key)
 
     def first_runs(self) -> list[dg.RunRequest]:
         """The first map and the first consolidation, as soon as there is an index; later ones are on schedules."""
@@ -232,7 +261,11 @@ class _Look:
         return next((space.key for space in self.spaces if space.status == "active"), None)
 
     def _is_indexed(self) -> bool:
-        return self._active() in self.instance.get_materialized_partitions(dg.AssetKey("vector_index"))
+        active = self._active()
+        if active is None:
+            return False
+        of_it = dg.AssetRecordsFilter(asset_key=dg.AssetKey("vector_index"), asset_partitions=[active])
+        return bool(self.instance.fetch_materializations(of_it, limit=1).records)
 
     def _is_embedding(self, space: Space) -> bool:
         return has_unfinished_run(self.instance, embed.name, EMBED_TAG, space)
@@ -248,6 +281,7 @@ class _Tick:
     """
 
     instance: dg.DagsterInstance
+    backfills: _Backfills
     store: Store
     now: datetime
     order: Sequence[str]
@@ -279,7 +313,7 @@ class _Tick:
             return False
         if space.status == "active":
             return True
-        if is_paused(self.store) or self._is_backfilled(space):
+        if is_paused(self.store) or self.backfills.may_embed_into(space.key):
             return False
         return not has_unfinished_run(self.instance, index.name, "dagster/partition", space)
 
@@ -296,9 +330,6 @@ class _Tick:
         pending = self.store.vectors.pending(space.key, sources, 1)
         found = self.store.episodes.get([episode.episode_id for episode in pending])
         return [episode.timestamp for episode in found.values()]
-
-    def _is_backfilled(self, space: Space) -> bool:
-        return any(space.key in backfill.spaces for backfill in embedding_backfills(self.instance))
 
     def _is_index_due(self, space: Space, count: int, indexed: int | None, *, is_complete: bool) -> bool:
         """A space that is being built is indexed in order to be switched to, however little it holds; the active one

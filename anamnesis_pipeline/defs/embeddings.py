@@ -8,8 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
-from anamnesis_pipeline.defs.backfills import BACKFILL_TAG
+from anamnesis_pipeline.dagster_api.backfills import BACKFILL_TAG, EMBED_TAG
 from anamnesis_pipeline.defs.canceled import end_as_canceled
 from anamnesis_pipeline.defs.partitions import SPACE_BY_SOURCE, split_embed_key
 from anamnesis_pipeline.defs.posted import POSTED
@@ -62,20 +61,22 @@ def embeddings(
         source, space_key = split_embed_key(key)
         by_space[space_key].append(source)
     for space_key, sources in by_space.items():
-        run = _Run(context, memory, _space(context, memory.store, space_key), sources)
+        run = _Run(context, memory, _space(context, memory, space_key), sources)
         embedding_pool.check(memory, run.space)
         try:
             run.describe(*_embed(run, embedding_pool))
         except SpaceNotFound:
-            end_as_canceled(context, f"{space_key} was dropped while it was being embedded; its vectors are gone.")
+            end_as_canceled(
+                context, memory, f"{space_key} was dropped while it was being embedded; its vectors are gone."
+            )
 
 
-def _space(context: dg.AssetExecutionContext, store: Store, key: str) -> Space:
+def _space(context: dg.AssetExecutionContext, memory: MemoryResource, key: str) -> Space:
     """The space of a partition. A backfill over one that was only added is a re-embed, whoever launched it."""
-    tags = context.run.tags
+    tags, store = context.run.tags, memory.store
     backfill_id = tags.get(BACKFILL_TAG)
     if backfill_id is not None and backfill_id == stopped_backfill(store):
-        end_as_canceled(context, _stopped(key))
+        end_as_canceled(context, memory, _stopped(key))
     try:
         space = known_space(store, key)
         if space.status == "added" and backfill_id is not None:
@@ -84,7 +85,7 @@ def _space(context: dg.AssetExecutionContext, store: Store, key: str) -> Space:
             follow(store, space, backfill_id)
     except SpaceNotFound as exc:
         if EMBED_TAG in tags:  # it was there when this run was asked for
-            end_as_canceled(context, f"{exc}. It was dropped meanwhile")
+            end_as_canceled(context, memory, f"{exc}. It was dropped meanwhile")
         raise dg.Failure(f"{exc}. It was dropped meanwhile, or add it with: anamnesis model add") from exc
     except SpaceConflict as exc:
         context.log.warning("%s gets its vectors, but is not switched to by itself: %s", key, exc)
@@ -153,7 +154,7 @@ def _embed(run: _Run, embedding_pool: EmbeddingPoolResource) -> tuple[EmbedRepor
     if not run.lacking():
         return EmbedReport(), _about(run, EmbedReport())
     if reason := run.reason_to_end():
-        end_as_canceled(run.context, reason)
+        end_as_canceled(run.context, run.memory, reason)
     reasons: list[str] = []
 
     def should_end() -> bool:
@@ -173,7 +174,7 @@ def _embed(run: _Run, embedding_pool: EmbeddingPoolResource) -> tuple[EmbedRepor
             before_checkpoint=lambda: follow_cores(pool, embedding_pool.settings(run.memory), run.context.log.warning),
         )
         if reasons:
-            end_as_canceled(run.context, reasons[0])
+            end_as_canceled(run.context, run.memory, reasons[0])
         return report, _about(run, report) | _about_pool(pool)
 
 

@@ -1,59 +1,65 @@
-"""Marks runs of an earlier life as failed, before the daemon starts: `python -m anamnesis_pipeline.defs.recovery`.
+"""Ends runs of an earlier process group, before the daemon starts: `python -m anamnesis_pipeline.defs.recovery`.
 
 Dagster's default launcher cannot tell that a run's process is gone, so a run that was cut off stays `STARTED` for
-ever and keeps its place among the runs allowed at a time. One that gives each run a container can tell, and there the
-daemon may start again beside runs that go on: those are left alone, and so are the ones that only wait.
+ever and keeps its place among the runs allowed at a time. Marked as canceled, it frees that place. A launcher that
+gives each run a container can tell, and the daemon's run monitoring ends the runs that are gone; with
+`--launched-runs-go-on` only runs that were never put into the queue are marked.
 
-Runs are never deleted: that would un-materialize what they wrote. Nothing is lost by failing them: the sensors ask the
-store what is missing and request that.
+Runs are never deleted: that would un-materialize what they wrote. Nothing is lost by canceling them: the sensors ask
+the store what is missing and request that.
 """
 
+import argparse
 import logging
+from contextlib import closing
 
 import dagster as dg
 
-from anamnesis_pipeline.dagster_api.runs import INTERRUPTED_TAG
+from anamnesis_pipeline import settings as settings_module
+from anamnesis_pipeline.dagster_api.runs import CUT_OFF, mark_canceled
+from anamnesis_pipeline.defs.resources import TICK_WAIT_S
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.wiring import impatient, open_store
 
-MESSAGE = (
-    "Anamnesis was ended while this run was unfinished. What it wrote is kept; the sensors request what is missing."
-)
+log = logging.getLogger("anamnesis.recovery")
 
 
-def fail_unfinished_runs(instance: dg.DagsterInstance) -> list[str]:
-    """Mark every run that was cut off as failed and free its concurrency slots; returns their ids, oldest first.
+def cancel_cut_off_runs(statuses: list[dg.DagsterRunStatus]) -> list[dg.DagsterRun]:
+    """Mark the runs in these states as canceled, in the instance that DAGSTER_HOME names; return them, oldest first.
 
-    Only right while no daemon of this instance is running and, with a launcher that cannot tell what became of a run,
-    no process at all.
+    Only right while no daemon of this instance is running and no process works on such a run.
+    :raises ServiceUnreachable: the command of Dagster that does so fails.
     """
-    unfinished = instance.get_runs(filters=dg.RunsFilter(statuses=UNFINISHED_STATUSES), ascending=True)
-    runs = [run for run in unfinished if not _goes_on(instance, run)]
-    for run in runs:
-        instance.add_run_tags(run.run_id, {INTERRUPTED_TAG: "true"})
-        instance.report_run_failed(run, MESSAGE)
-        if instance.event_log_storage.supports_global_concurrency_limits:
-            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-    return [run.run_id for run in runs]
+    with dg.DagsterInstance.get() as instance:
+        records = instance.get_run_records(dg.RunsFilter(statuses=statuses), ascending=True)
+    runs = [record.dagster_run for record in records]
+    mark_canceled([run.run_id for run in runs])
+    return runs
 
 
-def _goes_on(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether the launcher knows that a run is at work, or that the daemon has yet to launch it."""
-    launcher = instance.run_launcher
-    if not launcher.supports_check_run_worker_health:
-        return False
-    if run.status is dg.DagsterRunStatus.QUEUED:
-        return True
-    return launcher.check_run_worker_health(run).status.value == "RUNNING"
+def note_cut_off(run_id: str) -> None:
+    """Store which run of `ingest` was cut off, for the page Logs; a store that cannot be opened now has no note."""
+    try:
+        settings = settings_module.load()
+        if settings.has_store:
+            with closing(open_store(impatient(settings, TICK_WAIT_S))) as store:
+                store.settings.set(CUT_OFF, run_id)
+    except AnamnesisError as exc:
+        log.warning("the run %s is not noted as cut off: %s", run_id, exc)
 
 
 def main() -> None:
     """Recover the instance that DAGSTER_HOME names, and log which runs were marked."""
+    parser = argparse.ArgumentParser(description="Mark runs that were cut off as canceled.")
+    parser.add_argument("--launched-runs-go-on", action="store_true", help="Dagster ends the runs whose process died.")
+    kept = parser.parse_args().launched_runs_go_on
     logging.basicConfig(format="%(asctime)s %(message)s")
-    log = logging.getLogger("anamnesis.recovery")
     log.setLevel(logging.INFO)
-    with dg.DagsterInstance.get() as instance:
-        failed = fail_unfinished_runs(instance)
-    log.info("marked %d unfinished runs as failed %s", len(failed), failed)
+    runs = cancel_cut_off_runs([dg.DagsterRunStatus.NOT_STARTED] if kept else UNFINISHED_STATUSES)
+    log.info("marked %d unfinished runs as canceled %s", len(runs), [run.run_id for run in runs])
+    if ingests := [run for run in runs if run.job_name == "ingest"]:
+        note_cut_off(ingests[-1].run_id)
 
 
 if __name__ == "__main__":

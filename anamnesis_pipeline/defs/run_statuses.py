@@ -1,4 +1,4 @@
-"""Which runs are not over."""
+"""Which runs are not over, and whether there is one."""
 
 import dagster as dg
 
@@ -9,3 +9,8 @@ UNFINISHED_STATUSES = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+
+
+def has_run(instance: dg.DagsterInstance, filters: dg.RunsFilter) -> bool:
+    """Whether there is such a run."""
+    return bool(instance.get_run_records(filters, limit=1))

@@ -12,7 +12,7 @@ from anamnesis_pipeline.defs.jobs import ingest
 from anamnesis_pipeline.defs.partitions import SOURCES, new_keys
 from anamnesis_pipeline.defs.posted import finish_posted
 from anamnesis_pipeline.defs.resources import AT_LOAD, MemoryResource
-from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
+from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES, has_run
 from anamnesis_pipeline.defs.schedules import HourlyCheck
 from anamnesis_pipeline.model import RESERVED_SOURCES, Source
 from anamnesis_pipeline.steps.flights import Flights
@@ -178,7 +178,7 @@ def _has_a_past(memory: MemoryResource, source: Source | None) -> bool:
 def _finish_request(instance: dg.DagsterInstance) -> list[dg.RunRequest]:
     """A run of `finish_posted`, unless one is under way."""
     going = dg.RunsFilter(job_name=finish_posted.name, statuses=UNFINISHED_STATUSES)
-    return [] if instance.get_runs_count(going) else [dg.RunRequest(job_name=finish_posted.name)]
+    return [] if has_run(instance, going) else [dg.RunRequest(job_name=finish_posted.name)]
 
 
 def _ingest_request(key: str, machine: str, run_key: str | None = None) -> dg.RunRequest:
@@ -192,5 +192,5 @@ def _why_nothing(sources: int, running: int, problems: Collection[str]) -> str:
 
 
 def _running_sources(instance: dg.DagsterInstance) -> set[str]:
-    runs = instance.get_runs(dg.RunsFilter(job_name=ingest.name, statuses=UNFINISHED_STATUSES))
-    return {run.tags.get("dagster/partition", "") for run in runs}
+    records = instance.get_run_records(dg.RunsFilter(job_name=ingest.name, statuses=UNFINISHED_STATUSES))
+    return {record.dagster_run.tags.get("dagster/partition", "") for record in records}

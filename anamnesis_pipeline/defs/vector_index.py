@@ -62,7 +62,7 @@ def vector_index(
             wanted_model=memory.settings.model,
         )  # fmt: skip
     except SpaceNotFound as exc:
-        end_as_canceled(context, f"{exc}. It was dropped meanwhile, or add it with: anamnesis model add")
+        end_as_canceled(context, memory, f"{exc}. It was dropped meanwhile, or add it with: anamnesis model add")
     return dg.MaterializeResult(
         data_version=dg.DataVersion(f"vectors:{report.index.vectors}-indexed:{report.index.indexed}"),
         metadata=_metadata(report, known_space(memory.store, key)),

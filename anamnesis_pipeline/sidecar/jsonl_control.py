@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from anamnesis_pipeline import settings as settings_module
-from anamnesis_pipeline.dagster_api.runs import IngestRun
+from anamnesis_pipeline.dagster_api.runs import CUT_OFF, IngestRun
 from anamnesis_pipeline.errors import BadSetting, LlmRefused, ServiceUnreachable
 from anamnesis_pipeline.llm_wiring import open_llm
 from anamnesis_pipeline.settings import Settings
@@ -66,7 +66,8 @@ class JsonlControl:
         found, reason, requested = None, None, 0
         try:
             if self._dagster is not None:
-                found, requested = self._dagster.ingest_runs(), len(self._dagster.unfinished_ingest_backfills())
+                cut_off = self._store.settings.get(CUT_OFF)
+                found, requested = self._dagster.ingest_runs(cut_off), len(self._dagster.unfinished_ingest_backfills())
         except ServiceUnreachable as exc:
             reason = str(exc)
         counts, by_model = counts or self._store.overview.counts(), self._store.summaries.summary_counts()

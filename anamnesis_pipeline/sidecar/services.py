@@ -79,8 +79,8 @@ class Backfills(Protocol):
     def launch_ingest(self, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> Launched:
         """Run `ingest` for these sources, of which there is at least one."""
 
-    def ingest_runs(self) -> IngestRuns:
-        """What `ingest` is doing."""
+    def ingest_runs(self, cut_off: str | None = None) -> IngestRuns:
+        """What `ingest` is doing. `cut_off`: the id of the run that was cut off last."""
 
     def unfinished_ingest_backfills(self) -> list[str]:
         """See `DagsterApi.unfinished_ingest_backfills`."""

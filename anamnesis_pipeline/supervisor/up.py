@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from importlib.metadata import distribution
 from pathlib import Path
 
 from rich.console import Console
@@ -15,9 +14,10 @@ from rich.text import Text
 
 from anamnesis_pipeline.crawler_wiring import configured_specs
 from anamnesis_pipeline.dagster_api.api import LOOPBACK, dagster_url
+from anamnesis_pipeline.dagster_api.graphql import dagster_command
 from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.models import find_model
-from anamnesis_pipeline.errors import AlreadyRunning, GiveUp, UnknownModel
+from anamnesis_pipeline.errors import AlreadyRunning, UnknownModel
 from anamnesis_pipeline.home_wiring import make_private
 from anamnesis_pipeline.settings import Settings, claude_projects_dir, reachable_host, sidecar_url
 from anamnesis_pipeline.steps.host_clock import looked_since
@@ -132,19 +132,8 @@ def child_specs(settings: Settings) -> list[ChildSpec]:
             after="code-server",
             ready=lambda: answers(LOOPBACK, settings.dagster_port, "/server_info"),
         ),
-        spec("daemon", *(dagster_daemon(), "run", "-w", workspace), after="code-server"),
+        spec("daemon", *(dagster_command("dagster-daemon"), "run", "-w", workspace), after="code-server"),
     ]
-
-
-def dagster_daemon() -> str:
-    """Path of the command `dagster-daemon`, in whichever folder Dagster's installation put it.
-
-    :raises GiveUp: it is not there.
-    """
-    for file in distribution("dagster").files or ():
-        if file.name == "dagster-daemon" and (path := Path(str(file.locate())).resolve()).is_file():
-            return str(path)
-    raise GiveUp("Dagster is installed without its command dagster-daemon; install dagster again")
 
 
 def child_environment(settings: Settings, inherited: Mapping[str, str]) -> dict[str, str]:

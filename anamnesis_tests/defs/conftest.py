@@ -1,13 +1,16 @@
 """A deployment without logs, and a Dagster instance beside it."""
 
+import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
 from anamnesis_pipeline.dagster_api.api import DagsterApi
+from anamnesis_pipeline.dagster_api.backfills import BACKFILL_TAG, BackfillState
 from anamnesis_pipeline.defs.resources import MemoryResource, close_kept
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel, PinnedPool, PoolModel
@@ -15,7 +18,7 @@ from anamnesis_pipeline.embeddings.token_vectors import Projection
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.wiring import configured_cores
-from anamnesis_tests.dagster_parts import dagster_webserver
+from anamnesis_tests.dagster_parts import created_run, dagster_webserver
 from anamnesis_tests.embeddings.fake_models import HashedWords
 
 LAUNCH = """mutation($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $p) {
@@ -28,6 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(tmp_path / "no logs"))
     monkeypatch.setenv("ANAMNESIS_MACHINE", "mac")
     monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "1")
+    monkeypatch.setenv("ANAMNESIS_DAGSTER_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("ANAMNESIS_SUMMARY_MIN_CHARS", "0")
     return tmp_path / "home"
 
@@ -52,39 +56,71 @@ def instance() -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-@dataclass(frozen=True)
+@dataclass
 class Backfills:
-    """Backfills in `instance` as the UI launches them: each is made by a webserver of its own and copied."""
+    """Backfills as the UI launches them, in a webserver's own instance. No daemon works on them."""
 
     api: DagsterApi
     webserver_home: Path
-    instance: dg.DagsterInstance
+    made: list[str] = field(default_factory=list)
 
     def launch(
         self, status: str = "REQUESTED", asset: str = "embeddings", keys: Sequence[str] = ("direct|new",)
     ) -> str:
-        """Add one of these partitions, in the state of that name; its id."""
+        """Launch one of these partitions, and cancel it again for `CANCELING`; its id."""
         for key in keys:
             source, _, space = key.partition("|")
             self.api.add_partitions(space or "new", [source])
         params = {"assetSelection": [{"path": [asset]}], "partitionNames": list(keys)}
-        launched = self.api.ask(LAUNCH, {"p": params})["launchPartitionBackfill"]
-        with dg.DagsterInstance.from_config(str(self.webserver_home)) as instance:
-            made = instance.get_backfill(launched["backfillId"])
-        assert made is not None
-        self.instance.add_backfill(made.with_status(type(made.status)(status)))
-        return str(launched["backfillId"])
+        self.made.append(str(self.api.ask(LAUNCH, {"p": params})["launchPartitionBackfill"]["backfillId"]))
+        if status == "CANCELING":
+            self.api.cancel_backfill(self.made[-1])
+        return self.made[-1]
 
-    def set_status(self, backfill_id: str, status: str) -> None:
-        """As Dagster's daemon does it."""
-        made = self.instance.get_backfill(backfill_id)
-        assert made is not None
-        self.instance.update_backfill(made.with_status(type(made.status)(status)))
+    def run(self, backfill_id: str, status: dg.DagsterRunStatus) -> None:
+        """Begin a run of it, or end the one that was begun."""
+        with dg.DagsterInstance.from_config(str(self.webserver_home)) as instance:
+            for record in instance.get_run_records(dg.RunsFilter(tags={BACKFILL_TAG: backfill_id})):
+                instance.report_run_failed(record.dagster_run)
+                return
+            created_run(instance, status=status, tags={BACKFILL_TAG: backfill_id})
 
     def status(self, backfill_id: str) -> str:
-        made = self.instance.get_backfill(backfill_id)
-        assert made is not None
-        return str(made.status.value)
+        state = self.api.backfill_state(backfill_id)
+        assert state is not None
+        return state.status
+
+
+class Launcher:
+    """Ends a run as Dagster's webserver and launcher do: its status is `CANCELING`, then its process is interrupted.
+    What is asked about backfills goes to a webserver.
+    """
+
+    def __init__(self, instance: dg.DagsterInstance, webserver: DagsterApi) -> None:
+        self.instance, self.webserver = instance, webserver
+
+    def backfill_state(self, backfill_id: str) -> BackfillState | None:
+        return self.webserver.backfill_state(backfill_id)
+
+    def cancel_backfill(self, backfill_id: str) -> None:
+        self.webserver.cancel_backfill(backfill_id)
+
+    def stop_runs(self, run_ids: Sequence[str]) -> None:
+        for run_id in run_ids:
+            run = self.instance.get_run_by_id(run_id)
+            assert run is not None
+            self.instance.report_run_canceling(run)
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture
+def launcher(
+    instance: dg.DagsterInstance, webserver: tuple[DagsterApi, Path], monkeypatch: pytest.MonkeyPatch
+) -> Launcher:
+    """In the place of Dagster's webserver, where a run asks to be ended."""
+    launcher = Launcher(instance, webserver[0])
+    monkeypatch.setattr("anamnesis_pipeline.defs.canceled.open_dagster", lambda settings: launcher)
+    return launcher
 
 
 @pytest.fixture(scope="session")
@@ -97,9 +133,14 @@ def webserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Dagste
 
 
 @pytest.fixture
-def backfills(webserver: tuple[DagsterApi, Path], instance: dg.DagsterInstance) -> Backfills:
+def backfills(webserver: tuple[DagsterApi, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Backfills]:
+    """Those of a webserver that the definitions ask; each has ended after the test."""
     api, home = webserver
-    return Backfills(api, home, instance)
+    monkeypatch.setenv("ANAMNESIS_DAGSTER_URL", api.link("").removesuffix("/runs/b/"))
+    backfills = Backfills(api, home)
+    yield backfills
+    for backfill_id in backfills.made:
+        backfills.run(backfill_id, dg.DagsterRunStatus.SUCCESS)
 
 
 class MeasuredWords(HashedWords):

@@ -11,7 +11,6 @@ import pytest
 from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
 from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs import embed_sensor as module
-from anamnesis_pipeline.defs.backfills import BACKFILL_TAG, UNFINISHED_BACKFILLS
 from anamnesis_pipeline.defs.embed_sensor import embed_sensor
 from anamnesis_pipeline.defs.partitions import EMBEDDED_SOURCES, SPACES
 from anamnesis_pipeline.defs.resources import MemoryResource
@@ -49,7 +48,7 @@ def store(memory: MemoryResource, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 @pytest.fixture
-def tick(memory: MemoryResource, instance: dg.DagsterInstance) -> Tick:
+def tick(memory: MemoryResource, instance: dg.DagsterInstance, backfills: Backfills) -> Tick:
     """Evaluates the sensor as the daemon does: events and partitions first, and the cursor kept. Returns the run
     requests.
     """
@@ -123,22 +122,30 @@ def test_a_pause_holds_back_the_space_that_is_built_only(store: Store, tick: Tic
     assert asked(tick())[-1] == ("embed", "direct|new")
 
 
-@pytest.mark.parametrize("status", sorted(UNFINISHED_BACKFILLS))
+@pytest.mark.parametrize("status", ["REQUESTED", "CANCELING"])
 def test_a_backfill_that_goes_on_is_not_doubled(store: Store, tick: Tick, backfills: Backfills, status: str) -> None:
     write(store, 1, first=3)
-    made = backfills.launch(status)
+    backfills.launch(status)
     assert asked(tick()) == [("embed", "direct|old")]
-    backfills.set_status(made, "COMPLETED_FAILED")
-    assert asked(tick())[-1] == ("embed", "direct|new"), "what it left is resumed"
 
 
-def test_a_backfill_whose_runs_have_all_ended_holds_nothing_back(
-    store: Store, tick: Tick, instance: dg.DagsterInstance, backfills: Backfills
-) -> None:
-    run = created_run(instance, tags={BACKFILL_TAG: backfills.launch()})
+def test_space_is_embedded_once_the_runs_of_its_backfill_ended(store: Store, tick: Tick, backfills: Backfills) -> None:
+    launched = backfills.launch()
+    backfills.run(launched, dg.DagsterRunStatus.STARTED)
     assert ("embed", "direct|new") not in asked(tick())
-    instance.report_run_failed(run)
-    assert ("embed", "direct|new") in asked(tick()), "after a kill nobody waits until Dagster has noticed"
+    backfills.run(launched, dg.DagsterRunStatus.FAILURE)
+    assert ("embed", "direct|new") in asked(tick()), "after a kill nothing waits until Dagster has noticed"
+
+
+def test_without_the_webserver_only_the_active_space_is_embedded(
+    store: Store, tick: Tick, backfills: Backfills, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(store, 1, first=3)
+    instance.add_dynamic_partitions(str(EMBEDDED_SOURCES.name), ["gone"])
+    instance.add_dynamic_partitions(str(SPACES.name), ["old", "new"])
+    monkeypatch.setenv("ANAMNESIS_DAGSTER_URL", "http://127.0.0.1:9")
+    assert asked(tick()) == [("embed", "direct|old")], "a backfill may embed into the other space"
+    assert "gone" in instance.get_dynamic_partitions(str(EMBEDDED_SOURCES.name))
 
 
 @pytest.mark.parametrize(("asset", "key"), [("vector_index", "new"), ("embeddings", "direct|old")])
@@ -161,10 +168,9 @@ def test_a_backfill_launched_by_hand_is_adopted_before_its_first_run(
     assert (status.state, status.space, status.backfill_id) == ("running", NEW.key, launched)
 
 
-@pytest.mark.parametrize("status", ["CANCELING", "COMPLETED_SUCCESS"])
-def test_a_backfill_that_ends_is_not_adopted(store: Store, tick: Tick, backfills: Backfills, status: str) -> None:
+def test_canceled_backfill_is_not_adopted(store: Store, tick: Tick, backfills: Backfills) -> None:
     store.spaces.stop(NEW.key)
-    backfills.launch(status)
+    backfills.launch("CANCELING")
     tick()
     assert reembed.status(store).state == "idle"
 

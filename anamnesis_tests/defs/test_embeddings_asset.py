@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
-from anamnesis_pipeline.defs.backfills import BACKFILL_TAG
+from anamnesis_pipeline.dagster_api.backfills import BACKFILL_TAG, EMBED_TAG
 from anamnesis_pipeline.defs.embeddings import embeddings
 from anamnesis_pipeline.defs.partitions import EMBEDDED_SOURCES, SPACES, embed_key
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
@@ -21,7 +20,7 @@ from anamnesis_pipeline.steps import reembed
 from anamnesis_pipeline.steps.reembed_state import failure_of, set_paused, wanted_model
 from anamnesis_pipeline.steps.spaces import begin
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.defs.conftest import Backfills, HashedModels, MeasuredWords
+from anamnesis_tests.defs.conftest import Backfills, HashedModels, Launcher, MeasuredWords
 from anamnesis_tests.steps.spaces import write
 
 OLD, NEW = Space("old", "model-old", 16), Space("new", "model-new", 24)
@@ -125,7 +124,12 @@ def test_only_the_active_space_goes_before_the_rest_and_each_notes_its_precision
 
 
 def test_a_pause_ends_the_run_as_canceled_and_keeps_what_is_complete(
-    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels, backfills: Backfills
+    memory: MemoryResource,
+    instance: dg.DagsterInstance,
+    store: Store,
+    models: HashedModels,
+    launcher: Launcher,
+    backfills: Backfills,
 ) -> None:
     begin(store, NEW)
     models.model_of = on_call(2, lambda: reembed.pause(store))
@@ -141,8 +145,18 @@ def test_a_pause_ends_the_run_as_canceled_and_keeps_what_is_complete(
     assert any("10 passages of new lack their vectors until the re-embed is resumed" in text for text in messages)
 
 
-def test_a_run_that_begins_while_paused_opens_no_model(
+def test_paused_run_fails_with_the_reason_without_a_webserver(
     memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels
+) -> None:
+    begin(store, NEW)
+    reembed.pause(store)
+    assert not run(memory, instance, NEW).success
+    assert "Paused: 60 passages of new lack their vectors" in failure_text(instance)
+    assert "This run could not be canceled: Dagster does not answer" in failure_text(instance)
+
+
+def test_a_run_that_begins_while_paused_opens_no_model(
+    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels, launcher: Launcher
 ) -> None:
     begin(store, NEW)
     reembed.pause(store)
@@ -152,7 +166,7 @@ def test_a_run_that_begins_while_paused_opens_no_model(
 
 
 def test_after_a_resume_only_what_is_left_is_embedded(
-    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels
+    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels, launcher: Launcher
 ) -> None:
     begin(store, NEW)
     models.model_of = on_call(1, lambda: reembed.pause(store))
@@ -216,7 +230,7 @@ def log_of_newest_run(instance: dg.DagsterInstance) -> str:
 
 
 def test_a_space_that_is_dropped_in_mid_run_cancels_the_run_and_says_so(
-    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels
+    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels, launcher: Launcher
 ) -> None:
     begin(store, NEW)
     models.model_of = on_call(2, lambda: reembed.drop(store, NEW.key))
@@ -227,7 +241,7 @@ def test_a_space_that_is_dropped_in_mid_run_cancels_the_run_and_says_so(
 
 
 def test_a_run_asked_for_before_its_space_was_dropped_is_canceled_and_one_by_hand_fails(
-    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels
+    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels, launcher: Launcher
 ) -> None:
     reembed.drop(store, NEW.key)
     run(memory, instance, NEW, tags={EMBED_TAG: NEW.key})
@@ -237,7 +251,7 @@ def test_a_run_asked_for_before_its_space_was_dropped_is_canceled_and_one_by_han
 
 
 def test_a_re_embed_that_is_given_up_ends_its_run_within_a_checkpoint(
-    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels
+    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels, launcher: Launcher
 ) -> None:
     begin(store, NEW)
     models.model_of = on_call(2, lambda: reembed.use(store, OLD.key, "fp32"))
@@ -248,7 +262,12 @@ def test_a_re_embed_that_is_given_up_ends_its_run_within_a_checkpoint(
 
 
 def test_the_other_runs_of_a_backfill_that_was_given_up_end_at_once(
-    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels, backfills: Backfills
+    memory: MemoryResource,
+    instance: dg.DagsterInstance,
+    store: Store,
+    models: HashedModels,
+    launcher: Launcher,
+    backfills: Backfills,
 ) -> None:
     backfill = backfills.launch()
     tags = {BACKFILL_TAG: backfill}

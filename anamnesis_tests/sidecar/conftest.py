@@ -119,9 +119,10 @@ class DagsterInMemory:
         launch_id = f"ingest{len(self.ingests)}"
         return Launched(launch_id, self.link(launch_id))
 
-    def ingest_runs(self) -> IngestRuns:
+    def ingest_runs(self, cut_off: str | None = None) -> IngestRuns:
         self._answer()
-        return self.runs
+        interrupted = self.runs.interrupted
+        return self.runs if interrupted and interrupted.run_id == cut_off else replace(self.runs, interrupted=None)
 
     def launch_job(self, job: str) -> str:
         self._answer()

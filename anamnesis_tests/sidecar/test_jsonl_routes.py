@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.commands.status import memory_status
-from anamnesis_pipeline.dagster_api.runs import IngestRun, IngestRuns
+from anamnesis_pipeline.dagster_api.runs import CUT_OFF, IngestRun, IngestRuns
 from anamnesis_pipeline.model import FileCursor, Source
 from anamnesis_pipeline.sidecar.setting_changes import store_settings
 from anamnesis_pipeline.steps.llm_breaker import Breaker
@@ -78,6 +78,7 @@ def test_the_status_shows_runs_with_links_and_when_the_next_one_is(client: TestC
     going, ended = IngestRun("r2", "s", "STARTED", 1e9, None), IngestRun("r1", "s", "SUCCESS", 1e9, 1e9 + 7.5)
     cut_off = IngestRun("r0", "s", "FAILURE", 1e9, 1e9 + 1)
     services.dagster.runs = IngestRuns((going,), replace(ended, ingested=3), cut_off)
+    services.store.settings.set(CUT_OFF, "r0")
     put(services.store, "e1", "text")
     status = get_status(client)
     assert (status["last_interrupted"]["run_id"], status["last_interrupted"]["duration_s"]) == ("r0", 1.0)
