@@ -40,6 +40,22 @@ ARCHIVE_CHECK = dg.AssetCheckSpec(
     "archive is not that of this memory, or its disk is away, and nothing of the source is parsed.",
 )
 
+EMBEDDING_CHECKS = (
+    dg.AssetCheckSpec(
+        "every_passage_is_embedded",
+        asset="embeddings",
+        description="Every passage has its vectors in the active space.",
+    ),
+    dg.AssetCheckSpec(
+        "vectors_are_sound",
+        asset="embeddings",
+        blocking=True,
+        description="The newest vectors of each space are finite, not zero, and of its length. Otherwise "
+        "`vector_index` fails and makes no index of them.",
+    ),
+)
+"""The asset reports them: its materializations are no output that a check of its own could follow."""
+
 NO_EPISODE = "Some parts have no episode yet: work that is left for `episodes`."
 
 
@@ -219,11 +235,8 @@ def posted_evaluations(
 
 def embedding_evaluations(memory: MemoryResource) -> list[dg.AssetCheckEvaluation]:
     """Evaluate the checks of `embeddings`, for a partition that was materialized without a run."""
-    evaluations = []
-    for check in (every_passage_is_embedded, vectors_are_sound):
-        result: Any = check(memory)
-        evaluations.append(evaluation(check.check_key, result))
-    return evaluations
+    results = (every_passage_is_embedded(memory), vectors_are_sound(memory))
+    return [evaluation(spec.key, result) for spec, result in zip(EMBEDDING_CHECKS, results, strict=True)]
 
 
 def evaluation(key: dg.AssetCheckKey, result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
@@ -237,7 +250,6 @@ def evaluation(key: dg.AssetCheckKey, result: dg.AssetCheckResult) -> dg.AssetCh
     )
 
 
-@dg.asset_check(asset="embeddings", description="Every passage has its vectors in the active space.")
 def every_passage_is_embedded(memory: MemoryResource) -> dg.AssetCheckResult:
     """Coverage below 100 % means that search by meaning misses what is not embedded yet; words find it."""
     active = memory.store.spaces.active()
@@ -247,24 +259,20 @@ def every_passage_is_embedded(memory: MemoryResource) -> dg.AssetCheckResult:
     else:
         stored, embedded = memory.store.overview.counts().passages, 0
     return dg.AssetCheckResult(
+        check_name="every_passage_is_embedded",
         passed=embedded == stored,
         severity=dg.AssetCheckSeverity.WARN,
         metadata={"embedded": embedded, "stored": stored, "space": active.key if active else "(none)"},
     )
 
 
-@dg.asset_check(
-    asset="embeddings",
-    blocking=True,
-    description="The newest vectors of each space are finite, not zero, and of its length. Otherwise `vector_index` "
-    "fails and makes no index of them.",
-)
 def vectors_are_sound(memory: MemoryResource) -> dg.AssetCheckResult:
     """Looks at the newest episodes; of one that waits for its vectors there is nothing to say."""
     found = {space.key: check_vectors(memory.store, space) for space in memory.store.spaces.all()}
     wrong = {key: bad for key, (_, bad) in found.items() if bad}
     looked_at = sum(count for count, _ in found.values())
     return dg.AssetCheckResult(
+        check_name="vectors_are_sound",
         passed=not wrong,
         severity=dg.AssetCheckSeverity.ERROR,
         metadata={"vectors looked at": looked_at, "wrong": sum(wrong.values()), "spaces": ", ".join(wrong) or "none"},
@@ -330,8 +338,6 @@ CHECKS = [
     no_line_is_a_dead_letter,
     every_part_is_an_episode,
     every_session_is_recorded,
-    every_passage_is_embedded,
-    vectors_are_sound,
     map_is_current,
     every_session_is_consolidated,
     full_text_is_sound,

@@ -14,7 +14,7 @@ import dagster as dg
 from anamnesis_pipeline.dagster_api.api import DagsterApi, open_dagster
 from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG, STARTING_RUNS, UNFINISHED_BACKFILLS, EmbeddingBackfill
 from anamnesis_pipeline.defs.checks import embedding_evaluations, posted_evaluations
-from anamnesis_pipeline.defs.embeddings import SOURCES_PER_RUN
+from anamnesis_pipeline.defs.embeddings import SOURCES_PER_RUN, partition_materialization
 from anamnesis_pipeline.defs.jobs import consolidate, draw_map, embed, index
 from anamnesis_pipeline.defs.partitions import (
     EMBEDDED_SOURCES,
@@ -23,6 +23,7 @@ from anamnesis_pipeline.defs.partitions import (
     contiguous_runs,
     embed_key,
     new_keys,
+    split_embed_key,
     stretch,
 )
 from anamnesis_pipeline.defs.posted import posted_news
@@ -91,7 +92,7 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
         held = memory.store.overview.sources()
         # read again: an episode stored since the first look must not make its source look embedded
         lacking = {key: memory.store.vectors.pending_sources(key) for key in pending}
-        look = _Look(instance, backfills, held, spaces, order, lacking)
+        look = _Look(instance, memory.store, backfills, held, spaces, order, lacking)
         told, evaluations = posted_evaluations(memory, told)
         news = [*look.news()]
         if any(event.asset_key == _EMBEDDINGS for event in news):
@@ -195,6 +196,7 @@ class _Look:
     """
 
     instance: dg.DagsterInstance
+    store: Store
     backfills: _Backfills
     held: Mapping[str, SourceState]
     spaces: Sequence[Space]
@@ -238,7 +240,7 @@ class _Look:
             status = known.get(key)
             if status is None or status.value != "MATERIALIZED":
                 about = {"embedded by": "the service, as soon as it was stored"}
-                yield dg.AssetMaterialization(_EMBEDDINGS, metadata=about, partition=key)
+                yield partition_materialization(self.store, *split_embed_key(key), 0, about)
 
     def first_runs(self) -> list[dg.RunRequest]:
         """The first map and the first consolidation, as soon as there is an index; later ones are on schedules."""

@@ -10,9 +10,10 @@ import dagster as dg
 
 from anamnesis_pipeline.dagster_api.backfills import BACKFILL_TAG, EMBED_TAG
 from anamnesis_pipeline.defs.canceled import end_as_canceled
+from anamnesis_pipeline.defs.checks import EMBEDDING_CHECKS, every_passage_is_embedded, vectors_are_sound
 from anamnesis_pipeline.defs.partitions import SPACE_BY_SOURCE, split_embed_key
 from anamnesis_pipeline.defs.posted import POSTED
-from anamnesis_pipeline.defs.reporting import ROWS
+from anamnesis_pipeline.defs.reporting import ROWS, versioned
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource, follow_cores
 from anamnesis_pipeline.embeddings.base import EmbeddingPool
 from anamnesis_pipeline.errors import AnamnesisError, SpaceConflict, SpaceNotFound
@@ -43,11 +44,13 @@ POOL = "embedding"
     group_name="memory",
     kinds={"pytorch"},
     pool=POOL,
+    check_specs=EMBEDDING_CHECKS,
+    output_required=False,
     backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=SOURCES_PER_RUN),
 )
 def embeddings(
     context: dg.AssetExecutionContext, memory: MemoryResource, embedding_pool: EmbeddingPoolResource
-) -> None:
+) -> Iterator[dg.AssetCheckResult]:
     """Vectors of the passages that have none in a space, newest episodes first, with a checkpoint every
     `checkpoint_every` episodes. One partition per source and space.
 
@@ -64,11 +67,13 @@ def embeddings(
         run = _Run(context, memory, _space(context, memory, space_key), sources)
         embedding_pool.check(memory, run.space)
         try:
-            run.describe(*_embed(run, embedding_pool))
+            run.materialize(*_embed(run, embedding_pool))
         except SpaceNotFound:
             end_as_canceled(
                 context, memory, f"{space_key} was dropped while it was being embedded; its vectors are gone."
             )
+    yield every_passage_is_embedded(memory)
+    yield vectors_are_sound(memory)
 
 
 def _space(context: dg.AssetExecutionContext, memory: MemoryResource, key: str) -> Space:
@@ -90,6 +95,22 @@ def _space(context: dg.AssetExecutionContext, memory: MemoryResource, key: str) 
     except SpaceConflict as exc:
         context.log.warning("%s gets its vectors, but is not switched to by itself: %s", key, exc)
     return known_space(store, key)
+
+
+def partition_materialization(
+    store: Store, source: str, space: str, pending: int, about: Mapping[str, Any]
+) -> dg.AssetMaterialization:
+    """Return the materialization of `source|space`, with its size and a data version of what is embedded.
+
+    :param pending: passages that lack a vector.
+    """
+    content = store.overview.content_of(source)
+    return dg.AssetMaterialization(
+        "embeddings",
+        partition=dg.MultiPartitionKey({"source": source, "space": space}),
+        metadata={ROWS: max(0, store.ingest.counts(source).passages - pending), **about},
+        tags=versioned(f"{space}-{content}-pending:{pending}"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +145,16 @@ class _Run:
             return _stopped(self.space.key)
         return _paused(self) if is_paused(self.store) else None
 
-    def describe(self, report: EmbedReport, about: Mapping[str, Any]) -> None:
-        """Metadata of every partition; a partition is materialized by the run's success."""
+    def materialize(self, report: EmbedReport, about: Mapping[str, Any]) -> None:
+        """Log the materialization of every partition: each has a data version of its own, which the output of a run
+        over a range of partitions could not have.
+        """
         pending = self.store.vectors.pending_sources(self.space.key)
         for source in self.sources:
-            embedded = {
-                ROWS: max(0, self.store.overview.counts(source).passages - pending.get(source, 0)),
-                "passages embedded": report.sources.get(source, 0),
-            }
-            self.context.add_asset_metadata({**embedded, **about}, partition_key=str(self.partition(source)))
+            done = {"passages embedded": report.sources.get(source, 0), **about}
+            self.context.log_event(
+                partition_materialization(self.store, source, self.space.key, pending.get(source, 0), done)
+            )
 
     @contextmanager
     def keeping_complete_sources(self) -> Iterator[None]:
@@ -143,9 +165,7 @@ class _Run:
         except BaseException:
             with suppress(AnamnesisError):  # it may be the store, or the space, that is gone
                 for source in sorted(before - self.lacking()):
-                    self.context.log_event(
-                        dg.AssetMaterialization(self.context.asset_key, partition=self.partition(source))
-                    )
+                    self.context.log_event(partition_materialization(self.store, source, self.space.key, 0, {}))
             raise
 
 

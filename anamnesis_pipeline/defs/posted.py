@@ -6,14 +6,12 @@ import dagster as dg
 
 from anamnesis_pipeline.dagster_api.api import POSTED_ASSETS
 from anamnesis_pipeline.dagster_api.runs import POSTED_JOB
-from anamnesis_pipeline.defs.reporting import ROWS
+from anamnesis_pipeline.defs.reporting import ROWS, versioned
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.summaries import is_by_hand
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.store.records.overview import SourceState
 
-_VERSION = "dagster/data_version"
-_IS_OURS = "dagster/data_version_is_user_provided"
 _DESCRIPTIONS = (
     "Episodes that clients post: the MCP tool `remember`, `POST /api/episodes`, `POST /memory/ingest`.",
     "Sections of files and web pages that people upload: `anamnesis upload`, `POST /api/uploads`.",
@@ -42,13 +40,13 @@ def posted_news(instance: dg.DagsterInstance, held: Mapping[str, SourceState]) -
         version = f"episodes:{state.episodes}-newest:{state.newest.isoformat()}" if state else "episodes:0"
         known = instance.get_latest_materialization_event(spec.key)
         told = known.asset_materialization if known is not None else None
-        if told is not None and (told.tags or {}).get(_VERSION) == version:
+        if told is not None and versioned(version).items() <= (told.tags or {}).items():
             continue
         newest = {"newest": dg.MetadataValue.timestamp(state.newest)} if state else {"state": "nothing is stored yet"}
         yield dg.AssetMaterialization(
             spec.key,
             metadata={ROWS: state.episodes if state else 0, **newest},
-            tags={_VERSION: version, _IS_OURS: "true"},
+            tags=versioned(version),
         )
 
 

@@ -62,6 +62,11 @@ def watermark(counts: SourceCounts, *fields: str) -> dg.DataVersion:
     return dg.DataVersion("-".join(f"{name}:{getattr(counts, name)}" for name in fields))
 
 
+def versioned(version: str) -> dict[str, str]:
+    """Tags of a materialization that no output of a run makes, as Dagster writes the data version of one that does."""
+    return {"dagster/data_version": version, "dagster/data_version_is_user_provided": "true"}
+
+
 def per_second(amount: float, seconds: float) -> float:
     """A rate, rounded; 0 for no time."""
     return round(amount / seconds, 1) if seconds > 0 else 0.0

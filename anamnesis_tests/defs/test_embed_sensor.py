@@ -441,6 +441,11 @@ def test_partition_that_the_service_embedded_is_materialized(
     for _ in range(2):
         tick()
     assert instance.get_materialized_partitions(embedded) == {"direct|old", "direct|new"}
+    of_it = dg.AssetRecordsFilter(asset_key=embedded, asset_partitions=["direct|new"])
+    made = instance.fetch_materializations(of_it, limit=1).records[0].asset_materialization
+    assert made is not None
+    assert made.metadata["dagster/row_count"].value == 3
+    assert "dagster/data_version" in (made.tags or {}), "as of one that a run made"
     for name in ("every_passage_is_embedded", "vectors_are_sound"):
         record = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(embedded, name))
         assert record is not None, "else the UI shows the check as not evaluated"

@@ -3,13 +3,16 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import dagster as dg
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from anamnesis_pipeline.dagster_api.api import DagsterApi
 from anamnesis_pipeline.dagster_api.backfills import BACKFILL_TAG, EMBED_TAG
+from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs.embeddings import embeddings
 from anamnesis_pipeline.defs.partitions import EMBEDDED_SOURCES, SPACES, embed_key
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
@@ -104,6 +107,61 @@ def test_a_run_fills_its_sources_and_describes_every_partition(
     observations = instance.fetch_observations(KEY, limit=10).records
     assert observations, "how far it was"
     assert store.vectors.pending_sources(NEW.key) == {"direct": 30, "uploads": 30}
+
+
+def data_version(instance: dg.DagsterInstance, partition: str) -> str:
+    of_it = dg.AssetRecordsFilter(asset_key=KEY, asset_partitions=[partition])
+    made = instance.fetch_materializations(of_it, limit=1).records[0].asset_materialization
+    assert made is not None
+    return (made.tags or {})["dagster/data_version"]
+
+
+def test_data_version_of_partition_is_its_space_and_content(
+    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels
+) -> None:
+    assert run(memory, instance, OLD).success
+    first = {source: data_version(instance, f"{source}|old") for source in ("direct", "uploads", "chat")}
+    assert len(set(first.values())) == 3
+    assert run(memory, instance, NEW, ["direct", "direct"]).success
+    assert data_version(instance, "direct|new") not in first.values()
+    write(store, 1, source="uploads", first=99)
+    for sources in (("direct", "direct"), ("direct", "chat")):
+        assert run(memory, instance, OLD, sources).success
+        assert data_version(instance, "direct|old") == first["direct"], "also beside one that changed"
+    assert data_version(instance, "uploads|old") != first["uploads"]
+    assert newest_metadata(instance, "uploads|old")["dagster/row_count"] == 31
+
+
+STALENESS = """query { assetNodes(assetKeys: [{path: ["consolidation_report"]}]) {
+  staleStatus staleCauses { category key { path } }
+} }"""
+
+
+def test_only_changed_embeddings_mark_the_report_stale(
+    memory: MemoryResource, models: HashedModels, webserver: tuple[DagsterApi, Path]
+) -> None:
+    api, home = webserver
+    store = memory.store
+    store.spaces.put(OLD)
+    store.spaces.activate(OLD.key)
+    write(store, 2)
+
+    def staleness() -> tuple[str, set[tuple[str, str]]]:
+        (node,) = api.ask(STALENESS)["assetNodes"]
+        return node["staleStatus"], {(each["category"], *each["key"]["path"]) for each in node["staleCauses"]}
+
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        instance.add_dynamic_partitions(str(EMBEDDED_SOURCES.name), ["direct"])
+        instance.add_dynamic_partitions(str(SPACES.name), [OLD.key])
+        assert run(memory, instance, OLD, ["direct", "direct"]).success
+        consolidate = defs.resolve_job_def("consolidate")
+        assert consolidate.execute_in_process(instance=instance, resources={"memory": memory}).success
+        assert staleness() == ("FRESH", set())
+        assert run(memory, instance, OLD, ["direct", "direct"]).success
+        assert staleness() == ("FRESH", set()), "nothing was embedded"
+        write(store, 1, first=2)
+        assert run(memory, instance, OLD, ["direct", "direct"]).success
+        assert staleness() == ("STALE", {("DATA", "embeddings")})
 
 
 def test_nothing_to_do_opens_no_model(

@@ -39,6 +39,25 @@ def test_each_source_says_of_when_its_newest_episode_is(store: Store) -> None:
     }  # fmt: skip
 
 
+def test_content_of_source_changes_with_its_passages_alone(store: Store) -> None:
+    nothing = store.overview.content_of("logs")
+    put(store, "a", "first", source="logs")
+    put(store, "b", "second", source="logs")
+    content = store.overview.content_of("logs")
+    assert content != nothing
+    put(store, "c", "third")
+    store.episodes.track(["a"], DAY, read=True)
+    a = store.episodes.get(["a"])["a"]
+    superseded = replace(a, status="superseded", superseded_by="b")
+    store.episodes.replace(superseded, passages("first"), a.content_hash)
+    assert store.overview.content_of("logs") == content
+    store.episodes.replace(replace(a, summary="other"), passages("other"), a.content_hash)
+    other = store.overview.content_of("logs")
+    assert other != content
+    store.episodes.delete("a")
+    assert store.overview.content_of("logs") not in (content, other)
+
+
 def test_the_census_counts_by_project_and_instance_the_largest_first(store: Store) -> None:
     assert store.overview.census() == Census()
     put(store, "a", "text", project="zoo")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
-from anamnesis_pipeline.model import EXCLUDED, Where
+from anamnesis_pipeline.model import EXCLUDED, Where, content_id
 from anamnesis_pipeline.store.gateway import Gateway, Match
 from anamnesis_pipeline.store.tables import NOT_EMPTY, NOT_NULL, TEXT
 
@@ -115,6 +115,12 @@ class OverviewRecords(ABC):
     @abstractmethod
     def kept_away(self, tables: Any, source: str | None) -> int:
         """Count the parts that are no episodes on purpose, in the transaction of `tables`."""
+
+    def content_of(self, source: str) -> str:
+        """Return a hash of the episodes of a source and their passages. Replacing one by another does not change it."""
+        with self._gateway.read() as tables:
+            rows = tables["episodes"].find({"source": source}, ["stored_hash"])
+        return content_id(*sorted(row["stored_hash"] for row in rows))
 
     def counts(self, source: str | None = None) -> SourceCounts:
         """Count the rows of a source, or of everything. Each count reads an index or the small table of files."""
