@@ -32,12 +32,15 @@ MOST_REASONS = 3
 
 FILES_LOOKED_AT = 50
 """Archived files of a source that one check looks at."""
+ARCHIVE_STATE = "archive.check."
+"""Settings that hold the last result of each source."""
 ARCHIVE_CHECK = dg.AssetCheckSpec(
     "archive_is_there",
     asset="crawled_files",
     blocking=True,
-    description="At least half of the source's archived files still have the lines that were read last. Else the "
-    "archive is not that of this memory, or its disk is away, and nothing of the source is parsed.",
+    description="At least half of the archived files of the run's own source still have the lines that were read last. "
+    "Else the archive is not that of this memory, or its disk is away, and nothing of the source is parsed. A result "
+    "is of one source; its table has the last result of each, and its description names those that failed.",
 )
 
 EMBEDDING_CHECKS = (
@@ -100,18 +103,37 @@ def _source_row(row: SpecStatus) -> dict[str, Any]:
 
 
 def archive_is_there(memory: MemoryResource, source: str) -> dg.AssetCheckResult:
-    """The result of `ARCHIVE_CHECK`: of the files with most lines, since chance would let it come and go."""
+    """Return the result of `ARCHIVE_CHECK`: of the files with most lines, since chance would let it come and go.
+
+    Dagster keeps one result of a check, that of the run that ended last, so each shows what is known of all sources.
+    """
     archive, cursors = open_archive(memory.settings), memory.store.files.cursors(source).values()
     files = sorted((each for each in cursors if each.lines), key=lambda each: -each.lines)[:FILES_LOOKED_AT]
     lost = 0
     for each in files:
         last = memory.store.archive.frames(source, each.path, each.generation, each.lines - 1)[-1:]
         lost += any(archive.lacks(source, each.path, frame) for frame in last)
+    passed = 2 * lost <= len(files)
+    states, known = memory.store.settings.all(ARCHIVE_STATE), {each.key for each in memory.store.files.sources()}
+    for key in [key for key in states if key.removeprefix(ARCHIVE_STATE) not in known]:
+        memory.store.settings.set(key, None)
+        del states[key]
+    state = {"source": source, "passed": passed, "files looked at": len(files), "files that lack lines": lost}
+    if states.get(ARCHIVE_STATE + source) != state:
+        memory.store.settings.set(ARCHIVE_STATE + source, state)
+    states[ARCHIVE_STATE + source] = state
+    failed = sorted(each["source"] for each in states.values() if not each["passed"])
     return dg.AssetCheckResult(
         check_name=ARCHIVE_CHECK.name,
-        passed=2 * lost <= len(files),
+        passed=passed,
         severity=dg.AssetCheckSeverity.ERROR,
-        metadata={"files looked at": len(files), "files that lack lines": lost, "source": source},
+        description=f"Lost at the last look: {', '.join(failed)}" if failed else None,
+        metadata={
+            "files looked at": len(files),
+            "files that lack lines": lost,
+            "source": source,
+            "sources": table([states[key] for key in sorted(states)]),
+        },
     )
 
 

@@ -27,6 +27,7 @@ from anamnesis_pipeline.defs.partitions import (
     stretch,
 )
 from anamnesis_pipeline.defs.posted import posted_news
+from anamnesis_pipeline.defs.reporting import owned, tagged
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES, has_run
 from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable, SpaceConflict
@@ -60,6 +61,8 @@ URGENT = {"dagster/priority": "10"}
     jobs=[embed, index, draw_map, consolidate],
     minimum_interval_seconds=30,
     default_status=dg.DefaultSensorStatus.RUNNING,
+    tags=tagged("memory"),
+    **owned(dg.sensor),
     description="Embeds what the store says is missing, then indexes a space once nothing is. Reports what the service "
     "stored or embedded since the last tick.",
 )

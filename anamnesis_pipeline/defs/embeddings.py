@@ -108,7 +108,7 @@ def partition_materialization(
     return dg.AssetMaterialization(
         "embeddings",
         partition=dg.MultiPartitionKey({"source": source, "space": space}),
-        metadata={ROWS: max(0, store.ingest.counts(source).passages - pending), **about},
+        metadata={ROWS: max(0, store.overview.counts(source).passages - pending), **about},
         tags=versioned(f"{space}-{content}-pending:{pending}"),
     )
 

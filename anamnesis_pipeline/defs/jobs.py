@@ -3,32 +3,43 @@
 import dagster as dg
 
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACE_BY_SOURCE, SPACES
+from anamnesis_pipeline.defs.reporting import owned, tagged
 
 ingest = dg.define_asset_job(
     "ingest",
     dg.AssetSelection.assets("crawled_files", "exchanges", "documents", "summaries", "episodes", "session_summaries"),
     partitions_def=SOURCES,
     description="Read what is new in one source and make it searchable by its words.",
+    tags=tagged("ingest"),
+    **owned(dg.define_asset_job),
 )
 embed = dg.define_asset_job(
     "embed",
     dg.AssetSelection.assets("embeddings"),
     partitions_def=SPACE_BY_SOURCE,
     description="Give the passages of sources their vectors in one space.",
+    tags=tagged("memory"),
+    **owned(dg.define_asset_job),
 )
 index = dg.define_asset_job(
     "index",
     dg.AssetSelection.assets("vector_index"),
     partitions_def=SPACES,
     description="Make one space fast to search, and switch to it when it is complete.",
+    tags=tagged("memory"),
+    **owned(dg.define_asset_job),
 )
 consolidate = dg.define_asset_job(
     "consolidate",
     dg.AssetSelection.assets("consolidation_report"),
     description="Let the newest episode stand for those of its session that it repeats.",
+    tags=tagged("memory"),
+    **owned(dg.define_asset_job),
 )
 draw_map = dg.define_asset_job(
     "draw_map",
     dg.AssetSelection.assets("memory_map"),
     description="Draw the map of memory again, from the space that searches use.",
+    tags=tagged("memory"),
+    **owned(dg.define_asset_job),
 )

@@ -6,8 +6,8 @@ import dagster as dg
 
 from anamnesis_pipeline.dagster_api.api import POSTED_ASSETS
 from anamnesis_pipeline.dagster_api.runs import POSTED_JOB
-from anamnesis_pipeline.defs.reporting import ROWS, versioned
-from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.defs.reporting import ROWS, owned, tagged, versioned
+from anamnesis_pipeline.defs.resources import LlmResource, MemoryResource
 from anamnesis_pipeline.defs.summaries import is_by_hand
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.store.records.overview import SourceState
@@ -18,16 +18,6 @@ _DESCRIPTIONS = (
     "Questions and answers of the page Chat that are kept as episodes.",
 )
 """Of `POSTED_ASSETS`, in their order."""
-POSTED = {
-    source: dg.AssetSpec(
-        name,
-        description=f"{description} The service stores and searches them at once; Dagster only learns of them, at most "
-        "30 seconds later. One materialization stands for everything stored since the one before.",
-        group_name="posted",
-    )
-    for (source, name), description in zip(POSTED_ASSETS.items(), _DESCRIPTIONS, strict=True)
-}
-"""Reserved source -> its asset."""
 
 
 def posted_news(instance: dg.DagsterInstance, held: Mapping[str, SourceState]) -> Iterator[dg.AssetMaterialization]:
@@ -50,6 +40,22 @@ def posted_news(instance: dg.DagsterInstance, held: Mapping[str, SourceState]) -
         )
 
 
+_REPORTED_BY = dg.LocalFileCodeReference(
+    file_path=__file__, line_number=posted_news.__code__.co_firstlineno, label="posted_news"
+)
+POSTED = {
+    source: dg.AssetSpec(
+        name,
+        description=f"{description} The service stores and searches them at once; Dagster only learns of them, at most "
+        "30 seconds later. One materialization stands for everything stored since the one before.",
+        group_name="posted",
+        metadata={"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[_REPORTED_BY])},
+    )
+    for (source, name), description in zip(POSTED_ASSETS.items(), _DESCRIPTIONS, strict=True)
+}
+"""Reserved source -> its asset."""
+
+
 @dg.op
 def forget_the_rest(memory: MemoryResource) -> bool:
     """Remove what an interrupted `anamnesis forget` had begun with; whether there was any."""
@@ -57,12 +63,13 @@ def forget_the_rest(memory: MemoryResource) -> bool:
 
 
 @dg.op
-def summarize_posted(context: dg.OpExecutionContext, memory: MemoryResource, forgot: bool) -> None:
+def summarize_posted(context: dg.OpExecutionContext, memory: MemoryResource, llm: LlmResource, forgot: bool) -> None:
     """Summarize the sections of uploads that have no summary yet, and publish what a stopped service left."""
     if forgot:
         context.log.info("finished to forget what an earlier run had begun with")
+    pipeline = llm.pipeline(memory)
     for key in RESERVED_SOURCES:
-        source, pipeline = memory.source(key), memory.pipeline
+        source = memory.source(key)
         pipeline.parse_documents(source)
         report = pipeline.summarize_parts(
             source, by_hand=is_by_hand(context.run.tags), limit=memory.settings.max_exchanges_per_run or None
@@ -77,6 +84,8 @@ def summarize_posted(context: dg.OpExecutionContext, memory: MemoryResource, for
     name=POSTED_JOB,
     description="Do what is left of text without a log: summaries of uploads, what a stopped service had begun to "
     "store, and what was being forgotten when something died.",
+    tags=tagged("posted"),
+    **owned(dg.job),
 )
 def finish_posted() -> None:
     """Has no partitions: what is forgotten may be of several sources, or of none."""

@@ -2,8 +2,9 @@
 version.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from inspect import signature
 from typing import Any
 
 import dagster as dg
@@ -24,6 +25,18 @@ FRESHNESS = dg.FreshnessPolicy.time_window(warn_window=timedelta(hours=26), fail
 """The nightly ingest may be an hour or two late; two missed nights are a failure."""
 
 
+def owned(definition: Callable[..., Any]) -> dict[str, Any]:
+    """Return the owner as an argument of what defines a job, sensor or schedule; none where this Dagster has no such
+    parameter.
+    """
+    return {"owners": [OWNER]} if "owners" in signature(definition).parameters else {}
+
+
+def tagged(stage: str) -> dict[str, str]:
+    """Return the tags of an asset, job, sensor or schedule of a stage."""
+    return {"stage": stage, "store": AT_LOAD.store}
+
+
 def described(spec: dg.AssetSpec) -> dg.AssetSpec:
     """An asset with its owner, the kind of its store and the page that shows it; one that each night renews must be
     fresh.
@@ -31,9 +44,7 @@ def described(spec: dg.AssetSpec) -> dg.AssetSpec:
     name = spec.key.to_user_string()
     pages = AT_LOAD.service_link or sidecar_url(AT_LOAD)
     page = {"page": dg.MetadataValue.url(pages + ASSET_PAGES[name])} if name in ASSET_PAGES else {}
-    spec = spec.merge_attributes(
-        owners=[OWNER], tags={"stage": str(spec.group_name), "store": AT_LOAD.store}, kinds={STORE_KIND}, metadata=page
-    )
+    spec = spec.merge_attributes(owners=[OWNER], tags=tagged(str(spec.group_name)), kinds={STORE_KIND}, metadata=page)
     if name in DAILY and AT_LOAD.ingest_schedule != "disabled":
         return spec.replace_attributes(freshness_policy=FRESHNESS)
     return spec

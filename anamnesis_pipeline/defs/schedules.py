@@ -10,6 +10,7 @@ from anamnesis_pipeline.dagster_api.api import open_dagster
 from anamnesis_pipeline.dagster_api.definitions import LoadedSchedule
 from anamnesis_pipeline.defs.jobs import consolidate, draw_map, ingest
 from anamnesis_pipeline.defs.partitions import SOURCES
+from anamnesis_pipeline.defs.reporting import owned, tagged
 from anamnesis_pipeline.defs.resources import AT_LOAD, MemoryResource
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.model import RESERVED_SOURCES
@@ -44,6 +45,8 @@ def _described(does: str, timing: Timing, setting: str) -> str:
     job=ingest,
     cron_schedule=TIMINGS["daily_ingest"].cron,
     execution_timezone=TIMINGS["daily_ingest"].zone,
+    tags=tagged("ingest"),
+    **owned(dg.schedule),
     default_status=_status(TIMINGS["daily_ingest"]),
     description=_described("Ingests every source, one run each.", TIMINGS["daily_ingest"], "ingest"),
 )
@@ -63,6 +66,8 @@ def daily_ingest(context: dg.ScheduleEvaluationContext, memory: MemoryResource) 
     job=consolidate,
     cron_schedule=TIMINGS["daily_consolidation"].cron,
     execution_timezone=TIMINGS["daily_consolidation"].zone,
+    tags=tagged("memory"),
+    **owned(dg.schedule),
     default_status=_status(TIMINGS["daily_consolidation"]),
     description=_described("Consolidates sessions that changed.", TIMINGS["daily_consolidation"], "consolidate"),
 )
@@ -79,6 +84,8 @@ def daily_consolidation(context: dg.ScheduleEvaluationContext, memory: MemoryRes
     job=draw_map,
     cron_schedule=TIMINGS["daily_map"].cron,
     execution_timezone=TIMINGS["daily_map"].zone,
+    tags=tagged("memory"),
+    **owned(dg.schedule),
     default_status=dg.DefaultScheduleStatus.RUNNING,
     description=_described("Draws the map where 2% of the episodes are new.", TIMINGS["daily_map"], "consolidate"),
 )

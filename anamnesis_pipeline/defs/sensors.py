@@ -11,6 +11,7 @@ from anamnesis_pipeline.defs.checks import evaluation, freshness, sources_are_fr
 from anamnesis_pipeline.defs.jobs import ingest
 from anamnesis_pipeline.defs.partitions import SOURCES, new_keys
 from anamnesis_pipeline.defs.posted import finish_posted
+from anamnesis_pipeline.defs.reporting import owned, tagged
 from anamnesis_pipeline.defs.resources import AT_LOAD, MemoryResource
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES, has_run
 from anamnesis_pipeline.defs.schedules import HourlyCheck
@@ -51,6 +52,8 @@ HOURLY_CHECK = HourlyCheck(AT_LOAD, STARTED)
     jobs=[ingest, finish_posted],
     minimum_interval_seconds=CRAWL_S,
     default_status=dg.DefaultSensorStatus.RUNNING,
+    tags=tagged("ingest"),
+    **owned(dg.sensor),
     description="Looks at all machines, adds new sources, and ingests those with something new or left half done.",
 )
 def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult:
@@ -110,6 +113,8 @@ def _crawl(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.Se
     jobs=[ingest, finish_posted],
     minimum_interval_seconds=LEAST_INTERVAL_S,
     default_status=dg.DefaultSensorStatus.RUNNING,
+    tags=tagged("ingest"),
+    **owned(dg.sensor),
     description="Looks at the sources with a shorter interval than crawl_sensor has, and ingests those with news. "
     "After a start it looks at all sources once, ahead of crawl_sensor.",
 )

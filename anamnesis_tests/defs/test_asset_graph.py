@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -64,7 +65,8 @@ def test_assets_hang_together_as_the_architecture_says() -> None:
         assert {"sqlite", "mongodb"} & node.kinds, name
         assert node.owners == ["team:anamnesis"], name
         assert node.tags["stage"] == node.group_name, name
-        assert ("dagster/code_references" in node.metadata) == node.is_materializable, name
+        (code,) = node.metadata["dagster/code_references"].value.code_references
+        assert Path(code.file_path).is_relative_to(ROOT / "anamnesis_pipeline/defs"), name
         assert str(node.metadata["page"].value).startswith("http://127.0.0.1:3010/"), name
         assert bool(node.freshness_policy) == (name in JOBS["ingest"]), "what the nightly ingest renews is to be fresh"
         assert node.description, name
@@ -92,6 +94,23 @@ def test_each_job_holds_its_assets() -> None:
         assert job.description
 
 
+def test_jobs_sensors_and_schedules_have_owner_and_tags() -> None:
+    repository = defs.get_repository_def()
+    jobs = [defs.resolve_job_def(name) for name in JOBS]
+    for each in (*jobs, *repository.sensor_defs, *repository.schedule_defs):
+        assert each.tags["stage"] in {"ingest", "memory", "posted"}, each.name
+        assert each.tags["store"] == "sqlite"
+        if "owners" in signature(dg.sensor).parameters:
+            assert each.owners == ["team:anamnesis"], each.name
+
+
+def test_owner_is_left_out_where_dagster_takes_none() -> None:
+    assert reporting.owned(dg.sensor) == (
+        {"owners": ["team:anamnesis"]} if "owners" in signature(dg.sensor).parameters else {}
+    )
+    assert reporting.owned(lambda name: name) == {}
+
+
 def test_one_run_of_a_source_goes_at_a_time_whoever_starts_it() -> None:
     tags = defs.resolve_job_def("ingest").get_tags_for_partition_key("mac--a--1", None)
     limits = yaml.safe_load((ROOT / "dagster.yaml").read_text())["concurrency"]["runs"]["tag_concurrency_limits"]
@@ -112,9 +131,10 @@ def test_every_sensor_and_schedule_runs_from_the_first_start() -> None:
 
 def test_every_check_watches_an_asset_of_ours_and_says_what_it_wants() -> None:
     specs = [spec for check in defs.asset_checks or [] for spec in check.check_specs]
-    assert len(specs) == 15
+    assert len(specs) == 13
     every = {key.name for key in defs.resolve_asset_graph().asset_check_keys}
-    assert every - {spec.name for spec in specs} == {"index_recall", "archive_is_there"}, "results of assets themselves"
+    by_assets = {"index_recall", "archive_is_there", "every_passage_is_embedded", "vectors_are_sound"}
+    assert every - {spec.name for spec in specs} == by_assets
     assert {spec.asset_key.to_user_string() for spec in specs} <= set(GRAPH)
     assert all(spec.description for spec in specs)
 

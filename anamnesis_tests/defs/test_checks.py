@@ -12,6 +12,7 @@ import pytest
 
 from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs.checks import (
+    ARCHIVE_STATE,
     CHECKS,
     archive_is_there,
     every_line_is_parsed,
@@ -174,6 +175,23 @@ def test_one_lost_file_of_three_stops_no_source(memory: MemoryResource, source: 
     assert result.metadata["files that lack lines"].value == 1
     archived[1].unlink()
     assert not archive_is_there(memory, source.key).passed
+
+
+def test_result_of_one_source_shows_the_archive_of_each(memory: MemoryResource, source: Source) -> None:
+    memory.pipeline.crawl(source)
+    (uploads,) = [each for each in memory.store.files.sources() if each.key == RESERVED_SOURCES[1]]
+    shutil.rmtree(memory.settings.archive_dir / source.key)
+    lost = archive_is_there(memory, source.key)
+    other = archive_is_there(memory, uploads.key)
+    assert (lost.passed, other.passed) == (False, True)
+    for result in (lost, other):
+        assert result.description == f"Lost at the last look: {source.key}"
+        rows = [line for line in str(result.metadata["sources"].value).splitlines() if source.key in line]
+        assert ["False" in row for row in rows] == [True]
+    assert uploads.key in str(other.metadata["sources"].value)
+    memory.store.settings.set(ARCHIVE_STATE + "gone", {"source": "gone", "passed": False})
+    assert "gone" not in str(archive_is_there(memory, uploads.key).metadata["sources"].value)
+    assert memory.store.settings.get(ARCHIVE_STATE + "gone") is None
 
 
 def test_vectors_that_are_no_numbers_are_an_error(memory: MemoryResource) -> None:

@@ -120,6 +120,15 @@ def test_finish_posted_summarizes_what_was_uploaded(memory: MemoryResource) -> N
         assert tick(crawl_sensor, instance, memory) == []
 
 
+def test_finish_posted_refuses_the_llm_that_its_config_cannot_change(memory: MemoryResource) -> None:
+    job = defs.resolve_job_def("finish_posted")
+    config = {"resources": {"llm": {"config": {"address": "http://elsewhere"}}}}
+    with dg.DagsterInstance.ephemeral() as instance:
+        refused = job.execute_in_process(instance=instance, run_config=config, raise_on_error=False)
+    (failure,) = refused.filter_events(lambda event: event.is_step_failure)
+    assert "it gives address, which only settings do" in str(failure.step_failure_data.error)
+
+
 def test_exchanges_parse_again_for_the_tag_or_the_configuration(memory: MemoryResource) -> None:
     ingest_all(memory.pipeline, discover_sources(memory.settings).sources)
     key = discover_sources(memory.settings).sources[0].key
