@@ -1,5 +1,6 @@
 """Each way in which Dagster finds the definitions: it loads them as it does for people, and torch stays out."""
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from anamnesis_pipeline.dagster_api.api import DagsterApi
 from anamnesis_pipeline.dagster_api.graphql import REPOSITORY
 from anamnesis_pipeline.settings import load
 from anamnesis_pipeline.supervisor.probes import accepts
@@ -36,7 +38,8 @@ def heavy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     dagster_home.mkdir()
     (dagster_home / "dagster.yaml").write_bytes((ROOT / "dagster.yaml").read_bytes())
     variables = {
-        "PYTHONPATH": str(stand_ins), "VIRTUAL_ENV": sys.prefix, "DAGSTER_HOME": str(dagster_home),
+        "HOME": str(tmp_path), "PYTHONPATH": str(stand_ins), "VIRTUAL_ENV": sys.prefix,
+        "DAGSTER_HOME": str(dagster_home),
         "ANAMNESIS_HOME": str(tmp_path / "home"), "ANAMNESIS_CODE_HOST": LOOPBACK,
     }  # fmt: skip
     for name, value in variables.items():
@@ -44,11 +47,11 @@ def heavy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return imported
 
 
-def said(*command: str) -> str:
+def said(*command: str, keeps_errors: bool = True) -> str:
     """What a command that must succeed in the checkout prints."""
     done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    return done.stdout + done.stderr if keeps_errors else done.stdout
 
 
 def validated(workspace: Path) -> str:
@@ -99,11 +102,34 @@ def test_workspace_of_containers_loads_without_torch(heavy: Path, tmp_path: Path
     assert not heavy.exists()
 
 
+DG = str(Path(sys.executable).with_name("dg"))
+
+
 def test_dg_loads_the_checkout_without_torch(heavy: Path) -> None:
-    dg = str(Path(sys.executable).with_name("dg"))
-    said(dg, "check", "toml")
-    assert "All definitions loaded successfully" in said(dg, "check", "defs")
+    said(DG, "check", "toml")
+    assert "All definitions loaded successfully" in said(DG, "check", "defs")
     assert not heavy.exists()
+
+
+def test_dg_lists_every_definition_without_a_notice(heavy: Path) -> None:
+    listed = json.loads(said(DG, "list", "defs", "--json", keeps_errors=False))
+    names = {kind: {each.get("name") or each["asset_key"] for each in found} for kind, found in listed.items()}
+    assert {"crawled_files", "embeddings", "consolidation_report"} <= names["assets"]
+    assert names["jobs"] == {"ingest", "embed", "index", "consolidate", "draw_map", "finish_posted"}
+    assert names["sensors"] == {"crawl_sensor", "quick_crawl_sensor", "embed_sensor"}
+    assert names["schedules"] == {"daily_ingest", "daily_consolidation", "daily_map"}
+    assert names["resources"] == {"memory", "embedding_pool", "llm", "ssh"}
+    assert "elemetry" not in said(DG, "list", "defs"), "dagster.yaml turns it off"
+    assert not heavy.exists()
+
+
+@pytest.mark.slow
+def test_dg_dev_serves_the_definitions(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    api = DagsterApi(f"http://{LOOPBACK}:{port}")
+    with served([DG, "dev", "--port", str(port)], port):
+        schedules = {each.name for each in api.schedules()}
+    assert schedules == {"daily_ingest", "daily_consolidation", "daily_map"}
 
 
 def test_dg_serves_the_location_that_the_service_asks_for() -> None:
