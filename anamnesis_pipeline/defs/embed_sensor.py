@@ -50,6 +50,8 @@ LONGEST_WAIT_S = {"active": 300.0, "building": 3_600.0}
 INDEX_RETRY_S = 300.0
 RETRIED_S = 300.0
 """Dagster retries a run that was cut off within a minute, at a start as soon as its daemon is at work."""
+REPORTED_PER_TICK = 200
+"""Partitions embedded without a run that one tick reports: each costs a look at its source."""
 _EMBEDDINGS = dg.AssetKey("embeddings")
 _FIRST = {"memory_map": draw_map, "consolidation_report": consolidate}
 NOTHING_TO_EMBED = "Nothing lacks a vector, or what lacks one is being embedded, paused, or tried later."
@@ -98,7 +100,8 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
         look = _Look(instance, memory.store, backfills, held, spaces, order, lacking)
         told, evaluations = posted_evaluations(memory, told)
         news = [*look.news()]
-        if any(event.asset_key == _EMBEDDINGS for event in news):
+        reported = sum(event.asset_key == _EMBEDDINGS for event in news)
+        if reported:
             evaluations += embedding_evaluations(memory)
         added, events = [*added, *look.added()], [*news, *evaluations]
         requests += look.first_runs()
@@ -106,7 +109,8 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
         is_dropping = bool(empty) and not look.may_cover_empty(requests)
         if is_dropping:
             changes.append(EMBEDDED_SOURCES.build_delete_request(empty))
-        seen = present if look.is_settled() and (is_dropping or not empty) else ""
+        is_settled = look.is_settled() and reported < REPORTED_PER_TICK
+        seen = present if is_settled and (is_dropping or not empty) else ""
     if added:
         changes.append(EMBEDDED_SOURCES.build_add_request(added))
     return dg.SensorResult(
@@ -239,11 +243,11 @@ class _Look:
             for source in self.held.keys() - self.pending[space.key].keys()
         }
         known = self.instance.get_status_by_partition(_EMBEDDINGS, sorted(complete), SPACE_BY_SOURCE) or {}
-        for key in sorted(complete):
-            status = known.get(key)
-            if status is None or status.value != "MATERIALIZED":
-                about = {"embedded by": "the service, as soon as it was stored"}
-                yield partition_materialization(self.store, *split_embed_key(key), 0, about)
+        states = {key: status.value for key, status in known.items() if status is not None}
+        missing = [key for key in sorted(complete) if states.get(key) != "MATERIALIZED"]
+        for key in missing[:REPORTED_PER_TICK]:
+            about = {"embedded by": "the service, as soon as it was stored"}
+            yield partition_materialization(self.store, *split_embed_key(key), 0, about)
 
     def first_runs(self) -> list[dg.RunRequest]:
         """The first map and the first consolidation, as soon as there is an index; later ones are on schedules."""

@@ -7,7 +7,7 @@ import sys
 from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import dagster as dg
 import pytest
@@ -96,12 +96,16 @@ def test_each_job_holds_its_assets() -> None:
 
 def test_jobs_sensors_and_schedules_have_owner_and_tags() -> None:
     repository = defs.get_repository_def()
-    jobs = [defs.resolve_job_def(name) for name in JOBS]
-    for each in (*jobs, *repository.sensor_defs, *repository.schedule_defs):
+    made: list[tuple[Any, Any]] = [
+        *((defs.resolve_job_def(name), dg.define_asset_job if assets else dg.job) for name, assets in JOBS.items()),
+        *((sensor, dg.sensor) for sensor in repository.sensor_defs),
+        *((schedule, dg.schedule) for schedule in repository.schedule_defs),
+    ]
+    for each, made_by in made:
         assert each.tags["stage"] in {"ingest", "memory", "posted"}, each.name
         assert each.tags["store"] == "sqlite"
-        if "owners" in signature(dg.sensor).parameters:
-            assert each.owners == ["team:anamnesis"], each.name
+        if "owners" in signature(made_by).parameters:
+            assert list(each.owners or ()) == ["team:anamnesis"], each.name
 
 
 def test_owner_is_left_out_where_dagster_takes_none() -> None:

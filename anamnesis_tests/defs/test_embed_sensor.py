@@ -454,6 +454,21 @@ def test_partition_that_the_service_embedded_is_materialized(
     assert len(materializations(instance, embedded)) == 2
 
 
+def test_many_embedded_partitions_are_reported_over_several_ticks(
+    store: Store, tick: Tick, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REPORTED_PER_TICK", 2)
+    sources = [f"source-{number}" for number in range(4)]
+    for source in sources:
+        write(store, 1, source=source)
+    embed_all(store, OLD, sources)
+    counts = []
+    for _ in range(4):
+        tick()
+        counts.append(len(instance.get_materialized_partitions(dg.AssetKey("embeddings"))))
+    assert counts == [2, 4, 5, 5]
+
+
 def test_source_stored_amid_a_tick_is_not_reported_as_embedded(
     store: Store, tick: Tick, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
