@@ -153,9 +153,9 @@ class SentenceReader:
             rows = self._store.vectors.tokens(space.key, keys)
         except AnamnesisError:  # the lists have said so already
             return {}
-        ends = [*rows.starts[1:].tolist(), len(rows.matrix)]
+        ends = [*rows.starts[1:].tolist(), len(rows.bits)]
         spans = zip(rows.passage_ids, rows.starts.tolist(), ends[: len(rows.passage_ids)], strict=True)
-        return {key: rows.matrix[start:end] for key, start, end in spans}
+        return {key: rows.numbers(start, end) for key, start, end in spans}
 
     def _parts(self, found: Sequence[Sequence[StoredPassage]]) -> dict[str, Part]:
         parts = self._store.forgetting.parts([passages[0].episode_id for passages in found])

@@ -7,6 +7,10 @@ from anamnesis_pipeline.store.base import TokenRows
 
 _ONE = 127
 """The int8 that stands for 1.0."""
+ROWS_AT_ONCE = 384
+"""Stored tokens that are made floats at a time: those of all candidates at once would take megabytes for each search.
+By multiples of 12 OpenBLAS adds up as it does over all of them.
+"""
 
 
 def max_similarities(query: NDArray[np.float32], tokens: TokenRows) -> dict[int, float]:
@@ -17,10 +21,12 @@ def max_similarities(query: NDArray[np.float32], tokens: TokenRows) -> dict[int,
 
     :param query: shape (tokens, dims); a row's length is its weight, and the weights sum to 1.
     """
-    if not tokens.passage_ids:
-        return {}
-    similar = similarities(query, tokens.matrix)
-    nearest = np.maximum.reduceat(similar, tokens.starts, axis=0)
+    nearest = np.full((len(tokens.starts), len(query)), -np.inf, dtype=np.float32)
+    for start in range(0, len(tokens.bits), ROWS_AT_ONCE):
+        similar = similarities(query, tokens.numbers(start, start + ROWS_AT_ONCE))
+        first, last = np.searchsorted(tokens.starts, [start, start + len(similar) - 1], side="right")
+        of_these, begin = nearest[first - 1 : last], np.maximum(tokens.starts[first - 1 : last] - start, 0)
+        np.maximum(of_these, np.maximum.reduceat(similar, begin, axis=0), out=of_these)
     return dict(zip(tokens.passage_ids, nearest.sum(axis=1).tolist(), strict=True))
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 import uvicorn
+from threadpoolctl import threadpool_limits
 
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting, PortInUse
@@ -23,6 +24,7 @@ def main() -> int:
     """Exit status: 0 after a clean end, 1 when the service cannot start."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     share_arenas()
+    threadpool_limits(1, user_api="blas")  # searches run beside each other; threads in each would wait for one another
     try:
         settings = settings_file.load()
         with listen(settings.bind, settings.port) as listener:

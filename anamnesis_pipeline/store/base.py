@@ -148,15 +148,23 @@ def sign_value(dims: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TokenRows:
-    """Token vectors of several passages, one after the other: int8, `sign_value` or its negative, where 127 is 1.0.
+    """Token vectors of several passages, one after the other, as bits: an eighth of the room that their numbers take.
 
-    The rows of `passage_ids[n]`, at least one, begin at `starts[n]` and end where the next ones begin. `matrix` has
-    shape (rows, dims).
+    The rows of `passage_ids[n]`, at least one, begin at `starts[n]` and end where the next ones begin. `bits` has
+    shape (rows, bytes of one row).
     """
 
     passage_ids: tuple[int, ...]
     starts: NDArray[np.intp]
-    matrix: NDArray[np.int8]
+    bits: NDArray[np.uint8]
+    dims: int
+
+    def numbers(self, start: int = 0, end: int | None = None) -> NDArray[np.int8]:
+        """Some rows, shape (end - start, dims): `sign_value` or its negative, where 127 is 1.0."""
+        found = np.unpackbits(self.bits[start:end], axis=1, count=self.dims).view(np.int8)
+        found *= np.int8(2 * sign_value(self.dims))
+        found -= np.int8(sign_value(self.dims))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

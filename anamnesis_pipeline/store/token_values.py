@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.errors import DimensionMismatch
-from anamnesis_pipeline.store.base import TokenRows, sign_value
+from anamnesis_pipeline.store.base import TokenRows
 
 Tokens = NDArray[np.int8]
 
@@ -41,15 +41,12 @@ def packed(tokens: Tokens) -> bytes:
     return np.packbits(tokens > 0, axis=1).tobytes()
 
 
-def unpacked(rows: Sequence[Stored], dims: int) -> TokenRows:
+def token_rows(rows: Sequence[Stored], dims: int) -> TokenRows:
     """The token vectors of several passages."""
     ends = np.cumsum([tokens for _, tokens, _ in rows], dtype=np.intp)
     starts = np.concatenate([np.zeros(1, np.intp), ends[:-1]]) if rows else ends
     bits = np.frombuffer(b"".join(data for _, _, data in rows), dtype=np.uint8).reshape(-1, bytes_each(dims))
-    matrix = np.unpackbits(bits, axis=1, count=dims).view(np.int8)
-    matrix *= np.int8(2 * sign_value(dims))
-    matrix -= np.int8(sign_value(dims))
-    return TokenRows(tuple(key for key, _, _ in rows), starts, matrix)
+    return TokenRows(tuple(key for key, _, _ in rows), starts, bits, dims)
 
 
 def bytes_each(dims: int) -> int:

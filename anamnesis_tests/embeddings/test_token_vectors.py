@@ -225,7 +225,7 @@ def test_posts_and_queries_of_a_running_system_have_token_vectors_under_one_proj
             assert space is not None
             ids = [held.passage_id for held in services.store.episodes.passages_of(posted.episode_id)]
             wait_for(lambda store=services.store, key=space.key: store.vectors.pending_sources(key) == {}, seconds=30)
-            assert services.store.vectors.tokens(space.key, ids).matrix.shape[1] == 32
+            assert services.store.vectors.tokens(space.key, ids).numbers().shape[1] == 32
             query = services.pool.embed_query("why did webhook retries charge twice", space)
             assert query.tokens is not None
             assert query.tokens.shape[1] == 32

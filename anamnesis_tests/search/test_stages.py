@@ -12,7 +12,7 @@ from anamnesis_pipeline.search.boosts import aged, factors_of
 from anamnesis_pipeline.search.excerpts import excerpt_of
 from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, names_what_only, newer_first
 from anamnesis_pipeline.search.fusion import Ranking
-from anamnesis_pipeline.search.late_interaction import max_similarities
+from anamnesis_pipeline.search.late_interaction import ROWS_AT_ONCE, max_similarities
 from anamnesis_pipeline.search.profiles import Decay, Profile
 from anamnesis_pipeline.search.reranking import (
     company,
@@ -21,7 +21,7 @@ from anamnesis_pipeline.search.reranking import (
     without_vectors_heard,
 )
 from anamnesis_pipeline.search.time_expressions import times_in
-from anamnesis_pipeline.store.base import TokenRows
+from anamnesis_pipeline.store.base import TokenRows, sign_value
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -35,15 +35,31 @@ def ranking(name: str, *keys: int, weight: float = 1.0, score: float = 0.5) -> R
     return Ranking(name, weight, [ScoredPassage(key, f"e{key}", score) for key in keys])
 
 
+def token_rows_of(*passages: np.ndarray) -> TokenRows:
+    starts = np.cumsum([0, *map(len, passages)])[:-1]
+    bits = np.packbits(np.concatenate(passages) > 0, axis=1)
+    return TokenRows(tuple(range(7, 7 + len(passages))), starts, bits, passages[0].shape[1])
+
+
 def test_each_token_of_the_query_counts_its_nearest_token_by_its_weight() -> None:
     query = np.array([[0.75, 0.0], [0.0, 0.25]], dtype=np.float32)
-    matrix = np.array([[127, 0], [0, 127], [127, 0], [-127, 0]], dtype=np.int8)
-    tokens = TokenRows((7, 8), np.array([0, 2]), matrix)
-    assert max_similarities(query, tokens) == pytest.approx({7: 1.0, 8: 0.75})
+    tokens = token_rows_of(np.array([[1, -1], [-1, 1]]), np.array([[1, -1], [-1, -1]]))
+    one = sign_value(2) / 127
+    assert max_similarities(query, tokens) == pytest.approx({7: one, 8: 0.5 * one})
+
+
+def test_passages_of_many_tokens_are_compared_in_parts() -> None:
+    rng = np.random.default_rng(3)
+    lengths = [1, ROWS_AT_ONCE - 1, 3 * ROWS_AT_ONCE + 5, 1, 2, ROWS_AT_ONCE]
+    tokens = token_rows_of(*[rng.choice([-1, 1], (length, 12)) for length in lengths])
+    query = rng.standard_normal((5, 12)).astype(np.float32)
+    cosines = tokens.numbers().astype(np.float32) @ query.T / 127
+    expected = [part.max(axis=0).sum() for part in np.split(cosines, tokens.starts[1:])]
+    assert list(max_similarities(query, tokens).values()) == pytest.approx(expected)
 
 
 def test_without_token_vectors_nothing_is_compared() -> None:
-    empty = TokenRows((), np.empty(0, dtype=np.intp), np.empty((0, 2), dtype=np.int8))
+    empty = TokenRows((), np.empty(0, dtype=np.intp), np.empty((0, 1), dtype=np.uint8), 2)
     assert max_similarities(np.ones((1, 2), dtype=np.float32), empty) == {}
 
 

@@ -1,5 +1,6 @@
 """The real process over TCP."""
 
+import json
 import os
 import signal
 import socket
@@ -116,3 +117,15 @@ def test_an_open_address_without_a_token_is_refused_at_the_start(tmp_path: Path)
     assert done.returncode == 1
     assert "ANAMNESIS_API_TOKEN" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_process_multiplies_matrices_in_one_thread(tmp_path: Path) -> None:
+    code = (
+        "from threadpoolctl import threadpool_info\n"
+        "from anamnesis_pipeline.sidecar.__main__ import main\n"
+        "assert main() == 1\n"
+        "print([each['num_threads'] for each in threadpool_info() if each['user_api'] == 'blas'])"
+    )
+    given = environment(tmp_path, 0, ANAMNESIS_PORT="none", OPENBLAS_NUM_THREADS="2")
+    told = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True)
+    assert set(json.loads(told.stdout)) == {1}

@@ -54,7 +54,7 @@ def test_passages_get_the_token_vectors_of_their_own_text_as_read_in_what_the_sp
     assert ("acme/api, 14 March\ndatabase is locked" in embedder.texts) == (variant is Variant.CONTEXT)
     expected = embedder.embed_with_tokens(["database locked"], "passage").tokens
     assert expected is not None
-    assert np.array_equal(store.vectors.tokens(space.key, [key]).matrix, expected[0] * sign_value(8))
+    assert np.array_equal(store.vectors.tokens(space.key, [key]).numbers(), expected[0] * sign_value(8))
     assert store.vectors.pending_sources(space.key) == {}
 
 

@@ -19,8 +19,8 @@ def some_tokens(count: int, dims: int = 4, seed: int = 0) -> np.ndarray:
 
 def of_passage(rows: TokenRows, key: int) -> np.ndarray:
     place = rows.passage_ids.index(key)
-    ends = [*rows.starts[1:], len(rows.matrix)]
-    return rows.matrix[rows.starts[place] : ends[place]]
+    ends = [*rows.starts[1:], len(rows.bits)]
+    return rows.numbers(rows.starts[place], ends[place])
 
 
 @pytest.mark.parametrize("dims", [4, 256, 257])
@@ -31,10 +31,10 @@ def test_the_signs_of_token_vectors_read_back(store: Store, dims: int):
     assert store.vectors.put_all("s", keys, {TEXT: random_units(3, 4)}, written) == 3
     found = store.vectors.tokens("s", [*keys, 10**9])
     assert sorted(found.passage_ids) == keys
-    assert (found.matrix.dtype, found.matrix.shape) == (np.int8, (166, dims))
+    assert (found.numbers().dtype, found.numbers().shape) == (np.int8, (166, dims))
     for key, tokens in zip(keys, written, strict=True):
         np.testing.assert_array_equal(of_passage(found, key), tokens * sign_value(dims))
-    assert store.vectors.tokens("s", []).matrix.shape == (0, dims)
+    assert store.vectors.tokens("s", []).numbers().shape == (0, dims)
     assert store.vectors.token_bytes("s") == 166 * -(-dims // 8)
 
 
@@ -44,7 +44,7 @@ def test_products_with_what_is_read_come_to_the_cosine(store: Store):
     rows, query = random_units(400, 256), random_units(1, 256, seed=1)[0]
     near = (rows + query) / np.linalg.norm(rows + query, axis=1, keepdims=True)
     store.vectors.put_all("s", [key], {TEXT: random_units(1, 4)}, [np.sign(near).astype(np.int8)])
-    found = store.vectors.tokens("s", [key]).matrix @ query / 127
+    found = store.vectors.tokens("s", [key]).numbers() @ query / 127
     assert np.mean(found - near @ query) == pytest.approx(0, abs=0.03)
     assert np.std(found - near @ query) < 0.05
 
@@ -55,7 +55,7 @@ def test_token_vectors_written_again_replace_the_old_ones(store: Store):
     for count in (9, 2):
         store.vectors.put_all("s", [key], {TEXT: random_units(1, 4)}, [some_tokens(count, seed=count)])
     expected = some_tokens(2, seed=2) * sign_value(4)
-    np.testing.assert_array_equal(store.vectors.tokens("s", [key]).matrix, expected)
+    np.testing.assert_array_equal(store.vectors.tokens("s", [key]).numbers(), expected)
     assert store.vectors.token_bytes("s") == 2
 
 

@@ -20,7 +20,7 @@ from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.facets import FACETS, of_episodes
 from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, seq_counter, tokens_name, vectors_name
-from anamnesis_pipeline.store.token_values import Tokens, bytes_each, packed, unpacked
+from anamnesis_pipeline.store.token_values import Tokens, bytes_each, packed, token_rows
 from anamnesis_pipeline.store.values import instant
 
 Vectors = NDArray[np.float32]
@@ -113,7 +113,7 @@ def write_tokens(tables: Tables, space: SpaceDoc, passage_ids: Sequence[int], to
 def read_tokens(tables: Tables, space: SpaceDoc, passage_ids: Sequence[int]) -> TokenRows:
     """See `VectorIndex.tokens`."""
     found = tables[tokens_name(space.key)].find({"_id": {"$in": list(passage_ids)}}) if passage_ids else []
-    return unpacked([(each["_id"], each["tokens"], each["data"]) for each in found], space.token_dims)
+    return token_rows([(each["_id"], each["tokens"], each["data"]) for each in found], space.token_dims)
 
 
 def token_bytes(tables: Tables, space: SpaceDoc) -> int:

@@ -34,7 +34,7 @@ from anamnesis_pipeline.store.sqlite.index_files import IndexFiles
 from anamnesis_pipeline.store.sqlite.space_rows import SpaceRow, find_space
 from anamnesis_pipeline.store.sqlite.vector_search import FewVectors
 from anamnesis_pipeline.store.sqlite.vector_tail import STORED, VectorTail, from_blobs
-from anamnesis_pipeline.store.token_values import Tokens, by_passage, bytes_each, check_tokens, packed, unpacked
+from anamnesis_pipeline.store.token_values import Tokens, by_passage, bytes_each, check_tokens, packed, token_rows
 from anamnesis_pipeline.store.values import instant, json_list, moment
 from anamnesis_pipeline.store.vector_recall import POOL, kth_scores, share_found, spread, unlike
 
@@ -336,7 +336,7 @@ def read_tokens(connection: sqlite3.Connection, row: SpaceRow, passage_ids: Sequ
             AND passage_id IN (SELECT value FROM json_each(?))""",
         (row.space_id, json_list(passage_ids)),
     ).fetchall()
-    return unpacked(rows, row.token_dims)
+    return token_rows(rows, row.token_dims)
 
 
 def token_bytes(connection: sqlite3.Connection, row: SpaceRow) -> int:
