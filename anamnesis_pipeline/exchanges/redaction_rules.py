@@ -350,11 +350,17 @@ def _in_both_cases(character: re.Match[str]) -> str:
     return rf"(?:{'|'.join(cases)}|\\+u(?i:{'|'.join(f'{ord(case):04x}' for case in cases)}))"
 
 
+PREFILTER_BYTES = 16 << 20
+"""RE2 remembers the states of an automaton that it has met: in 64 MiB for each, those of 250,000 searches, 24 MiB that
+they all but never ask for again. 8 MiB are too few for one state, and RE2 then goes without.
+"""
+
+
 def prefilter(hints: tuple[str, ...]) -> Any:
     """The alternation over what some rules could match, for bytes; escapes of JSON may lie inside."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
-    options.max_mem = 64 << 20
+    options.max_mem = PREFILTER_BYTES
     options.never_capture = True
     return re2.compile(_in_bytes("|".join(f"(?:{hint})" for hint in hints)), options)
 
