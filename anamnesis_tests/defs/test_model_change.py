@@ -12,6 +12,7 @@ from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.model import Space, Variant, Where
 from anamnesis_pipeline.steps import reembed
 from anamnesis_pipeline.steps.reembed_state import failure_of
+from anamnesis_tests.defs.conftest import Backfills
 from anamnesis_tests.embeddings.tiny_models import random_model
 from anamnesis_tests.steps.spaces import write
 
@@ -66,8 +67,10 @@ class Daemon:
 
 
 @pytest.fixture
-def daemon(memory: MemoryResource, folders: tuple[Path, Path], instance: dg.DagsterInstance) -> Daemon:
-    """Thirty episodes, embedded with the first model."""
+def daemon(
+    memory: MemoryResource, folders: tuple[Path, Path], instance: dg.DagsterInstance, backfills: Backfills
+) -> Daemon:
+    """Thirty episodes, embedded with the first model, beside a webserver without backfills."""
     write(memory.store, 30)
     daemon = Daemon(memory, instance)
     daemon.until_quiet()
