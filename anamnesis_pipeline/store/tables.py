@@ -87,6 +87,8 @@ class Table:
     """The fields of type `texts`."""
     reals: frozenset[str]
     """The fields of type `real`."""
+    required: frozenset[str]
+    """The fields without which there is no row."""
     indexes: tuple[Index, ...] = ()
     flags: Mapping[str, Flag | RowFlag] = field(default_factory=dict)
     serial: str = ""
@@ -96,11 +98,6 @@ class Table:
     def fields(self) -> tuple[str, ...]:
         """Names of all fields."""
         return tuple(self.kinds)
-
-    @property
-    def required(self) -> frozenset[str]:
-        """The fields without which there is no row."""
-        return frozenset(name for name, kind in self.kinds.items() if not kind.endswith("?")) - {self.serial}
 
     def key_of(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the values of the key of a row."""
@@ -145,7 +142,8 @@ def table(
     lists, reals = (
         frozenset(field for field, its in kinds.items() if its.rstrip("?") == kind) for kind in ("texts", "real")
     )
-    return Table(name, names, kinds, lists, reals, tuple(indexes), flags or {}, serial, wide)
+    required = frozenset(field for field, its in kinds.items() if not its.endswith("?")) - {serial}
+    return Table(name, names, kinds, lists, reals, required, tuple(indexes), flags or {}, serial, wide)
 
 
 def _declared(text: str) -> tuple[str, str]:

@@ -265,11 +265,11 @@ class EpisodeRecords:
         counter = "read_count" if read else "retrieval_count"
 
         def work(tables: Tables, batch: Sequence[str]) -> None:
-            held = sorted(row["episode_id"] for row in tables["episodes"].among("episode_id", batch, ["episode_id"]))
-            if held:
-                match, change = {"episode_id": {"$in": held}}, {"last_retrieved": instant(when)}
-                tables["episodes"].update(match, change, add={counter: 1})
-                events.note(tables, Happening.READ, held)
+            match, change = {"episode_id": {"$in": list(batch)}}, {"last_retrieved": instant(when)}
+            held = batch
+            if tables["episodes"].update(match, change, add={counter: 1}) < len(batch):
+                held = sorted(row["episode_id"] for row in tables["episodes"].find(match, ["episode_id"]))
+            events.note(tables, Happening.READ, held)
 
         for batch in batches(sorted(set(episode_ids))):
             self._gateway.write(partial(work, batch=batch), within_s=TRACKED_S)

@@ -45,6 +45,8 @@ _COLUMNS = {
 
 _LONG = frozenset(EPISODE_TEXTS.fields[1:])
 _TEXTS = frozenset(PASSAGE_TEXTS.fields[1:])
+_NARROW = EPISODES.required - _LONG
+"""Fields without which there is no row of `episodes` itself."""
 _COMPARISONS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 
 
@@ -89,7 +91,7 @@ class SqliteRows(Rows):
         self._table = table
         self._lists = table.lists
         self._name = name or table.name
-        self._required = table.required - _LONG if table is EPISODES else table.required
+        self._required = _NARROW if table is EPISODES else table.required
 
     def each(
         self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
@@ -247,6 +249,8 @@ class SqliteEpisodes(SqliteRows):
     def delete(self, match: Match) -> int:
         """Delete them with all that belongs to them."""
         numbers = [row["number"] for row in self.find(match, ["number"])]
+        if not numbers:
+            return 0
         SqlitePassages(self._connection, PASSAGES).delete_of(numbers)
         for each in (EPISODE_TAGS, EPISODE_TEXTS, PENDING):
             SqliteRows(self._connection, each).delete({"number": {"$in": numbers}})
