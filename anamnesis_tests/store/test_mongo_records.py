@@ -11,7 +11,7 @@ import pytest
 
 from anamnesis_pipeline.model import FileCursor, Part, Source, Variant, record_id
 from anamnesis_pipeline.sidecar.services import coverage
-from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.base import Publication, Store
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.mongo import collections, schema
 from anamnesis_pipeline.store.records import context
@@ -72,6 +72,15 @@ def test_a_document_costs_as_much_with_many_sections_as_with_few(store: Store, s
     assert sent.during(document(store, sections(MANY, line=5))) <= first + 4
     publish(store, *(each for each, _ in sections(MANY, line=5)))
     assert sent.during(document(store, sections(MANY, text="other"))) <= first + 8
+
+
+def test_publishing_many_sections_costs_a_few_calls(store: Store, sent: Sent) -> None:
+    old, new = sections(MANY), sections(MANY, text="other")
+    commit(store, *old)
+    commit(store, *new)
+    made = [Publication(each, None, [(episode(each.part_id, source="notes"), [])]) for each, _ in new]
+    assert sent.during(lambda: store.episodes.publish(made)) < 40
+    assert len(store.documents.unsettled("notes", 2 * MANY)) == MANY
 
 
 def test_settling_many_sections_costs_a_few_calls(store: Store, sent: Sent) -> None:
