@@ -16,7 +16,7 @@ from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStart
 from anamnesis_pipeline.errors import SpaceConflict
 from anamnesis_pipeline.model import Space, Variant
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.mongo import client, episodes, passage_docs, spaces, turns
+from anamnesis_pipeline.store.mongo import client, engine, native, spaces, turns
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.engine import MongoTables
@@ -259,11 +259,11 @@ def test_terms_are_worked_out_before_the_turn_and_only_of_what_is_written(
     asked: list[tuple[str, bool]] = []
 
     def noted(text: str) -> str:
-        asked.append((text, store.episodes._database._turn.locked()))  # type: ignore[attr-defined]
+        asked.append((text, store.gateway._database._turn.locked()))  # type: ignore[attr-defined]
         return text
 
     terms = lru_cache(noted)
-    for module in (passage_docs, episodes):
+    for module in (engine, native):
         monkeypatch.setattr(module, "terms_of", terms)
     put(store, "e", "one", "two")
     assert asked == [("one", False), ("two", False)]

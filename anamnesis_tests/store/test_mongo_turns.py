@@ -12,13 +12,13 @@ import pytest
 from pymongo.collection import Collection as DriverCollection
 
 from anamnesis_pipeline.errors import StoreBusy
-from anamnesis_pipeline.store.mongo import client, episodes, turns
+from anamnesis_pipeline.store.mongo import client, turns
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.engine import MongoGateway
 from anamnesis_pipeline.store.mongo.native import MongoNative
 from anamnesis_pipeline.store.mongo.turns import TURN, Turns
-from anamnesis_pipeline.store.records.episodes import EpisodeRecords
+from anamnesis_pipeline.store.records import episodes
 from anamnesis_tests.conftest import mongo_database
 from anamnesis_tests.mongo_server import shared
 from anamnesis_tests.store.mongo_watching import Sent, watched
@@ -152,10 +152,10 @@ def test_an_answer_does_not_wait_long_to_be_counted(
         assert began.wait(LONG_S)
         for database in (ours, theirs):
             with pytest.raises(StoreBusy):
-                EpisodeRecords(MongoGateway(database), MongoNative()).track(["e"], datetime.now(UTC))
+                episodes.EpisodeRecords(MongoGateway(database), MongoNative()).track(["e"], datetime.now(UTC))
         over.set()
     monkeypatch.setattr(episodes, "TRACKED_S", LONG_S)
-    EpisodeRecords(MongoGateway(theirs), MongoNative()).track(["e"], datetime.now(UTC))
+    episodes.EpisodeRecords(MongoGateway(theirs), MongoNative()).track(["e"], datetime.now(UTC))
 
 
 def test_a_turn_is_not_cut_off_when_it_was_got_late(ours: Database, theirs: Database) -> None:
