@@ -11,13 +11,14 @@ import pytest
 
 from anamnesis_pipeline.model import FileCursor, Part, Source, Variant, record_id
 from anamnesis_pipeline.sidecar.services import coverage
-from anamnesis_pipeline.store.base import Publication, Store
+from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.mongo import collections, schema
 from anamnesis_pipeline.store.records import context
 from anamnesis_pipeline.store.records.consolidation import Settlement
 from anamnesis_pipeline.store.records.context import Shown
 from anamnesis_pipeline.store.records.documents import ParsedDocument, Settled, Unsettled, Verdict
+from anamnesis_pipeline.store.records.episodes import Publication
 from anamnesis_pipeline.store.records.exclusion import BuriedSection
 from anamnesis_pipeline.store.records.forgetting import Selection
 from anamnesis_pipeline.store.records.queries import QueryCounts

@@ -21,7 +21,7 @@ from anamnesis_pipeline.store.episode_values import (
     storable_passages,
     stored_hash,
 )
-from anamnesis_pipeline.store.gateway import Gateway, Row, Tables
+from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, can_be_stored
 from anamnesis_pipeline.store.native import Lacking, Native
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
 from anamnesis_pipeline.store.project_names import read_aliases, store_name
@@ -268,10 +268,11 @@ class EpisodeRecords:
             match, change = {"episode_id": {"$in": list(batch)}}, {"last_retrieved": instant(when)}
             held = batch
             if tables["episodes"].update(match, change, add={counter: 1}) < len(batch):
-                held = sorted(row["episode_id"] for row in tables["episodes"].find(match, ["episode_id"]))
+                found = {row["episode_id"] for row in tables["episodes"].find(match, ["episode_id"])}
+                held = [episode_id for episode_id in batch if episode_id in found]
             events.note(tables, Happening.READ, held)
 
-        for batch in batches(sorted(set(episode_ids))):
+        for batch in batches(list(filter(can_be_stored, dict.fromkeys(episode_ids)))):
             self._gateway.write(partial(work, batch=batch), within_s=TRACKED_S)
 
     def _prepare(self, written: Sequence[Written]) -> None:
