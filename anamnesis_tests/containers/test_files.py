@@ -23,7 +23,7 @@ LINKED = {
 }
 """Network -> who is in it."""
 FILES = {"anamnesis_pipeline", "anamnesis_api_token"}
-OF_THE_GUARD = {"ANAMNESIS_API_TOKEN", "ANAMNESIS_ALLOWED_HOSTS"}
+OF_THE_GUARD = {"ANAMNESIS_ALLOWED_HOSTS"}
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,17 @@ def test_dagsters_port_is_guarded_and_its_token_known_to_who_asks(services: dict
     token = "/home/you/anamnesis/secrets/settings/anamnesis_api_token:/run/secrets/anamnesis_api_token:ro"
     for name in ("webserver", "daemon"):
         assert token in services[name]["volumes"]
-        assert "ANAMNESIS_API_TOKEN" in services[name]["environment"]
+
+
+def test_token_of_env_reaches_every_role_and_every_run() -> None:
+    """Where one of them read the file instead, the guard would refuse it."""
+    text = (ROOT / "docker-compose.yml").read_text().replace("${ANAMNESIS_API_TOKEN:-}", "of-env")
+    roles = yaml.safe_load(text)["services"]
+    assert {name: roles[name]["environment"].get("ANAMNESIS_API_TOKEN") for name in OWN_IMAGE} == dict.fromkeys(
+        OWN_IMAGE, "of-env"
+    )
+    launcher = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]
+    assert "ANAMNESIS_API_TOKEN" in launcher["env_vars"]
 
 
 def test_nothing_of_ours_that_opens_the_store_starts_before_mongodb_is_healthy(
@@ -207,7 +217,7 @@ def test_every_setting_that_cannot_be_stored_reaches_every_role_and_every_run(
     services: dict[str, dict[str, Any]],
 ) -> None:
     of_the_image = {"home", "secrets_dir", "default_model"}
-    of_the_sidecar = {"port", "bind", "api_token", "allowed_hosts"}
+    of_the_sidecar = {"port", "bind", "allowed_hosts"}
     of_up = {"dagster_port", "code_port"}
     in_files_of_their_own = {"openai_api_key", "anthropic_api_key", "voyage_api_key", "gemini_api_key"}
     wanted = NOT_STORABLE - of_the_image - of_the_sidecar - of_up - in_files_of_their_own
