@@ -5,6 +5,9 @@ ever and keeps its place among the runs allowed at a time. Marked as canceled, i
 gives each run a container can tell, and the daemon's run monitoring ends the runs that are gone; with
 `--launched-runs-go-on` only runs that were never put into the queue are marked.
 
+Queued runs stay queued: no process has begun them, so the daemon starts them as if nothing had happened. A backfill may
+be the only one to ask for them: no sensor requests that lines be parsed again.
+
 Runs are never deleted: that would un-materialize what they wrote. Nothing is lost by canceling them: the sensors ask
 the store what is missing and request that.
 """
@@ -21,6 +24,11 @@ from anamnesis_pipeline.defs.resources import TICK_WAIT_S
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.wiring import impatient, open_store
+
+CUT_OFF_STATUSES: list[dg.DagsterRunStatus] = [
+    status for status in UNFINISHED_STATUSES if status is not dg.DagsterRunStatus.QUEUED
+]
+"""Of runs that no process works on after an end of the whole system, and that nothing starts again."""
 
 log = logging.getLogger("anamnesis.recovery")
 
@@ -56,7 +64,7 @@ def main() -> None:
     kept = parser.parse_args().launched_runs_go_on
     logging.basicConfig(format="%(asctime)s %(message)s")
     log.setLevel(logging.INFO)
-    runs = cancel_cut_off_runs([dg.DagsterRunStatus.NOT_STARTED] if kept else UNFINISHED_STATUSES)
+    runs = cancel_cut_off_runs([dg.DagsterRunStatus.NOT_STARTED] if kept else CUT_OFF_STATUSES)
     log.info("marked %d unfinished runs as canceled %s", len(runs), [run.run_id for run in runs])
     if ingests := [run for run in runs if run.job_name == "ingest"]:
         note_cut_off(ingests[-1].run_id)

@@ -10,7 +10,7 @@ import pytest
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.dagster_api.api import DagsterApi
 from anamnesis_pipeline.dagster_api.runs import CUT_OFF, mark_canceled
-from anamnesis_pipeline.defs.recovery import cancel_cut_off_runs, note_cut_off
+from anamnesis_pipeline.defs.recovery import CUT_OFF_STATUSES, cancel_cut_off_runs, note_cut_off
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.wiring import open_store
@@ -55,11 +55,17 @@ def statuses(run_ids: list[str]) -> list[dg.DagsterRunStatus]:
 
 
 def test_runs_that_were_cut_off_are_canceled_once(dagster_home: Path, queued: dg.DagsterRun) -> None:
-    *cut_off, done = left_behind(queued)
-    assert [run.run_id for run in cancel_cut_off_runs(UNFINISHED_STATUSES)] == cut_off
+    waiting, *cut_off, done = left_behind(queued)
+    assert [run.run_id for run in cancel_cut_off_runs(CUT_OFF_STATUSES)] == cut_off
     assert set(statuses(cut_off)) == {dg.DagsterRunStatus.CANCELED}
-    assert statuses([done]) == [dg.DagsterRunStatus.SUCCESS]
-    assert cancel_cut_off_runs(UNFINISHED_STATUSES) == []
+    assert statuses([waiting, done]) == [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.SUCCESS]
+    assert cancel_cut_off_runs(CUT_OFF_STATUSES) == []
+
+
+def test_recovery_command_leaves_a_queued_run_in_the_queue(dagster_home: Path, queued: dg.DagsterRun) -> None:
+    *_, done = left_behind(queued)
+    assert queued.run_id not in recovered()
+    assert statuses([queued.run_id, done]) == [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.SUCCESS]
 
 
 def test_recovery_command_notes_the_ingest_that_was_cut_off(dagster_home: Path) -> None:
