@@ -5,12 +5,16 @@ import dagster as dg
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACE_BY_SOURCE, SPACES
 from anamnesis_pipeline.defs.reporting import owned, tagged
 
+INGEST_MAX_S = 7_200
+"""After so long Dagster ends a run of `ingest`, whatever asked for it: one that hangs would hold its source for ever.
+One that was at work is requested again and goes on where it was."""
+
 ingest = dg.define_asset_job(
     "ingest",
     dg.AssetSelection.assets("crawled_files", "exchanges", "documents", "summaries", "episodes", "session_summaries"),
     partitions_def=SOURCES,
     description="Read what is new in one source and make it searchable by its words.",
-    tags=tagged("ingest"),
+    tags={**tagged("ingest"), "dagster/max_runtime": str(INGEST_MAX_S)},
     **owned(dg.define_asset_job),
 )
 embed = dg.define_asset_job(

@@ -29,9 +29,6 @@ CHANGED_PER_TICK = 50
 again. The others are still changed in the next tick: a look remembers a listing only when nothing in it is new."""
 SUMMARIES_PER_TICK = 20
 """Sources whose summaries alone are to be made that one tick requests: an LLM that is back is not stormed."""
-INGEST_MAX_S = 7_200
-"""After so long Dagster takes an `ingest` run for dead: a run that lost its process would hold its source for ever. One
-that was still alive is requested again and goes on where it was."""
 MACHINE_TAG = "anamnesis/machine"
 QUICK_LOOK_S = 10.0
 """So long a look at the quick sources waits for their machines; what they say later is there for the next one."""
@@ -187,7 +184,7 @@ def _finish_request(instance: dg.DagsterInstance) -> list[dg.RunRequest]:
 
 
 def _ingest_request(key: str, machine: str, run_key: str | None = None) -> dg.RunRequest:
-    tags = {"dagster/max_runtime": str(INGEST_MAX_S)} | ({MACHINE_TAG: machine} if machine else {})
+    tags = {MACHINE_TAG: machine} if machine else {}
     return dg.RunRequest(job_name=ingest.name, run_key=run_key, partition_key=key, tags=tags)
 
 

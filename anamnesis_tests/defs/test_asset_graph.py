@@ -122,6 +122,16 @@ def test_one_run_of_a_source_goes_at_a_time_whoever_starts_it() -> None:
     assert tags["dagster/partition"] == "mac--a--1", "as a run has it that is started by hand"
 
 
+def test_runs_of_ingest_end_after_two_hours_whoever_starts_them() -> None:
+    limits = {name: defs.resolve_job_def(name).run_tags.get("dagster/max_runtime") for name in JOBS}
+    assert limits == {**dict.fromkeys(JOBS), "ingest": "7200"}
+
+
+def test_every_run_without_a_limit_of_its_own_ends_after_a_week() -> None:
+    monitoring = yaml.safe_load((ROOT / "dagster.yaml").read_text())["run_monitoring"]
+    assert monitoring["max_runtime_seconds"] == 7 * 24 * 3600, "days of embedding are not ended"
+
+
 def test_every_sensor_and_schedule_runs_from_the_first_start() -> None:
     repository = defs.get_repository_def()
     sensors = {sensor.name: sensor.minimum_interval_seconds for sensor in repository.sensor_defs}
