@@ -18,6 +18,9 @@ REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": "ana
 STATE_TIMEOUT_S = 5.0
 """Whoever asks how a run or a backfill is doing waits for the answer, and can do without it."""
 
+COMMAND_TIMEOUT_S = 120.0
+"""Limit for the command `dagster-graphql`, which takes some seconds; `anamnesis up` waits 180 s for its caller."""
+
 _CONNECT_TIMEOUT_S = 2.0
 _TIMEOUT_S = 30.0
 _MAX_REASON = 300
@@ -61,15 +64,17 @@ def ask_by_command(query: str, variables: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `data` of a GraphQL query about the instance of DAGSTER_HOME, asked by the command `dagster-graphql`:
     neither a webserver nor a code location has to be up.
 
-    :raises ServiceUnreachable: the command fails, or answers with errors.
+    :raises ServiceUnreachable: the command fails, takes longer than COMMAND_TIMEOUT_S, or answers with errors.
     """
     with tempfile.TemporaryDirectory() as scratch:
         workspace, answer = Path(scratch, "workspace.yaml"), Path(scratch, "answer.json")
         workspace.write_text("load_from: []\n", encoding="utf-8")
         command = [dagster_command("dagster-graphql"), "-w", str(workspace), "-o", str(answer)]
-        done = subprocess.run(
-            [*command, "-t", query, "-v", json.dumps(variables)], capture_output=True, text=True, check=False
-        )
+        command += ["-t", query, "-v", json.dumps(variables)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMMAND_TIMEOUT_S)
+        except subprocess.TimeoutExpired as exc:
+            raise ServiceUnreachable(f"dagster-graphql does not answer within {COMMAND_TIMEOUT_S:.0f} s") from exc
         if done.returncode or not answer.is_file():
             reason = next(iter(reversed(done.stderr.strip().splitlines())), f"status {done.returncode}")
             raise ServiceUnreachable(f"dagster-graphql fails: {reason[:_MAX_REASON]}")

@@ -22,7 +22,7 @@ from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.dagster_api.runs import CUT_OFF, mark_canceled
 from anamnesis_pipeline.defs.resources import TICK_WAIT_S
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
-from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable
 from anamnesis_pipeline.wiring import impatient, open_store
 
 CUT_OFF_STATUSES: list[dg.DagsterRunStatus] = [
@@ -64,7 +64,11 @@ def main() -> None:
     kept = parser.parse_args().launched_runs_go_on
     logging.basicConfig(format="%(asctime)s %(message)s")
     log.setLevel(logging.INFO)
-    runs = cancel_cut_off_runs([dg.DagsterRunStatus.NOT_STARTED] if kept else CUT_OFF_STATUSES)
+    try:
+        runs = cancel_cut_off_runs([dg.DagsterRunStatus.NOT_STARTED] if kept else CUT_OFF_STATUSES)
+    except ServiceUnreachable as exc:  # Dagster starts all the same: a run with a limit ends at that, others by hand
+        log.warning("runs that were cut off stay as they are; end them on Dagster's page Runs: %s", exc)
+        return
     log.info("marked %d unfinished runs as canceled %s", len(runs), [run.run_id for run in runs])
     if ingests := [run for run in runs if run.job_name == "ingest"]:
         note_cut_off(ingests[-1].run_id)

@@ -8,8 +8,10 @@ import dagster as dg
 import pytest
 
 from anamnesis_pipeline import settings as settings_module
+from anamnesis_pipeline.dagster_api import graphql
 from anamnesis_pipeline.dagster_api.api import DagsterApi
 from anamnesis_pipeline.dagster_api.runs import CUT_OFF, mark_canceled
+from anamnesis_pipeline.defs import recovery
 from anamnesis_pipeline.defs.recovery import CUT_OFF_STATUSES, cancel_cut_off_runs, note_cut_off
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 from anamnesis_pipeline.errors import ServiceUnreachable
@@ -87,6 +89,23 @@ def test_in_containers_only_runs_that_were_never_queued_are_canceled(dagster_hom
     now = dict(zip(runs, statuses(list(runs.values())), strict=True))
     assert now.pop(dg.DagsterRunStatus.NOT_STARTED) is dg.DagsterRunStatus.CANCELED
     assert all(before is after for before, after in now.items())
+
+
+def test_recovery_goes_on_without_a_command_that_hangs(
+    dagster_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hanging = tmp_path / "dagster-graphql"
+    hanging.write_text("#!/bin/sh\nexec sleep 600\n")
+    hanging.chmod(0o755)
+    monkeypatch.setattr(graphql, "dagster_command", lambda name: str(hanging))
+    monkeypatch.setattr(graphql, "COMMAND_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(sys, "argv", ["recovery"])
+    with dg.DagsterInstance.get() as instance:
+        run_id = created_run(instance).run_id
+    recovery.main()
+    assert "runs that were cut off stay as they are" in caplog.text
+    assert "dagster-graphql does not answer within" in caplog.text
+    assert statuses([run_id]) == [dg.DagsterRunStatus.STARTED]
 
 
 def recovered(*options: str) -> str:
