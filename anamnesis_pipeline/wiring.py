@@ -184,23 +184,24 @@ def open_pieces() -> PieceCounter:
     return minilm_pieces()
 
 
-def wanted_space(settings: Settings, store: Store) -> Space:
+def wanted_space(settings: Settings, store: Store, *, downloads: bool = True) -> Space:
     """The space of the configured model, added and begun when it is new; see `ensure_space`.
 
     Finding a model may take a download: who chose another one meanwhile is heard. Where the `default_model` of a new
     memory cannot be had, it begins with MiniLM, which comes with the installation.
+    :param downloads: False: use only what is on this disk, and leave the choice of MiniLM to a caller that downloads.
     :raises UnknownModel: no such model.
     """
     stored, is_new = store.settings.get(WANTED_MODEL), settings.follows_default_model
     try:
-        files = model_files(settings, settings.model, store)
+        files = model_files(settings, settings.model, store, downloads=downloads)
     except UnknownModel as exc:
-        if not is_new:
+        if not is_new or not downloads:
             raise
         log.warning("%s. This new memory is embedded with %s instead", exc, MINILM)
         files = model_files(settings, MINILM, store)
     if store.settings.get(WANTED_MODEL) != stored or (is_new and store.spaces.active() is not None):
-        return wanted_space(effective_settings(store), store)
+        return wanted_space(effective_settings(store), store, downloads=downloads)
     return ensure_space(store, files, wanted_precision(settings, files))
 
 
@@ -224,9 +225,10 @@ def what_is_private(store: Store) -> Private:
     return Private(private_sources(store, settings.machine), settings.private_projects)
 
 
-def model_files(settings: Settings, model_id: str, store: Store | None = None) -> ModelFiles:
+def model_files(settings: Settings, model_id: str, store: Store | None = None, *, downloads: bool = True) -> ModelFiles:
     """The files of a model, for new spaces as the settings want them; what stands for them where a service has it.
 
+    :param downloads: False: use only what is on this disk, whatever `local_only` says.
     :param store: says which sources are private; None: there is none yet.
     :raises UnknownModel: no such model.
     :raises BadSetting: it is a service's, and may not be asked.
@@ -235,7 +237,7 @@ def model_files(settings: Settings, model_id: str, store: Store | None = None) -
         if refusal := api_refusal(settings, known, what_is_private(store).keys if store else ()):
             raise refusal
         return known.files()
-    files = find_model(model_id, local_only=settings.local_only)
+    files = find_model(model_id, local_only=settings.local_only or not downloads)
     return files if settings.token_vectors else replace(files, token_dims=0)
 
 

@@ -84,6 +84,13 @@ def test_new_memory_begins_with_minilm_where_the_default_is_absent(
     assert f"embedded with {MINILM} instead" in caplog.text
 
 
+def test_caller_without_downloads_leaves_the_choice_of_minilm(memory: Store) -> None:
+    with pytest.raises(UnknownModel, match=DEFAULT):
+        wiring.wanted_space(wiring.effective_settings(memory), memory, downloads=False)
+    assert spaces(memory) == []
+    assert begun(memory) == MINILM
+
+
 def test_memory_keeps_its_model_when_the_default_comes(memory: Store, tmp_path: Path) -> None:
     assert begun(memory) == MINILM
     bake(tmp_path)

@@ -30,7 +30,7 @@ from anamnesis_pipeline.defs.posted import posted_news
 from anamnesis_pipeline.defs.reporting import owned, tagged
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES, has_run
-from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable, SpaceConflict
+from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable, SpaceConflict, UnknownModel
 from anamnesis_pipeline.model import Space, content_id
 from anamnesis_pipeline.steps.reembed import adopt
 from anamnesis_pipeline.steps.reembed_state import failure_of, is_paused
@@ -55,6 +55,10 @@ REPORTED_PER_TICK = 200
 _EMBEDDINGS = dg.AssetKey("embeddings")
 _FIRST = {"memory_map": draw_map, "consolidation_report": consolidate}
 NOTHING_TO_EMBED = "Nothing lacks a vector, or what lacks one is being embedded, paused, or tried later."
+NO_DOWNLOAD = (
+    "The model that is set has no space yet. A tick downloads no model; the service does when it starts, or "
+    "`anamnesis model use`"
+)
 URGENT = {"dagster/priority": "10"}
 """Past the hundreds of `ingest` runs that wait in the queue after the first start."""
 
@@ -75,8 +79,12 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
     instance = context.instance
     backfills = _Backfills(open_dagster(memory.settings), context.log)
     _adopt_backfill(backfills, memory.store)
+    reason = NOTHING_TO_EMBED
     try:
-        wanted_space(memory.settings, memory.store)
+        wanted_space(memory.settings, memory.store, downloads=False)
+    except UnknownModel as exc:
+        reason = f"{NOTHING_TO_EMBED} {NO_DOWNLOAD}: {exc}"
+        context.log.warning(reason)
     except AnamnesisError as exc:
         context.log.warning(str(exc))
     space_keys = instance.get_dynamic_partitions(str(SPACES.name))  # before the spaces: those are stored first
@@ -115,7 +123,7 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
         changes.append(EMBEDDED_SOURCES.build_add_request(added))
     return dg.SensorResult(
         run_requests=requests,
-        skip_reason=None if requests else NOTHING_TO_EMBED,
+        skip_reason=None if requests else reason,
         dynamic_partitions_requests=changes,
         asset_events=events,
         cursor=json.dumps({"indexed": indexed, "seen": seen, "told": told}),

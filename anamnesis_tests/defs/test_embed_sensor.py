@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
+import huggingface_hub
 import pytest
+from huggingface_hub.errors import LocalEntryNotFoundError
 
 from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
 from anamnesis_pipeline.definitions import defs
@@ -343,6 +345,28 @@ def test_a_model_that_is_set_is_begun_and_one_that_is_unknown_is_named(
     write(memory.store, 1)
     assert len(tick()) == 1, "the active space goes on growing"
     assert len(memory.store.spaces.all()) == 1
+
+
+def test_tick_downloads_no_model_and_says_who_does(
+    memory: MemoryResource, instance: dg.DagsterInstance, backfills: Backfills, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_for_files: list[bool] = []
+
+    def absent(model_id: str, *, local_files_only: bool, **_: object) -> str:
+        asked_for_files.append(local_files_only)
+        raise LocalEntryNotFoundError(model_id)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", absent)
+    monkeypatch.setenv("ANAMNESIS_MODEL", "acme/large-en")
+    with dg.build_sensor_context(instance=instance, definitions=defs, resources={"memory": memory}) as context:
+        result = embed_sensor(context)
+    assert isinstance(result, dg.SensorResult)
+    assert asked_for_files == [True]
+    assert isinstance(result.skip_reason, dg.SkipReason)
+    said = str(result.skip_reason.skip_message)
+    assert said.startswith(module.NOTHING_TO_EMBED)
+    assert "A tick downloads no model; the service does" in said
+    assert "'acme/large-en'" in said
 
 
 POSTED_KEYS = [dg.AssetKey(name) for name in ("posted_notes", "uploaded_documents", "chat_answers")]
