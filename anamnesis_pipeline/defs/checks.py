@@ -269,6 +269,7 @@ def evaluation(key: dg.AssetCheckKey, result: dg.AssetCheckResult) -> dg.AssetCh
         passed=result.passed,
         metadata=result.metadata,
         severity=result.severity,
+        description=result.description,
     )
 
 

@@ -15,6 +15,7 @@ from anamnesis_pipeline.defs.checks import (
     ARCHIVE_STATE,
     CHECKS,
     archive_is_there,
+    evaluation,
     every_line_is_parsed,
     every_llm_summary_is_made,
     every_part_is_an_episode,
@@ -257,3 +258,12 @@ def test_check_of_posted_text_runs_from_the_ui(memory: MemoryResource) -> None:
     result = dg.materialize([*POSTED.values(), *checks], selection=selected, resources={"memory": memory})
     said = {each.asset_key.to_user_string(): each.passed for each in result.get_asset_check_evaluations()}
     assert said == {"posted_notes": False, "uploaded_documents": True, "chat_answers": True}
+
+
+def test_evaluation_of_a_sensor_keeps_what_the_result_says() -> None:
+    result = dg.AssetCheckResult(
+        passed=False, severity=dg.AssetCheckSeverity.WARN, description="a machine is away", metadata={"stale": "nas"}
+    )
+    found = evaluation(dg.AssetCheckKey(dg.AssetKey("crawled_files"), "sources_are_fresh"), result)
+    assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert (found.description, found.metadata["stale"].value) == ("a machine is away", "nas")
