@@ -4,6 +4,7 @@ Their fields show the settings in Dagster's UI and launchpad. A run's config ove
 """
 
 import atexit
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -42,6 +43,7 @@ from anamnesis_pipeline.wiring import (
 if TYPE_CHECKING:
     from anamnesis_pipeline.sources.ssh import SshHost
 
+log = logging.getLogger("anamnesis.resources")
 TICK_WAIT_S = 20
 """Dagster ends a tick of a sensor after 60 s, and shows nothing of why it took so long."""
 
@@ -70,28 +72,29 @@ def close_kept() -> None:
             _kept.popitem()[1].close()
 
 
-def settings_at_load() -> tuple[Settings, list[str]]:
-    """The settings as they are when Dagster loads the definitions, and the hosts of the configured sources that are
-    reached over SSH. Never makes the home folder.
+def settings_at_load() -> tuple[Settings, list[str], bool]:
+    """The settings as they are when Dagster loads the definitions, the hosts of the configured sources that are reached
+    over SSH, and whether all of it could be read. Never makes the home folder.
 
     Settings that cannot be read are the doctor's business and no reason to have no definitions: those outside the
-    store, or the defaults, are shown.
+    store, or the defaults, are shown. `HourlyCheck` reloads the definitions once they can be read.
     """
     try:
         settings = settings_module.load()
     except BadSetting:
-        return Settings.model_construct(), []
+        return Settings.model_construct(), [], False
     if not settings.has_store:
-        return settings, []
+        return settings, [], True
     try:
         store = kept_store(settings)
         stored = effective_settings(store)
-        return stored, sorted({spec.host for spec in configured_specs(stored, store) if spec.host})
-    except AnamnesisError:
-        return settings, []
+        return stored, sorted({spec.host for spec in configured_specs(stored, store) if spec.host}), True
+    except AnamnesisError as exc:
+        log.warning("the stored settings cannot be read; the definitions are loaded without them: %s", exc)
+        return settings, [], False
 
 
-AT_LOAD, HOSTS_AT_LOAD = settings_at_load()
+AT_LOAD, HOSTS_AT_LOAD, IS_COMPLETE = settings_at_load()
 
 LEFT = "If a run leaves it as shown, the setting at the time of the run counts."
 """What every field's description ends with, since settings change after the definitions were loaded."""

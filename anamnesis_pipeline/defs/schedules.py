@@ -114,11 +114,14 @@ class HourlyCheck:
 
     :param loaded: the settings that the definitions of this process are made from.
     :param since: when it loaded them.
+    :param is_complete: False: what is stored could not be read then. The first check follows at the next tick, and is
+        repeated at each until Dagster answers.
     """
 
-    def __init__(self, loaded: Settings, since: datetime) -> None:
+    def __init__(self, loaded: Settings, since: datetime, *, is_complete: bool = True) -> None:
         self._loaded = loaded_values(loaded)
         self._checked_at = since
+        self._is_complete = is_complete
 
     def missed_ingest(self, memory: MemoryResource, now: datetime, log: logging.Logger) -> dict[str, str]:
         """Reload the definitions where the settings differ from theirs, else find a daily ingest that was missed.
@@ -128,7 +131,7 @@ class HourlyCheck:
 
         :return: run keys by source; the same ones for one day, so that Dagster requests them once.
         """
-        if now - self._checked_at < CHECK_INTERVAL:
+        if self._is_complete and now - self._checked_at < CHECK_INTERVAL:
             return {}
         before, self._checked_at = self._checked_at, now
         settings = memory.settings
@@ -137,11 +140,14 @@ class HourlyCheck:
             if loaded_values(settings) != self._loaded:
                 log.info("Settings of schedules, sensors or resources changed; reloading the code location.")
                 dagster.reload_definitions(RELOAD_TIMEOUT_S)
+                self._is_complete = True
                 return {}
             schedule = next((each for each in dagster.schedules() if each.name == "daily_ingest"), None)
         except ServiceUnreachable as exc:
-            log.warning(f"The hourly check of the schedules is left to the next hour: {exc}")
+            later = "hour" if self._is_complete else "tick"
+            log.warning(f"The hourly check of the schedules is left to the next {later}: {exc}")
             return {}
+        self._is_complete = True
         due = timing.last_tick(now)
         if schedule is None or timing.preset != NIGHTLY or due > before or not is_missed(schedule, due, timing.zone):
             return {}

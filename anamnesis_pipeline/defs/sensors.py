@@ -12,7 +12,7 @@ from anamnesis_pipeline.defs.jobs import ingest
 from anamnesis_pipeline.defs.partitions import SOURCES, new_keys
 from anamnesis_pipeline.defs.posted import finish_posted
 from anamnesis_pipeline.defs.reporting import owned, tagged
-from anamnesis_pipeline.defs.resources import AT_LOAD, MemoryResource
+from anamnesis_pipeline.defs.resources import AT_LOAD, IS_COMPLETE, MemoryResource
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES, has_run
 from anamnesis_pipeline.defs.schedules import HourlyCheck
 from anamnesis_pipeline.model import RESERVED_SOURCES, Source
@@ -42,7 +42,7 @@ STARTED = datetime.now(UTC)
 """When this process loaded the code: the start of the system, or its reload after a change of the settings."""
 CRAWLED_AT = "crawl.tick"
 """Setting that holds the time of the last crawl of all machines (ISO 8601)."""
-HOURLY_CHECK = HourlyCheck(AT_LOAD, STARTED)
+HOURLY_CHECK = HourlyCheck(AT_LOAD, STARTED, is_complete=IS_COMPLETE)
 
 
 @dg.sensor(

@@ -234,12 +234,16 @@ class DagsterSaying:
 
     def reload_definitions(self, timeout_s: float) -> None:
         assert timeout_s < 30
+        self._expect_up()
         self.reloads += 1
 
     def schedules(self) -> list[LoadedSchedule]:
+        self._expect_up()
+        return [self.schedule]
+
+    def _expect_up(self) -> None:
         if not self.is_up:
             raise ServiceUnreachable("Dagster does not answer")
-        return [self.schedule]
 
 
 def ingest_schedule(*, running: bool = True, started: datetime | None, evaluated: datetime | None) -> LoadedSchedule:
@@ -271,6 +275,27 @@ def test_changed_setting_reloads_once_an_hour(
     assert dagster.reloads == 1
     check.missed_ingest(memory, LOADED_AT + timedelta(minutes=120), LOG)
     assert dagster.reloads == 2
+
+
+def test_definitions_loaded_without_the_store_are_reloaded_at_the_next_tick(
+    memory: MemoryResource, dagster: DagsterSaying
+) -> None:
+    check = HourlyCheck(Settings.model_construct(), LOADED_AT, is_complete=False)
+    memory.store.settings.set("config.ingest_hour", 9)
+    dagster.is_up = False  # as the webserver, which starts after the code server
+    assert check.missed_ingest(memory, LOADED_AT + timedelta(seconds=30), LOG) == {}
+    dagster.is_up = True
+    for seconds in (60, 90):
+        assert check.missed_ingest(memory, LOADED_AT + timedelta(seconds=seconds), LOG) == {}
+    assert dagster.reloads == 1
+
+
+def test_load_without_its_store_is_said_to_be_incomplete(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert resources.settings_at_load()[2]
+    home.mkdir()
+    (home / "anamnesis.db").write_text("no database " * 100)
+    assert not resources.settings_at_load()[2]
+    assert "the stored settings cannot be read" in caplog.text
 
 
 def test_missed_ingest_is_requested_with_the_keys_of_its_day(memory: MemoryResource, dagster: DagsterSaying) -> None:
