@@ -24,6 +24,7 @@ from anamnesis_pipeline.model import (
 from anamnesis_pipeline.store.copying import CopyRecords
 from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
 from anamnesis_pipeline.store.gateway import Gateway
+from anamnesis_pipeline.store.native import Native
 from anamnesis_pipeline.store.records.archive import ArchiveRecords
 from anamnesis_pipeline.store.records.chat import ChatRecords
 from anamnesis_pipeline.store.records.consolidation import ConsolidationRecords
@@ -33,7 +34,7 @@ from anamnesis_pipeline.store.records.episodes import EpisodeRecords
 from anamnesis_pipeline.store.records.events import EventRecords
 from anamnesis_pipeline.store.records.exclusion import ExclusionRecords
 from anamnesis_pipeline.store.records.files import FileRecords
-from anamnesis_pipeline.store.records.forgetting import ForgetRecords
+from anamnesis_pipeline.store.records.forgetting import ForgetRecords, Traces
 from anamnesis_pipeline.store.records.llm import LlmRecords
 from anamnesis_pipeline.store.records.messages import MessageRecords
 from anamnesis_pipeline.store.records.overview import OverviewRecords
@@ -299,3 +300,46 @@ class Store:
     copies: CopyRecords
     close: Callable[[], None]
     """Closes its connections; calling twice is harmless."""
+
+    @classmethod
+    def over(
+        cls,
+        gateway: Gateway,
+        native: Native,
+        traces: Traces,
+        *,
+        text: TextIndex,
+        vectors: VectorIndex,
+        spaces: SpaceRecords,
+        overview: OverviewRecords,
+        copies: CopyRecords,
+        close: Callable[[], None],
+    ) -> "Store":
+        """Return the store of an engine: the classes of `records/` over it, and what it does in its own form."""
+        return cls(
+            gateway=gateway,
+            files=FileRecords(gateway),
+            archive=ArchiveRecords(gateway),
+            messages=MessageRecords(gateway, native),
+            parts=PartRecords(gateway),
+            projects=ProjectRecords(gateway, native),
+            summaries=SummaryRecords(gateway),
+            documents=DocumentRecords(gateway),
+            episodes=EpisodeRecords(gateway, native),
+            llm=LlmRecords(gateway),
+            settings=SettingsRecords(gateway),
+            exclusion=ExclusionRecords(gateway),
+            context=ContextRecords(gateway),
+            consolidation=ConsolidationRecords(gateway, native),
+            sessions=SessionRecords(gateway, native),
+            queries=QueryRecords(gateway),
+            events=EventRecords(gateway),
+            chat=ChatRecords(gateway),
+            forgetting=ForgetRecords(gateway, native, traces),
+            text=text,
+            vectors=vectors,
+            spaces=spaces,
+            overview=overview,
+            copies=copies,
+            close=close,
+        )

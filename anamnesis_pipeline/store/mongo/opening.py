@@ -31,24 +31,6 @@ from anamnesis_pipeline.store.mongo.search_indexes import text_index
 from anamnesis_pipeline.store.mongo.spaces import MongoSpaces
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 from anamnesis_pipeline.store.records import session_notes
-from anamnesis_pipeline.store.records.archive import ArchiveRecords
-from anamnesis_pipeline.store.records.chat import ChatRecords
-from anamnesis_pipeline.store.records.consolidation import ConsolidationRecords
-from anamnesis_pipeline.store.records.context import ContextRecords
-from anamnesis_pipeline.store.records.documents import DocumentRecords
-from anamnesis_pipeline.store.records.episodes import EpisodeRecords
-from anamnesis_pipeline.store.records.events import EventRecords
-from anamnesis_pipeline.store.records.exclusion import ExclusionRecords
-from anamnesis_pipeline.store.records.files import FileRecords
-from anamnesis_pipeline.store.records.forgetting import ForgetRecords
-from anamnesis_pipeline.store.records.llm import LlmRecords
-from anamnesis_pipeline.store.records.messages import MessageRecords
-from anamnesis_pipeline.store.records.parts import PartRecords
-from anamnesis_pipeline.store.records.projects import ProjectRecords
-from anamnesis_pipeline.store.records.queries import QueryRecords
-from anamnesis_pipeline.store.records.sessions import SessionRecords
-from anamnesis_pipeline.store.records.settings import SettingsRecords
-from anamnesis_pipeline.store.records.summaries import SummaryRecords
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -87,30 +69,14 @@ def open_mongo(
 
 
 def _store(held: Database, text: MongoTextIndex, vectors: MongoVectors) -> Store:
-    spaces, gateway, native = MongoSpaces(held, vectors.indexes), MongoGateway(held), MongoNative()
-    return Store(
-        gateway=gateway,
-        files=FileRecords(gateway),
-        archive=ArchiveRecords(gateway),
-        messages=MessageRecords(gateway, native),
-        parts=PartRecords(gateway),
-        projects=ProjectRecords(gateway, native),
-        summaries=SummaryRecords(gateway),
-        documents=DocumentRecords(gateway),
-        episodes=EpisodeRecords(gateway, native),
+    spaces = MongoSpaces(held, vectors.indexes)
+    return Store.over(
+        MongoGateway(held),
+        MongoNative(),
+        MongoTraces(held),
         text=text,
         vectors=vectors,
         spaces=spaces,
-        llm=LlmRecords(gateway),
-        settings=SettingsRecords(gateway),
-        forgetting=ForgetRecords(gateway, native, MongoTraces(held)),
-        exclusion=ExclusionRecords(gateway),
-        context=ContextRecords(gateway),
-        consolidation=ConsolidationRecords(gateway, native),
-        sessions=SessionRecords(gateway, native),
-        queries=QueryRecords(gateway),
-        events=EventRecords(gateway),
-        chat=ChatRecords(gateway),
         overview=MongoOverview(held),
         copies=MongoCopy(held, spaces, vectors.indexes),
         close=held.close,
