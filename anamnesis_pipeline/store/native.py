@@ -1,6 +1,6 @@
 """What an engine does in its own form: pages and counts by a filter, and what lacks vectors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -48,5 +48,7 @@ class Native(Protocol):
     def note_lacking(self, tables: Any, written: Sequence[Lacking]) -> None:
         """Count what these episodes lack in every space."""
 
-    def prepare(self, texts: Sequence[str]) -> None:
-        """Work out what is made of the texts of passages that a transaction will write, before it begins."""
+    def prepare(self, texts: Iterable[str]) -> None:
+        """Work out what is made of the texts of passages that a transaction will write, before it begins. An engine
+        that has nothing to work out does not ask for them, since that reads the store.
+        """

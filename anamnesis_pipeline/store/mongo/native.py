@@ -1,6 +1,6 @@
 """Pages and counts by a filter in MongoDB, and what lacks vectors there."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.episode_values import EPISODE_FIELDS
@@ -57,7 +57,7 @@ class MongoNative:
         """See `Native`."""
         pending.note(tables.collections, live_spaces(tables.collections), written)
 
-    def prepare(self, texts: Sequence[str]) -> None:
+    def prepare(self, texts: Iterable[str]) -> None:
         """See `Native`. What is worked out is remembered: a transaction may run again."""
         for text in texts:
             terms_of(text)

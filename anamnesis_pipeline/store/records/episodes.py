@@ -91,7 +91,7 @@ class EpisodeRecords:
         """
         outcomes = Counter[str]()
         for batch in by_rows(_storable(episodes), _rows):
-            self._prepare(batch)
+            self._native.prepare(self._changed_texts(batch))
             outcomes.update(self._gateway.write(partial(self._put, written=batch, only_new=only_new)))
         return PutReport(**outcomes)
 
@@ -103,7 +103,7 @@ class EpisodeRecords:
         outcomes = Counter[str]()
         ready = [replace(each, episodes=_storable(each.episodes)) for each in publications]
         for batch in by_rows(ready, lambda each: sum(map(_rows, each.episodes))):
-            self._prepare([written for each in batch for written in each.episodes])
+            self._native.prepare(self._changed_texts([written for each in batch for written in each.episodes]))
             outcomes.update(self._gateway.write(partial(self._publish, publications=batch)))
         return PutReport(**outcomes)
 
@@ -275,14 +275,15 @@ class EpisodeRecords:
         for batch in batches(list(filter(can_be_stored, dict.fromkeys(episode_ids)))):
             self._gateway.write(partial(work, batch=batch), within_s=TRACKED_S)
 
-    def _prepare(self, written: Sequence[Written]) -> None:
-        """Let the engine work out before its turn what it makes of the texts that will be written."""
+    def _changed_texts(self, written: Sequence[Written]) -> Iterator[str]:
+        """Yield the texts of passages of those episodes that are stored otherwise. Nothing is read before the first."""
         ids = [episode.episode_id for episode, _ in written]
         with self._gateway.read() as tables:
             rows = tables["episodes"].among("episode_id", ids, ["episode_id", "stored_hash"])
             held = {row["episode_id"]: row["stored_hash"] for row in rows}
-        changed = [each for each in written if held.get(each[0].episode_id) != stored_hash(*each)]
-        self._native.prepare([passage.text for _, passages in changed for passage in passages])
+        for episode, passages in written:
+            if held.get(episode.episode_id) != stored_hash(episode, passages):
+                yield from (passage.text for passage in passages)
 
     def _put(self, tables: Tables, written: Sequence[Written], *, only_new: bool) -> list[str]:
         outcomes = put_episodes(tables, self._native, written, only_new=only_new)

@@ -3,7 +3,7 @@
 # ruff: noqa: S608
 # only declared names enter the SQL
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.episode_values import EPISODE_FIELDS
@@ -62,5 +62,5 @@ class SqliteNative:
         """See `Native`."""
         pending.refresh(tables.connection, [each.number for each in written])
 
-    def prepare(self, texts: Sequence[str]) -> None:
+    def prepare(self, texts: Iterable[str]) -> None:
         """Do nothing: SQLite indexes the texts as it writes them."""
