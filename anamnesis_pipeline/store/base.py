@@ -43,8 +43,8 @@ from anamnesis_pipeline.store.records.projects import ProjectRecords
 from anamnesis_pipeline.store.records.queries import QueryRecords
 from anamnesis_pipeline.store.records.sessions import SessionRecords
 from anamnesis_pipeline.store.records.settings import SettingsRecords
+from anamnesis_pipeline.store.records.spaces import SpaceRecords
 from anamnesis_pipeline.store.records.summaries import SummaryRecords
-from anamnesis_pipeline.store.space_records import SpaceRecords
 
 Vectors = NDArray[np.float32]
 """Shape (n, dim), unit length."""

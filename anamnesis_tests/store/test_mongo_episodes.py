@@ -14,10 +14,11 @@ from pymongo import MongoClient
 from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
 
 from anamnesis_pipeline.errors import SpaceConflict
-from anamnesis_pipeline.model import Space, Variant
+from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import client, engine, native, spaces, turns
 from anamnesis_pipeline.store.mongo.client import Database
+from anamnesis_pipeline.store.mongo.client import Tables as Collections
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.engine import MongoTables
 from anamnesis_pipeline.store.mongo.facets import FACETS, facets_of
@@ -212,14 +213,14 @@ def test_a_space_that_another_one_is_active_before_leaves_nothing(
 ) -> None:
     ours, theirs = open_store(), open_store()
     put(ours, "e", "text")
-    fill = spaces.MongoSpaces._fill
+    make = spaces.make_collections
 
-    def late(self: spaces.MongoSpaces, space_id: int, wanted: Space) -> bool:
-        if self is ours.spaces:
+    def late(collections: Collections, key: str) -> None:
+        if key == "loser":
             theirs.spaces.put(replace(space("winner"), status="active"))
-        return fill(self, space_id, wanted)
+        make(collections, key)
 
-    monkeypatch.setattr(spaces.MongoSpaces, "_fill", late)
+    monkeypatch.setattr(spaces, "make_collections", late)
     with pytest.raises(SpaceConflict, match="loser cannot be active while winner is"):
         ours.spaces.put(replace(space("loser"), status="active"))
     (winner,) = found(database, "spaces")

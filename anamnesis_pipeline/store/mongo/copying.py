@@ -16,16 +16,10 @@ from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.client import Tables as Collections
 from anamnesis_pipeline.store.mongo.engine import MongoEpisodes, MongoGateway, MongoPassages, MongoRows, MongoTables
 from anamnesis_pipeline.store.mongo.facets import FACETS
-from anamnesis_pipeline.store.mongo.space_docs import (
-    ADDING,
-    DROPPED,
-    find_space,
-    live_spaces,
-    tokens_name,
-    vectors_name,
-)
+from anamnesis_pipeline.store.mongo.space_docs import find_space, live_spaces, tokens_name, vectors_name
 from anamnesis_pipeline.store.mongo.spaces import MongoSpaces, SpaceIndexes, make_collections
 from anamnesis_pipeline.store.mongo.vector_docs import unpack, write_vectors
+from anamnesis_pipeline.store.records.spaces import DROPPED, SHOWN
 from anamnesis_pipeline.store.tables import EPISODES, PASSAGES, PENDING, SPACES, Table
 
 DERIVED = {
@@ -110,8 +104,7 @@ class _Spaces(_Rows):
     def each(
         self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
     ) -> Iterator[Row]:
-        shown: list[Match] = [{"status": {"$ne": ADDING}}, {"status": {"$ne": DROPPED}}]
-        return super().each({"$and": [match, *shown]}, fields, order=order, limit=limit, skip=skip)
+        return super().each({"$and": [match, SHOWN]}, fields, order=order, limit=limit, skip=skip)
 
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
         """At most one space is active, and one building: those that change give that up first."""

@@ -98,11 +98,6 @@ def totals(tables: Tables, space_id: int) -> tuple[int, int]:
     return (found[0]["episodes"], found[0]["passages"]) if found else (0, 0)
 
 
-def is_empty(tables: Tables, space_id: int) -> bool:
-    """Whether nothing lacks a vector in a space."""
-    return not tables["pending"].has({"space_id": space_id})
-
-
 def _entry(space_id: int, episode: Document, missing: int) -> Document:
     return {
         "space_id": space_id,

@@ -2,33 +2,19 @@
 
 from dataclasses import dataclass
 
-from anamnesis_pipeline.errors import SpaceNotFound
-from anamnesis_pipeline.model import Space, Variant
+from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
+from anamnesis_pipeline.store.records.spaces import ADDING, DROPPED, STORED_FIELDS, StoredSpace, space_not_found
 from anamnesis_pipeline.store.vector_recall import EXACT_BELOW
 
-ADDING, DROPPED = "adding", "dropped"
-"""What a space is while it is made, and while what it had is removed. It is then shown to nobody, and whoever adds or
-drops its key next goes on where that ended.
-"""
-SPACE_FIELDS = (
-    "key", "model_id", "dim", "generation", "query_prefix", "passage_prefix", "pooling", "precision", "fidelity",
-    "variants", "token_dims", "token_variant", "status",
-)  # fmt: skip
-_DOC_FIELDS = ("_id", "key", "dim", "status", "token_dims", "variants", "index_recall")
+_DOC_FIELDS = ("_id", *STORED_FIELDS[1:], "index_recall")
 
 
 @dataclass(frozen=True, slots=True)
-class SpaceDoc:
-    """What the vectors of a space are found by."""
+class SpaceDoc(StoredSpace):
+    """A stored space, with what is known of its search index."""
 
-    space_id: int
-    key: str
-    dim: int
-    status: str
-    token_dims: int
-    variants: tuple[Variant, ...]
     index_recall: float | None = None
     """Share of the ten nearest that its search index found when that was last measured, in [0, 1]."""
 
@@ -53,22 +39,6 @@ def seq_counter(collection: str) -> str:
     return f"{collection}_seq"
 
 
-def space_fields(space: Space) -> Document:
-    """Its fields as they are stored."""
-    return {name: getattr(space, name) for name in SPACE_FIELDS} | {
-        "variants": list(map(str, space.variants)),
-        "token_variant": str(space.token_variant),
-    }
-
-
-def read_space(document: Document) -> Space:
-    """The inverse of `space_fields`."""
-    fields = {name: document[name] for name in SPACE_FIELDS}
-    fields["variants"] = tuple(map(Variant, document["variants"]))
-    fields["token_variant"] = Variant(document["token_variant"])
-    return Space(**fields)
-
-
 def read_doc(document: Document) -> SpaceDoc:
     """What the vectors of a stored space are found by."""
     return SpaceDoc(
@@ -89,19 +59,12 @@ def live_spaces(tables: Tables) -> list[SpaceDoc]:
 
 
 def find_space(tables: Tables, key: str) -> SpaceDoc:
-    """The space of this key.
+    """Return the space of this key.
 
     :raises SpaceNotFound: there is none.
     """
-    known = {doc.key: doc for doc in live_spaces(tables) if doc.status != ADDING}
-    if (found := known.get(key)) is not None:
-        return found
-    raise SpaceNotFound(
-        f"no space {key}, it was never added or was dropped; known are: {', '.join(known) or 'none yet'}"
-    )
-
-
-def space_with_status(tables: Tables, status: str) -> Space | None:
-    """The space of a status that at most one has: `active` or `building`."""
-    found = tables["spaces"].one({"status": status}, SPACE_FIELDS)
-    return None if found is None else read_space(found)
+    shown = [space for space in live_spaces(tables) if space.status != ADDING]
+    for space in shown:
+        if space.key == key:
+            return space
+    raise space_not_found(key, [space.key for space in shown])

@@ -1,37 +1,31 @@
 """The embedding spaces in MongoDB.
 
 Collections and search indexes are no part of a transaction. So a space is `ADDING` until all that it has is made, and
-`DROPPED` until all of it is gone; who adds or drops a space next goes on where a crash left another one.
+`DROPPED` until all of it is gone; the next call that adds or drops a space goes on where a crash left another one.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
-from anamnesis_pipeline.errors import DimensionMismatch, SpaceConflict
+from anamnesis_pipeline.errors import SpaceConflict
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.store.mongo import pending
-from anamnesis_pipeline.store.mongo.client import Database, Tables
-from anamnesis_pipeline.store.mongo.collections import Document, Filter
+from anamnesis_pipeline.store.mongo.client import Database
+from anamnesis_pipeline.store.mongo.client import Tables as Collections
+from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTables
 from anamnesis_pipeline.store.mongo.schema import INDEXES_OF_SPACES
-from anamnesis_pipeline.store.mongo.space_docs import (
+from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, find_space, read_doc, tokens_name, vectors_name
+from anamnesis_pipeline.store.records.spaces import (
     ADDING,
     DROPPED,
-    SPACE_FIELDS,
-    SpaceDoc,
-    find_space,
-    read_doc,
-    read_space,
-    space_fields,
-    space_with_status,
-    tokens_name,
-    vectors_name,
+    SpaceRecords,
+    StoredSpace,
+    lacks_vectors,
+    refuse_second,
+    space_row,
 )
 
-PROJECTION = np.dtype("<f4")
 EPISODES_PER_STEP = 2_000
 """Episodes of which one transaction notes that they lack all vectors of a new space."""
 
@@ -44,224 +38,125 @@ class SpaceIndexes:
     answers: Callable[[SpaceDoc], bool]
 
 
-class MongoSpaces:
+class MongoSpaces(SpaceRecords):
     """See `SpaceRecords`."""
 
     def __init__(self, database: Database, indexes: SpaceIndexes) -> None:
+        self._engine = MongoGateway(database)
+        super().__init__(self._engine)
         self._database = database
         self._indexes = indexes
 
     def put(self, space: Space) -> bool:
         """See `SpaceRecords.put`."""
         self.finish_drops()
-        claimed = self._database.write(lambda tables: self._claim(tables, space))
+        claimed = self._engine.write(lambda tables: self._claim(tables, space))
         if claimed is None:
             return False
-        self._database.read(lambda tables: make_collections(tables, space.key))
+        self._database.read(partial(make_collections, key=space.key))
         self._indexes.ask(claimed)
+        done: str | bool = ""
         try:
-            return self._fill(claimed.space_id, space)
-        except SpaceConflict:  # another one is active, or building, by now: nobody would go on with this one
-            self._give_up(claimed.space_id)
+            while isinstance(done, str):
+                done = self._engine.write(partial(_expect_more, space_id=claimed.space_id, space=space, after=done))
+        except SpaceConflict:  # another one is active, or building, by now: no later call would finish this one
+            adding = {"space_id": claimed.space_id, "status": ADDING}
+            self._engine.write(lambda tables: tables["spaces"].update(adding, {"status": DROPPED}))
+            self.finish_drops()
             raise
-
-    def all(self) -> list[Space]:
-        """See `SpaceRecords.all`."""
-        shown = {"status": {"$nin": [ADDING, DROPPED]}}
-        found = self._database.read(lambda tables: tables["spaces"].find(shown, SPACE_FIELDS, order=[("_id", 1)]))
-        return list(map(read_space, found))
-
-    def active(self) -> Space | None:
-        """See `SpaceRecords.active`."""
-        return self._database.read(lambda tables: space_with_status(tables, "active"))
-
-    def start(self, key: str) -> None:
-        """See `SpaceRecords.start`."""
-
-        def work(tables: Tables) -> None:
-            space = find_space(tables, key)
-            if space.status == "building":
-                raise SpaceConflict(f"space {key} is being embedded already; wait for it, or stop it first")
-            if space.status == "active":
-                raise SpaceConflict(f"space {key} is active already; to embed anew, add a new generation of its model")
-            _refuse_a_second(tables, key, "building")
-            _set(tables, space.space_id, {"status": "building"})
-
-        self._database.write(work)
-
-    def stop(self, key: str, status: str = "added") -> None:
-        """See `SpaceRecords.stop`."""
-        building = {"key": key, "status": "building"}
-        self._database.write(lambda tables: tables["spaces"].update(building, {"$set": {"status": status}}))
-
-    def record_precision(self, key: str, precision: str, fidelity: float | None) -> None:
-        """See `SpaceRecords.record_precision`."""
-
-        def work(tables: Tables) -> None:
-            space = find_space(tables, key)
-            if not tables[vectors_name(key)].has({}):
-                _set(tables, space.space_id, {"precision": precision, "fidelity": fidelity})
-
-        self._database.write(work)
-
-    def keep_projection(self, key: str, projection: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See `SpaceRecords.keep_projection`."""
-        matrix = np.ascontiguousarray(projection, dtype=PROJECTION)
-
-        def work(tables: Tables) -> None:
-            space = find_space(tables, key)
-            if matrix.ndim != 2 or matrix.shape[1] != space.token_dims:
-                raise DimensionMismatch(
-                    f"space {key} holds {space.token_dims}-d token vectors and was given a projection of {matrix.shape}"
-                )
-            unset = {"_id": space.space_id, "projection": None}
-            tables["spaces"].update(unset, {"$set": {"projection": matrix.tobytes()}})
-
-        self._database.write(work)
-        kept = self.projection(key)
-        return matrix.astype(np.float32) if kept is None else kept
-
-    def projection(self, key: str) -> NDArray[np.float32] | None:
-        """See `SpaceRecords.projection`."""
-
-        def work(tables: Tables) -> tuple[SpaceDoc, Document | None]:
-            space = find_space(tables, key)
-            return space, tables["spaces"].one({"_id": space.space_id}, ("projection",))
-
-        space, found = self._database.read(work)
-        if found is None or found["projection"] is None:
-            return None
-        return np.frombuffer(found["projection"], PROJECTION).astype(np.float32).reshape(-1, space.token_dims)
+        return done
 
     def activate(self, key: str, *, only_from: str | None = None) -> bool:
         """See `SpaceRecords.activate`. Over another space it switches only once the new one's index answers."""
-        space = self._database.read(lambda tables: _to_be_indexed(tables, key, only_from))
-        if space is not None and not self._indexes.answers(space):
+        with self._engine.read() as tables:
+            space = find_space(tables.collections, key)
+            is_awaited = (
+                space.status != "active"
+                and only_from in (None, space.status)
+                and tables["spaces"].has({"status": "active"})
+                and not lacks_vectors(tables, space)
+            )
+        if is_awaited and not self._indexes.answers(space):
             return False
-        return self._database.write(lambda tables: _switch(tables, key, only_from))
+        return super().activate(key, only_from=only_from)
 
     def drop(self, key: str) -> None:
         """See `SpaceRecords.drop`."""
 
-        def work(tables: Tables) -> None:
-            found = tables["spaces"].one({"key": key}, ("_id", "status"))
+        def work(tables: MongoTables) -> None:
+            found = tables["spaces"].one({"key": key}, ["space_id", "status"])
             if found is not None and found["status"] == "active":
                 raise SpaceConflict(f"space {key} is active and answers the searches; activate another one first")
             if found is not None:
-                _set(tables, found["_id"], {"status": DROPPED})
+                tables["spaces"].update({"space_id": found["space_id"]}, {"status": DROPPED})
 
-        self._database.write(work)
-        self.finish_drops()
-
-    def _claim(self, tables: Tables, space: Space) -> SpaceDoc | None:
-        """Begin to add a space, or go on where another process did not; None when it is there."""
-        found = tables["spaces"].one({"key": space.key}, ("_id", "status"))
-        if found is not None and found["status"] == DROPPED:
-            raise SpaceConflict(f"space {space.key} is being dropped; add it again when that is done")
-        if found is not None and found["status"] != ADDING:
-            return None
-        _refuse_a_second(tables, space.key, space.status)
-        fields = {**space_fields(space), "status": ADDING}
-        if found is not None:
-            _set(tables, found["_id"], fields)
-            return read_doc({**fields, "_id": found["_id"]})
-        self._drop_collections(space.key)
-        rest = {"_id": tables.next_number("spaces"), "projection": None, "last_episode": None, "written_at": None}
-        tables["spaces"].insert([{**fields, **rest}])
-        return read_doc({**fields, **rest})
-
-    def _fill(self, space_id: int, space: Space) -> bool:
-        """Expect everything that is stored, in steps, and show the space with the last one. False when another process
-        was faster, or dropped it.
-        """
-        done: str | bool = ""
-        while isinstance(done, str):
-            done = self._database.write(partial(_expect_more, space_id=space_id, space=space, after=done))
-        return done
-
-    def _give_up(self, space_id: int) -> None:
-        adding = {"_id": space_id, "status": ADDING}
-        self._database.write(lambda tables: tables["spaces"].update(adding, {"$set": {"status": DROPPED}}))
+        self._engine.write(work)
         self.finish_drops()
 
     def finish_drops(self) -> None:
         """Remove what dropped spaces had, of drops that were interrupted too."""
-        dropped = self._database.read(lambda tables: tables["spaces"].find({"status": DROPPED}, ("_id", "key")))
+        with self._engine.read() as tables:
+            dropped = tables["spaces"].find({"status": DROPPED}, ["space_id", "key"])
         for each in dropped:
-            self._database.read(partial(_delete, name="pending", where={"space_id": each["_id"]}))
-            self._database.write(partial(self._remove, dropped=each))
+            self._database.read(partial(_forget_pending, space_id=each["space_id"]))
+            self._engine.write(partial(self._remove, space_id=each["space_id"], key=each["key"]))
 
-    def _remove(self, tables: Tables, dropped: Document) -> None:
-        if tables["spaces"].delete({"_id": dropped["_id"], "status": DROPPED}):
-            self._drop_collections(dropped["key"])
+    def _has_vectors(self, tables: MongoTables, space: StoredSpace) -> bool:
+        return tables.collections[vectors_name(space.key)].has({})
+
+    def _claim(self, tables: MongoTables, space: Space) -> SpaceDoc | None:
+        """Begin to add a space, or go on where another process did not; None when it is there."""
+        found = tables["spaces"].one({"key": space.key}, ["space_id", "status"])
+        if found is not None and found["status"] == DROPPED:
+            raise SpaceConflict(f"space {space.key} is being dropped; add it again when that is done")
+        if found is not None and found["status"] != ADDING:
+            return None
+        refuse_second(tables, space.key, space.status)
+        fields = {**space_row(space), "status": ADDING}
+        if found is None:
+            self._drop_collections(space.key)
+            unset = {"projection": None, "last_episode": None, "written_at": None}
+            space_id = tables["spaces"].insert([{**fields, **unset}])
+        else:
+            space_id = found["space_id"]
+            tables["spaces"].update({"space_id": space_id}, fields)
+        return read_doc({**fields, "_id": space_id})
+
+    def _remove(self, tables: MongoTables, space_id: int, key: str) -> None:
+        if tables["spaces"].delete({"space_id": space_id, "status": DROPPED}):
+            self._drop_collections(key)
 
     def _drop_collections(self, key: str) -> None:
-        """Called in the writer's turn, so that nobody adds the key, or writes its vectors, before they are gone. A drop
-        is outside of the transaction, and waits for none that has not touched the collection.
+        """Called while the write lock is held, so that no other call adds the key, or writes its vectors, before they
+        are gone. A drop is outside of the transaction, and waits for none that has not touched the collection.
         """
         for name in (vectors_name(key), tokens_name(key)):
             self._database.read(partial(_drop, name=name))
 
 
-def _expect_more(tables: Tables, space_id: int, space: Space, after: str) -> str | bool:
+def make_collections(collections: Collections, key: str) -> None:
+    """Make what a space keeps its vectors in, where it is missing; outside of any transaction."""
+    collections[vectors_name(key)].make(INDEXES_OF_SPACES["vectors_"])
+    collections[tokens_name(key)].make(INDEXES_OF_SPACES["tokens_"])
+
+
+def _forget_pending(collections: Collections, space_id: int) -> None:
+    collections["pending"].delete({"space_id": space_id})
+
+
+def _drop(collections: Collections, name: str) -> None:
+    collections[name].drop()
+
+
+def _expect_more(tables: MongoTables, space_id: int, space: Space, after: str) -> str | bool:
     """The id of the last episode that vectors are expected of by now; True when it was the last of all and the space is
-    shown; False when there is nothing to do any more.
+    shown; False when another process was faster, or dropped it.
     """
-    if not tables["spaces"].has({"_id": space_id, "status": ADDING}):
+    if not tables["spaces"].has({"space_id": space_id, "status": ADDING}):
         return False
-    last = pending.expect_everything(tables, space_id, after=after, limit=EPISODES_PER_STEP)
+    last = pending.expect_everything(tables.collections, space_id, after=after, limit=EPISODES_PER_STEP)
     if last is not None:
         return last
-    _refuse_a_second(tables, space.key, space.status)
-    _set(tables, space_id, {"status": space.status})
+    refuse_second(tables, space.key, space.status)
+    tables["spaces"].update({"space_id": space_id}, {"status": space.status})
     return True
-
-
-def _drop(tables: Tables, name: str) -> None:
-    tables[name].drop()
-
-
-def _delete(tables: Tables, name: str, where: Filter) -> None:
-    tables[name].delete(where)
-
-
-def make_collections(tables: Tables, key: str) -> None:
-    """Make what a space keeps its vectors in, where it is missing; outside of any transaction."""
-    tables[vectors_name(key)].make(INDEXES_OF_SPACES["vectors_"])
-    tables[tokens_name(key)].make(INDEXES_OF_SPACES["tokens_"])
-
-
-def _to_be_indexed(tables: Tables, key: str, only_from: str | None) -> SpaceDoc | None:
-    """The space, if all that it waits for to take over from another one may be its search index."""
-    space = find_space(tables, key)
-    if space.status == "active" or (only_from is not None and space.status != only_from):
-        return None
-    if space_with_status(tables, "active") is None or not pending.is_empty(tables, space.space_id):
-        return None
-    return space
-
-
-def _switch(tables: Tables, key: str, only_from: str | None) -> bool:
-    space = find_space(tables, key)
-    if only_from is not None and space.status != only_from:
-        return False
-    if space.status == "active":
-        return True
-    has_active = space_with_status(tables, "active") is not None
-    if has_active and not pending.is_empty(tables, space.space_id):
-        return False
-    tables["spaces"].update({"status": "active"}, {"$set": {"status": "retired"}})
-    _set(tables, space.space_id, {"status": "active"})
-    return True
-
-
-def _set(tables: Tables, space_id: int, fields: Document) -> None:
-    tables["spaces"].update({"_id": space_id}, {"$set": fields})
-
-
-def _refuse_a_second(tables: Tables, key: str, status: str) -> None:
-    """Only one space at a time is active, and one building."""
-    if status not in ("active", "building"):
-        return
-    if (other := space_with_status(tables, status)) is not None and other.key != key:
-        raise SpaceConflict(f"space {key} cannot be {status} while {other.key} is; wait for that one, or stop it first")

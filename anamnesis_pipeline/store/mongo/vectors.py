@@ -49,6 +49,7 @@ from anamnesis_pipeline.store.mongo.vector_docs import (
     write_vectors,
 )
 from anamnesis_pipeline.store.mongo.vector_search import FEW, MOST_SCANNED, Question, VectorSearch
+from anamnesis_pipeline.store.records.spaces import lacks_vectors
 from anamnesis_pipeline.store.tables import TEXT
 from anamnesis_pipeline.store.token_values import Tokens, by_passage, check_tokens
 from anamnesis_pipeline.store.values import moment
@@ -393,7 +394,7 @@ def _put(
 def _counted(tables: Tables, row: SpaceDoc, tails: Mapping[str, Tail]) -> tuple[int, int]:
     """The vectors of a space, and how many of them its index lacks."""
     collection = tables[vectors_name(row.key)]
-    is_whole = pending.is_empty(tables, row.space_id)  # every passage has every variant: nothing to look through
+    is_whole = not lacks_vectors(MongoTables(tables), row)  # every passage has every variant: nothing to look through
     held = lacking = 0
     for variant, tail in tails.items():
         has = {variant: {"$exists": True}}

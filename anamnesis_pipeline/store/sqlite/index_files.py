@@ -13,8 +13,8 @@ from uuid import uuid4
 import numpy as np
 
 from anamnesis_pipeline.store.base import IndexState
+from anamnesis_pipeline.store.records.spaces import StoredSpace
 from anamnesis_pipeline.store.sqlite.connection import Database
-from anamnesis_pipeline.store.sqlite.space_rows import SpaceRow
 from anamnesis_pipeline.store.sqlite.vector_file import (
     DamagedFileError,
     Ids,
@@ -103,7 +103,7 @@ class IndexFiles:
         self._files: dict[tuple[int, str], VectorFile] = {}
         self._damaged: set[str] = set()
 
-    def current(self, connection: sqlite3.Connection, row: SpaceRow, variant: str) -> CurrentFile | None:
+    def current(self, connection: sqlite3.Connection, row: StoredSpace, variant: str) -> CurrentFile | None:
         """The index file in use; None when there is none, or it was deleted or damaged (it is derived). A damaged one
         is set aside: searches of a graph that is not what was written would end the process.
         """
@@ -117,7 +117,7 @@ class IndexFiles:
             for key in [key for key in self._files if key[0] not in space_ids]:
                 del self._files[key]
 
-    def state(self, row: SpaceRow, variant: str) -> IndexState:
+    def state(self, row: StoredSpace, variant: str) -> IndexState:
         """How searches of one variant use its file."""
         with self._database.read() as connection:
             recorded, current = _recorded(connection, row.space_id, variant), self.current(connection, row, variant)
@@ -127,7 +127,7 @@ class IndexFiles:
             return IndexState(is_lost=True)
         return IndexState(recall=current.file.recall, is_exact=current.file.is_exact)
 
-    def coverage(self, row: SpaceRow, variant: str) -> Coverage:
+    def coverage(self, row: StoredSpace, variant: str) -> Coverage:
         """What is stored of one variant and what its file holds of that."""
         with self._database.read() as connection:
             current = self.current(connection, row, variant)
@@ -142,7 +142,7 @@ class IndexFiles:
         indexed = len(current.file)
         return Coverage(live, indexed, indexed - still_indexed, current.row.removed)
 
-    def refresh(self, row: SpaceRow, variant: str, *, force: bool) -> bool:
+    def refresh(self, row: StoredSpace, variant: str, *, force: bool) -> bool:
         """Write a new file when it is due, then name it in the database; searches use the old one until then."""
         coverage = self.coverage(row, variant)
         if not coverage.vectors or not (force or coverage.is_due):
@@ -168,7 +168,7 @@ class IndexFiles:
             (self._index_dir / recorded.name).unlink(missing_ok=True)
         return True
 
-    def forget(self, row: SpaceRow, variant: str) -> None:
+    def forget(self, row: StoredSpace, variant: str) -> None:
         """Do without a file; what is stored is scanned."""
         with self._database.write() as connection:
             recorded = _recorded(connection, row.space_id, variant)
@@ -176,7 +176,7 @@ class IndexFiles:
         if recorded is not None:
             (self._index_dir / recorded.name).unlink(missing_ok=True)
 
-    def ids(self, row: SpaceRow, variant: str, upto: int | None = None) -> Ids:
+    def ids(self, row: StoredSpace, variant: str, upto: int | None = None) -> Ids:
         """Passage ids, ascending, of the vectors with a seq up to `upto`; read from the index alone."""
         found = [np.empty(0, np.int64)]
         last = 0
@@ -194,7 +194,7 @@ class IndexFiles:
             found.append(page[:, 0] if upto is None else page[page[:, 1] <= upto, 0])
 
     def pages(
-        self, row: SpaceRow, variant: str, after: int = 0, upto: int | None = None
+        self, row: StoredSpace, variant: str, after: int = 0, upto: int | None = None
     ) -> Iterator[tuple[Ids, Vectors]]:
         """Vectors with after < seq <= upto, in short reads: a long one would keep the write-ahead log from shrinking.
 
@@ -221,7 +221,9 @@ class IndexFiles:
                 if path.name not in recorded and path.stat().st_mtime < time.time() - age:
                     path.unlink(missing_ok=True)
 
-    def _grow(self, row: SpaceRow, variant: str, recorded: FileRow, path: Path, covered: int) -> tuple[int, int] | None:
+    def _grow(
+        self, row: StoredSpace, variant: str, recorded: FileRow, path: Path, covered: int
+    ) -> tuple[int, int] | None:
         """Write at `path` the recorded file without its dead and with what came after it, and return its (vectors,
         removed); None, with nothing written, when that file was deleted or damaged meanwhile.
 
@@ -232,7 +234,7 @@ class IndexFiles:
         grown = grow_file(old, path, row.dim, live, self.pages(row, variant, recorded.covered_seq, covered))
         return (grown[0], recorded.removed + grown[1]) if grown else None
 
-    def _opened(self, row: SpaceRow, variant: str, recorded: FileRow) -> VectorFile | None:
+    def _opened(self, row: StoredSpace, variant: str, recorded: FileRow) -> VectorFile | None:
         key = (row.space_id, variant)
         with self._lock:
             if key in self._files and self._files[key].name == recorded.name:

@@ -76,8 +76,3 @@ def totals(connection: sqlite3.Connection, space_id: int) -> tuple[int, int]:
         (space_id,),
     ).fetchone()
     return episodes, passages
-
-
-def is_empty(connection: sqlite3.Connection, space_id: int) -> bool:
-    """Whether nothing lacks a vector in a space."""
-    return connection.execute("SELECT 1 FROM pending WHERE space_id = ? LIMIT 1", (space_id,)).fetchone() is None

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.store.records.spaces import StoredSpace, find_space
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.engine import SqliteTables
 from anamnesis_pipeline.store.sqlite.index_files import IndexFiles
-from anamnesis_pipeline.store.sqlite.space_rows import SpaceRow
 
 MERGED_PAGES = 500
 """Pages of a full-text index that are merged in one transaction."""
@@ -63,15 +64,13 @@ class Scrubbing:
     def _renew_index_files(self) -> None:
         """A removed vector stays readable in the file of a graph, so files that hold some are built from nothing."""
         with self._database.read() as connection:
-            rows = connection.execute(
-                """SELECT s.space_id, s.key, s.dim, s.status, s.token_dims, f.variant
-                    FROM index_files f JOIN spaces s USING (space_id)"""
-            ).fetchall()
-        for *space, variant in rows:
-            self._renew(SpaceRow(*space), variant)
+            files = connection.execute("SELECT s.key, f.variant FROM index_files f JOIN spaces s USING (space_id)")
+            rows = [(find_space(SqliteTables(connection), key), variant) for key, variant in files.fetchall()]
+        for space, variant in rows:
+            self._renew(space, variant)
         self._files.remove_leftovers(UNNAMED_S)
 
-    def _renew(self, row: SpaceRow, variant: str) -> None:
+    def _renew(self, row: StoredSpace, variant: str) -> None:
         coverage = self._files.coverage(row, variant)
         if (coverage.dead or coverage.removed) and not self._files.refresh(row, variant, force=True):
             self._files.forget(row, variant)  # no vector is left

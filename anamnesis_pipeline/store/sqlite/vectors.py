@@ -27,11 +27,12 @@ from anamnesis_pipeline.store.base import (
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.episode_middles import EpisodeMiddles, middles_of
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.records.spaces import StoredSpace, find_space
 from anamnesis_pipeline.store.sqlite import pending, vector_search
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.engine import SqliteTables
 from anamnesis_pipeline.store.sqlite.filters import PassingPassages, condition
 from anamnesis_pipeline.store.sqlite.index_files import IndexFiles
-from anamnesis_pipeline.store.sqlite.space_rows import SpaceRow, find_space
 from anamnesis_pipeline.store.sqlite.vector_search import FewVectors
 from anamnesis_pipeline.store.sqlite.vector_tail import STORED, VectorTail, from_blobs
 from anamnesis_pipeline.store.token_values import Tokens, by_passage, bytes_each, check_tokens, packed, token_rows
@@ -72,7 +73,7 @@ class SqliteVectors:
         rows_each = max(1, len(rows) + bool(token_rows))
         for batch in batches(list(dict.fromkeys(passage_ids)), MAX_ROWS_PER_WRITE // rows_each):
             with self._database.write() as connection:
-                row = find_space(connection, space)
+                row = find_space(SqliteTables(connection), space)
                 for matrix in vectors.values():
                     _check_width(row, np.asarray(matrix).shape, 2)
                 check_tokens(row.key, row.token_dims, token_rows)
@@ -82,7 +83,7 @@ class SqliteVectors:
     def get(self, space: str, variant: Variant, passage_ids: Sequence[int]) -> dict[int, Vectors]:
         """See `VectorIndex.get`."""
         with self._database.read() as connection:
-            row = find_space(connection, space)
+            row = find_space(SqliteTables(connection), space)
             rows = connection.execute(
                 """SELECT passage_id, vec FROM vectors WHERE space_id = ? AND variant = ?
                     AND passage_id IN (SELECT value FROM json_each(?))""",
@@ -97,7 +98,7 @@ class SqliteVectors:
         vector = np.asarray(vector, dtype=np.float32)
         with self._database.read() as connection:
             self._forget_dropped(connection)
-            row = find_space(connection, space)
+            row = find_space(SqliteTables(connection), space)
             _check_width(row, vector.shape, 1)
             current = self._files.current(connection, row, variant)
             tail = self._tail(row, variant).view(connection, current.row.covered_seq if current else 0)
@@ -109,17 +110,17 @@ class SqliteVectors:
     def tokens(self, space: str, passage_ids: Sequence[int]) -> TokenRows:
         """See `VectorIndex.tokens`."""
         with self._database.read() as connection:
-            return read_tokens(connection, find_space(connection, space), passage_ids)
+            return read_tokens(connection, find_space(SqliteTables(connection), space), passage_ids)
 
     def token_bytes(self, space: str) -> int:
         """See `VectorIndex.token_bytes`."""
         with self._database.read() as connection:
-            return token_bytes(connection, find_space(connection, space))
+            return token_bytes(connection, find_space(SqliteTables(connection), space))
 
     def vector_bytes(self, space: str) -> int:
         """See `VectorIndex.vector_bytes`."""
         with self._database.read() as connection:
-            row = find_space(connection, space)
+            row = find_space(SqliteTables(connection), space)
             vectors, files = connection.execute(
                 "SELECT (SELECT count(*) FROM vectors WHERE space_id = ?1),"
                 " (SELECT coalesce(sum(bytes), 0) FROM index_files WHERE space_id = ?1)",
@@ -130,7 +131,7 @@ class SqliteVectors:
     def pending(self, space: str, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
         """See `VectorIndex.pending`."""
         with self._database.read() as connection:
-            space_id = find_space(connection, space).space_id
+            space_id = find_space(SqliteTables(connection), space).space_id
             return [
                 _lacking(connection, space_id, episode_key, source)
                 for _, episode_key, source in pending.newest(connection, space_id, sources, episodes)
@@ -141,7 +142,7 @@ class SqliteVectors:
         with self._database.read() as connection:
             rows = connection.execute(
                 "SELECT source, sum(missing) FROM pending WHERE space_id = ? GROUP BY source ORDER BY source",
-                (find_space(connection, space).space_id,),
+                (find_space(SqliteTables(connection), space).space_id,),
             )
             return dict(rows.fetchall())
 
@@ -152,7 +153,7 @@ class SqliteVectors:
     def progress(self, space: str) -> SpaceProgress:
         """See `VectorIndex.progress`."""
         with self._database.read() as connection:
-            space_id = find_space(connection, space).space_id
+            space_id = find_space(SqliteTables(connection), space).space_id
             episodes, passages = connection.execute(
                 "SELECT count(*), coalesce(sum(passages), 0) FROM episodes INDEXED BY episodes_passages"
             ).fetchone()
@@ -188,7 +189,7 @@ class SqliteVectors:
     def middles(self, space: str, variant: Variant, where: Where, after: int, limit: int) -> EpisodeMiddles:
         """See `VectorIndex.middles`."""
         with self._database.read() as connection:
-            return read_middles(connection, find_space(connection, space), variant, where, after, limit)
+            return read_middles(connection, find_space(SqliteTables(connection), space), variant, where, after, limit)
 
     def recall(self, space: str, k: int = 10, samples: int = 100) -> float:
         """See `VectorIndex.recall`."""
@@ -201,7 +202,7 @@ class SqliteVectors:
         states = [self._files.state(row, variant) for variant in names]
         return min(states, key=lambda state: (not state.is_lost, 1.0 if state.recall is None else state.recall))
 
-    def _recall(self, row: SpaceRow, variant: Variant, k: int, samples: int) -> float:
+    def _recall(self, row: StoredSpace, variant: Variant, k: int, samples: int) -> float:
         with self._database.read() as connection:
             file = self._files.current(connection, row, variant)
         ids = self._files.ids(row, variant)
@@ -213,14 +214,13 @@ class SqliteVectors:
         found = [[hit.score for hit in self.nearest(row.key, variant, query, k, EVERYTHING)] for query in queries]
         return share_found(found, wanted, min(k, len(ids)))
 
-    def _variants(self, space: str) -> tuple[SpaceRow, list[Variant]]:
+    def _variants(self, space: str) -> tuple[StoredSpace, Sequence[Variant]]:
         with self._database.read() as connection:
             self._forget_dropped(connection)
-            row = find_space(connection, space)
-            rows = connection.execute("SELECT variant FROM space_variants WHERE space_id = ?", (row.space_id,))
-            return row, [Variant(name) for (name,) in rows]
+            row = find_space(SqliteTables(connection), space)
+            return row, row.variants
 
-    def _tail(self, row: SpaceRow, variant: str) -> VectorTail:
+    def _tail(self, row: StoredSpace, variant: str) -> VectorTail:
         with self._lock:
             key = (row.space_id, variant)
             if key not in self._tails:
@@ -238,7 +238,7 @@ class SqliteVectors:
         self._files.close_all_but(live)
 
 
-def _check_width(row: SpaceRow, shape: tuple[int, ...], dimensions: int) -> None:
+def _check_width(row: StoredSpace, shape: tuple[int, ...], dimensions: int) -> None:
     if len(shape) != dimensions or shape[-1] != row.dim:
         raise DimensionMismatch(
             f"space {row.key} holds {row.dim}-d vectors and was given shape {shape}; use the model of the space"
@@ -329,7 +329,7 @@ def write_tokens(
     connection.executemany("INSERT INTO token_vectors (space_id, passage_id, tokens, data) VALUES (?, ?, ?, ?)", rows)
 
 
-def read_tokens(connection: sqlite3.Connection, row: SpaceRow, passage_ids: Sequence[int]) -> TokenRows:
+def read_tokens(connection: sqlite3.Connection, row: StoredSpace, passage_ids: Sequence[int]) -> TokenRows:
     """See `VectorIndex.tokens`."""
     rows = connection.execute(
         """SELECT passage_id, tokens, data FROM token_vectors WHERE space_id = ?
@@ -339,7 +339,7 @@ def read_tokens(connection: sqlite3.Connection, row: SpaceRow, passage_ids: Sequ
     return token_rows(rows, row.token_dims)
 
 
-def token_bytes(connection: sqlite3.Connection, row: SpaceRow) -> int:
+def token_bytes(connection: sqlite3.Connection, row: StoredSpace) -> int:
     """See `VectorIndex.token_bytes`; the index holds what is needed."""
     (tokens,) = connection.execute(
         "SELECT coalesce(sum(tokens), 0) FROM token_vectors INDEXED BY token_vectors_by_passage WHERE space_id = ?",
@@ -352,7 +352,7 @@ def token_bytes(connection: sqlite3.Connection, row: SpaceRow) -> int:
 
 
 def read_middles(
-    connection: sqlite3.Connection, space: SpaceRow, variant: Variant, where: Where, after: int, limit: int
+    connection: sqlite3.Connection, space: StoredSpace, variant: Variant, where: Where, after: int, limit: int
 ) -> EpisodeMiddles:
     """See `VectorIndex.middles`."""
     terms, values = condition(where)
