@@ -88,7 +88,13 @@ class VectorSearch:
         :raises IndexDown: it does not say.
         """
         newest = newest_seq(tables[question.collection], {question.variant: {"$exists": True}})
-        return self._behind(tables, self._index.name(tables), question, newest)
+        name = self._index.name(tables)
+        tail = self._behind(tables, name, question, newest)
+        if not tail.is_empty and (  # another process may have built it again, and dropped this one
+            other := self._index.instead_of(name, tables, lambda: self._is_there(tables, name, question))
+        ):
+            return self._behind(tables, other, question, newest)
+        return tail
 
     def _by_index(self, tables: Tables, question: Question, newest: int) -> list[ScoredPassage]:
         name = self._index.name(tables)
