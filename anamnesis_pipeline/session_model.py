@@ -55,20 +55,28 @@ class SessionRecord:
 _RECORDS = TypeAdapter(SessionRecord)
 
 
-def episode_id_of(machine: str, session_id: str, revision: int) -> str:
-    """The id of the episode of a revision."""
-    return content_id(SESSION_KIND, machine, session_id, str(revision))
+def name_with_source(session_id: str, source: str) -> str:
+    """The name of a record where another one of its machine has the session's id for its name: Claude Code gives a
+    session that goes on in another folder a log there, under the same id.
+    """
+    return f"{session_id}/{source}"
 
 
-def to_episode(record: SessionRecord, source: str, path: str = "", summary: str = "") -> Episode:
+def episode_id_of(machine: str, name: str, revision: int) -> str:
+    """The id of the episode of a revision. `name`: the id of the session in which it began, or `name_with_source`."""
+    return content_id(SESSION_KIND, machine, name, str(revision))
+
+
+def to_episode(record: SessionRecord, source: str, path: str = "", summary: str = "", name: str = "") -> Episode:
     """The episode of a record.
 
     :param source: key of the source in which the session began.
     :param path: the log in which it began.
     :param summary: made by an LLM; empty: title and outcome.
+    :param name: as `episode_id_of` takes it; empty: the id of the session in which it began.
     """
     return Episode(
-        episode_id=episode_id_of(record.machine, record.session_id, record.revision),
+        episode_id=episode_id_of(record.machine, name or record.session_id, record.revision),
         source=source,
         timestamp=record.started,
         instance=record.machine,

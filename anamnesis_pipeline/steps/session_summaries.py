@@ -8,7 +8,14 @@ from anamnesis_pipeline.embeddings.passages import passages_of_posted
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.exchanges.grouping import PROMPT_HEAD
 from anamnesis_pipeline.model import Episode, Part, Segment, SegmentKind, Source
-from anamnesis_pipeline.session_model import SessionRecord, episode_id_of, of_episode, text_of, to_episode
+from anamnesis_pipeline.session_model import (
+    SessionRecord,
+    episode_id_of,
+    name_with_source,
+    of_episode,
+    text_of,
+    to_episode,
+)
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.projects import project_aliases
@@ -95,28 +102,31 @@ class _Run:
         """The record of a session, unless another one has it already, or it is not at rest."""
         if session_id in self._done:
             return
-        members, gone = self._joined(session_id)
+        members, gone, apart = self._joined(session_id)
         self._done.update(state.session_id for state, _ in members)
         if any(state.is_open for state, _ in members):
             self._count(waiting=1)
         elif members:
-            self._settle(members, gone)
+            self._settle(members, gone, apart)
         else:
             self._store.sessions.settle((), None, gone)
 
-    def _settle(self, members: list[tuple[SessionState, Gathered]], gone: list[SessionState]) -> None:
+    def _settle(
+        self, members: list[tuple[SessionState, Gathered]], gone: list[SessionState], apart: list[SessionState]
+    ) -> None:
         sessions, states = self._store.sessions, [state for state, _ in members]
         root = states[0]
-        if any(state.root != root.session_id for state in states) and not sessions.join(states, root.session_id):
+        name = self._name(root, apart)
+        if any(state.root != name for state in states) and not sessions.join(states, name):
             return  # something happened meanwhile: the next run sees it
         branches = {state.key: state.branch for state in states}
         record = record_of([gathered for _, gathered in members], self._machine, branches)
         until = instant(record.ended)
         goes_on = until > root.until
         record = replace(record, revision=root.revision + 1 if goes_on else root.revision)
-        former = self._episode(root.session_id, root.revision)
+        former = self._episode(name, root.revision)
         says_same = not goes_on and former is not None and of_episode(former) == replace(record, project=former.project)
-        episode = None if says_same and root.session_id not in self.due else self._made(root, record, members)
+        episode = None if says_same and root.session_id not in self.due else self._made(root, name, record, members)
         if episode is None or (says_same and former is not None and episode.summary == former.summary):
             sessions.settle(states, None, gone)
             self._count(unchanged=1)
@@ -126,23 +136,38 @@ class _Run:
             is_new = record.revision == 1 and former is None
             self._count(written=is_new, revised=goes_on and not is_new, changed=not goes_on and not is_new)
 
-    def _made(self, root: SessionState, record: SessionRecord, members: list[tuple[SessionState, Gathered]]) -> Episode:
+    def _name(self, root: SessionState, apart: list[SessionState]) -> str:
+        """What the ids of the record are made of: the id of the session in which it begins, unless a session of another
+        project has the same and took it first.
+        """
+        with_source = name_with_source(root.session_id, root.source)
+        holders = [each.source for each in apart if each.root == each.session_id == root.session_id]
+        is_taken = any(root.root != root.session_id or source < root.source for source in holders)
+        return with_source if is_taken or root.root == with_source else root.session_id
+
+    def _made(
+        self, root: SessionState, name: str, record: SessionRecord, members: list[tuple[SessionState, Gathered]]
+    ) -> Episode:
         """The episode of a record."""
-        source, path = self._sources[root.source], members[0][1].path
-        episode = to_episode(record, root.source, f"{folder_of(source)}/{path}", self._summary(root, record, members))
+        path = f"{folder_of(self._sources[root.source])}/{members[0][1].path}"
+        summary = self._summary(root, episode_id_of(self._machine, name, record.revision), record, members)
+        episode = to_episode(record, root.source, path, summary, name)
         return replace(episode, instance=self._instance or episode.instance)
 
     # --- which sessions are one ------------------------------------------------------------------------------
 
-    def _joined(self, session_id: str) -> tuple[list[tuple[SessionState, Gathered]], list[SessionState]]:
+    def _joined(
+        self, session_id: str
+    ) -> tuple[list[tuple[SessionState, Gathered]], list[SessionState], list[SessionState]]:
         """What is one session with this one, as every source of its machine has it, in the order in which they began;
-        and what nothing is left of.
+        what nothing is left of; and what stays apart.
 
         Sessions are joined where one goes on in the other, or has messages of the other, as forks and resumed ones do:
         only of one project, and from one configured source, so that nothing of a private one is told elsewhere.
         """
         found: list[tuple[SessionState, Gathered]] = []
         gone: list[SessionState] = []
+        apart: list[SessionState] = []
         waiting, asked, seen, place = [session_id], {session_id}, set[tuple[str, str]](), None
         while waiting and len(asked) <= MAX_JOINED:
             states = self._store.sessions.states([waiting.pop(0)])
@@ -157,12 +182,14 @@ class _Run:
                     continue
                 own_place = source.spec, store_name(self._aliases, gathered.project)
                 place = place or own_place
-                if own_place == place:
-                    found.append((state, gathered))
-                    news = [each for each in self._neighbours(state, gathered) if each not in asked]
-                    waiting += news
-                    asked.update(news)
-        return sorted(found, key=self._beginning), gone
+                if own_place != place:
+                    apart.append(state)
+                    continue
+                found.append((state, gathered))
+                news = [each for each in self._neighbours(state, gathered) if each not in asked]
+                waiting += news
+                asked.update(news)
+        return sorted(found, key=self._beginning), gone, apart
 
     def _beginning(self, member: tuple[SessionState, Gathered]) -> tuple[bool, bool, str, str, str]:
         """What joined sessions are ordered by: logs of sessions first, before those of subagents alone and the history,
@@ -210,11 +237,13 @@ class _Run:
             found = {part.part_id: part for part in self._store.forgetting.parts(batch)}
             yield from (found[part_id] for part_id in batch if part_id in found)
 
-    def _episode(self, session_id: str, revision: int) -> Episode | None:
-        episode_id = episode_id_of(self._machine, session_id, revision)
+    def _episode(self, name: str, revision: int) -> Episode | None:
+        episode_id = episode_id_of(self._machine, name, revision)
         return self._store.episodes.get([episode_id]).get(episode_id) if revision else None
 
-    def _summary(self, root: SessionState, record: SessionRecord, members: list[tuple[SessionState, Gathered]]) -> str:
+    def _summary(
+        self, root: SessionState, record_id: str, record: SessionRecord, members: list[tuple[SessionState, Gathered]]
+    ) -> str:
         """The LLM's summary of a record; empty: none was made."""
         if self._llm.open is None:
             return ""
@@ -224,7 +253,7 @@ class _Run:
         first = members[0][1]
         said = [(SegmentKind.PROMPT, record.prompt), (SegmentKind.STATEMENT, text_of(record))]
         part = Part(
-            part_id=episode_id_of(self._machine, root.session_id, record.revision), source=root.source,
+            part_id=record_id, source=root.source,
             path=first.path, session_id=root.session_id, exchange_id="", ordinal=0, kind="exchange",
             project=record.project, cwd=first.cwd, prompt=record.prompt[:PROMPT_HEAD], closed=True,
             segments=tuple(

@@ -178,6 +178,38 @@ def test_sessions_of_two_projects_stay_two_records(home: Sessions) -> None:
     assert {record.project for record in home.run()} == {"/home/dev/shop", "/home/dev/secret"}
 
 
+def test_one_session_id_in_two_projects_is_two_records(home: Sessions) -> None:
+    other = Log(SESSION, cwd="/home/dev/zoo")
+    other.user("Which animals eat at noon?", uuid="zoo-1")
+    home.write(worked().lines)
+    home.write(other.lines, folder="-home-dev-zoo")
+    both = {"/home/dev/shop": ASKED, "/home/dev/zoo": "Which animals eat at noon?"}
+    for _ in range(2):
+        assert {record.project: record.prompt for record in home.run()} == both
+    other.user("And who eats at night?", uuid="zoo-2")
+    home.write(other.lines, folder="-home-dev-zoo")
+    assert {(record.project, record.revision) for record in home.run()} == {("/home/dev/shop", 1), ("/home/dev/zoo", 2)}
+    zoo = home.store.episodes.page(Where(projects=("/home/dev/zoo",)), 100).items
+    for episode in zoo:
+        if episode.kind != SESSION_KIND:
+            delete_episode(home.store, episode.episode_id)
+    assert [record.project for record in home.run()] == ["/home/dev/shop"]
+
+
+def test_two_projects_that_shared_a_record_get_their_own(home: Sessions) -> None:
+    """As a store of an earlier version has them."""
+    other = Log(SESSION, cwd="/home/dev/zoo")
+    other.user("Which animals eat at noon?", uuid="zoo-1")
+    home.write(worked().lines)
+    home.write(other.lines, folder="-home-dev-zoo")
+    home.run()
+    home.store.gateway.write(lambda tables: tables["session_notes"].update({"session_id": SESSION}, {"root": SESSION}))
+    other.user("And who eats at night?", uuid="zoo-2")
+    home.write(other.lines, folder="-home-dev-zoo")
+    home.run()
+    assert {record.project for record in home.run()} == {"/home/dev/shop", "/home/dev/zoo"}
+
+
 def test_compacted_session_is_one_record(home: Sessions) -> None:
     log = worked()
     log.record("system", subtype="compact_boundary", content="compacted", logicalParentUuid="uuid-20")

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from anamnesis_pipeline.model import RESERVED_SOURCES
-from anamnesis_pipeline.session_model import SESSION_KIND, episode_id_of
+from anamnesis_pipeline.session_model import SESSION_KIND, episode_id_of, name_with_source
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.gateway import Match, Row, Tables
 from anamnesis_pipeline.store.records import llm
@@ -68,7 +68,7 @@ def withdraw_records(tables: Tables, sessions: Iterable[Key]) -> list[str]:
         asked = _record_ids(together, further=1)
         if tables["llm_asked"].has({"part_id": {"$in": asked}}):
             llm.withdraw(tables, asked)
-        records += _record_ids(together)
+        records += _records_of(tables, together)
     return records
 
 
@@ -118,18 +118,31 @@ def in_records(tables: Tables, roots: Collection[str]) -> list[Row]:
 
 def records_of(tables: Tables, sessions: Collection[Key]) -> list[str]:
     """Return the ids of the revisions of the records that begin in these."""
-    return _record_ids([row for row in in_record_with(tables, sessions) if key_of(row) in sessions])
+    return _records_of(tables, [row for row in in_record_with(tables, sessions) if key_of(row) in sessions])
+
+
+def _records_of(tables: Tables, sessions: Sequence[Row]) -> list[str]:
+    """Return the ids of the stored revisions of the records that begin in these sessions, as `in_record_with` returns
+    them. A session of another source may have the same id; its records stay.
+    """
+    sources: dict[str, set[str]] = {}
+    for row in sessions:
+        for record_id in _record_ids([row]):
+            sources.setdefault(record_id, set()).add(row["source"])
+    found = tables["episodes"].among("episode_id", sources, ["episode_id", "source"])
+    return [row["episode_id"] for row in found if row["source"] in sources[row["episode_id"]]]
 
 
 def _record_ids(sessions: Iterable[Row], further: int = 0) -> list[str]:
-    """Return the ids of the revisions of the records that begin in these sessions, as `in_record_with` returns them.
+    """Return all ids that revisions of the records which begin in these sessions may have.
 
     :param further: revisions beside those that were written.
     """
     return [
-        episode_id_of(row["machine"], row["session_id"], number)
+        episode_id_of(row["machine"], name, number)
         for row in sessions
         for number in range(1, row["revision"] + 1 + further)
+        for name in (row["session_id"], name_with_source(row["session_id"], row["source"]))
     ]
 
 
