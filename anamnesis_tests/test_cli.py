@@ -76,7 +76,7 @@ def test_the_command_line_loads_without_dagster_and_without_a_model_library() ->
     code = "import sys, anamnesis_pipeline.cli; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "anamnesis_pipeline.cli" in modules
-    assert not {"dagster", "torch", "sentence_transformers", "transformers", "pandas", "sumy"} & set(modules)
+    assert not {"dagster", "torch", "sentence_transformers", "transformers", "pandas"} & set(modules)
 
 
 def test_the_version_is_printed(run: Run) -> None:
