@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from anamnesis_pipeline.embeddings.cores import available_cores
-from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
+from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel, PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
-from anamnesis_tests.embeddings.fake_models import HashedWords, OpenPool, Threads
+from anamnesis_pipeline.model import Space
+from anamnesis_tests.embeddings.fake_models import HashedWords, OpenPool, Threads, wait_for
+from anamnesis_tests.embeddings.marked_models import OLD, OpenModels, answering, pool_of
 
 
 @pytest.fixture
@@ -19,18 +21,20 @@ def threads() -> Threads:
 
 @pytest.fixture
 def open_pool() -> Iterator[OpenPool]:
-    """Opens pools of HashedWords, loaded unless told otherwise; closes them at the end."""
+    """Opens pools, of HashedWords and loaded unless told otherwise; closes them at the end."""
     opened: list[PinnedPool] = []
 
     def open_one(
         before: Callable[[int], object] = lambda texts: None,
         *,
+        load: Callable[[], LoadedModel] | None = None,
+        model: dict[str, Any] | None = None,
         cores: list[int] | None = None,
         loaded: bool = True,
         **more: Any,
     ) -> PinnedPool:
-        model = PoolModel("hashed", 16, lambda: HashedWords(16, before), query_prefix="query: ")
-        opened.append(PinnedPool(model, cores or available_cores()[:1], **more))
+        of = PoolModel("hashed", 16, load or (lambda: HashedWords(16, before)), query_prefix="query: ", **(model or {}))
+        opened.append(PinnedPool(of, cores or available_cores()[:1], **more))
         if loaded:
             opened[-1].load()
         return opened[-1]
@@ -41,12 +45,24 @@ def open_pool() -> Iterator[OpenPool]:
 
 
 @pytest.fixture
-def open_models() -> Iterator[Callable[..., SpaceModels]]:
+def open_models() -> Iterator[OpenModels]:
+    """Makes the models of a service whose space is OLD unless told otherwise; with `ready`, of which that answers."""
     opened: list[SpaceModels] = []
 
-    def open_one(*args: Any, **more: Any) -> SpaceModels:
-        opened.append(SpaceModels(*args, **more))
-        return opened[-1]
+    def open_one(
+        open_pool: Callable[[Space], PinnedPool] = pool_of,
+        active: Callable[[], Space | None] = lambda: OLD,
+        *,
+        ready: bool = False,
+        **more: Any,
+    ) -> SpaceModels:
+        models = SpaceModels(open_pool, active, **more)
+        opened.append(models)
+        if ready:
+            models.space_for(OLD)
+            wait_for(lambda: models.ready)
+            assert answering(models, OLD) == "old"
+        return models
 
     yield open_one
     for models in opened:

@@ -4,10 +4,12 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
 
+from anamnesis_pipeline.embeddings.base import Role
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder, word_directions
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
 from anamnesis_pipeline.embeddings.token_vectors import Projection, Rows, project
@@ -62,7 +64,26 @@ class Gate:
     def __init__(self) -> None:
         self.reached = threading.Event()
         self.opened = threading.Event()
+        self.passed: list[object] = []
+        """What each came with, in order."""
 
-    def __call__(self, *_: object) -> None:
+    def __call__(self, *came_with: object) -> None:
         self.reached.set()
         assert self.opened.wait(60)
+        self.passed += came_with
+
+
+def embed_behind(
+    pool: PinnedPool, gate: Gate, first: tuple[list[str], Role], *others: tuple[list[str], Role]
+) -> list[Future[NDArray[np.float32]]]:
+    """Calls of `embed`, all done: of `others`, which wait together while the only worker stands at the gate with the
+    first batch of `first`, and then that.
+    """
+    with ThreadPoolExecutor(1 + len(others)) as callers:
+        held = callers.submit(pool.embed, *first)
+        assert gate.reached.wait(60)
+        waiting = pool.depth  # which stays so
+        asked = [callers.submit(pool.embed, *each) for each in others]
+        wait_for(lambda: pool.depth == waiting + len(others))
+        gate.opened.set()
+    return [*asked, held]

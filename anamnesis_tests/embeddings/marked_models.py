@@ -10,7 +10,6 @@ from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.model import Space
-from anamnesis_tests.embeddings.fake_models import wait_for
 
 OLD, NEW = Space("old", "model-old", 4), Space("new", "model-new", 6)
 
@@ -40,16 +39,14 @@ def pool_of(space: Space, load: Callable[[], object] = lambda: None) -> PinnedPo
     return PinnedPool(PoolModel(space.model_id, space.dim, loaded), available_cores()[:1])
 
 
+def new_from(load: Callable[[], object]) -> Callable[[Space], PinnedPool]:
+    """Opens pools, of which that of NEW does this before its model is there."""
+    return lambda space: pool_of(space, load if space == NEW else lambda: None)
+
+
 def answering(models: SpaceModels, active: Space) -> str:
     space = models.space_for(active)
     vector = models.embed_query(f"never asked before {next(_queries)}", space).vector
     assert vector.shape == (space.dim,)
     assert set(vector) == {float(space.dim)}, "a vector of another model"
     return space.key
-
-
-def ready_for_old(models: SpaceModels) -> SpaceModels:
-    models.space_for(OLD)
-    wait_for(lambda: models.ready)
-    assert answering(models, OLD) == "old"
-    return models

@@ -98,9 +98,7 @@ def test_cuts_are_consecutive_and_cover_the_text(text: str, most: int) -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(segments, segments)
-def test_a_growing_part_changes_only_its_last_passage(
-    said: list[tuple[SegmentKind, str]], more: list[tuple[SegmentKind, str]]
-) -> None:
+def test_growing_part_changes_its_end(said: list[tuple[SegmentKind, str]], more: list[tuple[SegmentKind, str]]) -> None:
     before = passages_of_part(part(*said), PIECES)
     after = passages_of_part(part(*said, *more), PIECES)
     assert after[: max(0, len(before) - 1)] == before[:-1]

@@ -1,5 +1,6 @@
 """What a pool answers, in which order, and whom a failure concerns."""
 
+import signal
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,19 +11,17 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.base import Role
 from anamnesis_pipeline.embeddings.cores import available_cores
-from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
 from anamnesis_pipeline.errors import EmbeddingQueueFull, InvalidVectors, ModelLoading, UnknownModel
-from anamnesis_tests.embeddings.fake_models import Gate, HashedWords, OpenPool, Threads, wait_for
+from anamnesis_tests.embeddings.fake_models import Gate, HashedWords, OpenPool, Threads, embed_behind, wait_for
 
 
 def test_vectors_come_back_in_the_order_of_the_texts(open_pool: OpenPool) -> None:
     texts = [("word " * (n * 7 % 40)) + str(n) for n in range(300)]
-    whole = open_pool().embed(texts, "passage")
+    whole, alone = open_pool().embed(texts, "passage"), open_pool()
     assert whole.shape == (300, 16)
     assert np.allclose(np.linalg.norm(whole, axis=1), 1.0, atol=1e-5)
-    alone = open_pool()
     assert all(np.array_equal(whole[n], alone.embed([texts[n]], "passage")[0]) for n in (0, 150, 299))
-    assert open_pool().embed([], "passage").shape == (0, 16)
+    assert alone.embed([], "passage").shape == (0, 16)
 
 
 def test_only_queries_get_the_query_prefix(open_pool: OpenPool) -> None:
@@ -31,28 +30,14 @@ def test_only_queries_get_the_query_prefix(open_pool: OpenPool) -> None:
     assert not np.array_equal(pool.embed(["x"], "passage"), pool.embed(["x"], "query"))
 
 
-def test_a_query_overtakes_the_passages_that_wait(open_pool: OpenPool) -> None:
-    gate, done = Gate(), []
-
-    def before(texts: int) -> None:
-        gate()
-        done.append(texts)
-
-    pool = open_pool(before)
-    with ThreadPoolExecutor(2) as callers:
-        passages = callers.submit(pool.embed, ["word " * 100] * 400, "passage")
-        assert gate.reached.wait(60)
-        waiting = pool.depth  # which stays so: the only worker stands at the gate
-        query = callers.submit(pool.embed, ["which one"], "query")
-        wait_for(lambda: pool.depth == waiting + 1)
-        gate.opened.set()
-        query.result(60)
-        passages.result(60)
-    assert done.index(1) == 1, "first the batch in hand, then the query, then the other passages"
-    assert len(done) > 8
+def test_query_overtakes_the_passages_that_wait(open_pool: OpenPool) -> None:
+    gate = Gate()
+    embed_behind(open_pool(gate), gate, (["word " * 100] * 400, "passage"), (["which one"], "query"))
+    assert gate.passed.index(1) == 1, "first the batch in hand, then the query, then the other passages"
+    assert len(gate.passed) > 8
 
 
-def test_a_batch_that_fails_fails_its_caller_only(open_pool: OpenPool) -> None:
+def test_batch_that_fails_fails_its_caller_only(open_pool: OpenPool) -> None:
     def before(texts: int) -> None:
         if texts == 3:
             raise MemoryError("no room for three")
@@ -64,64 +49,34 @@ def test_a_batch_that_fails_fails_its_caller_only(open_pool: OpenPool) -> None:
 
 
 def test_queries_that_wait_together_are_one_batch(open_pool: OpenPool) -> None:
-    gate, done = Gate(), []
-
-    def before(texts: int) -> None:
-        gate()
-        done.append(texts)
-
-    pool = open_pool(before)
-    questions = [f"question {n}" for n in range(12)]
-    with ThreadPoolExecutor(13) as callers:
-        first = callers.submit(pool.embed, ["word " * 100] * 20, "passage")
-        assert gate.reached.wait(60)
-        waiting = pool.depth
-        answers = [callers.submit(pool.embed, [question], "query") for question in questions]
-        wait_for(lambda: pool.depth == waiting + 12)
-        gate.opened.set()
-        found = [answer.result(60)[0] for answer in answers]
-        first.result(60)
-    assert done[1] == 12, "one forward pass right after the batch in hand"
-    assert done.count(12) == 1
-    assert all(np.array_equal(f, pool.embed([q], "query")[0]) for f, q in zip(found, questions, strict=True))
+    gate = Gate()
+    pool, queries = open_pool(gate), [[f"question {n}"] for n in range(12)]
+    *answers, _ = embed_behind(pool, gate, (["word " * 100] * 20, "passage"), *((query, "query") for query in queries))
+    assert gate.passed[1] == 12, "one forward pass right after the batch in hand"
+    assert gate.passed.count(12) == 1
+    for query, answer in zip(queries, answers, strict=True):
+        assert np.array_equal(answer.result(), pool.embed(query, "query"))
 
 
 def test_very_long_queries_are_not_all_taken_at_once(open_pool: OpenPool) -> None:
-    gate, done = Gate(), []
-
-    def before(texts: int) -> None:
-        gate()
-        done.append(texts)
-
-    pool = open_pool(before)
-    with ThreadPoolExecutor(4) as callers:
-        first = callers.submit(pool.embed, ["hold"], "query")
-        assert gate.reached.wait(60)
-        long = [callers.submit(pool.embed, ["x" * 5_000], "query") for _ in range(3)]
-        wait_for(lambda: pool.depth == 3)
-        gate.opened.set()
-        assert [answer.result(60).shape for answer in (first, *long)] == [(1, 16)] * 4
-    assert done == [1, 1, 1, 1]
-
-
-def test_a_bad_query_fails_its_own_caller_only(open_pool: OpenPool) -> None:
     gate = Gate()
-    pool = open_pool(gate)
-    with ThreadPoolExecutor(3) as callers:
-        first = callers.submit(pool.embed, ["hold"], "query")
-        assert gate.reached.wait(60)
-        good = callers.submit(pool.embed, ["fine"], "query")
-        bad = callers.submit(pool.embed, ["\ud800"], "query")
-        wait_for(lambda: pool.depth == 2)
-        gate.opened.set()
-        assert first.result(60).shape == good.result(60).shape == (1, 16)
-        with pytest.raises(UnicodeEncodeError):
-            bad.result(60)
+    answers = embed_behind(open_pool(gate), gate, (["hold"], "query"), *[(["x" * 5_000], "query")] * 3)
+    assert [answer.result().shape for answer in answers] == [(1, 16)] * 4
+    assert gate.passed == [1, 1, 1, 1]
+
+
+def test_bad_query_fails_its_own_caller_only(open_pool: OpenPool) -> None:
+    gate = Gate()
+    good, bad, first = embed_behind(
+        open_pool(gate), gate, (["hold"], "query"), (["fine"], "query"), (["\ud800"], "query")
+    )
+    assert first.result().shape == good.result().shape == (1, 16)
+    assert isinstance(bad.exception(), UnicodeEncodeError)
 
 
 @pytest.mark.parametrize("role", ["query", "passage"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 0.0])
-def test_vectors_that_are_no_directions_are_not_returned(role: Role, value: float) -> None:
+def test_vectors_that_are_no_directions_are_not_returned(open_pool: OpenPool, role: Role, value: float) -> None:
     class Broken(HashedWords):
         precision, fidelity = "bf16", 0.9999
 
@@ -130,16 +85,11 @@ def test_vectors_that_are_no_directions_are_not_returned(role: Role, value: floa
             vectors[-1] = value
             return vectors
 
-    pool = PinnedPool(PoolModel("acme/broken", 16, Broken), available_cores()[:1])
-    pool.load()
-    try:
-        with pytest.raises(InvalidVectors, match="acme/broken in bf16 made 1 of"):
-            pool.embed(["a", "b c"], role)
-    finally:
-        pool.close()
+    with pytest.raises(InvalidVectors, match="hashed in bf16 made 1 of"):
+        open_pool(load=Broken).embed(["a", "b c"], role)
 
 
-def test_a_full_queue_is_refused_at_once_and_free_again_afterwards(open_pool: OpenPool) -> None:
+def test_full_queue_is_refused_at_once_and_free_again_afterwards(open_pool: OpenPool) -> None:
     gate = Gate()
     pool = open_pool(gate, queue_max=1)
     with ThreadPoolExecutor(1) as caller:
@@ -170,27 +120,22 @@ def test_nothing_is_computed_before_the_model_is_there(open_pool: OpenPool, thre
         (MemoryError("2 GB"), "MemoryError: 2"),
     ],
 )
-def test_a_model_that_does_not_load_says_why_to_everyone(problem: Exception, said: str) -> None:
+def test_model_that_does_not_load_says_why_to_everyone(open_pool: OpenPool, problem: Exception, said: str) -> None:
     calls = []
 
     def load() -> HashedWords:
         calls.append(1)
         raise problem
 
-    pool = PinnedPool(PoolModel("m", 16, load), available_cores()[:1])
-    for _ in range(2):
+    pool = open_pool(load=load, loaded=False)
+    for ask in (pool.load, pool.load, lambda: pool.embed(["a"], "query")):
         with pytest.raises(UnknownModel, match=said):
-            pool.load()
-    with pytest.raises(UnknownModel, match=said):
-        pool.embed(["a"], "query")
-    assert pool.failure is not None
-    assert said in pool.failure
+            ask()
+    assert said in str(pool.failure)
     assert calls == [1], "a model that does not load is not tried again"
 
 
-def test_closing_while_busy_finishes_what_was_asked_and_refuses_what_comes_later(
-    open_pool: OpenPool, threads: Threads
-) -> None:
+def test_closing_finishes_what_was_asked_and_refuses_the_rest(open_pool: OpenPool, threads: Threads) -> None:
     gate = Gate()
     pool = open_pool(gate)
     with ThreadPoolExecutor(3) as callers:
@@ -207,37 +152,28 @@ def test_closing_while_busy_finishes_what_was_asked_and_refuses_what_comes_later
     wait_for(lambda: not threads.named("embed-"))
 
 
-def test_many_callers_while_it_closes_get_a_vector_or_are_told_to_try_again(open_pool: OpenPool) -> None:
+def test_callers_while_it_closes_get_a_vector_or_try_again(open_pool: OpenPool) -> None:
     expected = HashedWords(16).forward(HashedWords(16).token_ids(["one two"]))[0]
     for _ in range(20):
         pool = open_pool(cores=available_cores())
-        outcomes: list[str] = []
-
-        def ask(pool: PinnedPool = pool, outcomes: list[str] = outcomes) -> None:
-            try:
-                assert np.allclose(pool.embed(["one two"], "passage")[0], expected)
-                outcomes.append("answered")
-            except ModelLoading:
-                outcomes.append("later")
-
-        askers = [threading.Thread(target=ask) for _ in range(8)]
-        for n, asker in enumerate(askers):
-            asker.start()
-            if n == 4:
-                pool.close()
-        for asker in askers:
-            asker.join(60)
-        assert len(outcomes) == 8, "nobody waits for ever"
+        with ThreadPoolExecutor(8) as askers:
+            asked = [askers.submit(pool.embed, ["one two"], "passage") for _ in range(5)]
+            pool.close()
+            asked += [askers.submit(pool.embed, ["one two"], "passage") for _ in range(3)]
+            for each in asked:
+                if isinstance(each.exception(60), ModelLoading):
+                    continue
+                assert np.allclose(each.result()[0], expected)
 
 
-def test_a_pool_closed_while_its_model_loads_starts_no_workers(threads: Threads) -> None:
+def test_pool_closed_while_its_model_loads_starts_no_workers(open_pool: OpenPool, threads: Threads) -> None:
     gate = Gate()
 
     def load() -> HashedWords:
         gate()
         return HashedWords()
 
-    pool = PinnedPool(PoolModel("m", 16, load), available_cores()[:1])
+    pool = open_pool(load=load, loaded=False)
     pool.load_in_background()
     assert gate.reached.wait(60)
     pool.close()
@@ -245,3 +181,30 @@ def test_a_pool_closed_while_its_model_loads_starts_no_workers(threads: Threads)
     pool.load()
     assert not pool.ready
     assert not threads.named("embed-")
+
+
+def test_batches_that_nobody_waits_for_are_not_computed(open_pool: OpenPool) -> None:
+    class ToldToStop(BaseException):
+        """What a run's signal handler raises."""
+
+    def stop(*_: object) -> None:
+        raise ToldToStop
+
+    def interrupt() -> None:
+        gate.reached.wait(60)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    gate, before = Gate(), signal.signal(signal.SIGUSR1, stop)
+    pool = open_pool(gate)
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    try:
+        with pytest.raises(ToldToStop):
+            pool.embed(["word " * 100] * 400, "passage")
+        interrupter.join()
+        assert pool.depth > 5
+    finally:
+        gate.opened.set()
+        pool.close()
+        signal.signal(signal.SIGUSR1, before)
+    assert len(gate.passed) == 1, "only the one in hand"

@@ -2,6 +2,8 @@
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -10,16 +12,15 @@ from anamnesis_pipeline.embeddings import space_models
 from anamnesis_pipeline.embeddings.base import Embedded, Role
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
-from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.errors import BadSetting, ModelLoading, StoreBusy
 from anamnesis_pipeline.model import Space
 from anamnesis_tests.embeddings.fake_models import Gate, Threads, wait_for
-from anamnesis_tests.embeddings.marked_models import NEW, OLD, OpenModels, answering, pool_of, ready_for_old
+from anamnesis_tests.embeddings.marked_models import NEW, OLD, OpenModels, answering, new_from, pool_of
 
 
-def test_the_model_of_the_active_space_is_loaded_in_the_background(open_models: OpenModels) -> None:
+def test_model_of_the_active_space_is_loaded_in_the_background(open_models: OpenModels) -> None:
     gate = Gate()
-    models = open_models(lambda space: pool_of(space, gate), lambda: OLD)
+    models = open_models(lambda space: pool_of(space, gate))
     models.load_in_background()
     assert gate.reached.wait(60)
     with pytest.raises(ModelLoading, match="model-old is still loading"):
@@ -27,12 +28,13 @@ def test_the_model_of_the_active_space_is_loaded_in_the_background(open_models: 
     assert (models.ready, models.failure, models.model_id) == (False, None, "model-old")
     gate.opened.set()
     wait_for(lambda: models.ready)
+    assert models.embed_query("x", OLD).vector.shape == (4,)
     assert models.embed_passages(["a", "b"], OLD).vectors.shape == (2, 4)
 
 
-def test_the_old_space_answers_until_the_new_model_is_in_memory(open_models: OpenModels) -> None:
+def test_old_space_answers_until_the_new_model_is_in_memory(open_models: OpenModels) -> None:
     gate = Gate()
-    models = ready_for_old(open_models(lambda s: pool_of(s, gate if s == NEW else lambda: None), lambda: OLD))
+    models = open_models(new_from(gate), ready=True)
     for _ in range(3):
         assert answering(models, NEW) == "old"
     assert gate.reached.wait(60)
@@ -41,18 +43,16 @@ def test_the_old_space_answers_until_the_new_model_is_in_memory(open_models: Ope
     assert models.model_id == "model-new"
 
 
-def test_a_search_that_chose_its_space_just_before_the_switch_still_gets_that_spaces_vector(
-    open_models: OpenModels,
-) -> None:
-    models = ready_for_old(open_models(pool_of, lambda: OLD))
+def test_search_that_chose_before_the_switch_gets_its_vector(open_models: OpenModels) -> None:
+    models = open_models(ready=True)
     chosen = models.space_for(OLD)
     wait_for(lambda: models.space_for(NEW) == NEW)
     assert models.embed_query("x", chosen).vector.shape == (4,)
     assert models.space_for(NEW) == NEW, "asking for the old space does not bring it back"
 
 
-def test_a_replaced_model_leaves_memory_after_its_grace(open_models: OpenModels, threads: Threads) -> None:
-    models = ready_for_old(open_models(pool_of, lambda: OLD, grace_s=0.05))
+def test_replaced_model_leaves_memory_after_its_grace(open_models: OpenModels, threads: Threads) -> None:
+    models = open_models(ready=True, grace_s=0.05)
     wait_for(lambda: models.space_for(NEW) == NEW)
     wait_for(lambda: len(threads.named("embed-")) == 1)
     with pytest.raises(ModelLoading):
@@ -68,27 +68,15 @@ def test_what_was_asked_is_not_embedded_again(open_models: OpenModels, monkeypat
         embedded.extend(texts)
         return embed(pool, texts, role)
 
+    models = open_models(ready=True)
     monkeypatch.setattr(PinnedPool, "embed_with_tokens", noted)
-    models = ready_for_old(open_models(pool_of, lambda: OLD))
-    embedded.clear()
     first = models.embed_query("x", OLD)
     assert models.embed_query("x", OLD) is first
     models.embed_query("y", OLD)
     assert embedded == ["x", "y"]
 
 
-def test_a_query_that_could_not_be_embedded_is_embedded_once_the_model_is_there(open_models: OpenModels) -> None:
-    gate = Gate()
-    models = open_models(lambda space: pool_of(space, gate), lambda: OLD)
-    models.load_in_background()
-    with pytest.raises(ModelLoading):
-        models.embed_query("x", OLD)
-    gate.opened.set()
-    wait_for(lambda: models.ready)
-    assert models.embed_query("x", OLD).vector.shape == (4,)
-
-
-def test_a_search_never_waits_for_the_files_of_a_model(open_models: OpenModels) -> None:
+def test_search_never_waits_for_the_files_of_a_model(open_models: OpenModels) -> None:
     gate = Gate()
 
     def open_pool(space: Space) -> PinnedPool:
@@ -96,7 +84,7 @@ def test_a_search_never_waits_for_the_files_of_a_model(open_models: OpenModels) 
             gate()
         return pool_of(space)
 
-    models = ready_for_old(open_models(open_pool, lambda: OLD))
+    models = open_models(open_pool, ready=True)
     assert answering(models, NEW) == "old", "the files of the new one are still being opened"
     assert gate.reached.wait(60)
     assert answering(models, NEW) == "old"
@@ -104,11 +92,10 @@ def test_a_search_never_waits_for_the_files_of_a_model(open_models: OpenModels) 
     wait_for(lambda: answering(models, NEW) == "new")
 
 
-def test_workers_follow_the_configured_cores_without_the_model_being_loaded_again(open_models: OpenModels) -> None:
+def test_workers_follow_the_configured_cores_without_a_load(open_models: OpenModels) -> None:
     loads: list[int] = []
     cores = [available_cores()[:1]]
-    models = open_models(lambda s: pool_of(s, lambda: loads.append(1)), lambda: OLD, cores=lambda: cores[0])
-    ready_for_old(models)
+    models = open_models(lambda s: pool_of(s, lambda: loads.append(1)), cores=lambda: cores[0], ready=True)
     cores[0] = available_cores()
     models.follow_cores()
     assert models.pool is not None
@@ -118,9 +105,7 @@ def test_workers_follow_the_configured_cores_without_the_model_being_loaded_agai
     assert loads == [1]
 
 
-def test_cores_are_read_at_most_once_in_a_while_and_unreadable_ones_change_nothing(
-    open_models: OpenModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_cores_change_nothing_and_are_read_rarely(open_models: OpenModels, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[int] = []
 
     def cores() -> list[int]:
@@ -128,7 +113,7 @@ def test_cores_are_read_at_most_once_in_a_while_and_unreadable_ones_change_nothi
         raise BadSetting("embed_cores = 99: this machine has no such core")
 
     monkeypatch.setattr(space_models, "CORES_READ_EVERY_S", 3_600.0)
-    models = ready_for_old(open_models(pool_of, lambda: OLD, cores=cores))
+    models = open_models(cores=cores, ready=True)
     for _ in range(20):
         assert answering(models, OLD) == "old"
     assert len(reads) == 1
@@ -139,49 +124,39 @@ def test_cores_are_read_at_most_once_in_a_while_and_unreadable_ones_change_nothi
     assert list(models.pool.cores) == available_cores()[:1]
 
 
-def test_searches_during_many_switches_are_never_answered_from_a_wrong_space_and_never_crash(
-    open_models: OpenModels,
-) -> None:
-    models = ready_for_old(open_models(pool_of, lambda: OLD, grace_s=0.0))
-    active, stop, problems, answers = [OLD], threading.Event(), [], []
+def test_no_search_is_answered_from_a_wrong_space(open_models: OpenModels) -> None:
+    models = open_models(ready=True, grace_s=0.0)
+    active, stop, answers = [OLD], threading.Event(), list[str]()
 
     def search() -> None:
         while not stop.is_set():
-            try:
+            with suppress(ModelLoading):  # the grace is nought here: too late, said politely
                 answers.append(answering(models, active[0]))
-            except ModelLoading:
-                pass  # the grace is nought here: too late, said politely
-            except BaseException as exc:
-                problems.append(exc)
-                raise
 
-    searchers = [threading.Thread(target=search) for _ in range(4)]
-    for searcher in searchers:
-        searcher.start()
-    for n in range(12):
-        answers.clear()
-        active[0] = wanted = (NEW, OLD)[n % 2]
-        if n % 3:  # the others are taken back while their model is still on its way, or just after
-            wait_for(partial(answers.__contains__, wanted.key))
-    stop.set()
-    for searcher in searchers:
-        searcher.join(60)
-        assert not searcher.is_alive()
-    assert problems == []
+    with ThreadPoolExecutor(4) as pool:
+        searchers = [pool.submit(search) for _ in range(4)]
+        try:
+            for n in range(12):
+                answers.clear()
+                active[0] = wanted = (NEW, OLD)[n % 2]
+                if n % 3:  # the others are taken back while their model is still on its way, or just after
+                    wait_for(partial(answers.__contains__, wanted.key))
+        finally:
+            stop.set()
+        for searcher in searchers:
+            searcher.result(60)
 
 
-def test_a_switch_is_seen_without_a_search(open_models: OpenModels) -> None:
+def test_switch_is_seen_without_a_search(open_models: OpenModels) -> None:
     active = [OLD]
-    models = open_models(pool_of, lambda: active[0], look_every_s=0.01)
+    models = open_models(active=lambda: active[0], look_every_s=0.01)
     models.load_in_background()
     wait_for(lambda: models.ready)
     active[0] = NEW
     wait_for(lambda: models.model_id == "model-new" and models.ready)
 
 
-def test_looking_at_the_active_space_outlives_a_busy_store_and_ends_with_the_models(
-    open_models: OpenModels, threads: Threads
-) -> None:
+def test_watcher_outlives_a_busy_store_and_ends_with_the_models(open_models: OpenModels, threads: Threads) -> None:
     looks: list[int] = []
 
     def active() -> Space:
@@ -190,7 +165,7 @@ def test_looking_at_the_active_space_outlives_a_busy_store_and_ends_with_the_mod
             raise StoreBusy("locked")
         return OLD
 
-    models = open_models(pool_of, active, look_every_s=0.01)
+    models = open_models(active=active, look_every_s=0.01)
     models.load_in_background()
     wait_for(lambda: models.ready)
     assert threads.named("space-watcher")
@@ -198,11 +173,9 @@ def test_looking_at_the_active_space_outlives_a_busy_store_and_ends_with_the_mod
     wait_for(lambda: not threads.named("space-watcher"))
 
 
-def test_once_the_old_space_is_dropped_the_new_one_is_named_and_said_to_be_loading(open_models: OpenModels) -> None:
+def test_new_space_is_named_as_loading_once_the_old_is_dropped(open_models: OpenModels) -> None:
     gate, known = Gate(), {"old", "new"}
-    models = ready_for_old(
-        open_models(lambda s: pool_of(s, gate if s == NEW else lambda: None), lambda: NEW, exists=known.__contains__)
-    )
+    models = open_models(new_from(gate), lambda: NEW, exists=known.__contains__, ready=True)
     assert answering(models, NEW) == "old"
     known.remove("old")
     assert models.space_for(NEW) == NEW
@@ -214,11 +187,9 @@ def test_once_the_old_space_is_dropped_the_new_one_is_named_and_said_to_be_loadi
     assert answering(models, NEW) == "new"
 
 
-def test_switching_back_lets_go_of_the_model_that_was_on_its_way(open_models: OpenModels, threads: Threads) -> None:
+def test_switching_back_lets_go_of_the_model_on_its_way(open_models: OpenModels, threads: Threads) -> None:
     gate = Gate()
-    models = ready_for_old(
-        open_models(lambda s: pool_of(s, gate if s == NEW else lambda: None), lambda: OLD, grace_s=0.01)
-    )
+    models = open_models(new_from(gate), grace_s=0.01, ready=True)
     models.space_for(NEW)
     assert gate.reached.wait(60)
     assert answering(models, OLD) == "old"
@@ -228,9 +199,9 @@ def test_switching_back_lets_go_of_the_model_that_was_on_its_way(open_models: Op
     assert answering(models, OLD) == "old"
 
 
-def test_closing_while_a_model_is_on_its_way_ends_it_too(threads: Threads) -> None:
+def test_closing_while_a_model_is_on_its_way_ends_it_too(open_models: OpenModels, threads: Threads) -> None:
     gate = Gate()
-    models = SpaceModels(lambda space: pool_of(space, gate), lambda: OLD)
+    models = open_models(lambda space: pool_of(space, gate))
     models.space_for(OLD)
     assert gate.reached.wait(60)
     models.close()

@@ -3,6 +3,7 @@
 import itertools
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,23 +12,31 @@ from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
 from anamnesis_pipeline.errors import UnknownModel
 from anamnesis_pipeline.model import Space
 from anamnesis_tests.embeddings.fake_models import Threads, wait_for
-from anamnesis_tests.embeddings.marked_models import NEW, OLD, OpenModels, answering, pool_of, ready_for_old
+from anamnesis_tests.embeddings.marked_models import NEW, OLD, OpenModels, answering, new_from, pool_of
+
+
+def failing(problem: str = "no files", attempts: list[float] | None = None) -> Callable[..., Any]:
+    """Fails each time with this problem, and notes when."""
+
+    def fail(*_: object) -> Any:
+        if attempts is not None:
+            attempts.append(time.monotonic())
+        raise UnknownModel(problem)
+
+    return fail
+
+
+def without_files(of: Space, fail: Callable[..., Any]) -> Callable[[Space], PinnedPool]:
+    """Opens pools, but for that of a space."""
+    return lambda space: fail() if space == of else pool_of(space)
 
 
 @pytest.mark.parametrize("where", ["files", "load"])
-def test_a_new_model_that_fails_leaves_the_old_one_answering(open_models: OpenModels, where: str) -> None:
-    attempts = []
-
-    def fail() -> None:
-        attempts.append(where)
-        raise UnknownModel("no files")
-
-    def open_pool(space: Space) -> PinnedPool:
-        if space == NEW and where == "files":
-            fail()
-        return pool_of(space, fail if space == NEW else lambda: None)
-
-    models = ready_for_old(open_models(open_pool, lambda: OLD, first_retry_s=300.0))
+def test_new_model_that_fails_leaves_the_old_one_answering(open_models: OpenModels, where: str) -> None:
+    attempts: list[float] = []
+    fail = failing(attempts=attempts)
+    opens = without_files(NEW, fail) if where == "files" else new_from(fail)
+    models = open_models(opens, first_retry_s=300.0, ready=True)
     models.space_for(NEW)
     wait_for(lambda: bool(attempts))
     for _ in range(20):
@@ -36,13 +45,8 @@ def test_a_new_model_that_fails_leaves_the_old_one_answering(open_models: OpenMo
     assert len(attempts) == 1, "each search would try again"
 
 
-def test_a_first_model_that_fails_gives_way_to_the_next_choice(open_models: OpenModels) -> None:
-    def open_pool(space: Space) -> PinnedPool:
-        if space == OLD:
-            raise UnknownModel("no files")
-        return pool_of(space)
-
-    models = open_models(open_pool, lambda: OLD)
+def test_first_model_that_fails_gives_way_to_the_next_choice(open_models: OpenModels) -> None:
+    models = open_models(without_files(OLD, failing()))
     models.space_for(OLD)
     wait_for(lambda: models.failure == "no files")
     with pytest.raises(UnknownModel, match="no files"):
@@ -52,7 +56,7 @@ def test_a_first_model_that_fails_gives_way_to_the_next_choice(open_models: Open
     assert answering(models, NEW) == "new"
 
 
-def test_a_model_that_failed_is_tried_again_until_it_loads(open_models: OpenModels) -> None:
+def test_model_that_failed_is_tried_again_until_it_loads(open_models: OpenModels) -> None:
     failures = [UnknownModel("no files"), UnknownModel("no files"), MemoryError()]
 
     def open_pool(space: Space) -> PinnedPool:
@@ -60,27 +64,18 @@ def test_a_model_that_failed_is_tried_again_until_it_loads(open_models: OpenMode
             raise failures.pop()
         return pool_of(space)
 
-    models = open_models(open_pool, lambda: OLD, first_retry_s=0.01)
+    models = open_models(open_pool, first_retry_s=0.01)
     models.space_for(OLD)
     wait_for(lambda: models.ready)
-    assert failures == []
-    assert models.failure is None
+    assert (failures, models.failure) == ([], None)
     assert answering(models, OLD) == "old"
 
 
-def test_a_new_model_that_fails_is_named_leaves_the_old_one_answering_and_takes_over_once_it_loads(
-    open_models: OpenModels,
-) -> None:
+def test_new_model_that_fails_is_named_until_it_loads(open_models: OpenModels) -> None:
     broken = threading.Event()
     broken.set()
-
-    def load_new() -> None:
-        if broken.is_set():
-            raise UnknownModel("its folder was removed")
-
-    models = ready_for_old(
-        open_models(lambda s: pool_of(s, load_new if s == NEW else lambda: None), lambda: OLD, first_retry_s=0.01)
-    )
+    fail = failing("its folder was removed")
+    models = open_models(new_from(lambda: broken.is_set() and fail()), first_retry_s=0.01, ready=True)
     models.space_for(NEW)
     wait_for(lambda: models.next_failure is not None)
     assert models.next_failure == ("model-new", "its folder was removed")
@@ -91,16 +86,9 @@ def test_a_new_model_that_fails_is_named_leaves_the_old_one_answering_and_takes_
     assert models.next_failure is None
 
 
-def test_attempts_become_ever_rarer_and_end_when_the_models_are_closed(
-    open_models: OpenModels, threads: Threads
-) -> None:
+def test_attempts_become_ever_rarer_and_end_with_the_models(open_models: OpenModels, threads: Threads) -> None:
     attempts: list[float] = []
-
-    def open_pool(space: Space) -> PinnedPool:
-        attempts.append(time.monotonic())
-        raise UnknownModel("no files")
-
-    models = open_models(open_pool, lambda: OLD, first_retry_s=0.02)
+    models = open_models(failing(attempts=attempts), first_retry_s=0.02)
     models.space_for(OLD)
     wait_for(lambda: len(attempts) == 5)
     pauses = [later - earlier for earlier, later in itertools.pairwise(attempts)]
@@ -109,49 +97,36 @@ def test_attempts_become_ever_rarer_and_end_when_the_models_are_closed(
     wait_for(lambda: not threads.named("load old"))
 
 
-def test_a_space_is_prepared_again_until_that_succeeds(open_models: OpenModels) -> None:
+def test_space_is_prepared_again_until_that_succeeds(open_models: OpenModels) -> None:
     problems = [UnknownModel("no network"), UnknownModel("no network")]
 
     def prepare() -> None:
         if problems:
             raise problems.pop()
 
-    models = open_models(pool_of, lambda: None if problems else OLD, prepare=prepare, first_retry_s=0.01)
+    models = open_models(active=lambda: None if problems else OLD, prepare=prepare, first_retry_s=0.01)
     models.load_in_background()
     wait_for(lambda: models.ready)
     assert models.failure is None
 
 
 def test_without_any_space_the_reason_is_told(open_models: OpenModels) -> None:
-    def prepare() -> None:
-        raise UnknownModel("no embedding model 'x'; set ANAMNESIS_MODEL")
-
-    models = open_models(pool_of, lambda: None, prepare=prepare)
+    models = open_models(active=lambda: None, prepare=failing("no embedding model 'x'; set ANAMNESIS_MODEL"))
     models.load_in_background()
     wait_for(lambda: models.failure is not None)
     assert "ANAMNESIS_MODEL" in str(models.failure)
     assert (models.ready, models.model_id, models.depth) == (False, "", 0)
 
 
-def test_an_unknown_configured_model_does_not_stop_the_space_that_is_active(open_models: OpenModels) -> None:
-    def prepare() -> None:
-        raise UnknownModel("no such model")
-
-    models = open_models(pool_of, lambda: OLD, prepare=prepare)
+def test_unknown_configured_model_does_not_stop_the_active_space(open_models: OpenModels) -> None:
+    models = open_models(prepare=failing("no such model"))
     models.load_in_background()
     wait_for(lambda: models.ready)
     assert answering(models, OLD) == "old"
 
 
-def test_switching_back_ends_the_attempts_at_a_model_that_fails_and_its_blame(
-    open_models: OpenModels, threads: Threads
-) -> None:
-    def open_pool(space: Space) -> PinnedPool:
-        if space == NEW:
-            raise UnknownModel("its folder was removed")
-        return pool_of(space)
-
-    models = ready_for_old(open_models(open_pool, lambda: OLD, grace_s=0.01, first_retry_s=0.01))
+def test_switching_back_ends_the_attempts_at_a_failing_model(open_models: OpenModels, threads: Threads) -> None:
+    models = open_models(without_files(NEW, failing()), grace_s=0.01, first_retry_s=0.01, ready=True)
     models.space_for(NEW)
     wait_for(lambda: models.next_failure is not None)
     models.space_for(OLD)
@@ -172,20 +147,13 @@ LONG_REASON = "model-old at /models/v1.5/old does not load: no weights. " + "Wha
     ],
 )
 @pytest.mark.parametrize("where", ["prepare", "load"])
-def test_a_long_failure_is_told_by_its_first_sentence_and_logged_once_in_full(
+def test_long_failure_is_told_in_short_and_logged_once_in_full(
     open_models: OpenModels, caplog: pytest.LogCaptureFixture, whole: str, kept: str, where: str
 ) -> None:
-    attempts: list[int] = []
-
-    def fail(*_: object) -> Any:
-        attempts.append(1)
-        raise UnknownModel(whole)
-
-    models = (
-        open_models(pool_of, lambda: None, prepare=fail, first_retry_s=0.001)
-        if where == "prepare"
-        else open_models(fail, lambda: OLD, first_retry_s=0.001)
-    )
+    attempts: list[float] = []
+    fail = failing(whole, attempts)
+    given = {"active": lambda: None, "prepare": fail} if where == "prepare" else {"open_pool": fail}
+    models = open_models(**given, first_retry_s=0.001)
     models.load_in_background()
     wait_for(lambda: len(attempts) > 2)
     assert models.failure == kept

@@ -1,106 +1,60 @@
-"""Models of other makes, with random weights, as sentence-transformers saves them: every way to make one vector, and
-what happens when bf16 is too far from fp32.
-"""
+"""Models of other makes with random weights: every way to make one vector, and bf16 that is too far from fp32."""
 
 import logging
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from anamnesis_pipeline.embeddings.cores import Priority, available_cores
-from anamnesis_pipeline.embeddings.models import ModelFiles, bundled_minilm, find_model
 from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel
 from anamnesis_pipeline.errors import BadSetting, UnknownModel
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.wiring import open_pool, open_pool_of, open_store
-from anamnesis_tests.embeddings.tiny_models import random_model
+from anamnesis_tests.embeddings.tiny_models import as_published, loaded, saved, saved_other
 from anamnesis_tests.store.samples import put
 
 TEXTS = ["ok", "why did webhook retries double-charge", "a longer text " * 40, "日本語", "x " * 300]
 
 
-def saved(folder: Path, *more: object, pooling: str | tuple[str, ...] = "mean", scale: float = 1.0) -> ModelFiles:
-    """A tiny model with this pooling and further modules; `scale` blows its weights up."""
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
-    base = SentenceTransformer(str(random_model(folder / "base", layers=2)), device="cpu")
-    with torch.no_grad():
-        for weights in base.parameters():
-            weights.mul_(scale)
-    modules = [base[0], Pooling(32, pooling_mode=pooling), *more]
-    SentenceTransformer(modules=modules, device="cpu").save(str(folder / "model"))
-    return find_model(str(folder / "model"))
-
-
-def saved_other(folder: Path, network: Any) -> ModelFiles:
-    """This transformers model with MiniLM's tokenizer and mean pooling, saved with no window of its own."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from transformers import AutoTokenizer
-
-    network.save_pretrained(folder / "base")
-    tokenizer = AutoTokenizer.from_pretrained(bundled_minilm())
-    tokenizer.model_max_length = int(1e30)
-    tokenizer.save_pretrained(folder / "base")
-    modules = [Transformer(str(folder / "base")), Pooling(32)]
-    SentenceTransformer(modules=modules, device="cpu").save(str(folder / "model"))
-    return find_model(str(folder / "model"))
-
-
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
 @pytest.mark.parametrize("with_dense", [False, True])
 def test_every_pooling_dense_and_normalize_layer_counts(tmp_path: Path, pooling: str, with_dense: bool) -> None:
-    from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Dense, Normalize
-
-    from anamnesis_pipeline.embeddings.transformer_model import TransformerModel
 
     more = [Dense(32, 12), Normalize()] if with_dense else []
     files = saved(tmp_path, *more, pooling=pooling)
     fitting = TEXTS[:4]
-    plain = SentenceTransformer(str(files.path), device="cpu")
-    expected = plain.encode(fitting, normalize_embeddings=True)
+    expected = as_published(files.path).encode(fitting, normalize_embeddings=True)
     for precision, nearest in (("fp32", 0.99999), ("bf16", 0.99)):
-        made = TransformerModel(files, precision).embed(fitting)
+        made = loaded(files, precision).embed(fitting)
         assert made.shape == (4, 12 if with_dense else 32) == (4, files.dim)
         assert float(np.sum(made * expected, axis=1).min()) > nearest
 
 
 def test_pooled_modes_side_by_side_make_one_wide_vector(tmp_path: Path) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    from anamnesis_pipeline.embeddings.transformer_model import TransformerModel
-
     files = saved(tmp_path, pooling=("cls", "mean"))
-    made = TransformerModel(files, "fp32").embed([*TEXTS[:3], "word " * 700])
+    made = loaded(files).embed([*TEXTS[:3], "word " * 700])
     assert made.shape == (4, 64) == (4, files.dim)
-    expected = SentenceTransformer(str(files.path), device="cpu").encode(TEXTS[:3], normalize_embeddings=True)
+    expected = as_published(files.path).encode(TEXTS[:3], normalize_embeddings=True)
     assert float(np.sum(made[:3] * expected, axis=1).min()) > 0.99999
 
 
 def test_a_distilbert_is_a_model(tmp_path: Path) -> None:
     from transformers import DistilBertConfig, DistilBertModel
 
-    from anamnesis_pipeline.embeddings.transformer_model import TransformerModel
-
     config = DistilBertConfig(dim=32, n_layers=1, n_heads=2, hidden_dim=64, max_position_embeddings=48)
     files = saved_other(tmp_path, DistilBertModel(config))
     assert (files.dim, files.window) == (32, 48)
-    assert TransformerModel(files, "fp32").embed(TEXTS).shape == (len(TEXTS), 32)
+    assert loaded(files).embed(TEXTS).shape == (len(TEXTS), 32)
 
 
 @pytest.mark.parametrize("padding", [0, 1])
 def test_a_roberta_takes_texts_of_its_window_and_longer_ones(tmp_path: Path, padding: int) -> None:
     from transformers import RobertaConfig, RobertaModel
-
-    from anamnesis_pipeline.embeddings.transformer_model import TransformerModel
 
     config = RobertaConfig(
         vocab_size=30522, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64,
@@ -108,7 +62,7 @@ def test_a_roberta_takes_texts_of_its_window_and_longer_ones(tmp_path: Path, pad
     )  # fmt: skip
     files = saved_other(tmp_path, RobertaModel(config))
     assert files.window == 65 - padding
-    model = TransformerModel(files, "fp32")
+    model = loaded(files)
     texts = ["word " * count for count in (1, files.window - 3, files.window - 2, files.window - 1, 700)]
     assert max(len(ids) for ids in model.token_ids(texts)) == 702
     made = model.embed(texts)
@@ -116,7 +70,7 @@ def test_a_roberta_takes_texts_of_its_window_and_longer_ones(tmp_path: Path, pad
     assert np.allclose(np.linalg.norm(made, axis=1), 1, atol=1e-5)
 
 
-def test_other_weights_of_a_dense_layer_make_another_space(tmp_path: Path) -> None:
+def test_other_weights_of_a_dense_layer_are_another_space(tmp_path: Path) -> None:
     from sentence_transformers.sentence_transformer.modules import Dense
 
     layers = [Dense(32, 16), Dense(32, 16)]  # one after the other: their weights are random, and saving sets the seed
@@ -126,12 +80,9 @@ def test_other_weights_of_a_dense_layer_make_another_space(tmp_path: Path) -> No
     assert one.space().key != other.space().key
 
 
-def test_a_model_of_another_width_than_its_files_say_is_refused(tmp_path: Path) -> None:
-    from anamnesis_pipeline.embeddings.transformer_model import TransformerModel
-
-    wrong = replace(saved(tmp_path), dim=48)
+def test_model_of_another_width_than_its_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnknownModel, match="vectors of 32 numbers, and its files say 48"):
-        TransformerModel(wrong, "fp32")
+        loaded(replace(saved(tmp_path), dim=48))
 
 
 def test_a_precision_is_measured_before_it_serves_and_only_once(tmp_path: Path) -> None:
@@ -170,9 +121,7 @@ def test_a_gpu_that_would_emulate_bf16_computes_in_fp32(
     assert transformer_model.load_model(saved(tmp_path), "bf16", "cuda", 0.9999).precision == precision
 
 
-def test_a_model_that_bf16_bends_too_far_runs_in_fp32_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_model_that_bf16_bends_too_far_runs_in_fp32(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     from anamnesis_pipeline.embeddings.transformer_model import load_model
 
     files = saved(tmp_path, pooling="cls", scale=40.0)
@@ -184,7 +133,7 @@ def test_a_model_that_bf16_bends_too_far_runs_in_fp32_and_says_so(
     assert "0.998 is wanted" in warning
 
 
-def test_what_bf16_bends_too_far_is_measured_once_and_goes_on_in_the_precision_of_its_vectors(
+def test_what_bf16_bends_too_far_is_measured_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))

@@ -1,18 +1,18 @@
 """Token vectors: made small, made by the pool, and made by real networks in the pass that makes the text's vector."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.base import Role
-from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder, word_directions
-from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
+from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
 from anamnesis_pipeline.embeddings.token_sample import SAMPLE
 from anamnesis_pipeline.embeddings.token_vectors import (
     QUIET,
@@ -28,8 +28,8 @@ from anamnesis_pipeline.errors import InvalidVectors, UnknownModel
 from anamnesis_pipeline.settings import load
 from anamnesis_pipeline.steps.posting import EpisodeDraft
 from anamnesis_pipeline.wiring import open_services
-from anamnesis_tests.embeddings.fake_models import Gate, HashedWords, wait_for
-from anamnesis_tests.embeddings.test_tiny_models import saved
+from anamnesis_tests.embeddings.fake_models import Gate, HashedWords, OpenPool, wait_for
+from anamnesis_tests.embeddings.tiny_models import as_published, loaded, saved
 
 IDENTITY = np.eye(32, dtype=np.float32)
 
@@ -39,14 +39,14 @@ def random_rows(count: int, dims: int, seed: int = 0) -> Rows:
 
 
 @pytest.mark.parametrize("count", [0, 1, 9])
-def test_a_passage_has_the_signs_of_each_token_and_at_least_one_row(count: int) -> None:
+def test_passage_has_the_signs_of_each_token_in_a_row_at_least(count: int) -> None:
     rows = random_rows(count, 8)
     signs = of_passage(rows)
     assert (signs.dtype, signs.shape) == (np.int8, (max(1, count), 8))
     assert np.array_equal(signs[:count], np.sign(rows))
 
 
-def test_of_a_passage_only_what_says_something_is_kept_unless_nothing_does() -> None:
+def test_passage_keeps_what_says_something_unless_nothing_does() -> None:
     rows = random_rows(4, 8)
     assert np.array_equal(of_passage(rows * np.array([[QUIET], [1], [QUIET], [1]])), np.sign(rows[[1, 3]]))
     assert np.array_equal(of_passage(rows * QUIET), np.sign(rows))
@@ -57,7 +57,7 @@ def test_tokens_of_a_query_are_as_long_as_their_shares_of_it() -> None:
     assert np.allclose(np.linalg.norm(rows, axis=1), np.array([1, QUIET, 1]) / (2 + QUIET), atol=1e-6)
 
 
-def test_a_projection_keeps_the_angles_of_what_it_was_learned_on() -> None:
+def test_projection_keeps_the_angles_that_it_learned() -> None:
     flat = np.zeros((200, 32), np.float32)
     flat[:, 5:13] = random_rows(200, 8)
     projection = learn_projection([flat[:50], flat[50:]], 8)
@@ -83,16 +83,15 @@ def test_hashed_words_have_token_vectors() -> None:
 # --- the pool ----------------------------------------------------------------------------------------------
 
 
+PROJECTED: dict[str, Any] = {"projection": lambda model: IDENTITY}
+
+
 @pytest.fixture
-def pool() -> Iterator[PinnedPool]:
-    model = PoolModel("hashed", 16, HashedWords, query_prefix="query: ", projection=lambda model: IDENTITY)
-    pool = PinnedPool(model, available_cores()[:1])
-    pool.load()
-    yield pool
-    pool.close()
+def pool(open_pool: OpenPool) -> PinnedPool:
+    return open_pool(model=PROJECTED)
 
 
-def test_a_pool_returns_the_vectors_of_embed_and_token_vectors_in_the_order_of_the_texts(pool: PinnedPool) -> None:
+def test_pool_returns_both_kinds_of_vectors_in_order(pool: PinnedPool) -> None:
     texts = [f"word{n} " * (n % 7 + 1) for n in range(100)]
     made = pool.embed_with_tokens(texts, "passage")
     assert np.array_equal(made.vectors, pool.embed(texts, "passage"))
@@ -105,7 +104,7 @@ def test_a_pool_returns_the_vectors_of_embed_and_token_vectors_in_the_order_of_t
     assert pool.embed_with_tokens([], "passage").tokens == []
 
 
-def test_a_query_keeps_every_token_but_those_of_the_models_prefix(pool: PinnedPool) -> None:
+def test_query_keeps_every_token_but_those_of_the_prefix(pool: PinnedPool) -> None:
     (found,) = pool.embed_with_tokens(["zeppelin hangar doors"], "query").tokens or []
     (of_nothing,) = pool.embed_with_tokens([""], "query").tokens or []
     ids = HashedWords().token_ids(["zeppelin hangar doors"])[0]
@@ -113,28 +112,23 @@ def test_a_query_keeps_every_token_but_those_of_the_models_prefix(pool: PinnedPo
     assert np.array_equal(of_nothing, np.zeros((1, 32)))
 
 
-def test_queries_that_wait_together_get_their_own_tokens() -> None:
+def test_queries_that_wait_together_get_their_own_tokens(open_pool: OpenPool) -> None:
     gate = Gate()
-    pool = PinnedPool(
-        PoolModel("m", 16, lambda: HashedWords(16, gate), projection=lambda model: IDENTITY), available_cores()[:1]
-    )
-    pool.load()
-    try:
-        with ThreadPoolExecutor(4) as callers:
-            first = callers.submit(pool.embed, ["hold"], "query")
-            assert gate.reached.wait(60)
-            plain = callers.submit(pool.embed, ["a b c"], "query")
-            with_tokens = [callers.submit(pool.embed_with_tokens, ["w " * n], "query") for n in (2, 5)]
-            wait_for(lambda: pool.depth == 3)
-            gate.opened.set()
-            counts = [len((answer.result(60).tokens or [])[0]) for answer in with_tokens]
-        assert (first.result(60).shape, plain.result(60).shape, counts) == ((1, 16), (1, 16), [2, 5])
-    finally:
-        pool.close()
+    pool = open_pool(gate, model=PROJECTED)
+    with ThreadPoolExecutor(4) as callers:
+        first = callers.submit(pool.embed, ["hold"], "query")
+        assert gate.reached.wait(60)
+        plain = callers.submit(pool.embed, ["a b c"], "query")
+        with_tokens = [callers.submit(pool.embed_with_tokens, ["w " * n], "query") for n in (2, 5)]
+        wait_for(lambda: pool.depth == 3)
+        gate.opened.set()
+        # the prefix of a query has no token vectors
+        counts = [len((answer.result(60).tokens or [])[0]) for answer in with_tokens]
+    assert (first.result(60).shape, plain.result(60).shape, counts) == ((1, 16), (1, 16), [2, 5])
 
 
 @pytest.mark.parametrize("role", ["query", "passage"])
-def test_token_vectors_that_are_no_numbers_are_not_returned(role: Role) -> None:
+def test_token_vectors_that_are_no_numbers_are_not_returned(open_pool: OpenPool, role: Role) -> None:
     class Broken(HashedWords):
         def forward_with_tokens(
             self, batch: Sequence[Sequence[int]], projection: Projection | None
@@ -143,51 +137,31 @@ def test_token_vectors_that_are_no_numbers_are_not_returned(role: Role) -> None:
             rows[-1][0, 0] = np.nan
             return vectors, rows
 
-    pool = PinnedPool(PoolModel("m", 16, Broken, projection=lambda model: IDENTITY), available_cores()[:1])
-    pool.load()
-    try:
-        with pytest.raises(InvalidVectors, match="m in fp32 made 1 of"):
-            pool.embed_with_tokens(["a", "b c"], role)
-    finally:
-        pool.close()
+    with pytest.raises(InvalidVectors, match="hashed in fp32 made 1 of"):
+        open_pool(load=Broken, model=PROJECTED).embed_with_tokens(["a", "b c"], role)
 
 
 # --- networks ----------------------------------------------------------------------------------------------
 
 
-def as_sentence_transformers(path: Path, text: str) -> NDArray[np.float32]:
-    """Unit vectors of the text's own pieces, as that library gives them."""
-    from sentence_transformers import SentenceTransformer
-
-    model = SentenceTransformer(str(path), device="cpu")
-    states = model.encode(text, output_value="token_embeddings").float().cpu().numpy()
-    return unit_rows(states[1:-1])
-
-
 @pytest.mark.parametrize(("precision", "nearest"), [("fp32", 0.9999), ("bf16", 0.99)])
-def test_pieces_have_the_vectors_of_the_last_hidden_state_without_special_ones(
-    tmp_path: Path, precision: str, nearest: float
-) -> None:
-    from anamnesis_pipeline.embeddings.transformer_model import TransformerModel
-
+def test_pieces_have_the_vectors_of_the_last_hidden_state(tmp_path: Path, precision: str, nearest: float) -> None:
     files = saved(tmp_path)
-    model = TransformerModel(files, precision)
+    model, published = loaded(files, precision), as_published(files.path)
     texts = ["ok", "why did webhook retries double-charge", "", "a longer text " * 9]
     vectors, rows = model.forward_with_tokens(model.token_ids(texts), None)
     assert np.array_equal(vectors, model.embed(texts))
     assert [len(found) for found in rows] == [len(ids) - 2 for ids in model.token_ids(texts)]
     for text, found in zip(texts, rows, strict=True):
         if text:
-            cosines = np.sum(unit_rows(found) * as_sentence_transformers(files.path, text), axis=1)
-            assert float(cosines.min()) > nearest
+            states = published.encode(text, output_value="token_embeddings").float().cpu().numpy()
+            assert float(np.sum(unit_rows(found) * unit_rows(states[1:-1]), axis=1).min()) > nearest
     assert np.allclose(np.linalg.norm(rows[3][:4], axis=1), [QUIET, 1, 1, QUIET], atol=1e-3), "a longer text a"
 
 
-def test_a_text_of_several_windows_has_the_pieces_of_all_of_them_once(tmp_path: Path) -> None:
-    from anamnesis_pipeline.embeddings.transformer_model import TransformerModel
-
+def test_text_of_several_windows_has_all_their_pieces_once(tmp_path: Path) -> None:
     files = saved(tmp_path)
-    model = TransformerModel(files, "fp32")
+    model = loaded(files)
     ids = model.token_ids([f"word{'x' * (n % 3)} {n} " * 300 for n in range(4)] + ["short"])
     projection = learn_projection([random_rows(90, 32)], 8)
     vectors, rows = model.forward_with_tokens(ids, projection)
@@ -199,9 +173,7 @@ def test_a_text_of_several_windows_has_the_pieces_of_all_of_them_once(tmp_path: 
 
 
 def test_a_model_without_vectors_of_pieces_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from anamnesis_pipeline.embeddings.transformer_model import TransformerModel
-
-    model = TransformerModel(saved(tmp_path), "fp32")
+    model = loaded(saved(tmp_path))
     network = model._model.__call__
     monkeypatch.setattr(
         model, "_model", lambda features: {"sentence_embedding": network(features)["sentence_embedding"]}
@@ -210,9 +182,7 @@ def test_a_model_without_vectors_of_pieces_says_what_to_set(tmp_path: Path, monk
         model.forward_with_tokens(model.token_ids(["a"]), None)
 
 
-def test_posts_and_queries_of_a_running_system_have_token_vectors_under_one_projection(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_running_system_keeps_one_projection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ANAMNESIS_MODEL", str(saved(tmp_path).path))
     projections = []

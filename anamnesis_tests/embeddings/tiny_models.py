@@ -1,8 +1,9 @@
 """Sentence-transformers models made on the spot: random weights, any width, MiniLM's tokenizer."""
 
 from pathlib import Path
+from typing import Any
 
-from anamnesis_pipeline.embeddings.models import bundled_minilm
+from anamnesis_pipeline.embeddings.models import ModelFiles, bundled_minilm, find_model
 
 
 def random_model(folder: Path, dim: int = 32, layers: int = 1, window: int = 256, seed: int = 0) -> Path:
@@ -24,3 +25,47 @@ def random_model(folder: Path, dim: int = 32, layers: int = 1, window: int = 256
     transformer = Transformer(str(bert), max_seq_length=window)
     SentenceTransformer(modules=[transformer, Pooling(dim)], device="cpu").save(str(folder))
     return folder
+
+
+def saved(folder: Path, *more: object, pooling: str | tuple[str, ...] = "mean", scale: float = 1.0) -> ModelFiles:
+    """A tiny model with this pooling and further modules; `scale` blows its weights up."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    base = as_published(random_model(folder / "base", layers=2))
+    with torch.no_grad():
+        for weights in base.parameters():
+            weights.mul_(scale)
+    modules = [base[0], Pooling(32, pooling_mode=pooling), *more]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder / "model"))
+    return find_model(str(folder / "model"))
+
+
+def saved_other(folder: Path, network: Any) -> ModelFiles:
+    """This transformers model with MiniLM's tokenizer and mean pooling, saved with no window of its own."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from transformers import AutoTokenizer
+
+    network.save_pretrained(folder / "base")
+    tokenizer = AutoTokenizer.from_pretrained(bundled_minilm())
+    tokenizer.model_max_length = int(1e30)
+    tokenizer.save_pretrained(folder / "base")
+    modules = [Transformer(str(folder / "base")), Pooling(32)]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder / "model"))
+    return find_model(str(folder / "model"))
+
+
+def loaded(files: ModelFiles, precision: str = "fp32") -> Any:
+    """The model of these files."""
+    from anamnesis_pipeline.embeddings.transformer_model import TransformerModel
+
+    return TransformerModel(files, precision)
+
+
+def as_published(path: Path) -> Any:
+    """The model of a folder in its authors' library."""
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(path), device="cpu", local_files_only=True)
