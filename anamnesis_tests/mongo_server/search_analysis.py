@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import regex
+
 from anamnesis_tests.mongo_server.search_errors import NotEmulated
-from anamnesis_tests.mongo_server.search_patterns import java_pattern
 
 Terms = list[str]
 """In order."""
@@ -22,6 +23,11 @@ MAX_TOKEN_LENGTH = 255
 """Characters; the white space tokenizer cuts what is longer."""
 
 _SPACES = re.compile(r"[^\S\u00a0\u2007\u202f]+")
+
+_WORDS = regex.compile(r"(?V1)[[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\u200c\u200d]--_]+")
+r"""What Java's `(?U)[\W_]+` divides (https://docs.oracle.com/en/java/javase/21/docs/api/java.base/java/util/regex/Pattern.html):
+letters, digits, marks, connecting punctuation and the two joiners; other numbers, such as a half, are no words.
+"""
 
 _FOLDED = str.maketrans({"ø": "o", "đ": "d", "ł": "l", "ħ": "h"})
 
@@ -50,9 +56,8 @@ def _tokenizer(definition: Mapping[str, Any]) -> Analyzer:
     match definition["type"]:
         case "whitespace":
             return lambda text: _cut(filter(None, _SPACES.split(text)), longest)
-        case "regexSplit":
-            pattern = java_pattern(definition["pattern"])
-            return lambda text: [token for token in pattern.split(text) if token]
+        case "regexSplit" if definition["pattern"] == r"(?U)[\W_]+":
+            return _WORDS.findall
         case other:
             raise NotEmulated(f"the tokenizer {other}")
 

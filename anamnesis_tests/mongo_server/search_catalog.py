@@ -2,7 +2,8 @@
 
 It behaves as the search process of Atlas (also as the image for local use has it) seems to a client: indexes are built
 some time after the command, follow commits with a lag, and yield ids whose documents are then read as they are.
-Commands: https://www.mongodb.com/docs/manual/reference/command/nav-atlas-search/; a query of an index that does not
+Commands: https://www.mongodb.com/docs/manual/reference/command/nav-atlas-search/; what is listed:
+https://www.mongodb.com/docs/manual/reference/operator/aggregation/listSearchIndexes/; a query of an index that does not
 exist finds nothing: https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-stage/.
 """
 
@@ -12,7 +13,6 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from bson import ObjectId
 from bson.raw_bson import RawBSONDocument
 
 from anamnesis_tests.mongo_server.search_behaviour import SearchBehaviour
@@ -24,8 +24,7 @@ from anamnesis_tests.mongo_server.search_errors import (
     management_unreachable,
     unreachable,
 )
-from anamnesis_tests.mongo_server.search_generation import READY, Generation
-from anamnesis_tests.mongo_server.search_listing import as_listed, entry
+from anamnesis_tests.mongo_server.search_generation import FAILED, READY, Generation
 from anamnesis_tests.mongo_server.search_text_index import counted
 
 Document = Mapping[str, Any]
@@ -51,26 +50,10 @@ class Source(Protocol):
 
 
 @dataclass(slots=True)
-class _Index:
-    """An index of a name: what is queried, and what takes its place once it is built."""
-
-    id: ObjectId
-    main: Generation
-    staged: Generation | None = None
-
-    @property
-    def latest(self) -> Generation:
-        return self.staged or self.main
-
-    def generations(self) -> list[Generation]:
-        return [self.main, self.staged] if self.staged else [self.main]
-
-
-@dataclass(slots=True)
 class _Collection:
     """One with indexes: as it was when somebody looked last, and how often it had been changed by then."""
 
-    indexes: dict[str, _Index] = field(default_factory=dict)
+    indexes: dict[str, Generation] = field(default_factory=dict)
     documents: Documents = field(default_factory=dict)
     changes: int = -1
 
@@ -98,28 +81,15 @@ class SearchCatalog:
             there = collection.indexes
             wanted = [(model.get("name", "default"), model.get("type", "search"), model) for model in models]
             for name, kind, model in wanted:
-                if name in there and not _is_same(there[name].latest, kind, model["definition"]):
+                if name in there and (there[name].kind, there[name].definition) != (kind, model["definition"]):
                     raise SearchRefused(
                         INDEX_ALREADY_EXISTS,
                         f"Index {name} already exists with a different definition. Drop it first if needed.",
                     )
             for name, kind, model in wanted:
                 if name not in there:
-                    there[name] = _Index(ObjectId(), self._begin(collection, kind, name, model["definition"], 0))
+                    there[name] = self._begin(collection, kind, name, model["definition"])
         return [name for name, _, _ in wanted]
-
-    def update(self, db: str, coll: str, name: str, definition: Document) -> None:
-        """`updateSearchIndex`: the old definition is queried until the new one is built.
-
-        :raises SearchRefused: there is no such index.
-        """
-        self._must_run()
-        with self._lock:
-            index = self._found(db, coll, name)
-            self._settle(index)
-            collection, latest = self._collections[db, coll], index.latest
-            self._look((db, coll), collection)
-            index.staged = self._begin(collection, latest.kind, name, definition, latest.version + 1)
 
     def drop(self, db: str, coll: str, name: str) -> None:
         """`dropSearchIndex`.
@@ -128,8 +98,8 @@ class SearchCatalog:
         """
         self._must_run()
         with self._lock:
-            self._found(db, coll, name)
-            del self._collections[db, coll].indexes[name]
+            if self._collections.get((db, coll), _Collection()).indexes.pop(name, None) is None:
+                raise SearchRefused(INDEX_NOT_FOUND, f"No index with name {name} exists in namespace {db}.{coll}")
 
     def list(self, db: str, coll: str, name: str | None = None) -> list[dict[str, Any]]:
         """What `$listSearchIndexes` gives."""
@@ -153,8 +123,7 @@ class SearchCatalog:
             if index is None:
                 return [({"count": counted(0, body.get("count", {}))}, {})] if name == "$searchMeta" else []
             self._look((db, coll), collection)
-            self._settle(index)
-            found = index.main.query(name, body, self.behaviour, time.monotonic())
+            found = index.query(name, body, self.behaviour, time.monotonic())
             if name == "$searchMeta":
                 return [(counts, {}) for _, counts in found]
             documents = collection.documents
@@ -183,8 +152,7 @@ class SearchCatalog:
         behaviour = self.behaviour
         for key, late_s in self._in_batch(keys) if collection.indexes else ():
             for index in collection.indexes.values():
-                for generation in index.generations():
-                    generation.note(key, now.get(key), at + behaviour.lag_s + late_s, held=behaviour.frozen)
+                index.note(key, now.get(key), at + behaviour.lag_s + late_s, held=behaviour.frozen)
 
     def _in_batch(self, keys: Sequence[Hashable]) -> Iterable[tuple[Hashable, float]]:
         """The order in which changes get into an index, and how much later than the first."""
@@ -197,34 +165,16 @@ class SearchCatalog:
         if not self.behaviour.reachable:
             raise management_unreachable()
 
-    def _begin(self, collection: _Collection, kind: str, name: str, definition: Document, version: int) -> Generation:
+    def _begin(self, collection: _Collection, kind: str, name: str, definition: Document) -> Generation:
         now = time.monotonic()
-        generation = Generation(kind, name, definition, version, now=now, build_s=self.behaviour.build_s)
+        generation = Generation(kind, name, definition, now=now, build_s=self.behaviour.build_s)
         for key, document in collection.documents.items():
             generation.note(key, document, now)
         return generation
 
-    def _settle(self, index: _Index) -> None:
-        """Let what is built take its place; one that failed leaves the old one in use."""
-        if index.staged and index.staged.state(self.behaviour, time.monotonic()) == READY:
-            index.main, index.staged = index.staged, None
-
-    def _found(self, db: str, coll: str, name: str) -> _Index:
-        index = self._collections.get((db, coll), _Collection()).indexes.get(name)
-        if index is None:
-            raise SearchRefused(INDEX_NOT_FOUND, f"No index with name {name} exists in namespace {db}.{coll}")
-        return index
-
-    def _listed(self, index: _Index) -> dict[str, Any]:
-        self._settle(index)
-        now = time.monotonic()
-        return entry(
-            str(index.id),
-            index.latest,
-            index.latest.state(self.behaviour, now),
-            queryable=index.main.state(self.behaviour, now) == READY,
-        )
-
-
-def _is_same(generation: Generation, kind: str, definition: Document) -> bool:
-    return generation.kind == kind and as_listed(kind, generation.definition) == as_listed(kind, definition)
+    def _listed(self, index: Generation) -> dict[str, Any]:
+        status = index.state(self.behaviour, time.monotonic())
+        shown = {"status": status, "queryable": status == READY}
+        main = shown | ({"message": "Your index could not be built"} if status == FAILED else {})
+        detail = [{"hostname": "localhost", **shown, "mainIndex": main}]
+        return {"id": index.name, "name": index.name, "type": index.kind, **shown, "statusDetail": detail}

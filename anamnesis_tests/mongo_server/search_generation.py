@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from anamnesis_tests.mongo_server.search_behaviour import SearchBehaviour, is_named
@@ -32,14 +31,10 @@ class _Change:
 class Generation:
     """An index by one definition. Changes are applied when somebody looks, so that nothing runs beside the tests."""
 
-    def __init__(
-        self, kind: str, name: str, definition: Mapping[str, Any], version: int, *, now: float, build_s: float
-    ) -> None:
+    def __init__(self, kind: str, name: str, definition: Mapping[str, Any], *, now: float, build_s: float) -> None:
         self.kind = kind
         self.name = name
         self.definition = definition
-        self.version = version
-        self.created_at = datetime.now(UTC)
         self._content: TextIndex | VectorIndex = (
             VectorIndex(definition) if kind == "vectorSearch" else TextIndex(definition)
         )

@@ -20,7 +20,7 @@ class Index(Protocol):
     """What operators look at (`search_text_index.py`)."""
 
     terms: dict[str, TermField]
-    values: dict[str, dict[str, ValuePostings]]
+    values: dict[str, tuple[str, ValuePostings]]
     paths: dict[str, set[int]]
     rows: set[int]
 
@@ -66,9 +66,6 @@ class Operators:
         return [(field, query) for query in _listed(body["query"]) for field in fields]
 
     def _equals(self, body: Mapping[str, Any]) -> Matches:
-        if body["value"] is None:
-            kinds = self._index.values.get(body["path"], {})
-            return _constant(set().union(*(field.equal(None) for field in kinds.values())))
         return _constant(self._field(body["path"], body["value"]).equal(body["value"]))
 
     def _in(self, body: Mapping[str, Any]) -> Matches:
@@ -82,14 +79,12 @@ class Operators:
         return _constant(set().union(*(field.between(bounds) for field in fields)))
 
     def _exists(self, body: Mapping[str, Any]) -> Matches:
-        """A path exists where anything below it does, too."""
-        within = [rows for path, rows in self._index.paths.items() if f"{path}.".startswith(f"{body['path']}.")]
-        return _constant(set().union(*within))
+        return _constant(self._index.paths.get(body["path"], set()))
 
     def _field(self, path: str, value: Any) -> ValuePostings:
         kind = (typed(value) or ("", None))[0]
-        field = self._index.values.get(path, {}).get(kind)
-        if field is None:
+        known, field = self._index.values.get(path, ("", None))
+        if field is None or known != kind:
             raise query_refused(f"Path '{path}' needs to be indexed as {_TYPE_OF_FIELD.get(kind, kind)}")
         return field
 

@@ -22,7 +22,7 @@ Document = dict[str, Any]
 Row = tuple[Mapping[str, Any], Mapping[str, Any]]
 """A document and its metadata."""
 
-COMMANDS = frozenset({"createSearchIndexes", "updateSearchIndex", "dropSearchIndex"})
+COMMANDS = frozenset({"createSearchIndexes", "dropSearchIndex"})
 STAGES = frozenset({"$search", "$searchMeta", "$vectorSearch", "$listSearchIndexes"})
 _IN_BYTES = (b"$search", b"$vectorSearch", b"$listSearchIndexes")
 _WRITES = frozenset({"insert", "update", "delete", "findAndModify"})
@@ -112,20 +112,12 @@ class SearchService:
         if name == "createSearchIndexes":
             names = self.catalog.create(database, collection, command["indexes"])
             return {"indexesCreated": [{"id": each, "name": each} for each in names]}
-        if name == "updateSearchIndex":
-            self.catalog.update(database, collection, command["name"], command["definition"])
-            return {}
         if name == "dropSearchIndex":
             self.catalog.drop(database, collection, command["name"])
             return {}
         rows = self._run((database, collection), command["pipeline"])
-        return {
-            "cursor": {
-                "firstBatch": [document for document, _ in rows],
-                "id": Int64(0),
-                "ns": f"{database}.{collection}",
-            }
-        }
+        documents = [document for document, _ in rows]
+        return {"cursor": {"firstBatch": documents, "id": Int64(0), "ns": f"{database}.{collection}"}}
 
     def _run(self, namespace: Namespace, pipeline: Sequence[Document]) -> list[Row]:
         """What a pipeline yields that begins with a search stage."""

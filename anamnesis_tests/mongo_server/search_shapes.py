@@ -33,13 +33,10 @@ _STAGES: dict[str, tuple[set[str], set[str]]] = {
 }
 _COMMON = {"numPartitions", "storedSource"}
 _VECTOR_FIELDS = {"vector": {"path", "numDimensions", "similarity"}, "filter": {"path"}}
-_FILTERS = {"$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$exists", "$not"}
+_FILTERS = {"$gt", "$gte", "$lt", "$lte", "$in", "$nin"}
 _TOGETHER = {"$and", "$or", "$nor"}
 _STRING = {"analyzer", "indexOptions", "store", "norms"}
-_MAPPED: dict[str, set[str]] = {
-    "string": _STRING, "number": {"representation", "indexIntegers", "indexDoubles"},
-    "token": {"normalizer"}, "boolean": set(), "date": set(), "objectId": set(), "uuid": set(),
-}  # fmt: skip
+_MAPPED: dict[str, set[str]] = {"string": _STRING, "number": {"representation"}, "token": set()}
 
 Problems = Iterator[str]
 
@@ -66,9 +63,6 @@ def _problems(name: str, command: Mapping[str, Any]) -> Problems:
                 yield from _fields(model, "index", {"definition"}, {"name", "type"})
                 is_vector = model.get("type", "search") == "vectorSearch"
                 yield from (_vectors if is_vector else _mappings)(model["definition"])
-        case "updateSearchIndex":
-            is_vector = "fields" in command["definition"]
-            yield from (_vectors if is_vector else _mappings)(command["definition"])
 
 
 def _fields(value: Any, where: str, needed: set[str], known: set[str]) -> Problems:
@@ -107,7 +101,7 @@ def _operator(body: Mapping[str, Any], where: str) -> Problems:
             yield from _range(value, inside)
         if name == "in":
             kinds = {(typed(each) or ("", None))[0] for each in _listed(value["value"])}
-            if len(kinds) != 1 or kinds & {"", "null"}:
+            if len(kinds) != 1 or kinds & {""}:
                 yield f"{inside}.value must hold values of one type"
         if name == "phrase" and not all(isinstance(each, str) and each for each in _listed(value["query"])):
             yield f"{inside}.query must be a text that is not empty"
@@ -130,8 +124,8 @@ def _range(value: Mapping[str, Any], where: str) -> Problems:
     if not bounds or {"gt", "gte"} <= bounds or {"lt", "lte"} <= bounds:
         yield f"{where} must have one or two of gt or gte, and lt or lte"
     kinds = {(typed(value[bound]) or ("", None))[0] for bound in bounds}
-    if len(kinds) > 1 or kinds & {"", "boolean", "null"}:
-        yield f"{where} must have bounds of one type: number, date, string, objectId or UUID"
+    if len(kinds) > 1 or kinds & {""}:
+        yield f"{where} must have bounds of one type: number or string"
 
 
 def _vector_search(body: Mapping[str, Any]) -> Problems:
@@ -141,7 +135,7 @@ def _vector_search(body: Mapping[str, Any]) -> Problems:
     if limit < 1 or (candidates is not None and not limit <= candidates <= MOST_CANDIDATES):
         yield f"$vectorSearch: limit {limit} and numCandidates {candidates} do not fit"
     vector = body["queryVector"]
-    if not isinstance(vector, list) and not (isinstance(vector, Binary) and vector.subtype == VECTOR_SUBTYPE):
+    if not (isinstance(vector, Binary) and vector.subtype == VECTOR_SUBTYPE):
         yield "$vectorSearch.queryVector must be a vector"
     yield from _filter(body.get("filter", {}))
 

@@ -4,7 +4,7 @@ Definition: https://www.mongodb.com/docs/atlas/atlas-search/define-field-mapping
 indexed: `dynamic: true` is not emulated.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from anamnesis_tests.mongo_server.search_analysis import analyzer_of
@@ -17,9 +17,7 @@ from anamnesis_tests.mongo_server.search_vector_index import Hits, Taken
 COUNTED = 1000
 """Up to how many hits a count of type `lowerBound` is exact, by default."""
 
-_KINDS = {
-    "token": "string", "number": "number", "boolean": "boolean", "date": "date", "objectId": "objectId", "uuid": "uuid",
-}  # fmt: skip
+_KINDS = {"token": "string", "number": "number"}
 """Type of a field in the mappings: of which values it is."""
 
 
@@ -29,10 +27,13 @@ class TextIndex:
     def __init__(self, definition: Mapping[str, Any]) -> None:
         self._definition = definition
         self.terms: dict[str, TermField] = {}
-        self.values: dict[str, dict[str, ValuePostings]] = {}
+        self.values: dict[str, tuple[str, ValuePostings]] = {}
         self.paths: dict[str, set[int]] = {}
         self.rows: set[int] = set()
-        self._map(definition["mappings"])
+        if definition["mappings"].get("dynamic"):
+            raise NotEmulated("dynamic mappings")
+        for name, field in definition["mappings"].get("fields", {}).items():
+            self._map_field(name, field)
 
     def take(self, document: Mapping[str, Any]) -> Taken:
         """What there is to index of a document, apart from it, since it may change before that happens."""
@@ -47,9 +48,8 @@ class TextIndex:
                 rows.add(row)
         for path, field in self.terms.items():
             field.put(row, [value for value in taken[path] or () if isinstance(value, str)])
-        for path, kinds in self.values.items():
-            for kind, values in kinds.items():
-                values.put(row, _of_kind(kind, taken[path]))
+        for path, (kind, values) in self.values.items():
+            values.put(row, [value for value in taken[path] or () if (known := typed(value)) and known[0] == kind])
 
     def remove(self, row: int) -> None:
         """Forget a row."""
@@ -58,9 +58,8 @@ class TextIndex:
             rows.discard(row)
         for field in self.terms.values():
             field.remove(row)
-        for kinds in self.values.values():
-            for values in kinds.values():
-                values.remove(row)
+        for _, values in self.values.values():
+            values.remove(row)
 
     def query(self, stage: str, body: Mapping[str, Any]) -> Hits:
         """What `$search` finds, best first; for `$searchMeta` one row, -1, with the counts.
@@ -74,27 +73,15 @@ class TextIndex:
             return [(-1, {"count": counted(len(matches), body.get("count", {}))})]
         return [(row, {"searchScore": matches[row]}) for row in _ordered(matches)]
 
-    def _map(self, mapping: Mapping[str, Any]) -> None:
-        if mapping.get("dynamic"):
-            raise NotEmulated("dynamic mappings")
-        for name, field in mapping.get("fields", {}).items():
-            self._map_field(name, field)
-
     def _map_field(self, path: str, field: Mapping[str, Any]) -> None:
-        self.paths.setdefault(path, set())
-        match field["type"]:
-            case "string":
-                self.terms[path] = self._term_field(field)
-            case kind if kind in _KINDS:
-                if field.get("normalizer", "none") != "none":
-                    raise NotEmulated("token fields with a normalizer")
-                self.values.setdefault(path, {})[_KINDS[kind]] = ValuePostings()
-            case other:
-                raise NotEmulated(f"fields of type {other}")
-
-    def _term_field(self, field: Mapping[str, Any]) -> TermField:
-        analyzer, custom = field.get("analyzer", "lucene.standard"), self._definition.get("analyzers", ())
-        return TermField(analyzer_of(analyzer, custom))
+        self.paths[path] = set()
+        if field["type"] == "string":
+            analyzer, custom = field.get("analyzer", "lucene.standard"), self._definition.get("analyzers", ())
+            self.terms[path] = TermField(analyzer_of(analyzer, custom))
+        elif field["type"] in _KINDS:
+            self.values[path] = _KINDS[field["type"]], ValuePostings()
+        else:
+            raise NotEmulated(f"fields of type {field['type']}")
 
 
 def counted(hits: int, count: Mapping[str, Any]) -> dict[str, int]:
@@ -110,9 +97,3 @@ def counted(hits: int, count: Mapping[str, Any]) -> dict[str, int]:
 def _ordered(matches: Matches) -> list[int]:
     """Best first; of equals the one that was indexed first."""
     return sorted(matches, key=lambda row: (-matches[row], row))
-
-
-def _of_kind(kind: str, values: Sequence[Any] | None) -> list[Any] | None:
-    """The values of a type, and null, which each type keeps; None: there are none."""
-    found = [value for value in values or () if (known := typed(value)) and known[0] in (kind, "null")]
-    return found or None

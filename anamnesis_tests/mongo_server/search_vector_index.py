@@ -1,16 +1,21 @@
-"""An index of type `vectorSearch`: vector fields and the fields that its queries filter by."""
+"""An index of type `vectorSearch`: vector fields and the fields that its queries filter by.
+
+Operators of `filter`: https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-stage/ (pre-filter). Their
+form is checked by `search_shapes.py`; here they are answered.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
 from anamnesis_tests.mongo_server.search_errors import query_refused
-from anamnesis_tests.mongo_server.search_filters import passing
 from anamnesis_tests.mongo_server.search_values import ValuePostings, values_at
-from anamnesis_tests.mongo_server.search_vectors import VectorMatrix, VectorSpec, read_vector
+from anamnesis_tests.mongo_server.search_vectors import VectorMatrix, read_vector
 
 Hits = list[tuple[int, dict[str, Any]]]
 Taken = dict[str, list[Any] | None]
 """What an index reads of a document: the values at its paths."""
+
+_RANGES = {"$gt", "$gte", "$lt", "$lte"}
 
 
 class VectorIndex:
@@ -19,7 +24,7 @@ class VectorIndex:
     def __init__(self, definition: Mapping[str, Any]) -> None:
         fields = definition["fields"]
         self._vectors = {
-            field["path"]: VectorMatrix(VectorSpec(field["numDimensions"], field.get("quantization", "none")))
+            field["path"]: VectorMatrix(field["numDimensions"], field.get("quantization", "none"))
             for field in fields
             if field["type"] == "vector"
         }
@@ -34,11 +39,10 @@ class VectorIndex:
         """Index a row, in place of what it had."""
         self._rows.add(row)
         for path, vectors in self._vectors.items():
-            values = taken[path] or []  # an array of numbers came apart
-            vector = read_vector(values[0] if len(values) == 1 else values)
             vectors.remove(row)
-            if vector is not None:
-                vectors.put(row, vector)
+            for value in taken[path] or ():
+                if (vector := read_vector(value)) is not None:
+                    vectors.put(row, vector)
         for path, values in self._filters.items():
             values.put(row, taken[path])
 
@@ -70,3 +74,42 @@ class VectorIndex:
         else:
             found = vectors.approximate(vector, rows, body["numCandidates"], body["limit"])
         return [(row, {"vectorSearchScore": score}) for row, score in found]
+
+
+def passing(where: Mapping[str, Any], fields: Mapping[str, ValuePostings], everything: set[int]) -> set[int]:
+    """The rows of `everything` that pass.
+
+    :raises SearchRefused: a field is not declared as one to filter by.
+    """
+    found = everything
+    for name, value in where.items():
+        found = found & _clause(name, value, fields, everything)
+    return found
+
+
+def _clause(name: str, value: Any, fields: Mapping[str, ValuePostings], everything: set[int]) -> set[int]:
+    match name:
+        case "$and":
+            return set.intersection(*(passing(part, fields, everything) for part in value))
+        case "$or":
+            return set().union(*(passing(part, fields, everything) for part in value))
+        case "$nor":
+            return everything.difference(*(passing(part, fields, everything) for part in value))
+    if name not in fields:
+        raise query_refused(f"Path '{name}' needs to be indexed as filter")
+    if not isinstance(value, Mapping):
+        return fields[name].equal(value)
+    found = everything
+    for operator, asked in value.items():
+        found = found & _condition(operator, asked, fields[name], everything)
+    return found
+
+
+def _condition(operator: str, value: Any, field: ValuePostings, everything: set[int]) -> set[int]:
+    if operator in _RANGES:
+        return field.between({operator.removeprefix("$"): value})
+    if operator == "$in":
+        return field.among(value)
+    if operator == "$nin":
+        return everything - field.among(value)
+    raise query_refused(f'"filter.{operator}" unrecognized field')

@@ -50,11 +50,7 @@ class LoopbackServer:
         advertised: str = "127.0.0.1",
         storage: str = ":memory:",
     ) -> None:
-        self._engine = _Engine(
-            storage_path=storage,
-            replica_set_name="loopback",
-            cache_size="256M",
-        )
+        self._engine = _Engine(storage_path=storage, replica_set_name="loopback", cache_size="256M")
         self._account = user, password
         self._bind, self._port, self._advertised = bind, port, advertised
         self.faults = Faults()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from bson.binary import Binary, BinaryVectorDtype
 from pymongo import MongoClient
 from pymongo.database import Database
 from pymongo.errors import AutoReconnect, OperationFailure
@@ -35,7 +36,13 @@ VECTOR = {
     ]
 }
 PHRASE = {"index": "words", "phrase": {"query": "Moving cranes", "path": "said"}}
-NEAR = {"index": "near", "path": "v", "queryVector": [1.0, 0.0], "limit": 9, "exact": True}
+
+
+def packed(*numbers: float) -> Binary:
+    return Binary.from_vector([*numbers], BinaryVectorDtype.FLOAT32)
+
+
+NEAR = {"index": "near", "path": "v", "queryVector": packed(1, 0), "limit": 9, "exact": True}
 
 
 @pytest.fixture
@@ -43,8 +50,8 @@ def data(server: LoopbackServer) -> Iterator[Data]:
     """A database with two documents, and both kinds of index over them."""
     with MongoClient[dict[str, Any]](server.uri, retryWrites=False) as client:
         data = client["relayed"]
-        rows = [("The cränes' moving crane", [0.0, 1.0]), ("A crane moved", [1.0, 0.0]), ("Moved a crane", [0.6, 0.8])]
-        data.c.insert_many([{"_id": i, "said": said, "v": v, "at": i} for i, (said, v) in enumerate(rows)])
+        rows = [("The cränes' moving crane", (0, 1)), ("A crane moved", (1, 0)), ("Moved a crane", (0.6, 0.8))]
+        data.c.insert_many([{"_id": i, "said": said, "v": packed(*v), "at": i} for i, (said, v) in enumerate(rows)])
         for name, kind, definition in (("words", "search", TEXT), ("near", "vectorSearch", VECTOR)):
             data.c.create_search_index(SearchIndexModel(definition=definition, name=name, type=kind))
         until(lambda: all(each["queryable"] for each in data.c.list_search_indexes()))
@@ -112,12 +119,12 @@ def test_an_index_shows_what_is_committed_and_nothing_else(server: LoopbackServe
     with data.client.start_session() as session:
         for ended, there in ((session.abort_transaction, [1, 2, 0]), (session.commit_transaction, [3, 1, 2, 0])):
             session.start_transaction()
-            data.c.insert_one({"_id": 3, "v": [1.5, 0.0], "at": 3}, session=session)
+            data.c.insert_one({"_id": 3, "v": packed(1.5, 0), "at": 3}, session=session)
             assert found(data, {"$vectorSearch": NEAR}) == [1, 2, 0]
             ended()
             until(lambda there=there: found(data, {"$vectorSearch": NEAR}) == there)
     server.catalog.behaviour.frozen = True
-    data.c.insert_one({"_id": 4, "v": [2.0, 0.0]})
+    data.c.insert_one({"_id": 4, "v": packed(2, 0)})
     data.c.delete_one({"_id": 3})
     assert found(data, {"$vectorSearch": NEAR}) == [1, 2, 0]
     server.catalog.behaviour.frozen = False
