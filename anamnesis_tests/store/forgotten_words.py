@@ -7,7 +7,7 @@ import numpy as np
 
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.store.samples import parsed, part, put, segment, space
+from anamnesis_tests.store.samples import DAY, parsed, part, put, segment, space
 
 EPISODES = 60
 WORDS = 120
@@ -22,7 +22,7 @@ class Words:
 
 
 def fill(store: Store) -> dict[str, list[str]]:
-    """Write episodes of `WORDS` words each, with vectors, parts and replies; returns the words by episode."""
+    """Write episodes of `WORDS` words each, with vectors, parts, replies and queries; returns the words by episode."""
     store.spaces.put(space("s", dim=8))
     chance = np.random.default_rng(4)
     words = {f"ep{n}": [f"zq{chance.integers(36**9):x}" for _ in range(WORDS)] for n in range(EPISODES)}
@@ -37,6 +37,7 @@ def fill(store: Store) -> dict[str, list[str]]:
         parsed(store, one, keys=[f"m{n}"])
         assert store.llm.note_asked({name: one}) == {name}
         store.llm.put_reply(name, own[3], "b", "m")
+        store.queries.note(own[4], {}, [name], DAY)
     return words
 
 

@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from pymongo import MongoClient
+from pymongo.database import Database
 
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
@@ -48,10 +50,25 @@ def kept(store: Store, episode_id: str, text: str, vector: np.ndarray, **fields:
     return key
 
 
+@contextmanager
+def from_outside(server: LoopbackServer) -> Iterator[Database[dict[str, Any]]]:
+    """The database of the store, as its administrator sees it."""
+    with MongoClient[dict[str, Any]](server.uri) as client:
+        yield client[NAME]
+
+
 def search_indexes(server: LoopbackServer, collection: str) -> list[str]:
     """Their names."""
-    with MongoClient[dict[str, Any]](server.uri) as client:
-        return sorted(index["name"] for index in client[NAME][collection].list_search_indexes())
+    with from_outside(server) as database:
+        return sorted(index["name"] for index in database[collection].list_search_indexes())
+
+
+def drop_search_indexes(server: LoopbackServer, *collections: str) -> None:
+    """As somebody may who administers the server."""
+    with from_outside(server) as database:
+        for collection in collections:
+            for index in search_indexes(server, collection):
+                database[collection].drop_search_index(index)
 
 
 def wait_until_queryable(server: LoopbackServer, *collections: str) -> None:

@@ -1,7 +1,6 @@
 """What the tests of the store in MongoDB look at beside the contract: the database itself, and what is sent to it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,7 @@ import pytest
 from pymongo import MongoClient
 from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
 
-from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import client, turns
-from anamnesis_pipeline.store.mongo.client import Database
-from anamnesis_pipeline.store.mongo.opening import open_mongo
 from anamnesis_tests.conftest import mongo_database
 from anamnesis_tests.mongo_server import shared
 
@@ -47,21 +43,8 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Sent:
     return listener
 
 
-def opened(folder: Path) -> Iterator[Store]:
-    """The store that stands for a test's folder; its database goes with the test."""
-    with closing(open_mongo(shared.uri(), mongo_database(folder))) as store:
-        yield store
-    shared.drop(mongo_database(folder))
-
-
-def looked_at(folder: Path) -> Iterator[Database]:
-    """The database of that store."""
-    with closing(Database(shared.uri(), mongo_database(folder))) as database:
-        yield database
-
-
 def everything(folder: Path) -> str:
-    """All that is in the database, in every collection, as text."""
+    """All that is in the database of a test's store, in every collection, as text."""
     with MongoClient[dict[str, Any]](shared.uri()) as reader:
         database = reader[mongo_database(folder)]
         return repr([list(database[name].find()) for name in sorted(database.list_collection_names())])

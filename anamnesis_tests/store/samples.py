@@ -1,9 +1,11 @@
-"""Small valid values for the tests of a store."""
+"""Small valid values for the tests of a store, and work that is done at once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from threading import Barrier
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,8 @@ from anamnesis_pipeline.model import (
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.messages import ParsedChunk
 from anamnesis_pipeline.summary_model import Summary
+
+T = TypeVar("T")
 
 DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -44,6 +48,13 @@ def put(store: Store, episode_id: str, *texts: str, context: str = "", minute: f
     return [p.passage_id for p in store.episodes.passages_of(episode_id)]
 
 
+def edit(store: Store, episode_id: str, *texts: str, **fields: Any) -> None:
+    """Change fields of an episode, as who edits it does, and its passages to these texts, if any."""
+    held = store.episodes.get([episode_id])[episode_id]
+    written = passages(*texts) if texts else [each.passage for each in store.episodes.passages_of(episode_id)]
+    store.episodes.replace(replace(held, **fields), written, held.content_hash)
+
+
 def space(key: str, dim: int = 4, variants: Sequence[Variant] = (Variant.TEXT,), token_dims: int = 0) -> Space:
     """A space that was added and that nobody asked to fill."""
     return Space(key, f"model of {key}", dim, variants=tuple(variants), token_dims=token_dims)
@@ -59,6 +70,17 @@ def random_units(count: int, dim: int, seed: int = 0) -> NDArray[np.float32]:
     """Vectors of length 1, shape (count, dim)."""
     matrix = np.random.default_rng(seed).standard_normal((count, dim)).astype(np.float32)
     return matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+
+
+def filled(store: Store, count: int, dim: int = 8) -> tuple[list[int], NDArray[np.float32]]:
+    """`count` episodes of one passage each in space `s`; every tenth is of project `few`. Keys and vectors."""
+    store.spaces.put(space("s", dim))
+    projects = ["many" if i % 10 else "few" for i in range(count)]
+    store.episodes.put([(episode(f"e{i}", project=of), passages(f"text {i}")) for i, of in enumerate(projects)])
+    keys = [store.episodes.passages_of(f"e{i}")[0].passage_id for i in range(count)]
+    vectors = random_units(count, dim)
+    assert store.vectors.put("s", Variant.TEXT, keys, vectors) == count
+    return keys, vectors
 
 
 def segment(key: str, text: str = "some text", minute: float | None = 0, start: int = 0) -> Segment:
@@ -89,3 +111,15 @@ def parsed(store: Store, *parts: Part, path: str = "a.jsonl", source: str = "log
 def summary(of: Part, text: str = "in short") -> Summary:
     """A summary of the part as it is."""
     return Summary(of.part_id, of.content_hash, text, "extractive")
+
+
+def at_once(works: Sequence[Callable[[], T]]) -> list[T]:
+    """What each of these returns, done by threads that begin at one moment."""
+    ready = Barrier(len(works))
+
+    def run(work: Callable[[], T]) -> T:
+        ready.wait(60)
+        return work()
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        return [done.result() for done in [pool.submit(run, work) for work in works]]

@@ -1,71 +1,30 @@
 """What MongoDB keeps of episodes beside the contract: facets in step, spaces in steps, and few round trips."""
 
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from pymongo import MongoClient
-from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
 
 from anamnesis_pipeline.errors import SpaceConflict
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.mongo import client, engine, native, spaces, turns
+from anamnesis_pipeline.store.mongo import engine, native, spaces
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.client import Tables as Collections
 from anamnesis_pipeline.store.mongo.collections import Document
-from anamnesis_pipeline.store.mongo.engine import MongoTables
 from anamnesis_pipeline.store.mongo.facets import FACETS, facets_of
 from anamnesis_pipeline.store.mongo.native import MongoNative
 from anamnesis_pipeline.store.records.consolidation import ChangedSession
 from anamnesis_pipeline.store.records.episodes import remove_episodes
-from anamnesis_tests.conftest import mongo_database
-from anamnesis_tests.mongo_server import shared
-from anamnesis_tests.store.samples import DAY, episode, passages, put, space, unit
+from anamnesis_tests.conftest import OpenStore
+from anamnesis_tests.store.mongo_watching import Sent
+from anamnesis_tests.store.samples import DAY, edit, episode, passages, put, space, unit
 
 TEXT = Variant.TEXT
-
-
-class Counted(CommandListener):
-    """Names of the commands that clients sent since `clear`."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-
-    def started(self, event: CommandStartedEvent) -> None:
-        self.names.append(event.command_name)
-
-    def succeeded(self, event: CommandSucceededEvent) -> None:
-        pass
-
-    def failed(self, event: CommandFailedEvent) -> None:
-        pass
-
-
-@pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    """Counts the commands of every client that is made from now on."""
-    listener = Counted()
-    monkeypatch.setattr(turns, "GIVES_WAY_S", 0)  # or it looks whether another one waits, now and then
-
-    def watched(*args: Any, **options: Any) -> MongoClient[Document]:
-        return MongoClient(*args, **options, event_listeners=[listener])
-
-    monkeypatch.setattr(client, "MongoClient", watched)
-    return listener
-
-
-@pytest.fixture
-def database(place: tuple[str, Path]) -> Iterator[Database]:
-    """The database of the test's store."""
-    with closing(Database(shared.uri(), mongo_database(place[1]))) as opened:
-        yield opened
 
 
 def found(database: Database, name: str) -> list[Document]:
@@ -92,10 +51,8 @@ def embedded(store: Store) -> Store:
     return store
 
 
-def edit(store: Store) -> None:
-    held = store.episodes.get(["a"])["a"]
-    edited = replace(held, project="other", kind="decision", tags=("x", "y"), timestamp=DAY + timedelta(days=1))
-    store.episodes.replace(edited, passages("one", "two"), held.content_hash)
+def edit_much(store: Store) -> None:
+    edit(store, "a", project="other", kind="decision", tags=("x", "y"), timestamp=DAY + timedelta(days=1))
 
 
 def supersede(store: Store) -> None:
@@ -120,7 +77,7 @@ def change_row(store: Store) -> None:
 
 
 CHANGES: dict[str, tuple[Callable[[Store], Any], set[str]]] = {
-    "edited": (edit, {"project", "kind", "tags", "at", "layer"}),
+    "edited": (edit_much, {"project", "kind", "tags", "at", "layer"}),
     "superseded": (supersede, {"status"}),
     "called otherwise": (lambda store: store.projects.call("acme/api", "other"), {"project"}),
     "changed as a row": (change_row, {"kind", "at", "layer"}),
@@ -131,9 +88,7 @@ CHANGES: dict[str, tuple[Callable[[Store], Any], set[str]]] = {
 
 
 @pytest.mark.parametrize("change", sorted(CHANGES))
-def test_passages_and_vectors_have_the_facets_of_their_episode_whatever_changes_these(
-    embedded: Store, database: Database, change: str
-) -> None:
+def test_passages_and_vectors_have_their_episodes_facets(embedded: Store, database: Database, change: str) -> None:
     before = repeated(database, "a")
     done, changed = CHANGES[change]
     done(embedded)
@@ -146,7 +101,7 @@ def test_passages_and_vectors_have_the_facets_of_their_episode_whatever_changes_
 
 
 @pytest.mark.parametrize("change", [track(1), lambda store: store.projects.rename("acme/api", "new")])
-def test_what_no_filter_looks_at_leaves_passages_and_vectors_alone(
+def test_other_changes_leave_passages_alone(
     embedded: Store, database: Database, change: Callable[[Store], Any]
 ) -> None:
     before = repeated(database, "a")
@@ -155,7 +110,7 @@ def test_what_no_filter_looks_at_leaves_passages_and_vectors_alone(
 
 
 def test_an_episodes_own_document_has_its_facets_too(embedded: Store, database: Database) -> None:
-    edit(embedded)
+    edit_much(embedded)
     for each in found(database, "episodes"):
         assert {name: each[name] for name in FACETS[1:]} == {name: facets_of(each)[name] for name in FACETS[1:]}
 
@@ -167,20 +122,17 @@ class CrashedError(Exception):
     """The process ended."""
 
 
-STEPS = {
-    "the collections": "make_collections",
-    "what is expected": "_expect_more",
-}
+def crash(*_: Any, **__: Any) -> None:
+    raise CrashedError
 
 
-@pytest.mark.parametrize("step", sorted(STEPS))
-def test_a_space_whose_adding_broke_off_is_shown_to_nobody_and_added_by_the_next_who_tries(
-    open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch, step: str
+@pytest.mark.parametrize("step", ["make_collections", "_expect_more"])
+def test_space_whose_adding_broke_off_is_not_shown_and_added_again(
+    store: Store, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    store = open_store()
     put(store, "e", "text")
     with monkeypatch.context() as broken:
-        broken.setattr(spaces, STEPS[step], _crash)
+        broken.setattr(spaces, step, crash)
         with pytest.raises(CrashedError):
             store.spaces.put(space("s"))
     other = open_store()
@@ -192,11 +144,11 @@ def test_a_space_whose_adding_broke_off_is_shown_to_nobody_and_added_by_the_next
     assert other.vectors.put("s", TEXT, late, unit(1, 0, 0, 0)[None]) == 1
 
 
-def test_what_a_broken_drop_left_is_gone_before_the_key_is_used_again(
-    embedded: Store, open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch, database: Database
+def test_what_a_broken_drop_left_is_gone_before_the_key_is_used(
+    embedded: Store, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, database: Database
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(spaces, "_drop", _crash)
+        broken.setattr(spaces, "_drop", crash)
         with pytest.raises(CrashedError):
             embedded.spaces.drop("s")
     assert embedded.spaces.all() == []
@@ -208,8 +160,8 @@ def test_what_a_broken_drop_left_is_gone_before_the_key_is_used_again(
     assert len(found(database, "pending")) == 2
 
 
-def test_a_space_that_another_one_is_active_before_leaves_nothing(
-    open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch, database: Database
+def test_loser_of_two_active_leaves_none(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, database: Database
 ) -> None:
     ours, theirs = open_store(), open_store()
     put(ours, "e", "text")
@@ -228,35 +180,10 @@ def test_a_space_that_another_one_is_active_before_leaves_nothing(
     assert {each["space_id"] for each in found(database, "pending")} == {winner["_id"]}
 
 
-def _crash(*_: Any, **__: Any) -> Iterator[None]:
-    raise CrashedError
-
-
-def test_a_space_takes_over_from_another_only_once_its_index_answers(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for key in ("old", "new"):
-        store.spaces.put(space(key))
-    assert store.spaces.activate("old")
-    answers = spaces.SpaceIndexes(ask=lambda _: None, answers=lambda _: False)
-    with monkeypatch.context() as building:
-        building.setattr(store.spaces, "_indexes", answers)
-        assert store.spaces.activate("new") is False
-    assert store.spaces.activate("new") is True
-
-
 # --- round trips -----------------------------------------------------------------------------------------
 
 
-def commands(counted: Counted, work: Callable[[], Any]) -> int:
-    counted.names.clear()
-    work()
-    return len(counted.names)
-
-
-def test_terms_are_worked_out_before_the_turn_and_only_of_what_is_written(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_terms_are_made_before_the_turn_of_what_is_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, bool]] = []
 
     def noted(text: str) -> str:
@@ -273,8 +200,7 @@ def test_terms_are_worked_out_before_the_turn_and_only_of_what_is_written(
     assert len(asked) == 2
 
 
-def test_the_commands_of_a_put_do_not_grow_with_its_episodes(counted: Counted, open_store: Callable[[], Store]) -> None:
-    store = open_store()
+def test_commands_of_a_put_do_not_grow_with_its_episodes(sent: Sent, store: Store) -> None:
     store.spaces.put(space("s"))
 
     def some(name: str, count: int, **fields: Any) -> list[Any]:
@@ -283,27 +209,19 @@ def test_the_commands_of_a_put_do_not_grow_with_its_episodes(counted: Counted, o
                 for n, key in enumerate(keys)]  # fmt: skip
 
     for what, fields in (("new", {}), ("edited", {"summary": "other"}), ("moved", {"project": "other"})):
-        few = commands(counted, partial(store.episodes.put, some("few", 1, **fields)))
-        many = commands(counted, partial(store.episodes.put, some("many", 100, **fields)))
-        assert many <= few <= 30, (what, counted.names)
-    unchanged = commands(counted, lambda: store.episodes.put(some("many", 100, project="other")))
-    assert unchanged <= 6, counted.names
+        few, many = (sent.during(partial(store.episodes.put, some(f"{n}-", n, **fields))) for n in (1, 100))
+        assert many <= few <= 30, (what, sent.commands)
+    unchanged = sent.during(lambda: store.episodes.put(some("100-", 100, project="other")))
+    assert unchanged <= 6, sent.commands
 
 
-def test_the_commands_of_a_removal_do_not_grow_with_the_episodes(
-    counted: Counted, open_store: Callable[[], Store], place: tuple[str, Path]
-) -> None:
-    store = open_store()
+def test_commands_of_a_removal_do_not_grow_with_the_episodes(sent: Sent, store: Store, database: Database) -> None:
     store.spaces.put(space("s"))
-    with closing(Database(shared.uri(), mongo_database(place[1]))) as database:
 
-        def removed(count: int) -> int:
-            keys = [f"e{n}" for n in range(count)]
-            store.episodes.put([(episode(key, source="logs", session_id="x"), passages("one", "two")) for key in keys])
-            return commands(
-                counted,
-                lambda: database.write(lambda tables: remove_episodes(MongoTables(tables), MongoNative(), keys)),
-            )
+    def removed(count: int) -> int:
+        keys = [f"e{n}" for n in range(count)]
+        store.episodes.put([(episode(key, source="logs", session_id="x"), passages("one", "two")) for key in keys])
+        return sent.during(lambda: store.gateway.write(lambda tables: remove_episodes(tables, MongoNative(), keys)))
 
-        assert removed(100) <= removed(1) <= 20, counted.names
-        assert found(database, "passages") == found(database, "pending") == []
+    assert removed(100) <= removed(1) <= 20, sent.commands
+    assert found(database, "passages") == found(database, "pending") == []

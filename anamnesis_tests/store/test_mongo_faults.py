@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import partial
 from typing import Any
 
 import psutil
@@ -25,7 +26,7 @@ from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 from anamnesis_tests.mongo_server.faults import DISK_FULL, TOO_LARGE
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.store.mongo_searched import wait_for
-from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment
+from anamnesis_tests.store.samples import DAY, at_once, episode, parsed, part, passages, put, segment
 from anamnesis_tests.store.test_contract_documents import commit, section
 
 NAME = "faults"
@@ -78,7 +79,7 @@ def everything(database: Database) -> dict[str, Any]:
 # --- the server is gone ----------------------------------------------------------------------------------
 
 
-def test_what_is_asked_while_the_server_is_gone_is_told_and_answered_when_it_is_back(
+def test_outage_is_told_and_over_afterwards(
     store: Store, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.settings.set("a", 1)
@@ -94,9 +95,7 @@ def test_what_is_asked_while_the_server_is_gone_is_told_and_answered_when_it_is_
     assert store.settings.get("a") == 2
 
 
-def test_the_first_answer_after_the_server_is_back_is_not_waited_for(
-    server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_answer_of_a_server_is_not_waited_for(server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "SELECTION_TIMEOUT_MS", 60_000)
     monkeypatch.setattr(client, "HEARTBEAT_MS", 120_000)
     with closing(open_mongo(server.uri, NAME, wait_s=20)) as store:
@@ -133,7 +132,7 @@ def another_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, psut
             process.kill()
 
 
-def test_a_read_of_a_server_that_hangs_ends_soon_and_the_next_one_sooner(
+def test_hanging_server_is_told_soon(
     another_process: tuple[str, psutil.Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri, process = another_process
@@ -159,9 +158,7 @@ def test_a_read_of_a_server_that_hangs_ends_soon_and_the_next_one_sooner(
         assert [hit.episode_id for hit in store.text.matching(["words"], 5, Where())] == ["e"]
 
 
-def test_a_list_of_a_search_is_not_waited_for_longer_than_it_may_take(
-    store: Store, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_search_is_given_up_in_time(store: Store, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> None:
     put(store, "e", "some words")
     monkeypatch.setattr(fulltext, "SEARCHED_S", 1.0)
     server.faults.add("aggregate", "find", delay_s=60.0, times=None)
@@ -172,7 +169,7 @@ def test_a_list_of_a_search_is_not_waited_for_longer_than_it_may_take(
     assert [hit.episode_id for hit in store.text.matching(["words"], 5, Where())] == ["e"]
 
 
-def test_writers_that_wait_for_one_that_gets_no_answer_give_up_too(
+def test_writers_behind_one_give_up(
     database: Database, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = SettingsRecords(MongoGateway(database))
@@ -191,9 +188,7 @@ def test_writers_that_wait_for_one_that_gets_no_answer_give_up_too(
 # --- another primary -------------------------------------------------------------------------------------
 
 
-def test_a_transaction_in_whose_midst_the_primary_steps_down_is_done_again_and_once(
-    database: Database, server: LoopbackServer
-) -> None:
+def test_transaction_is_done_once_over_a_step_down(database: Database, server: LoopbackServer) -> None:
     runs = []
 
     def work(tables: Tables) -> None:
@@ -240,9 +235,7 @@ FAULTS: dict[str, Callable[[LoopbackServer], Any]] = {
     ("fault", "answer_s"), [pytest.param(each, SLOW_S if "slow" in each else 60.0, id=each) for each in sorted(FAULTS)]
 )
 @pytest.mark.parametrize("write", sorted(WRITES))
-def test_what_is_written_once_is_there_once_whatever_befalls_its_commit(
-    store: Store, database: Database, server: LoopbackServer, write: str, fault: str
-) -> None:
+def test_write_is_there_once(store: Store, database: Database, server: LoopbackServer, write: str, fault: str) -> None:
     commit(store, section("Zero", "zeroth", path="z.md"), path="z.md")
     fresh = everything(database)
     FAULTS[fault](server)
@@ -253,9 +246,7 @@ def test_what_is_written_once_is_there_once_whatever_befalls_its_commit(
 
 
 @pytest.mark.parametrize("kind", ["find", "aggregate"])
-def test_a_read_in_whose_midst_the_primary_steps_down_is_asked_of_the_next(
-    store: Store, server: LoopbackServer, kind: str
-) -> None:
+def test_read_over_a_step_down_is_asked_of_the_next(store: Store, server: LoopbackServer, kind: str) -> None:
     store.llm.reserve("c", DAY_OF_CALLS, "b", "m", LlmUse(1), LlmBudget())
     server.faults.add(kind, does=server.step_down)
     assert store.llm.used(DAY_OF_CALLS).calls == 1
@@ -266,7 +257,7 @@ def test_a_read_in_whose_midst_the_primary_steps_down_is_asked_of_the_next(
 
 
 @pytest.mark.parametrize("write", sorted(WRITES))
-def test_a_full_server_is_told_as_such_and_nothing_is_half_written(
+def test_full_server_is_told_and_keeps_none(
     store: Store, database: Database, server: LoopbackServer, write: str
 ) -> None:
     commit(store, section("Zero", "zeroth"))
@@ -281,7 +272,7 @@ def test_a_full_server_is_told_as_such_and_nothing_is_half_written(
 
 
 @pytest.mark.parametrize("passed", range(6))
-def test_a_server_that_gets_full_in_the_midst_of_a_write_keeps_none_of_it(
+def test_write_that_fills_the_server_is_undone(
     store: Store, database: Database, server: LoopbackServer, passed: int
 ) -> None:
     before = everything(database)
@@ -294,18 +285,6 @@ def test_a_server_that_gets_full_in_the_midst_of_a_write_keeps_none_of_it(
 # --- refusals --------------------------------------------------------------------------------------------
 
 
-def test_wrong_credentials_are_told_at_once_and_without_the_password() -> None:
-    with LoopbackServer(user="ann", password="right") as guarded:
-        wrong = guarded.uri.replace("mongodb://", "mongodb://ann:marmalade@")
-        began = time.monotonic()
-        with pytest.raises(GiveUp, match=r"refuses the user.*check ANAMNESIS_MONGO_URI") as refused:
-            open_mongo(wrong, NAME, wait_s=30)
-        assert time.monotonic() - began < 25
-        assert "marmalade" not in str(refused.value)
-        right = guarded.uri.replace("mongodb://", "mongodb://ann:right@")
-        open_mongo(right, NAME, wait_s=30).close()
-
-
 def test_a_user_who_may_only_read_is_told_so(store: Store, server: LoopbackServer) -> None:
     server.faults.add("update", "insert", error=UNAUTHORIZED, times=None)
     with pytest.raises(GiveUp, match="what it may do"):
@@ -313,9 +292,7 @@ def test_a_user_who_may_only_read_is_told_so(store: Store, server: LoopbackServe
     assert store.settings.get("a") is None
 
 
-def test_a_document_that_is_too_large_is_told_with_its_collection_and_nothing_of_it_stays(
-    store: Store, server: LoopbackServer
-) -> None:
+def test_too_large_document_is_told_and_undone(store: Store, server: LoopbackServer) -> None:
     server.faults.add("insert", "update", error=TOO_LARGE, times=None, over_bytes=300_000)
     large = "walrus " * 60_000
     with pytest.raises(GiveUp, match=r"one document for episodes has more than the 16 MB.*split the text"):
@@ -327,58 +304,23 @@ def test_a_document_that_is_too_large_is_told_with_its_collection_and_nothing_of
     assert store.episodes.put([(episode("e"), passages("one"))]).created == 1
 
 
-def test_document_over_16_mb_is_refused_with_its_collection(store: Store) -> None:
-    with pytest.raises(GiveUp, match=r"one document for llm_replies has more than the 16 MB it may \(.*split the text"):
-        store.llm.put_reply("k", "x" * 17_000_000, "b", "m")
-    assert store.llm.replies(["k"]) == {}
-
-
 # --- two writers -----------------------------------------------------------------------------------------
 
 
-def test_two_that_start_at_once_on_an_empty_database_both_open(server: LoopbackServer) -> None:
-    found: list[Store | BaseException] = []
-
-    def start() -> None:
-        try:
-            found.append(open_mongo(server.uri, "new", wait_s=30))
-        except BaseException as exc:
-            found.append(exc)
-
-    threads = [threading.Thread(target=start) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    stores = [each for each in found if isinstance(each, Store)]
-    assert [each for each in found if not isinstance(each, Store)] == []
-    assert len({store.exclusion.secret() for store in stores}) == 1
-    for store in stores:
-        store.close()
-
-
 def test_two_writers_of_the_same_new_rows_see_one_of_each(store: Store, server: LoopbackServer) -> None:
+    def write(each: Store) -> None:
+        for n in range(10):
+            each.llm.put_reply(f"k{n}", "told", "b", "m")
+            each.forgetting.bury({f"e{n}": [f"m{n}"]})
+            each.exclusion.bury_sections([BuriedSection(f"e{n}", "logs", f"{n}.md", f"{n}", b"kept")])
+            each.episodes.put([(episode(f"e-{n}"), passages("one"))])
+
     with closing(open_mongo(server.uri, NAME, wait_s=20)) as other:
-        problems: list[BaseException] = []
-
-        def write(each: Store) -> None:
-            try:
-                for n in range(10):
-                    each.llm.put_reply(f"k{n}", "told", "b", "m")
-                    each.forgetting.bury({f"e{n}": [f"m{n}"]})
-                    each.episodes.put([(episode(f"e-{n}"), passages("one"))])
-            except BaseException as exc:
-                problems.append(exc)
-
-        threads = [threading.Thread(target=write, args=(each,)) for each in (store, other)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert problems == []
+        at_once([partial(write, each) for each in (store, other)])
         for each in (store, other):
             assert len(each.forgetting.replies_after("", 99)) == 10
             assert len(each.exclusion.tombstones(99)) == 10
+            assert [len(each.exclusion.buried_at("logs", f"{n}", [])) for n in range(10)] == [1] * 10
             assert len(each.episodes.get([f"e-{n}" for n in range(10)])) == 10
 
 

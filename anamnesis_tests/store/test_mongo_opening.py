@@ -7,11 +7,9 @@ import time
 from contextlib import closing
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any
 
 import dns.resolver
 import pytest
-from pymongo import MongoClient
 from pymongo.monitoring import CommandStartedEvent
 
 from anamnesis_pipeline.errors import BadSetting, GiveUp, StoreBusy
@@ -22,7 +20,14 @@ from anamnesis_pipeline.store.mongo.opening import open_mongo
 from anamnesis_pipeline.store.mongo.search_definitions import UNSPACED, text_definition
 from anamnesis_tests.mongo_server.search_behaviour import EVERY
 from anamnesis_tests.mongo_server.server import LoopbackServer
-from anamnesis_tests.store.mongo_searched import NAME, found, search_indexes, wait_for, wait_until_queryable
+from anamnesis_tests.store.mongo_searched import (
+    NAME,
+    found,
+    from_outside,
+    search_indexes,
+    wait_for,
+    wait_until_queryable,
+)
 from anamnesis_tests.store.mongo_watching import Sent, watched
 from anamnesis_tests.store.samples import put, space
 
@@ -46,9 +51,7 @@ def test_an_address_that_is_none_is_told_at_once(uri: str) -> None:
 @pytest.mark.parametrize(
     "problem", [dns.resolver.LifetimeTimeout(timeout=3, errors=[]), dns.resolver.NoNameservers(), OSError("no network")]
 )
-def test_names_that_nobody_can_look_up_for_a_while_are_waited_for(
-    problem: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_that_cannot_be_looked_up_are_waited_for(problem: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def resolve(name: str, *_: object, **__: object) -> None:
@@ -118,9 +121,7 @@ def test_the_wait_for_a_server_that_never_comes_ends(server: LoopbackServer, mon
 
 
 @pytest.mark.parametrize("state", ["away", "building"])
-def test_without_its_search_service_the_store_opens_at_once_and_is_written(
-    server: LoopbackServer, caplog: pytest.LogCaptureFixture, state: str
-) -> None:
+def test_store_opens_without_its_search(server: LoopbackServer, caplog: pytest.LogCaptureFixture, state: str) -> None:
     behaviour = server.catalog.behaviour
     behaviour.reachable, behaviour.never_ready = state != "away", {EVERY} if state == "building" else set()
     for _ in range(2):  # as each run does
@@ -137,9 +138,7 @@ def test_without_its_search_service_the_store_opens_at_once_and_is_written(
     assert len(search_indexes(server, "passages")) == (state == "building")
 
 
-def test_an_index_that_opening_could_not_ask_for_is_made_once_the_service_is_back(
-    server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_index_is_made_once_the_service_is_back(server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_indexes_of, "ASKED_AGAIN_S", 0.1)
     server.catalog.behaviour.reachable = False
     with closing(open_mongo(server.uri, NAME)) as store:
@@ -154,9 +153,7 @@ def test_an_index_that_opening_could_not_ask_for_is_made_once_the_service_is_bac
         assert store.text.check() == []
 
 
-def test_an_index_that_failed_is_made_anew_by_the_build_of_a_space_and_not_by_every_opening(
-    server: LoopbackServer, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failed_index_is_made_anew_by_a_build_alone(server: LoopbackServer, caplog: pytest.LogCaptureFixture) -> None:
     server.catalog.behaviour.failing = {EVERY}
     for _ in range(3):
         with closing(open_mongo(server.uri, NAME)) as store:
@@ -172,9 +169,7 @@ def test_an_index_that_failed_is_made_anew_by_the_build_of_a_space_and_not_by_ev
         assert store.text.check() == []
 
 
-def test_an_index_of_another_definition_goes_once_the_new_one_is_ready(
-    server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_index_goes_once_its_successor_is_ready(server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> None:
     open_mongo(server.uri, NAME).close()
     wait_until_queryable(server, "passages")
     (old,) = search_indexes(server, "passages")
@@ -191,17 +186,8 @@ def test_an_index_of_another_definition_goes_once_the_new_one_is_ready(
     assert old not in search_indexes(server, "passages")
 
 
-def test_what_one_process_opened_another_opens_without_waiting(server: LoopbackServer) -> None:
-    open_mongo(server.uri, "memory", wait_s=30).close()
-    began = time.monotonic()
-    open_mongo(server.uri, "memory", wait_s=30).close()
-    assert time.monotonic() - began < 25
-
-
 @pytest.mark.parametrize("preference", ["secondaryPreferred", "nearest"])
-def test_a_secondary_is_asked_for_nothing_that_is_stored_whatever_the_address_says(
-    server: LoopbackServer, monkeypatch: pytest.MonkeyPatch, preference: str
-) -> None:
+def test_no_secondary_is_asked(server: LoopbackServer, monkeypatch: pytest.MonkeyPatch, preference: str) -> None:
     asked: dict[str, set[str]] = {}
 
     def note(_: Sent, event: CommandStartedEvent) -> None:
@@ -224,34 +210,31 @@ def test_what_an_older_version_counted_stays_counted(server: LoopbackServer) -> 
             put(store, name, "text")
         for _ in range(3):
             store.episodes.track(["e"], datetime.now(UTC))
-    with MongoClient[dict[str, Any]](server.uri) as client:
-        client[NAME].command("collMod", "episodes", validator={})
-        client[NAME]["episodes"].update_many({}, {"$unset": {"read_count": ""}})
-        client[NAME]["store"].update_one({}, {"$set": {"version": 2}})
+    with from_outside(server) as database:
+        database.command("collMod", "episodes", validator={})
+        database["episodes"].update_many({}, {"$unset": {"read_count": ""}})
+        database["store"].update_one({}, {"$set": {"version": 2}})
     with closing(open_mongo(server.uri, NAME)) as store:
         found = store.episodes.get(["e", "other"])
         assert {name: each.read_count for name, each in found.items()} == {"e": 3, "other": 0}
         assert store.overview.most_read(Where(), 5) == ["e"]
 
 
-def test_passages_of_an_older_version_get_their_full_text(
-    server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_passages_of_an_older_version_get_full_text(server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "MAX_ROWS_PER_WRITE", 2)
     texts = ["登录超时改成三十秒", "plain words", "夜间重跑gen-itgc后", "เซสชันหมดเวลา"]
     with closing(open_mongo(server.uri, NAME)) as store:
         keys = [put(store, f"e{n}", text, context=text)[0] for n, text in enumerate(texts)]
-    with MongoClient[dict[str, Any]](server.uri) as client:
-        held = client[NAME]
-        held["passages"].update_many({}, {"$unset": dict.fromkeys(UNSPACED.values(), "")})
-        held["store"].update_one({}, {"$set": {"version": 1, "indexed_to": keys[0] - 1}})
+    with from_outside(server) as database:
+        database["passages"].update_many({}, {"$unset": dict.fromkeys(UNSPACED.values(), "")})
+        database["store"].update_one({}, {"$set": {"version": 1, "indexed_to": keys[0] - 1}})
     with closing(open_mongo(server.uri, NAME)) as store:
         for n, word in enumerate(["登录", "plain", "itgc", "หม"]):
             assert found(store, word) == [f"e{n}"]
-    with MongoClient[dict[str, Any]](server.uri) as client:
-        (made,) = client[NAME]["store"].find()
+    with from_outside(server) as database:
+        (made,) = database["store"].find()
         assert made["version"] == opening.VERSION
-        fields = [UNSPACED.values() & each.keys() for each in client[NAME]["passages"].find(sort=[("_id", 1)])]
+        fields = [UNSPACED.values() & each.keys() for each in database["passages"].find(sort=[("_id", 1)])]
         assert fields == [set() if text.isascii() else {*UNSPACED.values()} for text in texts]
 
 
@@ -259,9 +242,9 @@ def test_sessions_of_an_older_version_are_noted(server: LoopbackServer) -> None:
     with closing(open_mongo(server.uri, NAME)) as store:
         put(store, "e1", "said in a log", session_id="s1", source="box--logs")
         put(store, "e2", "posted", session_id="s2", source="direct")
-    with MongoClient[dict[str, Any]](server.uri) as client:
-        client[NAME]["session_notes"].delete_many({})
-        client[NAME]["store"].update_one({}, {"$set": {"version": 2}})
+    with from_outside(server) as database:
+        database["session_notes"].delete_many({})
+        database["store"].update_one({}, {"$set": {"version": 2}})
     with closing(open_mongo(server.uri, NAME)) as store:
         assert store.sessions.changed("box--logs", "", 10) == ["s1"]
         assert store.sessions.states(["s2"]) == []

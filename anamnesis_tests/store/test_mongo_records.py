@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,18 +15,16 @@ from anamnesis_pipeline.sidecar.services import coverage
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.mongo import collections, schema
-from anamnesis_pipeline.store.records import context
 from anamnesis_pipeline.store.records.consolidation import Settlement
 from anamnesis_pipeline.store.records.context import Shown
 from anamnesis_pipeline.store.records.documents import ParsedDocument, Settled, Unsettled, Verdict
 from anamnesis_pipeline.store.records.episodes import Publication
 from anamnesis_pipeline.store.records.exclusion import BuriedSection
 from anamnesis_pipeline.store.records.forgetting import Selection
-from anamnesis_pipeline.store.records.queries import QueryCounts
 from anamnesis_pipeline.store.records.sessions import SessionState
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.store.forgotten_words import fill, forget_half
-from anamnesis_tests.store.mongo_watching import Sent, everything, opened, watched
+from anamnesis_tests.store.mongo_watching import Sent, everything
 from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment, space, unit
 from anamnesis_tests.store.test_contract_documents import Seen, commit, cursor, publish, section
 
@@ -33,20 +32,9 @@ MANY = 80
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
-    return watched(monkeypatch)
-
-
-@pytest.fixture
-def store(sent: Sent, tmp_path: Path) -> Iterator[Store]:
-    yield from opened(tmp_path)
-
-
-@pytest.fixture
 def embedded(tmp_path: Path) -> Iterator[Store]:
-    held = open_sqlite(tmp_path / "anamnesis.db", tmp_path / "index")
-    yield held
-    held.close()
+    with closing(open_sqlite(tmp_path / "anamnesis.db", tmp_path / "index")) as held:
+        yield held
 
 
 # --- what is sent ----------------------------------------------------------------------------------------
@@ -62,35 +50,27 @@ def parts_of(store: Store, count: int) -> list[Part]:
     return found
 
 
-def document(store: Store, found: list[Seen]) -> Callable[[], Any]:
-    return lambda: commit(store, *found)
+def test_document_costs_as_much_with_many_sections_as_with_few(sent: Sent, store: Store) -> None:
+    def cost(found: list[Seen]) -> int:
+        return sent.during(lambda: commit(store, *found))
 
-
-def test_a_document_costs_as_much_with_many_sections_as_with_few(store: Store, sent: Sent) -> None:
     cursor(store)
-    first = sent.during(document(store, sections(2)))
-    assert sent.during(document(store, sections(MANY))) <= first + 4
-    assert sent.during(document(store, sections(MANY, line=5))) <= first + 4
+    first = cost(sections(2))
+    assert cost(sections(MANY)) <= first + 4
+    assert cost(sections(MANY, line=5)) <= first + 4
     publish(store, *(each for each, _ in sections(MANY, line=5)))
-    assert sent.during(document(store, sections(MANY, text="other"))) <= first + 8
+    assert cost(sections(MANY, text="other")) <= first + 8
 
 
-def test_publishing_many_sections_costs_a_few_calls(store: Store, sent: Sent) -> None:
-    old, new = sections(MANY), sections(MANY, text="other")
-    commit(store, *old)
-    commit(store, *new)
-    made = [Publication(each, None, [(episode(each.part_id, source="notes"), [])]) for each, _ in new]
-    assert sent.during(lambda: store.episodes.publish(made)) < 40
-    assert len(store.documents.unsettled("notes", 2 * MANY)) == MANY
-
-
-def test_settling_many_sections_costs_a_few_calls(store: Store, sent: Sent) -> None:
+def test_publishing_and_settling_many_sections_costs_a_few_calls(sent: Sent, store: Store) -> None:
     old, new = sections(MANY), sections(MANY, text="other")
     commit(store, *old)
     publish(store, *(each for each, _ in old))
     commit(store, *new)
-    publish(store, *(each for each, _ in new))
-    noted = store.documents.unsettled("notes", MANY)
+    made = [Publication(each, None, [(episode(each.part_id, source="notes"), [])]) for each, _ in new]
+    assert sent.during(lambda: store.episodes.publish(made)) < 40
+    noted = store.documents.unsettled("notes", 2 * MANY)
+    assert len(noted) == MANY
     verdicts = {o[0].part_id: Verdict(False, n[0].part_id) for o, n in zip(old, new, strict=True)}
     done: list[Settled] = []
     assert sent.during(lambda: done.append(store.documents.settle(noted, verdicts))) < 20
@@ -119,12 +99,12 @@ CALLS: dict[str, Callable[[Store, list[Part]], Any]] = {
 
 
 @pytest.mark.parametrize("call", sorted(CALLS))
-def test_a_call_about_many_rows_is_a_few_commands(store: Store, sent: Sent, call: str) -> None:
+def test_a_call_about_many_rows_is_a_few_commands(sent: Sent, store: Store, call: str) -> None:
     parts = parts_of(store, MANY)
     assert sent.during(lambda: CALLS[call](store, parts)) < 40
 
 
-def test_consolidating_many_episodes_is_a_few_commands(store: Store, sent: Sent) -> None:
+def test_consolidating_many_episodes_is_a_few_commands(sent: Sent, store: Store) -> None:
     names = [f"{letter}{n}" for letter in "ab" for n in range(MANY)]
     store.episodes.put([(episode(name, source="logs", session_id="s"), passages("text")) for name in names])
     (session,) = store.consolidation.changed(9)
@@ -136,7 +116,7 @@ def test_consolidating_many_episodes_is_a_few_commands(store: Store, sent: Sent)
     assert sent.during(store.consolidation.note_all) < 10
 
 
-def test_joining_many_sessions_is_a_few_commands(store: Store, sent: Sent) -> None:
+def test_joining_many_sessions_is_a_few_commands(sent: Sent, store: Store) -> None:
     sessions = [f"s{n}" for n in range(MANY)]
     store.episodes.put([(episode(name, source="logs", session_id=name), passages("text")) for name in sessions])
     states: list[SessionState] = []
@@ -146,15 +126,13 @@ def test_joining_many_sessions_is_a_few_commands(store: Store, sent: Sent) -> No
     assert store.sessions.states(sessions[:1]) == []
 
 
-def test_texts_that_are_replaced_or_removed_are_written_fifty_at_a_time(store: Store, sent: Sent) -> None:
+def test_texts_are_replaced_and_removed_fifty_at_a_time(sent: Sent, store: Store) -> None:
     parts = parts_of(store, 50)
     assert sent.during(lambda: store.forgetting.replace_parts([replace(p, lead="new") for p in parts])) < 20
     assert sent.during(lambda: store.forgetting.remove_parts([p.part_id for p in parts])) < 15
 
 
-def test_more_values_than_one_query_may_name_are_asked_for_in_several(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_values_than_a_query_names_are_asked_for_in_several(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = parts_of(store, 7)
     found = sections(7)
     commit(store, *found)
@@ -210,7 +188,7 @@ REST: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
-def test_the_same_is_selected_to_be_forgotten_as_in_the_embedded_store(store: Store, embedded: Store) -> None:
+def test_the_same_is_selected_to_be_forgotten_as_in_sqlite(store: Store, embedded: Store) -> None:
     for each in (store, embedded):
         fill_places(each)
     for path, rest in itertools.product(PATHS, REST):
@@ -219,21 +197,7 @@ def test_the_same_is_selected_to_be_forgotten_as_in_the_embedded_store(store: St
     assert len(store.forgetting.matching(Selection())) == 10
 
 
-def test_the_latest_with_a_tag_are_the_same_as_in_the_embedded_store(
-    store: Store, embedded: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(context, "TAGGED_AMONG", 6)
-    for each in (store, embedded):
-        for n in range(12):
-            put(each, f"e{n}", "text", minute=(7 * n) % 5, tags=("curated",), project=f"p{n % 2}")
-    for limit in (1, 2, 5):
-        found = [
-            [e.episode_id for e in each.context.newest_tagged("p1", "curated", limit)] for each in (store, embedded)
-        ]
-        assert found[0] == found[1]
-
-
-def test_the_same_gives_way_to_the_same_as_in_the_embedded_store(store: Store, embedded: Store) -> None:
+def test_the_same_gives_way_to_the_same_as_in_sqlite(store: Store, embedded: Store) -> None:
     versions = [("a b c", "a.md"), ("a x c", "a.md"), ("b", "b.md"), ("", "a.md"), ("a c", "c.md"), ("a b c", "a.md")]
     for each in (store, embedded):
         for n, (text, path) in enumerate(versions):
@@ -264,7 +228,7 @@ def test_a_mark_in_a_text_is_no_expression(store: Store) -> None:
 def test_nothing_of_a_forgotten_text_is_in_any_collection(store: Store, tmp_path: Path) -> None:
     words = fill(store)
     held = everything(tmp_path)
-    assert all(word in held for own in words.values() for word in own[:4])
+    assert all(word in held for own in words.values() for word in own[:5])
     those = forget_half(store, words)
     assert store.forgetting.scrub() == []
     held = everything(tmp_path)
@@ -276,26 +240,6 @@ def test_what_the_server_keeps_by_itself_is_named_with_the_place(store: Store) -
     places = store.forgetting.keeps()
     assert any("oplog" in place for place in places)
     assert all(place.startswith("MongoDB 127.0.0.1") for place in places)
-
-
-def test_the_questions_that_found_some_of_many_episodes_go_with_these(store: Store, tmp_path: Path) -> None:
-    store.episodes.put([(episode(f"e{n}"), passages("text")) for n in range(3)])
-    for n in range(3):
-        store.queries.note(f"the walrus {n}", {}, [f"e{n}"], DAY)
-    store.episodes.delete("e0")
-    held = everything(tmp_path)
-    assert ["the walrus 0" in held, "the walrus 1" in held] == [False, True]
-
-
-def test_two_who_write_the_same_at_once_write_it_once(store: Store, tmp_path: Path) -> None:
-    for other in opened(tmp_path):
-        for each in (store, other):
-            each.forgetting.bury({"a": ["k"]})
-            each.exclusion.bury_sections([BuriedSection("a", "logs", "a.md", "place", b"kept")])
-            each.llm.put_reply("k", "reply", "b", "m")
-        assert len(store.exclusion.tombstones(9)) == 1
-        assert len(store.exclusion.buried_at("logs", "place", [])) == 1
-        assert store.exclusion.lift(["a"]).tombstones == 1
 
 
 def test_more_documents_than_a_transaction_takes_are_each_whole(store: Store) -> None:
@@ -335,9 +279,7 @@ COUNTS: dict[str, tuple[Callable[[Store], Any], str, set[str]]] = {
 
 
 @pytest.mark.parametrize("count", sorted(COUNTS))
-def test_what_is_counted_over_all_is_grouped_by_the_server_out_of_an_index(
-    store: Store, sent: Sent, monkeypatch: pytest.MonkeyPatch, count: str
-) -> None:
+def test_counts_of_all_come_of_an_index(sent: Sent, store: Store, monkeypatch: pytest.MonkeyPatch, count: str) -> None:
     pipelines: list[list[dict[str, Any]]] = []
     aggregate = collections.Collection.aggregate
 
@@ -354,18 +296,9 @@ def test_what_is_counted_over_all_is_grouped_by_the_server_out_of_an_index(
     assert [index for index in indexes if {index[0]} == first["$match"].keys() and fields <= set(index)]
 
 
-def test_questions_are_counted_by_the_server(store: Store, sent: Sent) -> None:
-    assert store.queries.counts() == QueryCounts(0, 0, 0)
-    put(store, "e", "text")
-    store.queries.note("found", {}, ["e"], DAY)
-    store.queries.note("not found", {}, [], DAY)
-    store.queries.use("e", DAY)
-    assert sent.during(store.queries.counts) == 3
-    assert store.queries.counts() == QueryCounts(2, 1, 1)
-
-
-def test_how_much_is_embedded_takes_few_commands(store: Store, sent: Sent) -> None:
+def test_counts_of_questions_and_vectors_take_few_commands(sent: Sent, store: Store) -> None:
     store.spaces.put(replace(space("s"), status="active"))
     put(store, "e", "text")
+    store.queries.note("found", {}, ["e"], DAY)
+    assert sent.during(store.queries.counts) == 3
     assert sent.during(lambda: coverage(store)) <= 6, sent.commands
-    assert (coverage(store)["embedded"], coverage(store)["stored"]) == (0, 1)

@@ -1,13 +1,10 @@
 """Searches by MongoDB's search indexes: these follow a write later, take their time to be built, and may be gone."""
 
 import logging
-import time
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from pymongo import MongoClient
 
 from anamnesis_pipeline.errors import RetryLater
 from anamnesis_pipeline.model import Variant, Where
@@ -17,9 +14,18 @@ from anamnesis_tests.mongo_server.search_behaviour import EVERY, SearchBehaviour
 from anamnesis_tests.mongo_server.search_vectors import VectorMatrix
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.search.memory import Memory
-from anamnesis_tests.store.mongo_searched import NAME, Open, found, kept, near, search_indexes, wait_until_queryable
+from anamnesis_tests.store.mongo_searched import (
+    NAME,
+    Open,
+    drop_search_indexes,
+    found,
+    kept,
+    near,
+    search_indexes,
+    wait_until_queryable,
+)
 from anamnesis_tests.store.mongo_watching import watched
-from anamnesis_tests.store.samples import DAY, episode, passages, put, random_units, space, unit
+from anamnesis_tests.store.samples import DAY, edit, episode, filled, passages, put, random_units, space, unit
 
 TEXT, CONTEXT = Variant.TEXT, Variant.CONTEXT
 EAST, WEST, NORTH = unit(1, 0, 0, 0), unit(-1, 0, 0, 0), unit(0, 1, 0, 0)
@@ -34,9 +40,7 @@ def store(open_it: Open) -> Store:
 
 
 @pytest.mark.parametrize("slow", [{"lag_s": 60.0}, {"frozen": True}])
-def test_a_write_is_found_by_the_next_search_however_far_the_index_is_behind(
-    store: Store, behaviour: SearchBehaviour, slow: dict[str, Any]
-):
+def test_write_is_found_however_far_the_index_is_behind(store: Store, behaviour: SearchBehaviour, slow: dict[str, Any]):
     store.spaces.put(space("s"))
     kept(store, "before", "old words", EAST)
     for name, value in slow.items():
@@ -52,14 +56,13 @@ def test_a_write_is_found_by_the_next_search_however_far_the_index_is_behind(
     assert near(store, WEST) == ["after", "before"]
 
 
-def test_what_was_superseded_or_deleted_leaves_the_results_at_once(store: Store, behaviour: SearchBehaviour):
+def test_superseded_or_deleted_leaves_the_results_at_once(store: Store, behaviour: SearchBehaviour):
     store.spaces.put(space("s"))
     for name in ("stays", "goes", "is replaced"):
         kept(store, name, "shared words", EAST)
     assert len(found(store, "shared")) == len(near(store, EAST)) == 3
     behaviour.frozen = True
-    held = store.episodes.get(["is replaced"])["is replaced"]
-    store.episodes.replace(replace(held, status="superseded"), passages("shared words"), held.content_hash)
+    edit(store, "is replaced", "shared words", status="superseded")
     store.episodes.delete("goes")
     assert found(store, "shared") == near(store, EAST) == ["stays"]
     assert set(found(store, "shared", include_superseded=True)) == {"stays", "is replaced"}
@@ -131,9 +134,7 @@ def test_what_the_index_lacks_has_the_score_that_it_would_have_there(store: Stor
         assert len(scores) == 92
 
 
-def test_a_heading_that_the_newest_passages_lack_counts_in_what_the_index_lacks_as_it_does_there(
-    store: Store, behaviour: SearchBehaviour
-):
+def test_heading_counts_alike_in_what_the_index_lacks(store: Store, behaviour: SearchBehaviour):
     put(store, "old", *(f"text number {i}" for i in range(300)), context="some heading of a file")
     put(store, "newer", *(f"text number {i}" for i in range(150)))
     put(store, "indexed", "text", context="the heading of a certificate")
@@ -145,7 +146,7 @@ def test_a_heading_that_the_newest_passages_lack_counts_in_what_the_index_lacks_
     assert scores["late"] == pytest.approx(scores["indexed"], rel=0.15)  # by a sample of the headings
 
 
-def test_a_new_process_reads_nothing_itself_where_nothing_was_written_for_long(
+def test_new_process_reads_nothing(
     store: Store, server: LoopbackServer, open_it: Open, monkeypatch: pytest.MonkeyPatch
 ):
     server.catalog.behaviour.lag_s = 0.0
@@ -157,15 +158,12 @@ def test_a_new_process_reads_nothing_itself_where_nothing_was_written_for_long(
         return [(hit.episode_id, hit.score) for hit in of.text.matching(["server", "slept", "well"], 20, Where())]
 
     lately = ranked(open_it())
-    time.sleep(0.3)
-    monkeypatch.setattr(index_tail, "QUIET_S", 0.2)
+    monkeypatch.setattr(index_tail, "QUIET_S", 0.0)
     monkeypatch.setattr(fulltext.MongoTextIndex, "_in_tail", lambda *_: pytest.fail("nothing was to be read"))
     assert ranked(open_it()) == lately, "read here or not, it is scored alike"
 
 
-def test_what_is_few_is_asked_for_once_where_the_index_has_it_all(
-    store: Store, server: LoopbackServer, open_it: Open, monkeypatch: pytest.MonkeyPatch
-):
+def test_few_are_asked_for_once(store: Store, server: LoopbackServer, open_it: Open, monkeypatch: pytest.MonkeyPatch):
     server.catalog.behaviour.lag_s = 0.0
     store.spaces.put(space("s"))
     for i in range(60):
@@ -175,7 +173,6 @@ def test_what_is_few_is_asked_for_once_where_the_index_has_it_all(
     reader = open_it()
     for where in ({}, {"projects": ("p",)}):
         assert near(reader, EAST, 100, **where)
-    time.sleep(0.3)  # what the index has shown by then is there whole
     assert len(near(reader, EAST, 100)) == 60
     some = sent.during(lambda: near(reader, EAST, 10))
     assert sent.during(lambda: near(reader, EAST, 100)) == some
@@ -209,7 +206,6 @@ def test_of_a_large_transaction_that_an_index_shows_in_part_all_is_found(
     store.episodes.put([(episode(f"e{i}"), passages("shared words")) for i in range(40)])
     wait_until_queryable(server, "passages")
     found(store, "shared")
-    time.sleep(0.2)
     assert len(found(store, "shared")) == 40  # and all that is whole
     monkeypatch.setattr(index_tail, "SETTLED_AFTER_S", 600.0)
     behaviour.torn_s = 600.0
@@ -227,7 +223,6 @@ def test_passages_that_another_process_changes_during_a_search_are_found(
     kept(store, "far", "other words", WEST)
     store.vectors.build("s")
     near(store, EAST)
-    time.sleep(0.3)  # all that the index showed is whole by now
     other, behind = open_it(), vector_search.VectorSearch._behind
 
     def meanwhile(*args: Any) -> index_tail.Tail:
@@ -258,9 +253,7 @@ def test_an_index_that_is_far_behind_is_told_of_and_the_newest_are_found(
 # --- an index that cannot be asked ----------------------------------------------------------------------------
 
 
-def test_while_no_index_is_ready_little_is_read_and_much_is_refused_by_name(
-    open_it: Open, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
-):
+def test_without_an_index_much_is_refused(open_it: Open, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch):
     behaviour.never_ready = {EVERY}
     store = open_it()
     store.spaces.put(space("s"))
@@ -299,9 +292,7 @@ def test_a_search_names_the_index_that_is_down_and_answers_by_the_other(
         memory.add(f"the gateway refused connection number {i}")
     behaviour.never_ready = {EVERY}
     collection = "vectors_hashing" if down == "dense_text" else "passages"
-    with MongoClient[dict[str, Any]](server.uri) as client:
-        for index in search_indexes(server, collection):
-            client[NAME][collection].drop_search_index(index)
+    drop_search_indexes(server, collection)
     monkeypatch.setattr(vector_search if down == "dense_text" else fulltext, "MOST_SCANNED", 5)
     answer = memory.ask("gateway connection")
     assert answer.hits
@@ -309,7 +300,7 @@ def test_a_search_names_the_index_that_is_down_and_answers_by_the_other(
     assert not any(note.startswith(up) for note in answer.degraded)
 
 
-def test_a_search_service_that_is_away_is_done_without_and_used_again(
+def test_search_service_is_done_without_and_used_again(
     store: Store, server: LoopbackServer, behaviour: SearchBehaviour
 ):
     store.spaces.put(space("s"))
@@ -331,10 +322,7 @@ def test_an_index_that_somebody_dropped_does_not_hide_what_is_stored(store: Stor
     store.spaces.put(space("s"))
     kept(store, "a", "shared words", EAST)
     assert found(store, "shared") == near(store, EAST) == ["a"]
-    with MongoClient[dict[str, Any]](server.uri) as client:
-        for collection in ("passages", "vectors_s"):
-            for index in search_indexes(server, collection):
-                client[NAME][collection].drop_search_index(index)
+    drop_search_indexes(server, "passages", "vectors_s")
     assert found(store, "shared") == near(store, EAST) == ["a"]
     assert found(store, "nothing") == []
     assert [len(search_indexes(server, collection)) for collection in ("passages", "vectors_s")] == [1, 1]
@@ -347,11 +335,7 @@ def test_an_index_that_somebody_dropped_does_not_hide_what_is_stored(store: Stor
 @pytest.mark.parametrize("quantization", ["none", "scalar", "binary"])
 def test_scores_are_the_cosines_of_what_is_stored_whatever_the_index_holds(open_it: Open, quantization: str):
     store = open_it(quantization=quantization)
-    store.spaces.put(space("s", 16))
-    items = [(episode(f"e{i}", project="few" if i % 20 == 0 else "many"), passages("text")) for i in range(400)]
-    store.episodes.put(items)
-    keys = [store.episodes.passages_of(f"e{i}")[0].passage_id for i in range(400)]
-    store.vectors.put("s", TEXT, keys, random_units(400, 16))
+    keys, _ = filled(store, 400, 16)
     assert store.vectors.build("s").indexed == 400
     stored = store.vectors.get("s", TEXT, keys)
     for query in random_units(10, 16, seed=1):
@@ -363,7 +347,7 @@ def test_scores_are_the_cosines_of_what_is_stored_whatever_the_index_holds(open_
         assert [hit.score for hit in hits] == pytest.approx([cosines[key] for key in ids], abs=1e-6)
         overlooked = len(set(best[:10]) - set(ids))
         assert overlooked <= (3 if quantization == "binary" else 0)  # one bit a number, of sixteen numbers
-        few = [key for key in best if key in keys[::20]]
+        few = [key for key in best if key in keys[::10]]
         hits = store.vectors.nearest("s", TEXT, query, 5, Where(projects=("few",)))
         assert [hit.passage_id for hit in hits] == few[:5]
     assert store.vectors.recall("s") > (0.8 if quantization == "binary" else 0.99)
@@ -371,11 +355,7 @@ def test_scores_are_the_cosines_of_what_is_stored_whatever_the_index_holds(open_
 
 def test_index_that_finds_too_little_is_searched_exactly(store: Store, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(vector_search, "FEW", 50)
-    store.spaces.put(space("s", 16))
-    store.episodes.put([(episode(f"e{i}"), passages("text")) for i in range(400)])
-    keys = [store.episodes.passages_of(f"e{i}")[0].passage_id for i in range(400)]
-    vectors = random_units(400, 16)
-    store.vectors.put("s", TEXT, keys, vectors)
+    keys, vectors = filled(store, 400, 16)
     assert store.vectors.index_state("s").recall is None
     with monkeypatch.context() as poor:
         approximate = VectorMatrix.approximate
@@ -400,14 +380,12 @@ def test_never_fewer_than_asked_for_are_found_however_stale_the_index_is(store: 
     store.vectors.put("s", TEXT, keys, np.stack([EAST] * 300 + [WEST] * 20))
     store.vectors.build("s")
     assert near(store, WEST, 1) == ["far0"]
-    time.sleep(0.2)  # all that the index showed is whole by now
     assert len(near(store, EAST, 400)) == 320
     behaviour.frozen = True
     for i in range(150):
         store.episodes.delete(f"near{i}")
     store.vectors.put("s", TEXT, keys[150:300], np.stack([NORTH] * 150))
-    held = store.episodes.get(["near299"])["near299"]
-    store.episodes.replace(replace(held, status="superseded"), passages("text"), held.content_hash)
+    edit(store, "near299", "text", status="superseded")
     hits = store.vectors.nearest("s", TEXT, WEST, 20, Where())
     assert {hit.episode_id for hit in hits} == {f"far{i}" for i in range(20)}
     assert len(near(store, EAST, 160)) == 160
@@ -417,11 +395,126 @@ def test_never_fewer_than_asked_for_are_found_however_stale_the_index_is(store: 
 
 def test_more_than_the_server_considers_are_found_too(store: Store, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(vector_search, "MOST_CANDIDATES", 50)
-    store.spaces.put(space("s", 8))
-    store.episodes.put([(episode(f"e{i}"), passages("text")) for i in range(120)])
-    keys = [store.episodes.passages_of(f"e{i}")[0].passage_id for i in range(120)]
-    vectors = random_units(120, 8)
-    store.vectors.put("s", TEXT, keys, vectors)
+    keys, vectors = filled(store, 120)
     store.vectors.build("s")
     hits = store.vectors.nearest("s", TEXT, vectors[0], 100, Where())
     assert [hit.passage_id for hit in hits] == [keys[i] for i in np.argsort(-(vectors @ vectors[0]))[:100]]
+
+
+# --- a process that goes on while its database is dropped and restored: keys, ids and `seq` begin again -------------
+
+
+@pytest.fixture
+def going_on(open_it: Open) -> Store:
+    """The store of the process that goes on."""
+    return open_it()
+
+
+def test_words_are_found_in_the_passages_that_have_them_now(going_on: Store, server: LoopbackServer, open_it: Open):
+    server.catalog.behaviour.frozen = True
+    for i in range(3):
+        put(going_on, f"old{i}", "apple words")
+    assert len(found(going_on, "apple")) == 3
+    server.drop(NAME)
+    restored = open_it()
+    for i in range(3):
+        put(restored, f"new{i}", "banana words")
+    assert found(going_on, "apple") == []
+    assert len(found(going_on, "banana")) == 3
+    assert going_on.text.unknown(["apple", "banana"]) == ["apple"]
+
+
+def test_what_the_new_index_lacks_is_read_as_before(going_on: Store, server: LoopbackServer, open_it: Open):
+    server.catalog.behaviour.lag_s = 0.0
+    going_on.spaces.put(space("s"))
+    for i in range(5):
+        kept(going_on, f"old{i}", "apple words", EAST)
+    wait_until_queryable(server, "passages", "vectors_s")
+    for _ in range(2):  # after which all that the indexes showed is whole
+        assert len(found(going_on, "apple")) == len(near(going_on, EAST)) == 5
+    server.drop(NAME)
+    restored = open_it()
+    restored.spaces.put(space("s"))
+    for i in range(3):
+        kept(restored, f"new{i}", "banana words", WEST)
+    restored.vectors.build("s")
+    server.catalog.behaviour.frozen = True
+    kept(restored, "fresh", "cherry words", NORTH)
+    assert found(going_on, "cherry") == ["fresh"]
+    assert near(going_on, NORTH, 1) == ["fresh"]
+
+
+def test_a_space_is_searched_by_its_own_index_whatever_space_had_its_id(
+    going_on: Store, server: LoopbackServer, open_it: Open, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(vector_search, "MOST_SCANNED", 2)
+    going_on.spaces.put(space("t", dim=8))
+    (key,) = put(going_on, "x", "text")
+    going_on.vectors.put("t", Variant.TEXT, [key], random_units(1, 8))
+    assert len(going_on.vectors.nearest("t", Variant.TEXT, random_units(1, 8)[0], 3, Where())) == 1
+    server.drop(NAME)
+    restored = open_it()
+    restored.spaces.put(space("s"))
+    for i in range(5):
+        kept(restored, f"new{i}", "text", WEST)
+    restored.vectors.build("s")
+    assert near(going_on, WEST) == [f"new{i}" for i in range(5)]
+    assert going_on.vectors.build("s").rebuilt is False
+
+
+# --- how far an index is behind, as a process learns it --------------------------------------------------------
+
+
+def test_index_known_to_hold_the_newest_is_not_asked_again(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(index_tail, "SETTLED_AFTER_S", 5.0)
+    asked: list[int] = []
+    now = held = 0
+    tail = index_tail.IndexTail(lambda: now)
+
+    def holds(seq: int) -> bool:
+        asked.append(seq)
+        return seq <= held
+
+    def behind(newest: int) -> tuple[int, bool]:
+        asked.clear()
+        seen = tail.behind("i", newest, holds)
+        return seen.since, seen.is_whole
+
+    assert behind(50) == (0, True)
+    held = 50
+    assert (behind(50), asked) == ((0, True), [50]), "it shows this one, and may lack one before"
+    assert (behind(50), asked) == ((0, True), [])
+    now = 6
+    assert (behind(50), asked) == ((50, True), [])
+    assert (behind(149), asked) == ((50, True), [149])
+    held = 5_000
+    assert (behind(5_100), asked) == ((50, True), [5_100, 5_000]), "all since may be one transaction"
+    now = 12
+    assert (behind(5_100), asked) == ((5_000, True), [5_100])
+    assert (behind(30_000), asked) == ((20_000, False), [30_000, 29_900, 29_000, 20_000])
+    assert (behind(4_000), asked) == ((3_000, True), [4_000]), "the collection was restored"
+    tail.forget("i")
+    assert (behind(5_000), asked) == ((4_000, True), [5_000])
+
+
+def test_index_that_shows_the_newest_is_whole_after_a_quiet_time():
+    asked: list[int] = []
+    unused, held = 0.0, 50
+
+    def holds(seq: int) -> bool:
+        return seq <= held
+
+    def unused_s() -> float:
+        asked.append(1)
+        return unused
+
+    def since(tail: index_tail.IndexTail, newest: int) -> int:
+        return tail.behind("i", newest, holds, unused_s).since
+
+    assert since(index_tail.IndexTail(), 50) == 0, "something was written just now"
+    unused = index_tail.QUIET_S
+    new = index_tail.IndexTail()
+    assert (since(new, 60), asked) == (0, [1]), "it lacks the newest, and nobody asks for how long"
+    assert (since(new, 50), since(new, 50), asked) == (50, 50, [1, 1])
+    held = 60
+    assert (since(new, 60), asked) == (50, [1, 1]), "from then on what it shows tells more"

@@ -1,8 +1,10 @@
-"""Each error of MongoDB's driver, server and search process is one of ours, in words that say what was wrong."""
+"""Each error of driver, server and search process is one of ours, and what is shown of an address has no password."""
 
 import inspect
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pymongo import errors
 from pymongo.errors import (
     BulkWriteError,
@@ -15,6 +17,7 @@ from pymongo.errors import (
 )
 
 from anamnesis_pipeline.errors import AnamnesisError, StoreBusy, StoreFull, StoreRefused, TooLarge
+from anamnesis_pipeline.store.mongo.address import hosts_of, masked
 from anamnesis_pipeline.store.mongo.translation import IndexDown, NoSearchService, asking, our_error, translated
 
 MISTAKES_OF_OURS = {
@@ -28,7 +31,9 @@ where the client is made.
 """
 
 
-TOPOLOGY = ", Timeout: 5.0s, Topology Description: <TopologyDescription topology_type: ReplicaSetNoPrimary>"
+def unreached(why: str) -> errors.PyMongoError:
+    topology = "Topology Description: <TopologyDescription topology_type: ReplicaSetNoPrimary>"
+    return errors.ServerSelectionTimeoutError(f"{why}, Timeout: 5.0s, {topology}")
 
 
 def test_every_error_of_the_driver_is_ours_or_known_to_be_a_mistake() -> None:
@@ -68,36 +73,22 @@ def test_a_quota_of_atlas_is_a_full_store() -> None:
     assert isinstance(our_error("here", error), StoreFull)
 
 
-def test_what_is_told_names_no_server_but_ours() -> None:
-    error = errors.ServerSelectionTimeoutError("a:1: refused, Timeout: 2.0s, Topology Description: <all of it>")
-    with pytest.raises(StoreBusy) as told, translated("MongoDB a:1/x"):
-        raise error
-    words = "does not answer (nobody listens there); it is asked again with the next call"
-    assert str(told.value) == f"MongoDB a:1/x {words}"
-
-
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (
-            errors.ServerSelectionTimeoutError(f"No primary available for writes{TOPOLOGY}"),
-            "its replica set has no primary now",
-        ),
-        (errors.ServerSelectionTimeoutError(f"No servers found yet{TOPOLOGY}"), "it is not reached"),
-        (
-            errors.ServerSelectionTimeoutError(f"a:1: [Errno -2] Name or service not known{TOPOLOGY}"),
-            "its host name is not known here",
-        ),
+        (unreached("a:1: refused"), "nobody listens there"),
+        (unreached("No primary available for writes"), "its replica set has no primary now"),
+        (unreached("No servers found yet"), "it is not reached"),
+        (unreached("a:1: [Errno -2] Name or service not known"), "its host name is not known here"),
         (errors.NetworkTimeout("a:1: timed out (configured timeouts: socketTimeoutMS)"), "it took too long"),
         (errors.AutoReconnect("a:1: connection closed"), "the connection broke"),
-        (
-            errors.WTimeoutError("waiting timed out"),
-            "a majority of its members did not confirm in time",
-        ),
+        (errors.WTimeoutError("waiting timed out"), "a majority of its members did not confirm in time"),
     ],
 )
 def test_silence_is_told_in_our_words(error: errors.PyMongoError, words: str) -> None:
-    assert str(our_error("here", error)) == f"here does not answer ({words}); it is asked again with the next call"
+    with pytest.raises(StoreBusy) as told, translated("MongoDB a:1/x"):
+        raise error
+    assert str(told.value) == f"MongoDB a:1/x does not answer ({words}); it is asked again with the next call"
 
 
 def test_the_reply_that_the_driver_appends_is_not_told() -> None:
@@ -129,3 +120,35 @@ def test_a_server_that_others_ask_too_much_is_busy_whatever_its_code() -> None:
 def test_only_a_query_that_is_wrong_is_given_up(code: int, message: str, kind: type[Exception]) -> None:
     with pytest.raises(kind), asking("i"):
         raise OperationFailure(message, code, {"errmsg": f"PlanExecutor error :: caused by :: {message}"})
+
+
+# --- the address -----------------------------------------------------------------------------------------
+
+SECRET = "Hunter2hunter"
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown", "hosts"),
+    [
+        ("mongodb://127.0.0.1:5438/?directConnection=true", "mongodb://127.0.0.1:5438/?directConnection=true",
+         "127.0.0.1:5438"),
+        ("mongodb://ann:p%40ss@one:27017,two:27017/db?authSource=admin&tls=true",
+         "mongodb://ann:***@one:27017,two:27017/db?authSource=admin&tls=true", "one:27017,two:27017"),
+        ("mongodb+srv://ann:pa@ss@cluster.example/db", "mongodb+srv://ann:***@cluster.example/db", "cluster.example"),
+        ("mongodb://h/?tlsCertificateKeyFilePassword=secret", "mongodb://h/?tlsCertificateKeyFilePassword=***", "h"),
+        ("mongodb://[::1]:27017/", "mongodb://[::1]:27017/", "[::1]:27017"),
+        ("mongodb://ann@h", "mongodb://ann@h", "h"),
+        ("mongodb://ann:pa/ss@h/db", "***", ""),
+        ("mongodb://h/?appName=ann@home", "***", ""),
+        ("nonsense", "***", ""),
+    ],
+)  # fmt: skip
+def test_what_holds_no_secret_is_shown(uri: str, shown: str, hosts: str) -> None:
+    assert masked(uri) == shown
+    assert hosts_of(uri) == hosts
+
+
+@given(st.text("/?#@:%&=,a", max_size=4), st.text("/?#@:%&=,a", max_size=4), st.sampled_from(["", "db", "db?w=1"]))
+def test_no_password_is_shown_whatever_signs_it_holds(before: str, after: str, rest: str) -> None:
+    uri = f"mongodb://ann:{before}{SECRET}{after}@host:27017/{rest}"
+    assert SECRET not in masked(uri) + hosts_of(uri)

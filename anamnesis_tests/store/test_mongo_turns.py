@@ -21,14 +21,10 @@ from anamnesis_pipeline.store.mongo.turns import TURN, Turns
 from anamnesis_pipeline.store.records import episodes
 from anamnesis_tests.conftest import mongo_database
 from anamnesis_tests.mongo_server import shared
-from anamnesis_tests.store.mongo_watching import Sent, watched
+from anamnesis_tests.store.mongo_searched import wait_for
+from anamnesis_tests.store.mongo_watching import Sent
 
 LONG_S = 30.0
-
-
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
-    return watched(monkeypatch)
 
 
 @pytest.fixture
@@ -57,6 +53,23 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
     monkeypatch.setattr(Turns, "wait", told)
     return event
+
+
+@contextmanager
+def held(database: Database) -> Iterator[threading.Event]:
+    """Its turn is taken until the event is set, or to the end."""
+    began, over = threading.Event(), threading.Event()
+
+    def hold(tables: Tables) -> None:
+        began.set()
+        over.wait(LONG_S)
+
+    with apart(lambda: database.write(hold)):
+        assert began.wait(LONG_S)
+        try:
+            yield over
+        finally:
+            over.set()
 
 
 @contextmanager
@@ -89,21 +102,12 @@ def test_who_waits_is_let_first_by_who_just_wrote(
     with apart(lambda: ours.write(first)):
         assert began.wait(LONG_S)
         with apart(lambda: theirs.write(lambda tables: order.append("theirs"))):
-            _until(lambda: state(ours).get("waited", 0) > 0)
+            wait_for(lambda: state(ours).get("waited", 0) > 0)
             ours.write(lambda tables: order.append("ours again"))
     assert order == ["ours", "theirs", "ours again"]
 
 
-def _until(happened: Callable[[], bool]) -> None:
-    until = time.monotonic() + LONG_S
-    while not happened():
-        assert time.monotonic() < until
-        time.sleep(0.005)
-
-
-def test_who_waits_for_a_long_turn_asks_twice(
-    ours: Database, theirs: Database, waits: threading.Event, sent: Sent
-) -> None:
+def test_who_waits_for_long_asks_twice(ours: Database, theirs: Database, waits: threading.Event, sent: Sent) -> None:
     tried: list[int] = []
 
     def hold(tables: Tables) -> None:
@@ -121,39 +125,20 @@ def test_who_waits_for_a_long_turn_asks_twice(
 
 
 def test_nobody_is_waited_for_for_ever(ours: Database, theirs: Database) -> None:
-    began, over = threading.Event(), threading.Event()
-
-    def hold(tables: Tables) -> None:
-        began.set()
-        over.wait(LONG_S)
-
-    with apart(lambda: ours.write(hold)):
-        assert began.wait(LONG_S)
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(client, "WAITED_S", 0.3)
-            patched.setattr(turns, "WAITS_S", 0.1)
-            with pytest.raises(StoreBusy, match="other processes wrote"):
-                theirs.write(lambda tables: None)
-        over.set()
+    with held(ours), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(client, "WAITED_S", 0.3)
+        patched.setattr(turns, "WAITS_S", 0.1)
+        with pytest.raises(StoreBusy, match="other processes wrote"):
+            theirs.write(lambda tables: None)
     theirs.write(lambda tables: None)
 
 
-def test_an_answer_does_not_wait_long_to_be_counted(
-    ours: Database, theirs: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answer_does_not_wait_to_be_counted(ours: Database, theirs: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(episodes, "TRACKED_S", 0.3)
-    began, over = threading.Event(), threading.Event()
-
-    def hold(tables: Tables) -> None:
-        began.set()
-        over.wait(LONG_S)
-
-    with apart(lambda: ours.write(hold)):
-        assert began.wait(LONG_S)
+    with held(ours):
         for database in (ours, theirs):
             with pytest.raises(StoreBusy):
                 episodes.EpisodeRecords(MongoGateway(database), MongoNative()).track(["e"], datetime.now(UTC))
-        over.set()
     monkeypatch.setattr(episodes, "TRACKED_S", LONG_S)
     episodes.EpisodeRecords(MongoGateway(theirs), MongoNative()).track(["e"], datetime.now(UTC))
 
@@ -177,24 +162,14 @@ def test_who_waits_for_long_says_for_what(
 ) -> None:
     monkeypatch.setattr(client, "LONG_S", 0.3)
     monkeypatch.setattr(turns, "WAITS_S", 0.2)
-    began, over = threading.Event(), threading.Event()
-
-    def hold(tables: Tables) -> None:
-        began.set()
-        over.wait(LONG_S)
-
-    with apart(lambda: ours.write(hold)):
-        assert began.wait(LONG_S)
-        with apart(lambda: theirs.write(lambda tables: None)):
-            _until(lambda: bool(caplog.messages))
-            over.set()
+    with held(ours) as over, apart(lambda: theirs.write(lambda tables: None)):
+        wait_for(lambda: bool(caplog.messages))
+        over.set()
     assert f"{theirs.place}: waiting for another writer since" in caplog.text
     assert "one that was killed holds its turn for up to a minute" in caplog.text
 
 
-def test_who_let_another_one_first_comes_later_than_those_who_still_wait(
-    ours: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_let_another_first_comes_after_those_who_wait(ours: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     slept, numbers = list[float](), iter([7, 7, 8])
     monkeypatch.setattr(turns, "_state", lambda writer: (next(numbers), 1))
     monkeypatch.setattr(turns, "GIVES_WAY_S", LONG_S)
