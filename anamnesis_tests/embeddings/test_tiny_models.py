@@ -70,16 +70,6 @@ def test_a_roberta_takes_texts_of_its_window_and_longer_ones(tmp_path: Path, pad
     assert np.allclose(np.linalg.norm(made, axis=1), 1, atol=1e-5)
 
 
-def test_other_weights_of_a_dense_layer_are_another_space(tmp_path: Path) -> None:
-    from sentence_transformers.sentence_transformer.modules import Dense
-
-    layers = [Dense(32, 16), Dense(32, 16)]  # one after the other: their weights are random, and saving sets the seed
-    one, other = (saved(tmp_path / str(n), layer) for n, layer in enumerate(layers))
-    first, second = ((files.path / "model.safetensors").read_bytes() for files in (one, other))
-    assert first == second
-    assert one.space().key != other.space().key
-
-
 def test_model_of_another_width_than_its_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnknownModel, match="vectors of 32 numbers, and its files say 48"):
         loaded(replace(saved(tmp_path), dim=48))

@@ -78,16 +78,12 @@ def test_a_text_has_the_same_vector_whatever_it_is_batched_with(pool: PinnedPool
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system pins no threads")
 def test_each_worker_computes_alone_on_its_own_core(pool: PinnedPool, observed: Observed) -> None:
     observed.seen.clear()
-    pool.embed(TEXTS, "passage")
-    assert {threads for threads, _ in observed.seen} == {1}
-    assert {cores for _, cores in observed.seen} <= {frozenset({core}) for core in available_cores()}
-
-
-def test_a_batch_computes_on_no_more_threads_than_there_are_cores(pool: PinnedPool) -> None:
     before = cpu_ticks()
     pool.embed(TEXTS * 2, "passage")
     busy = [tid for tid, ticks in cpu_ticks().items() if ticks - before.get(tid, 0) > 5]
     assert 1 <= len(busy) <= len(available_cores())
+    assert {threads for threads, _ in observed.seen} == {1}
+    assert {cores for _, cores in observed.seen} <= {frozenset({core}) for core in available_cores()}
 
 
 @pytest.mark.skipif(len(available_cores()) < 2, reason="needs two cores")
