@@ -48,7 +48,7 @@ NEAR = {"index": "near", "path": "v", "queryVector": packed(1, 0), "limit": 9, "
 @pytest.fixture
 def data(server: LoopbackServer) -> Iterator[Data]:
     """A database with two documents, and both kinds of index over them."""
-    with MongoClient[dict[str, Any]](server.uri, retryWrites=False) as client:
+    with MongoClient[dict[str, Any]](server.uri, retryWrites=False, heartbeatFrequencyMS=500) as client:
         data = client["relayed"]
         rows = [("The cränes' moving crane", (0, 1)), ("A crane moved", (1, 0)), ("Moved a crane", (0.6, 0.8))]
         data.c.insert_many([{"_id": i, "said": said, "v": packed(*v), "at": i} for i, (said, v) in enumerate(rows)])
