@@ -77,10 +77,16 @@ def filled(store: Store, count: int, dim: int = 8) -> tuple[list[int], NDArray[n
     store.spaces.put(space("s", dim))
     projects = ["many" if i % 10 else "few" for i in range(count)]
     store.episodes.put([(episode(f"e{i}", project=of), passages(f"text {i}")) for i, of in enumerate(projects)])
-    keys = [store.episodes.passages_of(f"e{i}")[0].passage_id for i in range(count)]
-    vectors = random_units(count, dim)
+    keys, vectors = first_keys(store, *(f"e{i}" for i in range(count))), random_units(count, dim)
     assert store.vectors.put("s", Variant.TEXT, keys, vectors) == count
     return keys, vectors
+
+
+def first_keys(store: Store, *episode_ids: str) -> list[int]:
+    """Keys of the first passages of episodes without vectors in space `s`, read at once."""
+    lacking = store.vectors.pending("s", ["direct"], len(episode_ids))
+    found = {each.episode_id: each.passages[0].passage_id for each in lacking}
+    return [found[episode_id] for episode_id in episode_ids]
 
 
 def segment(key: str, text: str = "some text", minute: float | None = 0, start: int = 0) -> Segment:

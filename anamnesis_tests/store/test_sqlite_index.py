@@ -22,6 +22,7 @@ from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.store.sqlite.vector_file import VectorFile
 from anamnesis_pipeline.store.sqlite.vector_tail import VectorTail
 from anamnesis_pipeline.store.vector_recall import kth_scores, share_found
+from anamnesis_tests.conftest import OpenStore
 from anamnesis_tests.store.samples import episode, passages, put, random_units, space, unit
 
 
@@ -30,8 +31,17 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "anamnesis.db"
 
 
-def opened(path: Path) -> Store:
-    return open_sqlite(path, path.parent / "index")
+@pytest.fixture
+def store(store: Store) -> Store:
+    """With a space of eight numbers."""
+    store.spaces.put(space("s", 8))
+    return store
+
+
+@pytest.fixture
+def refreshed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty rows are enough for another file."""
+    monkeypatch.setattr(index_files, "REFRESH_ROWS", 20)
 
 
 def damaged(file: Path, damage: str) -> None:
@@ -56,17 +66,15 @@ DAMAGES = ["delete", "truncate", "flip", "scribble", "zero", "of an earlier vers
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_index_file_costs_speed_only(path: Path, damage: str):
-    store = opened(path)
-    store.spaces.put(space("s", 8))
-    keys = put(store, "e", *(f"text {i}" for i in range(60)))
-    vectors = random_units(60, 8)
-    store.vectors.put("s", Variant.TEXT, keys, vectors)
-    store.vectors.build("s", force=True)
-    store.close()
+def test_damaged_index_file_costs_speed_only(open_store: OpenStore, path: Path, damage: str) -> None:
+    with closing(open_sqlite(path, path.parent / "index")) as made:
+        made.spaces.put(space("s", 8))
+        keys, vectors = many(made, 60), random_units(60, 8)
+        made.vectors.build("s", force=True)
+    del made  # and what it maps
     (file,) = (path.parent / "index").glob("*.usearch")
     damaged(file, damage)
-    store = opened(path)
+    store = open_store()
     assert store.vectors.nearest("s", Variant.TEXT, vectors[3], 1, Where())[0].passage_id == keys[3]
     assert store.vectors.index_state("s").is_lost
     assert not mapped(path.parent / "index")
@@ -74,12 +82,10 @@ def test_damaged_index_file_costs_speed_only(path: Path, damage: str):
     assert (store.vectors.build("s").rebuilt, store.vectors.build("s").indexed) == (True, 60)
     assert not store.vectors.index_state("s").problem
     assert store.vectors.nearest("s", Variant.TEXT, vectors[3], 1, Where())[0].passage_id == keys[3]
-    store.close()
 
 
-def test_index_set_aside_elsewhere_is_lost_here(path: Path):
-    store, other = opened(path), opened(path)
-    store.spaces.put(space("s", 8))
+def test_index_set_aside_elsewhere_is_lost_here(store: Store, open_store: OpenStore, path: Path) -> None:
+    other = open_store()
     many(store, 60)
     store.vectors.build("s", force=True)
     assert not store.vectors.index_state("s").is_lost
@@ -91,8 +97,6 @@ def test_index_set_aside_elsewhere_is_lost_here(path: Path):
     assert store.vectors.index_state("s").is_lost, "although it is mapped here still"
     assert store.vectors.build("s").rebuilt
     assert not other.vectors.index_state("s").problem
-    store.close()
-    other.close()
 
 
 def mapped(folder: Path) -> int:
@@ -104,8 +108,8 @@ def mapped(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("notice", ["search", "build", "refused search"])
-def test_the_files_of_a_space_that_another_handle_dropped_are_let_go(path: Path, notice: str):
-    store, other = opened(path), opened(path)
+def test_files_of_a_dropped_space_are_let_go(store: Store, open_store: OpenStore, path: Path, notice: str) -> None:
+    other = open_store()
     keys, vectors = put(store, "e", *(f"text {i}" for i in range(60))), random_units(60, 8)
     for name in ("kept", "dropped"):
         store.spaces.put(space(name, 8))
@@ -122,12 +126,9 @@ def test_the_files_of_a_space_that_another_handle_dropped_are_let_go(path: Path,
         with pytest.raises(SpaceNotFound):
             store.vectors.nearest("dropped", Variant.TEXT, vectors[0], 3, Where())
     assert mapped(path.parent / "index") == 1
-    store.close()
-    other.close()
 
 
-def test_the_tail_of_a_dropped_space_is_let_go(path: Path):
-    store = opened(path)
+def test_the_tail_of_a_dropped_space_is_let_go(store: Store) -> None:
     key = put(store, "e", "text")
     for name in ("kept", "dropped"):
         store.spaces.put(space(name, 8))
@@ -139,7 +140,6 @@ def test_the_tail_of_a_dropped_space_is_let_go(path: Path):
     store.spaces.drop("dropped")
     store.vectors.nearest("kept", Variant.TEXT, random_units(1, 8)[0], 1, Where())
     assert tails() == before + 1
-    store.close()
 
 
 def tails() -> int:
@@ -154,12 +154,8 @@ def many(store: Store, count: int, first: int = 0) -> list[int]:
     return keys
 
 
-def test_what_was_changed_or_deleted_since_is_dead_in_a_file_until_it_is_too_much(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(index_files, "REFRESH_ROWS", 20)
-    store = opened(path)
-    store.spaces.put(space("s", 8))
+@pytest.mark.usefixtures("refreshed_soon")
+def test_changed_vectors_are_dead_in_a_file_until_too_many(store: Store, path: Path) -> None:
     keys = many(store, 100)
     store.vectors.build("s")
     store.vectors.put("s", Variant.TEXT, keys[:10], random_units(10, 8, seed=1))
@@ -167,7 +163,6 @@ def test_what_was_changed_or_deleted_since_is_dead_in_a_file_until_it_is_too_muc
     assert (report.vectors, report.indexed, report.dead, report.rebuilt) == (100, 100, 10, False)
     many(store, 1, 200)
     assert store.vectors.build("s").rebuilt is True
-    store.close()
 
 
 def removed_from_file(path: Path) -> int:
@@ -175,10 +170,8 @@ def removed_from_file(path: Path) -> int:
         return int(looking.execute("SELECT removed FROM index_files").fetchone()[0])
 
 
-def test_a_file_is_grown_until_too_much_was_removed_and_then_built_anew(path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(index_files, "REFRESH_ROWS", 20)
-    store = opened(path)
-    store.spaces.put(space("s", 8))
+@pytest.mark.usefixtures("refreshed_soon")
+def test_file_is_grown_until_too_much_was_removed(store: Store, path: Path) -> None:
     for first in range(0, 1_000, 50):
         many(store, 50, first)
     store.vectors.build("s")
@@ -194,14 +187,11 @@ def test_a_file_is_grown_until_too_much_was_removed_and_then_built_anew(path: Pa
     assert store.vectors.build("s").rebuilt is False
     assert store.vectors.build("s", force=True).rebuilt is True
     assert removed_from_file(path) == 0
-    store.close()
 
 
 @pytest.mark.parametrize("damage", ["delete", "scribble"])
-def test_a_file_lost_while_it_is_mapped_is_built_anew(path: Path, monkeypatch: pytest.MonkeyPatch, damage: str):
-    monkeypatch.setattr(index_files, "REFRESH_ROWS", 20)
-    store = opened(path)
-    store.spaces.put(space("s", 8))
+@pytest.mark.usefixtures("refreshed_soon")
+def test_a_file_lost_while_it_is_mapped_is_built_anew(store: Store, path: Path, damage: str) -> None:
     many(store, 200)
     store.vectors.build("s")
     (file,) = (path.parent / "index").glob("*.usearch")
@@ -213,7 +203,6 @@ def test_a_file_lost_while_it_is_mapped_is_built_anew(path: Path, monkeypatch: p
     assert store.vectors.build("s").indexed == 230
     assert removed_from_file(path) == 0
     assert store.vectors.recall("s") > 0.9  # the graph depends on how its threads took turns
-    store.close()
 
 
 SEARCHING = """
@@ -221,7 +210,6 @@ import sys
 from pathlib import Path
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_pipeline.store.sqlite.vector_file import VectorFile
 from anamnesis_tests.store.samples import unit
 
 path = Path(sys.argv[1])
@@ -235,9 +223,7 @@ store.close()
 """
 
 
-def test_another_process_takes_up_a_new_file_by_itself(path: Path):
-    store = opened(path)
-    store.spaces.put(space("s", 8))
+def test_another_process_takes_up_a_new_file_by_itself(store: Store, path: Path) -> None:
     many(store, 100)
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", SEARCHING, str(path)]
@@ -253,12 +239,9 @@ def test_another_process_takes_up_a_new_file_by_itself(path: Path):
             assert searching.stdout.readline().split() == ["10", name]
         searching.stdin.close()
         assert searching.wait(timeout=60) == 0
-    store.close()
 
 
-def test_a_search_with_vectors_behind_the_file_does_not_scan_them_all(path: Path, monkeypatch: pytest.MonkeyPatch):
-    store = opened(path)
-    store.spaces.put(space("s", 8))
+def test_vectors_behind_the_file_are_not_all_scanned(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     old = many(store, 500)
     store.vectors.build("s", force=True)
     new = many(store, 500, first=500)
@@ -269,14 +252,11 @@ def test_a_search_with_vectors_behind_the_file_does_not_scan_them_all(path: Path
     assert {*best} & {*old}
     assert {*best} & {*new}
     assert [hit.passage_id for hit in store.vectors.nearest("s", Variant.TEXT, query, 20, Where())] == best
-    store.close()
 
 
-def test_poor_graph_is_searched_exactly(path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_poor_graph_is_searched_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"CONNECTIVITY": 2, "EXPANSION_ADD": 2, "EXPANSION_SEARCH": 2}.items():
         monkeypatch.setattr(vector_file, name, value)
-    store = opened(path)
-    store.spaces.put(space("s", 8))
     for first in range(0, 2_000, 500):
         many(store, 500, first)
     assert store.vectors.recall("s") == 1.0
@@ -290,13 +270,12 @@ def test_poor_graph_is_searched_exactly(path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.undo()
     store.vectors.build("s", force=True)
     assert store.vectors.index_state("s").problem == ""
-    store.close()
 
 
-def test_graph_that_finds_too_little_once_grown_is_rebuilt(path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(index_files, "REFRESH_ROWS", 20)
-    store = opened(path)
-    store.spaces.put(space("s", 8))
+@pytest.mark.usefixtures("refreshed_soon")
+def test_grown_graph_that_finds_too_little_is_rebuilt(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for first in range(0, 1_000, 500):
         many(store, 500, first)
     store.vectors.build("s")
@@ -305,7 +284,6 @@ def test_graph_that_finds_too_little_once_grown_is_rebuilt(path: Path, monkeypat
     assert store.vectors.build("s").indexed == 1_100
     assert removed_from_file(path) == 0
     assert store.vectors.index_state("s").is_exact
-    store.close()
 
 
 REAL, WIDE = 1_500, 96
@@ -345,9 +323,7 @@ def test_index_finds_the_rest_beside_copies(tmp_path: Path, copies: np.ndarray, 
     assert share_found(found, kth_scores([vectors], queries, 10), 10) >= 0.98
 
 
-def test_copies_take_one_node_of_the_graph_and_all_are_found(path: Path):
-    store = opened(path)
-    store.spaces.put(space("s", 8))
+def test_copies_take_one_node_of_the_graph_and_all_are_found(store: Store) -> None:
     keys, copies = many(store, 60), put(store, "copies", *(f"copy {i}" for i in range(400)))
     store.vectors.put("s", Variant.TEXT, copies, np.repeat(random_units(60, 8)[:1], 400, axis=0))
     store.vectors.build("s", force=True)
@@ -361,13 +337,10 @@ def test_copies_take_one_node_of_the_graph_and_all_are_found(path: Path):
     store.vectors.build("s", force=True)
     hits = store.vectors.nearest("s", Variant.TEXT, query, 1, Where(hidden_projects=("acme/api",)))
     assert [hit.passage_id for hit in hits] == [other], "behind 400 equal ones that do not pass"
-    store.close()
 
 
-def test_group_outlives_the_first_of_its_vectors(path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(index_files, "REFRESH_ROWS", 20)
-    store = opened(path)
-    store.spaces.put(space("s", 8))
+@pytest.mark.usefixtures("refreshed_soon")
+def test_group_outlives_the_first_of_its_vectors(store: Store, path: Path) -> None:
     many(store, 900)
     east = unit(1.0, *[0.0] * 7)
     first, second = put(store, "first", "text"), put(store, "second", *("text" for _ in range(30)))
@@ -382,7 +355,6 @@ def test_group_outlives_the_first_of_its_vectors(path: Path, monkeypatch: pytest
     hits = store.vectors.nearest("s", Variant.TEXT, east, 89, Where())
     assert {hit.passage_id for hit in hits} == {*second[1:], *third}
     assert store.vectors.nearest("s", Variant.TEXT, -east, 1, Where())[0].passage_id == second[0]
-    store.close()
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,18 @@
-"""What an ingest costs follows what is new: no statement of it reads a whole table."""
+"""What an ingest costs follows what is new, and a search what it finds: no statement reads a whole table."""
 
 import json
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.steps.handoff import read_handoff
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.documents import Verdict
@@ -18,13 +20,14 @@ from anamnesis_pipeline.store.records.exclusion import BuriedSection
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.exchanges.ingested import OTHER, Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, START, Log
-from anamnesis_tests.store.samples import episode
+from anamnesis_tests.store.samples import DAY, episode, put, space, unit
 from anamnesis_tests.store.test_contract_documents import commit, publish, section
 
 GROWING = re.compile(
     r"SCAN (?:messages|m|known|parts|p|frames|head|held|own|occurrences|episodes|e|passages|summaries)\b"
 )
 QUERY = re.compile(r"\s*(?:SELECT|INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
+SCAN = re.compile(rf"(?:{GROWING.pattern}|SCAN (?:pending|vectors|v)\b)(?!.*INDEX)")
 COUNTS = re.compile(r"\s*SELECT (?:count|coalesce\(sum)\b", re.IGNORECASE)
 
 
@@ -67,11 +70,33 @@ class Watched(sqlite3.Connection):
         return super().executemany(sql, rows)
 
 
-def test_no_statement_of_an_ingest_reads_a_whole_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A store whose statements are remembered from now on."""
     connect = sqlite3.connect
-    monkeypatch.setattr(Watched, "seen", {})
-    monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: connect(*args, factory=Watched, **options))
-    store = open_sqlite(tmp_path / "memory.db", tmp_path / "index")
+    with monkeypatch.context() as patch, closing(open_sqlite(tmp_path / "memory.db", tmp_path / "index")) as made:
+        made.settings.set("made", True)
+        patch.setattr(Watched, "seen", {})
+        patch.setattr(sqlite3, "connect", lambda *args, **options: connect(*args, factory=Watched, **options))
+        with closing(open_sqlite(tmp_path / "memory.db", tmp_path / "index")) as store:
+            yield store
+
+
+def plans(folder: Path, *, of_counts: bool = False) -> list[tuple[str, str]]:
+    """Each step of the plans of the queries seen, with these; of those that count where that is asked for."""
+    with closing(sqlite3.Connection(folder / "memory.db")) as plain:
+        for name in ("exact_terms", "paired", "casefold"):
+            plain.create_function(name, -1, lambda *texts: "")
+        return [
+            (row[3], sql)
+            for sql, values in Watched.seen.items()
+            if values is not None and QUERY.match(sql) and (of_counts or not COUNTS.match(sql))
+            for row in plain.execute(f"EXPLAIN QUERY PLAN {sql}", values)
+        ]
+
+
+def test_no_statement_of_an_ingest_reads_a_whole_table(watched: Store, tmp_path: Path) -> None:
+    store = watched
     home, log, agent = Ingested(store, tmp_path), conversation(), Log(isSidechain=True, agentId="a1")
     agent._count = 100
     agent.user("task 1")
@@ -84,19 +109,14 @@ def test_no_statement_of_an_ingest_reads_a_whole_table(tmp_path: Path, monkeypat
     home.write(log.lines, folder="-another-folder")
     home.ingest()
     assert store.overview.counts().messages == 12
-    store.close()
-    with connect(tmp_path / "memory.db") as plain:
-        steps = plans(plain, Watched.seen)
+    steps = plans(tmp_path)
     assert len(steps) > 100
     growing = [(step, sql) for step, sql in steps if GROWING.match(step) and "USING INDEX parts_" not in step]
     assert growing == []
 
 
-def test_no_rule_of_sessions_reads_a_whole_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    connect = sqlite3.connect
-    monkeypatch.setattr(Watched, "seen", {})
-    monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: connect(*args, factory=Watched, **options))
-    store = open_sqlite(tmp_path / "memory.db", tmp_path / "index")
+def test_no_rule_of_sessions_reads_a_whole_table(watched: Store, tmp_path: Path) -> None:
+    store = watched
     written = [(episode(name, source="logs", session_id="s"), []) for name in ("a", "b")]
     store.episodes.put(written)
     Watched.seen.clear()
@@ -113,26 +133,14 @@ def test_no_rule_of_sessions_reads_a_whole_table(tmp_path: Path, monkeypatch: py
     assert sessions.join(sessions.states(["s"]), "s")
     assert sessions.settle(sessions.states(["s"]), None, ())
     store.episodes.delete("b")
-    store.close()
-    with connect(tmp_path / "memory.db") as plain:
-        steps = plans(plain, Watched.seen)
+    steps = plans(tmp_path)
     assert len(steps) > 40
     growing = re.compile(rf"{GROWING.pattern}|SCAN (?:consolidated|session_notes)|.* parts_by_exchange ")
     assert [(step, sql) for step, sql in steps if growing.match(step)] == []
 
 
-def plans(connection: sqlite3.Connection, seen: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Each step of the plans of these statements, which had these values, and the statement."""
-    for name in ("exact_terms", "paired", "casefold"):
-        connection.create_function(name, -1, lambda *texts: "")
-    return [(step, sql) for sql, values in seen.items() for step in plan(connection, sql, values)]
-
-
-def test_documents_find_sightings_by_indexes_that_leave_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    connect = sqlite3.connect
-    monkeypatch.setattr(Watched, "seen", {})
-    monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: connect(*args, factory=Watched, **options))
-    store = open_sqlite(tmp_path / "memory.db", tmp_path / "index")
+def test_documents_find_sightings_by_indexes_that_leave_few(watched: Store, tmp_path: Path) -> None:
+    store = watched
     first, moved, new = section("One", "first"), section("One", "first", path="b.md"), section("One", "new", since=2)
     commit(store, first)
     commit(store, new)
@@ -144,19 +152,40 @@ def test_documents_find_sightings_by_indexes_that_leave_few(tmp_path: Path, monk
     assert store.exclusion.buried_at("notes", "other", ["first"])
     assert store.documents.same_text([first[0].part_id]) == {first[0].part_id}
     store.documents.remove([first[0].part_id])
-    store.close()
-    with connect(tmp_path / "memory.db") as plain:
-        seen = [(sql, values) for sql, values in Watched.seen.items() if "sightings" in sql]
-        steps = [step for sql, values in seen for step in plan(plain, sql, values) if "sightings" in step]
+    steps = [step for step, sql in plans(tmp_path) if "sightings" in step and "sightings" in sql]
     assert len(steps) > 10
     assert [step for step in steps if "SCAN" in step or step.endswith("(source=?)")] == []
 
 
-def plan(connection: sqlite3.Connection, sql: str, values: Any) -> list[str]:
-    """SQLite's plan of a statement; none for those that are no query, or that count."""
-    if values is None or COUNTS.match(sql) or not QUERY.match(sql):
-        return []
-    return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+EAST = unit(1, 0, 0, 0)
+HOUR = Where(since=DAY, until=DAY + timedelta(hours=1))
+SORTED = {"page of a project", "parts to summarize"}
+"""What is sorted, of the few that pass."""
+HOT: dict[str, Callable[[Store], object]] = {
+    "page": lambda store: store.episodes.page(Where(), 20),
+    "page of a project": lambda store: store.episodes.page(Where(projects=("p",)), 20),
+    "passages of a project": lambda store: store.vectors.nearest("s", Variant.TEXT, EAST, 9, Where(projects=("p",))),
+    "passages of a source": lambda store: store.vectors.nearest("s", Variant.TEXT, EAST, 9, Where(source="logs")),
+    "passages of a tag": lambda store: store.vectors.nearest("s", Variant.TEXT, EAST, 9, Where(tags=("t",))),
+    "passages of an hour": lambda store: store.vectors.nearest("s", Variant.TEXT, EAST, 9, HOUR),
+    "parts to publish": lambda store: store.parts.parts_to_publish("x", 9),
+    "parts to summarize": lambda store: store.summaries.parts_to_summarize("x", DAY, 9),
+    "totals": lambda store: store.vectors.progress("s"),
+    "vectors of a variant": lambda store: store.vectors.build("s", force=True),
+    "pending episodes": lambda store: store.vectors.pending("s", ["x"], 25),
+}
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_hot_question_neither_scans_a_table_nor_sorts(watched: Store, tmp_path: Path, name: str) -> None:
+    watched.spaces.put(space("s"))
+    watched.vectors.put("s", Variant.TEXT, put(watched, "e", "text", project="p"), EAST[None])
+    Watched.seen.clear()
+    HOT[name](watched)
+    steps = [step for step, sql in plans(tmp_path, of_counts=True)]
+    assert steps
+    assert [step for step in steps if SCAN.match(step)] == []
+    assert name in SORTED or [step for step in steps if "TEMP B-TREE" in step] == []
 
 
 @contextmanager
@@ -202,9 +231,7 @@ def steps_of_one_more_prompt(folder: Path, known: int, monkeypatch: pytest.Monke
         return counted[0]
 
 
-def test_a_prompt_costs_the_same_beside_ten_others_and_beside_two_thousand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prompt_costs_the_same_beside_ten_and_two_thousand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = steps_of_one_more_prompt(tmp_path / "few", 10, monkeypatch)
     many = steps_of_one_more_prompt(tmp_path / "many", 2_000, monkeypatch)
     assert many < 2 * few + 10
@@ -222,9 +249,7 @@ def steps_of_a_handoff(folder: Path, known: int, monkeypatch: pytest.MonkeyPatch
         return counted[0]
 
 
-def test_a_handoff_costs_the_same_among_few_episodes_and_among_many(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_handoff_costs_the_same_among_few_and_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = steps_of_a_handoff(tmp_path / "few", 800, monkeypatch)
     many = steps_of_a_handoff(tmp_path / "many", 4_000, monkeypatch)
     assert many < 1.2 * few + 10
