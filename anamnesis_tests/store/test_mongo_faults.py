@@ -79,9 +79,7 @@ def everything(database: Database) -> dict[str, Any]:
 # --- the server is gone ----------------------------------------------------------------------------------
 
 
-def test_outage_is_told_and_over_afterwards(
-    store: Store, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outage_is_told_and_then_over(store: Store, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> None:
     store.settings.set("a", 1)
     server.vanish()
     with pytest.raises(StoreBusy, match=r"MongoDB 127.0.0.1.* does not answer.*asked again with the next call"):
@@ -132,9 +130,7 @@ def another_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, psut
             process.kill()
 
 
-def test_hanging_server_is_told_soon(
-    another_process: tuple[str, psutil.Process], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hanging_server_is_told(another_process: tuple[str, psutil.Process], monkeypatch: pytest.MonkeyPatch) -> None:
     uri, process = another_process
     with closing(open_mongo(uri, NAME, wait_s=60)) as store:
         put(store, "e", "some words")
@@ -169,9 +165,7 @@ def test_slow_search_is_given_up_in_time(store: Store, server: LoopbackServer, m
     assert [hit.episode_id for hit in store.text.matching(["words"], 5, Where())] == ["e"]
 
 
-def test_writers_behind_one_give_up(
-    database: Database, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_writers_give_up(database: Database, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = SettingsRecords(MongoGateway(database))
     server.vanish()
     first = threading.Thread(target=settings.set, args=("a", 1))
@@ -257,9 +251,7 @@ def test_read_over_a_step_down_is_asked_of_the_next(store: Store, server: Loopba
 
 
 @pytest.mark.parametrize("write", sorted(WRITES))
-def test_full_server_is_told_and_keeps_none(
-    store: Store, database: Database, server: LoopbackServer, write: str
-) -> None:
+def test_full_server_keeps_no_part(store: Store, database: Database, server: LoopbackServer, write: str) -> None:
     commit(store, section("Zero", "zeroth"))
     before = everything(database)
     server.faults.disk_is_full = True
@@ -272,9 +264,7 @@ def test_full_server_is_told_and_keeps_none(
 
 
 @pytest.mark.parametrize("passed", range(6))
-def test_write_that_fills_the_server_is_undone(
-    store: Store, database: Database, server: LoopbackServer, passed: int
-) -> None:
+def test_write_that_fills_it_is_undone(store: Store, database: Database, server: LoopbackServer, passed: int) -> None:
     before = everything(database)
     fault = server.faults.add("insert", "update", skip=passed, error=DISK_FULL)
     with suppress(StoreFull):

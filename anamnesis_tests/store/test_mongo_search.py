@@ -25,7 +25,18 @@ from anamnesis_tests.store.mongo_searched import (
     wait_until_queryable,
 )
 from anamnesis_tests.store.mongo_watching import watched
-from anamnesis_tests.store.samples import DAY, edit, episode, filled, passages, put, random_units, space, unit
+from anamnesis_tests.store.samples import (
+    DAY,
+    edit,
+    episode,
+    filled,
+    first_keys,
+    passages,
+    put,
+    random_units,
+    space,
+    unit,
+)
 
 TEXT, CONTEXT = Variant.TEXT, Variant.CONTEXT
 EAST, WEST, NORTH = unit(1, 0, 0, 0), unit(-1, 0, 0, 0), unit(0, 1, 0, 0)
@@ -70,7 +81,7 @@ def test_superseded_or_deleted_leaves_the_results_at_once(store: Store, behaviou
     assert len(found(store, "shared", k=1)) == len(near(store, EAST, k=1)) == 1
 
 
-def test_a_changed_vector_counts_and_no_more_the_one_that_the_index_holds(store: Store, behaviour: SearchBehaviour):
+def test_changed_vector_counts_and_not_the_indexed_one(store: Store, behaviour: SearchBehaviour):
     store.spaces.put(space("s"))
     keys = [kept(store, f"e{i}", "text", EAST) for i in range(5)]
     assert near(store, EAST, 1) == ["e0"]
@@ -83,7 +94,7 @@ def test_a_changed_vector_counts_and_no_more_the_one_that_the_index_holds(store:
     assert near(store, WEST, 1) == ["e0"]
 
 
-def test_filters_are_exact_to_the_last_row_while_the_index_is_behind(store: Store, behaviour: SearchBehaviour):
+def test_filters_are_exact_while_the_index_is_behind(store: Store, behaviour: SearchBehaviour):
     store.spaces.put(space("s"))
     rng = np.random.default_rng(0)
 
@@ -117,7 +128,7 @@ def test_filters_are_exact_to_the_last_row_while_the_index_is_behind(store: Stor
         assert {hit.episode_id for hit in store.vectors.nearest("s", TEXT, EAST, 1_000, where)} == passing, where
 
 
-def test_what_the_index_lacks_has_the_score_that_it_would_have_there(store: Store, behaviour: SearchBehaviour):
+def test_what_the_index_lacks_has_the_score_of_there(store: Store, behaviour: SearchBehaviour):
     for i in range(60):
         put(store, f"e{i}", f"the server number {i} slept well" + " and so on" * (i % 7), context="a server's heading")
     for i in range(30):
@@ -146,9 +157,7 @@ def test_heading_counts_alike_in_what_the_index_lacks(store: Store, behaviour: S
     assert scores["late"] == pytest.approx(scores["indexed"], rel=0.15)  # by a sample of the headings
 
 
-def test_new_process_reads_nothing(
-    store: Store, server: LoopbackServer, open_it: Open, monkeypatch: pytest.MonkeyPatch
-):
+def test_new_process_reads_none(store: Store, server: LoopbackServer, open_it: Open, monkeypatch: pytest.MonkeyPatch):
     server.catalog.behaviour.lag_s = 0.0
     for i in range(60):
         put(store, f"e{i}", f"the server number {i} slept well" + " and so on" * (i % 7), context="a server's heading")
@@ -198,7 +207,7 @@ def test_what_an_index_shows_only_in_part_is_found_whole(
         assert len(found(store, "words", k=2)) == 2
 
 
-def test_of_a_large_transaction_that_an_index_shows_in_part_all_is_found(
+def test_large_transaction_shown_in_part_is_found_whole(
     store: Store, server: LoopbackServer, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(index_tail, "UNSETTLED", 10)
@@ -213,7 +222,7 @@ def test_of_a_large_transaction_that_an_index_shows_in_part_all_is_found(
     assert len(found(store, "shared", projects=("renamed",))) == 40
 
 
-def test_passages_that_another_process_changes_during_a_search_are_found(
+def test_passages_changed_during_a_search_are_found(
     store: Store, open_it: Open, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
 ):
     behaviour.lag_s = 0.0
@@ -234,7 +243,7 @@ def test_passages_that_another_process_changes_during_a_search_are_found(
     assert near(store, EAST) == ["e0", "e1", "e2", "far"]
 
 
-def test_an_index_that_is_far_behind_is_told_of_and_the_newest_are_found(
+def test_index_far_behind_is_told_and_the_newest_are_found(
     store: Store, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     store.spaces.put(space("s"))
@@ -279,7 +288,7 @@ def test_without_an_index_much_is_refused(open_it: Open, behaviour: SearchBehavi
 
 
 @pytest.mark.parametrize(("down", "up"), [("dense_text", "words_text"), ("words_text", "dense_text")])
-def test_a_search_names_the_index_that_is_down_and_answers_by_the_other(
+def test_search_names_the_index_that_is_down(
     store: Store,
     server: LoopbackServer,
     behaviour: SearchBehaviour,
@@ -300,9 +309,7 @@ def test_a_search_names_the_index_that_is_down_and_answers_by_the_other(
     assert not any(note.startswith(up) for note in answer.degraded)
 
 
-def test_search_service_is_done_without_and_used_again(
-    store: Store, server: LoopbackServer, behaviour: SearchBehaviour
-):
+def test_search_goes_on_without_its_service(store: Store, server: LoopbackServer, behaviour: SearchBehaviour):
     store.spaces.put(space("s"))
     kept(store, "a", "shared words", EAST)
     wait_until_queryable(server, "passages", "vectors_s")
@@ -318,7 +325,7 @@ def test_search_service_is_done_without_and_used_again(
         assert sorted(found(store, "shared")) == ["a", "b"]
 
 
-def test_an_index_that_somebody_dropped_does_not_hide_what_is_stored(store: Store, server: LoopbackServer):
+def test_dropped_index_does_not_hide_what_is_stored(store: Store, server: LoopbackServer):
     store.spaces.put(space("s"))
     kept(store, "a", "shared words", EAST)
     assert found(store, "shared") == near(store, EAST) == ["a"]
@@ -333,7 +340,7 @@ def test_an_index_that_somebody_dropped_does_not_hide_what_is_stored(store: Stor
 
 
 @pytest.mark.parametrize("quantization", ["none", "scalar", "binary"])
-def test_scores_are_the_cosines_of_what_is_stored_whatever_the_index_holds(open_it: Open, quantization: str):
+def test_scores_are_the_cosines_of_what_is_stored(open_it: Open, quantization: str):
     store = open_it(quantization=quantization)
     keys, _ = filled(store, 400, 16)
     assert store.vectors.build("s").indexed == 400
@@ -370,13 +377,12 @@ def test_index_that_finds_too_little_is_searched_exactly(store: Store, monkeypat
     assert store.vectors.index_state("s").problem == ""
 
 
-def test_never_fewer_than_asked_for_are_found_however_stale_the_index_is(store: Store, behaviour: SearchBehaviour):
+def test_never_fewer_than_asked_for_are_found(store: Store, behaviour: SearchBehaviour):
     behaviour.lag_s = 0.0
     store.spaces.put(space("s"))
-    near_by = [(episode(f"near{i}"), passages("text")) for i in range(300)]
-    store.episodes.put([*near_by, *((episode(f"far{i}"), passages("text")) for i in range(20))])
-    heads = [*(f"near{i}" for i in range(300)), *(f"far{i}" for i in range(20))]
-    keys = [store.episodes.passages_of(name)[0].passage_id for name in heads]
+    names = [*(f"near{i}" for i in range(300)), *(f"far{i}" for i in range(20))]
+    store.episodes.put([(episode(name), passages("text")) for name in names])
+    keys = first_keys(store, *names)
     store.vectors.put("s", TEXT, keys, np.stack([EAST] * 300 + [WEST] * 20))
     store.vectors.build("s")
     assert near(store, WEST, 1) == ["far0"]
@@ -404,34 +410,28 @@ def test_more_than_the_server_considers_are_found_too(store: Store, monkeypatch:
 # --- a process that goes on while its database is dropped and restored: keys, ids and `seq` begin again -------------
 
 
-@pytest.fixture
-def going_on(open_it: Open) -> Store:
-    """The store of the process that goes on."""
-    return open_it()
-
-
-def test_words_are_found_in_the_passages_that_have_them_now(going_on: Store, server: LoopbackServer, open_it: Open):
+def test_words_are_found_in_the_passages_that_have_them_now(store: Store, server: LoopbackServer, open_it: Open):
     server.catalog.behaviour.frozen = True
     for i in range(3):
-        put(going_on, f"old{i}", "apple words")
-    assert len(found(going_on, "apple")) == 3
+        put(store, f"old{i}", "apple words")
+    assert len(found(store, "apple")) == 3
     server.drop(NAME)
     restored = open_it()
     for i in range(3):
         put(restored, f"new{i}", "banana words")
-    assert found(going_on, "apple") == []
-    assert len(found(going_on, "banana")) == 3
-    assert going_on.text.unknown(["apple", "banana"]) == ["apple"]
+    assert found(store, "apple") == []
+    assert len(found(store, "banana")) == 3
+    assert store.text.unknown(["apple", "banana"]) == ["apple"]
 
 
-def test_what_the_new_index_lacks_is_read_as_before(going_on: Store, server: LoopbackServer, open_it: Open):
+def test_what_the_new_index_lacks_is_read_as_before(store: Store, server: LoopbackServer, open_it: Open):
     server.catalog.behaviour.lag_s = 0.0
-    going_on.spaces.put(space("s"))
+    store.spaces.put(space("s"))
     for i in range(5):
-        kept(going_on, f"old{i}", "apple words", EAST)
+        kept(store, f"old{i}", "apple words", EAST)
     wait_until_queryable(server, "passages", "vectors_s")
     for _ in range(2):  # after which all that the indexes showed is whole
-        assert len(found(going_on, "apple")) == len(near(going_on, EAST)) == 5
+        assert len(found(store, "apple")) == len(near(store, EAST)) == 5
     server.drop(NAME)
     restored = open_it()
     restored.spaces.put(space("s"))
@@ -440,26 +440,26 @@ def test_what_the_new_index_lacks_is_read_as_before(going_on: Store, server: Loo
     restored.vectors.build("s")
     server.catalog.behaviour.frozen = True
     kept(restored, "fresh", "cherry words", NORTH)
-    assert found(going_on, "cherry") == ["fresh"]
-    assert near(going_on, NORTH, 1) == ["fresh"]
+    assert found(store, "cherry") == ["fresh"]
+    assert near(store, NORTH, 1) == ["fresh"]
 
 
-def test_a_space_is_searched_by_its_own_index_whatever_space_had_its_id(
-    going_on: Store, server: LoopbackServer, open_it: Open, monkeypatch: pytest.MonkeyPatch
+def test_space_is_searched_by_its_own_index(
+    store: Store, server: LoopbackServer, open_it: Open, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(vector_search, "MOST_SCANNED", 2)
-    going_on.spaces.put(space("t", dim=8))
-    (key,) = put(going_on, "x", "text")
-    going_on.vectors.put("t", Variant.TEXT, [key], random_units(1, 8))
-    assert len(going_on.vectors.nearest("t", Variant.TEXT, random_units(1, 8)[0], 3, Where())) == 1
+    store.spaces.put(space("t", dim=8))
+    (key,) = put(store, "x", "text")
+    store.vectors.put("t", Variant.TEXT, [key], random_units(1, 8))
+    assert len(store.vectors.nearest("t", Variant.TEXT, random_units(1, 8)[0], 3, Where())) == 1
     server.drop(NAME)
     restored = open_it()
     restored.spaces.put(space("s"))
     for i in range(5):
         kept(restored, f"new{i}", "text", WEST)
     restored.vectors.build("s")
-    assert near(going_on, WEST) == [f"new{i}" for i in range(5)]
-    assert going_on.vectors.build("s").rebuilt is False
+    assert near(store, WEST) == [f"new{i}" for i in range(5)]
+    assert store.vectors.build("s").rebuilt is False
 
 
 # --- how far an index is behind, as a process learns it --------------------------------------------------------
