@@ -2,7 +2,7 @@
 
 A writer prints the id of every episode once its write has returned. A reader prints how often it read. An embedder
 prints the last episode of every checkpoint once that is written. A starter waits for a line, then starts space
-`s<NUMBER>` and prints whether it won.
+`s<NUMBER>` and prints whether it won. An opener prints the secret of the store.
 """
 
 import sys
@@ -85,6 +85,8 @@ def main(backend: str, folder: str, role: str, number: str, seconds: str) -> Non
         embed(store, until)
     elif role == "starter":
         start(store, int(number))
+    elif role == "opener":
+        print(store.exclusion.secret().hex())
     store.close()
 
 

@@ -1,6 +1,5 @@
 """Contract: what sessions were shown is remembered within bounds; the latest of a project costs what it returns."""
 
-import threading
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -9,12 +8,10 @@ import pytest
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records import context
 from anamnesis_pipeline.store.records.context import SESSION_EXPIRES, SessionMemory, Shown
-from anamnesis_tests.store.samples import DAY, put
+from anamnesis_tests.store.samples import DAY, at_once, put
 
 
-def test_what_a_session_was_shown_is_new_once_and_outlives_the_process(
-    open_store: Callable[[], Store],
-) -> None:
+def test_what_was_shown_is_new_once_and_outlives_the_process(open_store: Callable[[], Store]) -> None:
     first = open_store()
     assert first.context.session("s") == SessionMemory()
     assert first.context.show("s", [Shown("b", 7), Shown("a")], DAY) == {"a", "b"}
@@ -35,21 +32,11 @@ def test_a_restart_lets_everything_come_again_and_says_when_it_was(store: Store)
 
 
 def test_of_two_calls_at_once_one_gets_an_item(store: Store) -> None:
-    found: list[set[str]] = []
-    threads = [
-        threading.Thread(target=lambda: found.append(store.context.show("s", [Shown(f"e{n}") for n in range(20)], DAY)))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    found = at_once([lambda: store.context.show("s", [Shown(f"e{n}") for n in range(20)], DAY)] * 4)
     assert sorted(name for names in found for name in names) == sorted(f"e{n}" for n in range(20))
 
 
-def test_what_is_remembered_is_bounded_in_sessions_items_and_time(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_shown_is_bounded_in_sessions_items_and_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "SESSIONS_KEPT", 2)
     monkeypatch.setattr(context, "SHOWN_KEPT", 3)
     store.context.show("one", [Shown(f"e{n}") for n in range(5)], DAY)
@@ -76,9 +63,7 @@ def test_the_newest_of_a_project_and_kind_come_first_without_what_is_superseded(
     assert store.context.newest("nothing", "note", 9) == []
 
 
-def test_the_newest_with_a_tag_are_looked_for_among_the_last_stored(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_newest_with_a_tag_are_of_the_last_stored(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "TAGGED_AMONG", 3)
     put(store, "first", "text", minute=9, tags=("curated",))
     for minute in range(3):
@@ -86,12 +71,9 @@ def test_the_newest_with_a_tag_are_looked_for_among_the_last_stored(
     put(store, "old", "text", tags=("x",))
     assert [e.episode_id for e in store.context.newest_tagged("acme/api", "curated", 9)] == ["e2", "e1"]
     assert [e.episode_id for e in store.context.newest_tagged("acme/api", "curated", 1)] == ["e2"]
-
-
-def test_of_those_with_a_tag_that_are_of_one_time_the_last_ids_are_the_newest(store: Store) -> None:
-    for name in ("b", "d", "a", "c"):
-        put(store, name, "text", tags=("curated",))
-    assert [e.episode_id for e in store.context.newest_tagged("acme/api", "curated", 2)] == ["d", "c"]
+    for name in ("b", "d", "a"):
+        put(store, name, "text", minute=20, tags=("curated",))
+    assert [e.episode_id for e in store.context.newest_tagged("acme/api", "curated", 2)] == ["d", "b"], "of one time"
 
 
 def test_a_project_is_there_once_an_episode_of_it_is(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import fields, replace
 from datetime import datetime, timedelta, timezone
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound, InvalidEpisode
+from anamnesis_pipeline.memory_layers import Layer, layer_of
 from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.episodes import PutReport
-from anamnesis_tests.store.samples import DAY, episode, passages, put, space, unit
+from anamnesis_tests.store.samples import DAY, edit, episode, passages, put, space, unit
 
 
 def test_an_episode_reads_back_as_written(store: Store):
@@ -149,10 +151,7 @@ def test_passages_come_by_key_and_by_episode(store: Store):
 def test_put_leaves_status_and_counters_of_an_existing_episode(store: Store):
     put(store, "e", "text")
     store.episodes.track(["e"], DAY)
-    stored = store.episodes.get(["e"])["e"]
-    store.episodes.replace(
-        replace(stored, status="superseded", superseded_by="f"), passages("text"), stored.content_hash
-    )
+    edit(store, "e", status="superseded", superseded_by="f")
     store.episodes.put([(episode("e", summary="new", path="moved.jsonl"), passages("text"))])
     after = store.episodes.get(["e"])["e"]
     assert (after.path, after.status, after.superseded_by) == ("moved.jsonl", "superseded", "f")
@@ -382,9 +381,7 @@ def test_what_an_episode_stands_for_is_found(store: Store) -> None:
     for name in ("new", "b", "a", "other"):
         put(store, name, "text")
     for name in "ba":
-        held = store.episodes.get([name])[name]
-        edited = replace(held, status="superseded", superseded_by="new")
-        store.episodes.replace(edited, passages("text"), held.content_hash)
+        edit(store, name, status="superseded", superseded_by="new")
     assert store.episodes.superseded_by("new", 9) == ["a", "b"]
     assert store.episodes.superseded_by("new", 1) == ["a"]
     assert store.episodes.superseded_by("other", 9) == store.episodes.superseded_by("\ud800", 9) == []
@@ -399,3 +396,56 @@ def test_ids_that_begin_alike_are_listed_in_order(store: Store):
     assert store.episodes.beginning_with("ab\U0001f600", 9) == ["ab\U0001f600"]
     assert store.episodes.beginning_with("ab\ud800", 9) == store.episodes.beginning_with("x", 9) == []
     assert len(store.episodes.beginning_with("", 9)) == 8
+
+
+# --- layers: a filter passes exactly what `layer_of` says, at that time -----------------------------------
+
+KINDS = ("exchange", "note", "record", "procedure", "code", "decision")
+METADATA: tuple[dict[str, object], ...] = (
+    {}, {"value": 2.79}, {"value": 2.8}, {"value": 9}, {"value": True}, {"value": "9"}, {"type": "procedure"},
+    {"trust": "file"}, {"trust": None},
+)  # fmt: skip
+AGES = (0, 29, 30, 31)
+RETRIEVALS = (0, 1, 2, 4, 5)
+
+
+@pytest.fixture
+def full_store(store: Store) -> Store:
+    made = product(KINDS, METADATA, AGES)
+    for number, (kind, metadata, age) in enumerate(made):
+        tags, source = ("pinned",) * (number % 7 == 0), "direct" if number % 5 == 0 else "logs"
+        put(store, f"e{number}", "text", minute=-age, kind=kind, metadata=metadata, tags=tags, source=source)
+    return store
+
+
+def test_a_filter_by_layer_passes_what_is_in_it(full_store: Store) -> None:
+    known = [episode.episode_id for episode in full_store.episodes.page(Where(), 1_000).items]
+    for before, count in zip((0, *RETRIEVALS), RETRIEVALS, strict=False):
+        for _ in range(count - before):
+            full_store.episodes.track(known, DAY, read=True)
+        layers = {e.episode_id: layer_of(e, DAY) for e in full_store.episodes.get(known).values()}
+        for layer in Layer:
+            where = Where(layers=(layer.value,), layers_at=DAY)
+            found = {episode.episode_id for episode in full_store.episodes.page(where, 1_000).items}
+            assert found == {episode_id for episode_id, its in layers.items() if its is layer}, (layer, count)
+
+
+def test_a_search_by_layer_follows_the_clock_and_what_was_read(store: Store) -> None:
+    put(store, "e", "zeppelin", kind="exchange")
+
+    def working(minutes: int) -> list[str]:
+        where = Where(layers=("working",), layers_at=DAY + timedelta(minutes=minutes))
+        return [passage.episode_id for passage in store.text.matching(["zeppelin"], 5, where)]
+
+    for _ in range(5):  # being listed moves nothing
+        store.episodes.track(["e"], DAY)
+    assert (working(29), working(30)) == (["e"], [])
+    store.episodes.track(["e"], DAY, read=True)
+    assert working(28) == ["e"]
+    store.episodes.track(["e"], DAY, read=True)
+    assert working(27) == []
+
+
+def test_layers_are_of_a_time(store: Store) -> None:
+    with pytest.raises(ValueError, match="layers_at"):
+        store.episodes.count(Where(layers=("working",)))

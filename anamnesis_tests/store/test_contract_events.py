@@ -1,7 +1,6 @@
 """Every operation leaves one event, whichever process did it."""
 
 import os
-from dataclasses import replace
 
 import pytest
 
@@ -9,7 +8,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records import events
 from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_tests.conftest import OpenStore
-from anamnesis_tests.store.samples import DAY, episode, passages, put
+from anamnesis_tests.store.samples import DAY, edit, episode, passages, put
 
 
 def told(store: Store) -> list[tuple[str, str, int]]:
@@ -20,10 +19,8 @@ def test_each_operation_is_one_event(store: Store) -> None:
     store.episodes.put([(episode(name, n), passages("text")) for n, name in enumerate("abc")])
     assert store.episodes.create(episode("d", 3), passages("text"))
     store.episodes.track(["a", "b", "nobody"], DAY)
-    held = store.episodes.get(["a"])["a"]
-    store.episodes.replace(replace(held, summary="other"), passages("text"), held.content_hash)
-    held = store.episodes.get(["a"])["a"]
-    store.episodes.replace(replace(held, tags=("pinned",)), passages("text"), held.content_hash)
+    edit(store, "a", "text", summary="other")
+    edit(store, "a", "text", tags=("pinned",))
     assert store.episodes.delete("d")
     assert told(store) == [
         ("write", "a", 3), ("write", "d", 1), ("read", "a", 2), ("edit", "a", 1), ("promote", "a", 1),

@@ -7,7 +7,7 @@ from anamnesis_pipeline.model import Source, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.episodes import Publication
 from anamnesis_pipeline.store.records.forgetting import Selection
-from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment, summary
+from anamnesis_tests.store.samples import DAY, edit, episode, parsed, part, passages, put, segment, summary
 
 LOGS = Source("logs", "box", "/root", "-code")
 
@@ -80,9 +80,7 @@ def test_a_part_written_anew_keeps_its_summary_and_is_published_again(store: Sto
 
 def test_an_episode_is_rewritten_whatever_was_edited_and_keeps_its_counters(store: Store) -> None:
     kept, _ = put(store, "e", "stays", "the secret text")
-    held = store.episodes.get(["e"])["e"]
-    its_passages = [p.passage for p in store.episodes.passages_of("e")]
-    store.episodes.replace(replace(held, summary="edited, secret"), its_passages, held.content_hash)
+    edit(store, "e", summary="edited, secret")
     store.episodes.track(["e"], DAY)
     wanted = replace(store.episodes.get(["e"])["e"], summary="edited, [mask]", raw_exchange="r", tags=("t",))
     assert store.forgetting.rewrite_episode(wanted, passages("stays", "the [mask] text"))

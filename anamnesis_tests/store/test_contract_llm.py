@@ -1,6 +1,5 @@
 """What every store does with summaries of LLMs: who wants one, cached replies, budget, turns and batches."""
 
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -19,19 +18,10 @@ from anamnesis_pipeline.store.records.episodes import Publication
 from anamnesis_pipeline.store.records.forgetting import CachedReply
 from anamnesis_pipeline.store.records.llm import Lease, OpenBatch
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
-from anamnesis_tests.store.samples import DAY, parsed, part, put, segment, summary
+from anamnesis_tests.store.samples import DAY, at_once, parsed, part, put, segment, summary
 
 LATER = DAY + timedelta(hours=1)
 CALL = LlmUse(1, 100, 10, 0.25)
-
-
-def at_once(works: list[Callable[[], None]]) -> None:
-    """Do each in a thread of its own, and wait for all."""
-    threads = [threading.Thread(target=work) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 def flagged(of, problem="no answer"):

@@ -6,7 +6,7 @@ from datetime import timedelta
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, SourceState, Tally
-from anamnesis_tests.store.samples import DAY, passages, put
+from anamnesis_tests.store.samples import DAY, edit, put
 
 
 def test_an_empty_store_has_nothing_to_count(store: Store) -> None:
@@ -19,10 +19,8 @@ def test_the_tally_counts_what_became_of_each_episode(store: Store) -> None:
         put(store, name, "text")
     put(store, "decided", "text", kind="decision")
     put(store, "pinned", "text", tags=("pinned", "other"))
-    old, edited = (store.episodes.get([name])[name] for name in ("old", "edited"))
-    superseded = replace(old, status="superseded", superseded_by="new")
-    store.episodes.replace(superseded, passages("text"), old.content_hash)
-    store.episodes.replace(replace(edited, summary="other"), passages("text"), edited.content_hash)
+    edit(store, "old", status="superseded", superseded_by="new")
+    edit(store, "edited", summary="other")
     store.episodes.track(["found", "new"], DAY)
     store.episodes.track(["found"], DAY)
     store.episodes.track(["found"], DAY, read=True)
@@ -47,11 +45,9 @@ def test_content_of_source_changes_with_its_passages_alone(store: Store) -> None
     assert content != nothing
     put(store, "c", "third")
     store.episodes.track(["a"], DAY, read=True)
-    a = store.episodes.get(["a"])["a"]
-    superseded = replace(a, status="superseded", superseded_by="b")
-    store.episodes.replace(superseded, passages("first"), a.content_hash)
+    edit(store, "a", status="superseded", superseded_by="b")
     assert store.overview.content_of("logs") == content
-    store.episodes.replace(replace(a, summary="other"), passages("other"), a.content_hash)
+    edit(store, "a", "other", summary="other")
     other = store.overview.content_of("logs")
     assert other != content
     store.episodes.delete("a")
@@ -65,8 +61,7 @@ def test_the_census_counts_by_project_and_instance_the_largest_first(store: Stor
     put(store, "c", "text", project="api")
     put(store, "d", "text", project="api")
     put(store, "e", "text", project="zoo")
-    b = store.episodes.get(["b"])["b"]
-    store.episodes.replace(replace(b, status="superseded", superseded_by="a"), passages("text"), b.content_hash)
+    edit(store, "b", "text", status="superseded", superseded_by="a")
     for _ in range(2):
         store.episodes.track(["a", "b"], DAY)
     found = store.overview.census()
@@ -95,8 +90,7 @@ def test_episodes_are_counted_by_day_of_universal_time(store: Store) -> None:
 
 def test_what_was_superseded_is_counted_by_day_when_it_is_asked_for(store: Store) -> None:
     put(store, "old", "text")
-    old = store.episodes.get(["old"])["old"]
-    store.episodes.replace(replace(old, status="superseded"), passages("text"), old.content_hash)
+    edit(store, "old", "text", status="superseded")
     assert store.overview.days(Where()) == {}
     assert store.overview.days(Where(include_superseded=True)) == {DAY.date(): 1}
 

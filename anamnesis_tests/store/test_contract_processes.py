@@ -22,6 +22,16 @@ def start(place: tuple[str, Path], role: str, number: int, seconds: float) -> su
     return subprocess.Popen(command, cwd=ROOT, text=True, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
+def killed_after(place: tuple[str, Path], role: str, number: int, lines: int) -> list[str]:
+    """What a process printed that was killed after so many lines."""
+    process = start(place, role, number, seconds=60)
+    assert process.stdout is not None
+    printed = [process.stdout.readline().strip() for _ in range(lines)]
+    process.send_signal(signal.SIGKILL)
+    rest, _ = process.communicate()
+    return printed + rest.split()
+
+
 def work_together(open_store: Callable[[], Store], place: tuple[str, Path], each: int, seconds: float) -> None:
     store = open_store()
     store.spaces.put(space("s"))
@@ -55,12 +65,7 @@ def test_a_killed_writer_loses_nothing_that_it_wrote(open_store, place):  # type
     store.spaces.put(space("s"))
     written: list[str] = []
     for number in range(3):
-        process = start(place, "writer", number, seconds=60)
-        assert process.stdout is not None
-        written += [process.stdout.readline().strip() for _ in range(15)]
-        process.send_signal(signal.SIGKILL)
-        rest, _ = process.communicate()
-        written += rest.split()
+        written += killed_after(place, "writer", number, 15)
     found = store.episodes.get(written)
     assert sorted(found) == sorted(written)
     assert {h.episode_id for h in store.text.matching(["needle"], 10_000, Where())} >= set(written)
@@ -69,9 +74,10 @@ def test_a_killed_writer_loses_nothing_that_it_wrote(open_store, place):  # type
 
 
 def test_processes_that_open_a_new_store_at_once_all_succeed(place):  # type: ignore[no-untyped-def]
-    processes = [start(place, "nothing", n, seconds=0) for n in range(6)]
+    processes = [start(place, "opener", n, seconds=0) for n in range(6)]
     outputs = [process.communicate(timeout=120) for process in processes]
     assert [(p.returncode, err) for p, (_, err) in zip(processes, outputs, strict=True)] == [(0, "")] * 6
+    assert len({secret for secret, _ in outputs}) == 1
 
 
 def test_of_processes_that_start_a_space_at_once_exactly_one_wins(open_store, place):  # type: ignore[no-untyped-def]
@@ -102,12 +108,7 @@ def test_a_killed_embedder_leaves_progress_and_backlog_in_agreement(open_store, 
     keys = [stored.passage_id for i in ids for stored in store.episodes.passages_of(i)]
     written: list[str] = []
     for number in range(3):
-        process = start(place, "embedder", number, seconds=60)
-        assert process.stdout is not None
-        written += [process.stdout.readline().strip() for _ in range(8)]
-        process.send_signal(signal.SIGKILL)
-        rest, _ = process.communicate()
-        written += rest.split()
+        written += killed_after(place, "embedder", number, 8)
         progress = store.vectors.progress("s")
         left = store.vectors.pending("s", ["direct", "logs"], 400)
         assert [p.episode_id for p in left] == ids[: 400 - progress.episodes_done][::-1]

@@ -11,7 +11,7 @@ from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_pipeline.store.records.messages import ParsedChunk
 from anamnesis_pipeline.store.records.session_notes import at_rest_sources
 from anamnesis_pipeline.store.records.sessions import NewRecord, SessionState
-from anamnesis_tests.store.samples import crawled, episode, parsed, part, passages, put, segment
+from anamnesis_tests.store.samples import crawled, edit, episode, parsed, part, passages, put, segment
 
 MACHINES = {"logs": "box", "copied": "box", "far": "other"}
 
@@ -112,8 +112,7 @@ def test_record_goes_with_a_removed_or_edited_episode(store: Store) -> None:
     first = recorded(store, "one", "two")
     put(store, "logs-two", "other text", source="logs", session_id="two")
     assert store.episodes.get([first]) != {}
-    held = store.episodes.get(["logs-two"])["logs-two"]
-    store.episodes.replace(replace(held, raw_exchange="edited"), passages("edited"), held.content_hash)
+    edit(store, "logs-two", "edited", raw_exchange="edited")
     assert store.episodes.get([first]) == {}
     assert store.sessions.changed("logs", "", 9) == ["one", "two"]
     second = recorded(store, "one", "two")

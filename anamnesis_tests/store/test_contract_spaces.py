@@ -14,7 +14,7 @@ TEXT = Variant.TEXT
 
 def test_spaces_read_back_as_written_oldest_first(store: Store):
     full = replace(space("b", 384, tuple(Variant)), generation=2, query_prefix="q: ", passage_prefix="p: ",
-                   pooling="cls", precision="bf16", fidelity=0.9991)  # fmt: skip
+                   pooling="cls", precision="bf16", fidelity=0.9991, token_dims=4)  # fmt: skip
     assert store.spaces.put(full) is True
     assert store.spaces.put(space("a")) is True
     assert store.spaces.put(replace(full, model_id="other", status="active")) is False
@@ -55,10 +55,11 @@ def test_every_variant_must_be_there_to_activate(store: Store):
     assert store.spaces.activate("new") is True
 
 
-def test_activating_an_unknown_space_names_the_known_ones(store: Store):
+@pytest.mark.parametrize("how", ["activate", "start"])
+def test_unknown_space_is_told_with_the_known_ones(store: Store, how: str):
     store.spaces.put(space("here"))
     with pytest.raises(SpaceNotFound, match=r"nowhere.*known are: here"):
-        store.spaces.activate("nowhere")
+        getattr(store.spaces, how)("nowhere")
 
 
 def statuses(store: Store) -> dict[str, str]:
@@ -79,18 +80,14 @@ def test_one_space_at_a_time_is_building(store: Store):
     assert statuses(store) == {"a": "added", "b": "building"}
 
 
-def test_the_active_space_is_not_started(store: Store):
+def test_active_space_is_neither_started_nor_dropped(store: Store):
     store.spaces.put(space("s"))
     store.spaces.activate("s")
     with pytest.raises(SpaceConflict, match=r"s is active.*new generation"):
         store.spaces.start("s")
+    with pytest.raises(SpaceConflict, match="s is active"):
+        store.spaces.drop("s")
     assert statuses(store) == {"s": "active"}
-
-
-def test_starting_an_unknown_space_names_the_known_ones(store: Store):
-    store.spaces.put(space("here"))
-    with pytest.raises(SpaceNotFound, match=r"nowhere.*here"):
-        store.spaces.start("nowhere")
 
 
 def test_a_space_cannot_be_added_as_a_second_active_or_building_one(store: Store):
@@ -157,14 +154,6 @@ def test_once_a_space_has_vectors_what_was_noted_of_their_precision_stays(store:
     assert [(s.precision, s.fidelity) for s in store.spaces.all()] == [("bf16", 0.9995), ("bf16", 0.999)]
 
 
-def test_the_active_space_cannot_be_dropped(store: Store):
-    store.spaces.put(space("s"))
-    store.spaces.activate("s")
-    with pytest.raises(SpaceConflict, match="s is active"):
-        store.spaces.drop("s")
-    assert store.spaces.active() is not None
-
-
 def test_a_dropped_space_leaves_nothing_behind(store: Store):
     keys = put(store, "e", *(f"text {i}" for i in range(40)))
     for name in ("s", "other"):
@@ -186,6 +175,7 @@ def test_settings_hold_json_by_name(store: Store):
     store.settings.set("config.x_y", {"a": None, "ü": 1.5})
     store.settings.set("configuration", True)
     store.settings.set("other", 0)
+    assert store.settings.all("config_") == store.settings.all("%") == {}, "a prefix is no pattern"
     assert store.settings.get("config.cores") == [0, 1]
     assert store.settings.get("missing") is None
     assert store.settings.get("missing", 7) == 7
@@ -210,9 +200,3 @@ def test_a_setting_is_swapped_only_for_what_it_is(store: Store):
     assert store.settings.swap("x", {"whole": False, "of": "a"}, 2)
     assert store.settings.swap("x", 2, None)
     assert store.settings.all() == {}
-
-
-def test_a_prefix_is_no_pattern(store: Store):
-    store.settings.set("axb", 1)
-    assert store.settings.all("a_") == {}
-    assert store.settings.all("%") == {}
