@@ -98,7 +98,7 @@ def test_rank_of_a_thread_follows_its_priority_and_stays_its_own(monkeypatch: py
 
 
 @on_linux
-def test_ranked_work_and_the_threads_it_starts_stay_on_their_cores() -> None:
+def test_ranked_work_and_its_threads_stay_on_their_cores() -> None:
     before, core = os.sched_getaffinity(0), available_cores()[0]
 
     def work() -> tuple[int, set[int]]:

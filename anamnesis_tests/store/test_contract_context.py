@@ -21,7 +21,7 @@ def test_what_was_shown_is_new_once_and_outlives_the_process(open_store: Callabl
     assert open_store().context.session("s").shown == (Shown("b", 7), Shown("a"), Shown("c"))
 
 
-def test_a_restart_lets_everything_come_again_and_says_when_it_was(store: Store) -> None:
+def test_restart_lets_everything_come_again_with_its_time(store: Store) -> None:
     store.context.show("s", [Shown("a")], DAY)
     store.context.restart("s", DAY + timedelta(minutes=5))
     assert store.context.session("s") == SessionMemory((), DAY + timedelta(minutes=5))
@@ -50,7 +50,7 @@ def test_what_was_shown_is_bounded_in_sessions_items_and_time(store: Store, monk
     assert store.context.session("three").shown == (Shown("e"),)
 
 
-def test_the_newest_of_a_project_and_kind_come_first_without_what_is_superseded(store: Store) -> None:
+def test_newest_of_a_project_and_kind_come_first(store: Store) -> None:
     for minute in range(4):
         put(store, f"e{minute}", "text", minute=minute)
     put(store, "elsewhere", "text", project="other")

@@ -87,7 +87,7 @@ def test_a_copy_goes_on_living_without_giving_a_number_twice(memory: Store, stor
     assert store.vectors.pending_sources(NEXT.key) != {}
 
 
-def test_a_second_copy_takes_only_what_changed_and_removes_what_went(memory: Store, store: Store) -> None:
+def test_second_copy_takes_what_changed_and_removes_what_went(memory: Store, store: Store) -> None:
     move(memory, store, "there", quiet)
     put(memory, "late", "a late zeppelin")
     memory.episodes.delete("e020")
@@ -119,7 +119,7 @@ def test_an_interrupted_copy_is_no_memory_until_it_was_finished(memory: Store, s
     assert contents(store) == contents(memory)
 
 
-def test_a_copy_goes_on_after_a_space_was_dropped_and_added_again(memory: Store, store: Store) -> None:
+def test_copy_goes_on_after_a_space_was_added_again(memory: Store, store: Store) -> None:
     move(memory, store, "there", quiet)
     memory.spaces.stop(NEXT.key)
     memory.spaces.drop(NEXT.key)
@@ -152,7 +152,7 @@ def test_another_memory_is_never_written_over(memory: Store, store: Store, home:
         move(fresh, home, "here", quiet)
 
 
-def test_of_two_memories_that_are_copied_into_one_place_at_once_one_is(
+def test_one_of_two_memories_is_copied_into_a_place(
     memory: Store, home: Store, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(home, "mine", "something of mine")

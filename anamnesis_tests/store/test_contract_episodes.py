@@ -158,7 +158,7 @@ def test_put_leaves_status_and_counters_of_an_existing_episode(store: Store):
     assert (after.retrieval_count, after.last_retrieved) == (1, DAY)
 
 
-def test_creating_twice_is_harmless_and_other_content_is_a_conflict(store: Store):
+def test_creating_twice_is_harmless_but_for_other_content(store: Store):
     assert store.episodes.create(episode("e"), passages("text")) is True
     assert store.episodes.create(episode("e"), passages("text")) is False
     with pytest.raises(EpisodeConflict, match="e exists"):
@@ -179,7 +179,7 @@ def test_replace_wants_the_hash_that_is_stored(store: Store):
         store.episodes.replace(episode("nobody"), [], "")
 
 
-def test_delete_removes_everything_and_says_whether_there_was_something(store: Store):
+def test_delete_removes_everything_and_says_so(store: Store):
     store.spaces.put(space("s", token_dims=3))
     (key,) = put(store, "e", "unmistakable")
     store.vectors.put_all("s", [key], {Variant.TEXT: unit(1, 0, 0, 0)[None]}, [np.ones((2, 3), np.int8)])
@@ -222,7 +222,7 @@ def test_without_tombstone_a_deleted_episode_may_come_back(store: Store):
     assert store.episodes.put([(episode("e", message_keys=("m1",)), passages("text"))]).created == 1
 
 
-def test_pages_go_from_new_to_old_and_meet_every_episode_once(store: Store):
+def test_pages_go_from_new_to_old_each_episode_once(store: Store):
     ids = [f"e{i:02d}" for i in range(23)]
     store.episodes.put([(episode(e, minute=i // 3), []) for i, e in enumerate(ids)])
     seen: list[str] = []
@@ -236,7 +236,7 @@ def test_pages_go_from_new_to_old_and_meet_every_episode_once(store: Store):
     assert seen == ids[::-1]
 
 
-def test_pages_go_from_old_to_new_when_asked_and_meet_every_episode_once(store: Store):
+def test_pages_go_from_old_to_new_when_asked(store: Store):
     ids = [f"e{i:02d}" for i in range(11)]
     store.episodes.put([(episode(e, minute=i // 3), []) for i, e in enumerate(ids)])
     first = store.episodes.page(Where(), 6, oldest_first=True)
@@ -277,7 +277,7 @@ def test_projects_are_distinct_and_sorted(store: Store):
     assert store.projects.all() == ["a", "b"]
 
 
-def test_preceding_gives_the_nearest_direct_episodes_oldest_first(store: Store):
+def test_preceding_are_the_nearest_direct_ones_oldest_first(store: Store):
     for i in range(5):
         put(store, f"e{i}", minute=i)
     put(store, "same time", minute=3)
@@ -369,7 +369,7 @@ def test_every_search_applies_every_filter_exactly(store: Store, written: list[E
     assert {h.episode_id for h in store.vectors.nearest("s", Variant.TEXT, unit(1, 1, 0, 0), 100, where)} == wanted
 
 
-def test_a_projects_own_name_changes_beneath_the_one_that_it_is_called(store: Store):
+def test_own_name_of_a_project_changes_beneath_the_called_one(store: Store):
     for number, project in enumerate(("old", "old", "other")):
         put(store, f"e{number}", "text", project=project)
     store.projects.call("old", "called")

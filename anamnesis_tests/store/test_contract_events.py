@@ -30,7 +30,7 @@ def test_each_operation_is_one_event(store: Store) -> None:
                                      "status": 0}  # fmt: skip
 
 
-def test_events_that_name_one_episode_are_found_the_newest_in_their_order(store: Store) -> None:
+def test_events_of_an_episode_are_found_in_order(store: Store) -> None:
     for name in "ab":
         put(store, name, "text")
     for _ in range(3):
@@ -59,7 +59,7 @@ def test_a_merge_and_its_undoing_are_events(store: Store) -> None:
     assert [kind for kind, _, _ in told(store)] == ["write", "write", "consolidation", "consolidation"]
 
 
-def test_events_of_other_processes_are_read_from_where_one_left_off(open_store: OpenStore) -> None:
+def test_events_of_others_are_read_from_where_one_left_off(open_store: OpenStore) -> None:
     ours, theirs = open_store(), open_store()
     put(ours, "a", "text")
     (seen,) = ours.events.since(0, 10)
@@ -71,7 +71,7 @@ def test_events_of_other_processes_are_read_from_where_one_left_off(open_store: 
     assert ours.events.latest(-1) == []
 
 
-def test_processes_that_are_the_first_of_their_containers_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_processes_of_containers_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = set()
     for name in ("8a1f0c9d2b3e", "0b7e4d5c6f1a"):
         monkeypatch.setattr(events.os, "getpid", lambda: 1)

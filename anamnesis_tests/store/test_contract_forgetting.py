@@ -12,7 +12,7 @@ from anamnesis_tests.store.samples import DAY, edit, episode, parsed, part, pass
 LOGS = Source("logs", "box", "/root", "-code")
 
 
-def test_every_filter_is_required_and_parts_without_an_episode_count_too(store: Store) -> None:
+def test_every_filter_is_required_of_parts_as_well(store: Store) -> None:
     store.files.put_sources([LOGS])
     parsed(store, part(segment("m1", minute=1)), part(segment("m2", minute=2), session_id="other", project="b"))
     one, two = part(segment("m1")).part_id, part(segment("m2")).part_id
@@ -41,7 +41,7 @@ def test_a_tombstone_is_left_for_ids_that_no_episode_has(store: Store) -> None:
     assert store.episodes.put([(episode("p2"), passages("text"))]).tombstoned == 1
 
 
-def test_parts_are_there_after_their_episode_was_deleted_until_they_are_removed(store: Store) -> None:
+def test_parts_of_a_deleted_episode_stay_until_removed(store: Store) -> None:
     one, two = part(segment("m1")), part(segment("m2"), path="b.jsonl")
     parsed(store, one, keys=["m1"])
     parsed(store, two, path="b.jsonl", keys=["m2"])
@@ -61,7 +61,7 @@ def test_parts_are_there_after_their_episode_was_deleted_until_they_are_removed(
     assert store.messages.known_keys(["m1"]) == {"m1"}
 
 
-def test_a_part_written_anew_keeps_its_summary_and_is_published_again(store: Store) -> None:
+def test_rewritten_part_keeps_its_summary_and_is_published(store: Store) -> None:
     one = part(segment("m1", "the secret text"))
     parsed(store, one)
     store.summaries.put_summaries([summary(one)])
@@ -78,7 +78,7 @@ def test_a_part_written_anew_keeps_its_summary_and_is_published_again(store: Sto
     assert store.summaries.parts_to_summarize("logs", DAY, 10) == [again]
 
 
-def test_an_episode_is_rewritten_whatever_was_edited_and_keeps_its_counters(store: Store) -> None:
+def test_rewritten_episode_keeps_its_counters(store: Store) -> None:
     kept, _ = put(store, "e", "stays", "the secret text")
     edit(store, "e", summary="edited, secret")
     store.episodes.track(["e"], DAY)
@@ -100,7 +100,7 @@ def test_cached_replies_are_listed_by_key(store: Store) -> None:
     assert (last.key, last.reply, last.backend, last.model) == ("c", "reply c", "ollama", "m")
 
 
-def test_an_episode_is_not_published_from_a_part_or_a_summary_that_is_another_by_now(store: Store) -> None:
+def test_nothing_is_published_from_a_changed_part_or_summary(store: Store) -> None:
     one = part(segment("m1", "the walrus"), lead="the quagga")
     parsed(store, one, keys=["m1"])
     store.summaries.put_summaries([summary(one)])

@@ -49,7 +49,7 @@ def test_a_cursor_reads_back_as_written(store: Store):
     assert store.files.cursors("other") == {}
 
 
-def test_files_that_are_not_read_to_their_end_are_listed_until_they_are(store: Store):
+def test_files_not_read_to_their_end_are_listed(store: Store):
     whole = FileCursor("logs", "whole.jsonl", size=12, offset=10)
     torn = replace(whole, path="torn.jsonl", offset=9)
     unread = replace(whole, source="docs", path="unread.md", unread="unread.md: permission denied")
@@ -129,7 +129,7 @@ def test_subagent_of_more_parts_than_a_write_has_rows_is_named(store: Store):
     assert (named.count("Explore"), named.count("")) == (len(numbers), 1)
 
 
-def test_a_message_that_another_file_came_to_own_is_not_written_again(store: Store):
+def test_message_that_another_file_owns_is_not_written_again(store: Store):
     ours = crawled(store, "a.jsonl")
     parsed(store, part(segment("m1"), path="b.jsonl"), path="b.jsonl", keys=["m1"])
     assert not store.messages.commit_parsed(ParsedChunk(ours, ours, ["m1"], parts=[part(segment("m1"))]))
@@ -174,7 +174,7 @@ def test_idle_parts_close_when_their_last_segment_is_older(store: Store):
     assert store.overview.counts("logs").open_parts == 1
 
 
-def test_a_source_is_unfinished_while_lines_parts_or_open_ends_are_left(store: Store):
+def test_source_is_unfinished_while_lines_or_parts_are_left(store: Store):
     limit = DAY + timedelta(minutes=5)
     one = part(segment("m1", minute=0), closed=False)
     assert store.parts.unfinished_sources(limit) == set()
@@ -199,7 +199,7 @@ def test_a_deleted_episode_leaves_its_source_finished(store: Store):
     assert store.parts.unfinished_sources(DAY) == set()
 
 
-def test_closed_parts_without_a_summary_of_their_content_are_listed_newest_first(store: Store):
+def test_closed_parts_without_a_summary_come_newest_first(store: Store):
     first, second = part(segment("m1", minute=1)), part(segment("m2", minute=2))
     parsed(store, first, second, part(segment("m3", minute=3), closed=False))
     assert store.summaries.parts_to_summarize("logs", DAY, 10) == [second, first]
@@ -212,7 +212,7 @@ def test_closed_parts_without_a_summary_of_their_content_are_listed_newest_first
     assert store.summaries.parts_to_summarize("logs", DAY, 10) == [grown]
 
 
-def test_a_part_is_published_again_when_it_or_its_summary_changed(store: Store):
+def test_changed_part_or_summary_is_published_again(store: Store):
     one = part(segment("m1"), closed=False)
     parsed(store, one)
     assert store.parts.parts_to_publish("logs", 10) == [(one, None)]
@@ -226,7 +226,7 @@ def test_a_part_is_published_again_when_it_or_its_summary_changed(store: Store):
     assert store.parts.parts_to_publish("logs", 10) == [(grown, None)]
 
 
-def test_marking_an_older_version_published_leaves_the_newer_one_to_do(store: Store):
+def test_publishing_an_older_version_leaves_the_newer_one(store: Store):
     one = part(segment("m1"), closed=False)
     parsed(store, one)
     grown = part(segment("m1"), segment("m2"))
@@ -235,13 +235,13 @@ def test_marking_an_older_version_published_leaves_the_newer_one_to_do(store: St
     assert store.parts.parts_to_publish("logs", 10) == [(grown, None)]
 
 
-def test_parts_to_publish_come_newest_first_and_at_most_as_many_as_asked(store: Store):
+def test_parts_to_publish_come_newest_first_up_to_the_limit(store: Store):
     parts = [part(segment(f"m{i}", minute=i)) for i in range(5)]
     parsed(store, *parts)
     assert [p for p, _ in store.parts.parts_to_publish("logs", 3)] == parts[:1:-1]
 
 
-def test_a_part_whose_episode_was_deleted_is_never_published_again(store: Store):
+def test_part_of_a_deleted_episode_is_not_published_again(store: Store):
     one, other = part(segment("m1", minute=1)), part(segment("m2", minute=2))
     parsed(store, one, other, keys=["m1", "m2"])
     put(store, one.part_id, "text", source="logs", message_keys=("m1",))
@@ -257,7 +257,7 @@ def test_a_part_whose_episode_was_deleted_is_never_published_again(store: Store)
     assert [p.part_id for p in store.summaries.parts_to_summarize("logs", DAY, 10)].count(one.part_id) == 0
 
 
-def test_a_source_of_logs_is_unread_until_its_episodes_are_written(store: Store):
+def test_source_is_unread_until_its_episodes_are_written(store: Store):
     store.files.put_sources([Source("logs"), Source("direct", kind="reserved")])
     assert store.parts.unread_sources() == {"logs"}
     one = part(segment("m1"))
@@ -267,7 +267,7 @@ def test_a_source_of_logs_is_unread_until_its_episodes_are_written(store: Store)
     assert store.parts.unread_sources() == set()
 
 
-def test_a_part_whose_episode_was_deleted_without_tombstone_is_published_again(store: Store):
+def test_part_deleted_without_tombstone_is_published_again(store: Store):
     one = part(segment("m1"))
     parsed(store, one, keys=["m1"])
     put(store, one.part_id, "text", source="logs", message_keys=("m1",))

@@ -60,7 +60,7 @@ def test_a_flagged_summary_is_tried_again_when_its_time_has_come(store: Store):
     assert store.summaries.parts_to_summarize("logs", LATER, 10) == []
 
 
-def test_a_part_that_is_open_or_deleted_makes_no_source_wait_for_summaries(store: Store):
+def test_open_or_deleted_part_waits_for_no_summary(store: Store):
     still_open, deleted = part(segment("m1"), closed=False), part(segment("m2"))
     parsed(store, still_open, deleted)
     assert store.summaries.sources_to_summarize(DAY) == {"logs"}
@@ -70,7 +70,7 @@ def test_a_part_that_is_open_or_deleted_makes_no_source_wait_for_summaries(store
     assert store.summaries.want_summaries("claude") == {}
 
 
-def test_new_summaries_can_be_asked_for_and_the_old_ones_stay_meanwhile(store: Store):
+def test_summaries_asked_for_anew_stay_meanwhile(store: Store):
     first, second, third = (part(segment(f"m{n}", minute=n)) for n in (1, 2, 3))
     parsed(store, first, second, third)
     store.summaries.put_summaries([summary(first), summary(second), replace(summary(third), model="claude")])
@@ -138,7 +138,7 @@ def test_an_answer_that_changes_nothing_still_answers_the_wish(store: Store):
     assert store.summaries.parts_to_summarize("logs", DAY, 10) == []
 
 
-def test_a_part_is_published_again_when_tags_or_records_of_its_summary_changed(store: Store):
+def test_part_with_other_tags_or_records_is_published_again(store: Store):
     one = part(segment("m1"))
     parsed(store, one)
     plain = summary(one)
@@ -156,7 +156,7 @@ def test_a_part_is_published_again_when_tags_or_records_of_its_summary_changed(s
     assert store.parts.parts_to_publish("logs", 10) == [], "why it stands in is no part of the episode"
 
 
-def test_summaries_are_counted_by_model_and_those_that_stand_in_apart(store: Store):
+def test_summaries_are_counted_by_model_and_stand_ins_apart(store: Store):
     parts = [part(segment(f"m{n}")) for n in range(6)]
     parsed(store, *parts)
     assert store.summaries.summary_counts() == {}
@@ -176,7 +176,7 @@ def test_the_first_reply_to_a_question_is_the_one_that_is_kept(store: Store):
     assert store.llm.replies(["k", "other"]) == {"k": "first \ufffd"}
 
 
-def test_a_reply_is_written_anew_only_where_it_is_still_the_one_that_was_read(store: Store):
+def test_reply_is_rewritten_only_where_it_is_what_was_read(store: Store):
     store.llm.put_reply("k", "told", "ollama", "m")
     store.llm.put_reply("other", "told", "ollama", "m")
     assert not store.llm.rewrite_reply("k", "another", "masked")
@@ -287,7 +287,7 @@ def test_a_batch_is_open_until_it_is_collected(store: Store):
     assert store.llm.open_batches("another") == {"b2": other}
 
 
-def test_what_a_batch_could_not_answer_is_known_until_there_is_an_answer(store: Store):
+def test_failures_of_a_batch_are_known_until_an_answer_comes(store: Store):
     store.llm.put_failures({"k1": "cut \ud800", "k2": "refused", "k3": "expired"})
     store.llm.put_failures({"k1": "again"})
     assert store.llm.failures(["k1", "k2", "k4"]) == {"k1": "cut \ufffd", "k2": "refused"}
@@ -302,7 +302,7 @@ def lease(*keys: str, since=DAY, until=LATER) -> Lease:
     return Lease(keys, since, until)
 
 
-def test_nobody_else_asks_what_is_being_asked_until_the_call_is_settled(open_store: Callable[[], Store]):
+def test_leased_question_is_asked_by_nobody_else(open_store: Callable[[], Store]):
     one, other = open_store(), open_store()
     book = ("2026-03-01", "anthropic", "claude", CALL, LlmBudget())
     assert one.llm.reserve("c1", *book, lease("k1", "k2"))
@@ -317,7 +317,7 @@ def test_nobody_else_asks_what_is_being_asked_until_the_call_is_settled(open_sto
     assert other.llm.reserve("c4", *book, lease("k1", "k2"))
 
 
-def test_of_those_who_ask_the_same_at_once_one_gets_the_lease_and_books(open_store: Callable[[], Store]):
+def test_one_of_those_who_ask_at_once_gets_the_lease(open_store: Callable[[], Store]):
     stores = [open_store() for _ in range(3)]
     got: list[str] = []
 
@@ -332,7 +332,7 @@ def test_of_those_who_ask_the_same_at_once_one_gets_the_lease_and_books(open_sto
     assert stores[0].llm.used("d").calls == 4
 
 
-def test_the_lease_of_a_caller_that_was_killed_ends_by_itself_and_what_it_booked_stays(store: Store):
+def test_lease_of_a_killed_caller_ends_and_its_booking_stays(store: Store):
     book = ("2026-03-01", "anthropic", "claude", CALL, LlmBudget())
     assert store.llm.reserve("c1", *book, lease("k"))
     with pytest.raises(LlmCallTaken):
@@ -346,7 +346,7 @@ def test_the_lease_of_a_caller_that_was_killed_ends_by_itself_and_what_it_booked
 # --- what was forgotten ----------------------------------------------------------------------------------
 
 
-def test_a_reply_about_a_part_that_is_removed_or_written_anew_goes_and_none_comes_later(store: Store):
+def test_reply_about_a_changed_part_goes_and_none_comes_later(store: Store):
     gone, renewed, kept = (part(segment(f"m{n}")) for n in range(3))
     parsed(store, gone, renewed, kept)
     asked = {"g1": gone, "g2": gone, "r1": renewed, "k1": kept}
@@ -362,7 +362,7 @@ def test_a_reply_about_a_part_that_is_removed_or_written_anew_goes_and_none_come
     assert store.summaries.summary(kept.part_id) == summary(kept)
 
 
-def test_nobody_is_asked_about_a_part_that_was_forgotten_or_is_stored_otherwise_by_now(store: Store):
+def test_nobody_is_asked_about_a_forgotten_or_changed_part(store: Store):
     gone, renewed, never = (part(segment(f"m{n}"), lead="said before") for n in range(3))
     parsed(store, gone, renewed)
     store.forgetting.bury({gone.part_id: []})

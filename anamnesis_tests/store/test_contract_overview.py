@@ -54,7 +54,7 @@ def test_content_of_source_changes_with_its_passages_alone(store: Store) -> None
     assert store.overview.content_of("logs") not in (content, other)
 
 
-def test_the_census_counts_by_project_and_instance_the_largest_first(store: Store) -> None:
+def test_census_counts_by_project_and_instance_largest_first(store: Store) -> None:
     assert store.overview.census() == Census()
     put(store, "a", "text", project="zoo")
     put(store, "b", "text", project="zoo", instance="other")
@@ -88,14 +88,14 @@ def test_episodes_are_counted_by_day_of_universal_time(store: Store) -> None:
     assert store.overview.days(Where(instance="main", until=DAY + timedelta(hours=1))) == {first: 1}
 
 
-def test_what_was_superseded_is_counted_by_day_when_it_is_asked_for(store: Store) -> None:
+def test_superseded_is_counted_by_day_when_asked_for(store: Store) -> None:
     put(store, "old", "text")
     edit(store, "old", "text", status="superseded")
     assert store.overview.days(Where()) == {}
     assert store.overview.days(Where(include_superseded=True)) == {DAY.date(): 1}
 
 
-def test_what_was_found_most_often_comes_first_then_what_was_found_last(store: Store) -> None:
+def test_most_read_come_first_then_the_last_read(store: Store) -> None:
     for name in ("never", "once", "early", "late", "hidden"):
         put(store, name, "text", project="secret" if name == "hidden" else "api")
     for minute, names in enumerate((["hidden", "late"], ["early", "hidden"], ["early"], ["late", "once", "hidden"])):

@@ -51,7 +51,7 @@ def work_together(open_store: Callable[[], Store], place: tuple[str, Path], each
     assert store.text.check() == []
 
 
-def test_eight_writers_and_eight_readers_do_not_disturb_each_other(open_store, place):  # type: ignore[no-untyped-def]
+def test_eight_writers_and_readers_do_not_disturb_each_other(open_store, place):  # type: ignore[no-untyped-def]
     work_together(open_store, place, each=8, seconds=2)
 
 
@@ -80,7 +80,7 @@ def test_processes_that_open_a_new_store_at_once_all_succeed(place):  # type: ig
     assert len({secret for secret, _ in outputs}) == 1
 
 
-def test_of_processes_that_start_a_space_at_once_exactly_one_wins(open_store, place):  # type: ignore[no-untyped-def]
+def test_one_of_the_processes_that_start_a_space_at_once_wins(open_store, place):  # type: ignore[no-untyped-def]
     store = open_store()
     for number in range(4):
         store.spaces.put(space(f"s{number}"))
@@ -99,7 +99,7 @@ def test_of_processes_that_start_a_space_at_once_exactly_one_wins(open_store, pl
     assert [s.key for s in store.spaces.all() if s.status == "building"] == [f"s{winner}"]
 
 
-def test_a_killed_embedder_leaves_progress_and_backlog_in_agreement(open_store, place):  # type: ignore[no-untyped-def]
+def test_killed_embedder_leaves_progress_and_backlog_agreed(open_store, place):  # type: ignore[no-untyped-def]
     store = open_store()
     store.spaces.put(space("s", variants=(Variant.TEXT, Variant.CONTEXT)))
     ids = [f"e{n:03d}" for n in range(400)]

@@ -30,7 +30,7 @@ def test_the_first_space_may_be_activated_before_it_is_complete(store: Store):
     assert store.spaces.active() == replace(space("s"), status="active")
 
 
-def test_a_space_that_lacks_vectors_is_not_activated_over_another(store: Store):
+def test_space_that_lacks_vectors_is_not_activated(store: Store):
     keys = put(store, "e", "a", "b")
     store.spaces.put(space("old"))
     store.spaces.put(space("new"))
@@ -90,7 +90,7 @@ def test_active_space_is_neither_started_nor_dropped(store: Store):
     assert statuses(store) == {"s": "active"}
 
 
-def test_a_space_cannot_be_added_as_a_second_active_or_building_one(store: Store):
+def test_no_second_active_or_building_space_is_added(store: Store):
     for status in ("active", "building"):
         assert store.spaces.put(replace(space(f"first {status}"), status=status))
         with pytest.raises(SpaceConflict, match=f"first {status}"):
@@ -98,7 +98,7 @@ def test_a_space_cannot_be_added_as_a_second_active_or_building_one(store: Store
     assert statuses(store) == {"first active": "active", "first building": "building"}
 
 
-def test_only_a_building_space_is_stopped_and_it_keeps_what_it_has(store: Store):
+def test_building_space_alone_is_stopped_and_keeps_what_it_has(store: Store):
     keys = put(store, "e", "a", "b")
     for key in ("s", "active", "retired"):
         store.spaces.put(space(key))
@@ -132,7 +132,7 @@ def test_a_retired_space_is_used_again_at_once_or_filled_first(store: Store):
     assert statuses(store) == {"old": "retired", "new": "active"}
 
 
-def test_precision_and_fidelity_are_noted_and_nothing_else_changes(store: Store):
+def test_precision_and_fidelity_are_noted_and_nothing_else(store: Store):
     store.spaces.put(space("s"))
     store.spaces.put(space("other"))
     store.spaces.record_precision("s", "int8", 0.9985)
@@ -143,7 +143,7 @@ def test_precision_and_fidelity_are_noted_and_nothing_else_changes(store: Store)
         store.spaces.record_precision("nowhere", "fp32", None)
 
 
-def test_once_a_space_has_vectors_what_was_noted_of_their_precision_stays(store: Store):
+def test_precision_of_stored_vectors_stays_as_noted(store: Store):
     store.spaces.put(space("s"))
     store.spaces.put(space("empty"))
     store.spaces.record_precision("s", "bf16", 0.9995)

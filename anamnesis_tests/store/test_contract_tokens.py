@@ -57,7 +57,7 @@ def test_token_vectors_written_again_replace_the_old_ones(store: Store):
     assert store.vectors.token_bytes("s") == 2
 
 
-def test_a_passage_without_token_vectors_is_pending_only_where_the_space_has_some(store: Store):
+def test_passage_without_tokens_is_pending_where_there_are_some(store: Store):
     store.spaces.put(space("with", token_dims=4))
     store.spaces.put(space("without"))
     (key,) = put(store, "e", "a")
@@ -72,7 +72,7 @@ def test_a_passage_without_token_vectors_is_pending_only_where_the_space_has_som
     assert store.vectors.count("with") == 1
 
 
-def test_token_vectors_of_another_width_are_refused_with_the_vectors_they_came_with(store: Store):
+def test_tokens_of_another_width_are_refused_with_their_vectors(store: Store):
     store.spaces.put(space("s", token_dims=4))
     store.spaces.put(space("without"))
     (key,) = put(store, "e", "a")
@@ -94,7 +94,7 @@ def test_token_vectors_of_passages_deleted_meanwhile_are_skipped(store: Store):
     assert store.vectors.tokens("s", [alive, dead]).passage_ids == (alive,)
 
 
-def test_token_vectors_go_with_their_passage_and_with_their_space(store: Store):
+def test_token_vectors_go_with_their_passage_and_space(store: Store):
     for name in ("s", "t"):
         store.spaces.put(space(name, token_dims=4))
     keys = [put(store, episode, "text")[0] for episode in ("a", "b")]

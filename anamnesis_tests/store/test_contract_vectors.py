@@ -109,7 +109,7 @@ def test_built_index_finds_new_and_changed_and_nothing_dead(store: Store):
     assert (report.vectors, report.indexed, report.rebuilt) == (400, 400, False)
 
 
-def test_the_size_of_a_space_is_that_of_its_vectors_and_its_files(store: Store):
+def test_size_of_a_space_is_that_of_its_vectors_and_files(store: Store):
     filled(store, 20)
     store.spaces.put(space("e"))
     assert store.vectors.vector_bytes("e") == 0

@@ -318,7 +318,7 @@ def test_two_writers_of_the_same_new_rows_see_one_of_each(store: Store, server: 
 
 
 @pytest.mark.parametrize("answer_s", [SLOW_S])
-def test_an_answer_that_takes_too_long_is_told_and_the_next_one_comes(store: Store, server: LoopbackServer) -> None:
+def test_slow_answer_is_told_and_the_next_one_comes(store: Store, server: LoopbackServer) -> None:
     store.settings.set("a", 1)
     server.faults.add("find", delay_s=SLOW_S + 0.5, times=2)  # the driver asks twice
     with pytest.raises(StoreBusy, match=r"does not answer .it took too long"):

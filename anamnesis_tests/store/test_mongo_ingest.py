@@ -129,7 +129,7 @@ def test_many_cost_as_two(sent: Sent, store: Store, arrange: Callable[[Store, in
     assert cost(MANY, "many") <= few <= most, sent.commands
 
 
-def test_older_copy_of_a_file_takes_its_messages_over_with_few_calls(sent: Sent, store: Store) -> None:
+def test_older_copy_takes_messages_over_with_few_calls(sent: Sent, store: Store) -> None:
     def take(count: int, begin: str) -> int:
         keys = [f"{begin}{n}" for n in range(count)]
         younger = FileCursor("copies", begin, offset=9, lines=9, first_mtime_ns=2)

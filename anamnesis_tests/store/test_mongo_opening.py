@@ -32,12 +32,12 @@ from anamnesis_tests.store.mongo_watching import Sent, watched
 from anamnesis_tests.store.samples import put, space
 
 
-def test_wrong_credentials_are_told_at_once() -> None:
+def test_wrong_credentials_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    never = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: pytest.fail("it waited"))
+    monkeypatch.setattr(opening, "time", never)
     with LoopbackServer(user="anna", password="right") as server:
-        began = time.monotonic()
         with pytest.raises(GiveUp, match=r"refuses the user.*ANAMNESIS_MONGO_URI") as told:
             open_mongo(server.uri.replace("://", "://anna:wrong@"), "memory", wait_s=30)
-        assert time.monotonic() - began < 25
         assert "wrong" not in str(told.value)
         open_mongo(server.uri.replace("://", "://anna:right@"), "memory", wait_s=30).close()
 
@@ -86,7 +86,7 @@ def test_a_server_of_its_own_is_refused_with_what_to_do(server: LoopbackServer) 
         open_mongo(server.uri, "memory", wait_s=5)
 
 
-def test_a_server_that_starts_late_is_waited_for_and_the_log_says_so(
+def test_server_that_starts_late_is_waited_for_and_logged(
     server: LoopbackServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(opening, "ASKED_FOR_S", 0.5)
@@ -114,10 +114,8 @@ def test_a_server_that_starts_late_is_waited_for_and_the_log_says_so(
 def test_the_wait_for_a_server_that_never_comes_ends(server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "ASKED_FOR_S", 0.5)
     server.vanish()
-    began = time.monotonic()
     with pytest.raises(StoreBusy, match="does not answer"):
         open_mongo(server.uri, "memory", wait_s=1.5)
-    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("state", ["away", "building"])

@@ -82,7 +82,7 @@ def test_earlier_validator_gives_way(store: Store, database: Database, monkeypat
     assert refuse(database, "vectors_s", {"_id": 1})
 
 
-def test_every_collection_has_its_validator_and_its_indexes_alone(store: Store, database: Database) -> None:
+def test_collections_have_their_validators_and_indexes_alone(store: Store, database: Database) -> None:
     store.spaces.put(space("s"))
     wanted = {name: [*indexes] for name, indexes in COLLECTIONS.items()}
     wanted["vectors_s"] = [Index((field,)) for field in ("seq", "episode_id")]

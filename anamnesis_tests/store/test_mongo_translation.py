@@ -36,7 +36,7 @@ def unreached(why: str) -> errors.PyMongoError:
     return errors.ServerSelectionTimeoutError(f"{why}, Timeout: 5.0s, {topology}")
 
 
-def test_every_error_of_the_driver_is_ours_or_known_to_be_a_mistake() -> None:
+def test_every_error_of_the_driver_is_ours_or_a_known_mistake() -> None:
     classes = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, Exception)]
     theirs = [each for each in classes if issubclass(each, PyMongoError | DocumentTooLarge)]
     told = {
@@ -59,7 +59,7 @@ def test_every_error_of_the_driver_is_ours_or_known_to_be_a_mistake() -> None:
      (290, StoreBusy), (43, StoreBusy), (175, StoreBusy), (237, StoreBusy), (365, StoreBusy), (402, StoreBusy),
      (462, StoreBusy), (489, StoreBusy), (2, None), (121, None), (11000, None)],
 )  # fmt: skip
-def test_a_code_means_the_same_of_a_command_and_of_one_write_in_a_bulk(code: int, kind: type | None) -> None:
+def test_code_means_the_same_of_a_command_and_in_a_bulk(code: int, kind: type | None) -> None:
     alone = OperationFailure("problem", code)
     bulk = BulkWriteError({"writeErrors": [{"index": 0, "code": code, "errmsg": "problem"}]})
     for error in (alone, bulk):
@@ -102,7 +102,7 @@ def test_the_reply_that_the_driver_appends_is_not_told() -> None:
     assert str(told.value) == "search index i cannot be asked just now (Index i not initialized)"
 
 
-def test_a_server_that_others_ask_too_much_is_busy_whatever_its_code() -> None:
+def test_overloaded_server_is_busy_whatever_its_code() -> None:
     error = OperationFailure("too much", 999, {"errmsg": "too much", "errorLabels": ["SystemOverloadedError"]})
     assert isinstance(our_error("here", error), StoreBusy)
 

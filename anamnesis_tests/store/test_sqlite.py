@@ -368,7 +368,7 @@ def test_a_large_store_is_checked_by_another_process(store: Store, path: Path, m
     assert ["stem_index" in problem.text for problem in store.text.check()] == [True]
 
 
-def test_a_check_apart_that_is_ended_says_so_and_leaves_no_copy_behind(path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_check_apart_that_is_ended_says_so_and_leaves_no_copy(path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(integrity, "COMPARED_HERE", 0)
     monkeypatch.setattr(integrity, "__name__", "anamnesis_tests.store.endless_check")
     opened(path).close()
@@ -400,7 +400,7 @@ def test_a_check_leaves_the_store_writable_and_no_copy_behind(store: Store, path
     assert list(path.parent.glob("*-check-*")) == []
 
 
-def test_a_copy_that_a_killed_check_left_is_removed_by_a_later_one(store: Store, path: Path):
+def test_copy_of_a_killed_check_is_removed_by_a_later_one(store: Store, path: Path):
     for name, age_s in ((f"{COPY}old", COPY_LIVES_S + 60), (f"{COPY}new", 60), ("check-ins", COPY_LIVES_S + 60)):
         (path.parent / name).mkdir()
         (path.parent / name / "anamnesis.db").write_bytes(b"texts")
