@@ -7,6 +7,7 @@ import struct
 import zipfile
 from collections.abc import Sequence
 from email.message import EmailMessage
+from typing import Any
 
 import docx
 import odfdo
@@ -31,28 +32,25 @@ def docx_file() -> bytes:
     document.add_heading("Cooling", 1)
     document.add_paragraph("The pump starts at seventy degrees and stops at fifty.")
     document.add_paragraph("Check the valve", style="List Bullet")
-    table = document.add_table(rows=2, cols=3)
-    for row, words in enumerate([("Pump", "Power", "Room"), ("P7", "400 W", "B12")]):
-        for column, word in enumerate(words):
-            table.cell(row, column).text = word
+    _add_table(document, [("Pump", "Power", "Room"), ("P7", "400 W", "B12")])
     wide = document.add_table(rows=1, cols=2)
     wide.cell(0, 0).merge(wide.cell(0, 1)).text = "merged"
     document.add_heading("After the table", 2)
     document.add_paragraph("# is no heading here, and what follows stands behind the table.")
-    buffer = io.BytesIO()
-    document.save(buffer)
-    return buffer.getvalue()
+    return _saved(document)
 
 
 def docx_table_file(rows: Sequence[Sequence[str]]) -> bytes:
     document = docx.Document()
+    _add_table(document, rows)
+    return _saved(document)
+
+
+def _add_table(document: Any, rows: Sequence[Sequence[str]]) -> None:
     table = document.add_table(rows=len(rows), cols=len(rows[0]))
     for row, words in enumerate(rows):
         for column, word in enumerate(words):
             table.cell(row, column).text = word
-    buffer = io.BytesIO()
-    document.save(buffer)
-    return buffer.getvalue()
 
 
 def docx_with(members: dict[str, str], body: str, document: str = "") -> bytes:
@@ -87,16 +85,8 @@ def docx_with(members: dict[str, str], body: str, document: str = "") -> bytes:
 def odt_with(body: str, edges: str = "") -> bytes:
     """An .odt of raw XML: `body` inside `office:text`, `edges` inside the master page of its styles."""
     schema = "urn:oasis:names:tc:opendocument:xmlns"
-    names = " ".join(
-        f'xmlns:{name}="{schema}:{kind}:1.0"'
-        for name, kind in {
-            "office": "office",
-            "text": "text",
-            "table": "table",
-            "draw": "drawing",
-            "style": "style",
-        }.items()
-    )
+    kinds = {"office": "office", "text": "text", "table": "table", "draw": "drawing", "style": "style"}
+    names = " ".join(f'xmlns:{name}="{schema}:{kind}:1.0"' for name, kind in kinds.items())
     names += ' xmlns:dc="http://purl.org/dc/elements/1.1/"'
     return zipped({
         "META-INF/manifest.xml": "<x/>",
@@ -120,10 +110,7 @@ def pdf_file(pages: Sequence[Sequence[str]]) -> bytes:
             pdfium.FPDFPage_InsertObject(page, text)
         pdfium.FPDFPage_GenerateContent(page)
         page.close()
-    buffer = io.BytesIO()
-    document.save(buffer)
-    document.close()
-    return buffer.getvalue()
+    return _saved(document)
 
 
 def annotated_pdf_file() -> bytes:
@@ -201,7 +188,7 @@ def ods_file(rows: Rows = HARVEST) -> bytes:
     return _saved(document)
 
 
-def _saved(document: odfdo.Document) -> bytes:
+def _saved(document: Any) -> bytes:
     buffer = io.BytesIO()
     document.save(buffer)
     return buffer.getvalue()

@@ -1,83 +1,230 @@
-import contextlib
-import io
+"""What a document of each format becomes: all of its text, in order, and nothing else."""
+
+import json
 import shutil
-import struct
 import time
-import zipfile
 
 import pytest
 
-from anamnesis_pipeline.document_model import Section
-from anamnesis_pipeline.documents import mail
-from anamnesis_pipeline.documents.formats import MOST_TEXT_CHARS, to_text
+from anamnesis_pipeline.documents import attachments, chat_messages, mail, notebooks, spreadsheets
+from anamnesis_pipeline.documents.formats import to_text
 from anamnesis_pipeline.documents.sections import sections_of
 from anamnesis_pipeline.errors import DocumentUnreadable
 from anamnesis_tests.documents import made_documents as made
 
 
-def titles(path: str, data: bytes) -> list[tuple[str, ...]]:
-    return [section.title[1:] for section in sections_of(path, to_text(path, data))]
+def words(text: str) -> str:
+    """A paragraph of Word."""
+    return f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>"
 
 
-def test_a_docx_keeps_its_headings_and_tables_in_order() -> None:
-    text = to_text("x/manual.docx", made.docx_file())
-    assert text.index("# Operations manual") < text.index("# Cooling") < text.index("P7 | 400 W | B12")
-    assert text.index("P7 | 400 W | B12") < text.index("## After the table")
-    assert "- Check the valve" in text
-    assert text.count("merged") == 1
-    assert titles("manual.docx", made.docx_file()) == [
-        ("Operations manual",), ("Cooling",), ("Cooling", "After the table"),
-    ]  # fmt: skip
+def docx(body: str, **parts: str) -> tuple[str, bytes]:
+    return "a.docx", made.docx_with(parts, body)
 
 
-def test_a_pdf_has_a_heading_per_page() -> None:
-    data = made.pdf_file(
-        [
-            ["The bridge was built in 1911", "by two engineers."],
-            [],
-            ["# It was painted green in 1950, against her will."],
-        ]
-    )
-    assert titles("bridge.pdf", data) == [("Page 1",), ("Page 3",)]
-    assert "The bridge was built in 1911\nby two engineers." in to_text("bridge.pdf", data)
+def odt(body: str, edges: str = "") -> tuple[str, bytes]:
+    return "a.odt", made.odt_with(body, edges)
 
 
-def test_a_pdf_without_text_is_said_to_be_a_scan() -> None:
-    with pytest.raises(DocumentUnreadable, match="scan"):
-        to_text("a.pdf", made.pdf_file([[], []]))
+def cell(inside: str) -> str:
+    return f"<table:table-cell>{inside}</table:table-cell>"
 
 
-def test_an_encrypted_pdf_is_said_to_be_encrypted() -> None:
-    with pytest.raises(DocumentUnreadable, match=r"a\.pdf: it is encrypted"):
-        to_text("a.pdf", made.encrypted_pdf_file())
+SHEETS: dict[str, made.Rows] = {
+    "Prices": [("item", "euro"), ("bolt", 0.25), ("# nut", 3.0)],
+    "Empty": [],
+    "B": [("x",)],
+}
+PRICES = "# Prices\n\nitem | euro\nbolt | 0.25\n\\# nut | 3\n\n# B\n\nx"
+PAGES = (["The bridge was built in 1911", "by two engineers."], [], ["# It was painted green in 1950."])
+SENT = "From: Ada <ada@example.org>\nTo: Bob <bob@example.org>\nDate: Mon, 02 Mar 2026 10:00:00 +0100\n\n"
+SAID = f"{SENT}The lift is stuck on floor 3.\n\\# this is no heading\nPlease call Müller."
+BOX = f"<w:txbxContent>{words('Mind the step')}</w:txbxContent>"
+INNER = f"<w:tbl><w:tr><w:tc>{words('deep')}</w:tc><w:tc>{words('cell')}</w:tc></w:tr></w:tbl>"
+INNER_ODT = f"<table:table><table:table-row>{cell('<text:p>deep</text:p>')}</table:table-row></table:table>"
+
+READ: dict[str, tuple[tuple[str, bytes], str]] = {
+    "headings and tables of Word in order": (
+        ("x/manual.docx", made.docx_file()),
+        "# Operations manual\n\nEverything that the night shift must know about the turbines.\n\n# Cooling\n\n"
+        "The pump starts at seventy degrees and stops at fifty.\n\n- Check the valve\n\nPump | Power | Room\n"
+        "P7 | 400 W | B12\n\nmerged\n\n## After the table\n\n"
+        "\\# is no heading here, and what follows stands behind the table.",
+    ),
+    "tracked changes of Word: what was put in": (
+        docx(
+            "<w:p><w:r><w:t>The pump </w:t></w:r><w:ins><w:r><w:t>is red</w:t></w:r></w:ins>"
+            "<w:del><w:r><w:delText>is blue</w:delText></w:r></w:del>"
+            "<w:moveTo><w:r><w:t> and loud</w:t></w:r></w:moveTo>"
+            "<w:moveFrom><w:r><w:t>gone</w:t></w:r></w:moveFrom></w:p>"
+        ),
+        "The pump is red and loud",
+    ),
+    "a text box of Word once, behind its paragraph": (
+        docx(
+            "<w:p><w:r><w:t>Before</w:t><mc:AlternateContent><mc:Choice><w:drawing>" + BOX + "</w:drawing></mc:Choice>"
+            "<mc:Fallback><w:pict><v:textbox>" + BOX + "</v:textbox></w:pict></mc:Fallback></mc:AlternateContent>"
+            "<w:t> and after</w:t></w:r></w:p>"
+        ),
+        "Before and after\n\nMind the step",
+    ),
+    "content controls, fields and links of Word": (
+        docx(
+            f"<w:sdt><w:sdtPr/><w:sdtContent>{words('A control of its own')}</w:sdtContent></w:sdt>"
+            "<w:p><w:sdt><w:sdtContent><w:r><w:t>Inside</w:t></w:r></w:sdtContent></w:sdt>"
+            "<w:hyperlink><w:r><w:t> a link</w:t></w:r></w:hyperlink>"
+            "<w:fldSimple><w:r><w:t> of 2026</w:t></w:r></w:fldSimple>"
+            "<w:r><w:instrText>DATE</w:instrText><w:tab/><w:t>end</w:t></w:r></w:p>"
+        ),
+        "A control of its own\n\nInside a link of 2026\tend",
+    ),
+    "a table in a table of Word behind it, wide cells in their columns": (
+        docx(
+            f"<w:tbl><w:tr><w:tc><w:tcPr><w:gridSpan w:val='2'/></w:tcPr>{words('wide')}</w:tc>"
+            f"<w:tc>{words('c')}</w:tc></w:tr><w:sdt><w:sdtContent><w:tr><w:tc>{words('one')}{words('two')}{INNER}"
+            f"{words('')}</w:tc></w:tr></w:sdtContent></w:sdt></w:tbl>"
+        ),
+        "wide |  | c\none two\n\ndeep | cell",
+    ),
+    "notes and comments of Word at their place": (
+        docx(
+            "<w:p><w:r><w:t>The bolt</w:t><w:footnoteReference w:id='2'/><w:t> holds.</w:t>"
+            "<w:commentReference w:id='0'/></w:r></w:p>",
+            footnotes=f"<w:footnote w:type='separator' w:id='1'>{words('----x')}</w:footnote>"
+            f"<w:footnote w:id='2'>{words('M8, see page 4')}</w:footnote>",
+            comments=f"<w:comment w:id='0' w:author='Ada'>{words('Is it M8?')}</w:comment>",
+        ),
+        "The bolt [footnote: M8, see page 4] holds. [comment by Ada: Is it M8?]",
+    ),
+    "headers and footers of Word once, at the end": (
+        docx(words("The text"), header1=words("Draft of May"), header2=words("Draft of May"), footer1=words("12")),
+        "The text\n\n# Headers and footers\n\nDraft of May",
+    ),
+    "headings, lists and tables of an odt": (
+        ("plan.odt", made.odt_file()),
+        "# Garden plan\n\nThe apple trees stand in the north, where the wind comes from.\n\n## Tools\n\n"
+        "- A spade for the holes\n\n- A saw for the branches\n\nspade | shed 4",
+    ),
+    "notes, comments, boxes and changes of an odt": (
+        odt(
+            "<text:tracked-changes><text:p>taken out</text:p></text:tracked-changes>"
+            "<text:p>The bolt<text:note text:note-class='footnote'><text:note-citation>1</text:note-citation>"
+            "<text:note-body><text:p>M8</text:p></text:note-body></text:note> holds"
+            "<office:annotation><dc:creator>Ada</dc:creator><text:p>Sure?</text:p></office:annotation>."
+            "<draw:frame><draw:text-box><text:p>Mind the step</text:p></draw:text-box></draw:frame></text:p>"
+        ),
+        "The bolt [footnote: M8] holds [comment by Ada: Sure?].\n\nMind the step",
+    ),
+    "headers of an odt, and tables in its tables, once": (
+        odt(
+            f"<table:table><table:table-header-rows><table:table-row>{cell('<text:p>head</text:p>')}</table:table-row>"
+            "</table:table-header-rows><table:table-row>"
+            f"{cell('<text:p>outer</text:p>' + INNER_ODT)}</table:table-row></table:table>",
+            "<style:header><text:p>Draft of May</text:p></style:header>"
+            "<style:footer><text:p>12</text:p></style:footer>",
+        ),
+        "head\nouter\n\ndeep\n\n# Headers and footers\n\nDraft of May",
+    ),
+    "a heading for each page of a PDF": (
+        ("bridge.pdf", made.pdf_file(PAGES)),
+        "## Page 1\n\nThe bridge was built in 1911\nby two engineers.\n\n"
+        "## Page 3\n\n\\# It was painted green in 1950.",
+    ),
+    "comments and filled in fields of a PDF on their page": (
+        ("a.pdf", made.annotated_pdf_file()),
+        "## Page 1\n\nOrder of the shop.\n\n[comment: Who signed this?]\n\ncustomer: Ada & Sons",
+    ),
+    "a Pages file by its preview": (
+        ("m.pages", made.pages_file()),
+        "## Page 1\n\nMinutes of the meeting about the new roof.",
+    ),
+    "a Pages file by its XML": (("m.pages", made.pages_file(preview=False)), "Minutes of the meeting in 2008."),
+    "rtf without its pictures": (
+        ("a.rtf", made.rtf_file()),
+        "The heating of the café is serviced in May.\n Second paragraph about the boiler.",
+    ),
+    "a doc that is rtf": (
+        ("a.doc", made.rtf_file()),
+        "The heating of the café is serviced in May.\n Second paragraph about the boiler.",
+    ),
+    "a doc that is docx": (("a.doc", made.docx_with({}, words("The text"))), "The text"),
+    "a mail with its attachments and the mail inside": (
+        ("a.eml", made.eml_file()),
+        f"# Fwd: lift\n\n{SAID}\n\nAttachments: offer.pdf\n\n## offer.pdf\n\n[offer.pdf: it is damaged "
+        f"(Failed to load document (PDFium: Data format error).)]\n\n## Original complaint\n\n{SAID}",
+    ),
+    "a mail in HTML without its scripts": (
+        ("a.eml", bytes(made.mail(html=True))),
+        f"# Broken lift in house 4\n\n{SENT}## Lift\n\nThe lift is **stuck** on floor 3.",
+    ),
+    "a heading for each sheet of an ods": (
+        ("h.ods", made.ods_file()),
+        "# Harvest\n\nfruit | kilograms\napples | 412.5\npears | 96",
+    ),
+    "a heading for each sheet, a line for each row": (("p.xlsx", made.xlsx_file(SHEETS)), PRICES),
+    "a workbook with macros, in capitals": (("p.XLSM", made.xlsx_file(SHEETS)), PRICES),
+    "an old workbook": (
+        ("s.xls", made.xls_file([("part", "count"), ("wheel", 12.0)])),
+        "# Stock\n\npart | count\nwheel | 12",
+    ),
+    "a page with its structure, without scripts": (
+        ("b.html", made.HTML.encode()),
+        "[Home](/)\n\n# Backups\n\nEvery night at **two**, see [here](http://x.example/).\n\n## Restore\n\n"
+        "- stop\n- copy\n\n| Disk | Size |\n| --- | --- |\n| sda | 4 TB |\n\na picture of a disk",
+    ),
+    "a page in the charset it declares": (
+        ("m.htm", '<meta charset="iso-8859-15"><p>Das Menü kostet zwölf € heute Abend</p>'.encode("iso-8859-15")),
+        "Das Menü kostet zwölf € heute Abend",
+    ),
+    "a page inside a form": (
+        ("a.html", b"<form><h1>Tickets</h1><p>All in one form.</p><select><option>no</select></form>"),
+        "# Tickets\n\nAll in one form.",
+    ),
+    "text, code and outputs of a notebook, no pictures": (
+        ("t.ipynb", made.notebook_file()),
+        "# Study of tides\nThe moon is the cause of most of it.\n\n```python\n# no heading\nprint(height)\n```\n\n"
+        f"```\n4.2 metres\n```\n\n```\nValueError: no water\n```\n\n```\n{'x' * 10_000}\n```",
+    ),
+}
 
 
-def test_an_odt_keeps_headings_lists_and_tables() -> None:
-    text = to_text("plan.odt", made.odt_file())
-    assert "# Garden plan\n\nThe apple trees" in text
-    assert "## Tools\n\n- A spade for the holes\n- A saw" in text or "- A spade for the holes" in text
-    assert "spade | shed 4" in text
+@pytest.mark.parametrize("what", READ)
+def test_document_becomes_its_text(what: str) -> None:
+    (path, data), text = READ[what]
+    assert to_text(path, data) == text
 
 
-def test_an_ods_has_a_heading_per_sheet() -> None:
-    assert to_text("h.ods", made.ods_file()) == "# Harvest\n\nfruit | kilograms\napples | 412.5\npears | 96"
+@pytest.mark.parametrize(
+    ("path", "data", "titles"),
+    [
+        ("x.docx", made.docx_file(), ["Operations manual", "Cooling", "Cooling > After the table"]),
+        ("x.pdf", made.pdf_file(PAGES), ["Page 1", "Page 3"]),
+        ("x.html", made.HTML.encode(), ["", "Backups", "Backups > Restore"]),
+        ("x.eml", made.eml_file(), ["Fwd: lift", "Fwd: lift > offer.pdf", "Fwd: lift > Original complaint"]),
+        (
+            "x.mbox",
+            made.mbox_file([made.mail("First"), made.mail("Second", html=True), made.mail("First")]),
+            ["First", "Second", "Second > Lift", "First"],
+        ),
+    ],
+    ids=["docx", "pdf", "html", "eml", "mbox"],
+)
+def test_document_is_cut_at_its_headings(path: str, data: bytes, titles: list[str]) -> None:
+    assert [" > ".join(section.title[1:]) for section in sections_of(path, to_text(path, data))] == titles
 
 
-@pytest.mark.parametrize("preview", [True, False])
-def test_a_pages_file_is_read_by_its_preview_or_its_xml(preview: bool) -> None:
-    assert "Minutes of the meeting" in to_text("m.pages", made.pages_file(preview))
-
-
-def test_a_pages_file_without_either_says_what_to_do() -> None:
-    with pytest.raises(DocumentUnreadable, match="export it as PDF"):
-        to_text("m.pages", made.zipped({"Index/Document.iwa": b"x"}))
-
-
-def test_an_rtf_is_read_without_its_pictures() -> None:
-    text = to_text("a.rtf", made.rtf_file())
-    assert "The heating of the café is serviced in May." in text
-    assert "Second paragraph" in text
-    assert "89504e" not in text
+@pytest.mark.parametrize(
+    ("path", "data", "reason"),
+    [
+        ("a.pdf", made.pdf_file([[], []]), "scan"),
+        ("a.pdf", made.encrypted_pdf_file(), r"a\.pdf: it is encrypted"),
+        ("m.pages", made.zipped({"Index/Document.iwa": b"x"}), "export it as PDF"),
+    ],
+    ids=["a scan", "encrypted", "pages without preview"],
+)
+def test_document_without_text_says_why(path: str, data: bytes, reason: str) -> None:
+    with pytest.raises(DocumentUnreadable, match=reason):
+        to_text(path, data)
 
 
 @pytest.mark.skipif(not shutil.which("antiword"), reason="antiword is not installed")
@@ -92,184 +239,60 @@ def test_without_antiword_a_doc_says_what_is_missing(monkeypatch: pytest.MonkeyP
         to_text("a.doc", made.doc_file("A log."))
 
 
-def test_a_doc_that_is_rtf_or_docx_is_read_as_such() -> None:
-    assert "boiler" in to_text("a.doc", made.rtf_file())
-    assert "# Cooling" in to_text("a.doc", made.docx_file())
+# --- what is attached to mails ---------------------------------------------------------------------------
 
 
-def test_a_mail_has_its_headers_its_text_its_attachments_and_the_mail_inside() -> None:
-    text = to_text("a.eml", made.eml_file())
-    assert text.startswith("# Fwd: lift\n\nFrom: Ada <ada@example.org>\nTo: Bob")
-    assert "\\# this is no heading" in text
-    assert "Attachments: offer.pdf" in text
-    assert "## Original complaint" in text
-    assert titles("a.eml", made.eml_file()) == [
-        ("Fwd: lift",),
-        ("Fwd: lift", "offer.pdf"),
-        ("Fwd: lift", "Original complaint"),
-    ]
+def test_what_is_attached_to_a_mail_is_read_below_its_name() -> None:
+    message = made.mail("Offer")
+    message.add_attachment(made.docx_file(), maintype="application", subtype="octet-stream", filename="in/manual.docx")
+    message.add_attachment(b"part,price\nwheel,12\n", maintype="text", subtype="csv", filename="prices.csv")
+    message.add_attachment(b"def f(): ...\n", maintype="text", subtype="x-python", filename="f.py")
+    text = to_text("a.eml", bytes(message))
+    assert "## in_manual.docx\n\n### Operations manual" in text
+    assert "## prices.csv\n\npart | price\nwheel | 12" in text
+    assert "## f.py\n\n```\ndef f(): ...\n```" in text
+    assert "Offer > in_manual.docx > Cooling" in [section.anchor for section in sections_of("a.eml", text)]
 
 
-def test_a_mail_in_html_is_read_without_its_scripts() -> None:
-    text = to_text("a.eml", bytes(made.mail(html=True)))
-    assert "## Lift\n\nThe lift is **stuck** on floor 3." in text
-    assert "x()" not in text
+def test_what_is_attached_to_a_mail_in_a_mail_is_read_too() -> None:
+    inner = made.mail("Inner")
+    inner.add_attachment("The plan is to paint the roof.", filename="plan.txt")
+    message = made.mail("Outer")
+    message.add_attachment(inner)
+    text = to_text("a.eml", bytes(message))
+    assert "### plan.txt\n\nThe plan is to paint the roof." in text
+    assert text.count("plan.txt") == 2
 
 
-def test_each_mail_of_a_mailbox_is_a_section() -> None:
-    data = made.mbox_file([made.mail("First"), made.mail("Second", html=True), made.mail("First")])
-    found = [section.anchor for section in sections_of("in.mbox", to_text("in.mbox", data))]
-    assert found == ["First", "Second", "Second > Lift", "First~2"]
-
-
-def test_a_workbook_has_a_heading_per_sheet_and_a_line_per_row() -> None:
-    sheets: dict[str, made.Rows] = {
-        "Prices": [("item", "euro"), ("bolt", 0.25), ("# nut", 3.0)],
-        "Empty": [],
-        "B": [("x",)],
-    }
-    expected = "# Prices\n\nitem | euro\nbolt | 0.25\n\\# nut | 3\n\n# B\n\nx"
-    assert to_text("p.xlsx", made.xlsx_file(sheets)) == expected
-    assert to_text("p.XLSM", made.xlsx_file(sheets)) == expected
-
-
-def test_an_old_workbook_is_read_too() -> None:
-    assert (
-        to_text("s.xls", made.xls_file([("part", "count"), ("wheel", 12.0)])) == "# Stock\n\npart | count\nwheel | 12"
-    )
-
-
-def test_a_page_keeps_its_structure_and_loses_its_scripts() -> None:
-    text = to_text("b.html", made.HTML.encode())
-    assert "# Backups" in text
-    assert "**two**" in text
-    assert "| sda | 4 TB |" in text
-    assert "a picture of a disk" in text
-    assert not any(gone in text for gone in ("never read", "color", "tracker"))
-    assert titles("b.html", made.HTML.encode())[-1] == ("Backups", "Restore")
-
-
-def test_a_page_is_read_in_the_charset_it_declares() -> None:
-    page = '<meta charset="iso-8859-15"><p>Das Menü kostet zwölf € heute Abend</p>'
-    assert "zwölf €" in to_text("m.htm", page.encode("iso-8859-15"))
-
-
-def test_a_notebook_keeps_text_code_and_outputs_but_no_pictures() -> None:
-    text = to_text("t.ipynb", made.notebook_file())
-    assert "# Study of tides\nThe moon" in text
-    assert "```python\n# no heading\nprint(height)\n```" in text
-    assert "4.2 metres" in text
-    assert "ValueError: no water" in text
-    assert "iVBOR" not in text
-
-
-# --- documents that are not what they should be ----------------------------------------------------------
-
-GOOD = {
-    "a.docx": made.docx_file,
-    "a.pdf": lambda: made.pdf_file([["Some text on a page."]]),
-    "a.odt": made.odt_file,
-    "a.ods": made.ods_file,
-    "a.pages": made.pages_file,
-    "a.xlsx": lambda: made.xlsx_file({"A": [("x", 1.0)]}),
-    "a.xls": lambda: made.xls_file([("x", 1.0)]),
-    "a.ipynb": made.notebook_file,
-    "a.rtf": made.rtf_file,
-    "a.doc": lambda: made.doc_file("A log of the sea."),
-    "a.eml": made.eml_file,
-    "a.mbox": lambda: made.mbox_file([made.mail()] * 3),
-    "a.html": made.HTML.encode,
-}
-
-
-def read_or_refused(path: str, data: bytes) -> list[Section]:
-    """The sections; none if the document is refused by the one error that may be raised."""
-    with contextlib.suppress(DocumentUnreadable):
-        return sections_of(path, to_text(path, data))
-    return []
-
-
-@pytest.mark.parametrize("path", GOOD)
-def test_a_document_cut_anywhere_is_read_or_refused(path: str) -> None:
-    whole = GOOD[path]()
-    for share in (0.02, 0.3, 0.5, 0.9, 0.99):
-        read_or_refused(path, whole[: int(len(whole) * share)])
-
-
-@pytest.mark.parametrize("path", GOOD)
-def test_a_document_with_changed_bytes_is_read_or_refused(path: str) -> None:
-    whole = GOOD[path]()
-    for start in range(7, len(whole), max(1, len(whole) // 12)):
-        damaged = bytearray(whole)
-        damaged[start : start + 16] = bytes(255 - byte for byte in damaged[start : start + 16])
-        read_or_refused(path, bytes(damaged))
-
-
-@pytest.mark.parametrize("path", [name for name in GOOD if name not in {"a.html", "a.rtf"}])
-@pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" * 40, b"just some words, nothing else\n" * 20])
-def test_a_name_that_promises_another_format_is_refused(path: str, data: bytes) -> None:
-    with pytest.raises(DocumentUnreadable):
-        to_text(path, data)
-
-
-@pytest.mark.parametrize(("path", "member"), [("a.docx", "word/document.xml"), ("a.odt", "content.xml"),
-                                              ("a.xlsx", "xl/worksheets/sheet1.xml")])  # fmt: skip
-def test_a_zip_bomb_is_refused_before_it_is_unpacked(path: str, member: str) -> None:
-    bomb = made.zipped({"META-INF/manifest.xml": "<x/>", member: b" " * (80 << 20)})
-    assert len(bomb) < 1 << 20
-    with pytest.raises(DocumentUnreadable, match="would unpack to"):
-        to_text(path, bomb)
-
-
-@pytest.mark.parametrize("path", ["a.docx", "a.odt", "a.xlsx"])
-def test_a_zip_that_lies_about_a_size_is_refused(path: str) -> None:
-    member = {"a.docx": "word/document.xml", "a.odt": "content.xml", "a.xlsx": "xl/worksheets/sheet1.xml"}[path]
-    data = bytearray(GOOD[path]())
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        size = archive.getinfo(member).file_size
-    listed = data.rindex(member.encode()) - 46 + 24
-    assert struct.unpack_from("<I", data, listed)[0] == size
-    struct.pack_into("<I", data, listed, size - 9)
-    with pytest.raises(DocumentUnreadable):
-        to_text(path, bytes(data))
-
-
-def test_an_entity_bomb_is_refused() -> None:
-    entities = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 20}">' for n in range(1, 12))
-    xml = (
-        f'<!DOCTYPE x [<!ENTITY e0 "lol">{entities}]><o:document-content '
-        'xmlns:o="urn:oasis:names:tc:opendocument:xmlns:office:1.0" '
-        'xmlns:t="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><o:body><t:p>&e11;</t:p></o:body></o:document-content>'
-    )
-    try:
-        text = to_text("a.odt", made.zipped({"META-INF/manifest.xml": "<x/>", "content.xml": xml}))
-    except DocumentUnreadable:
-        return
-    assert "lol" not in text
-
-
-def test_no_file_of_the_machine_comes_in_through_an_entity() -> None:
-    xml = (
-        '<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]><o:document-content '
-        'xmlns:o="urn:oasis:names:tc:opendocument:xmlns:office:1.0" '
-        'xmlns:t="urn:oasis:names:tc:opendocument:xmlns:text:1.0">'
-        "<o:body><t:p>before &e; after, and some more words</t:p></o:body></o:document-content>"
-    )
-    assert "root:" not in to_text("a.odt", made.zipped({"META-INF/manifest.xml": "<x/>", "content.xml": xml}))
-
-
-def test_a_sheet_with_one_cell_far_out_is_refused() -> None:
-    sheet = '<worksheet><sheetData><row r="1048576"><c r="XFD1048576"><v>1</v></c></row></sheetData></worksheet>'
-    data = made.zipped({"xl/workbook.xml": "<workbook/>", "xl/worksheets/sheet1.xml": sheet})
-    with pytest.raises(DocumentUnreadable, match="1048576 rows and 16384 columns"):
-        to_text("a.xlsx", data)
-
-
-def test_headers_without_end_stall_nothing() -> None:
+def test_attachment_that_is_unreadable_says_why_and_costs_no_other() -> None:
+    message = made.mail("Bad")
+    bomb = made.zipped({"word/document.xml": b" " * (80 << 20)})
+    attached = {"bomb.docx": bomb, "torn.pdf": b"%PDF-1.4", "x.png": b"x", ".env": b"A=b", "c.txt": b"Fine."}
+    for name, data in attached.items():
+        message.add_attachment(data, maintype="application", subtype="octet-stream", filename=name)
     began = time.process_time()
-    text = to_text("a.eml", b"Subject: " + b"=?utf-8?q?a?= " * 20_000 + b"\nTo: " + b"a@b, " * 20_000 + b"\n\nhello")
-    assert time.process_time() - began < 2
-    assert text.endswith("hello")
+    text = to_text("a.eml", bytes(message))
+    assert time.process_time() - began < 5
+    assert "[bomb.docx: it would unpack to" in text
+    assert "[torn.pdf: it is damaged" in text
+    assert "Attachments: bomb.docx, torn.pdf, x.png, .env, c.txt" in text
+    assert "A=b" not in text
+    assert text.endswith("## c.txt\n\nFine.")
+
+
+def test_no_more_attachments_are_read_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mail, "MOST_ATTACHMENTS", 2)
+    monkeypatch.setattr(attachments, "MOST_ATTACHED_CHARS", 5)
+    message = made.mail("Many")
+    for number in range(4):
+        message.add_attachment(f"Text {number} of many.", filename=f"{number}.txt")
+    text = to_text("a.eml", bytes(message))
+    assert text.count("Text ") == 2
+    assert "Text  … 11 more characters are in the file" in text
+    assert "3.txt" in text
+
+
+# --- what is longer than most ----------------------------------------------------------------------------
 
 
 def test_of_a_huge_mailbox_the_mails_behind_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,26 +300,26 @@ def test_of_a_huge_mailbox_the_mails_behind_are_counted(monkeypatch: pytest.Monk
     assert "[8 more mails were left out]" in to_text("a.mbox", made.mbox_file([made.mail()] * 10))
 
 
-@pytest.mark.parametrize("path", ["a.html", "a.eml", "a.ipynb", "a.json", "a.rtf"])
-def test_deep_nesting_is_read_or_refused(path: str) -> None:
-    deep = {
-        "a.html": b"<div>" * 20_000 + b"deep words",
-        "a.eml": b"".join(b"Content-Type: message/rfc822\n\n" for _ in range(500)) + b"Subject: x\n\nhello",
-        "a.ipynb": b'{"cells":' + b"[" * 100_000,
-        "a.json": b"[" * 100_000,
-        "a.rtf": b"{\\rtf1" + b"{" * 50_000 + b"words",
-    }[path]
-    read_or_refused(path, deep)
+def test_a_long_cell_is_whole_and_of_a_longer_one_the_rest_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = made.xlsx_file({"A": [("x" * 30_000, "end")]})
+    assert to_text("a.xlsx", data) == f"# A\n\n{'x' * 30_000} | end"
+    monkeypatch.setattr(spreadsheets, "MOST_CELL_CHARS", 10)
+    assert "xxxxxxxxxx … 29,990 more characters are in the file | end" in to_text("a.xlsx", data)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("extension", ["txt", "md", "py", "csv", "yaml", "html", "eml", "rtf", "json", "rst"])
-def test_fifty_megabytes_in_one_line_neither_stall_nor_fill_the_memory(extension: str) -> None:
-    path = f"a.{extension}"
-    head = {"a.rtf": "{\\rtf1 ", "a.eml": "Subject: x\n\n", "a.json": '["'}.get(path, "")
-    line = (head + "word " * 10_000_000 + ('"]' if path == "a.json" else "")).encode()
-    began = time.perf_counter()
-    found = read_or_refused(path, line)
-    assert time.perf_counter() - began < 30
-    if path != "a.json":
-        assert sum(len(piece.text) for section in found for piece in section.pieces) < 2 * MOST_TEXT_CHARS
+def test_of_a_long_output_of_a_notebook_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notebooks, "MOST_OUTPUT_CHARS", 100)
+    assert "x … 9,900 more characters are in the file" in to_text("t.ipynb", made.notebook_file())
+
+
+def test_of_a_long_attachment_of_a_chat_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"uuid": "1", "sender": "human", "text": "Read this", "created_at": "2026-03-02T10:00:00Z",
+            "attachments": [{"file_name": "a.txt", "extracted_content": "y" * 200_000}]}  # fmt: skip
+    export = json.dumps([{"name": "Talk", "chat_messages": [said]}])
+
+    def text() -> str:
+        return "".join(piece.text for section in sections_of("c.json", export) for piece in section.pieces)
+
+    assert text().count("y") == 200_000
+    monkeypatch.setattr(chat_messages, "MOST_ATTACHED_CHARS", 10)
+    assert "yyyyyyyyyy … 199,990 more characters are in the file" in text()

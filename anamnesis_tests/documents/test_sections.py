@@ -25,36 +25,36 @@ def anchors(path: str, text: str) -> list[str]:
 def test_a_section_is_titled_with_the_headings_around_it() -> None:
     text = f"intro {LONG}\n# Setup\n{LONG}\n## Docker\n{LONG}\n### Ports\n{LONG}\n#### Deep\n{LONG}\n# Use\n{LONG}\n"
     found = sections_of("x/CLAUDE.md", text)
-    assert [section.title for section in found] == [
-        ("CLAUDE.md",),
-        ("CLAUDE.md", "Setup"),
-        ("CLAUDE.md", "Setup", "Docker"),
-        ("CLAUDE.md", "Setup", "Docker", "Ports"),
-        ("CLAUDE.md", "Use"),
+    assert [section.anchor for section in found] == ["~top", "Setup", "Setup > Docker", "Setup > Docker > Ports", "Use"]
+    assert [" > ".join(section.title) for section in found] == [
+        "CLAUDE.md",
+        *(f"CLAUDE.md > {section.anchor}" for section in found[1:]),
     ]
-    assert [section.anchor for section in found] == [
-        "~top", "Setup", "Setup > Docker", "Setup > Docker > Ports", "Use",
-    ]  # fmt: skip
     assert (found[3].first_line, found[3].last_line) == (6, 9)
     assert "#### Deep" in text_of(found[3])
 
 
-def test_a_comment_in_a_code_block_is_no_heading() -> None:
-    text = f"# One\n{LONG}\n```sh\n# install\napt install x\n```\n~~~~\n# more\n~~~~\n"
-    assert anchors("a.md", text) == ["One"]
+CODE = "```sh\n# install\napt install x\n```\n~~~~\n# more\n~~~~\n"
+RESTRUCTURED = f"=====\nTitle\n=====\n{LONG}\n\nPart\n----\n{LONG}\n\nInner\n~~~~~\n{LONG}\n\nNext\n----\n{LONG}\n"
+TITLED = {
+    "not a comment in a code block": (f"# One\n{LONG}\n{CODE}", ["One"]),
+    "not front matter": (f"---\ntitle: x\ntags: {LONG}\n---\nOne\n===\n{LONG}\n", ["~top", "One"]),
+    "underlined ones": (f"One\n===\n{LONG}\n\nTwo\n---\n{LONG}\n", ["One", "One > Two"]),
+    "without marks": (f"# **The** `x` [way](http://e.x/y) #\n{LONG}", ["The x way"]),
+    "not in a quote or list": (f"# One\n> # quoted\n> {LONG}\n\n- # listed\n{LONG}", ["One"]),
+    "equal ones by their number": (f"# A~2\n{LONG}\n" + f"# A\n{LONG}\n" * 3, ["A~~2", "A", "A~2", "A~3"]),
+    "deeper ones of a long section": (
+        f"# A\n{LONG}\n#### One\n{LONG * 90}\n#### Two\n{LONG * 90}",
+        ["A", "A > One", "A > Two"],
+    ),
+    "of restructured text": (RESTRUCTURED, ["Title", "Title > Part", "Title > Part > Inner", "Title > Next"]),
+}
 
 
-def test_underlined_headings_count_and_front_matter_is_none() -> None:
-    text = f"---\ntitle: x\ntags: {LONG}\n---\nOne\n===\n{LONG}\n\nTwo\n---\n{LONG}\n"
-    assert anchors("a.md", text) == ["~top", "One", "One > Two"]
-
-
-def test_marks_of_a_heading_are_no_part_of_its_title() -> None:
-    assert anchors("a.md", f"# **The** `x` [way](http://e.x/y) #\n{LONG}") == ["The x way"]
-
-
-def test_a_heading_in_a_quote_or_list_begins_no_section() -> None:
-    assert anchors("a.md", f"# One\n> # quoted\n> {LONG}\n\n- # listed\n{LONG}") == ["One"]
+@pytest.mark.parametrize("what", TITLED)
+def test_headings_title_sections(what: str) -> None:
+    text, expected = TITLED[what]
+    assert anchors("a.rst" if "restructured" in what else "a.md", text) == expected
 
 
 def test_what_is_under_a_heading_is_a_section_of_its_own_however_short() -> None:
@@ -96,25 +96,9 @@ def test_what_is_kept_to_be_remembered_may_be_as_short_as_it_likes(path: str) ->
     assert sections_of("a.txt", "") == []
 
 
-def test_equal_titles_are_told_apart_by_their_number() -> None:
-    text = f"# A~2\n{LONG}\n" + f"# A\n{LONG}\n" * 3
-    assert anchors("a.md", text) == ["A~~2", "A", "A~2", "A~3"]
-
-
 def test_messages_between_sessions_are_sections_of_their_own() -> None:
     text = f"# Intercom\n{LONG}\n### MSG-1 from a\nok, done, tests are green\n### MSG-2\n## inner\n### note\n{LONG}\n"
     assert [s.title[1:] for s in sections_of("x/claude_intercom.md", text)] == [(), ("MSG-1 from a",), ("MSG-2",)]
-
-
-def test_a_long_section_is_cut_at_its_deeper_headings() -> None:
-    body = f"{LONG}\n" * 100
-    text = f"# A\n{LONG}\n#### One\n{body}\n#### Two\n{body}"
-    assert anchors("a.md", text) == ["A", "A > One", "A > Two"]
-
-
-def test_titles_of_restructured_text_are_headings() -> None:
-    text = f"=====\nTitle\n=====\n{LONG}\n\nPart\n----\n{LONG}\n\nInner\n~~~~~\n{LONG}\n\nNext\n----\n{LONG}\n"
-    assert anchors("a.rst", text) == ["Title", "Title > Part", "Title > Part > Inner", "Title > Next"]
 
 
 # --- text without headings -------------------------------------------------------------------------------
