@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import uuid
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,6 +121,41 @@ def opened():
     yield make
     for host in hosts:
         host.close()
+
+
+@pytest.fixture
+def far(far_server, known, opened):
+    """The usual host, which is known."""
+    known(far_server.server)
+    return opened(far_server.place)
+
+
+@pytest.fixture
+def serve(tmp_path, user_key, known, opened):
+    """Starts an sshd that is known, and gives its host; `programs` are scripts that it finds first, by name."""
+    with ExitStack() as stack:
+
+        def start(environment=None, programs=None, **config):
+            environment = dict(environment or {})
+            for name, script in (programs or {}).items():
+                write(tmp_path / "bin" / name, f"#!/bin/sh\n{script}\n").chmod(0o755)
+                environment["PATH"] = f"{tmp_path}/bin:/usr/bin:/bin"
+            server = stack.enter_context(openssh_server(tmp_path / "sshd", user_key, environment, **config))
+            known(server)
+            return opened(server.place)
+
+        yield start
+
+
+def write(path, text="text\n"):
+    """A file with the folders that it needs."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def paths(found):
+    return [file.path for file in found.files]
 
 
 def survey(host, root, kind=DOCUMENTS, **more):

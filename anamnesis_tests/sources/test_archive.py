@@ -10,20 +10,27 @@ from anamnesis_pipeline.errors import GiveUp, StoreCorrupt, StoreFull
 from anamnesis_pipeline.sources.archive import Archive
 
 
-def test_every_line_comes_back(tmp_path):
-    archive = Archive(tmp_path)
+@pytest.fixture
+def archive(tmp_path):
+    return Archive(tmp_path)
+
+
+def end_of(frame):
+    return frame.archive_offset + frame.archive_bytes
+
+
+def test_every_line_comes_back(archive):
     lines = [f"line {n} → \ud800" for n in range(1000)]
     frames, end = [], 0
     for first in range(0, 1000, 300):
         frames.append(archive.append("s", "a.jsonl", 0, first, lines[first : first + 300], at=end))
-        end = frames[-1].archive_offset + frames[-1].archive_bytes
+        end = end_of(frames[-1])
     assert list(archive.lines("s", "a.jsonl", frames)) == lines
     assert list(archive.lines("s", "a.jsonl", frames, from_line=450)) == lines[450:]
     assert list(archive.lines("s", "a.jsonl", frames[1:], from_line=300)) == lines[300:]
 
 
-def test_a_rewritten_generation_keeps_its_numbering_and_the_lines_that_stay(tmp_path):
-    archive = Archive(tmp_path)
+def test_a_rewritten_generation_keeps_its_numbering_and_the_lines_that_stay(archive):
     first = archive.append("s", "a.jsonl", 0, 0, ["one", "two"], at=0)
     second = archive.append("s", "a.jsonl", 0, 2, ["three"], at=first.archive_bytes)
     frames = archive.rewrite(
@@ -35,13 +42,11 @@ def test_a_rewritten_generation_keeps_its_numbering_and_the_lines_that_stay(tmp_
     assert archive.remove_former("s", "a.jsonl", 0, 1) == 1
     with pytest.raises(StoreCorrupt):
         list(archive.lines("s", "a.jsonl", [first, second]))
-    end = frames[-1].archive_offset + frames[-1].archive_bytes
-    fourth = archive.append("s", "a.jsonl", 0, 3, ["four"], at=end, revision=1)
+    fourth = archive.append("s", "a.jsonl", 0, 3, ["four"], at=end_of(frames[-1]), revision=1)
     assert list(archive.lines("s", "a.jsonl", [*frames, fourth])) == ["one", "{}", "three", "four"]
 
 
-def test_what_a_crash_left_of_a_rewrite_is_overwritten_and_former_revisions_go_with_the_next_append(tmp_path):
-    archive = Archive(tmp_path)
+def test_what_a_crash_left_of_a_rewrite_is_overwritten_and_former_revisions_go_with_the_next_append(archive, tmp_path):
     first = archive.append("s", "a.jsonl", 0, 0, ["one"], at=0)
     archive.file_of("s", "a.jsonl", 0, 1).write_bytes(b"debris " * 1000)
     (frame,) = archive.rewrite("s", "a.jsonl", [first], lambda lines: ["{}" for _ in lines])
@@ -51,18 +56,15 @@ def test_what_a_crash_left_of_a_rewrite_is_overwritten_and_former_revisions_go_w
     assert [file.name for file in tmp_path.rglob("*.zst")] == [archive.file_of("s", "a.jsonl", 0, 1).name]
 
 
-def test_debris_of_a_crash_is_overwritten(tmp_path):
-    archive = Archive(tmp_path)
+def test_debris_of_a_crash_is_overwritten(archive):
     first = archive.append("s", "a.jsonl", 0, 0, ["kept"], at=0)
     archive.append("s", "a.jsonl", 0, 1, ["debris " * 1000], at=first.archive_bytes)
     second = archive.append("s", "a.jsonl", 0, 1, ["good"], at=first.archive_bytes)
     assert list(archive.lines("s", "a.jsonl", [first, second])) == ["kept", "good"]
-    size = archive.file_of("s", "a.jsonl", 0).stat().st_size
-    assert size == second.archive_offset + second.archive_bytes
+    assert archive.file_of("s", "a.jsonl", 0).stat().st_size == end_of(second)
 
 
-def test_an_archive_that_the_store_knows_nothing_of_is_kept_aside_not_overwritten(tmp_path):
-    archive = Archive(tmp_path)
+def test_an_archive_that_the_store_knows_nothing_of_is_kept_aside_not_overwritten(archive, tmp_path):
     lost = archive.append("s", "a.jsonl", 0, 0, ["of a database that was lost"], at=0)
     frame = archive.append("s", "a.jsonl", 0, 0, ["new"], at=0)
     assert list(archive.lines("s", "a.jsonl", [frame])) == ["new"]
@@ -71,16 +73,14 @@ def test_an_archive_that_the_store_knows_nothing_of_is_kept_aside_not_overwritte
     assert list(archive.lines("s", "b.jsonl", [lost])) == ["of a database that was lost"]
 
 
-def test_files_and_generations_are_kept_apart_and_private(tmp_path):
-    archive = Archive(tmp_path)
+def test_files_and_generations_are_kept_apart_and_private(archive):
     frames = {key: archive.append("s", *key, 0, [f"{key}"], at=0) for key in (("a", 0), ("a", 1), ("b", 0))}
     for (path, generation), frame in frames.items():
         assert list(archive.lines("s", path, [frame])) == [f"{(path, generation)}"]
         assert archive.file_of("s", path, generation).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_damaged_frame_names_the_file_and_the_frame(tmp_path):
-    archive = Archive(tmp_path)
+def test_a_damaged_frame_names_the_file_and_the_frame(archive):
     first = archive.append("s", "a.jsonl", 0, 0, ["x" * 500], at=0)
     second = archive.append("s", "a.jsonl", 0, 1, [f"{n}" for n in range(500)], at=first.archive_bytes)
     file = archive.file_of("s", "a.jsonl", 0)
@@ -94,8 +94,7 @@ def test_a_damaged_frame_names_the_file_and_the_frame(tmp_path):
         list(archive.lines("s", "a.jsonl", [first]))
 
 
-def test_a_full_disk_says_where_and_what_to_do(tmp_path):
-    archive = Archive(tmp_path)
+def test_a_full_disk_says_where_and_what_to_do(archive):
     file = archive.file_of("s", "a.jsonl", 0)
     file.parent.mkdir()
     file.symlink_to("/dev/full")
@@ -103,8 +102,7 @@ def test_a_full_disk_says_where_and_what_to_do(tmp_path):
         archive.append("s", "a.jsonl", 0, 0, ["x"], at=0)
 
 
-def test_writers_of_one_source_wait_for_each_other(tmp_path):
-    archive = Archive(tmp_path)
+def test_writers_of_one_source_wait_for_each_other(archive):
     order = []
 
     def second():

@@ -44,16 +44,11 @@ def test_a_project_folder_may_be_called_projects(tmp_path):
     assert (source.root, source.folder) == (os.fspath(tmp_path), "projects")
 
 
-def test_a_missing_root_is_reported_and_the_others_are_found(tmp_path):
+def test_of_a_missing_root_and_one_given_twice_each_source_is_found_once(tmp_path):
     (tmp_path / "root" / "project").mkdir(parents=True)
-    found = discover(HOST, [os.fspath(tmp_path / "nowhere"), os.fspath(tmp_path / "root")])
+    found = discover(HOST, [os.fspath(tmp_path / name) for name in ("nowhere", "root", "root")])
     assert [source.folder for source in found.sources] == ["project"]
     assert "nowhere" in found.problems[0]
-
-
-def test_the_same_root_twice_gives_its_sources_once(tmp_path):
-    (tmp_path / "project").mkdir()
-    assert len(discover(HOST, [os.fspath(tmp_path), os.fspath(tmp_path)]).sources) == 1
 
 
 def test_keys_are_plain_short_stable_and_tell_alike_folders_apart():

@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -52,9 +53,37 @@ def with_patterns(include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) 
     return SourceSpec("notes", DOCUMENTS, "/repo", machine="mac", include=include, exclude=exclude)
 
 
-def test_by_default_every_format_that_is_read_is_read() -> None:
-    paths = ["CLAUDE.md", "README_handoff_x.md", "src/a.py", ".github/ci.yml", ".claude/projects/p/memory/m.md"]
-    assert names(choose([*paths, "logo.png", "poetry.lock", "app.min.js", ".env"])) == paths
+NAMED = ["CLAUDE.md", "README_handoff_x.md", "src/a.py", ".github/ci.yml", ".claude/projects/p/memory/m.md"]
+OWN = [".claude/agents/a.md", ".claude/plans/p.md"]
+LOG = "projects/-a/11111111-2222-4333-8444-555555555555"
+DOCS = ["docs/a.md", "docs/b/c.md"]
+TREE_OF_DOCS = ["CLAUDE.md", "a/CLAUDE.md", *DOCS, "docs/draft/d.md"]
+NESTED = {".gitignore": "*.md\n", "inner/.gitignore": "b.md\n"}
+WANTED: dict[str, tuple[list[str], dict[str, Any], list[str]]] = {
+    "every format that is read": ([*NAMED, "logo.png", "poetry.lock", "app.min.js", ".env"], {}, NAMED),
+    "of Claude's folder what people wrote": ([*OWN, ".claude/settings.json", ".claude/plugins/x/a.md"], {}, OWN),
+    "no logs": ([f"{LOG}.jsonl", f"{LOG}/tool-results/x.txt", "history.jsonl", NAMED[0]], {}, NAMED[:1]),
+    "what is included": (
+        TREE_OF_DOCS,
+        {"spec": with_patterns(("/CLAUDE.md", "docs/"))},
+        ["CLAUDE.md", *DOCS, "docs/draft/d.md"],
+    ),
+    "not what is excluded": (TREE_OF_DOCS, {"spec": with_patterns(exclude=("draft/", "CLAUDE.md"))}, DOCS),
+    "what is included but for some": (TREE_OF_DOCS, {"spec": with_patterns(("docs/**/*.md", "!d.md"))}, DOCS),
+    "no key or lock file, even if included": ([".env", "poetry.lock", "logo.png"], {"spec": with_patterns(("*",))}, []),
+    "by its own ignore files in a nested repository": (
+        ["a.md", "inner/a.md", "inner/b.md"],
+        {"ignores": NESTED, "repositories": (".", "inner")},
+        ["inner/a.md"],
+    ),
+    "a pattern that is none counts for nothing": (["a.md", "b.md"], {"ignores": {".gitignore": "!\nb.md\n"}}, ["a.md"]),
+}
+
+
+@pytest.mark.parametrize("what", WANTED)
+def test_documents_are_chosen_by_path_and_pattern(what: str) -> None:
+    paths, given, expected = WANTED[what]
+    assert names(choose(paths, **given)) == expected
 
 
 def test_skipped_and_hidden_folders_are_left_out_at_every_depth_but_those_of_claude_and_github() -> None:
@@ -63,18 +92,6 @@ def test_skipped_and_hidden_folders_are_left_out_at_every_depth_but_those_of_cla
     )
     assert names(found) == [".hidden.md", ".claude/CLAUDE.md"]
     assert found.left_out == {"in a folder that is skipped": 3, "in a hidden folder": 1}
-
-
-def test_of_claudes_own_folder_only_markdown_that_somebody_wrote_is_read() -> None:
-    found = choose([".claude/settings.json", ".claude/plugins/x/a.md", ".claude/agents/a.md", ".claude/plans/p.md"])
-    assert names(found) == [".claude/agents/a.md", ".claude/plans/p.md"]
-
-
-def test_logs_are_no_documents() -> None:
-    log = "projects/-a/11111111-2222-4333-8444-555555555555"
-    assert names(choose([f"{log}.jsonl", f"{log}/tool-results/x.txt", "history.jsonl", "projects/-a/memory/m.md"])) == [
-        "projects/-a/memory/m.md"
-    ]
 
 
 @pytest.mark.parametrize(("size", "is_read"), [(1 << 20, True), ((1 << 20) + 1, False), (0, False)])
@@ -102,17 +119,6 @@ def test_a_pdf_and_an_export_of_chats_may_be_fifty_times_as_large() -> None:
     assert found.left_out == {"larger than 50 MiB": 1}
 
 
-def test_patterns_include_and_exclude_as_in_a_gitignore() -> None:
-    paths = ["CLAUDE.md", "a/CLAUDE.md", "docs/a.md", "docs/b/c.md", "docs/draft/d.md"]
-    assert names(choose(paths, with_patterns(("/CLAUDE.md", "docs/")))) == ["CLAUDE.md", *paths[2:]]
-    assert names(choose(paths, with_patterns(exclude=("draft/", "CLAUDE.md")))) == ["docs/a.md", "docs/b/c.md"]
-    assert names(choose(paths, with_patterns(("docs/**/*.md", "!d.md")))) == ["docs/a.md", "docs/b/c.md"]
-
-
-def test_an_include_pattern_brings_back_no_key_or_lock_file() -> None:
-    assert names(choose([".env", "poetry.lock", "logo.png"], with_patterns(("*",)))) == []
-
-
 def test_an_empty_own_ignore_file_opts_a_project_out_and_a_pattern_in_one_wins_over_git() -> None:
     own = {"out/.anamnesisignore": "\n", ".anamnesisignore": "!CLAUDE.local.md\nb.md\n"}
     ignores = {**own, ".gitignore": "*.local.md\n"}
@@ -122,12 +128,6 @@ def test_an_empty_own_ignore_file_opts_a_project_out_and_a_pattern_in_one_wins_o
         "opted out by an empty .anamnesisignore": 2, "ignored by .gitignore": 1, "ignored by .anamnesisignore": 1,
     }  # fmt: skip
     assert found.examples["opted out by an empty .anamnesisignore"] == ("out/a.md", "out/b/c.md")
-
-
-def test_a_nested_repository_minds_its_own_ignore_files_only() -> None:
-    ignores = {".gitignore": "*.md\n", "inner/.gitignore": "b.md\n"}
-    found = choose(["a.md", "inner/a.md", "inner/b.md"], ignores=ignores, repositories=(".", "inner"))
-    assert names(found) == ["inner/a.md"]
 
 
 def test_what_somebody_excluded_is_left_out_with_the_reason() -> None:
@@ -159,10 +159,9 @@ def test_the_far_end_is_asked_for_names_that_no_included_file_lacks(
     assert names_of(with_patterns(include)) == expected
 
 
-def test_a_pattern_that_is_none_is_refused_and_one_in_an_ignore_file_counts_for_nothing() -> None:
+def test_a_pattern_that_is_none_is_refused() -> None:
     with pytest.raises(BadSetting, match="pattern"):
         check_patterns(["*.md", "!"])
-    assert names(choose(["a.md", "b.md"], ignores={".gitignore": "!\nb.md\n"})) == ["a.md"]
 
 
 # --- git as the oracle -----------------------------------------------------------------------------------

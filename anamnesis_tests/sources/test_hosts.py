@@ -16,7 +16,7 @@ from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 from anamnesis_pipeline.sources.ssh import SshHost
 from anamnesis_pipeline.sources.survey_split import found_in
 from anamnesis_pipeline.steps.crawl import listed, place_of
-from anamnesis_tests.sources.conftest import session_name
+from anamnesis_tests.sources.conftest import paths, session_name, write
 from anamnesis_tests.ssh_servers import SSHD
 
 MARKDOWN = ("*.md", "*.TXT")
@@ -49,12 +49,6 @@ def host(request, user_home, known):
     found.close()
 
 
-def write(path, text="text\n"):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
-
-
 def survey(host, root, kind=DOCUMENTS, names=MARKDOWN, **more):
     (found,) = host.survey([Wanted(kind, os.fspath(root), names=names, **more)])
     if isinstance(found, SourceUnreadable):
@@ -62,17 +56,11 @@ def survey(host, root, kind=DOCUMENTS, names=MARKDOWN, **more):
     return found
 
 
-def paths(found):
-    return [file.path for file in found.files]
-
-
 def test_documents_are_found_by_name_in_any_case_and_at_any_depth(host, tmp_path):
     for path in ("CLAUDE.md", "a/README.MD", "a/b/c/notes.txt", "a/x.py", "b/.hidden/y.md"):
         write(tmp_path / path)
     assert paths(survey(host, tmp_path)) == ["CLAUDE.md", "a/README.MD", "a/b/c/notes.txt", "b/.hidden/y.md"]
-    assert paths(survey(host, tmp_path, names=())) == sorted(
-        ["CLAUDE.md", "a/README.MD", "a/b/c/notes.txt", "a/x.py", "b/.hidden/y.md"]
-    )
+    assert "a/x.py" in paths(survey(host, tmp_path, names=()))
 
 
 def test_folders_to_skip_and_git_are_not_entered_and_repositories_are_named(host, tmp_path):
@@ -203,18 +191,19 @@ def test_an_unchanged_tree_is_told_from_a_changed_one(host, tmp_path):
 def test_logs_come_with_the_outputs_of_tools_and_the_history_above(host, tmp_path):
     session = session_name().removesuffix(".jsonl")
     root = tmp_path / "projects"
-    for path in (f"{session}.jsonl", f"{session}/subagents/agent-1.jsonl", f"{session}/subagents/agent-1.meta.json",
-                 f"{session}/tool-results/out.txt", f"{session}/tool-results/agent-2.jsonl", "memory/MEMORY.md",
-                 f"{session}/tool-results/out.bin", "journal.jsonl"):  # fmt: skip
+    logs = sorted([
+        f"{session}.jsonl", f"{session}.jsonl.orphaned-1", f"{session}/subagents/agent-1.jsonl", "agent-old.jsonl",
+        f"{session}/subagents/agent-1.meta.json", f"{session}/subagents/workflows/run/agent-2.jsonl",
+        f"{session}/tool-results/agent-2.jsonl", f"{session}/tool-results/out.txt",
+    ])  # fmt: skip
+    others = ("memory/MEMORY.md", f"{session}/tool-results/out.bin", "journal.jsonl", f"{session}/a.meta.json")
+    for path in (*logs, *others, f"{session}/subagents/workflows/run/journal.jsonl"):
         write(root / "-p" / path)
+    (root / "-p" / session_name(2)).symlink_to(root / "nowhere")
     write(tmp_path / "history.jsonl", "{}")
     found = survey(host, root, LOGS, ())
-    assert paths(found) == sorted([
-        "../history.jsonl", f"-p/{session}.jsonl", f"-p/{session}/subagents/agent-1.jsonl",
-        f"-p/{session}/subagents/agent-1.meta.json", f"-p/{session}/tool-results/agent-2.jsonl",
-        f"-p/{session}/tool-results/out.txt",
-    ])  # fmt: skip
-    assert [f.path for f in host.list_files(f"{root}/-p")] == [p.removeprefix("-p/") for p in paths(found)[:-1]]
+    assert (paths(found), found.problems) == ([*(f"-p/{path}" for path in logs), "../history.jsonl"], ())
+    assert [file.path for file in host.list_files(f"{root}/-p")] == logs
     assert host.file(os.fspath(tmp_path), "history.jsonl").size == 2
     assert host.file(os.fspath(tmp_path), "nothing.jsonl") is None
     assert host.file(os.fspath(tmp_path), "projects") is None
@@ -272,16 +261,19 @@ def test_what_lies_too_deep_is_named(host, tmp_path):
     assert len(paths(survey(host, tmp_path))) == 1
 
 
-def test_roots_that_are_missing_or_no_folders_are_errors_in_their_place(host, tmp_path):
+@pytest.mark.parametrize("kind", [DOCUMENTS, LOGS])
+def test_roots_that_are_missing_or_no_folders_are_errors_in_their_place(host, tmp_path, kind):
     write(tmp_path / "file.md")
-    wanted = [Wanted(DOCUMENTS, os.fspath(tmp_path / name)) for name in ("nowhere", "file.md", "")]
-    missing, no_folder, found = host.survey(wanted)
+    write(tmp_path / session_name())
+    missing, no_folder, found = host.survey(
+        [Wanted(kind, os.fspath(tmp_path / name)) for name in ("nowhere", "file.md", "")]
+    )
     assert isinstance(missing, SourceMissing)
     assert isinstance(no_folder, SourceUnreadable)
     assert not isinstance(no_folder, SourceMissing)
     assert "cannot read the folder" in str(no_folder)
     assert "it is a file, not a directory" in str(no_folder)
-    assert paths(found) == ["file.md"]
+    assert session_name() in paths(found)
 
 
 def test_a_tilde_is_the_home(host, tmp_path):
@@ -342,3 +334,17 @@ def test_fetching_may_be_left_early(host, tmp_path):
         assert len(read(wanted[0][0], 0, 10_000)) == 10_000
     with host.fetching([]):
         pass
+
+
+@pytest.mark.parametrize("host", ["local", pytest.param("far_server", marks=needs_sshd)], indirect=True)
+def test_files_have_the_size_time_and_identity_that_they_have_over_there(host, tmp_path):
+    for name, mtime_ns in (("a.md", 1_700_000_000_123_456_789), ("old.md", -5_000_000_000)):
+        write(tmp_path / name, name)
+        os.utime(tmp_path / name, ns=(mtime_ns, mtime_ns))
+    (tmp_path / "link.md").symlink_to(tmp_path / "a.md")
+    found = survey(host, tmp_path)
+    assert paths(found) == ["a.md", "link.md", "old.md"]
+    for file in found.files:
+        status = os.stat(tmp_path / file.path)
+        identity = status.st_size, status.st_mtime_ns, status.st_dev, status.st_ino
+        assert (file.size, file.mtime_ns, file.device, file.inode) == identity

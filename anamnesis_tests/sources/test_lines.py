@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.sources import lines as lines_module
 from anamnesis_pipeline.sources.lines import complete_lines, fingerprint, text_of
+
+GLUED = b'{"type":"pr-link","prNu{"type":"user"}'
 
 
 def read_all(data, offset=0):
@@ -18,30 +21,42 @@ def read_all(data, offset=0):
     return list(complete_lines(read, offset, len(data)))
 
 
-def test_a_torn_tail_waits_for_its_newline():
-    assert read_all(b'{"a":1}\n{"b":') == [('{"a":1}', 8)]
-    assert read_all(b'{"a":1}\n{"b":2}\n', 8) == [('{"b":2}', 16)]
+TAKEN = {
+    "a torn tail waits": (b'{"a":1}\n{"b":', 0, [('{"a":1}', 8)]),
+    "it is read when its newline comes": (b'{"a":1}\n{"b":2}\n', 8, [('{"b":2}', 16)]),
+    "a whole last record needs no newline": (b'{"a":1}\n{"b":2}', 0, [('{"a":1}', 8), ('{"b":2}', 15)]),
+    "and comes only once": (b'{"a":1}\n{"b":2}\n{"c":3}\n', 15, [('{"c":3}', 24)]),
+    "a number waits": (b"12", 0, []),
+    "half an object waits": (b'{"a":1', 0, []),
+    "a text waits": (b'"text"', 0, []),
+    "a list waits": (b"[1]", 0, []),
+    "an object of half objects waits": (b'{"a":{"b":1}', 0, []),
+    "glued records stay one line": (GLUED + b"\n", 0, [(GLUED.decode(), len(GLUED) + 1)]),
+    "offsets are bytes, not characters": ('{"a":"é→"}\n{}\n'.encode(), 0, [('{"a":"é→"}', 14), ("{}", 17)]),
+}
 
 
-def test_a_whole_last_record_counts_without_its_newline_and_only_once():
-    assert read_all(b'{"a":1}\n{"b":2}') == [('{"a":1}', 8), ('{"b":2}', 15)]
-    assert read_all(b'{"a":1}\n{"b":2}\n{"c":3}\n', 15) == [('{"c":3}', 24)]
-
-
-def test_a_last_line_that_is_a_number_or_a_half_object_waits():
-    for tail in (b"12", b'{"a":1', b'"text"', b"[1]", b'{"a":{"b":1}'):
-        assert read_all(tail) == []
-
-
-def test_glued_records_stay_one_line():
-    glued = b'{"type":"pr-link","prNu{"type":"user"}'
-    assert read_all(glued + b"\n") == [(glued.decode(), len(glued) + 1)]
+@pytest.mark.parametrize("what", TAKEN)
+def test_complete_lines_are_read_once(what):
+    data, offset, lines = TAKEN[what]
+    assert read_all(data, offset) == lines
 
 
 def test_windows_line_ends_byte_order_marks_nul_bytes_and_bad_utf8_do_no_harm():
     data = b'\xef\xbb\xbf{"a":1}\r\n{"b":"\xff"}\r\n\0\0\0\n\n{"c":3}\n'
     assert [line for line, _ in read_all(data)] == ['{"a":1}', '{"b":"\ufffd"}', '{"c":3}']
     assert text_of(b"\0\0") == ""
+
+
+@contextmanager
+def at_most(megabytes):
+    """What is done inside takes no more memory at any time."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < megabytes << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_run_of_nul_bytes_takes_no_memory():
@@ -54,12 +69,8 @@ def test_a_run_of_nul_bytes_takes_no_memory():
             return head
         return bytes(min(length, len(head) + size - at)) if at < len(head) + size else tail
 
-    tracemalloc.start()
-    try:
+    with at_most(16):
         assert list(complete_lines(read, 0, end)) == [('{"a":1}', 8), ('{"b":2}', end)]
-        assert tracemalloc.get_traced_memory()[1] < 16 << 20
-    finally:
-        tracemalloc.stop()
 
 
 @pytest.fixture
@@ -128,17 +139,8 @@ def test_long_line_takes_no_memory():
         length = min(length, end - at)
         return b"a" * (length - 1) + b"\n" if at + length == end else b"a" * length
 
-    tracemalloc.start()
-    try:
+    with at_most(150):
         assert sum(len(text) for text, _ in complete_lines(read, 0, end)) > end - 2
-        assert tracemalloc.get_traced_memory()[1] < 150 << 20
-    finally:
-        tracemalloc.stop()
-
-
-def test_offsets_are_bytes_not_characters():
-    data = '{"a":"é→"}\n{"b":1}\n'.encode()
-    assert [end for _, end in read_all(data)] == [len('{"a":"é→"}\n'.encode()), len(data)]
 
 
 def test_one_line_of_many_blocks_is_read_whole(monkeypatch):

@@ -41,6 +41,7 @@ def test_the_log_roots_and_what_claude_code_keeps_beside_them_need_no_configurat
         ("/home/ann/notes/", ("", "/home/ann/notes")),
         ("~/notes", ("", "~/notes")),
         ("~", ("", "~")),
+        ("./notes", ("", str(Path.cwd() / "notes"))),
         ("nas", ("nas", "")),
         ("ann@nas", ("ann@nas", "")),
         ("ann@nas:2222", ("ann@nas:2222", "")),
@@ -52,10 +53,6 @@ def test_the_log_roots_and_what_claude_code_keeps_beside_them_need_no_configurat
 )
 def test_a_place_is_a_host_a_root_or_both(text: str, expected: tuple[str, str]) -> None:
     assert place_and_root(text) == expected
-
-
-def test_a_relative_path_of_this_machine_becomes_absolute() -> None:
-    assert place_and_root("./notes") == ("", str(Path.cwd() / "notes"))
 
 
 @pytest.mark.parametrize("text", ["C:\\Users\\ann", "c:/Users", "\\\\server\\share", "//server/share", "D:"])
@@ -87,19 +84,20 @@ def test_a_source_without_a_name_is_called_after_its_machine_and_folder() -> Non
 
 
 @pytest.mark.parametrize(
-    "others",
+    "other",
     [
-        [replace(NOTES, root="/elsewhere")],
-        [replace(NOTES, name="again")],
-        [replace(NOTES, name="local-x", root="/y")],
-        [replace(NOTES, name="a b", root="/y")],
-        [replace(NOTES, name="x", root="notes")],
-        [replace(NOTES, name="x", root="/y", machine="other")],
+        {"root": "/elsewhere"},
+        {"name": "again"},
+        {"name": "local-x", "root": "/y"},
+        {"name": "a b", "root": "/y"},
+        {"name": "x", "root": "notes"},
+        {"name": "x", "root": "/y", "machine": "other"},
     ],
+    ids=["its name", "its place", "a name of ours", "no name", "no root", "another machine"],
 )
-def test_what_contradicts_another_source_is_refused(others: list[SourceSpec]) -> None:
+def test_what_contradicts_another_source_is_refused(other: dict[str, str]) -> None:
     with pytest.raises(BadSetting):
-        check_specs([NOTES, *others], BUILT_IN)
+        check_specs([NOTES, replace(NOTES, **other)], BUILT_IN)  # type: ignore[arg-type]
 
 
 def test_logs_and_documents_of_one_root_and_one_root_of_two_machines_are_different_sources() -> None:

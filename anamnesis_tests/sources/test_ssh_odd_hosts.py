@@ -14,69 +14,61 @@ from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 from anamnesis_pipeline.sources.ssh_link import SshLink
 from anamnesis_pipeline.sources.ssh_shell import SshShell
 from anamnesis_pipeline.steps.source_trial import try_source
-from anamnesis_tests.sources.conftest import survey
+from anamnesis_tests.sources.conftest import paths, survey, write
 from anamnesis_tests.ssh_servers import SSHD, openssh_server
 
 pytestmark = pytest.mark.skipif(SSHD is None, reason="sshd is not installed")
 
 
-def test_a_host_that_allows_few_sessions_is_told_so(tmp_path, user_key, known, opened):
-    (tmp_path / "docs").mkdir()
-    with openssh_server(tmp_path / "sshd", user_key, options="MaxSessions 1") as server:
-        known(server)
-        host = opened(server.place)
-        survey(host, tmp_path / "docs")
-        (tmp_path / "docs" / "a.md").write_text("a")
-        assert host.read(os.fspath(tmp_path / "docs" / "a.md"), 0, 9) == b"a"
-        assert len(survey(host, tmp_path / "docs").files) == 1
+@pytest.fixture
+def docs(tmp_path):
+    """A folder with one document, `a.md`."""
+    return write(tmp_path / "docs" / "a.md", "a").parent
 
 
-def test_a_host_that_allows_sftp_only_is_listed_and_read(tmp_path, user_key, known, opened):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.md").write_text("a")
-    with openssh_server(tmp_path / "sshd", user_key, options="ForceCommand internal-sftp") as server:
-        known(server)
-        host = opened(server.place)
-        found = survey(host, tmp_path / "docs")
-        assert [file.path for file in found.files] == ["a.md"]
-        assert host.home().startswith("/")
-        assert host.clock_skew_s() is None
-        with host.fetching([(f"{found.root}/a.md", 1)] * 2) as read:
-            assert read(f"{found.root}/a.md", 0, 1) == b"a"
+def test_a_host_that_allows_few_sessions_is_told_so(docs, serve):
+    host = serve(options="MaxSessions 1")
+    survey(host, docs)
+    assert host.read(os.fspath(docs / "a.md"), 0, 9) == b"a"
+    assert paths(survey(host, docs)) == ["a.md"]
+
+
+def test_a_host_that_allows_sftp_only_is_listed_and_read(docs, serve):
+    host = serve(options="ForceCommand internal-sftp")
+    assert paths(survey(host, docs)) == ["a.md"]
+    assert host.home().startswith("/")
+    assert host.clock_skew_s() is None
+    with host.fetching([(f"{docs}/a.md", 1)] * 2) as read:
+        assert read(f"{docs}/a.md", 0, 1) == b"a"
 
 
 @pytest.mark.parametrize("line", ["", "Subsystem sftp /bin/false"])
-def test_a_host_without_sftp_is_listed_and_read_by_its_shell(tmp_path, user_key, known, opened, line):
+def test_a_host_without_sftp_is_listed_and_read_by_its_shell(tmp_path, serve, line):
     (tmp_path / "docs").mkdir()
     odd = os.fsencode(tmp_path) + b"/docs/it's \xe9\n.md"
     with open(odd, "wb") as file:
         file.write(bytes(range(256)) * 100)
-    with openssh_server(tmp_path / "sshd", user_key, sftp=line) as server:
-        known(server)
-        host = opened(server.place)
-        (found,) = survey(host, tmp_path / "docs").files
-        path = f"{tmp_path}/docs/{found.path}"
-        assert host.read(path, 25_590, 1_000) == bytes(range(246, 256))
-        assert host.read(path, 25_600, 1_000) == b""
-        with host.fetching([(path, 25_600)]) as read:
-            assert read(path, 0, 30_000) == bytes(range(256)) * 100
-        with pytest.raises(SourceMissing, match="no such file"):
-            host.read(f"{tmp_path}/docs/b.md", 0, 1)
-        with pytest.raises(SourceUnreadable, match="folder"):
-            host.read(f"{tmp_path}/docs", 0, 1)
-        spec = SourceSpec("docs", DOCUMENTS, os.fspath(tmp_path / "docs"), host=server.place, machine="far")
-        assert try_source(host, spec, Rules(format_of), ()).problems == ()
+    host = serve(sftp=line)
+    (found,) = survey(host, tmp_path / "docs").files
+    path = f"{tmp_path}/docs/{found.path}"
+    assert host.read(path, 25_590, 1_000) == bytes(range(246, 256))
+    assert host.read(path, 25_600, 1_000) == b""
+    with host.fetching([(path, 25_600)]) as read:
+        assert read(path, 0, 30_000) == bytes(range(256)) * 100
+    with pytest.raises(SourceMissing, match="no such file"):
+        host.read(f"{tmp_path}/docs/b.md", 0, 1)
+    with pytest.raises(SourceUnreadable, match="folder"):
+        host.read(f"{tmp_path}/docs", 0, 1)
+    spec = SourceSpec("docs", DOCUMENTS, os.fspath(tmp_path / "docs"), host=host.place, machine="far")
+    assert try_source(host, spec, Rules(format_of), ()).problems == ()
 
 
-def test_a_host_with_neither_sftp_nor_gnu_find_is_said_to_lack_both(tmp_path, user_key, known, opened):
-    (tmp_path / "docs").mkdir()
-    with openssh_server(tmp_path / "sshd", user_key, sftp="", options="ForceCommand /bin/false") as server:
-        known(server)
-        host = opened(server.place)
-        with pytest.raises(HostRefused, match=r"SFTP subsystem of .* nor does a shell .* enable `Subsystem sftp"):
-            survey(host, tmp_path / "docs")
-        with pytest.raises(HostRefused, match="enable `Subsystem sftp"):
-            host.read(f"{tmp_path}/docs/a.md", 0, 1)
+def test_a_host_with_neither_sftp_nor_gnu_find_is_said_to_lack_both(docs, serve):
+    host = serve(sftp="", options="ForceCommand /bin/false")
+    with pytest.raises(HostRefused, match=r"SFTP subsystem of .* nor does a shell .* enable `Subsystem sftp"):
+        survey(host, docs)
+    with pytest.raises(HostRefused, match="enable `Subsystem sftp"):
+        host.read(f"{docs}/a.md", 0, 1)
 
 
 @pytest.fixture
@@ -95,28 +87,23 @@ def slow_to_send(monkeypatch):
 
 
 @pytest.mark.usefixtures("slow_to_send")
-def test_a_forced_command_that_ended_before_it_was_asked_is_no_dead_host(tmp_path, user_key, known, opened):
-    with openssh_server(tmp_path / "sshd", user_key, options="ForceCommand /bin/false") as server:
-        known(server)
-        host = opened(server.place)
-        for _ in range(3):
-            with pytest.raises(HostRefused, match="nor does a shell"):
-                host.list_files(f"{tmp_path}")
+def test_a_forced_command_that_ended_before_it_was_asked_is_no_dead_host(tmp_path, serve):
+    host = serve(options="ForceCommand /bin/false")
+    for _ in range(3):
+        with pytest.raises(HostRefused, match="nor does a shell"):
+            host.list_files(f"{tmp_path}")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["internal-sftp", "/bin/false"])
-def test_a_forced_command_never_makes_a_host_that_answers_a_dead_one(tmp_path, user_key, known, opened, command):
-    with openssh_server(tmp_path / "sshd", user_key, options=f"ForceCommand {command}") as server:
-        known(server)
-        host = opened(server.place)
-        for _ in range(60):
-            with suppress(HostRefused):
-                host.folders(os.fspath(tmp_path))
+def test_a_forced_command_never_makes_a_host_that_answers_a_dead_one(tmp_path, serve, command):
+    host = serve(options=f"ForceCommand {command}")
+    for _ in range(60):
+        with suppress(HostRefused):
+            host.folders(os.fspath(tmp_path))
 
 
-def test_a_shell_that_its_host_ended_is_started_anew(tmp_path, user_key, known, opened):
-    (tmp_path / "docs").mkdir()
+def test_a_shell_that_its_host_ended_is_started_again(tmp_path, user_key, known):
     with openssh_server(tmp_path / "sshd", user_key) as server:
         known(server)
         link = SshLink(server.place)
@@ -128,67 +115,38 @@ def test_a_shell_that_its_host_ended_is_started_anew(tmp_path, user_key, known, 
         link.close()
 
 
-def test_what_start_up_files_print_does_not_matter(tmp_path, user_key, known, opened):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.md").write_text("a")
+def test_what_start_up_files_print_does_not_matter(tmp_path, docs, serve):
     for name in (".bashrc", ".profile", ".zshenv"):
-        (tmp_path / name).write_text("echo welcome\n")
-    with openssh_server(tmp_path / "sshd", user_key, {"HOME": os.fspath(tmp_path)}) as server:
-        known(server)
-        found = survey(opened(server.place), "~/docs")
-        assert [file.path for file in found.files] == ["a.md"]
+        write(tmp_path / name, "echo welcome\n")
+    assert paths(survey(serve({"HOME": os.fspath(tmp_path)}), f"~/{docs.name}")) == ["a.md"]
 
 
 @pytest.mark.parametrize("ahead_s", [3_600, -7_200])
-def test_the_difference_of_clocks_is_measured(tmp_path, user_key, known, opened, ahead_s):
-    (tmp_path / "bin").mkdir()
-    date = tmp_path / "bin" / "date"
-    date.write_text(f'#!/bin/sh\nexec /bin/date -d "{ahead_s} seconds" "$@"\n')
-    date.chmod(0o755)
-    with openssh_server(tmp_path / "sshd", user_key, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}) as server:
-        known(server)
-        host = opened(server.place)
-        assert host.clock_skew_s() is None
-        survey(host, tmp_path / "bin")
-        assert abs(host.clock_skew_s() - ahead_s) < 5
+def test_the_difference_of_clocks_is_measured(docs, serve, ahead_s):
+    host = serve(programs={"date": f'exec /bin/date -d "{ahead_s} seconds" "$@"'})
+    assert host.clock_skew_s() is None
+    survey(host, docs)
+    assert abs(host.clock_skew_s() - ahead_s) < 5
 
 
 @pytest.mark.parametrize(("kept_s", "asked"), [(900, 1), (0, 3)])
-def test_the_clock_is_asked_for_now_and_then(tmp_path, user_key, known, opened, monkeypatch, kept_s, asked):
+def test_the_clock_is_asked_for_now_and_then(tmp_path, docs, serve, monkeypatch, kept_s, asked):
     monkeypatch.setattr(ssh, "CLOCK_S", kept_s)
     monkeypatch.setattr(clock_estimate, "LONG_S", 60.0)
-    (tmp_path / "bin").mkdir()
-    date = tmp_path / "bin" / "date"
-    date.write_text(f'#!/bin/sh\necho >>{tmp_path}/asked; exec /bin/date "$@"\n')
-    date.chmod(0o755)
-    with openssh_server(tmp_path / "sshd", user_key, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}) as server:
-        known(server)
-        host = opened(server.place)
-        for _ in range(3):
-            survey(host, tmp_path / "bin")
-        assert len((tmp_path / "asked").read_text().splitlines()) == asked
-        assert abs(host.clock_skew_s()) < 2
+    host = serve(programs={"date": f'echo >>{tmp_path}/asked; exec /bin/date "$@"'})
+    for _ in range(3):
+        survey(host, docs)
+    assert len((tmp_path / "asked").read_text().splitlines()) == asked
+    assert abs(host.clock_skew_s()) < 2
 
 
-def test_a_host_whose_grep_is_another_one_still_tells_what_to_ignore(tmp_path, user_key, known, opened):
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / ".gitignore").write_text("secret\n")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "grep").write_text("#!/bin/sh\nexit 2\n")
-    (tmp_path / "bin" / "grep").chmod(0o755)
-    with openssh_server(tmp_path / "sshd", user_key, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}) as server:
-        known(server)
-        assert survey(opened(server.place), docs).ignores == {".gitignore": "secret\n"}
+def test_a_host_whose_grep_is_another_one_still_tells_what_to_ignore(docs, serve):
+    write(docs / ".gitignore", "secret\n")
+    assert survey(serve(programs={"grep": "exit 2"}), docs).ignores == {".gitignore": "secret\n"}
 
 
-def test_a_listing_that_was_killed_half_way_is_none(tmp_path, user_key, known, opened):
-    (tmp_path / "bin").mkdir()
-    find = tmp_path / "bin" / "find"
-    find.write_text('#!/bin/sh\n[ "$1" = / ] && exit 0\nkill -9 $$\n')
-    find.chmod(0o755)
-    with openssh_server(tmp_path / "sshd", user_key, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}) as server:
-        known(server)
-        for kind in (DOCUMENTS, LOGS):
-            with pytest.raises(HostUnreachable, match="before it was done"):
-                survey(opened(server.place), tmp_path / "bin", kind)
+@pytest.mark.parametrize("kind", [DOCUMENTS, LOGS])
+def test_a_listing_that_was_killed_half_way_is_none(docs, serve, kind):
+    host = serve(programs={"find": '[ "$1" = / ] && exit 0\nkill -9 $$'})
+    with pytest.raises(HostUnreachable, match="before it was done"):
+        survey(host, docs, kind)

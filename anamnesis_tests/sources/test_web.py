@@ -90,15 +90,18 @@ def names(**known: Sequence[str]) -> Callable[[str, int], object]:
     return resolve
 
 
-def fetch(site: ThreadingHTTPServer, path: str, host: str = "public.test") -> Page:
+def fetch_url(url: str) -> Page:
     """The test's server is the only one that is taken for a public one, by the name `public.test`."""
 
     def allows(address: Address) -> bool:
         return address == HERE or is_public(address)
 
     resolve = names(public=["127.0.0.1"], inside=["10.0.0.7"], mixed=["127.0.0.1", "10.0.0.7"], gone=[])
-    url = f"http://{host}:{site.server_address[1]}/{path}"
     return asyncio.run(fetch_page(url, resolve=resolve, allows=allows))  # type: ignore[arg-type]
+
+
+def fetch(site: ThreadingHTTPServer, path: str, host: str = "public.test") -> Page:
+    return fetch_url(f"http://{host}:{site.server_address[1]}/{path}")
 
 
 def asked(site: ThreadingHTTPServer) -> list[str]:
@@ -132,13 +135,8 @@ def test_five_redirects_are_followed_and_not_six(site: ThreadingHTTPServer) -> N
 def test_what_is_not_of_the_public_internet_is_refused_at_once_and_after_a_redirect(
     site: ThreadingHTTPServer, target: str
 ) -> None:
-    resolve = names(public=["127.0.0.1"], inside=["10.0.0.7"], mixed=["127.0.0.1", "10.0.0.7"])
-
-    def allows(address: Address) -> bool:
-        return address == HERE or is_public(address)
-
     with pytest.raises(PageRefused):
-        asyncio.run(fetch_page(target, resolve=resolve, allows=allows))  # type: ignore[arg-type]
+        fetch_url(target)
     with pytest.raises(PageRefused):
         fetch(site, f"to/{target}")
     assert len(asked(site)) == 1
