@@ -12,7 +12,6 @@ from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.model import Part, Segment, SegmentKind, Space, StoredPassage
 from anamnesis_pipeline.search.best_sentences import Sentence, SentenceReader, best_run
 from anamnesis_pipeline.steps.embeddings import embed_passages
-from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.forgetting import ForgetRecords
 from anamnesis_tests.search.memory import START, Memory
 
@@ -24,11 +23,6 @@ PASSAGES = (
     "The zeppelin needs new doors. They cost too much.",
     "Somebody painted a wall.",
 )
-
-
-@pytest.fixture
-def memory(store: Store) -> Memory:
-    return Memory(store)
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from anamnesis_pipeline.search.dialogue import (
     words_of,
 )
 from anamnesis_pipeline.search.engine import Engine
-from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.transcripts import Voice, transcript
 from anamnesis_tests.search.memory import START, Memory, embed_query
 
@@ -73,8 +72,7 @@ def test_who_is_asked_about_counts_more_and_a_question_less(text: str, question:
     assert dialogue_factors(posted("logs"), text, words_of(question)) == {}
 
 
-def test_the_answer_precedes_the_question_and_what_somebody_else_said(store: Store) -> None:
-    memory = Memory(store)
+def test_the_answer_precedes_the_question_and_what_somebody_else_said(memory: Memory) -> None:
     asked = memory.add("Mel: Caroline, did you see the lake at dawn?")
     other = memory.add("Mel: Caroline should see the lake at dawn, and the lake at noon")
     told = memory.add("Caroline: yes, I saw the lake at dawn, from the boat")
@@ -92,8 +90,7 @@ def logged(memory: Memory, kind: SegmentKind, text: str, *, then: SegmentKind | 
 
 
 @pytest.mark.parametrize("question", ["zeppelin hangar door rust", "why does the zeppelin hangar door jam?"])
-def test_what_was_said_precedes_what_was_thought_or_printed(store: Store, question: str) -> None:
-    memory = Memory(store)
+def test_what_was_said_precedes_what_was_thought_or_printed(memory: Memory, question: str) -> None:
     at = {"timestamp": START}
     kinds = [SegmentKind.TOOL_RESULT, SegmentKind.TOOL_INPUT, SegmentKind.THINKING]
     others = [logged(memory, kind, f"{SAYS} {kind}", **at) for kind in kinds]
@@ -110,8 +107,7 @@ def test_what_was_said_precedes_what_was_thought_or_printed(store: Store, questi
     ["what was the zeppelin problem in the end?", "what did the zeppelin problem turn out to be?",
      "what was the key fix of the zeppelin problem?", "zeppelin problem: which cause did we finally find?"],
 )  # fmt: skip
-def test_the_latest_conclusion_precedes_earlier_ones(store: Store, question: str) -> None:
-    memory = Memory(store)
+def test_the_latest_conclusion_precedes_earlier_ones(memory: Memory, question: str) -> None:
     ids = [
         logged(memory, SegmentKind.STATEMENT, f"The zeppelin problem is {what}.")
         for what in ("a broken seal", "the cold wind", "the old valve")
@@ -142,17 +138,15 @@ def test_questions_for_reasons_and_outcomes_weigh_words_more() -> None:
     assert [asks_for_outcome(question) for question in told] == [False, True, True, False, True]
 
 
-def test_voices_show_in_the_explanation_and_leave_posts_alone(store: Store) -> None:
-    memory = Memory(store)
+def test_voices_show_in_the_explanation_and_leave_posts_alone(memory: Memory) -> None:
     prompt, post = logged(memory, SegmentKind.PROMPT, SAYS), memory.add(f"{SAYS} too", raw_exchange=f"[User]\n{SAYS}")
     hits = memory.ask("zeppelin hangar door rust", min_score=0, fold=False, explain=True).hits
     told = {hit.episode.episode_id: (hit.explanation or {})["stages"].get("voice") for hit in hits}
     assert told == {prompt: round(1.58**0.5, 4), post: None}
 
 
-def test_a_short_conclusion_is_no_routine(store: Store) -> None:
-    memory = Memory(store)
-    memory.engine = Engine(store, embed_query, min_value=lambda: 1.0)
+def test_a_short_conclusion_is_no_routine(memory: Memory) -> None:
+    memory.engine = Engine(memory.store, embed_query, min_value=lambda: 1.0)
     low = {"metadata": {"value": 0.0}}
     conclusion = logged(memory, SegmentKind.STATEMENT, f"{SAYS} so", **low)
     output = logged(memory, SegmentKind.TOOL_RESULT, f"{SAYS} now", **low)

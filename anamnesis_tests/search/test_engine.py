@@ -1,5 +1,3 @@
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -18,29 +16,28 @@ from anamnesis_pipeline.model import Source, Space, Where
 from anamnesis_pipeline.search.engine import CHARS_PER_TOKEN, Engine
 from anamnesis_pipeline.search.project_labels import labels_of
 from anamnesis_pipeline.search.query import Mode, SearchQuery
-from anamnesis_pipeline.store.base import IndexState, Store
-from anamnesis_tests.embeddings.fake_models import Gate, HashedWords
+from anamnesis_pipeline.store.base import IndexState
+from anamnesis_tests.embeddings.fake_models import Gate, HashedWords, wait_for
 from anamnesis_tests.search.memory import EMBEDDER, SPACE, START, Memory, embed_query
 
 EVERYTHING: dict[str, Any] = {"min_score": 0, "fold": False, "top_k": 10}
 
 
-@pytest.fixture
-def memory(store: Store) -> Memory:
-    return Memory(store)
-
-
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize(
-    "narrow", [{"projects": ("wanted",)}, {"tags": ("t",)}, {"kinds": ("decision",)}, {"instance": "pi"}]
+    ("narrow", "fields"),
+    [
+        ({"projects": ("wanted",)}, {"project": "wanted"}),
+        ({"tags": ("t",)}, {"tags": ("t", "u")}),
+        ({"kinds": ("decision",)}, {"kind": "decision"}),
+        ({"instance": "pi"}, {"instance": "pi"}),
+    ],
 )
 def test_ten_matches_give_ten_however_many_others_match_better(
-    memory: Memory, mode: Mode, narrow: dict[str, Any]
+    memory: Memory, mode: Mode, narrow: dict[str, Any], fields: dict[str, Any]
 ) -> None:
     for _ in range(60):
         memory.add("zeppelin hangar door", "zeppelin hangar", "zeppelin door", project="other")
-    fields = {"projects": {"project": "wanted"}, "tags": {"tags": ("t", "u")}, "kinds": {"kind": "decision"},
-              "instance": {"instance": "pi"}}[next(iter(narrow))]  # fmt: skip
     wanted = [
         memory.add(f"a zeppelin of another size, number {n}, seen from far away", status=status, **fields)
         for n, status in enumerate(["active", "superseded"] * 5)
@@ -55,22 +52,17 @@ def test_time_bounds_are_exact(memory: Memory) -> None:
     assert sorted(memory.ids("zeppelin", where=where, **EVERYTHING)) == ids[1:3]
 
 
-def test_superseded_episodes_are_hidden_unless_asked_for(memory: Memory) -> None:
+def test_superseded_and_compaction_summaries_are_hidden_unless_asked_for(memory: Memory) -> None:
     old, new = memory.add("zeppelin", status="superseded"), memory.add("zeppelin now")
+    made = memory.add("zeppelin hangar", kind="compact_summary")
     assert memory.ids("zeppelin") == [new]
     assert set(memory.ids("zeppelin", where=Where(include_superseded=True))) == {old, new}
-
-
-def test_summaries_made_by_claude_code_are_found_only_by_their_kind(memory: Memory) -> None:
-    made = memory.add("zeppelin hangar", kind="compact_summary")
-    assert memory.ids("zeppelin hangar") == []
     assert memory.ids("zeppelin hangar", where=Where(kinds=("compact_summary",))) == [made]
 
 
 def test_a_bare_project_name_means_every_project_of_that_name(memory: Memory) -> None:
-    ids = {
-        label: memory.add("zeppelin", project=label) for label in ("acme/api", "~/code/api", "api", "my-api", "api/x")
-    }
+    labels = ("acme/api", "~/code/api", "api", "my-api", "api/x")
+    ids = {label: memory.add("zeppelin", project=label) for label in labels}
     found = memory.ids("zeppelin", where=Where(projects=("api",)), **EVERYTHING)
     assert sorted(found) == sorted([ids["acme/api"], ids["~/code/api"], ids["api"]])
     assert memory.ids("zeppelin", where=Where(projects=("acme/api",)), **EVERYTHING) == [ids["acme/api"]]
@@ -112,26 +104,13 @@ def test_what_is_asked_around_an_event_is_looked_for_at_its_time(memory: Memory)
     assert ids.index(late) < ids.index(soon)
 
 
-def test_scores_descend_between_nought_and_one(memory: Memory) -> None:
-    for n in range(30):
-        memory.add(f"zeppelin {n} " + "hangar " * (n % 5))
-    scores = [hit.score for hit in memory.ask("zeppelin hangar 7", top_k=20, fold=False).hits]
-    assert scores == sorted(scores, reverse=True)
-    assert all(0 < score <= 1 for score in scores)
-
-
 def test_an_episode_is_one_hit_with_its_best_passage_as_excerpt(memory: Memory) -> None:
-    episode = memory.add("nothing here", "the zeppelin hangar burns", "zeppelin")
+    text = "the zeppelin hangar burns"
+    episode = memory.add("nothing here", text, "zeppelin")
     (hit,) = memory.ask("zeppelin hangar burns").hits
-    assert (hit.episode.episode_id, hit.passage.passage.text) == (episode, "the zeppelin hangar burns")
-    assert hit.similarity is not None
-    assert hit.similarity == pytest.approx(
-        float(
-            embed_query("zeppelin hangar burns", SPACE).vector
-            @ EMBEDDER.embed(["the zeppelin hangar burns"], "passage")[0]
-        ),
-        abs=1e-3,
-    )
+    assert (hit.episode.episode_id, hit.passage.passage.text) == (episode, text)
+    near = embed_query("zeppelin hangar burns", SPACE).vector @ EMBEDDER.embed([text], "passage")[0]
+    assert hit.similarity == pytest.approx(float(near), abs=1e-3)
 
 
 def test_equals_are_ordered_the_same_way_every_time(memory: Memory) -> None:
@@ -198,22 +177,21 @@ def test_a_retrieval_counts_once_for_each_hit_and_only_when_asked(memory: Memory
     }  # fmt: skip
 
 
-def test_an_explanation_names_each_list_that_held_the_passage(memory: Memory) -> None:
+@pytest.mark.parametrize(
+    ("mode", "lists"),
+    [
+        (Mode.HYBRID, {"dense_text", "dense_context", "words_text", "words_context", "exact", "rare"}),
+        (Mode.SEMANTIC, {"dense_text", "dense_context"}),
+        (Mode.EXACT, {"exact"}),
+    ],
+)
+def test_an_explanation_names_each_list_that_the_mode_asks(memory: Memory, mode: Mode, lists: set[str]) -> None:
     memory.add("run src/billing.py:44 again")
-    (hit,) = memory.ask("src/billing.py:44", explain=True).hits
+    (hit,) = memory.ask("src/billing.py:44", mode=mode, explain=True).hits
     assert hit.explanation is not None
-    stages = hit.explanation.pop("stages")
-    assert set(hit.explanation) == {"dense_text", "dense_context", "words_text", "words_context", "exact", "rare"}
-    assert all(entry["rank"] == 1 for entry in hit.explanation.values())
-    assert stages == {"factors": {}}
-    assert memory.ask("src/billing.py:44").hits[0].explanation is None
-
-
-@pytest.mark.parametrize(("mode", "lists"), [(Mode.SEMANTIC, {"dense_text", "dense_context"}), (Mode.EXACT, {"exact"})])
-def test_a_mode_asks_only_its_own_lists(memory: Memory, mode: Mode, lists: set[str]) -> None:
-    memory.add("zeppelin")
-    (hit,) = memory.ask("zeppelin", mode=mode, explain=True).hits
-    assert set(hit.explanation or {}) == {*lists, "stages"}
+    assert hit.explanation.pop("stages") == {"factors": {}}
+    assert {name: entry["rank"] for name, entry in hit.explanation.items()} == dict.fromkeys(lists, 1)
+    assert memory.ask("src/billing.py:44", mode=mode).hits[0].explanation is None
 
 
 def test_without_a_model_words_answer_and_the_answer_says_so(memory: Memory) -> None:
@@ -266,9 +244,7 @@ def test_what_has_no_vector_yet_is_not_outranked_for_it(memory: Memory) -> None:
     assert memory.ids("gateway log rotation happens friday lunch", fold=False)[0] == new
 
 
-def test_when_the_old_space_is_dropped_before_the_new_model_is_in_memory_words_answer_and_the_answer_says_why(
-    memory: Memory,
-) -> None:
+def test_words_answer_while_the_model_of_the_only_space_is_loading(memory: Memory) -> None:
     gate, spaces = Gate(), memory.store.spaces
     new = replace(SPACE, key="new", model_id="new-model")
 
@@ -280,7 +256,7 @@ def test_when_the_old_space_is_dropped_before_the_new_model_is_in_memory_words_a
     models = SpaceModels(open_pool, spaces.active, exists=lambda key: any(space.key == key for space in spaces.all()))
     with closing(models):
         models.load_in_background()
-        assert wait_until(lambda: models.ready)
+        wait_for(lambda: models.ready)
         spaces.put(new)
         spaces.activate("new")
         found = memory.add("zeppelin", embed=False)
@@ -289,13 +265,6 @@ def test_when_the_old_space_is_dropped_before_the_new_model_is_in_memory_words_a
         gate.opened.set()
     assert [hit.episode.episode_id for hit in answer.hits] == [found]
     assert answer.degraded == ["dense: the embedding model new-model is still loading; try again in a few seconds"]
-
-
-def wait_until(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 30
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.005)
-    return condition()
 
 
 class Broken:
@@ -311,20 +280,22 @@ class Broken:
         raise self._error
 
 
-def test_a_damaged_text_index_leaves_the_vectors_answering(memory: Memory) -> None:
+@pytest.mark.parametrize(
+    ("part", "error", "calls", "degraded"),
+    [
+        ("text", StoreCorrupt("malformed"), ["matching"], ["words_text: malformed", "words_context: malformed"]),
+        ("vectors", StoreCorrupt("none"), ["nearest", "get"], ["dense_text: none", "dense_context: none"]),
+        ("episodes", StoreBusy("locked"), ["track"], ["track: locked"]),
+    ],
+)
+def test_what_fails_in_the_store_is_told_and_the_rest_answers(
+    memory: Memory, part: str, error: Exception, calls: list[str], degraded: list[str]
+) -> None:
     found = memory.add("zeppelin")
-    broken = replace(memory.store, text=Broken(memory.store.text, StoreCorrupt("malformed"), "matching"))
+    broken = replace(memory.store, **{part: Broken(getattr(memory.store, part), error, *calls)})
     answer = Engine(broken, embed_query).search(SearchQuery("zeppelin"))
     assert [hit.episode.episode_id for hit in answer.hits] == [found]
-    assert answer.degraded == ["words_text: malformed", "words_context: malformed"]
-
-
-def test_missing_vectors_leave_the_words_answering(memory: Memory) -> None:
-    found = memory.add("zeppelin")
-    vectors = Broken(memory.store.vectors, StoreCorrupt("no vectors"), "nearest", "get")
-    answer = Engine(replace(memory.store, vectors=vectors), embed_query).search(SearchQuery("zeppelin"))
-    assert [hit.episode.episode_id for hit in answer.hits] == [found]
-    assert answer.degraded == ["dense_text: no vectors", "dense_context: no vectors"]
+    assert answer.degraded == degraded
 
 
 def test_vector_index_problem_is_told(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,14 +306,6 @@ def test_vector_index_problem_is_told(memory: Memory, monkeypatch: pytest.Monkey
     told = "dense: the vector index finds 37% of what is nearest: every vector is compared instead"
     assert memory.ask("zeppelin").degraded == [told]
     assert memory.ask("zeppelin", mode=Mode.EXACT).degraded == []
-
-
-def test_a_busy_store_costs_the_count_not_the_answer(memory: Memory) -> None:
-    found = memory.add("zeppelin")
-    busy = replace(memory.store, episodes=Broken(memory.store.episodes, StoreBusy("locked"), "track"))
-    answer = Engine(busy, embed_query).search(SearchQuery("zeppelin"))
-    assert [hit.episode.episode_id for hit in answer.hits] == [found]
-    assert answer.degraded == ["track: locked"]
 
 
 def test_the_space_that_answers_is_the_one_searched_and_named(memory: Memory) -> None:
@@ -388,15 +351,6 @@ def test_a_full_queue_before_the_model_sends_the_caller_away(memory: Memory, mod
         assert engine.search(SearchQuery("zeppelin", mode=Mode.EXACT)).hits
         gate.opened.set()
         busy.result(60)
-
-
-def test_a_value_that_a_client_posted_moves_nothing_down(memory: Memory) -> None:
-    routine = memory.add("zeppelin hangar", source="mac--logs--00000000", metadata={"value": 0.0})
-    posted = memory.add("zeppelin hangar", metadata={"value": 0.0})
-    engine = Engine(memory.store, embed_query, min_value=lambda: 0.5)
-    found = engine.search(SearchQuery("zeppelin hangar", min_score=0, fold=False)).hits
-    assert [hit.episode.episode_id for hit in found] == [posted, routine]
-    assert found[0].score > found[1].score
 
 
 def test_an_empty_answer_says_what_is_still_to_be_read_and_embedded(memory: Memory) -> None:

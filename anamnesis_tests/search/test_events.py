@@ -14,7 +14,6 @@ from anamnesis_pipeline.search.levels import measure_level
 from anamnesis_pipeline.search.profiles import Profile
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.time_expressions import Relation
-from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.search.memory import SPACE, START, Memory, embed_query
 
 WHEN = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -172,14 +171,13 @@ def session(filled: Memory, name: str, hours: int, topic: str, **fields: str) ->
 
 
 @pytest.fixture
-def memory(store: Store) -> Memory:
+def compacted(memory: Memory) -> Memory:
     """Two sessions that were compacted; beside the second one somebody works on something else."""
-    filled = Memory(store)
-    session(filled, "one", 1, "billing")
-    session(filled, "two", 50, "parser")
+    session(memory, "one", 1, "billing")
+    session(memory, "two", 50, "parser")
     at = START + timedelta(hours=51, minutes=2)
-    filled.add("The tests of another one, right after", episode_id="other", session_id="three", timestamp=at)
-    return filled
+    memory.add("The tests of another one, right after", episode_id="other", session_id="three", timestamp=at)
+    return memory
 
 
 @pytest.mark.parametrize(
@@ -191,9 +189,9 @@ def memory(store: Store) -> Memory:
     ],
 )
 def test_what_is_beside_a_compaction_comes_first_and_its_summary_stays_hidden(
-    memory: Memory, question: str, first: str
+    compacted: Memory, question: str, first: str
 ) -> None:
-    found = memory.ids(question, top_k=10)
+    found = compacted.ids(question, top_k=10)
     assert found[0] == first
     assert not {"one-58", "one-60", "two-58", "two-60"} & {*found}
 
@@ -209,40 +207,40 @@ def test_what_is_beside_a_compaction_comes_first_and_its_summary_stays_hidden(
         ("what did we do in March 2026?", []),
     ],
 )
-def test_who_asks_for_nothing_but_a_time_gets_what_is_of_it(memory: Memory, question: str, found: list[str]) -> None:
-    measure_level(memory.store, SPACE, embed_query)
-    assert sorted(memory.ids(question, top_k=10, fold=False)) == sorted(found)
+def test_who_asks_for_nothing_but_a_time_gets_what_is_of_it(compacted: Memory, question: str, found: list[str]) -> None:
+    measure_level(compacted.store, SPACE, embed_query)
+    assert sorted(compacted.ids(question, top_k=10, fold=False)) == sorted(found)
 
 
-def test_the_filters_of_the_answer_are_none_of_the_compaction(memory: Memory) -> None:
+def test_the_filters_of_the_answer_are_none_of_the_compaction(compacted: Memory) -> None:
     question = "which tests did we work on right after the compaction?"
-    assert memory.ids(question, where=Where(kinds=("exchange",)))[0] == "two-61"
+    assert compacted.ids(question, where=Where(kinds=("exchange",)))[0] == "two-61"
     named = Where(projects=("acme/web",))
-    session(memory, "web", 80, "menu", project="acme/web")
-    assert memory.ids("what did we do right after the compaction?", where=named) == ["web-61"]
-    assert memory.ids("what did we do right after the compaction?", where=Where(projects=("acme/api",))) == ["two-61"]
+    session(compacted, "web", 80, "menu", project="acme/web")
+    assert compacted.ids("what did we do right after the compaction?", where=named) == ["web-61"]
+    assert compacted.ids("what did we do right after the compaction?", where=Where(projects=("acme/api",))) == [
+        "two-61"
+    ]
 
 
-def test_a_compaction_of_a_private_project_is_none_for_who_does_not_name_it(memory: Memory) -> None:
-    session(memory, "secret", 80, "menu", project="acme/secret")
-    memory.engine = Engine(memory.store, embed_query, private=lambda: Private(projects=("acme/secret",)))
-    assert memory.ids("what did we do right after the compaction?") == ["two-61"]
+def test_a_compaction_of_a_private_project_is_none_for_who_does_not_name_it(compacted: Memory) -> None:
+    session(compacted, "secret", 80, "menu", project="acme/secret")
+    compacted.engine = Engine(compacted.store, embed_query, private=lambda: Private(projects=("acme/secret",)))
+    assert compacted.ids("what did we do right after the compaction?") == ["two-61"]
     named = Where(projects=("acme/secret",))
-    assert memory.ids("what did we do right after the compaction?", where=named) == ["secret-61"]
+    assert compacted.ids("what did we do right after the compaction?", where=named) == ["secret-61"]
 
 
-def test_without_a_compaction_the_question_is_answered_all_the_same(store: Store) -> None:
-    memory = Memory(store)
+def test_without_a_compaction_the_question_is_answered_all_the_same(memory: Memory) -> None:
     kept = memory.add("We looked for what fails")
     assert memory.ids("what were we looking for before the compaction?") == [kept]
     assert memory.ids("what were we looking for before the chat was compacted?") == [kept]
 
 
-def test_the_words_of_an_event_are_no_known_words(store: Store) -> None:
-    memory = Memory(store)
+def test_the_words_of_an_event_are_no_known_words(memory: Memory) -> None:
     for n in range(12):
         memory.add(f"The upload worker of host {n} retries five times with backoff")
-    measure_level(store, SPACE, embed_query)
+    measure_level(memory.store, SPACE, embed_query)
     question = "What broke after the upload worker of a host retries five times with violin concerto?"
     asked, plain = (memory.ask(question, explain=True, profile=each) for each in (Profile(), Profile(boosts=False)))
     assert asked.explanation is not None

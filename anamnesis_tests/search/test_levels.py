@@ -4,7 +4,6 @@ import pytest
 
 from anamnesis_pipeline.embeddings.registry import MINILM
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.search.background import QUESTIONS
 from anamnesis_pipeline.search.floor import BUILT_IN, Confidence
 from anamnesis_pipeline.search.levels import is_due, measure_level, stored_level
 from anamnesis_pipeline.search.profiles import PROFILES
@@ -30,28 +29,28 @@ RELATED = "How often does the upload worker retry before it gives up?"
 
 
 @pytest.fixture
-def memory(store: Store) -> Memory:
-    filled = Memory(store)
+def filled(memory: Memory) -> Memory:
     for text in TEXTS:
-        filled.add(text)
-    return filled
+        memory.add(text)
+    return memory
 
 
 @pytest.fixture
-def measured(memory: Memory) -> Memory:
-    measure_level(memory.store, SPACE, embed_query)
-    return memory
+def measured(filled: Memory) -> Memory:
+    measure_level(filled.store, SPACE, embed_query)
+    return filled
 
 
 def test_a_measured_space_answers_what_it_knows_and_nothing_else(measured: Memory) -> None:
     assert measured.ids(RELATED)[0] == "e003"
     assert measured.ids(UNRELATED) == []
     assert len(measured.ids(UNRELATED, min_score=0.0)) > 0
+    assert len(measured.ids("orchestra worker", mode=Mode.SEMANTIC)) > 0
 
 
-def test_a_space_that_was_not_measured_is_never_silent(memory: Memory) -> None:
-    assert stored_level(memory.store, SPACE) is None
-    assert len(memory.ids(UNRELATED)) > 0
+def test_a_space_that_was_not_measured_is_never_silent(filled: Memory) -> None:
+    assert stored_level(filled.store, SPACE) is None
+    assert len(filled.ids(UNRELATED)) > 0
 
 
 def test_what_has_all_words_of_a_question_answers_it_however_far_it_is(measured: Memory) -> None:
@@ -112,10 +111,6 @@ def test_what_has_no_vector_yet_is_found_by_its_words(measured: Memory) -> None:
     assert new in measured.ids("Where did the violin teacher move?")
 
 
-def test_a_search_by_meaning_alone_always_finds_something(measured: Memory) -> None:
-    assert len(measured.ids("orchestra worker", mode=Mode.SEMANTIC)) > 0
-
-
 def test_a_literal_search_finds_what_has_all_of_it_or_anything_when_asked_for(measured: Memory) -> None:
     wanted = measured.add("The orchestra hires a worker_42 today.")
     assert measured.ids("orchestra worker_42", mode=Mode.EXACT) == [wanted]
@@ -124,21 +119,20 @@ def test_a_literal_search_finds_what_has_all_of_it_or_anything_when_asked_for(me
     assert wanted in measured.ids("orchestra hired", mode=Mode.EXACT, min_score=0.0)
 
 
-def test_a_level_is_measured_anew_once_the_space_has_grown_by_half(memory: Memory) -> None:
-    store = memory.store
+def test_a_level_is_measured_anew_once_the_space_has_grown_by_half(filled: Memory) -> None:
+    store = filled.store
     assert is_due(store, SPACE)
     measure_level(store, SPACE, embed_query)
     assert not is_due(store, SPACE)
     for text in TEXTS[:4]:
-        memory.add(f"{text} Again.")
+        filled.add(f"{text} Again.")
     assert not is_due(store, SPACE)
-    memory.add("One more.")
+    filled.add("One more.")
     assert is_due(store, SPACE)
 
 
-def test_an_empty_space_is_not_measured(store: Store) -> None:
-    Memory(store)
-    assert not is_due(store, SPACE)
+def test_an_empty_space_is_not_measured(memory: Memory) -> None:
+    assert not is_due(memory.store, SPACE)
 
 
 def test_the_level_is_kept_with_the_space_and_goes_with_it(measured: Memory) -> None:
@@ -153,7 +147,3 @@ def test_the_level_is_kept_with_the_space_and_goes_with_it(measured: Memory) -> 
 
 def test_the_model_that_comes_with_the_installation_has_a_level_from_the_start(store: Store) -> None:
     assert stored_level(store, Space("m", MINILM, 384)) == BUILT_IN[MINILM]
-
-
-def test_the_questions_are_many_and_none_is_asked_twice() -> None:
-    assert len(set(QUESTIONS)) == len(QUESTIONS) >= 30

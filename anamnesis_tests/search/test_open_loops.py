@@ -46,6 +46,12 @@ def test_lines_are_few_short_and_each_once() -> None:
     assert max(map(len, found)) <= MOST_LINE_CHARS
 
 
+CHOSEN = "We chose SQLite. Because nothing has to be installed then."
+UNSUPPORTED = "The `ALTER` is not supported by SQLite. I need to rewrite it as a copy of the table."
+KEPT = "We kept the old format instead of a new one."
+FITS = "Kafka seems like the best fit"
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -54,33 +60,15 @@ def test_lines_are_few_short_and_each_once() -> None:
         ("Let's go with the queue. Then it works.", ["Let's go with the queue."]),
         ("It was agreed that Mondays are for releases!", ["It was agreed that Mondays are for releases!"]),
         ("Use x instead of y. Which decision is it?", []),
+        (CHOSEN, [CHOSEN]),
+        (UNSUPPORTED, [UNSUPPORTED]),
+        (f"It works. {KEPT} Bye.", [KEPT]),
+        (f"{FITS}:\n- it is fast\n- it is here\n\nBye.", [f"{FITS}: it is fast; it is here"]),
+        ("## Decisions\n- Amounts are in cents\n\nAll is well.", ["Amounts are in cents"]),
     ],
 )
-def test_sentences_that_say_what_was_decided_are_found(text: str, found: list[str]) -> None:
+def test_decisions_are_found_with_the_reason_beside_them(text: str, found: list[str]) -> None:
     assert decisions_in(text) == found
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        (
-            "We chose SQLite. Because nothing has to be installed then.",
-            "We chose SQLite. Because nothing has to be installed then.",
-        ),
-        (
-            "The `ALTER` is not supported by SQLite. I need to rewrite it as a copy of the table.",
-            "The `ALTER` is not supported by SQLite. I need to rewrite it as a copy of the table.",
-        ),
-        ("It works. We kept the old format instead of a new one. Bye.", "We kept the old format instead of a new one."),
-        (
-            "Kafka seems like the best fit:\n- it is fast\n- it is here\n\nBye.",
-            "Kafka seems like the best fit: it is fast; it is here",
-        ),
-        ("## Decisions\n- Amounts are in cents\n\nAll is well.", "Amounts are in cents"),
-    ],
-)
-def test_decision_comes_with_the_reason_beside_it(text: str, found: str) -> None:
-    assert decisions_in(text) == [found]
 
 
 def test_wishes_are_told_apart_without_capitals() -> None:

@@ -8,7 +8,6 @@ from anamnesis_pipeline.model import Passage, Segment, SegmentKind, Where
 from anamnesis_pipeline.search.query import Hit
 from anamnesis_pipeline.session_model import SessionRecord, to_episode
 from anamnesis_pipeline.steps.embeddings import embed_passages
-from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.transcripts import transcript
 from anamnesis_tests.search.memory import EMBEDDER, SPACE, Memory
 
@@ -16,11 +15,6 @@ DAY = datetime(2026, 2, 11, 9, tzinfo=UTC)
 NOW = datetime(2026, 2, 18, 12, tzinfo=UTC)
 OUTPUT = "total 4\n-rw-r--r-- 1 root root 512 Feb 11 zeppelin.txt\n" * 3
 OUTCOME = "The door of the hangar opens again, and the tests of the motor pass on both machines."
-
-
-@pytest.fixture
-def memory(store: Store) -> Memory:
-    return Memory(store)
 
 
 def recorded(memory: Memory, name: str, started: datetime, **more: Any) -> str:

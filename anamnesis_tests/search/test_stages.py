@@ -122,18 +122,24 @@ def test_only_the_two_best_others_and_the_first_candidates_count() -> None:
     assert company([]) == []
 
 
-def test_priority_and_canonical_episodes_are_lifted_and_routine_is_lowered() -> None:
-    assert factors_of(head(tags=("critical",)), 0.0) == {"priority": 1.5}
-    assert factors_of(head(metadata={"consolidated_from": ["x"]}), 0.0) == {"priority": 1.2}
-    assert factors_of(head(metadata={"value": 0.1}), 0.5) == {"value": 0.9}
-    assert factors_of(head(metadata={"value": 0.1}, source="direct"), 0.5) == {}
+MAY = times_in("what did we do in May 2026?", NOW, UTC)
 
 
-def test_what_is_of_the_time_that_the_question_names_is_lifted() -> None:
-    times = times_in("what did we do in May 2026?", NOW, UTC)
-    assert factors_of(head(timestamp=datetime(2026, 5, 31, 23, tzinfo=UTC)), 0.0, times) == {"time": 2.0}
-    assert factors_of(head(timestamp=datetime(2026, 6, 1, tzinfo=UTC)), 0.0, times) == {}
-    assert factors_of(head(timestamp=datetime(2026, 4, 30, tzinfo=UTC)), 0.0, times) == {}
+@pytest.mark.parametrize(
+    ("fields", "least", "factors"),
+    [
+        ({"tags": ("critical",)}, 0.0, {"priority": 1.5}),
+        ({"metadata": {"consolidated_from": ["x"]}}, 0.0, {"priority": 1.2}),
+        ({"metadata": {"value": 0.1}}, 0.5, {"value": 0.9}),
+        ({"metadata": {"value": 0.1}, "source": "direct"}, 0.5, {}),
+        ({"timestamp": datetime(2026, 5, 31, 23, tzinfo=UTC)}, 0.0, {"time": 2.0}),
+        ({"timestamp": datetime(2026, 4, 30, tzinfo=UTC)}, 0.0, {}),
+    ],
+)
+def test_what_is_kept_or_of_the_named_time_is_lifted_and_routine_lowered(
+    fields: dict[str, object], least: float, factors: dict[str, float]
+) -> None:
+    assert factors_of(head(**fields), least, MAY) == factors
 
 
 @pytest.mark.parametrize(
@@ -164,35 +170,56 @@ OLD = "We store orders in MongoDB."
 NEW = "Orders moved to PostgreSQL, MongoDB lost too many."
 
 
-def test_a_newer_statement_on_the_same_thing_precedes_the_one_it_corrects() -> None:
-    old, new = statement(OLD, 90, 1.0), statement(NEW, 10, 0.65, (0.5, 0.8))
-    assert newer_first(QUESTION, [old, new]) == [1, 0]
-    assert newer_first(QUESTION, [new, old]) == [0, 1]
+SAID = statement(OLD, 90, 1.0)
+MOVED = statement(NEW, 10, 0.65, (0.5, 0.8))
+TOLD = replace(SAID, stands_alone=False)
+AGAIN = replace(TOLD, when=TOLD.when + timedelta(days=1))
+CORRECTS = replace(MOVED, corrects=True)
+ON_MONDAYS = statement("Orders are sent on Mondays.", 10, 0.65, (0.5, 0.8))
+ELSEWHERE = statement("The docs moved to another host.", 10, 0.65, (0.0, 1.0))
+LOGGED = statement("Orders are logged as JSON now.", 10, 0.7, (0.5, 0.8))
+PRINTED = statement("MongoDB prints its orders.", 10, 0.9, (0.6, -0.8))
+DOCS = statement("The docs are built by hand.", 80, 0.8, (0.6, 0.8))
+SERVER = statement("The docs moved to a build server.", 10, 0.75, (0.6, 0.8))
+ORDERS: dict[str, tuple[list[Statement], list[int]]] = {
+    "the newer one first": ([SAID, MOVED], [1, 0]),
+    "the newer one first, where it is so": ([MOVED, SAID], [0, 1]),
+    "what a session said stays": ([TOLD, MOVED], [0, 1]),
+    "unless it was kept as a correction": ([TOLD, CORRECTS], [1, 0]),
+    "also where the session said it twice": ([TOLD, AGAIN, CORRECTS], [2, 0, 1]),
+    "not one that names nothing of the older": ([SAID, ON_MONDAYS], [0, 1]),
+    "not one that speaks of something else": ([SAID, ELSEWHERE], [0, 1]),
+    "not one that hardly answers": ([SAID, replace(MOVED, answers=0.2)], [0, 1]),
+    "not one that is not embedded": ([SAID, replace(MOVED, answers=None)], [0, 1]),
+    "not one of another project": ([SAID, replace(MOVED, project="web")], [0, 1]),
+    "not one inside a conversation": ([SAID, replace(MOVED, stands_alone=False)], [0, 1]),
+    "not a long one": ([SAID, replace(MOVED, text=NEW * 30)], [0, 1]),
+    "not one nearer to another": ([SAID, SERVER, DOCS], [0, 1, 2]),
+    "not one nearer to another before it": ([SAID, DOCS, SERVER], [0, 2, 1]),
+    "no third displaces what corrects": ([SAID, statement(NEW, 20, 0.9, (0.8, 0.6)), LOGGED], [1, 0, 2]),
+    "of two newer ones that which answers better": (
+        [replace(SAID, answers=0.9), statement(NEW, 20, 1.0, (0.5, 0.8)), PRINTED],
+        [1, 0, 2],
+    ),
+    "what hardly answers keeps its place": (
+        [statement(OLD, 10, 1.0), replace(DOCS, answers=0.7), replace(SERVER, answers=0.7)],
+        [0, 1, 2],
+    ),
+}
 
 
-def test_what_a_session_said_is_corrected_only_by_what_was_kept_as_a_correction() -> None:
-    said = statement(OLD, 90, 1.0, stands_alone=False)
-    new = statement(NEW, 10, 0.65, (0.5, 0.8))
-    assert newer_first(QUESTION, [said, new]) == [0, 1]
-    assert newer_first(QUESTION, [said, replace(new, corrects=True)]) == [1, 0]
-    again = replace(said, when=said.when + timedelta(days=1))
-    assert newer_first(QUESTION, [said, again, replace(new, corrects=True)]) == [2, 0, 1]
+@pytest.mark.parametrize("what", ORDERS)
+def test_a_newer_statement_precedes_what_it_corrects(what: str) -> None:
+    statements, order = ORDERS[what]
+    assert newer_first(QUESTION, statements) == order
 
 
-@pytest.mark.parametrize(
-    "newer",
-    [
-        statement("Orders are sent on Mondays.", 10, 0.65, (0.5, 0.8)),  # names nothing that the older one says
-        statement("The docs moved to another host.", 10, 0.65, (0.0, 1.0)),  # speaks of something else
-        statement(NEW, 10, 0.2, (0.5, 0.8)),  # hardly answers
-        statement(NEW, 10, None, (0.5, 0.8)),  # is not embedded
-        statement(NEW, 10, 0.65, (0.5, 0.8), project="web"),
-        statement(NEW, 10, 0.65, (0.5, 0.8), stands_alone=False),
-        statement(NEW * 30, 10, 0.65, (0.5, 0.8)),
-    ],
-)
-def test_an_unrelated_newer_statement_displaces_nothing(newer: Statement) -> None:
-    assert newer_first(QUESTION, [statement(OLD, 90, 1.0), newer]) == [0, 1]
+def test_what_the_named_one_said_is_corrected_by_nobody_else() -> None:
+    uma, vic = statement("Uma: my tea is green", 20, 1.0), statement("Vic: my tea is black", 10, 0.9)
+    assert newer_first("Which tea does Uma like?", [uma, vic]) == [0, 1]
+    assert newer_first("Which tea is it?", [uma, vic]) == [1, 0]
+    later = statement("Uma: my tea is black now", 5, 0.9)
+    assert newer_first("Which tea does Uma like?", [uma, later]) == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -220,42 +247,6 @@ def test_a_correction_may_name_what_held_before(older: str, newer: str, names: b
 )
 def test_only_a_question_about_how_things_are_wants_the_newest(question: str, present: bool) -> None:
     assert asks_what_holds(question) is present
-
-
-def test_a_newer_statement_that_is_nearer_to_another_one_displaces_nothing() -> None:
-    old = statement(OLD, 90, 1.0)
-    other = statement("The docs are built by hand.", 80, 0.8, (0.6, 0.8))
-    moved = statement("The docs moved to a build server.", 10, 0.75, (0.6, 0.8))
-    assert newer_first(QUESTION, [old, moved, other]) == [0, 1, 2]
-    assert newer_first(QUESTION, [old, other, moved]) == [0, 2, 1]
-
-
-def test_what_corrects_the_older_one_is_not_displaced_by_a_third() -> None:
-    old = statement(OLD, 90, 1.0)
-    new = statement(NEW, 20, 0.9, (0.8, 0.6))
-    other = statement("Orders are logged as JSON now.", 10, 0.7, (0.5, 0.8))
-    assert newer_first(QUESTION, [old, new, other]) == [1, 0, 2]
-
-
-def test_of_two_newer_statements_the_one_that_answers_better_corrects() -> None:
-    old = statement(OLD, 90, 0.9)
-    new, beside = statement(NEW, 20, 1.0, (0.5, 0.8)), statement("MongoDB prints its orders.", 10, 0.9, (0.6, -0.8))
-    assert newer_first(QUESTION, [old, new, beside]) == [1, 0, 2]
-
-
-def test_what_the_named_one_said_is_corrected_by_nobody_else() -> None:
-    uma, vic = statement("Uma: my tea is green", 20, 1.0), statement("Vic: my tea is black", 10, 0.9)
-    assert newer_first("Which tea does Uma like?", [uma, vic]) == [0, 1]
-    assert newer_first("Which tea is it?", [uma, vic]) == [1, 0]
-    later = statement("Uma: my tea is black now", 5, 0.9)
-    assert newer_first("Which tea does Uma like?", [uma, later]) == [1, 0]
-
-
-def test_a_statement_that_hardly_answers_keeps_its_place() -> None:
-    answer = statement(OLD, 10, 1.0)
-    old = statement("The docs are built by hand.", 90, 0.7, (0.6, 0.8))
-    new = statement("The docs moved to a build server.", 10, 0.7, (0.6, 0.8))
-    assert newer_first(QUESTION, [answer, old, new]) == [0, 1, 2]
 
 
 def test_two_passages_are_shown_in_the_order_of_their_episode() -> None:

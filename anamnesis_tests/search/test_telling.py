@@ -1,5 +1,7 @@
 """Nothing is said unless one hit is close enough; beside that one, what ranks with it."""
 
+from typing import Any
+
 import pytest
 
 from anamnesis_pipeline.model import Episode, Passage, StoredPassage
@@ -28,25 +30,24 @@ def kept(above: list[float | None], *, sure: float | None, is_stranger: bool = F
     return [hit.passage.passage_id for hit in telling(hits(*above, sure=sure, names=names), is_stranger)]
 
 
-def test_where_it_is_sure_enough_what_is_near_is_said_in_its_order() -> None:
-    assert kept([BESIDE, 4.0, BESIDE - 0.1], sure=UNASKED_LEAST) == [0, 1]
-    assert kept([4.0], sure=UNASKED_LEAST - 0.1) == []
-    assert kept([], sure=None) == []
-
-
-def test_a_prompt_that_names_what_is_stored_needs_less() -> None:
-    assert kept([4.0], sure=LITERAL_LEAST, names=True) == [0]
-    assert kept([4.0], sure=LITERAL_LEAST - 0.1, names=True) == []
-
-
-def test_where_nothing_is_stored_of_the_folder_more_is_needed() -> None:
-    assert kept([4.0], sure=UNASKED_LEAST + STRANGER - 0.1, is_stranger=True) == []
-    assert kept([4.0], sure=UNASKED_LEAST + STRANGER, is_stranger=True) == [0]
-
-
-def test_nothing_is_said_while_nobody_knows_how_near_it_is() -> None:
-    assert kept([4.0, 4.0], sure=None) == []
-    assert kept([None, 4.0], sure=UNASKED_LEAST) == [1]
+@pytest.mark.parametrize(
+    ("above", "given", "said"),
+    [
+        ([BESIDE, 4.0, BESIDE - 0.1], {"sure": UNASKED_LEAST}, [0, 1]),
+        ([4.0], {"sure": UNASKED_LEAST - 0.1}, []),
+        ([], {"sure": None}, []),
+        ([4.0], {"sure": LITERAL_LEAST, "names": True}, [0]),
+        ([4.0], {"sure": LITERAL_LEAST - 0.1, "names": True}, []),
+        ([4.0], {"sure": UNASKED_LEAST + STRANGER - 0.1, "is_stranger": True}, []),
+        ([4.0], {"sure": UNASKED_LEAST + STRANGER, "is_stranger": True}, [0]),
+        ([4.0, 4.0], {"sure": None}, []),  # not known how near it is
+        ([None, 4.0], {"sure": UNASKED_LEAST}, [1]),
+    ],
+)
+def test_what_is_near_is_said_where_it_is_sure_enough(
+    above: list[float | None], given: dict[str, Any], said: list[int]
+) -> None:
+    assert kept(above, **given) == said
 
 
 @pytest.mark.parametrize(

@@ -174,19 +174,13 @@ what runs in the morning
 """
 
 
-def labelled() -> list[tuple[str, str, str, str, str]]:
-    rows = (tuple(cell.strip() for cell in line.split("|")) for line in NAMED.strip().splitlines())
-    return [(a, b, c, d, e) for a, b, c, d, e in rows]
-
-
 def moment(text: str) -> datetime | None:
     return None if text == "-" else datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-@pytest.mark.parametrize(("question", "relation", "since", "until", "sure"), labelled())
-def test_a_question_that_names_a_time_is_about_that_span(
-    question: str, relation: str, since: str, until: str, sure: str
-) -> None:
+@pytest.mark.parametrize("line", NAMED.strip().splitlines())
+def test_a_question_that_names_a_time_is_about_that_span(line: str) -> None:
+    question, relation, since, until, sure = (cell.strip() for cell in line.split("|"))
     found = times_in(question, NOW, UTC)
     assert found is not None
     assert (found.relation.value, found.since, found.until) == (relation, moment(since), moment(until))
@@ -199,20 +193,11 @@ def test_a_number_or_word_that_is_no_date_names_no_time(question: str) -> None:
     assert times_in(question, NOW, UTC) is None
 
 
-def test_there_are_enough_examples() -> None:
-    assert len(labelled()) >= 35
-    assert len(TRAPS.strip().splitlines()) >= 25
-
-
-def test_a_day_begins_at_the_midnight_of_the_asker() -> None:
+def test_a_day_is_of_the_askers_zone() -> None:
     tokyo = times_in("what did we do yesterday?", NOW, ZoneInfo("Asia/Tokyo"))
     assert tokyo is not None  # in Tokyo it is the 19th already
-    assert tokyo.since == datetime(2026, 11, 17, 15, tzinfo=UTC)
-    assert tokyo.until == datetime(2026, 11, 18, 15, tzinfo=UTC)
-
-
-def test_a_day_that_a_zone_left_out_is_no_span() -> None:
-    assert times_in("what happened on 2011-12-30?", NOW, ZoneInfo("Pacific/Apia")) is None
+    assert (tokyo.since, tokyo.until) == (moment("2026-11-17T15"), moment("2026-11-18T15"))
+    assert times_in("what happened on 2011-12-30?", NOW, ZoneInfo("Pacific/Apia")) is None, "left out there"
 
 
 ALL = """

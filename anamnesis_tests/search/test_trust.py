@@ -1,4 +1,4 @@
-"""What is curated wins near ties, and every hit says how far it may be relied on."""
+"""What is curated wins near ties, routine loses them, and every hit says how far it may be relied on."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -50,6 +50,29 @@ def test_what_is_curated_comes_before_what_matches_almost_as_well(store: Store) 
     assert hits(store) == [("other", "file"), ("curated", "file")]
     put(store, "curated", TEXT + " open", source=NOTES, metadata={"trust": "curated"})
     assert hits(store) == [("curated", "curated"), ("other", "file")]
+
+
+LOGS = "mac--logs--00000000"
+ROUTINE, WORTH_IT = ({"source": LOGS, "metadata": {"value": value}} for value in (0.5, 4.0))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "mode", "least", "order"),
+    [
+        (ROUTINE, WORTH_IT, Mode.HYBRID, 0.0, ["first", "second"]),
+        (ROUTINE, WORTH_IT, Mode.HYBRID, 1.0, ["second", "first"]),
+        (ROUTINE, WORTH_IT, Mode.EXACT, 1.0, ["first", "second"]),  # literal tokens are asked for
+        ({}, {"source": LOGS, "metadata": {"value": "much"}}, Mode.HYBRID, 20.0, ["first", "second"]),  # no value
+        ({"metadata": {"value": 0.0}}, WORTH_IT, Mode.HYBRID, 1.0, ["first", "second"]),  # a client posted it
+    ],
+)
+def test_routine_ranks_below_what_matches_almost_as_well(
+    store: Store, first: dict[str, object], second: dict[str, object], mode: Mode, least: float, order: list[str]
+) -> None:
+    put(store, "first", TEXT, **first)
+    put(store, "second", TEXT + " open", **second)
+    answer = Engine(store, None, min_value=lambda: least).search(SearchQuery("zeppelin gateway", mode=mode, fold=False))
+    assert [hit.episode.episode_id for hit in answer.hits] == order
 
 
 def test_what_is_curated_overtakes_nothing_that_matches_better_by_two_places(store: Store) -> None:

@@ -1,0 +1,10 @@
+import pytest
+
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.search.memory import Memory
+
+
+@pytest.fixture
+def memory(store: Store) -> Memory:
+    """Empty."""
+    return Memory(store)
