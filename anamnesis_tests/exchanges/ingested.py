@@ -99,6 +99,15 @@ class Ingested:
         page = self.store.episodes.page(Where(), 10_000)
         return sorted(page.items, key=lambda e: (e.path, e.metadata.get("ordinal", 0)))
 
+    def owners(self, text: str = "") -> set[str]:
+        """The names of the files whose episodes say this."""
+        return {episode.path.rpartition("/")[2] for episode in self.episodes() if text in episode.raw_exchange}
+
+    def counted(self) -> tuple[int, int]:
+        """Messages, and further places where they stand."""
+        counts = self.store.overview.counts()
+        return counts.messages, counts.occurrences
+
     def texts(self) -> str:
         """Everything that can be found."""
         return "\n".join(episode.raw_exchange for episode in self.episodes())

@@ -14,14 +14,11 @@ from anamnesis_pipeline.exchanges.parsing import FileOrigin, FileState, advance,
 from anamnesis_pipeline.exchanges.projects import git_identity, project_label
 from anamnesis_pipeline.model import SegmentKind as Kind
 from anamnesis_tests.exchanges.log_lines import REAL_LOGS, ROOT, SESSION, Log, lines_of, parse, real_logs, texts
+from anamnesis_tests.exchanges.sessions import COPIES, changed, session
 
 needs_real_logs = pytest.mark.skipif(not REAL_LOGS.is_dir(), reason=f"no logs at {REAL_LOGS}")
 EXAMPLE = ROOT / "examples/claude_logs"
 FAST = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-def all_keys(lines: list[str]) -> list[str]:
-    return read_messages(lines, 0).keys
 
 
 # --- a fold ----------------------------------------------------------------------------------------------
@@ -120,45 +117,19 @@ def test_the_state_survives_a_round_trip_and_refuses_another_version() -> None:
 # --- copies ----------------------------------------------------------------------------------------------
 
 
-def original() -> Log:
-    log = Log()
-    log.user("Why do webhook retries double-charge?")
-    log.assistant({"type": "text", "text": "I look."}, {"type": "thinking", "thinking": "retry path"})
-    log.tool("Grep", "t1", "billing.py:13", pattern="charge")
-    log.user("and refunds?")
-    log.say("Refunds are fine.")
-    return log
-
-
-def changed(lines: list[str], **fields: Any) -> list[str]:
-    return [json.dumps(json.loads(line) | fields) for line in lines]
-
-
-COPIES = {
-    "resume": lambda lines: changed(lines, sessionId="resumed"),
-    "fork": lambda lines: changed(lines, sessionId="forked", forkedFrom={"sessionId": SESSION}),
-    "background": lambda lines: changed(lines, sessionId="background", sessionKind="bg"),
-    "written twice by a branch": lambda lines: [
-        copy for line in changed(lines, sessionId="b") for copy in (line, *changed([line], forkedFrom={"x": 1}))
-    ],
-    "rewrite after an upgrade": lambda lines: changed(lines, version="2.1.299", gitBranch="x", slug="quiet-otter"),
-    "everything with new uuids": lambda lines: [
-        json.dumps(json.loads(line) | {"uuid": f"new-{n}"}) for n, line in enumerate(lines)
-    ],
-    "replies with new uuids": lambda lines: [
-        json.dumps(record | ({"uuid": f"new-{n}"} if record["type"] == "assistant" else {}))
-        for n, record in enumerate(map(json.loads, lines))
-    ],
-}
-
-
 @pytest.mark.parametrize("name", COPIES)
 def test_a_copy_brings_no_new_message_and_is_recorded(name: str) -> None:
-    log = original()
+    log = session()
     copied = COPIES[name](log.lines)
     batch = read_messages(copied, 0)
     step = advance(
-        FileState(), None, batch, all_keys(log.lines), FileOrigin("s", "copy.jsonl"), label=str, idle_minutes=30
+        FileState(),
+        None,
+        batch,
+        read_messages(log.lines, 0).keys,
+        FileOrigin("s", "copy.jsonl"),
+        label=str,
+        idle_minutes=30,
     )
     assert (step.parts, step.keys) == ((), ())
     assert {occurrence.line for occurrence in step.occurrences} == set(range(len(copied)))
@@ -167,23 +138,15 @@ def test_a_copy_brings_no_new_message_and_is_recorded(name: str) -> None:
 
 
 def test_what_a_resumed_session_adds_belongs_to_the_exchange_it_goes_on_with() -> None:
-    log = original()
-    known = all_keys(log.lines)
+    log = session()
+    known = read_messages(log.lines, 0).keys
     earlier = parse(log.lines)
     log.lines = changed(log.lines, sessionId="resumed")
     log.say("One more thing.")
     (part,) = parse(log.lines, "resumed.jsonl", known=known)
     assert texts([part]) == ["One more thing."]
     assert (part.exchange_id, part.prompt) == (earlier[-1].exchange_id, "and refunds?")
-    assert part.lead == "Refunds are fine."
-
-
-def test_a_reply_repeated_line_by_line_while_streaming_is_kept_once() -> None:
-    log = Log()
-    log.user("prompt")
-    for _ in range(3):
-        log.assistant({"type": "text", "text": "answer"}, message_id="msg-1")
-    assert texts(parse(log.lines)) == ["prompt", "answer"]
+    assert part.lead == "Refunds are issued in one place only."
 
 
 # --- where it was said -----------------------------------------------------------------------------------
@@ -191,23 +154,14 @@ def test_a_reply_repeated_line_by_line_while_streaming_is_kept_once() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [
-        f"{SESSION}/subagents/agent-a1.jsonl",
-        f"{SESSION}/subagents/workflows/wf_1/agent-a1.jsonl",
-        "agent-a1.jsonl",
-    ],
+    [f"{SESSION}/subagents/agent-a1.jsonl", f"{SESSION}/subagents/workflows/wf_1/agent-a1.jsonl", "agent-a1.jsonl"],
 )
-def test_a_subagent_is_told_by_its_file_in_every_layout(path: str) -> None:
+def test_a_subagent_is_told_by_its_file_in_every_layout_or_by_its_records(path: str) -> None:
     log = Log(isSidechain=True, agentId="a1")
     log.user("Explore")
     (part,) = parse(log.lines, path)
     assert (part.kind, part.agent_id, part.session_id, part.prompt) == ("subagent", "a1", SESSION, "Explore")
-
-
-def test_a_subagent_is_told_by_its_records_when_its_file_has_another_name() -> None:
-    log = Log(isSidechain=True, agentId="a1")
-    log.user("Explore")
-    (part,) = parse(log.lines, f"{SESSION}.jsonl")
+    (part,) = parse(log.lines)
     assert (part.kind, part.agent_id) == ("subagent", "a1")
 
 
@@ -223,20 +177,23 @@ def test_a_session_without_an_id_is_named_after_its_file() -> None:
     assert part.session_id == "abc"
 
 
-def test_a_session_that_changes_directory_stays_with_its_project() -> None:
+@pytest.mark.parametrize("ticks", [(), (1,)])
+def test_a_session_that_changes_directory_stays_with_its_project(ticks: tuple[int, ...]) -> None:
     log = Log(cwd="/home/dev/shop")
     log.user("first")
-    log.user("second", cwd="/home/dev/shop/api")
-    first, second = parse(log.lines)
-    assert (first.project, second.project) == ("/home/dev/shop", "/home/dev/shop")
-    assert (first.cwd, second.cwd) == ("/home/dev/shop", "/home/dev/shop/api")
+    log.user("second", cwd="/srv/elsewhere")
+    parts = parse(log.lines, ticks=ticks)
+    assert [(part.project, part.cwd) for part in parts] == [
+        ("/home/dev/shop", "/home/dev/shop"),
+        ("/home/dev/shop", "/srv/elsewhere"),
+    ]
 
 
 def spliced(*sessions: tuple[str, str], **fields: Any) -> list[str]:
     """A question and an answer of each (session, directory), one after the other in one file."""
     lines: list[str] = []
-    for number, (session, cwd) in enumerate(sessions):
-        log = Log(session, cwd)
+    for number, (name, cwd) in enumerate(sessions):
+        log = Log(name, cwd)
         log.minute = 10 * number
         log.user(f"question {number}", uuid=f"q{number}", **fields)
         log.assistant({"type": "text", "text": f"answer {number}"}, message_id=f"m{number}", uuid=f"a{number}")
@@ -330,18 +287,13 @@ def repository(tmp_path: Path) -> Path:
         ("https://token:secret@git.corp:8443/acme/shop/", "git.corp/acme/shop"),
         ("ssh://git@git.corp:2222/acme/shop", "git.corp/acme/shop"),
         ("git://[2001:db8::1]:9418/acme/shop.git", "[2001:db8::1]/acme/shop"),
+        ("/srv/git/shop.git", ""),  # no remote: that of the main worktree
     ],
 )
 def test_every_worktree_of_a_repository_is_the_project_of_its_remote(repository: Path, url: str, project: str) -> None:
     git(repository, "remote", "add", "origin", url)
     places = [repository, repository / "src/deep", repository.parent / "shop-feature"]
-    assert {git_identity(str(place)) for place in places} == {project}
-
-
-def test_without_a_remote_every_worktree_is_the_project_of_the_main_one(repository: Path) -> None:
-    git(repository, "remote", "add", "origin", "/srv/git/shop.git")
-    places = [repository, repository / "src/deep", repository.parent / "shop-feature"]
-    assert {git_identity(str(place)) for place in places} == {project_label(str(repository))}
+    assert {git_identity(str(place)) for place in places} == {project or project_label(str(repository))}
 
 
 def test_a_directory_without_repository_or_not_on_this_machine_has_no_identity(tmp_path: Path) -> None:
