@@ -5,18 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from anamnesis_pipeline.model import SegmentKind
 from anamnesis_tests.exchanges.ingested import LATER, OTHER, Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, Log
 from anamnesis_tests.exchanges.sessions import TRUNK, session
-
-
-def test_01_a_record_of_an_unknown_type_is_archived_as_it_is_and_counted(home: Ingested) -> None:
-    log = session()
-    log.lines.append('{"type":"zz-future-record","payload":{"x":1}}')
-    home.write(log.lines)
-    assert home.ingest().skipped["unknown:zz-future-record"] == 1
-    assert home.archived() == log.lines
 
 
 def test_02_a_torn_tail_waits_until_it_is_complete_and_is_then_read_once(home: Ingested) -> None:
@@ -153,13 +144,3 @@ def test_17_what_editors_and_crashes_leave_in_a_file_stops_nothing(home: Ingeste
     seen = home.ingest()
     assert (seen.messages, seen.malformed) == (6, 0)
     assert "and ref��unds?" in home.texts()
-
-
-def test_the_kinds_of_speech_survive_the_whole_way(home: Ingested) -> None:
-    home.write(session().lines)
-    home.crawl()
-    home.parse()
-    (source,) = home.sources()
-    pairs = home.store.parts.parts_to_publish(source.key, 100)
-    kinds = {segment.kind for part, _ in pairs for segment in part.segments}
-    assert kinds == {SegmentKind.PROMPT, SegmentKind.STATEMENT, SegmentKind.TOOL_INPUT, SegmentKind.TOOL_RESULT}

@@ -1,19 +1,11 @@
 """The points of the acceptance list that are about records, through crawl, parse and publish on a real store."""
 
-import base64
-import hashlib
-import json
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from anamnesis_pipeline.exchanges.projects import project_label
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_TAG, SUMMARIZER_MARK
 from anamnesis_pipeline.search.quoting import fenced, one_line, quoted
-from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.exchanges.ingested import OTHER, Ingested
-from anamnesis_tests.exchanges.log_lines import SESSION, Log, stamp
+from anamnesis_tests.exchanges.log_lines import Log
 
 BLOCK = fenced([f"- On 2026-03-05 (exchange): {quoted(one_line('Earlier you fixed the zeppelin.'))} [ep_1]"])
 
@@ -63,55 +55,6 @@ def test_07_a_compaction_is_linked_to_what_it_continues_and_its_summary_is_nobod
     assert home.texts().count("Make charges idempotent.") == 1
 
 
-@pytest.mark.parametrize(
-    "beside",
-    [{"stdout": "12: pay", "stderr": ""}, "Error: Exit code 1", [{"type": "text", "text": "12: pay"}], None, 7],
-)
-def test_09_what_stands_beside_a_tool_result_may_be_anything(home: Ingested, beside: Any) -> None:
-    log = Log()
-    log.user("Why?")
-    log.call("Bash", "toolu_1", command="make")
-    log.user([{"type": "tool_result", "tool_use_id": "toolu_1", "content": "12: pay"}], toolUseResult=beside)
-    home.write(log.lines)
-    seen = home.ingest()
-    assert (seen.messages, seen.malformed) == (3, 0)
-    assert home.texts().endswith("[Tool result]\n12: pay")
-
-
-def test_10_a_session_that_changes_directory_stays_with_its_first_project(home: Ingested) -> None:
-    log = Log(cwd="/home/dev/shop")
-    log.user("first")
-    log.user("second", cwd="/srv/elsewhere")
-    home.write(log.lines)
-    home.ingest()
-    log.user("third, in a later run", cwd="/srv/elsewhere")
-    home.append(log.lines[-1:])
-    home.ingest()
-    assert [e.metadata["cwd"] for e in home.episodes()] == ["/home/dev/shop", "/srv/elsewhere", "/srv/elsewhere"]
-    assert {e.project for e in home.episodes()} == {"/home/dev/shop"}
-
-
-def test_11_sessions_of_paths_that_share_a_folder_are_apart(store: Store, tmp_path: Path) -> None:
-    home = Ingested(store, tmp_path, project_label)
-    for number, name in enumerate(("a-b", "a_b", "a/b", "a.b")):
-        log = Log(session=f"{number}{SESSION[1:]}", cwd=f"/home/dev/{name}")
-        log.user(f"prompt in {name}", uuid=f"u{number}")
-        home.write(log.lines, f"{number}{SESSION[1:]}.jsonl", folder="-home-dev-a-b")
-    home.ingest()
-    assert {e.project for e in home.episodes()} == {"~/a-b", "~/a_b", "~/a/b", "~/a.b"}
-
-
-def test_14_replies_that_the_client_made_up_are_left_out(home: Ingested) -> None:
-    log = Log()
-    log.user("Why?")
-    log.assistant({"type": "text", "text": "API Error: Overloaded"}, isApiErrorMessage=True)
-    log.assistant({"type": "text", "text": "Limit reached"}, reply={"model": "<synthetic>"})
-    home.write(log.lines)
-    seen = home.ingest()
-    assert (seen.messages, seen.skipped["assistant:synthetic"]) == (1, 2)
-    assert "Overloaded" not in home.texts()
-
-
 def test_15_what_this_system_put_into_a_session_is_cut_out_wherever_it_stands_and_counted(home: Ingested) -> None:
     log = Log()
     log.record("attachment", attachment={"type": "hook_success", "stdout": BLOCK})
@@ -126,15 +69,8 @@ def test_15_what_this_system_put_into_a_session_is_cut_out_wherever_it_stands_an
     seen = home.ingest()
     assert seen.skipped["own:memory"] == 7
     assert "zeppelin" not in home.texts()
-    for kept in (
-        "Why is it late?",
-        "echo '' | wc",
-        "before  between  after",
-        "As I read:",
-        "is how it begins",
-        "any words",
-    ):
-        assert kept in home.texts()
+    kept = ("Why is it late?", "echo '' | wc", "before  between  after", "As I read:", "is how it begins", "any words")
+    assert [text for text in kept if text not in home.texts()] == []
 
 
 @pytest.mark.parametrize("tick", [None, 1, 3])
@@ -157,51 +93,6 @@ def test_15_a_transcript_of_a_summarizers_call_yields_nothing(home: Ingested, ti
     assert "zeppelin" not in home.texts()
     assert SUMMARIZER_MARK in home.texts(), "only a session that begins with it is one of ours"
     assert len(home.archived(f"{OTHER}.jsonl")) == 4
-
-
-def test_16_images_and_documents_become_their_type_size_and_hash(home: Ingested) -> None:
-    picture, paper = bytes(range(256)) * 40, b"%PDF-1.7" + b"x" * 5_000
-    source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(picture).decode()}
-    document = {"type": "base64", "media_type": "application/pdf", "data": base64.b64encode(paper).decode()}
-    log = Log()
-    log.user([{"type": "text", "text": "this is the alert"}, {"type": "image", "source": source}])
-    log.call("Read", "toolu_1", file_path="a.pdf")
-    log.user(
-        [{"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "document", "source": document}]}],
-        toolUseResult={"type": "pdf", "file": {"base64": document["data"]}},
-    )
-    log.call("mcp__chart", "toolu_2", image={"type": "image", "source": source})
-    home.write(log.lines)
-    home.ingest()
-    seen = f"[image image/png, {len(picture)} bytes, sha256 {hashlib.sha256(picture).hexdigest()[:12]}]"
-    assert home.texts().count(seen) == 2
-    assert f"[document application/pdf, {len(paper)} bytes" in home.texts()
-    assert not any(data in home.texts() for data in (source["data"][:200], document["data"][:200]))
-    assert json.loads(home.archived()[0])["message"]["content"][1]["source"] == source, "the archive keeps the bytes"
-
-
-def test_18_a_clock_that_goes_backwards_neither_cuts_nor_loses_anything(home: Ingested) -> None:
-    log = Log()
-    log.user("first")
-    log.say("later")
-    log.assistant({"type": "text", "text": "earlier"}, timestamp=stamp(-500))
-    log.assistant({"type": "text", "text": "no time at all"}, timestamp="yesterday")
-    home.write(log.lines)
-    assert home.ingest().messages == 4
-    (episode,) = home.episodes()
-    assert episode.raw_exchange == "[User]\nfirst\n\n[Claude]\nlater\n\n[Claude]\nearlier\n\n[Claude]\nno time at all"
-
-
-def test_16_a_memory_dump_of_base64_inside_a_result_object_is_a_reference_too(home: Ingested) -> None:
-    data = base64.b64encode(b"\x89PNG" * 2_000).decode()
-    log = Log()
-    log.user("Why?")
-    log.call("mcp__shot", "toolu_1", page=1)
-    log.result("toolu_1", [{"type": "resource", "resource": {"mimeType": "image/png", "data": data}}])
-    home.write(log.lines)
-    home.ingest()
-    assert data[:100] not in home.texts()
-    assert "8000 bytes, sha256" in home.texts()
 
 
 def test_each_sender_in_a_user_record_has_a_speaker_of_its_own(home: Ingested) -> None:

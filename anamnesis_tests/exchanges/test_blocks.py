@@ -20,6 +20,10 @@ SEEN = f"3000 bytes, sha256 {hashlib.sha256(RAW).hexdigest()[:12]}"
             {"type": "resource", "resource": {"uri": "file:///a.png", "mimeType": "image/png", "blob": DATA}},
             f"[resource image/png, {SEEN}, file:///a.png]",
         ),
+        (
+            {"type": "resource", "resource": {"mimeType": "image/png", "data": DATA}},
+            f'{{"type":"resource","resource":{{"mimeType":"image/png","data":"[{SEEN}]"}}}}',
+        ),
         ({"type": "audio", "mimeType": "audio/wav", "data": DATA}, f"[audio audio/wav, {SEEN}]"),
         ({"type": "image", "mimeType": "image/png", "data": DATA}, f"[image image/png, {SEEN}]"),
         ({"type": "resource_link", "uri": "file:///r", "name": "report.pdf"}, "[resource_link report.pdf]"),
@@ -57,6 +61,11 @@ def test_bare_base64_is_a_reference_too() -> None:
 def test_long_names_paths_and_hashes_in_a_result_stay(text: str) -> None:
     assert result_text(text) == text
     assert result_text([{"type": "text", "text": text}]) == text
+
+
+@pytest.mark.parametrize("text", ["the words of a file " * 20, "one\ttwo\t3\n" * 40, "0123456789abcdef" * 40])
+def test_words_and_figures_are_no_bytes_of_a_file(text: str) -> None:
+    assert tool_input_text("Write", {"data": text}) == f"Write\ndata: {text}"
 
 
 def test_json_of_a_tool_that_resembles_a_file_stays() -> None:

@@ -286,15 +286,7 @@ def sparse_lines(wanted: int) -> Iterator[str]:
         for n in range(800):
             log.record("progress", data={"type": "bash_progress", "output": f"step {n} " * 200})
         for n in range(6):
-            log.user(
-                [
-                    {
-                        "type": "tool_result",
-                        "tool_use_id": f"t{size}-{n}",
-                        "content": [{"type": "image", "source": source}],
-                    }
-                ]
-            )
+            log.result(f"t{size}-{n}", [{"type": "image", "source": source}])
         for line in log.lines:
             size += len(line) + 1
             yield line

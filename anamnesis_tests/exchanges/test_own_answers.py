@@ -12,9 +12,9 @@ from anamnesis_pipeline.exchanges.own_calls import LONGEST_COMMAND, asks_memory
 from anamnesis_pipeline.exchanges.own_text import without_memory
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS
 from anamnesis_pipeline.search.quoting import PREFACE, fenced, one_line, quoted
-from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.exchanges.ingested import OTHER, Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, Log
+from anamnesis_tests.exchanges.sessions import changed
 
 SKILL = Path(__file__).parents[2] / "plugin/skills/recall/SKILL.md"
 ANSWER = '{"results":[{"excerpt":"Earlier you fixed the zeppelin."}]}'
@@ -102,19 +102,9 @@ OTHERS = [
 ]
 
 
-@pytest.fixture
-def home(store: Store, tmp_path: Path) -> Ingested:
-    return Ingested(store, tmp_path)
-
-
-@pytest.mark.parametrize("command", ASKING)
-def test_a_command_that_asks_this_memory_is_recognized(command: str) -> None:
-    assert asks_memory("Bash", {"command": command})
-
-
-@pytest.mark.parametrize("command", OTHERS)
-def test_a_command_that_only_speaks_of_it_or_asks_something_else_is_not(command: str) -> None:
-    assert not asks_memory("Bash", {"command": command})
+@pytest.mark.parametrize("command", [*ASKING, *OTHERS])
+def test_a_command_asks_this_memory_or_only_speaks_of_it(command: str) -> None:
+    assert asks_memory("Bash", {"command": command}) is (command in ASKING)
 
 
 def test_the_calls_of_our_own_skill_are_recognized() -> None:
@@ -148,20 +138,10 @@ def test_tools_of_our_server_and_addresses_of_our_service_ask(tool: str, value: 
     assert asks_memory(tool, value) is asks
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "$(anamnesis ",
-        "$('anamnesis",
-        "`anamnesis` ",
-        "ssh ",
-        "A=localhost;$A",
-        "<<A anamnesis\n",
-        "bash -c anamnesis ",
-        "anamnesis '\\",
-        "\\\n(;|",
-    ],
-)
+PIECES = ["$(anamnesis ", "$('anamnesis", "`anamnesis` ", "ssh ", "A=localhost;$A", "<<A anamnesis\n"]
+
+
+@pytest.mark.parametrize("piece", [*PIECES, "bash -c anamnesis ", "anamnesis '\\", "\\\n(;|"])
 def test_a_command_that_is_made_to_stall_takes_no_time(piece: str) -> None:
     begun = time.process_time()
     asks_memory("Bash", {"command": f"anamnesis{piece * (LONGEST_COMMAND // len(piece))}" * 50})
@@ -203,10 +183,7 @@ def test_a_copy_of_the_session_brings_the_answer_no_more_than_the_session_does(h
     log.say("We decided on airships.")
     home.write(log.lines)
     home.ingest()
-    forked = [
-        json.dumps(json.loads(line) | {"sessionId": OTHER, "forkedFrom": {"sessionId": SESSION}}) for line in log.lines
-    ]
-    home.write(forked, f"{OTHER}.jsonl")
+    home.write(changed(log.lines, sessionId=OTHER, forkedFrom={"sessionId": SESSION}), f"{OTHER}.jsonl")
     home.ingest()
     assert home.store.overview.counts().messages == 3
     assert "zeppelin" not in home.texts()

@@ -28,21 +28,43 @@ def kinds_and_texts(log: Log) -> list[tuple[Kind, str]]:
 # --- lines -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line", [LINE + "\r", "\ufeff" + LINE, f"  {LINE}\t"])
-def test_what_editors_and_crashes_leave_around_a_record_is_ignored(line: str) -> None:
-    assert read_records(line) == ([RECORD], False)
+TORN = '{"type":"assistant","message":{"content":[{"type":"text","text":"half"}],"usage":{"input_tok'
+LINES = {
+    "a carriage return": (LINE + "\r", [RECORD], False),
+    "a byte order mark": ("\ufeff" + LINE, [RECORD], False),
+    "space around it": (f"  {LINE}\t", [RECORD], False),
+    "nothing": ("", [], False),
+    "blanks": ("   ", [], False),
+    "a carriage return alone": ("\r", [], False),
+    "a brace": ("{", [], True),
+    "words": ("nonsense", [], True),
+    "a list": ("[1, 2]", [], True),
+    "a text": ('"text"', [], True),
+    "a torn record": (LINE[:-1], [], True),
+    "many braces": ("{" * 5_000, [], True),
+    "many brackets": ("[" * 100_000, [], True),
+    "many megabytes of damage": ('{"a":[' + '{"b":1},' * 500_000, [], True),
+    "records inside a torn one": (TORN, [], True),
+    "a record behind a torn one": (TORN + LINE, [RECORD], True),
+    "two records": (LINE + LINE, [RECORD, RECORD], False),
+    "control characters": ('{"type":"zz","content":"a\tb\x01"}', [{"type": "zz", "content": "a\tb\x01"}], False),
+    "equal keys, of which the last counts": ('{"type":"progress","type":"zz"}', [{"type": "zz"}], False),
+    "a pair of surrogates and one alone": (
+        r'{"type":"zz","content":"a\ud83d b\ud83d\ude00 \\ud83d"}',
+        [{"type": "zz", "content": "a\ufffd b\U0001f600 \\ud83d"}],
+        False,
+    ),
+    "a raw surrogate alone": ('{"type":"zz","content":"\udc9f"}', [{"type": "zz", "content": "\ufffd"}], False),
+}
 
 
-@pytest.mark.parametrize("line", ["", "   ", "\r"])
-def test_an_empty_line_is_neither_a_record_nor_damage(line: str) -> None:
-    assert read_records(line) == ([], False)
-
-
-@pytest.mark.parametrize("line", ["{", "nonsense", "[1, 2]", '"text"', LINE[:-1], "{" * 5_000, "[" * 100_000])
-def test_a_malformed_line_is_counted_and_never_fatal(line: str) -> None:
-    assert read_records(line) == ([], True)
-    assert read_messages([line, LINE], 0).malformed == 1
-    assert len(read_messages([line, LINE], 0).messages) == 1
+@pytest.mark.parametrize("what", LINES)
+def test_a_line_gives_its_whole_records_and_damage_is_counted(what: str) -> None:
+    line, records, damaged = LINES[what]
+    assert read_records(line) == (records, damaged)
+    batch = read_messages([line, LINE], 0)
+    assert batch.malformed == damaged
+    assert len(batch.messages) == 1 + records.count(RECORD)
 
 
 @pytest.mark.parametrize("length", range(1, len(LINE)))
@@ -51,34 +73,6 @@ def test_a_record_glued_to_a_torn_one_is_recovered_wherever_the_tear_is(length: 
     records, damaged = read_records(LINE[:length] + whole)
     assert records == [json.loads(whole)]
     assert damaged
-
-
-def test_nothing_inside_a_torn_record_passes_for_a_record() -> None:
-    torn = '{"type":"assistant","message":{"content":[{"type":"text","text":"half"}],"usage":{"input_tok'
-    assert read_records(torn) == ([], True)
-    assert read_records(torn + LINE) == ([RECORD], True)
-
-
-def test_two_whole_records_on_one_line_are_both_read() -> None:
-    assert read_records(LINE + LINE) == ([RECORD, RECORD], False)
-
-
-def test_a_damaged_line_of_many_megabytes_is_given_up_after_bounded_work() -> None:
-    assert read_records('{"a":[' + '{"b":1},' * 500_000) == ([], True)
-
-
-def test_control_characters_inside_a_string_are_tolerated() -> None:
-    assert read_records('{"type":"user","content":"a\tb\x01"}') == ([{"type": "user", "content": "a\tb\x01"}], False)
-
-
-def test_of_duplicate_keys_the_last_counts() -> None:
-    assert read_records('{"type":"progress","type":"user"}') == ([{"type": "user"}], False)
-
-
-def test_lone_surrogates_become_replacement_characters_and_pairs_stay() -> None:
-    records, _ = read_records(r'{"type":"user","content":"a\ud83d b\ud83d\ude00 \\ud83d"}')
-    assert records[0]["content"] == "a\ufffd b\U0001f600 \\ud83d"
-    assert read_records('{"content":"\udc9f"}')[0] == [{"content": "\ufffd"}]
 
 
 # --- user records ----------------------------------------------------------------------------------------
@@ -97,57 +91,31 @@ def test_lone_surrogates_become_replacement_characters_and_pairs_stay() -> None:
         ("<task-notification>done</task-notification>\nRead the output file to retrieve it: /a", Kind.NOTIFICATION),
         ("[SYSTEM NOTIFICATION - NOT USER INPUT]\nmonitor: CI failed", Kind.NOTIFICATION),
         ("[Request interrupted by user for tool use]", Kind.NOTIFICATION),
-        (
-            "This session is being continued from a previous conversation that ran out of context. So",
-            Kind.COMPACT_SUMMARY,
-        ),
+        ("This session is being continued from a previous conversation that ran out of context.", Kind.COMPACT_SUMMARY),
+        ("<user-prompt-submit-hook>run the linter</user-prompt-submit-hook>", None),
+        ("<ide_opened_file>The user opened a.py</ide_opened_file>", None),
+        ("<ide_selection>lines 1 to 3</ide_selection>", None),
+        ("Stop hook feedback:\n- tests failed", None),
+        ("Caveat: The messages below were generated by the user while running local commands.", None),
     ],
 )
-def test_a_user_text_is_classified_by_its_markup_and_kept_verbatim(text: str, kind: Kind) -> None:
+def test_a_user_text_is_classified_by_its_markup_and_kept_verbatim(text: str, kind: Kind | None) -> None:
     log = Log()
     log.user(text)
     log.user([{"type": "text", "text": text}])
-    assert kinds_and_texts(log) == [(kind, text), (kind, text)]
-
-
-def test_a_reminder_beside_typed_text_is_not_the_users_speech() -> None:
-    log = Log()
-    log.user("<system-reminder>be brief</system-reminder> and now: why?")
-    assert kinds_and_texts(log) == [(Kind.PROMPT, "and now: why?")]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<user-prompt-submit-hook>run the linter</user-prompt-submit-hook>",
-        "<ide_opened_file>The user opened a.py</ide_opened_file>",
-        "<ide_selection>lines 1 to 3</ide_selection>",
-        "Stop hook feedback:\n- tests failed",
-        "Caveat: The messages below were generated by the user while running local commands.",
-    ],
-)
-def test_what_hooks_and_editors_add_is_not_the_users_speech(text: str) -> None:
-    log = Log()
-    log.user(text)
-    assert kinds_and_texts(log) == []
+    assert kinds_and_texts(log) == ([(kind, text)] * 2 if kind else [])
 
 
 @pytest.mark.parametrize("tag", ["ide_selection", "ide_opened_file", "system-reminder", "user-prompt-submit-hook"])
-def test_what_is_typed_beside_it_is(tag: str) -> None:
+def test_what_is_typed_beside_what_a_client_adds_is_a_prompt(tag: str) -> None:
     log = Log()
     log.user(f"<{tag}>lines 1 to 3</{tag}>\nWhy does this fail?")
     log.user(f"And this?\n<{tag}>lines 4 to 6</{tag}>")
+    log.user(f"<{tag}>be brief</{tag}> and now: why?")
     log.user(f"What does <{tag}> mean?")
-    wanted = ["Why does this fail?", "And this?", f"What does <{tag}> mean?"]
+    wanted = ["Why does this fail?", "And this?", "and now: why?", f"What does <{tag}> mean?"]
     assert kinds_and_texts(log) == [(Kind.PROMPT, text) for text in wanted]
-    assert read_messages(log.lines, 0).skipped == {"user:injected": 2}
-
-
-@pytest.mark.parametrize("text", ["the words of a file " * 20, "one\ttwo\t3\n" * 40, "0123456789abcdef" * 40])
-def test_words_and_figures_are_no_bytes_of_a_file(text: str) -> None:
-    log = Log()
-    log.call("Write", "toolu_1", data=text)
-    assert kinds_and_texts(log) == [(Kind.TOOL_INPUT, f"Write\ndata: {text}")]
+    assert read_messages(log.lines, 0).skipped == {"user:injected": 3}
 
 
 def test_injected_text_is_skipped_and_counted() -> None:
@@ -212,7 +180,7 @@ def test_images_and_documents_never_bring_their_base64_wherever_they_stand() -> 
         (["bare"], "bare"),
     ],
 )
-@pytest.mark.parametrize("rich", [{"stdout": "x"}, "text", ["a"], None])
+@pytest.mark.parametrize("rich", [{"stdout": "x"}, "text", ["a"], None, 7])
 def test_a_tool_result_is_read_whatever_its_shape(content: object, text: str, rich: object) -> None:
     log = Log()
     block = {"type": "tool_result", "tool_use_id": "t1", "content": content}
@@ -365,15 +333,8 @@ INJECTED: list[dict[str, object]] = [
 ]
 
 
-@pytest.mark.parametrize("fields", TYPED)
-def test_a_typed_prompt_stays_however_it_begins(fields: dict[str, object]) -> None:
+@pytest.mark.parametrize("fields", [*TYPED, *INJECTED])
+def test_what_begins_like_a_hook_is_a_prompt_where_it_was_typed(fields: dict[str, object]) -> None:
     log = Log()
     log.user(STOP_HOOK, **fields)
-    assert kinds_and_texts(log) == [(Kind.PROMPT, STOP_HOOK)]
-
-
-@pytest.mark.parametrize("fields", INJECTED)
-def test_feedback_of_a_hook_is_no_prompt_where_nothing_says_that_it_was_typed(fields: dict[str, object]) -> None:
-    log = Log()
-    log.user(STOP_HOOK, **fields)
-    assert kinds_and_texts(log) == []
+    assert kinds_and_texts(log) == ([(Kind.PROMPT, STOP_HOOK)] if fields in TYPED else [])

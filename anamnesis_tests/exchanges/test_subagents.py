@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.exchanges.ingested import OTHER, Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, Log
@@ -19,16 +20,19 @@ LAYOUTS = {
 }
 
 
+TASK, ANSWER = "Find every place that issues refunds.", "Refunds are issued in src/refunds.py:44 only."
+
+
 def spawning() -> tuple[Log, Log]:
     """A session that asks a subagent, and the subagent's own log."""
     trunk, agent = Log(), Log(isSidechain=True, agentId="a41c9d02")
     agent.minute, agent._count = 1.0, 100
     trunk.user("Where are refunds?")
-    trunk.call("Agent", "toolu_01Qz", description="Find refund code", prompt="Find every place that issues refunds.")
-    agent.user("Find every place that issues refunds.")
+    trunk.call("Agent", "toolu_01Qz", description="Find refund code", prompt=TASK)
+    agent.user(TASK)
     agent.tool("Grep", "toolu_02", "src/refunds.py:44", pattern="refund")
-    agent.say("Refunds are issued in src/refunds.py:44 only.")
-    answer = [{"type": "text", "text": "Refunds are issued in src/refunds.py:44 only.\nagentId: a41c9d02"}]
+    agent.say(ANSWER)
+    answer = [{"type": "text", "text": f"{ANSWER}\nagentId: a41c9d02"}]
     trunk.user(
         [{"type": "tool_result", "tool_use_id": "toolu_01Qz", "content": answer}],
         toolUseResult={"agentId": "a41c9d02", "status": "completed"},
@@ -36,36 +40,43 @@ def spawning() -> tuple[Log, Log]:
     return trunk, agent
 
 
+def put(home: Ingested, trunk: Log, agent: Log, layout: str = "flat") -> None:
+    home.write(trunk.lines)
+    home.write(agent.lines, LAYOUTS[layout])
+
+
+def describe(home: Ingested, text: bytes, layout: str = "flat") -> None:
+    home.write(text, LAYOUTS[layout].replace(".jsonl", ".meta.json"))
+
+
+def subagent(home: Ingested) -> Episode:
+    (child,) = (episode for episode in home.episodes() if episode.kind == "subagent")
+    return child
+
+
 DESCRIPTION = json.dumps({"agentType": "Explore", "description": "Find", "toolUseId": "toolu_01Qz"}, indent=2).encode()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_08_a_subagent_is_linked_to_the_call_that_spawned_it_and_shared_texts_count_once(
-    home: Ingested, layout: str
-) -> None:
+def test_subagent_is_linked_to_its_call_and_shares_texts_once(home: Ingested, layout: str) -> None:
     trunk, agent = spawning()
-    path = LAYOUTS[layout]
-    home.write(agent.lines, path)
-    home.write(trunk.lines)
-    home.write(DESCRIPTION, path.replace(".jsonl", ".meta.json"))
+    put(home, trunk, agent, layout)
+    describe(home, DESCRIPTION, layout)
     home.write(['{"type":"started","key":"v2:x"}'], f"{SESSION}/subagents/workflows/wf_1/journal.jsonl")
     home.ingest()
-    (child,) = (e for e in home.episodes() if e.kind == "subagent")
+    child = subagent(home)
     (parent,) = (e for e in home.episodes() if e.kind == "exchange")
     assert (child.metadata["agent_id"], child.metadata["agent_type"]) == ("a41c9d02", "Explore")
     assert (child.metadata["origin"], child.session_id) == ("toolu_01Qz", parent.session_id)
-    assert child.metadata["prompt"] == "Find every place that issues refunds."
-    assert home.texts().count("Find every place that issues refunds.") == 1
-    assert home.texts().count("Refunds are issued in src/refunds.py:44 only.") == 1
+    assert child.metadata["prompt"] == TASK
+    assert home.texts().count(TASK) == home.texts().count(ANSWER) == 1
     assert "Find every place" in parent.raw_exchange
     assert home.store.overview.counts().files == 3, "a journal is no transcript"
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("first", ["session", "subagent", "both"])
-def test_08_a_subagent_is_of_the_project_that_its_session_began_in_wherever_it_runs(
-    home: Ingested, layout: str, first: str
-) -> None:
+def test_subagent_is_of_the_project_its_session_began_in(home: Ingested, layout: str, first: str) -> None:
     trunk, agent = spawning()
     agent.lines = changed(agent.lines, cwd="/home/dev/other")
     trunk.lines[1:] = changed(trunk.lines[1:], cwd="/home/dev/moved")
@@ -77,26 +88,20 @@ def test_08_a_subagent_is_of_the_project_that_its_session_began_in_wherever_it_r
     home.write(trunk.lines)
     home.write(agent.lines, LAYOUTS[layout], folder="-another-folder")
     home.ingest()
-    assert {(e.kind, e.project) for e in home.episodes()} == {
-        ("exchange", "/home/dev/shop"),
-        ("subagent", "/home/dev/shop"),
-    }
-    (child,) = (e for e in home.episodes() if e.kind == "subagent")
-    assert child.metadata["cwd"] == "/home/dev/other"
+    kinds = {(episode.kind, episode.project) for episode in home.episodes()}
+    assert kinds == {("exchange", "/home/dev/shop"), ("subagent", "/home/dev/shop")}
+    assert subagent(home).metadata["cwd"] == "/home/dev/other"
     assert home.ingest().parts == 0
 
 
-def test_08_a_description_that_comes_late_or_changes_sets_right_what_was_published(home: Ingested) -> None:
+def test_subagent_is_described_by_what_comes_late_or_changes(home: Ingested) -> None:
     trunk, agent = spawning()
-    home.write(trunk.lines)
-    home.write(agent.lines, LAYOUTS["flat"])
+    put(home, trunk, agent)
     home.ingest()
     for agent_type in ("Explore", "general-purpose"):
-        home.write(
-            DESCRIPTION.replace(b"Explore", agent_type.encode()), LAYOUTS["flat"].replace(".jsonl", ".meta.json")
-        )
+        describe(home, DESCRIPTION.replace(b"Explore", agent_type.encode()))
         home.ingest()
-        (child,) = (e for e in home.episodes() if e.kind == "subagent")
+        child = subagent(home)
         assert (child.metadata["agent_type"], child.metadata["origin"]) == (agent_type, "toolu_01Qz")
     agent.say("And in the tests.")
     home.append(agent.lines[-1:], LAYOUTS["flat"])
@@ -107,9 +112,7 @@ def test_08_a_description_that_comes_late_or_changes_sets_right_what_was_publish
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("first", ["session", "subagent", "both"])
-def test_08_without_a_description_the_result_in_the_session_tells_the_call_whichever_is_read_first(
-    home: Ingested, layout: str, first: str
-) -> None:
+def test_subagent_without_description_is_linked_by_the_result(home: Ingested, layout: str, first: str) -> None:
     trunk, agent = spawning()
     if first in ("session", "both"):
         home.write(trunk.lines)
@@ -117,10 +120,9 @@ def test_08_without_a_description_the_result_in_the_session_tells_the_call_which
         home.write(trunk.lines[:-1])
         home.write(agent.lines, LAYOUTS[layout])
     home.ingest()
-    home.write(trunk.lines)
-    home.write(agent.lines, LAYOUTS[layout])
+    put(home, trunk, agent, layout)
     home.ingest()
-    (child,) = (e for e in home.episodes() if e.kind == "subagent")
+    child = subagent(home)
     assert (child.metadata["agent_id"], child.metadata["origin"]) == ("a41c9d02", "toolu_01Qz")
     assert home.ingest().parts == 0
     agent.say("And in the tests.")
@@ -129,27 +131,26 @@ def test_08_without_a_description_the_result_in_the_session_tells_the_call_which
     assert {e.metadata["origin"] for e in home.episodes() if e.kind == "subagent"} == {"toolu_01Qz"}
 
 
-def test_08_a_description_without_a_call_leaves_the_one_that_the_session_tells(home: Ingested) -> None:
+def test_subagent_described_without_a_call_keeps_its_own(home: Ingested) -> None:
     trunk, agent = spawning()
-    home.write(trunk.lines)
-    home.write(agent.lines, LAYOUTS["flat"])
-    home.write(b'{"agentType": "Explore"}', LAYOUTS["flat"].replace(".jsonl", ".meta.json"))
+    put(home, trunk, agent)
+    describe(home, b'{"agentType": "Explore"}')
     home.ingest()
-    (child,) = (e for e in home.episodes() if e.kind == "subagent")
+    child = subagent(home)
     assert (child.metadata["agent_type"], child.metadata["origin"]) == ("Explore", "toolu_01Qz")
 
 
-def test_08_a_subagent_that_no_result_names_has_no_origin(home: Ingested) -> None:
+def test_subagent_that_no_result_names_has_no_origin(home: Ingested) -> None:
     trunk, agent = spawning()
     home.write([line.replace("a41c9d02", "b41c9d02") for line in trunk.lines])
     home.write(agent.lines, LAYOUTS["flat"])
     home.ingest()
-    assert "origin" not in next(e for e in home.episodes() if e.kind == "subagent").metadata
+    assert "origin" not in subagent(home).metadata
 
 
 @pytest.mark.parametrize("trunk_lines", [1, 2])
 @pytest.mark.parametrize("agent_lines", [1, 2, 3, 4])
-def test_08_what_a_subagents_file_had_before_its_session_is_the_sessions_all_the_same(
+def test_subagent_read_before_its_session_changes_nothing(
     home: Ingested, tmp_path: Path, trunk_lines: int, agent_lines: int
 ) -> None:
     trunk, agent = spawning()
@@ -166,12 +167,11 @@ def test_08_what_a_subagents_file_had_before_its_session_is_the_sessions_all_the
         expected = {(e.episode_id, e.raw_exchange) for e in undisturbed.episodes()}
         assert other.overview.counts().messages == home.store.overview.counts().messages
     assert {(e.episode_id, e.raw_exchange) for e in home.episodes()} == expected
-    assert home.texts().count("Find every place that issues refunds.") == 1
-    assert home.texts().count("Refunds are issued in src/refunds.py:44 only.") == 1
+    assert home.texts().count(TASK) == home.texts().count(ANSWER) == 1
 
 
 @pytest.mark.parametrize("folder", ["-another-folder", "-home-dev-shop"])
-def test_08_a_session_that_was_moved_still_owns_its_subagents_answer(home: Ingested, folder: str) -> None:
+def test_subagents_answer_is_of_a_session_that_was_moved(home: Ingested, folder: str) -> None:
     trunk, agent = spawning()
     home.write(trunk.lines[:1])
     home.write(agent.lines, LAYOUTS["flat"])
@@ -180,12 +180,11 @@ def test_08_a_session_that_was_moved_still_owns_its_subagents_answer(home: Inges
     home.append(trunk.lines[1:], folder=folder)
     home.ingest()
     assert home.store.overview.counts().messages == 5
-    for text in ("Find every place that issues refunds.", "Refunds are issued in src/refunds.py:44 only."):
-        (owner,) = (e for e in home.episodes() if text in e.raw_exchange)
-        assert owner.kind == "exchange"
+    for text in (TASK, ANSWER):
+        assert home.owners(text) == {f"{SESSION}.jsonl"}
 
 
-def test_08_a_subagents_file_that_grew_while_its_session_took_over_the_answer_is_parsed_in_the_same_run(
+def test_subagents_file_that_grew_meanwhile_is_parsed_at_once(
     home: Ingested,
 ) -> None:
     trunk, agent = spawning()
@@ -200,7 +199,7 @@ def test_08_a_subagents_file_that_grew_while_its_session_took_over_the_answer_is
 
 
 @pytest.mark.parametrize("shown", [1, 2, 3])
-def test_08_a_copy_of_the_session_that_came_before_it_leaves_the_task_once(home: Ingested, shown: int) -> None:
+def test_subagents_task_is_there_once_beside_an_early_copy(home: Ingested, shown: int) -> None:
     trunk, agent = spawning()
     home.write(agent.lines, LAYOUTS["flat"])
     home.ingest()
@@ -209,19 +208,18 @@ def test_08_a_copy_of_the_session_that_came_before_it_leaves_the_task_once(home:
     home.write(trunk.lines)
     home.ingest()
     assert home.store.overview.counts().messages == 5
-    assert home.texts().count("Find every place that issues refunds.") == 1
-    assert home.texts().count("Refunds are issued in src/refunds.py:44 only.") == 1
+    assert home.texts().count(TASK) == home.texts().count(ANSWER) == 1
 
 
-def test_08_a_subagent_whose_file_was_moved_may_say_the_same_again(home: Ingested) -> None:
+def test_subagent_whose_file_was_moved_may_repeat_itself(home: Ingested) -> None:
     _, agent = spawning()
     home.write(agent.lines, LAYOUTS["flat"])
     home.ingest()
     agent.user("Sure?")
-    agent.say("Refunds are issued in src/refunds.py:44 only.")
+    agent.say(ANSWER)
     home.write(agent.lines, LAYOUTS["flat"], folder="-another-folder")
     assert home.ingest().messages == 2
-    assert home.texts().count("Refunds are issued in src/refunds.py:44 only.") == 2
+    assert home.texts().count(ANSWER) == 2
 
 
 BOILERPLATE = (
@@ -242,8 +240,7 @@ def test_task_of_a_forked_subagent_heads_its_exchange(home: Ingested, *, is_mark
     started = {"type": "tool_result", "tool_use_id": "toolu_01Qz", "content": "Fork started"}
     agent.user([started, {"type": "text", "text": f"{BOILERPLATE}{task}"}])
     agent.say("It rotates weekly.")
-    home.write(trunk.lines)
-    home.write(agent.lines, LAYOUTS["flat"])
+    put(home, trunk, agent)
     home.ingest()
     answers = [e for e in home.episodes() if "It rotates weekly." in e.raw_exchange]
     assert [(e.kind, e.metadata["prompt"]) for e in answers] == [("subagent", task)]
