@@ -486,6 +486,129 @@ curl https://acme.test/a2b3c4\n  rsync -avu nas:backup2024/x9
 服务,令牌数\nci,1234567890123456
 имя,токен\nann,см. хранилище номер 2
 | Service | API 密钥 |\n|---|---|\n| ci | 见保险库2 |
+password = get(x)
+password = getpass.getpass(prompt)
+if password < 8: raise
+def login(user, password: str, again: bool): ...
+password: Optional[SecretStr] = None
+password = Field(min_length=8, max_length=128)
+password = models.CharField(max_length=128,
+secret: Option<[u8; 32]>, token: Vec<u8>
+password = base64.b64encode(sha256(value)).decode()
+my $pass = $assert->{pass};
+{password:e.password,token:t.token}
+password: this.form.get('password')?.value,
+password=%(password)s user=%(user)s
+set PASSWORD=%DB_PASSWORD%
+password: "{{ lookup('env', 'DB_PASSWORD') }}"
+password: {{ .Values.database.password }}
+password: {{.Values.database.password}}
+password: ${DB_PASSWORD:-none}
+password: <your-own-password>
+password = f"{user.name}-{suffix}"
+password = "{}:{}".format(user, word)
+password = "<%= ENV.fetch(:password) %>"
+PASSWORD=$(cat /run/secrets/db)
+password="$DB_PASSWORD"
+postgres://{user}:{password}@{host}/db and postgres://%s:%s@%s/db
+"password": "Must be 8 characters or more, one of them a digit"
+"password": "^(?=.*[a-z])(?=.*[0-9]).{8,}$"
+"secret": "{\"user\": \"ann\", \"port\": 5432}"
+print("password:", name, "is wrong")
+passphrase: &lt;string&gt;
+env:\n  - name: DB_HOST\n    value: nas-17.local.example\n
+env:\n  - name: DB_PASSWORD\n    valueFrom: secretKeyRef\n
+{"key": "color", "value": "dark-red-17"}
+## Passwords\n\nAuthentication\n
+variable "region" {\n  default = "eu-central-17"\n}\nvariable "db_password" {}\n
+def f(name='key', value=17): ...\n
+[{"name": "password"}, {"name": "region", "value": "eu-central-17"}]
+- name: DB_PASSWORD\n- name: DB_HOST\n  value: nas-17.local\n
+<a name="password"/><b name="region" value="eu-central-17"/>
+<string name="password">Kennwort eingeben</string>
+password:\nhost:\n  value: nas-17.local\n
+authorization:\n  v1alpha2:\n
+## API keys\n[the-17-keys](https://h.test/17)\n
+password: SecretStr = Field(...)
+password = PasswordField(label='x')
+secret: ClientSecretCredential
+let it pass: 12 tests, 3 files
+pass=0, fail=0
+<Token>{token}</Token>
+mysql -u root -p shop < dump.sql
+docker run -p8080:8080 mysql
+docker run --user 1000000:1000000 --user www-data:www-data alpine
+api_key = base64Encode(utf8Decoder)
+if (pass === "test") return;
+autocomplete: "currentPassword", password: newPassword
+docker run -d --name mongo -p 27017:27017 mongo:7
+docker run --name mongo -p 127.0.0.1:27017:27017/tcp mongo
+mongosh --host db -p --authenticationDatabase admin
+mongosh --password $MONGO_PASSWORD
+docker compose up mongo -p shopproject
+docker compose exec mongo mkdir -p /data/db
+docker compose -f mongodb.yaml up mongodb -p shopproject
+redis-cli -h cache -p 6379 ping
+PASS: testcase1
+--- PASS: TestParser_9f86d081884c (0.01s)
+Second pass: rewriting
+low-pass: butterworth2
+private key: id_ed25519_work
+private_key = id_rsa.2024-11
+signing key: release2024-11.pem
+tests/test_9f86d081884c7d659a2feaa0c55ad015.py
+tests/test_9f86d081884c7d659a2feaa0c55ad015a3bf4f1b.py live_9f86d081884c7d659a2feaa0c55ad015
+restored from linux-key-9f86d081884c7d659a2feaa0c55ad015
+cache/key-9f86d081884c7d659a2feaa0c55ad015.bin
+out/9f86d081884c7d659a2feaa0c55ad015-3d4b3a2a-1c2d3e4f.png
+the api key is required, and the access key: optional
+an access key is a constraint of two columns
+{"auth": "c29tZXRoaW5nIGVsc2U="}
+{"auth": "authenticated"}
+hf_hub_download and hf_transformers_pipeline_for_sequences
+pul-request test_case_that_is_long_enough_to_be_a_hash secret_manager_client_of_the_second_region_here
+image@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+trace 4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+6f1c9e0b-7a42-4c1d-9e0b-5f1c9e0b7a42 api-6f1c9e0b-7a42
+password: str
+def login(user: str, password: str = None) -> Token:
+token = request.headers["Authorization"]
+token = generate_token(user_id, expires=3600)
+const apiKey = process.env.OPENAI_API_KEY;
+api_key=os.environ["ANTHROPIC_API_KEY"]
+export GITHUB_TOKEN=$(gh auth token)
+export API_TOKEN=${CI_TOKEN}
+password: "${DB_PASSWORD}"
+password = "your-password-here"
+API_KEY=<your api key>
+"input_tokens": 12345678, "cache_read_input_tokens": 61608000
+max_tokens=1024000000 tokenizer = AutoTokenizer.from_pretrained
+secret_key_base: Rails.application.credentials.secret_key_base
+The password must be at least twelve characters long.
+<input type="password" name="password" placeholder="Password">
+postgres://user:password@localhost:5432/db
+https://example.com/path?page=2
+git@github.com:acme/api.git
+-----BEGIN CERTIFICATE-----
+look for the line -----BEGIN RSA PRIVATE KEY----- in the file
+task-management-system-overview-2024 and risk-assessment-report-of-last-year
+SecretManager.accessSecretVersion(projects/foo/secrets/bar)
+NotificationSettingsManager.shared.presentTheOnboardingController
+token: csrfToken, authorization: true, passwordResetTokenExpiry: Date
+commit 3f786850e387550fdab836ed7e6dc881de23001b
+d41d8cd98f00b204e9800998ecf8427e  file.txt
+"uuid":"6442b71b-d012-4f07-96f5-a78ce0298a9e","requestId":"req_011CUYzKtd9vXSGNgVAqdrxJ"
+"tool_use_id":"toolu_01GCKjbCzoc1oWRnBUvWbJkP","signature":"EqQBCkYIBRgCKkDkAa="
+Return with login / password\n    login_identifier
+password: _PasswordType | None = None
+docker run -u 1000:1000 --user 1001 image
+secretKeyRef: {name: db, key: password}
+token_url = https://auth.test/oauth/token
+Bearer authentication-is-required-for-this-endpoint
+sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+password_hash = bcrypt.hashpw(password.encode(), salt)
+credentials: 'include'
+authorization: 'Bearer ' + token
 """
 
 

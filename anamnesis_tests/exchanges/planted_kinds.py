@@ -520,7 +520,6 @@ oobCode | https://acme.firebaseapp.com/__/auth/action?mode=resetPassword&oobCode
 magic query | https://acme.test/login?magic=«m32»
 otp query | https://acme.test/login?otp=«m32»
 reset_token query | https://acme.test/reset?reset_token=«m32»
-Slack xapp | xapp-1-A«u10»-«d13»-«h64»
 Slack z-app | z-app-1-A«u10»-«d13»-«h64»
 curl flags | curl -sSLu ann:«p14» https://api.acme.test
 curl flags 2 | curl -sku 'ann:«m14»' https://api.acme.test
@@ -826,7 +825,6 @@ Russian 16 | кодовое слово: «p14»
 Ukrainian for | пароль від бази: «p14»
 Ukrainian dash | пароль до сервера — «p14»
 Ukrainian changed | змінив пароль на «p14»
-Ukrainian label | Пароль: «p14»
 Ukrainian 1 | пароль від пошти: «p14»
 Ukrainian 2 | новий пароль — «p14»
 Ukrainian 3 | пароль для бази даних: «p14»

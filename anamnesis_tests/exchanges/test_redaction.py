@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.exchanges.redaction import Redactor, load_salt
 from anamnesis_tests.exchanges.planted import ALNUM, Maker, credentials, key
+from anamnesis_tests.exchanges.planted_kinds import still_there
 
 REDACTOR = Redactor(b"a salt for tests")
 PLANTED = credentials(3)
@@ -23,55 +24,25 @@ def made_up(length, alphabet=ALNUM, seed=0):
     return Maker(f"{length}{alphabet}{seed}")(length, alphabet)
 
 
-RECORDS = {
-    "prompt": lambda text: {"type": "user", "message": {"role": "user", "content": f"use this: {text}\nthanks"}},
-    "tool output": lambda text: {
-        "type": "user",
-        "message": {"content": [{"type": "tool_result", "content": f"$ cat .env\n{text}\n$ ls"}]},
-        "toolUseResult": {"stdout": f"$ cat .env\n{text}\n", "stderr": ""},
-    },
-    "json in json": lambda text: {"message": {"content": [{"input": json.dumps({"a": f"line\n{text}\nline"})}]}},
-    "json in json in json": lambda text: {"x": json.dumps({"b": json.dumps({"a": f"line\n{text}\nline"})})},
-}
+def escaped(text):
+    """JSON with every character of a text escaped."""
+    written = "".join(json.dumps(c)[1:-1] if c in "\"'\\" else f"\\u{ord(c):04x}" for c in text)
+    return f'{{"content":"{written}"}}'
 
 
-@pytest.mark.parametrize("place", RECORDS)
+def three_deep(text):
+    """JSON in JSON in JSON."""
+    return json.dumps({"x": json.dumps({"b": json.dumps({"a": f"line\n{text}\nline"})})})
+
+
+@pytest.mark.parametrize("as_written", [escaped, three_deep])
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_credential_is_masked_wherever_it_stands(name, place):
+def test_a_planted_credential_is_masked_however_it_is_escaped(name, as_written):
     text, secrets = PLANTED[name]
-    record = RECORDS[place](text)
-    line = json.dumps(record, ensure_ascii=False)
-    masked, found = REDACTOR.mask_line(line)
-    unescaped = masked.replace("\\", "")
-    assert not [s for s in secrets if s in masked or s in unescaped]
+    masked, found = REDACTOR.mask_line(as_written(text))
+    assert still_there(secrets, masked + str(json.loads(masked))) == []
     assert found.total() >= 1
-    assert _shape(json.loads(masked)) == _shape(record)
     assert REDACTOR.mask_line(masked) == (masked, Counter())
-
-
-@pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_credential_is_masked_in_plain_text(name):
-    text, secrets = PLANTED[name]
-    masked, _ = REDACTOR.mask_text(f"before {text} after\nnext")
-    assert not [s for s in secrets if s in masked]
-    assert masked.startswith("before ")
-    assert masked.endswith("\nnext")
-    assert REDACTOR.mask_text(masked) == (masked, Counter())
-
-
-@pytest.mark.parametrize("name", PLANTED)
-def test_a_credential_with_every_character_escaped_is_masked(name):
-    text, secrets = PLANTED[name]
-    escaped = "".join(f"\\u{ord(c):04x}" if c not in "\"'\\" else json.dumps(c)[1:-1] for c in text)
-    masked, _ = REDACTOR.mask_line(f'{{"content":"{escaped}"}}')
-    content = json.loads(masked)["content"]
-    assert not [s for s in secrets if s in content]
-
-
-def _shape(value):
-    if isinstance(value, dict):
-        return {key: _shape(item) for key, item in value.items()}
-    return [_shape(item) for item in value] if isinstance(value, list) else type(value)
 
 
 def test_a_key_printed_as_an_array_of_lines_is_masked_line_by_line():
@@ -119,55 +90,6 @@ def test_the_same_secret_has_the_same_mask_at_every_depth_of_escaping():
         for text in (pair, json.dumps(pair), json.dumps(json.dumps(pair)), pair.replace("/", "\\/"))
     }
     assert len(masks) == 1
-
-
-INNOCENT = """
-password: str
-def login(user: str, password: str = None) -> Token:
-token = request.headers["Authorization"]
-token = generate_token(user_id, expires=3600)
-const apiKey = process.env.OPENAI_API_KEY;
-api_key=os.environ["ANTHROPIC_API_KEY"]
-export GITHUB_TOKEN=$(gh auth token)
-export API_TOKEN=${CI_TOKEN}
-password: "${DB_PASSWORD}"
-password = "your-password-here"
-API_KEY=<your api key>
-"input_tokens": 12345678, "cache_read_input_tokens": 61608000
-max_tokens=1024000000 tokenizer = AutoTokenizer.from_pretrained
-secret_key_base: Rails.application.credentials.secret_key_base
-The password must be at least twelve characters long.
-<input type="password" name="password" placeholder="Password">
-postgres://user:password@localhost:5432/db
-https://example.com/path?page=2
-git@github.com:acme/api.git
------BEGIN CERTIFICATE-----
-look for the line -----BEGIN RSA PRIVATE KEY----- in the file
-task-management-system-overview-2024 and risk-assessment-report-of-last-year
-SecretManager.accessSecretVersion(projects/foo/secrets/bar)
-NotificationSettingsManager.shared.presentTheOnboardingController
-token: csrfToken, authorization: true, passwordResetTokenExpiry: Date
-commit 3f786850e387550fdab836ed7e6dc881de23001b
-d41d8cd98f00b204e9800998ecf8427e  file.txt
-"uuid":"6442b71b-d012-4f07-96f5-a78ce0298a9e","requestId":"req_011CUYzKtd9vXSGNgVAqdrxJ"
-"tool_use_id":"toolu_01GCKjbCzoc1oWRnBUvWbJkP","signature":"EqQBCkYIBRgCKkDkAa="
-Return with login / password\n    login_identifier
-password: _PasswordType | None = None
-docker run -u 1000:1000 --user 1001 image
-secretKeyRef: {name: db, key: password}
-token_url = https://auth.test/oauth/token
-Bearer authentication-is-required-for-this-endpoint
-sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
-password_hash = bcrypt.hashpw(password.encode(), salt)
-credentials: 'include'
-authorization: 'Bearer ' + token
-""".strip().split("\n")
-
-
-@pytest.mark.parametrize("text", INNOCENT)
-def test_prose_code_and_placeholders_are_left_alone(text):
-    for line in (text, json.dumps({"content": text}), json.dumps({"x": json.dumps({"content": text})})):
-        assert REDACTOR.mask_line(line) == (line, Counter())
 
 
 def test_a_line_that_is_no_json_is_masked_as_text():

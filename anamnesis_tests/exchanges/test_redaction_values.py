@@ -49,20 +49,12 @@ def test_no_character_of_a_password_cuts_it(shape: str, mark: str) -> None:
         assert "TAIL" not in masked
 
 
-@pytest.mark.parametrize("shape", QUOTED)
-def test_nearly_every_password_of_random_characters_is_masked_between_quotes(shape: str) -> None:
+@pytest.mark.parametrize(("shape", "most"), [*((shape, 3) for shape in QUOTED), *((shape, 10) for shape in SETTINGS)])
+def test_nearly_every_password_of_random_characters_is_masked(shape: str, most: int) -> None:
     draw = random.Random(shape)
     alphabet = string.ascii_letters + string.digits + MARKS
     values = ["".join(draw.choices(alphabet, k=draw.choice((12, 16, 20, 24)))) for _ in range(100)]
-    assert sum(longest_left(value, REDACTOR.mask_line(shape.format(value))[0]) > 3 for value in values) <= 3
-
-
-@pytest.mark.parametrize("shape", SETTINGS)
-def test_nine_of_ten_passwords_half_of_marks_are_masked_without_quotes(shape: str) -> None:
-    draw = random.Random(shape)
-    alphabet = string.ascii_letters + string.digits + MARKS
-    values = ["".join(draw.choices(alphabet, k=draw.choice((12, 16, 20, 24)))) for _ in range(100)]
-    assert sum(longest_left(value, REDACTOR.mask_line(shape.format(value))[0]) > 3 for value in values) <= 10
+    assert sum(longest_left(value, REDACTOR.mask_line(shape.format(value))[0]) > 3 for value in values) <= most
 
 
 @pytest.mark.parametrize("shape", ['"password": "{}"', "password: '{}'", 'DB_PASSWORD="{}"', "password: {}"])
@@ -97,43 +89,3 @@ def test_what_comes_behind_a_value_stays(text: str, after: str) -> None:
     assert kinds.total() == 1
     assert masked.endswith(f"]{after}")
     assert REDACTOR.mask_line(masked)[0] == masked
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "password = get(x)",
-        "password = getpass.getpass(prompt)",
-        "if password < 8: raise",
-        "def login(user, password: str, again: bool): ...",
-        "password: Optional[SecretStr] = None",
-        "password = Field(min_length=8, max_length=128)",
-        "password = models.CharField(max_length=128,",
-        "secret: Option<[u8; 32]>, token: Vec<u8>",
-        "password = base64.b64encode(sha256(value)).decode()",
-        "my $pass = $assert->{pass};",
-        "{password:e.password,token:t.token}",
-        "password: this.form.get('password')?.value,",
-        "password=%(password)s user=%(user)s",
-        "set PASSWORD=%DB_PASSWORD%",
-        "password: \"{{ lookup('env', 'DB_PASSWORD') }}\"",
-        "password: {{ .Values.database.password }}",
-        "password: {{.Values.database.password}}",
-        "password: ${DB_PASSWORD:-none}",
-        "password: <your-own-password>",
-        'password = f"{user.name}-{suffix}"',
-        'password = "{}:{}".format(user, word)',
-        'password = "<%= ENV.fetch(:password) %>"',
-        "PASSWORD=$(cat /run/secrets/db)",
-        'password="$DB_PASSWORD"',
-        "postgres://{user}:{password}@{host}/db and postgres://%s:%s@%s/db",
-        '"password": "Must be 8 characters or more, one of them a digit"',
-        '"password": "^(?=.*[a-z])(?=.*[0-9]).{8,}$"',
-        '"secret": "{\\"user\\": \\"ann\\", \\"port\\": 5432}"',
-        'print("password:", name, "is wrong")',
-        "passphrase: &lt;string&gt;",
-    ],
-)
-def test_code_templates_and_prose_stay(text: str) -> None:
-    for line in (text, json.dumps({"content": text}), json.dumps({"x": json.dumps({"content": text})})):
-        assert REDACTOR.mask_line(line) == (line, {})
