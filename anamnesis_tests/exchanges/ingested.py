@@ -94,6 +94,16 @@ class Ingested:
         self.publish()
         return Seen(crawled, parsed)
 
+    def take(self, lines: Iterable[str] | bytes, name: str = f"{SESSION}.jsonl", folder: str = FOLDER) -> "Seen":
+        """Lines become a file, and everything is ingested."""
+        self.write(lines, name, folder)
+        return self.ingest()
+
+    def grow(self, lines: Iterable[str] | bytes, name: str = f"{SESSION}.jsonl", folder: str = FOLDER) -> "Seen":
+        """Lines are appended to a file, and everything is ingested."""
+        self.append(lines, name, folder)
+        return self.ingest()
+
     def episodes(self) -> list[Episode]:
         """All episodes, by the order in their file."""
         page = self.store.episodes.page(Where(), 10_000)

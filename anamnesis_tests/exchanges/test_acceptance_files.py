@@ -13,20 +13,17 @@ from anamnesis_tests.exchanges.sessions import TRUNK, session
 def test_02_a_torn_tail_waits_until_it_is_complete_and_is_then_read_once(home: Ingested) -> None:
     lines = session().lines
     whole = "".join(f"{line}\n" for line in lines).encode()
-    home.write(whole[:-40])
-    first = home.ingest()
+    first = home.take(whole[:-40])
     assert (first.messages, first.malformed) == (5, 0)
     assert home.ingest().bytes_read == 0, "a tail that did not change is not read again"
-    home.append(whole[-40:])
-    assert home.ingest().messages == 1
+    assert home.grow(whole[-40:]).messages == 1
     assert home.archived() == lines
     assert home.texts().count("Refunds are issued") == 1
 
 
 def test_03_of_a_line_that_was_torn_and_glued_to_the_next_the_whole_record_is_read(home: Ingested) -> None:
     lines = session().lines
-    home.write([lines[0][:60] + lines[1], *lines[2:]])
-    seen = home.ingest()
+    seen = home.take([lines[0][:60] + lines[1], *lines[2:]])
     assert (seen.messages, seen.malformed) == (5, 1)
     (letter,) = home.store.messages.dead_letters()
     assert (letter.path, letter.line) == (TRUNK, 0)
@@ -62,8 +59,7 @@ def test_a_session_that_was_set_aside_is_read_and_other_files_are_not(home: Inge
     bare = [json.dumps({k: v for k, v in json.loads(line).items() if k != "sessionId"}) for line in lines]
     home.write(bare, name)
     home.write(session().lines, "notes.jsonl")
-    home.write(session().lines, f"{SESSION}/subagents/workflows/wf_1/journal.jsonl")
-    assert home.ingest().messages == 6
+    assert home.take(session().lines, f"{SESSION}/subagents/workflows/wf_1/journal.jsonl").messages == 6
     episodes = home.episodes()
     assert {episode.session_id for episode in episodes} == {SESSION}
     assert {episode.metadata["set_aside"] for episode in episodes} == {SET_ASIDE[name]}
@@ -76,8 +72,7 @@ def test_present_log_owns_what_a_former_version_repeats(home: Ingested, name: st
     home.write(log.lines, name)
     kept = log.lines[:4]
     log.user("only in the present log")
-    home.write([*kept, log.lines[-1]])
-    home.ingest()
+    home.take([*kept, log.lines[-1]])
     former = [e for e in home.episodes() if "former-version" in e.tags]
     present = [e for e in home.episodes() if "former-version" not in e.tags]
     assert former
@@ -89,44 +84,37 @@ def test_present_log_owns_what_a_former_version_repeats(home: Ingested, name: st
 
 def test_12_a_file_that_shrinks_is_replaced_or_moves_loses_and_repeats_nothing(home: Ingested) -> None:
     log = session()
-    home.write(log.lines)
-    home.ingest()
+    home.take(log.lines)
     log.user("typed after the file was cut")
-    home.write([*log.lines[:4], log.lines[-1]])
-    seen = home.ingest()
+    seen = home.take([*log.lines[:4], log.lines[-1]])
     assert (seen.replaced, seen.messages) == (1, 1)
     path = home.path(TRUNK)
     path.unlink()
     log.user("typed after the file was replaced")
-    home.write(log.lines)
-    assert home.ingest().messages == 1
+    assert home.take(log.lines).messages == 1
     moved = home.path(TRUNK, folder="-home-dev-shop-worktree")
     path.rename(moved)
     log.user("typed after the move")
-    home.append(log.lines[-1:], folder="-home-dev-shop-worktree")
-    assert home.ingest().messages == 1
+    assert home.grow(log.lines[-1:], folder="-home-dev-shop-worktree").messages == 1
     prompts = [episode.metadata["prompt"] for episode in home.episodes()]
     assert len(prompts) == len(set(prompts)) == 5
     assert home.store.overview.counts().messages == 9
 
 
 def test_12_a_replaced_file_is_not_taken_for_a_copy_of_itself(home: Ingested) -> None:
-    home.write(session().lines)
-    home.ingest()
+    home.take(session().lines)
     other = Log(session=OTHER)
     other.minute, other._count = 60, 50
     other.user("another session under the same name")
     home.path(TRUNK).unlink()
-    home.write(other.lines)
-    seen = home.ingest()
+    seen = home.take(other.lines)
     assert (seen.messages, seen.duplicates) == (1, 0)
 
 
 def test_13_a_deleted_log_keeps_its_archive_and_its_episodes(home: Ingested) -> None:
     lines = session().lines
     home.write(lines).unlink()
-    home.write(lines)
-    home.ingest()
+    home.take(lines)
     before = home.episodes()
     home.path(TRUNK).unlink()
     assert home.ingest().gone == 1
@@ -140,7 +128,6 @@ def test_17_what_editors_and_crashes_leave_in_a_file_stops_nothing(home: Ingeste
     lines[2] = b"\0\0\0" + lines[2]
     lines[4] = lines[4].replace(b"refunds", b"ref\xff\xfeunds")
     lines[5] = b'{"type":"progress",' + lines[5][1:]
-    home.write(b"\r\n".join(lines) + b"\r\n\r\n")
-    seen = home.ingest()
+    seen = home.take(b"\r\n".join(lines) + b"\r\n\r\n")
     assert (seen.messages, seen.malformed) == (6, 0)
     assert "and ref��unds?" in home.texts()

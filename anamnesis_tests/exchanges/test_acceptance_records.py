@@ -22,8 +22,7 @@ def test_05_a_reply_that_is_split_over_lines_is_each_block_once_in_one_part(home
         log.assistant(block, message_id="msg_01AA")
     for _ in range(2):  # written again, whole, while streaming
         log.assistant(*blocks, message_id="msg_01AA")
-    home.write(log.lines)
-    seen = home.ingest()
+    seen = home.take(log.lines)
     assert (seen.messages, seen.duplicates) == (4, 6)
     (episode,) = home.episodes()
     assert episode.raw_exchange == (
@@ -43,10 +42,8 @@ def test_07_a_compaction_is_linked_to_what_it_continues_and_its_summary_is_nobod
     summary = "This session is being continued from a previous conversation that ran out of context. Idempotency."
     log.user(summary, isCompactSummary=True, isVisibleInTranscriptOnly=True, parentUuid=first["uuid"])
     log.say("I go on.")
-    home.write(log.lines[:tick])
-    home.ingest()
-    home.write(log.lines)
-    home.ingest()
+    home.take(log.lines[:tick])
+    home.take(log.lines)
     asked, summarized, after = home.episodes()
     assert [e.kind for e in (asked, summarized, after)] == ["exchange", "compact_summary", "exchange"]
     assert len({e.metadata["exchange_id"] for e in (asked, summarized, after)}) == 1
@@ -65,8 +62,7 @@ def test_15_what_this_system_put_into_a_session_is_cut_out_wherever_it_stands_an
     log.say(f"As I read: {BLOCK}")
     log.user(f"{MEMORY_BEGINS} is how it begins, it is not closed here")
     log.user(f'An example: <{MEMORY_TAG} id="42">any words{MEMORY_ENDS}')
-    home.write(log.lines)
-    seen = home.ingest()
+    seen = home.take(log.lines)
     assert seen.skipped["own:memory"] == 7
     assert "zeppelin" not in home.texts()
     kept = ("Why is it late?", "echo '' | wc", "before  between  after", "As I read:", "is how it begins", "any words")
@@ -85,10 +81,8 @@ def test_15_a_transcript_of_a_summarizers_call_yields_nothing(home: Ingested, ti
     about.user(f"Where is the mark defined? I mean {SUMMARIZER_MARK}")
     about.tool("Grep", "toolu_1", f"model.py: {SUMMARIZER_MARK}", pattern="mark")
     home.write(about.lines)
-    home.write(own.lines[:tick], f"{OTHER}.jsonl")
-    first = home.ingest()
-    home.write(own.lines, f"{OTHER}.jsonl")
-    second = home.ingest()
+    first = home.take(own.lines[:tick], f"{OTHER}.jsonl")
+    second = home.take(own.lines, f"{OTHER}.jsonl")
     assert first.skipped["own:summarizer"] + second.skipped["own:summarizer"] == 3
     assert "zeppelin" not in home.texts()
     assert SUMMARIZER_MARK in home.texts(), "only a session that begins with it is one of ours"
@@ -101,8 +95,7 @@ def test_each_sender_in_a_user_record_has_a_speaker_of_its_own(home: Ingested) -
     log.user('Another Claude session sent a message:\n<agent-message from="a17">\ndone\n</agent-message>')
     log.user("go on", promptSource="system")
     log.record("system", subtype="away_summary", content="It was moved.")
-    home.write(log.lines)
-    home.ingest()
+    home.take(log.lines)
     (episode,) = home.episodes()
     assert episode.metadata["prompt"] == "move the export"
     assert episode.raw_exchange == (

@@ -54,8 +54,7 @@ def test_a_copy_adds_no_message_and_the_earliest_session_keeps_it(home: Ingested
     if not same_run:
         home.ingest()
     copied = COPIES[how](lines)
-    home.write(copied, COPY, folder=ELSEWHERE if not same_run else "-home-dev-shop")
-    home.ingest()
+    home.take(copied, COPY, folder=ELSEWHERE if not same_run else "-home-dev-shop")
     assert home.counted() == (6, len(copied))
     assert home.owners() == {TRUNK}
     assert home.texts().count("Why do webhook retries double-charge?") == 1
@@ -70,8 +69,7 @@ def test_an_original_that_went_on_after_its_fork_keeps_its_messages(home: Ingest
     log = session()
     home.write(changed(log.lines, sessionId=OTHER, **mark), COPY)
     log.say("The original goes on.")
-    home.write(log.lines)
-    home.ingest()
+    home.take(log.lines)
     assert (home.owners(), home.counted()) == ({TRUNK}, (7, 6))
 
 
@@ -82,11 +80,9 @@ def test_a_fork_gives_back_what_it_had_before_its_original(
     home: Ingested, mark: dict[str, object], ticks: int, rewritten: Callable[[list[str]], list[str]]
 ) -> None:
     lines = session().lines
-    home.write(rewritten(fork_of(lines, "The fork goes on.", **mark)), COPY, folder=ELSEWHERE)
-    home.ingest()
+    home.take(rewritten(fork_of(lines, "The fork goes on.", **mark)), COPY, folder=ELSEWHERE)
     for end in range(ticks, len(lines) + ticks, ticks):
-        home.write(lines[:end])
-        home.ingest()
+        home.take(lines[:end])
     found = {(e.path.rpartition("/")[2], e.raw_exchange) for e in home.episodes()}
     assert (COPY, "[User]\nThe fork goes on.") in found
     assert {name for name, text in found if "The fork goes on." not in text} == {TRUNK}
@@ -101,8 +97,7 @@ def test_what_was_deleted_of_a_fork_stays_away_when_its_original_comes(
     home: Ingested, rewritten: Callable[[list[str]], list[str]]
 ) -> None:
     lines = session().lines
-    home.write(fork_of(rewritten(lines), "The fork goes on.", sessionKind="bg"), COPY, folder=ELSEWHERE)
-    home.ingest()
+    home.take(fork_of(rewritten(lines), "The fork goes on.", sessionKind="bg"), COPY, folder=ELSEWHERE)
     (gone,) = [e.episode_id for e in home.episodes() if "double-charge" in e.raw_exchange]
     home.store.episodes.delete(gone)
     home.write(lines)
@@ -125,20 +120,16 @@ def test_sessions_whose_service_gives_calls_the_same_ids_keep_their_results(home
 
 def test_a_result_that_is_written_again_with_another_text_is_no_second_one(home: Ingested) -> None:
     log = session()
-    home.write(log.lines)
-    home.ingest()
-    home.write([*log.lines, *(line.replace("pay(order)", "[cleared]") for line in log.lines)])
-    assert home.ingest().messages == 0
+    home.take(log.lines)
+    assert home.take([*log.lines, *(line.replace("pay(order)", "[cleared]") for line in log.lines)]).messages == 0
 
 
 def test_what_follows_a_rewritten_copy_is_in_the_exchange_that_it_goes_on_with(home: Ingested) -> None:
     log = session()
-    home.write(log.lines)
-    home.ingest()
+    home.take(log.lines)
     log.lines = with_new_uuids(log.lines)
     log.say("One more thing.")
-    home.write(log.lines, COPY)
-    assert home.ingest().messages == 1
+    assert home.take(log.lines, COPY).messages == 1
     last, added = (e for e in home.episodes() if "Refunds are issued" in e.raw_exchange or "One more" in e.raw_exchange)
     assert last.metadata["exchange_id"] == added.metadata["exchange_id"]
 
@@ -146,20 +137,16 @@ def test_what_follows_a_rewritten_copy_is_in_the_exchange_that_it_goes_on_with(h
 def test_a_fork_takes_back_from_its_own_fork_what_it_said_itself(home: Ingested) -> None:
     first = fork_of(session().lines, "The fork goes on.", **FORKED)
     third = "0d0d0d0d-e5b5-4bac-b0b2-fab40b03792a"
-    home.write(changed(first, sessionId=third, forkedFrom={"sessionId": OTHER}), f"{third}.jsonl", folder=ELSEWHERE)
-    home.ingest()
+    home.take(changed(first, sessionId=third, forkedFrom={"sessionId": OTHER}), f"{third}.jsonl", folder=ELSEWHERE)
     for end in (-1, None):
-        home.write(first[:end], COPY)
-        home.ingest()
+        home.take(first[:end], COPY)
     assert home.counted()[0] == 7
     assert home.owners("The fork goes on.") == {COPY}
 
 
 def test_a_branch_whose_marked_lines_are_dropped_repeats_nothing(home: Ingested) -> None:
-    home.write(changed(session().lines, sessionId=OTHER, **FORKED), COPY)
-    home.ingest()
-    home.write(resumed(session().lines), COPY)
-    assert home.ingest().messages == 0
+    home.take(changed(session().lines, sessionId=OTHER, **FORKED), COPY)
+    assert home.take(resumed(session().lines), COPY).messages == 0
 
 
 # --- without a mark, in other project folders: the oldest file owns the messages -------------------------
@@ -185,8 +172,7 @@ def test_the_original_owns_its_messages_though_its_folder_is_read_last(
 def test_what_people_changed_of_an_episode_stays_when_it_passes_to_an_older_file(home: Ingested) -> None:
     lines = session().lines
     with away(home.write(lines, folder=READ_LAST)):
-        home.write(resumed(lines), COPY, folder=READ_FIRST)
-        home.ingest()
+        home.take(resumed(lines), COPY, folder=READ_FIRST)
         episode = home.episodes()[0]
         poster = Poster(home.store, lambda text: (text, Counter()), minilm_pieces(), None)
         poster.patch(episode.episode_id, {"summary": "What I know of it.", "tags": ("mine",)})
@@ -211,12 +197,10 @@ def test_what_only_the_copy_has_stays_with_it(home: Ingested) -> None:
 
 def test_a_copy_older_by_date_takes_nothing_once_both_are_known(home: Ingested) -> None:
     log = session()
-    home.write(log.lines, folder=READ_LAST)
-    home.ingest()
+    home.take(log.lines, folder=READ_LAST)
     home.write(resumed(log.lines), COPY, folder=READ_FIRST)
     log.user("the original goes on")
-    home.append(log.lines[-1:], folder=READ_LAST)
-    home.ingest()
+    home.grow(log.lines[-1:], folder=READ_LAST)
     assert home.owners() == {TRUNK}
 
 
@@ -224,18 +208,15 @@ def test_a_fork_older_by_date_than_its_original_takes_nothing(home: Ingested) ->
     log = session()
     with away(home.write(changed(log.lines, sessionId=OTHER, **FORKED), COPY, folder=READ_LAST)):
         log.user("the original goes on")
-        home.write(log.lines, folder=READ_FIRST)
-        home.ingest()
+        home.take(log.lines, folder=READ_FIRST)
     home.ingest()
     assert (home.counted(), home.owners()) == ((7, 6), {TRUNK})
 
 
 def test_the_history_takes_no_prompt_from_a_transcript_that_is_younger(home: Ingested) -> None:
     prompt = {"display": "Why do webhook retries double-charge?", "timestamp": 1_790_000_000_000, "sessionId": SESSION}
-    home.write([json.dumps(prompt | {"project": "/home/dev/shop"})], "history.jsonl")
-    home.ingest()
-    home.write(session().lines, folder=READ_LAST)
-    home.ingest()
+    home.take([json.dumps(prompt | {"project": "/home/dev/shop"})], "history.jsonl")
+    home.take(session().lines, folder=READ_LAST)
     assert home.owners() >= {TRUNK}
     assert home.ingest().messages == 0
 
@@ -250,7 +231,6 @@ def test_session_launched_elsewhere_is_of_its_own_folder(home: Ingested, mark: d
     own._count, own.minute = 10, 10
     own.user("What does Ada earn?")
     own.say("55,555 a year.")
-    home.write([*changed(original.lines, sessionId=OTHER, **mark), *own.lines], COPY, "-home-dev-payroll")
-    home.ingest()
+    home.take([*changed(original.lines, sessionId=OTHER, **mark), *own.lines], COPY, "-home-dev-payroll")
     projects = {episode.project for episode in home.episodes() if "Ada" in episode.raw_exchange}
     assert projects == {"/home/dev/payroll"}

@@ -77,13 +77,11 @@ def test_a_prompt_that_a_transcript_has_is_there_once_whichever_comes_first(
     if not with_session:
         history = [json.dumps(json.loads(line) | {"sessionId": None}) for line in history]
     if first == "history":
-        home.write(history, "history.jsonl")
-        assert home.ingest().messages == 4
+        assert home.take(history, "history.jsonl").messages == 4
     home.write(transcript().lines)
     if first == "transcript":
         home.ingest()
-    home.write(history, "history.jsonl")
-    home.ingest()
+    home.take(history, "history.jsonl")
     assert "Only the history has this." in home.texts()
     for once in ("Why do webhook retries", "/model", "and [Image #1] this?"):
         assert home.texts().count(once) == 1
@@ -100,32 +98,26 @@ def test_a_prompt_that_a_transcript_has_is_there_once_whichever_comes_first(
 def test_the_history_grows_while_the_session_runs_and_the_transcript_owns_every_prompt(home: Ingested) -> None:
     log = transcript()
     for number, line in enumerate(HISTORY):
-        home.append([line], "history.jsonl")
-        home.ingest()
-        home.write(log.lines[: number + 2])
-        home.ingest()
-    home.write(log.lines)
-    home.ingest()
+        home.grow([line], "history.jsonl")
+        home.take(log.lines[: number + 2])
+    home.take(log.lines)
     assert {name for name, _ in everything(home)} == {f"{SESSION}.jsonl"}
 
 
 def test_the_same_words_in_another_session_are_another_prompt(home: Ingested) -> None:
     home.write(transcript().lines)
-    home.write([entry("Why do webhook retries double-charge?", session=OTHER)], "history.jsonl")
-    home.ingest()
+    home.take([entry("Why do webhook retries double-charge?", session=OTHER)], "history.jsonl")
     assert home.texts().count("Why do webhook retries double-charge?") == 2
 
 
 def test_the_same_words_typed_again_later_are_another_prompt(home: Ingested) -> None:
-    home.write([entry("continue", minute) for minute in (0, 60, 61, 120)], "history.jsonl")
-    home.ingest()
+    home.take([entry("continue", minute) for minute in (0, 60, 61, 120)], "history.jsonl")
     assert home.texts().split("\n").count("continue") == 4
     log = Log()
     for minute in (0, 60, 120):
         log.minute = minute - 0.5
         log.user("continue")
-    home.write(log.lines)
-    home.ingest()
+    home.take(log.lines)
     last = ("history.jsonl", "[User]\ncontinue")
     assert everything(home) == [*[(f"{SESSION}.jsonl", "[User]\ncontinue")] * 3, last]
 
@@ -161,13 +153,11 @@ def said_at(*minutes: float) -> Log:
 
 
 def test_a_deleted_entry_of_the_history_takes_no_prompt_of_the_same_words_minutes_later_with_it(home: Ingested) -> None:
-    home.write([entry("continue", minute) for minute in (0, 3)], "history.jsonl")
-    home.ingest()
+    home.take([entry("continue", minute) for minute in (0, 3)], "history.jsonl")
     deleted, kept = sorted(home.episodes(), key=lambda e: e.timestamp)
     assert home.store.episodes.delete(deleted.episode_id)
     for minutes in ((0,), (0, 3), (0, 3)):
-        home.write(said_at(*minutes).lines)
-        home.ingest()
+        home.take(said_at(*minutes).lines)
         (left,) = home.episodes()
         assert left.timestamp - kept.timestamp < timedelta(seconds=1)
     assert left.path.endswith(f"{SESSION}.jsonl")
@@ -180,14 +170,12 @@ def test_a_forgotten_prompt_goes_from_the_history_and_one_of_the_same_words_minu
     typed = [entry("continue", minute) for minute in (0, 3, 5)]
     if history_first:
         home.write(typed, "history.jsonl")
-    home.write(said_at(0, 3).lines)
-    home.ingest()
+    home.take(said_at(0, 3).lines)
     gone = min(home.episodes(), key=lambda e: e.timestamp)
     publish = Forgetter(home.store, home.archive, minilm_pieces(), lambda source: home.publish())
     publish.forget(ForgetRequest(ids=(gone.episode_id,)))
     home.write(typed, "history.jsonl")
-    home.write([*said_at(0, 3).lines, entry("unrelated")])
-    home.ingest()
+    home.take([*said_at(0, 3).lines, entry("unrelated")])
     assert sorted(round((e.timestamp - START).total_seconds() / 60) for e in home.episodes()) == [3, 5]
     assert [json.loads(line).get("timestamp") for line in home.archived("history.jsonl")[:1]] == [None]
 
@@ -205,20 +193,17 @@ def test_a_deleted_prompt_takes_no_later_one_of_the_same_words_with_it(home: Ing
     log.minute = 600
     log.user("continue")
     log.say("Quite other work.")
-    home.write(log.lines)
-    home.ingest()
+    home.take(log.lines)
     assert home.texts() == "[User]\ncontinue\n\n[Claude]\nQuite other work."
 
 
 def test_a_long_prompt_of_the_history_goes_whole_when_its_transcript_comes(home: Ingested) -> None:
     text = "\n".join(f"line {number} of a long prompt" for number in range(1_000))
-    home.write([entry(text)], "history.jsonl")
-    home.ingest()
+    home.take([entry(text)], "history.jsonl")
     assert len(home.episodes()) > 3
     log = Log()
     log.user(text)
-    home.write(log.lines)
-    home.ingest()
+    home.take(log.lines)
     assert {name for name, _ in everything(home)} == {f"{SESSION}.jsonl"}
     assert home.texts().count("line 999 of a long prompt") == 1
 
@@ -229,8 +214,7 @@ def test_a_recovered_prompt_that_was_deleted_stays_away_when_its_transcript_come
     home: Ingested, with_session: bool, crawled: str
 ) -> None:
     fields = {} if with_session else {"session": None}
-    home.write([entry("Why do webhook retries double-charge?", **fields)], "history.jsonl")
-    home.ingest()
+    home.take([entry("Why do webhook retries double-charge?", **fields)], "history.jsonl")
     (recovered,) = home.episodes()
     if crawled == "before it was deleted":
         home.write(transcript().lines)

@@ -231,8 +231,7 @@ def test_too_long_line_is_masked_told_and_extracted(store: Store, tmp_path: Path
     log.user("before")
     log.lines.append(LONG)
     log.user("after")
-    home.write(log.lines)
-    seen = home.ingest()
+    seen = home.take(log.lines)
     assert (seen.messages, seen.malformed) == (2, 1)
     (letter,) = store.messages.dead_letters()
     assert (letter.line, letter.reason) == (1, TOO_LONG)
@@ -244,8 +243,7 @@ def test_too_long_line_is_masked_told_and_extracted(store: Store, tmp_path: Path
     assert lines == [log.lines[0], home.mask(LONG)[0], log.lines[2]]
     again = home.ingest()
     assert (again.bytes_read, again.replaced, again.malformed) == (0, 0, 0)
-    home.write([*log.lines, *log.lines[2:]])
-    assert home.ingest().replaced == 0
+    assert home.take([*log.lines, *log.lines[2:]]).replaced == 0
 
 
 @pytest.mark.usefixtures("short_lines")
@@ -332,8 +330,7 @@ def test_three_lines_appended_to_a_log_of_10_megabytes_cost_less_than_64_kilobyt
     log.user("a new prompt")
     log.say("its answer")
     log.user("and another")
-    home.append(log.lines[-3:])
-    seen = home.ingest()
+    seen = home.grow(log.lines[-3:])
     assert sum(reads) <= seen.bytes_read < 64_000, "what is looked at twice is read once"
     assert seen.messages == 3
     after = {e.episode_id: e.raw_exchange for e in home.episodes()}

@@ -75,8 +75,7 @@ def test_session_spliced_behind_an_observers_is_kept() -> None:
 
 def test_observers_are_archived_and_told(home: Ingested) -> None:
     home.write(session(PROMPT).lines)
-    home.write(['{"display":"Warmup","timestamp":1,"project":"' + FOLDER + '"}'], "history.jsonl")
-    seen = home.ingest()
+    seen = home.take(['{"display":"Warmup","timestamp":1,"project":"' + FOLDER + '"}'], "history.jsonl")
     assert home.episodes() == []
     assert seen.skipped["observer:claude-mem"] == 3
     assert len(home.archived()) == 2

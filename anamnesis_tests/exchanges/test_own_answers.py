@@ -164,10 +164,8 @@ def test_what_it_answered_is_left_out_and_counted_also_where_call_and_answer_are
     log.result("toolu_2", [{"type": "text", "text": "the zeppelin again"}], is_error=True)
     log.tool("Bash", "toolu_3", "everything is fine", command="anamnesis doctor")
     log.say("We decided on airships.")
-    home.write(log.lines[:tick])
-    first = home.ingest()
-    home.write(log.lines)
-    second = home.ingest()
+    first = home.take(log.lines[:tick])
+    second = home.take(log.lines)
     assert first.skipped["own:answer"] + second.skipped["own:answer"] == 2
     assert first.messages + second.messages == 6
     assert "zeppelin" not in home.texts()
@@ -181,10 +179,8 @@ def test_a_copy_of_the_session_brings_the_answer_no_more_than_the_session_does(h
     log.user("What did we decide?")
     asking(log)
     log.say("We decided on airships.")
-    home.write(log.lines)
-    home.ingest()
-    home.write(changed(log.lines, sessionId=OTHER, forkedFrom={"sessionId": SESSION}), f"{OTHER}.jsonl")
-    home.ingest()
+    home.take(log.lines)
+    home.take(changed(log.lines, sessionId=OTHER, forkedFrom={"sessionId": SESSION}), f"{OTHER}.jsonl")
     assert home.store.overview.counts().messages == 3
     assert "zeppelin" not in home.texts()
 
@@ -194,8 +190,7 @@ def test_the_output_of_a_command_that_the_user_ran_is_left_out_too(home: Ingeste
     for number, (command, output) in enumerate(((ASKING[0], "the zeppelin"), ("git status", "all clean"))):
         log.user(f"<bash-input>{command}</bash-input>", uuid=f"in{number}")
         log.user(f"<bash-stdout>{output}</bash-stdout><bash-stderr></bash-stderr>", parentUuid=f"in{number}")
-    home.write(log.lines)
-    assert home.ingest().skipped["own:answer"] == 1
+    assert home.take(log.lines).skipped["own:answer"] == 1
     assert "zeppelin" not in home.texts()
     assert "all clean" in home.texts()
     assert "anamnesis search" in home.texts()
@@ -205,13 +200,11 @@ def test_what_is_known_of_calls_stays_small(home: Ingested) -> None:
     log = Log()
     for number in range(3 * MAX_PENDING):
         log.call("Bash", f"toolu_{number}", command=ASKING[0])
-    home.write(log.lines)
-    home.ingest()
+    home.take(log.lines)
     (cursor,) = home.store.files.cursors(home.sources()[0].key).values()
     assert cursor.parser_state.count('"tool_use_id"') == MAX_PENDING
     log.result(f"toolu_{3 * MAX_PENDING - 1}", "the zeppelin")
-    home.write(log.lines)
-    assert home.ingest().skipped["own:answer"] == 1
+    assert home.take(log.lines).skipped["own:answer"] == 1
 
 
 def test_an_answer_that_was_moved_out_of_the_log_is_left_out(home: Ingested) -> None:
@@ -220,8 +213,7 @@ def test_an_answer_that_was_moved_out_of_the_log_is_left_out(home: Ingested) -> 
     log = Log()
     log.user("What did we decide?")
     asking(log, answer=f"<persisted-output>\nOutput too large. Full output saved to: {output}\n</persisted-output>")
-    home.write(log.lines)
-    assert home.ingest().skipped["own:answer"] == 1
+    assert home.take(log.lines).skipped["own:answer"] == 1
     assert "zeppelin" not in home.texts()
 
 
@@ -248,8 +240,7 @@ def test_what_was_put_in_is_cut_out_also_where_it_is_escaped(home: Ingested, how
     log = Log()
     log.user("What does the hook print?")
     log.tool("Bash", "toolu_1", f"before {ESCAPED[how]} after", command="python3 hook.py")
-    home.write(log.lines)
-    assert home.ingest().skipped["own:memory"] == 1
+    assert home.take(log.lines).skipped["own:memory"] == 1
     assert "zeppelin" not in home.texts()
     assert "before " in home.texts()
     assert " after" in home.texts()
@@ -270,8 +261,7 @@ def test_text_between_tags_that_are_not_ours_is_kept(home: Ingested, how: str) -
     log = Log()
     log.user(f"before {FORGED[how]} after")
     log.tool("WebFetch", "toolu_1", f"above {FORGED[how]} below", url="https://example.org")
-    home.write(log.lines)
-    home.ingest()
+    home.take(log.lines)
     kept = "".join(episode.raw_exchange for episode in home.episodes())
     assert kept.count("zeppelin") == 2
     assert all(word in kept for word in ("before", "after", "above", "below"))
@@ -294,7 +284,6 @@ def test_it_is_cut_out_of_moved_out_output_too(home: Ingested) -> None:
     output.write_text(f"before\n{BLOCK}\nafter\n")
     log = Log()
     log.tool("Bash", "toolu_1", f"<persisted-output>\nsaved to: {output}\n</persisted-output>", command="make")
-    home.write(log.lines)
-    assert home.ingest().skipped["own:memory"] == 1
+    assert home.take(log.lines).skipped["own:memory"] == 1
     assert "before\n\nafter" in home.texts()
     assert "zeppelin" not in home.texts()

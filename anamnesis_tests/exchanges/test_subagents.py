@@ -62,8 +62,7 @@ def test_subagent_is_linked_to_its_call_and_shares_texts_once(home: Ingested, la
     trunk, agent = spawning()
     put(home, trunk, agent, layout)
     describe(home, DESCRIPTION, layout)
-    home.write(['{"type":"started","key":"v2:x"}'], f"{SESSION}/subagents/workflows/wf_1/journal.jsonl")
-    home.ingest()
+    home.take(['{"type":"started","key":"v2:x"}'], f"{SESSION}/subagents/workflows/wf_1/journal.jsonl")
     child = subagent(home)
     (parent,) = (e for e in home.episodes() if e.kind == "exchange")
     assert (child.metadata["agent_id"], child.metadata["agent_type"]) == ("a41c9d02", "Explore")
@@ -86,8 +85,7 @@ def test_subagent_is_of_the_project_its_session_began_in(home: Ingested, layout:
         home.write(agent.lines[:-1], LAYOUTS[layout], folder="-another-folder")
     home.ingest()
     home.write(trunk.lines)
-    home.write(agent.lines, LAYOUTS[layout], folder="-another-folder")
-    home.ingest()
+    home.take(agent.lines, LAYOUTS[layout], folder="-another-folder")
     kinds = {(episode.kind, episode.project) for episode in home.episodes()}
     assert kinds == {("exchange", "/home/dev/shop"), ("subagent", "/home/dev/shop")}
     assert subagent(home).metadata["cwd"] == "/home/dev/other"
@@ -104,8 +102,7 @@ def test_subagent_is_described_by_what_comes_late_or_changes(home: Ingested) -> 
         child = subagent(home)
         assert (child.metadata["agent_type"], child.metadata["origin"]) == (agent_type, "toolu_01Qz")
     agent.say("And in the tests.")
-    home.append(agent.lines[-1:], LAYOUTS["flat"])
-    home.ingest()
+    home.grow(agent.lines[-1:], LAYOUTS["flat"])
     assert {e.metadata["agent_type"] for e in home.episodes() if e.kind == "subagent"} == {"general-purpose"}
     assert home.store.overview.counts().unparsed_lines == 0
 
@@ -126,8 +123,7 @@ def test_subagent_without_description_is_linked_by_the_result(home: Ingested, la
     assert (child.metadata["agent_id"], child.metadata["origin"]) == ("a41c9d02", "toolu_01Qz")
     assert home.ingest().parts == 0
     agent.say("And in the tests.")
-    home.append(agent.lines[-1:], LAYOUTS[layout])
-    home.ingest()
+    home.grow(agent.lines[-1:], LAYOUTS[layout])
     assert {e.metadata["origin"] for e in home.episodes() if e.kind == "subagent"} == {"toolu_01Qz"}
 
 
@@ -143,8 +139,7 @@ def test_subagent_described_without_a_call_keeps_its_own(home: Ingested) -> None
 def test_subagent_that_no_result_names_has_no_origin(home: Ingested) -> None:
     trunk, agent = spawning()
     home.write([line.replace("a41c9d02", "b41c9d02") for line in trunk.lines])
-    home.write(agent.lines, LAYOUTS["flat"])
-    home.ingest()
+    home.take(agent.lines, LAYOUTS["flat"])
     assert "origin" not in subagent(home).metadata
 
 
@@ -155,11 +150,9 @@ def test_subagent_read_before_its_session_changes_nothing(
 ) -> None:
     trunk, agent = spawning()
     home.write(trunk.lines[:trunk_lines])
-    home.write(agent.lines[:agent_lines], LAYOUTS["flat"])
-    home.ingest()
+    home.take(agent.lines[:agent_lines], LAYOUTS["flat"])
     home.append(trunk.lines[trunk_lines:])
-    home.append(agent.lines[agent_lines:], LAYOUTS["flat"])
-    home.ingest()
+    home.grow(agent.lines[agent_lines:], LAYOUTS["flat"])
     home.ingest()
     with closing(open_sqlite(tmp_path / "other.db", tmp_path / "other-index")) as other:
         undisturbed = Ingested(other, tmp_path)
@@ -174,11 +167,9 @@ def test_subagent_read_before_its_session_changes_nothing(
 def test_subagents_answer_is_of_a_session_that_was_moved(home: Ingested, folder: str) -> None:
     trunk, agent = spawning()
     home.write(trunk.lines[:1])
-    home.write(agent.lines, LAYOUTS["flat"])
-    home.ingest()
+    home.take(agent.lines, LAYOUTS["flat"])
     home.path(f"{SESSION}.jsonl").rename(home.path(f"{SESSION}.jsonl", folder))
-    home.append(trunk.lines[1:], folder=folder)
-    home.ingest()
+    home.grow(trunk.lines[1:], folder=folder)
     assert home.store.overview.counts().messages == 5
     for text in (TASK, ANSWER):
         assert home.owners(text) == {f"{SESSION}.jsonl"}
@@ -189,36 +180,29 @@ def test_subagents_file_that_grew_meanwhile_is_parsed_at_once(
 ) -> None:
     trunk, agent = spawning()
     home.write(trunk.lines[:1])
-    home.write(agent.lines, LAYOUTS["flat"])
-    home.ingest()
+    home.take(agent.lines, LAYOUTS["flat"])
     home.append(trunk.lines[1:])
     agent.say("And in the tests.")
-    home.append(agent.lines[-1:], LAYOUTS["flat"])
-    assert home.ingest().messages == 3
+    assert home.grow(agent.lines[-1:], LAYOUTS["flat"]).messages == 3
     assert home.store.overview.counts().unparsed_lines == 0
 
 
 @pytest.mark.parametrize("shown", [1, 2, 3])
 def test_subagents_task_is_there_once_beside_an_early_copy(home: Ingested, shown: int) -> None:
     trunk, agent = spawning()
-    home.write(agent.lines, LAYOUTS["flat"])
-    home.ingest()
-    home.write(changed(trunk.lines[:shown], sessionId=OTHER), f"{OTHER}.jsonl")
-    home.ingest()
-    home.write(trunk.lines)
-    home.ingest()
+    home.take(agent.lines, LAYOUTS["flat"])
+    home.take(changed(trunk.lines[:shown], sessionId=OTHER), f"{OTHER}.jsonl")
+    home.take(trunk.lines)
     assert home.store.overview.counts().messages == 5
     assert home.texts().count(TASK) == home.texts().count(ANSWER) == 1
 
 
 def test_subagent_whose_file_was_moved_may_repeat_itself(home: Ingested) -> None:
     _, agent = spawning()
-    home.write(agent.lines, LAYOUTS["flat"])
-    home.ingest()
+    home.take(agent.lines, LAYOUTS["flat"])
     agent.user("Sure?")
     agent.say(ANSWER)
-    home.write(agent.lines, LAYOUTS["flat"], folder="-another-folder")
-    assert home.ingest().messages == 2
+    assert home.take(agent.lines, LAYOUTS["flat"], folder="-another-folder").messages == 2
     assert home.texts().count(ANSWER) == 2
 
 

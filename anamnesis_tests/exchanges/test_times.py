@@ -69,8 +69,7 @@ def test_odd_times_are_told_with_log_line_and_text(home: Ingested) -> None:
         log.user(f"odd {number}", timestamp="0001-01-01T00:00:00Z")
     home.write(log.lines)
     typed = ['{"display":"typed","timestamp":-62135596800000}', '{"display":"then","timestamp":1786698001120}']
-    home.write(typed, "history.jsonl")
-    home.ingest()
+    home.take(typed, "history.jsonl")
     assert all(episode.timestamp.year == 2026 for episode in home.episodes())
     found = odd_times(home.store.settings)
     assert (found.count, len(found.examples)) == (8, 5)
@@ -81,8 +80,7 @@ def test_odd_times_are_told_with_log_line_and_text(home: Ingested) -> None:
 def test_odd_times_of_an_earlier_version_are_written_again(home: Ingested, store: Store) -> None:
     log = Log()
     log.user("first")
-    home.write(log.lines)
-    home.ingest()
+    home.take(log.lines)
     (episode,) = home.episodes()
     passages = [stored.passage for stored in store.episodes.passages_of(episode.episode_id)]
     store.episodes.put([(replace(episode, timestamp=datetime.max.replace(tzinfo=UTC)), passages)])
