@@ -48,6 +48,12 @@ class Log:
     def user(self, content: Any, **fields: Any) -> dict[str, Any]:
         return self.record("user", message={"role": "user", "content": content}, **fields)
 
+    def talk(self, *contents: Any) -> "Log":
+        """What the user and Claude say in turn."""
+        for number, content in enumerate(contents):
+            (self.say if number % 2 else self.user)(content)
+        return self
+
     def assistant(self, *blocks: dict[str, Any], message_id: str = "", **fields: Any) -> dict[str, Any]:
         message = {"id": message_id or f"msg-{self._count}", "role": "assistant", "content": list(blocks)}
         return self.record(

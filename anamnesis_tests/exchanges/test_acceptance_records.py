@@ -11,8 +11,7 @@ BLOCK = fenced([f"- On 2026-03-05 (exchange): {quoted(one_line('Earlier you fixe
 
 
 def test_05_a_reply_that_is_split_over_lines_is_each_block_once_in_one_part(home: Ingested) -> None:
-    log = Log()
-    log.user("Why?")
+    log = Log().talk("Why?")
     blocks = [
         {"type": "thinking", "thinking": "The retry path."},
         {"type": "text", "text": "I look."},
@@ -77,8 +76,7 @@ def test_15_a_transcript_of_a_summarizers_call_yields_nothing(home: Ingested, ti
     own.user(f"{SUMMARIZER_MARK}\nSummarize: we fixed the zeppelin.")
     own.say("The zeppelin was fixed.")
     own.user("again, please")
-    about = Log()
-    about.user(f"Where is the mark defined? I mean {SUMMARIZER_MARK}")
+    about = Log().talk(f"Where is the mark defined? I mean {SUMMARIZER_MARK}")
     about.tool("Grep", "toolu_1", f"model.py: {SUMMARIZER_MARK}", pattern="mark")
     home.write(about.lines)
     first = home.take(own.lines[:tick], f"{OTHER}.jsonl")

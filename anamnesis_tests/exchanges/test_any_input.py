@@ -13,8 +13,7 @@ from anamnesis_tests.exchanges.log_lines import Log
 @given(st.binary(max_size=3_000), st.lists(st.binary(max_size=200), max_size=6))
 @settings(max_examples=150, deadline=None)
 def test_arbitrary_bytes_never_stop_the_parser(noise: bytes, lines: list[bytes]) -> None:
-    log = Log()
-    log.user("kept")
+    log = Log().talk("kept")
     data = noise + b"\n" + b"\n".join(lines) + b"\n" + log.lines[0].encode() + b"\n"
     texts = [text for text, _ in complete_lines(lambda at, n: data[at : at + n], 0, len(data))]
     batch = read_messages(texts, 0)

@@ -223,9 +223,7 @@ def test_the_history_takes_no_prompt_from_a_transcript_that_is_younger(home: Ing
 
 @pytest.mark.parametrize("mark", [{}, {"forkedFrom": {"sessionId": SESSION, "messageUuid": "uuid-1"}}])
 def test_session_launched_elsewhere_is_of_its_own_folder(home: Ingested, mark: dict[str, object]) -> None:
-    original = Log(cwd="/home/dev/shop")
-    original.user("Which colour has the roof?")
-    original.say("It is red.")
+    original = Log(cwd="/home/dev/shop").talk("Which colour has the roof?", "It is red.")
     home.write(original.lines)
     own = Log(OTHER, cwd="/home/dev/payroll")
     own._count, own.minute = 10, 10

@@ -23,9 +23,7 @@ INSIDE = "/sessions/calm-amber-fox"
 
 
 def put_session(home: Ingested, **record: Any) -> None:
-    log = Log(cwd=INSIDE)
-    log.user("sort the invoices by month")
-    log.say("Sorted into 12 folders.")
+    log = Log(cwd=INSIDE).talk("sort the invoices by month", "Sorted into 12 folders.")
     home.write(log.lines, f"{PLACE}/.claude/projects/-sessions-calm-amber-fox/{SESSION}.jsonl", ORGANISATION)
     home.write([json.dumps({"type": "user", "message": {"content": "sort"}})], f"{PLACE}/audit.jsonl", ORGANISATION)
     put_record(home, **record)

@@ -67,8 +67,7 @@ def test_a_lead_begins_with_a_whole_word() -> None:
 
 
 def test_a_statement_after_results_begins_a_part_once_there_is_enough() -> None:
-    log = Log()
-    log.user("find it")
+    log = Log().talk("find it")
     for number in range(6):
         log.tool("Read", f"t{number}", "x" * (SOFT // 2 + 1))
         log.say(f"statement {number}")
@@ -76,8 +75,7 @@ def test_a_statement_after_results_begins_a_part_once_there_is_enough() -> None:
 
 
 def test_thinking_before_a_statement_goes_with_it() -> None:
-    log = Log()
-    log.user("find it")
+    log = Log().talk("find it")
     log.tool("Read", "t1", "x" * SOFT)
     log.assistant({"type": "thinking", "thinking": "so this is it"}, {"type": "text", "text": "found"})
     assert [[s.text for s in part.segments] for part in parse(log.lines)][1] == ["so this is it", "found"]
@@ -93,16 +91,14 @@ def test_thinking_before_a_statement_goes_with_it() -> None:
 )
 def test_a_finished_step_ends_a_part_that_is_not_tiny(name: str, inputs: dict[str, object]) -> None:
     for filling, parts in ((SMALL, 2), (10, 1)):
-        log = Log()
-        log.user("x " * (filling // 2))
+        log = Log().talk("x " * (filling // 2))
         log.tool(name, "t1", "done", **inputs)
         log.tool("Bash", "t2", "ok", command="ls")
         assert len(parse(log.lines)) == parts
 
 
 def test_the_success_of_a_tool_that_failed_before_ends_a_part() -> None:
-    log = Log()
-    log.user("x " * (SMALL // 2))
+    log = Log().talk("x " * (SMALL // 2))
     log.tool("Bash", "t1", "1 failed", command="pytest", is_error=True)
     log.tool("Read", "t2", "def f(): ...")
     log.tool("Bash", "t3", "1 passed", command="pytest")
@@ -111,8 +107,7 @@ def test_the_success_of_a_tool_that_failed_before_ends_a_part() -> None:
 
 
 def test_nothing_pushes_a_part_above_the_bound() -> None:
-    log = Log()
-    log.user("go")
+    log = Log().talk("go")
     for number in range(9):
         log.call("Write", f"t{number}", content="y" * 1900)
     parts = parse(log.lines)
@@ -122,8 +117,7 @@ def test_nothing_pushes_a_part_above_the_bound() -> None:
 
 def test_a_long_record_is_split_into_consecutive_parts_and_nothing_is_dropped() -> None:
     output = "".join(f"line {number} of the output\n" for number in range(2_000))
-    log = Log()
-    log.user("show it")
+    log = Log().talk("show it")
     log.tool("Bash", "t1", output, command="make")
     log.say("done")
     parts = parse(log.lines)
@@ -138,8 +132,7 @@ def test_a_long_record_is_split_into_consecutive_parts_and_nothing_is_dropped() 
 
 
 def test_a_pause_ends_a_part_and_a_clock_that_goes_backwards_does_not() -> None:
-    log = Log()
-    log.user("a")
+    log = Log().talk("a")
     log.minute -= 600
     log.say("b")
     log.minute += 29
@@ -160,9 +153,7 @@ def test_only_the_last_part_of_a_file_is_open() -> None:
 
 
 def test_a_part_carries_the_prompt_and_the_end_of_what_was_said_before() -> None:
-    log = Log()
-    log.user("Why is the total wrong? " + "detail " * 100)
-    log.say("I think it is the rounding. " * 20)
+    log = Log().talk("Why is the total wrong? " + "detail " * 100, "I think it is the rounding. " * 20)
     log.tool("Read", "t1", "x" * SOFT)
     log.say("It is.")
     first, second = parse(log.lines)
@@ -172,9 +163,7 @@ def test_a_part_carries_the_prompt_and_the_end_of_what_was_said_before() -> None
 
 
 def test_the_next_part_of_a_long_statement_is_led_by_its_own_text() -> None:
-    log = Log()
-    log.user("explain")
-    log.say("one two three four five six seven. " * 200)
+    log = Log().talk("explain", "one two three four five six seven. " * 200)
     first, second = parse(log.lines)
     assert second.segments[0].kind is Kind.STATEMENT
     assert second.lead == tail(first.segments[-1].text) != ""

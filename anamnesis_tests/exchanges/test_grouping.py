@@ -15,8 +15,7 @@ def test_an_exchange_is_a_prompt_and_all_that_follows_up_to_the_next_one() -> No
 
 
 def test_commands_notifications_and_steering_stay_in_the_exchange_they_come_in() -> None:
-    log = Log()
-    log.user("prompt")
+    log = Log().talk("prompt")
     log.user("<command-name>/model</command-name>")
     log.user("<task-notification>done</task-notification>")
     log.user([{"type": "text", "text": "[Request interrupted by user]"}])
@@ -28,10 +27,7 @@ def test_commands_notifications_and_steering_stay_in_the_exchange_they_come_in()
 
 
 def test_what_comes_before_the_first_prompt_is_kept_in_an_exchange_of_its_own() -> None:
-    log = Log()
-    log.user("<task-notification>nightly run failed</task-notification>")
-    log.say("I look at it.")
-    log.user("thanks")
+    log = Log().talk("<task-notification>nightly run failed</task-notification>", "I look at it.", "thanks")
     first, second = parse(log.lines)
     assert first.exchange_id != second.exchange_id
     assert first.prompt == ""
@@ -39,9 +35,7 @@ def test_what_comes_before_the_first_prompt_is_kept_in_an_exchange_of_its_own() 
 
 
 def test_a_compaction_summary_is_a_part_of_its_own_inside_the_running_exchange() -> None:
-    log = Log()
-    log.user("prompt")
-    log.say("half")
+    log = Log().talk("prompt", "half")
     log.user("what was said", isCompactSummary=True)
     log.user("what was said, shorter", isCompactSummary=True)
     log.say("other half")
@@ -52,14 +46,11 @@ def test_a_compaction_summary_is_a_part_of_its_own_inside_the_running_exchange()
 
 
 def test_what_a_parent_asks_begins_an_exchange_in_the_subagents_file_only() -> None:
-    log = Log(isSidechain=True, agentId="a41c9d02")
-    log.user("Find every refund")
-    log.say("Found one.")
+    log = Log(isSidechain=True, agentId="a41c9d02").talk("Find every refund", "Found one.")
     (agent,) = parse(log.lines, "s/subagents/agent-a41c9d02.jsonl")
     assert (agent.kind, agent.agent_id, agent.prompt) == ("subagent", "a41c9d02", "Find every refund")
     assert agent.segments[0].kind is Kind.AGENT_PROMPT
-    trunk = Log()
-    trunk.user("prompt")
+    trunk = Log().talk("prompt")
     trunk.user("Find every refund", isSidechain=True)
     (part,) = parse(trunk.lines)
     assert [s.kind for s in part.segments] == [Kind.PROMPT, Kind.AGENT_PROMPT]

@@ -26,9 +26,7 @@ def entry(display: str, minute: float = 0.5, *, session: str = SESSION, **fields
 
 
 def transcript() -> Log:
-    log = Log()
-    log.user("Why do webhook retries double-charge?")
-    log.say("I look.")
+    log = Log().talk("Why do webhook retries double-charge?", "I look.")
     log.user("<command-name>/model</command-name>\n<command-args>sonnet</command-args>")
     log.user([{"type": "text", "text": "and [Image #1] this?"}, {"type": "image", "source": {"data": "aWk="}}])
     return log
@@ -182,8 +180,7 @@ def test_a_forgotten_prompt_goes_from_the_history_and_one_of_the_same_words_minu
 
 @pytest.mark.parametrize("is_in_history", [True, False])
 def test_a_deleted_prompt_takes_no_later_one_of_the_same_words_with_it(home: Ingested, is_in_history: bool) -> None:
-    log = Log()
-    log.user("continue")
+    log = Log().talk("continue")
     if is_in_history:
         home.write([entry("continue", 0)], "history.jsonl")
     else:
@@ -201,8 +198,7 @@ def test_a_long_prompt_of_the_history_goes_whole_when_its_transcript_comes(home:
     text = "\n".join(f"line {number} of a long prompt" for number in range(1_000))
     home.take([entry(text)], "history.jsonl")
     assert len(home.episodes()) > 3
-    log = Log()
-    log.user(text)
+    log = Log().talk(text)
     home.take(log.lines)
     assert {name for name, _ in everything(home)} == {f"{SESSION}.jsonl"}
     assert home.texts().count("line 999 of a long prompt") == 1

@@ -106,8 +106,7 @@ HUGE: dict[str, tuple[Callable[[], object], bool, int]] = {
 @pytest.mark.parametrize("what", HUGE)
 def test_04_a_line_of_50_megabytes_goes_through_in_bounded_memory_and_is_not_cut(tmp_path: Path, what: str) -> None:
     make, as_ascii, episodes = HUGE[what]
-    log = Log()
-    log.user("Why?")
+    log = Log().talk("Why?")
     log.call("Bash", "t1", command="make")
     record = log.result("t1", make())
     log.lines[-1] = json.dumps(record, ensure_ascii=as_ascii)
@@ -142,8 +141,7 @@ def test_04_an_output_of_50_megabytes_in_its_own_file_goes_through_in_bounded_me
     output = path.parent / SESSION / "tool-results" / "t1.txt"
     output.parent.mkdir(parents=True)
     output.write_text(f"{HUGE[what][0]()}\n" + "\n" * 100_000, encoding="utf-8")
-    log = Log()
-    log.user("Why?")
+    log = Log().talk("Why?")
     log.call("Bash", "t1", command="make")
     log.result("t1", f"<persisted-output>\nOutput too large. Full output saved to: {output}\n</persisted-output>")
     path.write_text("".join(f"{line}\n" for line in log.lines), encoding="utf-8")
@@ -160,8 +158,7 @@ def test_04_an_output_of_50_megabytes_in_its_own_file_goes_through_in_bounded_me
 def test_17_a_line_of_a_million_values_is_read_in_bounded_memory_or_kept_for_later(
     tmp_path: Path, shape: str, share: float | None
 ) -> None:
-    log = Log()
-    log.user("Why?")
+    log = Log().talk("Why?")
     begins, value, marks, ends = SHAPES[shape]
     count = int(share * MAX_VALUES / marks) if share else 47_000_000 // len(value.format(0) + ",")
     values = f"{begins}{','.join(map(value.format, range(count)))}{ends}"
@@ -177,8 +174,7 @@ def test_17_a_line_of_a_million_values_is_read_in_bounded_memory_or_kept_for_lat
 @pytest.mark.timeout(3_000)
 @pytest.mark.parametrize("beginning", ["", '{"type":"user","message":"'])
 def test_17_a_line_of_50_megabytes_that_is_no_json_is_kept_in_bounded_memory(tmp_path: Path, beginning: str) -> None:
-    log = Log()
-    log.user("Why?")
+    log = Log().talk("Why?")
     damaged = beginning + marked("this is no json ", 3_130_000)
     log_path(tmp_path).write_text(f"{log.lines[0]}\n{damaged}\n{log.lines[0]}\n", encoding="utf-8")
     found = ingested_in_a_child(tmp_path)

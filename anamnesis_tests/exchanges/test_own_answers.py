@@ -157,8 +157,7 @@ def asking(log: Log, tool_id: str = "toolu_1", answer: Any = ANSWER, command: st
 def test_what_it_answered_is_left_out_and_counted_also_where_call_and_answer_are_read_apart(
     home: Ingested, tick: int | None
 ) -> None:
-    log = Log()
-    log.user("What did we decide?")
+    log = Log().talk("What did we decide?")
     asking(log)
     log.call("mcp__anamnesis__search", "toolu_2", query="decision")
     log.result("toolu_2", [{"type": "text", "text": "the zeppelin again"}], is_error=True)
@@ -175,8 +174,7 @@ def test_what_it_answered_is_left_out_and_counted_also_where_call_and_answer_are
 
 
 def test_a_copy_of_the_session_brings_the_answer_no_more_than_the_session_does(home: Ingested) -> None:
-    log = Log()
-    log.user("What did we decide?")
+    log = Log().talk("What did we decide?")
     asking(log)
     log.say("We decided on airships.")
     home.take(log.lines)
@@ -210,8 +208,7 @@ def test_what_is_known_of_calls_stays_small(home: Ingested) -> None:
 def test_an_answer_that_was_moved_out_of_the_log_is_left_out(home: Ingested) -> None:
     output = home.path(f"{SESSION}/tool-results/toolu_1.txt")
     output.write_text(ANSWER)
-    log = Log()
-    log.user("What did we decide?")
+    log = Log().talk("What did we decide?")
     asking(log, answer=f"<persisted-output>\nOutput too large. Full output saved to: {output}\n</persisted-output>")
     assert home.take(log.lines).skipped["own:answer"] == 1
     assert "zeppelin" not in home.texts()
@@ -237,8 +234,7 @@ ESCAPED = {
 
 @pytest.mark.parametrize("how", ESCAPED)
 def test_what_was_put_in_is_cut_out_also_where_it_is_escaped(home: Ingested, how: str) -> None:
-    log = Log()
-    log.user("What does the hook print?")
+    log = Log().talk("What does the hook print?")
     log.tool("Bash", "toolu_1", f"before {ESCAPED[how]} after", command="python3 hook.py")
     assert home.take(log.lines).skipped["own:memory"] == 1
     assert "zeppelin" not in home.texts()
@@ -258,8 +254,7 @@ FORGED = {
 
 @pytest.mark.parametrize("how", FORGED)
 def test_text_between_tags_that_are_not_ours_is_kept(home: Ingested, how: str) -> None:
-    log = Log()
-    log.user(f"before {FORGED[how]} after")
+    log = Log().talk(f"before {FORGED[how]} after")
     log.tool("WebFetch", "toolu_1", f"above {FORGED[how]} below", url="https://example.org")
     home.take(log.lines)
     kept = "".join(episode.raw_exchange for episode in home.episodes())

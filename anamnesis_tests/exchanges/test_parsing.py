@@ -101,8 +101,7 @@ def test_real_logs_give_the_same_parts_wherever_the_ticks_fall(path: Path, data:
 
 
 def test_the_state_survives_a_round_trip_and_refuses_another_version() -> None:
-    log = Log()
-    log.user("prompt")
+    log = Log().talk("prompt")
     log.call("Bash", "t1", command="git commit -m x")
     step = advance(
         FileState(), None, read_messages(log.lines, 0), (), FileOrigin("s", "a.jsonl"), label=str, idle_minutes=30
@@ -157,8 +156,7 @@ def test_what_a_resumed_session_adds_belongs_to_the_exchange_it_goes_on_with() -
     [f"{SESSION}/subagents/agent-a1.jsonl", f"{SESSION}/subagents/workflows/wf_1/agent-a1.jsonl", "agent-a1.jsonl"],
 )
 def test_a_subagent_is_told_by_its_file_in_every_layout_or_by_its_records(path: str) -> None:
-    log = Log(isSidechain=True, agentId="a1")
-    log.user("Explore")
+    log = Log(isSidechain=True, agentId="a1").talk("Explore")
     (part,) = parse(log.lines, path)
     assert (part.kind, part.agent_id, part.session_id, part.prompt) == ("subagent", "a1", SESSION, "Explore")
     (part,) = parse(log.lines)
@@ -166,9 +164,7 @@ def test_a_subagent_is_told_by_its_file_in_every_layout_or_by_its_records(path: 
 
 
 def test_the_agent_that_compacts_a_session_yields_nothing_but_compaction_summaries() -> None:
-    log = Log(isSidechain=True, agentId="acompact-1f")
-    log.user("Your task is to create a detailed summary")
-    log.say("Summary: ...")
+    log = Log(isSidechain=True, agentId="acompact-1f").talk("Your task is to create a detailed summary", "Summary: ...")
     assert {part.kind for part in parse(log.lines, "agent-acompact-1f.jsonl")} == {"compact_summary"}
 
 
@@ -179,8 +175,7 @@ def test_a_session_without_an_id_is_named_after_its_file() -> None:
 
 @pytest.mark.parametrize("ticks", [(), (1,)])
 def test_a_session_that_changes_directory_stays_with_its_project(ticks: tuple[int, ...]) -> None:
-    log = Log(cwd="/home/dev/shop")
-    log.user("first")
+    log = Log(cwd="/home/dev/shop").talk("first")
     log.user("second", cwd="/srv/elsewhere")
     parts = parse(log.lines, ticks=ticks)
     assert [(part.project, part.cwd) for part in parts] == [

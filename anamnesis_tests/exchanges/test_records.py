@@ -100,16 +100,14 @@ def test_a_record_glued_to_a_torn_one_is_recovered_wherever_the_tear_is(length: 
     ],
 )
 def test_a_user_text_is_classified_by_its_markup_and_kept_verbatim(text: str, kind: Kind | None) -> None:
-    log = Log()
-    log.user(text)
+    log = Log().talk(text)
     log.user([{"type": "text", "text": text}])
     assert kinds_and_texts(log) == ([(kind, text)] * 2 if kind else [])
 
 
 @pytest.mark.parametrize("tag", ["ide_selection", "ide_opened_file", "system-reminder", "user-prompt-submit-hook"])
 def test_what_is_typed_beside_what_a_client_adds_is_a_prompt(tag: str) -> None:
-    log = Log()
-    log.user(f"<{tag}>lines 1 to 3</{tag}>\nWhy does this fail?")
+    log = Log().talk(f"<{tag}>lines 1 to 3</{tag}>\nWhy does this fail?")
     log.user(f"And this?\n<{tag}>lines 4 to 6</{tag}>")
     log.user(f"<{tag}>be brief</{tag}> and now: why?")
     log.user(f"What does <{tag}> mean?")

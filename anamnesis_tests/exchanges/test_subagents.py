@@ -215,8 +215,7 @@ BOILERPLATE = (
 @pytest.mark.parametrize("is_marked", [True, False])
 def test_task_of_a_forked_subagent_heads_its_exchange(home: Ingested, *, is_marked: bool) -> None:
     task = "Check the rotation of the logs."
-    trunk = Log()
-    trunk.user("Why is the disk full?")
+    trunk = Log().talk("Why is the disk full?")
     trunk.call("Agent", "toolu_01Qz", description="Check", prompt=task, subagent_type="fork")
     agent = Log(**({"isSidechain": True, "agentId": "a41c9d02"} if is_marked else {}))
     agent.minute, agent._count = 1.0, 100

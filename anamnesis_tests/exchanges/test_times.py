@@ -43,8 +43,7 @@ def test_message_with_an_odd_time_takes_its_neighbours(odd: Any) -> None:
 
 
 def test_odd_times_are_no_pause_and_no_beginning() -> None:
-    log = Log()
-    log.user("question")
+    log = Log().talk("question")
     log.assistant({"type": "text", "text": "answer"}, timestamp="9999-12-31T23:59:59Z")
     log.say("more")
     assert len(parse(log.lines)) == 1
@@ -63,8 +62,7 @@ def test_time_of_another_session_is_no_neighbour() -> None:
 
 def test_odd_times_are_told_with_log_line_and_text(home: Ingested) -> None:
     assert clock(home.store).note == ""
-    log = Log()
-    log.user("first")
+    log = Log().talk("first")
     for number in range(7):
         log.user(f"odd {number}", timestamp="0001-01-01T00:00:00Z")
     home.write(log.lines)
@@ -78,8 +76,7 @@ def test_odd_times_are_told_with_log_line_and_text(home: Ingested) -> None:
 
 
 def test_odd_times_of_an_earlier_version_are_written_again(home: Ingested, store: Store) -> None:
-    log = Log()
-    log.user("first")
+    log = Log().talk("first")
     home.take(log.lines)
     (episode,) = home.episodes()
     passages = [stored.passage for stored in store.episodes.passages_of(episode.episode_id)]

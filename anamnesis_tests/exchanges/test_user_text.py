@@ -146,8 +146,7 @@ def test_prompt_of_the_program_is_no_prompt_of_the_user(marks: dict[str, Any]) -
 
 
 def test_recap_and_fired_schedule_are_kept() -> None:
-    log = Log()
-    log.user("arm the nightly check")
+    log = Log().talk("arm the nightly check")
     log.record("system", subtype="scheduled_task_fire", content="Running scheduled task (Jun 7 5:28am)")
     log.user("reply PEONY", isMeta=True, promptSource="system", scheduledTaskId="t1")
     log.record("system", subtype="away_summary", content="It was armed. (disable recaps in /config)")
@@ -160,8 +159,7 @@ def test_recap_and_fired_schedule_are_kept() -> None:
 
 @pytest.mark.parametrize("ticks", [(), (1,), (2,), (1, 2)])
 def test_fired_prompt_without_marks_is_known_by_the_record_before(ticks: tuple[int, ...]) -> None:
-    log = Log()
-    log.user("arm the nightly check")
+    log = Log().talk("arm the nightly check")
     fire = log.record("system", subtype="scheduled_task_fire", content="Claude resuming /loop wakeup")
     log.user("Nightly check: run the tests", isMeta=True, parentUuid=fire["uuid"])
     log.user("Continue from where you left off.", isMeta=True, parentUuid="another")
@@ -177,15 +175,13 @@ def test_accepted_plan_is_the_models_and_the_remark_the_users() -> None:
         assert said(text, planContent=plan, **marks) == [(Kind.PLAN, plan, "")]
     with_remark = f"{text}\n\nUser feedback on this plan: keep the old names"
     assert said(with_remark, planContent=plan) == [(Kind.PLAN, plan, ""), (Kind.STEERING, "keep the old names", "")]
-    log = Log()
-    log.user("plan it")
+    log = Log().talk("plan it")
     log.user(with_remark, planContent=plan)
     assert [part.prompt for part in parse(log.lines)] == ["plan it", plan]
 
 
 def test_body_of_a_skill_is_of_its_file_and_counts_once() -> None:
-    log = Log()
-    log.user(SKILL)
+    log = Log().talk(SKILL)
     log.user([{"type": "text", "text": f"{SKILL}\n\nARGUMENTS: 1.2"}], isMeta=True)
     log.user([{"type": "text", "text": "# Authoring"}], isMeta=True, sourceToolUseID="toolu_1")
     found = [logged.message for logged in read_messages(log.lines, 0).messages]
