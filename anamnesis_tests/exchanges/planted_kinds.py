@@ -2,7 +2,7 @@
 
 `«m40»` stands for 40 random characters: `m` letters and digits, `l` small letters and digits, `u` capitals and digits,
 `a` letters, `h` hexadecimal, `b` base64, `s` base64 for URLs, `d` digits, `q` base32, `p` a password with marks,
-`w` words of a wallet, `t` the text behind the colon; a letter alone is a form of its own (see `Filling`). Templates
+`w` words of a wallet, `t` the text behind the colon; a letter alone is a form of its own (see `FORMS`). Templates
 hold no values, so that scanners of secrets find none here.
 """
 
@@ -10,7 +10,7 @@ import base64
 import json
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from anamnesis_tests.exchanges.planted import ALNUM, BASE64, HEX, LOWER, UPPER, URLSAFE, Maker, Planted
 
@@ -914,106 +914,77 @@ class Filling:
     """Makes up the values of one template, and keeps them."""
 
     def __init__(self, seed: str) -> None:
-        self._make = Maker(seed)
+        self.make = Maker(seed)
         self.pieces: list[str] = []
 
     def __call__(self, place: re.Match[str]) -> str:
         letter, length, more = place[1], int(place[2] or 0), place[3] or ""
         if letter in ALPHABETS:
-            return self._kept(self._make(length, ALPHABETS[letter]))
-        form = getattr(self, f"_of_{letter}")
-        return str(form(length, more))
+            return self.kept(self.make(length, ALPHABETS[letter]))
+        return FORMS[letter](self, length, more)
 
-    def _kept(self, value: str) -> str:
+    def kept(self, value: str) -> str:
         self.pieces.append(value)
         return value
 
-    def _lines(self, count: int) -> list[str]:
-        return [self._kept(self._make(64, BASE64)) for _ in range(count)]
+    def lines(self, count: int, length: int = 64, alphabet: str = BASE64) -> list[str]:
+        return [self.kept(self.make(length, alphabet)) for _ in range(count)]
 
-    def _of_d(self, length: int, _: str) -> str:
-        return self._make.digits(length)  # numbers of accounts, not secret
+    def password(self, length: int) -> str:
+        value = self.make(length)
+        marks = [self.make.one(MARKS) for _ in range(2)]
+        return self.kept(f"{value[:3]}{marks[0]}{value[4:-4]}{marks[1]}{value[-3:]}")
 
-    def _of_a(self, length: int, _: str) -> str:
-        return self._kept(self._make.letters(length))
-
-    def _of_p(self, length: int, _: str) -> str:
-        value = self._make(length)
-        marks = [self._make.one(MARKS) for _ in range(2)]
-        return self._kept(f"{value[:3]}{marks[0]}{value[4:-4]}{marks[1]}{value[-3:]}")
-
-    def _of_z(self, length: int, _: str) -> str:
-        return self._kept(self._make(length, ALNUM + MARKS + " ()[]{}|&:;,/"))
-
-    def _of_t(self, _: int, words: str) -> str:
-        return self._kept(words)
-
-    def _of_x(self, length: int, _: str) -> str:
-        return self._kept(self._make(length, HEX.upper()))
-
-    def _of_E(self, length: int, _: str) -> str:  # noqa: N802
-        return self._kept(self._make(length, "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"))
-
-    def _of_U(self, _: int, __: str) -> str:  # noqa: N802
-        return self._kept(self._make.uuid())
-
-    def _of_J(self, _: int, __: str) -> str:  # noqa: N802
-        return self._kept(self._make.jwt())
-
-    def _of_L(self, _: int, __: str) -> str:  # noqa: N802
-        return self._kept(base64.b64encode(f"ann:{self._make(18)}".encode()).decode())
-
-    def _of_B(self, _: int, __: str) -> str:  # noqa: N802
-        return self._kept(base64.b64encode(self._make(18).encode()).decode())
-
-    def _of_W(self, length: int, _: str) -> str:  # noqa: N802
-        if length < 20:
-            return textwrap.indent("\n".join(self._lines(length)), "  ")
-        return self._kept(self._make(length, "".join(sorted(set(ALNUM) - set("0OIl")))))
-
-    def _of_Y(self, length: int, _: str) -> str:  # noqa: N802
-        return "\n".join(self._lines(length))
-
-    def _of_N(self, length: int, _: str) -> str:  # noqa: N802
-        return self._kept(",".join(str(self._make.number(256)) for _ in range(length)))
-
-    def _of_w(self, length: int, _: str) -> str:
-        return self._kept(" ".join(self._make.one(WALLET_WORDS) for _ in range(length)))
-
-    def _of_P(self, _: int, kind: str) -> str:  # noqa: N802
-        pem = self._make.pem(kind)
+    def pem(self, kind: str) -> str:
+        pem = self.make.pem(kind)
         self.pieces += pem.split("\n")[1:-1]
         return pem
 
-    def _of_PN(self, _: int, __: str) -> str:  # noqa: N802
-        return self._of_P(0, "RSA ").replace("\n", "\\n")
+    def in_base64(self, text: str) -> str:
+        return self.kept(base64.b64encode(text.encode()).decode())
 
-    def _of_PI(self, _: int, __: str) -> str:  # noqa: N802
-        return textwrap.indent(self._of_P(0, ""), "    ")
+    def wireguard(self, length: int) -> str:
+        if length < 20:
+            return textwrap.indent("\n".join(self.lines(length)), "  ")
+        return self.kept(self.make(length, "".join(sorted(set(ALNUM) - set("0OIl")))))
 
-    def _of_PJ(self, _: int, __: str) -> str:  # noqa: N802
-        return json.dumps({"type": "service_account", "private_key": self._of_P(0, "") + "\n"})
-
-    def _of_K(self, _: int, __: str) -> str:  # noqa: N802
-        return self._kept(base64.b64encode(self._make.pem("RSA ").encode()).decode())
-
-    def _of_PGP(self, _: int, __: str) -> str:  # noqa: N802
-        frame = "PGP PRIVATE KEY BLOCK-----"
-        return "\n".join([f"-----{'BEGIN'} {frame}", "", *self._lines(30), f"=ab1C\n-----{'END'} {frame}"])
-
-    def _of_PPK(self, _: int, __: str) -> str:  # noqa: N802
-        public, private = ["A" * 64] * 3, self._lines(6)
+    def putty(self) -> str:
+        public, private = ["A" * 64] * 3, self.lines(6)
         head = ["PuTTY-User-Key-File" + "-3: ssh-ed25519", "Encryption: none", "Comment: ann", "Public-Lines: 3"]
-        return "\n".join([*head, *public, "Private-Lines: 6", *private, f"Private-MAC: {self._make(64, HEX)}"])
+        return "\n".join([*head, *public, "Private-Lines: 6", *private, f"Private-MAC: {self.make(64, HEX)}"])
 
-    def _of_OVPN(self, _: int, __: str) -> str:  # noqa: N802
-        lines = [self._kept(self._make(32, HEX)) for _ in range(16)]
-        return "\n".join(
-            [f"-----{'BEGIN'} OpenVPN Static key V1-----", *lines, f"-----{'END'} OpenVPN Static key V1-----"]
-        )
 
-    def _of_JJ(self, _: int, __: str) -> str:  # noqa: N802
-        return json.dumps({"body": json.dumps({"password": self._of_p(14, "")})})
+def framed(name: str, *lines: str) -> str:
+    return "\n".join([f"-----{'BEGIN'} {name}-----", *lines, f"-----{'END'} {name}-----"])
+
+
+FORMS: Mapping[str, Callable[[Filling, int, str], str]] = {
+    "d": lambda fill, length, _: fill.make.digits(length),  # numbers of accounts, not secret
+    "a": lambda fill, length, _: fill.kept(fill.make.letters(length)),
+    "p": lambda fill, length, _: fill.password(length),
+    "z": lambda fill, length, _: fill.kept(fill.make(length, ALNUM + MARKS + " ()[]{}|&:;,/")),
+    "t": lambda fill, _, words: fill.kept(words),
+    "x": lambda fill, length, _: fill.kept(fill.make(length, HEX.upper())),
+    "E": lambda fill, length, _: fill.kept(fill.make(length, "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L")),
+    "U": lambda fill, _, __: fill.kept(fill.make.uuid()),
+    "J": lambda fill, _, __: fill.kept(fill.make.jwt()),
+    "L": lambda fill, _, __: fill.in_base64(f"ann:{fill.make(18)}"),
+    "B": lambda fill, _, __: fill.in_base64(fill.make(18)),
+    "K": lambda fill, _, __: fill.in_base64(fill.make.pem("RSA ")),
+    "W": lambda fill, length, _: fill.wireguard(length),
+    "Y": lambda fill, length, _: "\n".join(fill.lines(length)),
+    "N": lambda fill, length, _: fill.kept(",".join(str(fill.make.number(256)) for _ in range(length))),
+    "w": lambda fill, length, _: fill.kept(" ".join(fill.make.one(WALLET_WORDS) for _ in range(length))),
+    "P": lambda fill, _, kind: fill.pem(kind),
+    "PN": lambda fill, _, __: fill.pem("RSA ").replace("\n", "\\n"),
+    "PI": lambda fill, _, __: textwrap.indent(fill.pem(""), "    "),
+    "PJ": lambda fill, _, __: json.dumps({"type": "service_account", "private_key": fill.pem("") + "\n"}),
+    "PGP": lambda fill, _, __: framed("PGP PRIVATE KEY BLOCK", "", *fill.lines(30), "=ab1C"),
+    "PPK": lambda fill, _, __: fill.putty(),
+    "OVPN": lambda fill, _, __: framed("OpenVPN Static key V1", *fill.lines(16, 32, HEX)),
+    "JJ": lambda fill, _, __: json.dumps({"body": json.dumps({"password": fill.password(14)})}),
+}
+"""What a letter alone stands for."""
 
 
 def kinds() -> Iterator[tuple[str, str]]:
@@ -1021,10 +992,8 @@ def kinds() -> Iterator[tuple[str, str]]:
     for line in KINDS.strip().split("\n"):
         if not line.startswith("# "):
             name, _, template = line.partition(" | ")
-            yield (
-                name,
-                template.replace("\\\\n", "\x00").replace("\\n", "\n").replace("\\t", "\t").replace("\x00", "\\\n"),
-            )
+            template = template.replace("\\\\n", "\x00").replace("\\n", "\n").replace("\\t", "\t")
+            yield name, template.replace("\x00", "\\\n")
 
 
 def planted_kinds(seed: int) -> dict[str, Planted]:
