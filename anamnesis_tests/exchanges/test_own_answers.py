@@ -205,15 +205,6 @@ def test_what_is_known_of_calls_stays_small(home: Ingested) -> None:
     assert home.take(log.lines).skipped["own:answer"] == 1
 
 
-def test_an_answer_that_was_moved_out_of_the_log_is_left_out(home: Ingested) -> None:
-    output = home.path(f"{SESSION}/tool-results/toolu_1.txt")
-    output.write_text(ANSWER)
-    log = Log().talk("What did we decide?")
-    asking(log, answer=f"<persisted-output>\nOutput too large. Full output saved to: {output}\n</persisted-output>")
-    assert home.take(log.lines).skipped["own:answer"] == 1
-    assert "zeppelin" not in home.texts()
-
-
 BLOCK = fenced(["- On 2026-03-05 (exchange): " + quoted(one_line('Earlier you fixed the "zeppelin".')) + " [ep_1]"])
 
 
@@ -233,13 +224,10 @@ ESCAPED = {
 
 
 @pytest.mark.parametrize("how", ESCAPED)
-def test_what_was_put_in_is_cut_out_also_where_it_is_escaped(home: Ingested, how: str) -> None:
-    log = Log().talk("What does the hook print?")
-    log.tool("Bash", "toolu_1", f"before {ESCAPED[how]} after", command="python3 hook.py")
-    assert home.take(log.lines).skipped["own:memory"] == 1
-    assert "zeppelin" not in home.texts()
-    assert "before " in home.texts()
-    assert " after" in home.texts()
+def test_what_was_put_in_is_cut_out_also_where_it_is_escaped(how: str) -> None:
+    left, count = without_memory(f"before {ESCAPED[how]} after")
+    assert ("zeppelin" in left, count) == (False, 1)
+    assert (left[:7], left[-6:]) == ("before ", " after")
 
 
 FORGED = {
@@ -253,14 +241,9 @@ FORGED = {
 
 
 @pytest.mark.parametrize("how", FORGED)
-def test_text_between_tags_that_are_not_ours_is_kept(home: Ingested, how: str) -> None:
-    log = Log().talk(f"before {FORGED[how]} after")
-    log.tool("WebFetch", "toolu_1", f"above {FORGED[how]} below", url="https://example.org")
-    home.take(log.lines)
-    kept = "".join(episode.raw_exchange for episode in home.episodes())
-    assert kept.count("zeppelin") == 2
-    assert all(word in kept for word in ("before", "after", "above", "below"))
-    assert "fixed" not in kept
+def test_text_between_tags_that_are_not_ours_is_kept(how: str) -> None:
+    text = f"before {FORGED[how]} after"
+    assert without_memory(text) == (text.replace(BLOCK, ""), text.count(BLOCK))
 
 
 def test_many_tags_are_read_once() -> None:
@@ -274,11 +257,20 @@ def test_a_block_that_is_shown_with_line_numbers_is_cut() -> None:
     assert "zeppelin" not in without_memory(numbered)[0]
 
 
-def test_it_is_cut_out_of_moved_out_output_too(home: Ingested) -> None:
-    output = home.path(f"{SESSION}/tool-results/toolu_1.txt")
-    output.write_text(f"before\n{BLOCK}\nafter\n")
-    log = Log()
-    log.tool("Bash", "toolu_1", f"<persisted-output>\nsaved to: {output}\n</persisted-output>", command="make")
-    assert home.take(log.lines).skipped["own:memory"] == 1
-    assert "before\n\nafter" in home.texts()
+@pytest.mark.parametrize(
+    ("command", "output", "skipped", "kept"),
+    [
+        (ASKING[0], ANSWER, "own:answer", ASKING[0]),
+        ("make", f"before\n{BLOCK}\nafter\n", "own:memory", "before\n\nafter"),
+    ],
+)
+def test_what_was_moved_out_of_the_log_is_left_out_too(
+    home: Ingested, command: str, output: str, skipped: str, kept: str
+) -> None:
+    file = home.path(f"{SESSION}/tool-results/toolu_1.txt")
+    file.write_text(output)
+    log = Log().talk("What did we decide?")
+    asking(log, answer=f"<persisted-output>\nOutput too large, saved to: {file}\n</persisted-output>", command=command)
+    assert home.take(log.lines).skipped[skipped] == 1
+    assert kept in home.texts()
     assert "zeppelin" not in home.texts()
