@@ -24,10 +24,6 @@ PLANTED = [
 ]
 
 
-def test_planted_list_has_hundreds_of_kinds() -> None:
-    assert len(dict(kinds())) >= 350
-
-
 @pytest.mark.parametrize("name", PLANTED[0])
 def test_planted_kind_is_masked_in_prose_and_json(name: str) -> None:
     for text, pieces in (planted[name] for planted in PLANTED):
@@ -92,10 +88,6 @@ def test_harmless_text_stays(text: str) -> None:
     bare, within = json.dumps({"content": text}), json.dumps({"x": f"see {text}\nnext"})
     for line in (text, bare, json.dumps({"a": bare}), json.dumps({"a": within})):
         assert REDACTOR.mask_line(line) == (line, {})
-
-
-def test_harmless_list_is_long() -> None:
-    assert len(set(harmless())) >= 250
 
 
 # --- long and wrapped values -------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """What a part is worth: each rule of the table, in English and without words."""
 
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -14,6 +13,9 @@ CALL, RESULT, FAILED, NOTE = (
     SegmentKind.TOOL_INPUT, SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR, SegmentKind.NOTIFICATION,
 )  # fmt: skip
 ASKED = (PROMPT, "Add a page")
+FAILS, EDITS, WORKS = (FAILED, "assert 1 == 2"), (CALL, "Edit\nfile: a.py"), (RESULT, "1 passed")
+STOPPED = (NOTE, "[Request interrupted by user for tool use]")
+REFUSED = (FAILED, "The user doesn't want to proceed with this tool use. The tool use was rejected")
 
 
 def part(*said: tuple[SegmentKind, str], lead: str = "") -> Part:
@@ -40,6 +42,17 @@ def signals(*said: tuple[SegmentKind, str], lead: str = "") -> dict[str, float]:
         ([(PROMPT, "x" * 5_001)], {"length": 1.0}),
         ([ASKED, *[(SAID, "Well.")] * 3], {}),
         ([ASKED, *[(SAID, "Well.")] * 4], {"turns": 1.0}),
+        ([ASKED, STOPPED, REFUSED], {"interruption": 1.0, "tool_error": 1.5}),
+        ([ASKED, (RESULT, "errors.py\ntest_failed.py")], {}),  # a listing
+        ([ASKED, (RESULT, "Traceback (most recent call last):\n  x\nValueError: no")], {"errors": 2.0}),
+        ([ASKED, (RESULT, "process exited with code 2")], {"errors": 1.0}),
+        ([ASKED, (RESULT, "x" * 100_000)], {}),
+        ([ASKED, (CALL, "AskUserQuestion\nquestions: Welche?")], {"decisions": 0.5}),
+        ([ASKED, FAILS, EDITS, WORKS], {"tool_error": 1.5, "fix": 1.0, "edits": 0.5}),
+        ([ASKED, EDITS, WORKS, FAILS], {"tool_error": 1.5, "edits": 0.5}),
+        ([ASKED, FAILS, (CALL, "Read\nfile: a.py"), WORKS], {"tool_error": 1.5}),
+        ([(SegmentKind.COMPACT_SUMMARY, "An error was fixed. We decided to use WAL. " * 200)], {}),
+        ([], {}),
     ],
 )
 def test_each_rule_of_the_table_counts_what_it_says(said: list[tuple[SegmentKind, str]], expected: dict[str, float]):
@@ -59,39 +72,6 @@ def test_words_that_only_begin_like_a_no_correct_nothing(text: str):
     assert "correction" not in signals((PROMPT, text), lead="I have added the page.")
 
 
-def test_a_failed_tool_then_an_edit_then_a_tool_that_works_is_a_fix():
-    failed, edit, works = (FAILED, "assert 1 == 2"), (CALL, "Edit\nfile: a.py"), (RESULT, "1 passed")
-    assert signals(ASKED, failed, edit, works) == {"tool_error": 1.5, "fix": 1.0, "edits": 0.5}
-    assert "fix" not in signals(ASKED, edit, works, failed)
-    assert "fix" not in signals(ASKED, failed, (CALL, "Read\nfile: a.py"), works)
-
-
-def test_an_interruption_and_a_refused_tool_count_once():
-    stopped = (NOTE, "[Request interrupted by user for tool use]")
-    refused = (FAILED, "The user doesn't want to proceed with this tool use. The tool use was rejected")
-    assert signals(ASKED, stopped, refused)["interruption"] == 1.0
-
-
-def test_errors_in_a_tools_output_are_told_by_their_form_not_by_words_in_a_listing():
-    assert signals(ASKED, (RESULT, "errors.py\ntest_failed.py")) == {}
-    assert signals(ASKED, (RESULT, "Traceback (most recent call last):\n  x\nValueError: no")) == {"errors": 2.0}
-    assert signals(ASKED, (RESULT, "process exited with code 2")) == {"errors": 1.0}
-
-
-def test_a_long_listing_is_no_long_conversation():
-    assert signals(ASKED, (RESULT, "x" * 100_000)) == {}
-
-
-def test_a_question_put_to_the_user_is_a_decision_in_any_language():
-    assert signals(ASKED, (CALL, "AskUserQuestion\nquestions: Welche?")) == {"decisions": 0.5}
-
-
-def test_machine_written_text_is_worth_nothing():
-    compacted = (SegmentKind.COMPACT_SUMMARY, "An error was fixed. We decided to use WAL. " * 200)
-    assert value_of(part(compacted)).score == 0
-    assert value_of(replace(part(ASKED), segments=())).score == 0
-
-
 @given(st.lists(st.tuples(st.sampled_from(list(SegmentKind)), st.text(max_size=80)), max_size=8), st.text(max_size=9))
 def test_the_score_is_the_sum_of_explained_signals(said: list[tuple[SegmentKind, str]], lead: str):
     value = value_of(part(*said, lead=lead))
@@ -101,13 +81,8 @@ def test_the_score_is_the_sum_of_explained_signals(said: list[tuple[SegmentKind,
 
 
 def test_every_rule_can_be_given_other_points_or_none():
-    loud = [
-        (SAID, "There was an error."),
-        (SAID, "x" * 6_000),
-        (FAILED, "no such file"),
-        (SAID, "Well."),
-        (SAID, "So."),
-    ]
+    said = ("There was an error.", "x" * 6_000, "Well.", "So.")
+    loud = [*((SAID, text) for text in said), (FAILED, "no such file")]
     whole = value_of(part(ASKED, *loud))
     assert whole.score > 0
     assert value_of(part(ASKED, *loud), dict.fromkeys(WEIGHTS, 0.0)).score == 0

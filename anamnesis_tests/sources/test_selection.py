@@ -2,18 +2,16 @@
 
 import random
 import time
+from dataclasses import replace
+
+import pytest
 
 from anamnesis_pipeline.model import FileCursor, FileStat
 from anamnesis_pipeline.sources.base import is_log
-from anamnesis_pipeline.sources.selection import changed_files, select
+from anamnesis_pipeline.sources.selection import Selection, changed_files, select
 
 FILE = FileStat("a.jsonl", size=100, mtime_ns=5, device=1, inode=9)
 CURSOR = FileCursor("s", "a.jsonl", device=1, inode=9, size=100, mtime_ns=5, offset=90, lines=3)
-
-
-def changed(**fields):
-    values = {"path": FILE.path, "size": 100, "mtime_ns": 5, "device": 1, "inode": 9} | fields
-    return FileStat(**values)
 
 
 def test_sessions_and_agents_are_logs_and_nothing_else_is():
@@ -34,27 +32,31 @@ def test_sessions_and_agents_are_logs_and_nothing_else_is():
         assert not is_log(other), other
 
 
-def test_the_same_size_time_and_identity_mean_unchanged():
-    assert select([FILE], {"a.jsonl": CURSOR}).unchanged == 1
-    assert changed_files([FILE], {"a.jsonl": CURSOR}) == 0
-
-
-def test_an_unknown_path_is_new():
-    assert select([FILE], {}).new == (FILE,)
-
-
-def test_a_longer_or_touched_file_has_grown():
-    for file in (changed(size=200), changed(mtime_ns=6), changed(size=95), changed(device=2)):
-        assert select([file], {"a.jsonl": CURSOR}).grown == ((file, CURSOR),)
-
-
-def test_a_file_shorter_than_what_was_read_or_with_another_inode_is_replaced():
-    for file in (changed(size=89), changed(inode=10), changed(inode=10, size=500)):
-        assert select([file], {"a.jsonl": CURSOR}).replaced == ((file, CURSOR),)
+@pytest.mark.parametrize(
+    ("fields", "cursor", "group"),
+    [
+        ({}, CURSOR, "unchanged"),
+        ({}, None, "new"),
+        ({"size": 200}, CURSOR, "grown"),
+        ({"size": 95}, CURSOR, "grown"),
+        ({"mtime_ns": 6}, CURSOR, "grown"),
+        ({"device": 2}, CURSOR, "grown"),
+        ({"size": 89}, CURSOR, "replaced"),  # shorter than what was read
+        ({"inode": 10}, CURSOR, "replaced"),
+        ({"inode": 10, "size": 500}, CURSOR, "replaced"),
+        ({}, replace(CURSOR, gone=True), "grown"),  # it comes back
+    ],
+)
+def test_a_file_is_compared_with_what_was_read_of_it(fields, cursor, group):
+    file = replace(FILE, **fields)
+    found = select([file], {FILE.path: cursor} if cursor else {})
+    expected = {"unchanged": 1, "new": (file,)}.get(group, ((file, cursor),))
+    assert found == replace(Selection((), (), (), (), 0), **{group: expected})
+    assert changed_files([file], {FILE.path: cursor} if cursor else {}) == (group != "unchanged")
 
 
 def test_a_moved_file_is_new_in_one_place_and_gone_from_the_other():
-    moved = changed(path="b.jsonl")
+    moved = replace(FILE, path="b.jsonl")
     selection = select([moved], {"a.jsonl": CURSOR})
     assert (selection.new, selection.gone) == ((moved,), ("a.jsonl",))
 
@@ -62,12 +64,7 @@ def test_a_moved_file_is_new_in_one_place_and_gone_from_the_other():
 def test_nothing_is_gone_when_a_folder_could_not_be_listed():
     assert select([], {"a.jsonl": CURSOR}, complete=False).gone == ()
     assert select([], {"a.jsonl": CURSOR}).gone == ("a.jsonl",)
-
-
-def test_a_file_that_comes_back_unchanged_is_looked_at_again():
-    gone = FileCursor("s", "a.jsonl", device=1, inode=9, size=100, mtime_ns=5, offset=90, gone=True)
-    assert select([FILE], {"a.jsonl": gone}).grown == ((FILE, gone),)
-    assert select([], {"a.jsonl": gone}).gone == ()
+    assert select([], {"a.jsonl": replace(CURSOR, gone=True)}).gone == ()
 
 
 def test_many_unchanged_files_are_compared_in_a_blink():
