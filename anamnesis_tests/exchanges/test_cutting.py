@@ -145,13 +145,6 @@ def test_a_pause_ends_a_part_and_a_clock_that_goes_backwards_does_not() -> None:
     assert not is_pause(now, now + timedelta(minutes=30), timedelta(minutes=30))
 
 
-def test_only_the_last_part_of_a_file_is_open() -> None:
-    log = Log()
-    for number in range(3):
-        log.user(f"prompt {number}")
-    assert [part.closed for part in parse(log.lines)] == [True, True, False]
-
-
 def test_a_part_carries_the_prompt_and_the_end_of_what_was_said_before() -> None:
     log = Log().talk("Why is the total wrong? " + "detail " * 100, "I think it is the rounding. " * 20)
     log.tool("Read", "t1", "x" * SOFT)

@@ -10,6 +10,7 @@ def test_an_exchange_is_a_prompt_and_all_that_follows_up_to_the_next_one() -> No
         log.say("done")
     parts = parse(log.lines)
     assert [part.prompt for part in parts] == ["prompt 0", "prompt 1", "prompt 2"]
+    assert [part.closed for part in parts] == [True, True, False]
     assert len({part.exchange_id for part in parts}) == 3
     assert {part.kind for part in parts} == {"exchange"}
 

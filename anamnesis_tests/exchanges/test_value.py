@@ -1,6 +1,5 @@
 """What a part is worth: each rule of the table, in English and without words."""
 
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,6 +1,7 @@
 """Lines into the archive and back."""
 
 import errno
+import fcntl
 import threading
 from pathlib import Path
 
@@ -102,20 +103,11 @@ def test_a_full_disk_says_where_and_what_to_do(archive):
         archive.append("s", "a.jsonl", 0, 0, ["x"], at=0)
 
 
-def test_writers_of_one_source_wait_for_each_other(archive):
-    order = []
-
-    def second():
-        with archive.writing("s"):
-            order.append("second")
-
-    with archive.writing("s"):
-        thread = threading.Thread(target=second)
-        thread.start()
-        thread.join(0.2)
-        order.append("first")
-    thread.join(60)
-    assert order == ["first", "second"]
+def test_a_source_is_locked_for_others_while_it_is_written(archive, tmp_path):
+    with archive.writing("s"), (tmp_path / "s" / ".lock").open("a") as file, pytest.raises(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    with archive.writing("s"), archive.writing("another"):
+        pass
 
 
 def test_of_two_memories_the_first_that_writes_is_the_one_that_may(tmp_path):
