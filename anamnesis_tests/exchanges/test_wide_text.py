@@ -66,15 +66,7 @@ def test_a_huge_wide_line_gets_the_masks_that_a_small_one_gets(monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("line", "values"),
-    [
-        ('["a","b", "c"]', 3),
-        ('{"a":{"b":1},"c":[1,2,[3]]}', 7),
-        ("[1,2,3]", 3),
-        (json.dumps({"a": 'x, [y], {"z": 1},"\\' * 50}), 1),
-        ('{"a":"1,2,3', 1),
-        ("", 0),
-    ],
+    ("line", "values"), [(json.dumps({"a": 'x, [y], {"z": 1},"\\' * 50}), 1), ('{"a":"1,2', 1), ("", 0)]
 )
 def test_commas_objects_and_lists_are_counted_outside_of_strings(line: str, values: int) -> None:
     assert [holds_more_values(line, most) for most in (values - 1, values)] == [True, False]

@@ -325,11 +325,6 @@ def test_no_question_is_syntax(memory: Memory, text: str, mode: Mode) -> None:
     assert len(memory.ask(text, mode=mode).hits) <= 1
 
 
-def test_an_empty_memory_answers_nothing_and_says_so(memory: Memory) -> None:
-    answer = memory.ask("zeppelin")
-    assert (answer.hits, answer.total_tokens, answer.degraded) == ([], 0, ["reading: nothing is stored yet"])
-
-
 def test_one_episode_of_many_passages_does_not_hide_the_others(memory: Memory) -> None:
     memory.add(*[f"zeppelin hangar door {n}" for n in range(200)])
     others = [memory.add(f"zeppelin {n}") for n in range(9)]
@@ -354,6 +349,8 @@ def test_a_full_queue_before_the_model_sends_the_caller_away(memory: Memory, mod
 
 
 def test_an_empty_answer_says_what_is_still_to_be_read_and_embedded(memory: Memory) -> None:
+    answer = memory.ask("zeppelin")
+    assert (answer.hits, answer.total_tokens, answer.degraded) == ([], 0, ["reading: nothing is stored yet"])
     memory.add("zeppelin", embed=False)
     memory.store.files.put_sources([Source("logs"), Source("direct", kind="reserved")])
     assert memory.ask("nothing alike", mode=Mode.EXACT).degraded == ["reading: not finished in 1 of 1 source of logs"]

@@ -12,30 +12,36 @@ from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.search.trust import CHAT_FACTOR, CURATED_FACTOR, authority_of, tier_of, trust_factor
 from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.store.samples import episode, put
+from anamnesis_tests.store.samples import put
 
-NOTES = "mac--notes--00000000"
+NOTES, LOGS = "mac--notes--00000000", "mac--logs--00000000"
 TEXT = "the zeppelin gateway keeps its window"
 
 
+CURATED = {"trust": "curated"}
+
+
 @pytest.mark.parametrize(
-    ("fields", "tier"),
+    ("fields", "tier", "shown", "whole"),
     [
-        ({"source": NOTES, "metadata": {"trust": "curated"}}, "curated"),
-        ({"source": NOTES, "metadata": {"trust": "file"}}, "file"),
-        ({"source": "mac--logs--00000000", "session_id": "s"}, "transcript"),
-        ({"source": "direct", "metadata": {"trust": "curated"}}, ""),
-        ({"source": "chat", "kind": "chat_answer", "metadata": {"trust": "curated"}}, "chat"),
-        ({"source": "chat", "kind": "exchange"}, "chat"),  # as it was stored before
+        ({"source": NOTES, "metadata": CURATED}, "curated", "authoritative", "authoritative"),
+        ({"source": NOTES, "metadata": CURATED, "status": "superseded"}, "curated", "routing", "routing"),
+        ({"source": NOTES, "metadata": {"trust": "file"}}, "file", "routing", "routing"),
+        ({"source": LOGS, "session_id": "s", "kind": "exchange"}, "transcript", "routing", "arbitration"),
+        ({"source": LOGS, "session_id": "s", "kind": "record"}, "transcript", "routing", "routing"),
+        ({"source": "direct", "kind": "exchange", "metadata": CURATED}, "", "routing", "routing"),
+        ({"source": "chat", "kind": "chat_answer", "metadata": CURATED}, "chat", "routing", "routing"),
+        ({"source": "chat", "kind": "exchange"}, "chat", "routing", "routing"),  # as it was stored before
     ],
 )
-def test_the_tier_comes_from_where_an_episode_was_read_and_never_from_who_posted_it(
-    store: Store, fields: dict[str, object], tier: str
+def test_tier_and_authority_come_from_where_an_episode_was_read(
+    store: Store, fields: dict[str, object], tier: str, shown: str, whole: str
 ) -> None:
     put(store, "e", "the zeppelin gateway", **fields)
     episode = store.episodes.get(["e"])["e"]
     assert tier_of(episode) == tier
     assert trust_factor(episode) == {"curated": CURATED_FACTOR, "chat": CHAT_FACTOR}.get(tier, 1.0)
+    assert (authority_of(episode), authority_of(episode, is_whole=True)) == (shown, whole)
 
 
 def hits(store: Store) -> list[tuple[str, str | None]]:
@@ -52,7 +58,6 @@ def test_what_is_curated_comes_before_what_matches_almost_as_well(store: Store) 
     assert hits(store) == [("curated", "curated"), ("other", "file")]
 
 
-LOGS = "mac--logs--00000000"
 ROUTINE, WORTH_IT = ({"source": LOGS, "metadata": {"value": value}} for value in (0.5, 4.0))
 
 
@@ -96,24 +101,6 @@ def test_a_curated_hit_that_leads_every_list_scores_one_at_most(store: Store) ->
     (hit,) = answer_body(answer, (), explain=False)["results"]
     assert hit["score"] == 1.0
     assert hit["source"]["title"] == ["Gateway", "Window"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "shown", "whole"),
-    [
-        ({"source": NOTES, "metadata": {"trust": "curated"}}, "authoritative", "authoritative"),
-        ({"source": NOTES, "metadata": {"trust": "curated"}, "status": "superseded"}, "routing", "routing"),
-        ({"source": NOTES, "metadata": {"trust": "file"}}, "routing", "routing"),
-        ({"source": "logs", "session_id": "s", "kind": "exchange"}, "routing", "arbitration"),
-        ({"source": "logs", "session_id": "s", "kind": "record"}, "routing", "routing"),
-        ({"source": "direct", "kind": "exchange", "metadata": {"trust": "curated"}}, "routing", "routing"),
-    ],
-)
-def test_the_authority_of_a_hit_is_what_it_counts_where_another_says_otherwise(
-    fields: dict[str, object], shown: str, whole: str
-) -> None:
-    found = episode("e", **fields)
-    assert (authority_of(found), authority_of(found, is_whole=True)) == (shown, whole)
 
 
 def answer_of(
