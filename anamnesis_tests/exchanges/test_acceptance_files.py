@@ -10,7 +10,7 @@ from anamnesis_tests.exchanges.log_lines import SESSION, Log
 from anamnesis_tests.exchanges.sessions import TRUNK, session
 
 
-def test_02_a_torn_tail_waits_until_it_is_complete_and_is_then_read_once(home: Ingested) -> None:
+def test_a_torn_tail_waits_and_is_then_read_once(home: Ingested) -> None:
     lines = session().lines
     whole = "".join(f"{line}\n" for line in lines).encode()
     first = home.take(whole[:-40])
@@ -21,7 +21,7 @@ def test_02_a_torn_tail_waits_until_it_is_complete_and_is_then_read_once(home: I
     assert home.texts().count("Refunds are issued") == 1
 
 
-def test_03_of_a_line_that_was_torn_and_glued_to_the_next_the_whole_record_is_read(home: Ingested) -> None:
+def test_of_a_torn_line_with_a_glued_one_the_whole_is_read(home: Ingested) -> None:
     lines = session().lines
     seen = home.take([lines[0][:60] + lines[1], *lines[2:]])
     assert (seen.messages, seen.malformed) == (5, 1)
@@ -32,7 +32,7 @@ def test_03_of_a_line_that_was_torn_and_glued_to_the_next_the_whole_record_is_re
 
 
 @pytest.mark.parametrize("rest", ["", '{"type":"user","mess'])
-def test_03_what_was_archived_but_not_parsed_when_its_file_was_emptied_is_parsed(home: Ingested, rest: str) -> None:
+def test_what_was_archived_is_parsed_though_its_file_is_empty(home: Ingested, rest: str) -> None:
     home.write(session().lines)
     home.crawl()
     home.write(rest.encode())
@@ -54,7 +54,7 @@ SET_ASIDE = {
 
 
 @pytest.mark.parametrize("name", SET_ASIDE)
-def test_a_session_that_was_set_aside_is_read_and_other_files_are_not(home: Ingested, name: str) -> None:
+def test_a_session_that_was_set_aside_is_read(home: Ingested, name: str) -> None:
     lines = session().lines
     bare = [json.dumps({k: v for k, v in json.loads(line).items() if k != "sessionId"}) for line in lines]
     home.write(bare, name)
@@ -82,7 +82,7 @@ def test_present_log_owns_what_a_former_version_repeats(home: Ingested, name: st
     assert not any(first in e.message_ids for e in former)
 
 
-def test_12_a_file_that_shrinks_is_replaced_or_moves_loses_and_repeats_nothing(home: Ingested) -> None:
+def test_a_file_that_shrinks_or_moves_loses_and_repeats_nothing(home: Ingested) -> None:
     log = session()
     home.take(log.lines)
     log.user("typed after the file was cut")
@@ -101,7 +101,7 @@ def test_12_a_file_that_shrinks_is_replaced_or_moves_loses_and_repeats_nothing(h
     assert home.store.overview.counts().messages == 9
 
 
-def test_12_a_replaced_file_is_not_taken_for_a_copy_of_itself(home: Ingested) -> None:
+def test_a_replaced_file_is_not_taken_for_a_copy_of_itself(home: Ingested) -> None:
     home.take(session().lines)
     other = Log(session=OTHER)
     other.minute, other._count = 60, 50
@@ -111,7 +111,7 @@ def test_12_a_replaced_file_is_not_taken_for_a_copy_of_itself(home: Ingested) ->
     assert (seen.messages, seen.duplicates) == (1, 0)
 
 
-def test_13_a_deleted_log_keeps_its_archive_and_its_episodes(home: Ingested) -> None:
+def test_a_deleted_log_keeps_its_archive_and_its_episodes(home: Ingested) -> None:
     lines = session().lines
     home.write(lines).unlink()
     home.take(lines)
@@ -122,7 +122,7 @@ def test_13_a_deleted_log_keeps_its_archive_and_its_episodes(home: Ingested) -> 
     assert home.archived() == lines
 
 
-def test_17_what_editors_and_crashes_leave_in_a_file_stops_nothing(home: Ingested) -> None:
+def test_what_editors_and_crashes_leave_stops_nothing(home: Ingested) -> None:
     lines = [line.encode() for line in session().lines]
     lines[0] = b"\xef\xbb\xbf" + lines[0]
     lines[2] = b"\0\0\0" + lines[2]

@@ -10,7 +10,7 @@ from anamnesis_tests.exchanges.log_lines import Log
 BLOCK = fenced([f"- On 2026-03-05 (exchange): {quoted(one_line('Earlier you fixed the zeppelin.'))} [ep_1]"])
 
 
-def test_05_a_reply_that_is_split_over_lines_is_each_block_once_in_one_part(home: Ingested) -> None:
+def test_a_reply_split_over_lines_is_each_block_once(home: Ingested) -> None:
     log = Log().talk("Why?")
     blocks = [
         {"type": "thinking", "thinking": "The retry path."},
@@ -30,9 +30,7 @@ def test_05_a_reply_that_is_split_over_lines_is_each_block_once_in_one_part(home
 
 
 @pytest.mark.parametrize("tick", [None, 2, 3, 4])
-def test_07_a_compaction_is_linked_to_what_it_continues_and_its_summary_is_nobodys_speech(
-    home: Ingested, tick: int | None
-) -> None:
+def test_a_compaction_is_linked_and_its_summary_no_speech(home: Ingested, tick: int | None) -> None:
     log = Log()
     last = log.user("Make charges idempotent.")
     boundary = {"subtype": "compact_boundary", "parentUuid": None, "logicalParentUuid": last["uuid"]}
@@ -51,7 +49,7 @@ def test_07_a_compaction_is_linked_to_what_it_continues_and_its_summary_is_nobod
     assert home.texts().count("Make charges idempotent.") == 1
 
 
-def test_15_what_this_system_put_into_a_session_is_cut_out_wherever_it_stands_and_counted(home: Ingested) -> None:
+def test_memory_that_was_put_in_is_cut_out_wherever_it_is(home: Ingested) -> None:
     log = Log()
     log.record("attachment", attachment={"type": "hook_success", "stdout": BLOCK})
     log.user(f"{BLOCK}\nWhy is it late?")
@@ -69,7 +67,7 @@ def test_15_what_this_system_put_into_a_session_is_cut_out_wherever_it_stands_an
 
 
 @pytest.mark.parametrize("tick", [None, 1, 3])
-def test_15_a_transcript_of_a_summarizers_call_yields_nothing(home: Ingested, tick: int | None) -> None:
+def test_a_transcript_of_a_summarizers_call_yields_nothing(home: Ingested, tick: int | None) -> None:
     own = Log(session=OTHER)
     own._count = 100
     own.record("queue-operation", operation="enqueue", content="x")

@@ -93,9 +93,7 @@ def test_a_fork_gives_back_what_it_had_before_its_original(
 
 
 @pytest.mark.parametrize("rewritten", [list, with_new_uuids])
-def test_what_was_deleted_of_a_fork_stays_away_when_its_original_comes(
-    home: Ingested, rewritten: Callable[[list[str]], list[str]]
-) -> None:
+def test_what_was_deleted_of_a_fork_stays_away(home: Ingested, rewritten: Callable[[list[str]], list[str]]) -> None:
     lines = session().lines
     home.take(fork_of(rewritten(lines), "The fork goes on.", sessionKind="bg"), COPY, folder=ELSEWHERE)
     (gone,) = [e.episode_id for e in home.episodes() if "double-charge" in e.raw_exchange]
@@ -154,7 +152,7 @@ def test_a_branch_whose_marked_lines_are_dropped_repeats_nothing(home: Ingested)
 
 @pytest.mark.parametrize("copy", [resumed, lambda lines: with_new_uuids(resumed(lines))], ids=["resumed", "new uuids"])
 @pytest.mark.parametrize("in_one_run", [True, False])
-def test_the_original_owns_its_messages_though_its_folder_is_read_last(
+def test_an_original_read_last_owns_all(
     home: Ingested, copy: Callable[[list[str]], list[str]], in_one_run: bool
 ) -> None:
     lines = session().lines

@@ -294,9 +294,7 @@ def _whole_text(segments: list[Segment]) -> str:
     return text
 
 
-def test_any_interleaving_of_what_happens_to_logs_yields_each_message_once_in_its_earliest_owner(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_each_message_is_once_in_its_earliest_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crawl_step, "FRAME_LINES", 3)
     monkeypatch.setattr(parse_step, "CHUNK_LINES", 3)
     run_state_machine_as_test(

@@ -67,9 +67,7 @@ def test_prompts_of_swept_sessions_are_recovered(home: Ingested) -> None:
 
 @pytest.mark.parametrize("first", ["history", "transcript", "together"])
 @pytest.mark.parametrize("with_session", [True, False])
-def test_a_prompt_that_a_transcript_has_is_there_once_whichever_comes_first(
-    home: Ingested, first: str, with_session: bool
-) -> None:
+def test_a_prompt_is_there_once_whichever_file_comes_first(home: Ingested, first: str, with_session: bool) -> None:
     swept = entry("Only the history has this.", 3, session=OTHER)
     history = [*HISTORY, HISTORY[0], swept]
     if not with_session:
@@ -93,7 +91,7 @@ def test_a_prompt_that_a_transcript_has_is_there_once_whichever_comes_first(
     assert everything(home) == before
 
 
-def test_the_history_grows_while_the_session_runs_and_the_transcript_owns_every_prompt(home: Ingested) -> None:
+def test_a_growing_history_leaves_prompts_to_the_transcript(home: Ingested) -> None:
     log = transcript()
     for number, line in enumerate(HISTORY):
         home.grow([line], "history.jsonl")
@@ -123,7 +121,7 @@ def test_the_same_words_typed_again_later_are_another_prompt(home: Ingested) -> 
 @pytest.mark.parametrize("first", ["history", "transcript", "together"])
 @pytest.mark.parametrize("session", [SESSION, None])
 @pytest.mark.parametrize("spoken", [(0, 3, 5), (0, 3), (3,), (5,), ()])
-def test_the_same_words_typed_again_within_minutes_are_counted_each(
+def test_the_same_words_within_minutes_are_counted_each(
     home: Ingested, first: str, session: str | None, spoken: tuple[float, ...]
 ) -> None:
     typed = [entry("continue", minute, session=session) for minute in (0, 3, 5)]  # type: ignore[arg-type]
@@ -150,7 +148,7 @@ def said_at(*minutes: float) -> Log:
     return log
 
 
-def test_a_deleted_entry_of_the_history_takes_no_prompt_of_the_same_words_minutes_later_with_it(home: Ingested) -> None:
+def test_a_deleted_entry_takes_no_prompt_of_its_words_with_it(home: Ingested) -> None:
     home.take([entry("continue", minute) for minute in (0, 3)], "history.jsonl")
     deleted, kept = sorted(home.episodes(), key=lambda e: e.timestamp)
     assert home.store.episodes.delete(deleted.episode_id)
@@ -162,9 +160,7 @@ def test_a_deleted_entry_of_the_history_takes_no_prompt_of_the_same_words_minute
 
 
 @pytest.mark.parametrize("history_first", [True, False])
-def test_a_forgotten_prompt_goes_from_the_history_and_one_of_the_same_words_minutes_later_stays(
-    home: Ingested, history_first: bool
-) -> None:
+def test_a_forgotten_prompt_takes_no_later_one_of_its_words(home: Ingested, history_first: bool) -> None:
     typed = [entry("continue", minute) for minute in (0, 3, 5)]
     if history_first:
         home.write(typed, "history.jsonl")
@@ -206,9 +202,7 @@ def test_a_long_prompt_of_the_history_goes_whole_when_its_transcript_comes(home:
 
 @pytest.mark.parametrize("crawled", ["after it was deleted", "before it was deleted"])
 @pytest.mark.parametrize("with_session", [True, False])
-def test_a_recovered_prompt_that_was_deleted_stays_away_when_its_transcript_comes(
-    home: Ingested, with_session: bool, crawled: str
-) -> None:
+def test_a_deleted_prompt_stays_away_when_its_log_comes(home: Ingested, with_session: bool, crawled: str) -> None:
     fields = {} if with_session else {"session": None}
     home.take([entry("Why do webhook retries double-charge?", **fields)], "history.jsonl")
     (recovered,) = home.episodes()

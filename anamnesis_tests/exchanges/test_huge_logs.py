@@ -104,7 +104,7 @@ HUGE: dict[str, tuple[Callable[[], object], bool, int]] = {
 @pytest.mark.slow
 @pytest.mark.timeout(3_000)
 @pytest.mark.parametrize("what", HUGE)
-def test_04_a_line_of_50_megabytes_goes_through_in_bounded_memory_and_is_not_cut(tmp_path: Path, what: str) -> None:
+def test_a_line_of_50_megabytes_is_read_whole_in_bounded_memory(tmp_path: Path, what: str) -> None:
     make, as_ascii, episodes = HUGE[what]
     log = Log().talk("Why?")
     log.call("Bash", "t1", command="make")
@@ -134,9 +134,7 @@ SHAPES = {
 @pytest.mark.slow
 @pytest.mark.timeout(3_000)
 @pytest.mark.parametrize("what", ["plain text", "short lines", "an emoji in plain text, and a secret"])
-def test_04_an_output_of_50_megabytes_in_its_own_file_goes_through_in_bounded_memory_too(
-    tmp_path: Path, what: str
-) -> None:
+def test_an_output_of_50_megabytes_in_its_own_file_is_read_too(tmp_path: Path, what: str) -> None:
     path = log_path(tmp_path)
     output = path.parent / SESSION / "tool-results" / "t1.txt"
     output.parent.mkdir(parents=True)
@@ -155,9 +153,7 @@ def test_04_an_output_of_50_megabytes_in_its_own_file_goes_through_in_bounded_me
 @pytest.mark.timeout(3_000)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("share", [0.9, 1.1, None])
-def test_17_a_line_of_a_million_values_is_read_in_bounded_memory_or_kept_for_later(
-    tmp_path: Path, shape: str, share: float | None
-) -> None:
+def test_a_line_of_a_million_values_is_read_or_kept(tmp_path: Path, shape: str, share: float | None) -> None:
     log = Log().talk("Why?")
     begins, value, marks, ends = SHAPES[shape]
     count = int(share * MAX_VALUES / marks) if share else 47_000_000 // len(value.format(0) + ",")
@@ -173,7 +169,7 @@ def test_17_a_line_of_a_million_values_is_read_in_bounded_memory_or_kept_for_lat
 @pytest.mark.slow
 @pytest.mark.timeout(3_000)
 @pytest.mark.parametrize("beginning", ["", '{"type":"user","message":"'])
-def test_17_a_line_of_50_megabytes_that_is_no_json_is_kept_in_bounded_memory(tmp_path: Path, beginning: str) -> None:
+def test_50_megabytes_that_are_no_json_are_kept(tmp_path: Path, beginning: str) -> None:
     log = Log().talk("Why?")
     damaged = beginning + marked("this is no json ", 3_130_000)
     log_path(tmp_path).write_text(f"{log.lines[0]}\n{damaged}\n{log.lines[0]}\n", encoding="utf-8")
@@ -187,7 +183,7 @@ def test_17_a_line_of_50_megabytes_that_is_no_json_is_kept_in_bounded_memory(tmp
 @pytest.mark.slow
 @pytest.mark.timeout(3_000)
 @pytest.mark.parametrize("unit", ["a", "word and é, ", "\U0001f600"])
-def test_17_a_line_of_a_gigabyte_is_archived_in_bounded_memory(tmp_path: Path, unit: str) -> None:
+def test_a_line_of_a_gigabyte_is_archived_in_bounded_memory(tmp_path: Path, unit: str) -> None:
     log, kept = Log(), unit.encode() * 50_000
     log.user("Why?")
     digest = hashlib.sha256()
@@ -289,7 +285,7 @@ def sparse_lines(wanted: int) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_000)
-def test_04_a_log_of_4_gigabytes_goes_through_in_bounded_memory() -> None:
+def test_a_log_of_4_gigabytes_is_read_in_bounded_memory() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path, prompts, results = log_path(Path(folder)), 0, 0
         with path.open("w") as file:
@@ -302,9 +298,7 @@ def test_04_a_log_of_4_gigabytes_goes_through_in_bounded_memory() -> None:
         assert found["rss_mb"] < LIMIT_MB
 
 
-def test_three_lines_appended_to_a_log_of_10_megabytes_cost_less_than_64_kilobytes(
-    store: Store, tmp_path: Path
-) -> None:
+def test_three_lines_appended_cost_less_than_64_kilobytes(store: Store, tmp_path: Path) -> None:
     home = Ingested(store, tmp_path)
     log = Log()
     while sum(map(len, log.lines[-200:])) * len(log.lines) / 200 < 10_000_000:

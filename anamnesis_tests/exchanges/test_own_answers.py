@@ -154,9 +154,7 @@ def asking(log: Log, tool_id: str = "toolu_1", answer: Any = ANSWER, command: st
 
 
 @pytest.mark.parametrize("tick", [None, 2, 3])
-def test_what_it_answered_is_left_out_and_counted_also_where_call_and_answer_are_read_apart(
-    home: Ingested, tick: int | None
-) -> None:
+def test_an_answer_is_left_out_also_where_its_call_is_apart(home: Ingested, tick: int | None) -> None:
     log = Log().talk("What did we decide?")
     asking(log)
     log.call("mcp__anamnesis__search", "toolu_2", query="decision")
@@ -173,7 +171,7 @@ def test_what_it_answered_is_left_out_and_counted_also_where_call_and_answer_are
     assert len(home.archived()) == len(log.lines)
 
 
-def test_a_copy_of_the_session_brings_the_answer_no_more_than_the_session_does(home: Ingested) -> None:
+def test_a_copy_of_the_session_brings_no_answer_either(home: Ingested) -> None:
     log = Log().talk("What did we decide?")
     asking(log)
     log.say("We decided on airships.")
@@ -264,9 +262,7 @@ def test_a_block_that_is_shown_with_line_numbers_is_cut() -> None:
         ("make", f"before\n{BLOCK}\nafter\n", "own:memory", "before\n\nafter"),
     ],
 )
-def test_what_was_moved_out_of_the_log_is_left_out_too(
-    home: Ingested, command: str, output: str, skipped: str, kept: str
-) -> None:
+def test_output_moved_out_is_left_out_too(home: Ingested, command: str, output: str, skipped: str, kept: str) -> None:
     file = home.path(f"{SESSION}/tool-results/toolu_1.txt")
     file.write_text(output)
     log = Log().talk("What did we decide?")

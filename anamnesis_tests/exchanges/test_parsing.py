@@ -62,9 +62,7 @@ def generated_log(steps: list[tuple[str, int, int]]) -> list[str]:
 
 @given(STEPS, st.data())
 @FAST
-def test_any_number_of_calls_gives_the_same_parts_as_one(
-    steps: list[tuple[str, int, int]], data: st.DataObject
-) -> None:
+def test_parts_are_the_same_for_any_number_of_calls(steps: list[tuple[str, int, int]], data: st.DataObject) -> None:
     lines = generated_log(steps)
     ticks = data.draw(st.lists(st.integers(0, len(lines)), max_size=12))
     assert parse(lines, ticks=ticks) == parse(lines)

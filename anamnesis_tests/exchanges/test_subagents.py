@@ -145,7 +145,7 @@ def test_subagent_that_no_result_names_has_no_origin(home: Ingested) -> None:
 
 @pytest.mark.parametrize("trunk_lines", [1, 2])
 @pytest.mark.parametrize("agent_lines", [1, 2, 3, 4])
-def test_subagent_read_before_its_session_changes_nothing(
+def test_subagent_read_early_changes_nothing(
     home: Ingested, tmp_path: Path, trunk_lines: int, agent_lines: int
 ) -> None:
     trunk, agent = spawning()
@@ -175,9 +175,7 @@ def test_subagents_answer_is_of_a_session_that_was_moved(home: Ingested, folder:
         assert home.owners(text) == {f"{SESSION}.jsonl"}
 
 
-def test_subagents_file_that_grew_meanwhile_is_parsed_at_once(
-    home: Ingested,
-) -> None:
+def test_subagents_file_that_grew_meanwhile_is_parsed_at_once(home: Ingested) -> None:
     trunk, agent = spawning()
     home.write(trunk.lines[:1])
     home.take(agent.lines, LAYOUTS["flat"])

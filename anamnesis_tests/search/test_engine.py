@@ -360,9 +360,7 @@ def test_an_empty_answer_says_what_is_still_to_be_read_and_embedded(memory: Memo
 
 
 @pytest.mark.parametrize(("zone", "lifted"), [("UTC", {"e001", "e002"}), ("Pacific/Auckland", {"e002"})])
-def test_a_day_that_the_question_names_is_a_day_of_the_configured_zone(
-    memory: Memory, zone: str, lifted: set[str]
-) -> None:
+def test_a_day_of_the_question_is_one_of_the_configured_zone(memory: Memory, zone: str, lifted: set[str]) -> None:
     memory.add("zeppelin inspection, first part", timestamp=datetime(2026, 5, 4, 9, tzinfo=UTC))
     memory.add("zeppelin inspection, second part", timestamp=datetime(2026, 5, 4, 15, tzinfo=UTC))
     engine = Engine(memory.store, embed_query, zone=lambda: ZoneInfo(zone))

@@ -188,9 +188,7 @@ def compacted(memory: Memory) -> Memory:
         ("which tests did we work on once the session on billing was compacted?", "one-61"),
     ],
 )
-def test_what_is_beside_a_compaction_comes_first_and_its_summary_stays_hidden(
-    compacted: Memory, question: str, first: str
-) -> None:
+def test_what_is_beside_a_compaction_precedes_its_summary(compacted: Memory, question: str, first: str) -> None:
     found = compacted.ids(question, top_k=10)
     assert found[0] == first
     assert not {"one-58", "one-60", "two-58", "two-60"} & {*found}

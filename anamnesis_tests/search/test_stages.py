@@ -136,9 +136,7 @@ MAY = times_in("what did we do in May 2026?", NOW, UTC)
         ({"timestamp": datetime(2026, 4, 30, tzinfo=UTC)}, 0.0, {}),
     ],
 )
-def test_what_is_kept_or_of_the_named_time_is_lifted_and_routine_lowered(
-    fields: dict[str, object], least: float, factors: dict[str, float]
-) -> None:
+def test_factors_lift_what_is_kept_or_named(fields: dict[str, object], least: float, factors: dict[str, float]) -> None:
     assert factors_of(head(**fields), least, MAY) == factors
 
 

@@ -153,9 +153,7 @@ def test_only_a_few_examples_are_kept_of_each_reason() -> None:
         (("*.md", "!x.md"), ("*.md",)),
     ],
 )
-def test_the_far_end_is_asked_for_names_that_no_included_file_lacks(
-    include: tuple[str, ...], expected: tuple[str, ...]
-) -> None:
+def test_names_asked_of_the_far_end_lack_no_included_file(include: tuple[str, ...], expected: tuple[str, ...]) -> None:
     assert names_of(with_patterns(include)) == expected
 
 

@@ -35,9 +35,7 @@ def rules(*given: tuple[str, ...], **aliases: str) -> RuleSet:
         ("session", S, f"/logs/-code/{S}.orphaned-1786698001120-ab12.jsonl", True),
     ],
 )
-def test_a_rule_of_paths_means_what_it_names_and_what_is_below_it(
-    kind: str, value: str, path: str, means: bool
-) -> None:
+def test_a_rule_of_paths_means_its_path_and_what_is_below(kind: str, value: str, path: str, means: bool) -> None:
     assert (rules((kind, value)).of_path("box", path) is not None) is means
 
 

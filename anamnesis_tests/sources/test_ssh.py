@@ -42,9 +42,7 @@ def test_an_unknown_host_is_refused_with_the_command_that_adds_it(far_server, us
     assert survey(host, tmp_path).files == ()
 
 
-def test_a_host_with_another_key_than_before_is_refused_also_after_it_was_in_use(
-    tmp_path, user_key, user_home, known, opened
-):
+def test_a_host_with_another_key_is_refused_though_it_was_in_use(tmp_path, user_key, user_home, known, opened):
     with openssh_server(tmp_path / "one", user_key) as server:
         known(server)
         host = opened(server.place)
