@@ -10,7 +10,7 @@ import pytest
 from anamnesis_pipeline.exchanges.cutting import MAX_PENDING
 from anamnesis_pipeline.exchanges.own_calls import LONGEST_COMMAND, asks_memory
 from anamnesis_pipeline.exchanges.own_text import without_memory
-from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS
+from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_TAG, SUMMARIZER_MARK
 from anamnesis_pipeline.search.quoting import PREFACE, fenced, one_line, quoted
 from anamnesis_tests.exchanges.ingested import OTHER, Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, Log
@@ -270,3 +270,39 @@ def test_output_moved_out_is_left_out_too(home: Ingested, command: str, output: 
     assert home.take(log.lines).skipped[skipped] == 1
     assert kept in home.texts()
     assert "zeppelin" not in home.texts()
+
+
+def test_memory_that_was_put_in_is_cut_out_wherever_it_is(home: Ingested) -> None:
+    log = Log()
+    log.record("attachment", attachment={"type": "hook_success", "stdout": BLOCK})
+    log.user(f"{BLOCK}\nWhy is it late?")
+    log.user(f"<system-reminder>{BLOCK}</system-reminder>")
+    log.call("Bash", "toolu_1", command=f"echo '{BLOCK}' | wc")
+    log.result("toolu_1", [{"type": "text", "text": f"before {BLOCK} between {BLOCK} after"}])
+    log.say(f"As I read: {BLOCK}")
+    log.user(f"{MEMORY_BEGINS} is how it begins, it is not closed here")
+    log.user(f'An example: <{MEMORY_TAG} id="42">any words{MEMORY_ENDS}')
+    seen = home.take(log.lines)
+    assert seen.skipped["own:memory"] == 7
+    assert "zeppelin" not in home.texts()
+    kept = ("Why is it late?", "echo '' | wc", "before  between  after", "As I read:", "is how it begins", "any words")
+    assert [text for text in kept if text not in home.texts()] == []
+
+
+@pytest.mark.parametrize("tick", [None, 1, 3])
+def test_a_transcript_of_a_summarizers_call_yields_nothing(home: Ingested, tick: int | None) -> None:
+    own = Log(session=OTHER)
+    own._count = 100
+    own.record("queue-operation", operation="enqueue", content="x")
+    own.user(f"{SUMMARIZER_MARK}\nSummarize: we fixed the zeppelin.")
+    own.say("The zeppelin was fixed.")
+    own.user("again, please")
+    about = Log().talk(f"Where is the mark defined? I mean {SUMMARIZER_MARK}")
+    about.tool("Grep", "toolu_1", f"model.py: {SUMMARIZER_MARK}", pattern="mark")
+    home.write(about.lines)
+    first = home.take(own.lines[:tick], f"{OTHER}.jsonl")
+    second = home.take(own.lines, f"{OTHER}.jsonl")
+    assert first.skipped["own:summarizer"] + second.skipped["own:summarizer"] == 3
+    assert "zeppelin" not in home.texts()
+    assert SUMMARIZER_MARK in home.texts(), "only a session that begins with it is one of ours"
+    assert len(home.archived(f"{OTHER}.jsonl")) == 4

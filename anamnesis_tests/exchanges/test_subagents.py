@@ -1,4 +1,4 @@
-"""Point 8 of the acceptance list, subagents: through crawl, parse and publish on a real store."""
+"""Subagents and the sessions that asked them: through crawl, parse and publish on a real store."""
 
 import json
 from contextlib import closing

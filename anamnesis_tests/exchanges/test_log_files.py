@@ -1,4 +1,4 @@
-"""The points of the acceptance list that are about files: each through crawl, parse and publish on a real store."""
+"""What stands in logs, and what becomes of their files: through crawl, parse and publish on a real store."""
 
 import json
 from datetime import timedelta
@@ -131,3 +131,57 @@ def test_what_editors_and_crashes_leave_stops_nothing(home: Ingested) -> None:
     seen = home.take(b"\r\n".join(lines) + b"\r\n\r\n")
     assert (seen.messages, seen.malformed) == (6, 0)
     assert "and ref��unds?" in home.texts()
+
+
+def test_a_reply_split_over_lines_is_each_block_once(home: Ingested) -> None:
+    log = Log().talk("Why?")
+    blocks = [
+        {"type": "thinking", "thinking": "The retry path."},
+        {"type": "text", "text": "I look."},
+        {"type": "tool_use", "id": "toolu_1", "name": "Grep", "input": {"pattern": "charge"}},
+    ]
+    for block in blocks:
+        log.assistant(block, message_id="msg_01AA")
+    for _ in range(2):  # written again, whole, while streaming
+        log.assistant(*blocks, message_id="msg_01AA")
+    seen = home.take(log.lines)
+    assert (seen.messages, seen.duplicates) == (4, 6)
+    (episode,) = home.episodes()
+    assert episode.raw_exchange == (
+        "[User]\nWhy?\n\n[Claude, thinking]\nThe retry path.\n\n[Claude]\nI look.\n\n[Tool call]\nGrep\npattern: charge"
+    )
+
+
+@pytest.mark.parametrize("tick", [None, 2, 3, 4])
+def test_a_compaction_is_linked_and_its_summary_no_speech(home: Ingested, tick: int | None) -> None:
+    log = Log()
+    last = log.user("Make charges idempotent.")
+    boundary = {"subtype": "compact_boundary", "parentUuid": None, "logicalParentUuid": last["uuid"]}
+    first = log.record("system", content="Conversation compacted", **boundary)
+    log.record("system", content="Conversation compacted", **boundary)  # written twice by some versions
+    summary = "This session is being continued from a previous conversation that ran out of context. Idempotency."
+    log.user(summary, isCompactSummary=True, isVisibleInTranscriptOnly=True, parentUuid=first["uuid"])
+    log.say("I go on.")
+    home.take(log.lines[:tick])
+    home.take(log.lines)
+    asked, summarized, after = home.episodes()
+    assert [e.kind for e in (asked, summarized, after)] == ["exchange", "compact_summary", "exchange"]
+    assert len({e.metadata["exchange_id"] for e in (asked, summarized, after)}) == 1
+    assert summarized.metadata["origin"] == last["uuid"] == asked.message_ids[-1]
+    assert "[User" not in summarized.raw_exchange
+    assert home.texts().count("Make charges idempotent.") == 1
+
+
+def test_each_sender_in_a_user_record_has_a_speaker_of_its_own(home: Ingested) -> None:
+    log = Log()
+    log.user('<channel source="chat" user="mira">\nmove the export\n</channel>', isMeta=True)
+    log.user('Another Claude session sent a message:\n<agent-message from="a17">\ndone\n</agent-message>')
+    log.user("go on", promptSource="system")
+    log.record("system", subtype="away_summary", content="It was moved.")
+    home.take(log.lines)
+    (episode,) = home.episodes()
+    assert episode.metadata["prompt"] == "move the export"
+    assert episode.raw_exchange == (
+        "[User, through a channel (mira)]\nmove the export\n\n[Message of another session or agent (a17)]\ndone\n\n"
+        "[Prompt sent by Claude Code]\ngo on\n\n[Recap made by Claude Code]\nIt was moved."
+    )
