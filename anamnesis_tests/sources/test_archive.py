@@ -2,13 +2,19 @@
 
 import errno
 import fcntl
+import random
 import threading
 from pathlib import Path
 
 import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import GiveUp, StoreCorrupt, StoreFull
+from anamnesis_pipeline.sources import frames
 from anamnesis_pipeline.sources.archive import Archive
+from anamnesis_pipeline.sources.lines import mark_of
 
 
 @pytest.fixture
@@ -157,3 +163,45 @@ def test_of_memories_that_begin_at_once_one_may_write(tmp_path):
     for thread in threads:
         thread.join(60)
     assert sorted(told, key=str) in ([0] * 4 + [None] * 4, [1] * 4 + [None] * 4)
+
+
+NOISE = random.Random(3).randbytes(3 << 20).hex()
+
+
+@given(st.lists(st.text(st.characters(blacklist_characters="\n", blacklist_categories=())), min_size=1), st.binary())
+def test_any_lines_come_back_with_any_base(lines, base):
+    assert frames.unpacked(frames.packed(lines)) == lines
+    if base:
+        assert frames.unpacked(frames.packed_against(base, lines), base) == lines
+
+
+def test_all_of_a_base_of_megabytes_is_used_wherever_its_text_is_repeated():
+    pieces = [NOISE[at : at + 1000] for at in range(0, len(NOISE), 1000)]
+    again = [f"{n} {piece}" for n, piece in enumerate(reversed(pieces))]
+    frame = frames.packed_against(NOISE.encode(), again)
+    assert len(frame) < len(frames.packed(again)) / 20
+    assert frames.unpacked(frame, NOISE.encode()) == again
+
+
+def test_a_frame_is_not_read_with_another_base():
+    frame = frames.packed_against(NOISE.encode(), [NOISE])
+    with pytest.raises(zstandard.ZstdError):
+        frames.unpacked(frame, NOISE[::-1].encode())
+
+
+def test_a_row_of_frames_is_one_base_unless_it_is_too_long(monkeypatch):
+    row = frames.packed(["one", "two"]) + frames.packed(["three"])
+    assert frames.base_text(row) == b"one\ntwothree"
+    monkeypatch.setattr(frames, "TEXT_BYTES", 11)
+    assert frames.base_text(row) == b""
+    assert frames.packed_against(b"", ["one"]) is None
+    assert frames.packed_against(b"one", ["a line that is too long"]) is None
+
+
+def test_copies_that_keep_uuids_have_the_mark_of_their_original():
+    first = '{"type":"summary","summary":"x"}'
+    original = [first, '{"uuid":"0e828762-4b61-4628-acea-98e7713717ee","sessionId":"a"}']
+    fork = ['{"sessionId": "b", "uuid": "0e828762-4b61-4628-acea-98e7713717ee"}', "{}"]
+    assert mark_of(original) == mark_of(fork)
+    assert mark_of([first]) == mark_of([first, "{}"]) != mark_of(original)
+    assert mark_of(['{"text":"\\"uuid\\":\\"0e828762-4b61-4628-acea-98e7713717ee\\""}']) != mark_of(original)
