@@ -330,20 +330,13 @@ def wanted_texts(record: dict[str, Any]) -> list[str]:
 
 @needs_real_logs
 @pytest.mark.parametrize("path", real_logs(), ids=lambda path: path.name)
-def test_everything_said_or_done_in_a_real_log_is_in_its_parts(path: Path) -> None:
+def test_a_real_log_is_in_its_parts_and_only_what_was_typed_is_a_prompt(path: Path) -> None:
     lines = lines_of(path)
-    parts = parse(lines, path.name)
+    records, parts = [json.loads(line) for line in lines], parse(lines, path.name)
     whole = "\n".join(texts(parts))
-    for line in lines:
-        for text in wanted_texts(json.loads(line)):
-            assert text in whole or without_runs(text) in whole
+    for text in (text for record in records for text in wanted_texts(record)):
+        assert text in whole or without_runs(text) in whole
     assert max(sum(len(segment.text) for segment in part.segments) for part in parts) <= HARD
-
-
-@needs_real_logs
-@pytest.mark.parametrize("path", real_logs(), ids=lambda path: path.name)
-def test_nothing_machine_written_becomes_a_prompt_in_a_real_log(path: Path) -> None:
-    records = [json.loads(line) for line in lines_of(path)]
     typed = {
         record["message"]["content"]
         for record in records
@@ -352,7 +345,7 @@ def test_nothing_machine_written_becomes_a_prompt_in_a_real_log(path: Path) -> N
         and not any(record.get(flag) for flag in ("isMeta", "isCompactSummary", "isSidechain"))
         and not record["message"]["content"].startswith("<")
     }
-    assert set(texts(parse(lines_of(path), path.name), Kind.PROMPT)) == typed
+    assert set(texts(parts, Kind.PROMPT)) == typed
 
 
 # --- the example -----------------------------------------------------------------------------------------

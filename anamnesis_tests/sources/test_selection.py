@@ -14,22 +14,22 @@ FILE = FileStat("a.jsonl", size=100, mtime_ns=5, device=1, inode=9)
 CURSOR = FileCursor("s", "a.jsonl", device=1, inode=9, size=100, mtime_ns=5, offset=90, lines=3)
 
 
-def test_sessions_and_agents_are_logs_and_nothing_else_is():
-    session = "4d1a88f3-459b-4809-ad4a-fb323d681e86"
-    assert is_log(f"{session}.jsonl")
-    assert is_log(f"{session}.jsonl.orphaned-1786698001120")
-    assert is_log(f"{session}.orphaned-1786698001120-ab12.jsonl")
-    assert is_log(f"{session}.jsonl.superseded-1786698001120")
-    assert is_log(f"{session}.superseded-1786698001120-q1.jsonl")
-    assert is_log(f"{session}.orphaned-2026-09-02T08:00:00.000Z-ab12.jsonl")
-    assert is_log(f"{session}.jsonl.superseded-2026-09-02T08-00-00-000Z")
-    assert is_log("agent-a41c9d02.jsonl")
-    assert is_log(f"{session}/subagents/agent-a41c9d02.jsonl")
-    assert is_log(f"{session}/subagents/workflows/run1/agent-7.jsonl")
-    for other in ("journal.jsonl", "history.jsonl", f"{session}.jsonl.orphaned-", f"{session}.json",
-                  f"{session}.jsonl.bak-1", f"{session}.orphaned.jsonl", f"{session}.jsonl.superseded",
-                  "agent-a41c9d02.meta.json", f"{session}", f"x{session}.jsonl", "memory/MEMORY.md"):  # fmt: skip
-        assert not is_log(other), other
+SESSION = "4d1a88f3-459b-4809-ad4a-fb323d681e86"
+LOGS = f"""
+{SESSION}.jsonl {SESSION}.jsonl.orphaned-1786698001120 {SESSION}.orphaned-1786698001120-ab12.jsonl agent-a41c9d02.jsonl
+{SESSION}.jsonl.superseded-1786698001120 {SESSION}.superseded-1786698001120-q1.jsonl
+{SESSION}.orphaned-2026-09-02T08:00:00.000Z-ab12.jsonl {SESSION}.jsonl.superseded-2026-09-02T08-00-00-000Z
+{SESSION}/subagents/agent-a41c9d02.jsonl {SESSION}/subagents/workflows/run1/agent-7.jsonl
+""".split()
+OTHERS = f"""
+journal.jsonl history.jsonl {SESSION}.jsonl.orphaned- {SESSION}.json {SESSION}.jsonl.bak-1 {SESSION}.orphaned.jsonl
+{SESSION}.jsonl.superseded agent-a41c9d02.meta.json {SESSION} x{SESSION}.jsonl memory/MEMORY.md
+""".split()
+
+
+@pytest.mark.parametrize("name", [*LOGS, *OTHERS])
+def test_sessions_and_agents_are_logs_and_nothing_else_is(name):
+    assert is_log(name) is (name in LOGS)
 
 
 @pytest.mark.parametrize(
