@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from anamnesis_pipeline.documents.formats import format_of
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
@@ -14,6 +15,8 @@ from anamnesis_pipeline.sources.base import SourceHost, Survey, Wanted
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
 from anamnesis_pipeline.steps.crawl_documents import DocumentRules
+from anamnesis_pipeline.steps.forget import ForgetReport
+from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.pipeline import Pipeline, SourceReport, ingest_source
 from anamnesis_pipeline.steps.projects import project_labels
@@ -85,12 +88,43 @@ class DocumentHome:
     def ingest(self, *sources: Source) -> list[SourceReport]:
         return [ingest_source(self.pipeline, source) for source in sources]
 
+    def change(self, source: Source, path: str, text: str | bytes, at: int = T0 + 50) -> SourceReport:
+        """Write a file of a source, and read the source."""
+        write(source, path, text, at)
+        return self.ingest(source)[0]
+
+    def holding(self, path: str, text: str | bytes, name: str = "notes") -> Source:
+        """A source with one file, read."""
+        source = self.source(name)
+        self.change(source, path, text, T0)
+        return source
+
+    def clones(self, *names: str) -> list[Source]:
+        """Clones of one repository, each on a machine of its name."""
+        clones = [self.source(name) for name in names]
+        for clone in clones:
+            make_repository(clone)
+        return clones
+
+    def forget(self, word: str = "", **asked: Any) -> ForgetReport:
+        """Forget the episode that holds a word, or what is asked."""
+        wanted = {"ids": (self.one(word).episode_id,)} if word else asked
+        return self.pipeline.forgetter().forget(ForgetRequest(**wanted))
+
     def episodes(self, *, every: bool = False) -> list[Episode]:
         return self.store.episodes.page(Where(include_superseded=every), 1_000).items
 
     def texts(self) -> list[str]:
         """Of all active episodes."""
         return sorted(episode.raw_exchange.strip() for episode in self.episodes())
+
+    def said(self, *, every: bool = False) -> str:
+        """Texts and summaries of the active episodes, or of every one."""
+        return "\n".join(f"{e.raw_exchange}\n{e.summary}" for e in self.episodes(every=every))
+
+    def kept(self) -> str:
+        """Everything that archive and episodes hold."""
+        return self.archived() + self.said(every=True)
 
     def one(self, word: str, *, every: bool = False) -> Episode:
         """The one episode whose text holds a word."""

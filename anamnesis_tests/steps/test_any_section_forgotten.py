@@ -2,16 +2,14 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
+from anamnesis_pipeline.document_model import Section
 from anamnesis_pipeline.documents.sections import sections_of
 from anamnesis_pipeline.model import SegmentKind
-from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.forgotten_sections import keys_of, without_sections
-from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, write
+from anamnesis_tests.steps.crawled_documents import DocumentHome
 
 
 def said(name: str, count: int) -> str:
@@ -118,14 +116,15 @@ def words(text: str) -> set[str]:
     return set(re.findall(r"\w{5,}", text))
 
 
+def body_of(section: Section) -> set[str]:
+    return words(" ".join(piece.text for piece in section.pieces if piece.kind is not SegmentKind.OUTLINE))
+
+
 @pytest.mark.parametrize("path", DOCUMENTS)
 def test_any_one_section_goes_as_a_whole_and_the_others_stay(path: str) -> None:
     text, _ = DOCUMENTS[path]
     sections = sections_of(path, text)
-    bodies = [
-        words(" ".join(piece.text for piece in section.pieces if piece.kind is not SegmentKind.OUTLINE))
-        for section in sections
-    ]
+    bodies = [body_of(section) for section in sections]
     for number, section in enumerate(sections):
         lines = without_sections(path, text.split("\n"), keys_of(section))
         others = set().union(*(body for place, body in enumerate(bodies) if place != number))
@@ -136,34 +135,26 @@ def test_any_one_section_goes_as_a_whole_and_the_others_stay(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
-def test_a_forgotten_section_of_any_format_stays_away_when_its_file_changes(
-    path: str, store: Store, tmp_path: Path
-) -> None:
-    home, (text, later) = DocumentHome(store, tmp_path), DOCUMENTS[path]
-    notes = home.source("notes")
-    write(notes, path, text)
-    home.ingest(notes)
-    target = home.one("walrus")
-    home.pipeline.forgetter().forget(ForgetRequest(ids=(target.episode_id,)))
+def test_a_forgotten_section_stays_away_when_its_file_changes(path: str, home: DocumentHome) -> None:
+    text, later = DOCUMENTS[path]
+    notes = home.holding(path, text)
+    home.forget("walrus")
     assert not re.search("walrus|UNTOLD", home.archived())
-    write(notes, path, later, T0 + 50)
-    home.ingest(notes)
-    everything = home.archived() + "".join(e.raw_exchange + e.summary for e in home.episodes(every=True))
-    assert not re.search("walrus|UNTOLD", everything)
+    home.change(notes, path, later)
+    assert not re.search("walrus|UNTOLD", home.kept())
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
-def test_sections_are_forgotten_one_after_the_other_until_nothing_is_left(path: str) -> None:
+def test_sections_are_forgotten_until_nothing_is_left(path: str) -> None:
     text, _ = DOCUMENTS[path]
-    lines, bodies = text.split("\n"), []
+    lines, told = text.split("\n"), set[str]()
     for section in sections_of(path, text):
         lines = without_sections(path, lines, keys_of(section))
-        bodies.append(words(" ".join(p.text for p in section.pieces if p.kind is not SegmentKind.OUTLINE)))
-    told = {word for body in bodies for word in body}
+        told |= body_of(section)
     assert not told & words("\n".join(lines))
 
 
-def test_what_was_turned_away_in_a_chat_goes_with_the_turn_that_took_its_place() -> None:
+def test_what_was_turned_away_goes_with_the_turn_in_its_place() -> None:
     aside = {
         "o2": _node("o2", "n1", "assistant", "OTHERWISE answered", 1700000001),
         "o3": _node("o3", "n2", "user", "AARDWOLF where", 1700000002),

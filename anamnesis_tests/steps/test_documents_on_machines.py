@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from anamnesis_pipeline.model import Source
 from anamnesis_tests.steps.crawled_documents import COLORS, PORTS, SETUP, T0, DocumentHome, make_repository, page, write
 from anamnesis_tests.store.samples import put
 
 
-def test_the_same_section_of_one_repository_on_two_machines_is_one_episode(home: DocumentHome) -> None:
+def test_a_section_on_two_machines_is_one_episode(home: DocumentHome) -> None:
     laptop, desk = home.source("laptop"), home.source("desk", root=home.place / "desk" / "work")
     make_repository(laptop, "shop")
     make_repository(desk)
@@ -23,14 +25,13 @@ def test_the_same_section_of_one_repository_on_two_machines_is_one_episode(home:
     assert tags == {"source:desk"}, "and of which source"
 
 
-def test_code_and_settings_of_one_repository_are_the_same_below_whatever_root(home: DocumentHome) -> None:
+def test_code_of_one_repository_is_the_same_below_whatever_root(home: DocumentHome) -> None:
     laptop, desk = home.source("laptop"), home.source("desk", root=home.place / "desk" / "work")
     make_repository(laptop, "shop")
     make_repository(desk)
     for source, folder in ((laptop, "shop/src"), (desk, "src")):
-        write(
-            source, f"{folder}/prices.py", "import shop.taxes\n\n\ndef total(prices):\n    return sum(prices) * 1.19\n"
-        )
+        code = "import shop.taxes\n\n\ndef total(prices):\n    return sum(prices) * 1.19\n"
+        write(source, f"{folder}/prices.py", code)
         write(source, f"{folder}/shop.yaml", "currency: EUR\ncountries: [de, at, ch]\nrounding: half-even\n")
     home.ingest(laptop, desk)
     assert len(home.episodes(every=True)) == len(set(home.texts())) == 3
@@ -39,40 +40,35 @@ def test_code_and_settings_of_one_repository_are_the_same_below_whatever_root(ho
 
 
 def test_of_two_copies_the_later_change_is_current(home: DocumentHome) -> None:
-    laptop, desk = home.source("laptop"), home.source("desk")
+    laptop, desk = home.clones("laptop", "desk")
     for copy in (laptop, desk):
-        make_repository(copy)
         write(copy, "a.md", page(SETUP, PORTS))
     home.ingest(laptop, desk)
-    write(desk, "a.md", page(SETUP, PORTS.replace("3010", "4010")), T0 + 50)
-    home.ingest(laptop, desk)
-    assert "4010" in "".join(home.texts())
-    assert "3010" not in "".join(home.texts())
-    write(laptop, "a.md", page(SETUP, PORTS, COLORS), T0 + 90)
-    home.ingest(laptop, desk)
-    assert "3010" not in "".join(home.texts()), "that section did not change there"
+    home.change(desk, "a.md", page(SETUP, PORTS.replace("3010", "4010")))
+    assert "4010" in home.said()
+    assert "3010" not in home.said()
+    home.change(laptop, "a.md", page(SETUP, PORTS, COLORS), T0 + 90)
+    assert "3010" not in home.said(), "that section did not change there"
 
 
 def test_nothing_is_superseded_within_the_doubt_about_the_clocks(home: DocumentHome) -> None:
-    laptop, desk = home.source("laptop"), home.source("desk")
-    for copy in (laptop, desk):
-        make_repository(copy)
+    laptop, desk = home.clones("laptop", "desk")
     write(laptop, "a.md", page(SETUP, PORTS))
     write(desk, "a.md", page(SETUP, PORTS.replace("3010", "4010")), T0 + 50)
     home.hosts["desk"].clock_skew_s = lambda: -120.0  # type: ignore[method-assign]
     home.ingest(laptop, desk)
-    assert {"3010", "4010"} <= {word.strip(",") for text in home.texts() for word in text.split()}
+    assert all(port in home.said() for port in ("3010", "4010"))
 
 
-def test_two_worktrees_on_a_machine_whose_clock_is_wrong_go_by_one_clock(home: DocumentHome) -> None:
+def test_worktrees_on_a_machine_go_by_its_one_clock(home: DocumentHome) -> None:
     trees = [home.source(name, machine="desk") for name in ("main", "feature")]
     home.hosts["desk"].clock_skew_s = lambda: -120.0  # type: ignore[method-assign]
     for tree, port, at in zip(trees, ("3010", "4010"), (T0, T0 + 50), strict=True):
         make_repository(tree)
         write(tree, "a.md", page(SETUP, PORTS.replace("3010", port)), at)
     home.ingest(*trees)
-    assert "4010" in "".join(home.texts())
-    assert "3010" not in "".join(home.texts())
+    assert "4010" in home.said()
+    assert "3010" not in home.said()
 
 
 def test_a_document_outside_a_repository_is_another_on_each_machine(home: DocumentHome) -> None:
@@ -83,28 +79,20 @@ def test_a_document_outside_a_repository_is_another_on_each_machine(home: Docume
     assert len([e for e in home.episodes() if "installer" in e.raw_exchange]) == 2
 
 
-def test_a_memory_that_claude_code_keeps_is_of_the_project_of_the_logs_beside_it(home: DocumentHome) -> None:
+@pytest.mark.parametrize("logs_first", [True, False])
+def test_a_memory_is_of_the_project_of_the_logs_beside_it(home: DocumentHome, logs_first: bool) -> None:
     claude = home.source("claude")
+    write(claude, "projects/-code-shop/memory/ports.md", page(PORTS))
+    write(claude, "projects/-other/memory/colors.md", page(COLORS))
+    if not logs_first:
+        home.ingest(claude)
+        assert home.one("3010").project != "acme/shop"
     logs = Source("claude--logs", "claude", f"{claude.root}/projects", "-code-shop")
     home.store.files.put_sources([logs])
     put(home.store, "e1", "said", source=logs.key, project="acme/shop")
-    write(claude, "projects/-code-shop/memory/ports.md", page(PORTS))
-    write(claude, "projects/-other/memory/colors.md", page(COLORS))
     home.ingest(claude)
     assert home.one("3010").project == "acme/shop"
     assert home.one("orange").project != "acme/shop"
-
-
-def test_a_memory_that_was_read_before_its_logs_goes_by_their_project_at_the_next_crawl(home: DocumentHome) -> None:
-    claude = home.source("claude")
-    write(claude, "projects/-code-shop/memory/ports.md", page(PORTS))
-    home.ingest(claude)
-    assert home.one("3010").project != "acme/shop"
-    logs = Source("claude--logs", "claude", f"{claude.root}/projects", "-code-shop")
-    home.store.files.put_sources([logs])
-    put(home.store, "e1", "said", source=logs.key, project="acme/shop")
-    home.ingest(claude)
-    assert home.one("3010").project == "acme/shop"
     (again,) = home.ingest(claude)
     assert again.documents.versions == 0
     assert home.episodes(every=True) == home.episodes()

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from anamnesis_pipeline.documents.languages import CONVERTED
 from anamnesis_pipeline.documents.trust import TagPattern
 from anamnesis_pipeline.errors import HostUnreachable
@@ -21,16 +23,13 @@ from anamnesis_tests.steps.crawled_documents import (
     SETUP,
     T0,
     DocumentHome,
-    make_repository,
     page,
     write,
 )
 
 
 def test_a_section_is_an_episode_with_its_place_and_time(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    write(notes, "guide/CLAUDE.md", page(SETUP, PORTS))
-    home.ingest(notes)
+    notes = home.holding("guide/CLAUDE.md", page(SETUP, PORTS))
     found = home.one("3010")
     assert found.kind == "document"
     assert found.path == f"{notes.root}/guide/CLAUDE.md"
@@ -56,20 +55,16 @@ def test_a_password_in_a_table_is_masked_before_it_is_archived(store: Store, tmp
 
 
 def test_patterns_tag_the_documents_that_are_parsed_from_then_on(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    write(notes, "a.md", page(SETUP))
-    home.ingest(notes)
+    notes = home.holding("a.md", page(SETUP))
     put_patterns(home.store.settings, [TagPattern("3010", "ports", field="content"), TagPattern("a.md", "first")])
-    write(notes, "b.md", page(PORTS))
-    home.ingest(notes)
+    home.change(notes, "b.md", page(PORTS))
     assert not {"ports", "first"} & set(home.one("installer").tags)
     assert "ports" in home.one("3010").tags
-    write(notes, "a.md", page(SETUP + " It changed."), T0 + 60)
-    home.ingest(notes)
+    home.change(notes, "a.md", page(SETUP + " It changed."))
     assert "first" in home.one("It changed.").tags
 
 
-def test_one_bad_file_of_each_format_is_named_with_its_reason_and_stops_nothing(home: DocumentHome) -> None:
+def test_a_bad_file_of_each_format_is_named_and_stops_nothing(home: DocumentHome) -> None:
     notes = home.source("notes")
     bad = [f"bad.{names.split()[0]}" for names in CONVERTED.values()]
     for path in bad:
@@ -81,34 +76,22 @@ def test_one_bad_file_of_each_format_is_named_with_its_reason_and_stops_nothing(
     assert "installer" in home.one("installer").raw_exchange
 
 
-def test_a_second_run_writes_nothing(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    write(notes, "a.md", page(SETUP, PORTS))
-    home.ingest(notes)
+def test_a_second_run_and_a_touched_file_write_nothing(home: DocumentHome) -> None:
+    notes = home.holding("a.md", page(SETUP, PORTS))
     before = home.store.overview.counts()
     (again,) = home.ingest(notes)
     assert (again.crawl.unchanged, again.crawl.bytes_read, again.documents.versions) == (1, 0, 0)
     assert again.episodes.put.created == again.episodes.put.updated == 0
+    touched = home.change(notes, "a.md", page(SETUP, PORTS))
+    assert (touched.crawl.new, touched.crawl.replaced, touched.documents.versions) == (0, 0, 0)
+    assert home.ingest(notes)[0].crawl.unchanged == 1
     assert home.store.overview.counts() == before
 
 
-def test_a_touched_file_makes_no_version(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    write(notes, "a.md", page(SETUP, PORTS))
-    home.ingest(notes)
-    write(notes, "a.md", page(SETUP, PORTS), T0 + 50)
-    (again,) = home.ingest(notes)
-    assert (again.crawl.new, again.crawl.replaced, again.documents.versions) == (0, 0, 0)
-    assert home.ingest(notes)[0].crawl.unchanged == 1
-
-
 def test_a_changed_section_supersedes_its_predecessor_and_no_other(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    write(notes, "a.md", page(SETUP, PORTS))
-    home.ingest(notes)
+    notes = home.holding("a.md", page(SETUP, PORTS))
     setup, old = home.one("installer"), home.one("3010")
-    write(notes, "a.md", page(SETUP, PORTS.replace("3010", "4010")), T0 + 50)
-    home.ingest(notes)
+    home.change(notes, "a.md", page(SETUP, PORTS.replace("3010", "4010")))
     new = home.one("4010")
     assert home.one("installer").episode_id == setup.episode_id
     replaced = home.store.episodes.get([old.episode_id])[old.episode_id]
@@ -120,133 +103,86 @@ def test_a_changed_section_supersedes_its_predecessor_and_no_other(home: Documen
 
 
 def test_a_section_stays_itself_when_others_come_above_it(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    write(notes, "a.md", page(PORTS))
-    home.ingest(notes)
+    notes = home.holding("a.md", page(PORTS))
     before = home.one("3010")
-    write(notes, "a.md", page(SETUP, COLORS, PORTS), T0 + 50)
-    home.ingest(notes)
+    home.change(notes, "a.md", page(SETUP, COLORS, PORTS))
     after = home.one("3010")
     assert (after.episode_id, after.status, after.timestamp) == (before.episode_id, "active", before.timestamp)
     assert after.metadata["lines"][0] > before.metadata["lines"][0]
 
 
-def test_a_section_that_is_gone_is_retired_and_active_again_when_it_returns(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    write(notes, "a.md", page(SETUP, PORTS))
-    home.ingest(notes)
-    write(notes, "a.md", page(SETUP), T0 + 50)
-    (report,) = home.ingest(notes)
+@pytest.mark.parametrize("left", [page(SETUP), ""], ids=["a section", "a file"])
+def test_what_is_gone_is_retired_and_active_when_it_returns(home: DocumentHome, left: str) -> None:
+    notes = home.holding("a.md", page(SETUP, PORTS))
+    home.change(notes, "b.md", page(COLORS))
+    if left:
+        assert home.change(notes, "a.md", left).episodes.settled.retired == 1
+    else:
+        Path(notes.root, "a.md").unlink()
+        home.ingest(notes)
     gone = home.one("3010", every=True)
-    assert (gone.status, gone.superseded_by, report.episodes.settled.retired) == ("superseded", None, 1)
-    write(notes, "a.md", page(SETUP, PORTS), T0 + 90)
-    (report,) = home.ingest(notes)
+    assert (gone.status, gone.superseded_by) == ("superseded", None)
+    assert "orange" in home.said()
+    report = home.change(notes, "a.md", page(SETUP, PORTS), T0 + 90)
     assert home.one("3010").status == "active"
-    assert report.episodes.settled.revived == 1
+    assert report.episodes.settled.revived >= 1
     assert report.documents.written == 0, "it is the very text there was"
 
 
-def test_a_root_that_lists_nothing_at_all_retires_nothing_and_says_so(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    file = write(notes, "a.md", page(SETUP, PORTS))
-    home.ingest(notes)
-    file.unlink()
+def test_a_root_that_lists_nothing_retires_nothing_and_says_so(home: DocumentHome) -> None:
+    notes = home.holding("a.md", page(SETUP, PORTS))
+    Path(notes.root, "a.md").unlink()
     (report,) = home.ingest(notes)
     (problem,) = report.crawl.problems
     assert "lists nothing where 1 file had been read" in problem
-    assert "3010" in "".join(home.texts())
-    write(notes, "b.md", page(COLORS))
-    home.ingest(notes)
-    assert "3010" not in "".join(home.texts())
+    assert "3010" in home.said()
+    home.change(notes, "b.md", page(COLORS))
+    assert "3010" not in home.said()
 
 
 def test_a_file_that_grew_too_large_stays_as_it_was_and_is_named(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    write(notes, "a.md", page(SETUP, PORTS))
-    home.ingest(notes)
-    write(notes, "a.md", page(COLORS) + " " * MOST_BYTES, T0 + 50)
-    (report,) = home.ingest(notes)
+    notes = home.holding("a.md", page(SETUP, PORTS))
+    report = home.change(notes, "a.md", page(COLORS) + " " * MOST_BYTES)
     assert report.crawl.problems == ["a.md: too large by now, what was read of it stays as it was"]
-    assert "3010" in "".join(home.texts())
-    write(notes, "a.md", page(COLORS), T0 + 90)
-    home.ingest(notes)
-    assert "3010" not in "".join(home.texts())
-    assert "orange" in "".join(home.texts())
+    assert "3010" in home.said()
+    home.change(notes, "a.md", page(COLORS), T0 + 90)
+    assert "3010" not in home.said()
+    assert "orange" in home.said()
 
 
 def test_a_renamed_heading_is_a_change_and_not_a_loss(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    write(notes, "a.md", page(SETUP, PORTS))
-    home.ingest(notes)
+    notes = home.holding("a.md", page(SETUP, PORTS))
     old = home.one("3010")
-    write(notes, "a.md", page(SETUP, PORTS.replace("## Ports", "## Where it listens")), T0 + 50)
-    home.ingest(notes)
+    home.change(notes, "a.md", page(SETUP, PORTS.replace("## Ports", "## Where it listens")))
     new = home.one("3010")
     assert new.episode_id != old.episode_id
     assert home.store.episodes.get([old.episode_id])[old.episode_id].superseded_by == new.episode_id
 
 
-def test_a_removed_file_retires_its_sections_and_brings_them_back(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    file = write(notes, "a.md", page(SETUP, PORTS))
-    write(notes, "b.md", page(COLORS))
-    home.ingest(notes)
-    file.unlink()
-    home.ingest(notes)
-    assert "3010" not in "".join(home.texts())
-    assert "orange" in "".join(home.texts())
-    assert home.one("3010", every=True).superseded_by is None
-    write(notes, "a.md", page(SETUP, PORTS), T0 + 90)
-    home.ingest(notes)
-    assert "3010" in "".join(home.texts())
-
-
-def test_a_root_that_is_not_there_retires_nothing(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    write(notes, "a.md", page(SETUP, PORTS))
-    home.ingest(notes)
+@pytest.mark.parametrize("how", ["its root is not there", "nobody wants it any more"])
+def test_a_source_keeps_its_episodes_when(home: DocumentHome, how: str) -> None:
+    notes = home.holding("a.md", page(SETUP, PORTS))
     before = home.texts()
-    Path(notes.root).rename(f"{notes.root}.unmounted")
+    if how == "its root is not there":
+        Path(notes.root).rename(f"{notes.root}.unmounted")
+    else:
+        del home.specs["notes"]
+        Path(notes.root, "a.md").unlink()
     (report,) = home.ingest(notes)
-    assert len(report.crawl.problems) == 1
-    assert home.texts() == before
-
-
-def test_a_source_that_nobody_wants_any_more_keeps_its_episodes(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    write(notes, "a.md", page(SETUP, PORTS))
-    home.ingest(notes)
-    before = home.texts()
-    del home.specs["notes"]
-    Path(notes.root, "a.md").unlink()
-    home.ingest(notes)
+    assert len(report.crawl.problems) == ("notes" in home.specs)
     assert home.texts() == before
 
 
 def test_what_cannot_be_read_is_named_and_stops_nothing(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    write(notes, "a.md", page(SETUP))
-    write(notes, "b.md", b"\x00\x01\x02 binary \x00")
-    (report,) = home.ingest(notes)
-    assert len(report.crawl.problems) == 1
-    assert "b.md" in report.crawl.problems[0]
+    notes = home.holding("a.md", page(SETUP))
+    (problem,) = home.change(notes, "b.md", b"\x00\x01\x02 binary \x00").crawl.problems
+    assert "b.md" in problem
     assert home.store.overview.counts(notes.key).files_unread == 1
-    write(notes, "b.md", page(PORTS), T0 + 50)
-    assert not home.ingest(notes)[0].crawl.problems
-    assert "3010" in "".join(home.texts())
+    assert not home.change(notes, "b.md", page(PORTS), T0 + 90).crawl.problems
+    assert "3010" in home.said()
 
 
-def test_an_old_version_stays_in_the_archive(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    write(notes, "a.md", page(SETUP, PORTS))
-    home.ingest(notes)
-    write(notes, "a.md", page(SETUP), T0 + 50)
-    home.ingest(notes)
-    frames = home.store.archive.frames(notes.key, "a.md", 0)
-    assert "\n".join(home.archive.lines(notes.key, "a.md", frames)) + "\n" == page(SETUP, PORTS)
-
-
-def test_a_document_that_is_handed_in_is_found_at_once_by_its_title_and_tags(home: DocumentHome) -> None:
+def test_a_document_handed_in_is_found_by_its_title_and_tags(home: DocumentHome) -> None:
     sent = page(SETUP, PORTS).encode()
     ids = home.pipeline.add_document(
         "uploads", "1f/a.md", sent, project="acme/shop", instance="ann", tags=("onboarding",), title="Book"
@@ -272,9 +208,7 @@ def total_price(lines: list[int], discount: float = 0.0) -> float:
 
 
 def test_code_is_searched_by_its_outline_and_read_as_it_stands(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    write(notes, "shop/prices.py", CODE)
-    home.ingest(notes)
+    home.holding("shop/prices.py", CODE)
     (found,) = [e for e in home.episodes() if "unpublished_detail" in e.raw_exchange]
     searched = "".join(p.passage.with_context for p in home.store.episodes.passages_of(found.episode_id))
     assert (found.kind, found.metadata["language"]) == ("code", "python")
@@ -286,10 +220,10 @@ def test_code_is_searched_by_its_outline_and_read_as_it_stands(home: DocumentHom
     assert "total_price" in found.summary
 
 
-def test_no_llm_sees_code_nor_the_text_of_a_private_source_or_its_copies(home: DocumentHome) -> None:
-    mine, theirs, open_to_all = home.source("mine"), home.source("theirs"), home.source("open_to_all")
+def test_no_llm_sees_code_nor_a_private_source_or_its_copies(home: DocumentHome) -> None:
+    mine, theirs = home.clones("mine", "theirs")
+    open_to_all = home.source("open_to_all")
     for copy in (mine, theirs):
-        make_repository(copy)
         write(copy, "a.md", page(PORTS))
     write(open_to_all, "b.md", page(COLORS))
     write(open_to_all, "prices.py", CODE)
@@ -303,18 +237,16 @@ def test_no_llm_sees_code_nor_the_text_of_a_private_source_or_its_copies(home: D
     assert at_home.against(code) == "code"
 
 
-def test_a_file_that_is_empty_is_no_problem_and_one_that_was_emptied_has_no_sections(home: DocumentHome) -> None:
+def test_an_empty_file_is_no_problem_and_has_no_sections(home: DocumentHome) -> None:
     notes = home.source("notes")
     write(notes, "__init__.py", "")
-    write(notes, "a.md", page(SETUP))
-    assert not home.ingest(notes)[0].crawl.problems
-    write(notes, "a.md", "\n", T0 + 50)
-    assert not home.ingest(notes)[0].crawl.problems
+    assert not home.change(notes, "a.md", page(SETUP), T0).crawl.problems
+    assert not home.change(notes, "a.md", "\n").crawl.problems
     assert home.episodes() == []
     assert len(home.episodes(every=True)) > 0
 
 
-def test_a_host_that_goes_away_meanwhile_leaves_the_rest_for_the_next_run(home: DocumentHome) -> None:
+def test_a_host_that_goes_away_leaves_the_rest_for_the_next_run(home: DocumentHome) -> None:
     notes = home.source("notes")
     write(notes, "a.md", page(SETUP))
     write(notes, "b.md", page(PORTS))

@@ -2,8 +2,7 @@
 
 import pytest
 
-from anamnesis_pipeline.steps.forget_target import ForgetRequest
-from anamnesis_tests.steps.crawled_documents import COLORS, PORTS, T0, DocumentHome, page, write
+from anamnesis_tests.steps.crawled_documents import COLORS, PORTS, T0, DocumentHome, page
 
 
 def told(home: DocumentHome) -> str:
@@ -13,18 +12,15 @@ def told(home: DocumentHome) -> str:
     return home.archived() + "".join(map(str, [*parts, *passages, *home.episodes(every=True)]))
 
 
-def test_the_heading_of_a_forgotten_section_leaves_the_titles_of_those_below_it(home: DocumentHome) -> None:
-    notes = home.source("notes")
+def test_a_forgotten_heading_leaves_the_titles_below_it(home: DocumentHome) -> None:
     text = page("## Walrus\n\nThe animal of this plan, which nobody is to know.", PORTS.replace("##", "###"), COLORS)
-    write(notes, "a.md", text)
-    home.ingest(notes)
+    notes = home.holding("a.md", text)
     assert home.one("3010").metadata["title"][-2:] == ["Walrus", "Ports"]
-    home.pipeline.forgetter().forget(ForgetRequest(ids=(home.one("animal").episode_id,)))
+    home.forget("animal")
     assert home.one("3010").metadata["title"][-1] == "Ports"
     assert home.one("orange").metadata["title"][-1] == "Colors"
     assert "Walrus" not in told(home)
-    write(notes, "a.md", text.replace("orange", "purple"), T0 + 50)
-    home.ingest(notes)
+    home.change(notes, "a.md", text.replace("orange", "purple"))
     assert "purple" in told(home)
     assert "Walrus" not in told(home)
 
@@ -56,19 +52,13 @@ class Harbour:
 @pytest.mark.parametrize(
     ("target", "name"), [("nobody", "walrus"), ("value + m1_5", "loading"), ("Where the ships", "Harbour")]
 )
-def test_the_name_of_a_forgotten_definition_leaves_the_outlines_and_titles_around_it(
-    home: DocumentHome, target: str, name: str
-) -> None:
-    notes = home.source("notes")
-    write(notes, "a.py", LIST_OF_CODE)
-    home.ingest(notes)
-    write(notes, "a.py", LIST_OF_CODE + "# The end of the list of all of them.\n", T0 + 10)
-    home.ingest(notes)
+def test_a_forgotten_name_leaves_the_outlines_around_it(home: DocumentHome, target: str, name: str) -> None:
+    notes = home.holding("a.py", LIST_OF_CODE)
+    home.change(notes, "a.py", LIST_OF_CODE + "# The end of the list of all of them.\n", T0 + 10)
     assert name in told(home)
-    home.pipeline.forgetter().forget(ForgetRequest(ids=(home.one(target).episode_id,)))
+    home.forget(target)
     assert name not in told(home)
     assert "pelican" in told(home)
-    write(notes, "a.py", LIST_OF_CODE.replace("wall", "quay"), T0 + 50)
-    home.ingest(notes)
+    home.change(notes, "a.py", LIST_OF_CODE.replace("wall", "quay"))
     assert "quay" in told(home)
     assert name not in told(home)
