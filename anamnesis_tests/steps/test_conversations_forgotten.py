@@ -9,7 +9,6 @@ import zstandard
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
 from anamnesis_pipeline.steps.blocklist import add_rule, lift
-from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, write
 
 WALRUS, OTHER = "5f0c2a6e-0b7d-4c1f-9a51-0e4c5d2b7a11", "9d1b3c55-7a42-4be0-8f0e-6c1d2e3f4a22"
@@ -62,16 +61,17 @@ def slack_day(talk: list[tuple[str, str]], day: int = 0) -> list[dict[str, Any]]
     ]
 
 
-def write_export(kind: str, source: Source, talk: list[tuple[str, str]], at: int = T0) -> str:
-    """An export with `talk` and another conversation; returns the session of `talk`."""
+def read_export(kind: str, home: DocumentHome, source: Source, talk: list[tuple[str, str]], at: int = T0) -> str:
+    """Read an export with `talk` and another conversation; returns the session of `talk`."""
     if kind == "slack":
         people = [{"id": "U1", "name": "ann", "profile": {"real_name": "Ann Lee"}}, {"id": "U2", "name": "bob"}]
         write(source, "users.json", json.dumps(people), at)
         write(source, "winter/2026-02-02.json", json.dumps(slack_day(talk), indent=1), at)
-        write(source, "general/2026-02-02.json", json.dumps(slack_day(OTHER_TALK, 1), indent=1), at)
+        home.change(source, "general/2026-02-02.json", json.dumps(slack_day(OTHER_TALK, 1), indent=1), at)
         return "slack:winter"
     make = claude if kind == "claude" else chatgpt
-    write(source, "conversations.json", json.dumps([make(talk), make(OTHER_TALK, session=OTHER, name="Colors")]), at)
+    export = [make(talk), make(OTHER_TALK, session=OTHER, name="Colors")]
+    home.change(source, "conversations.json", json.dumps(export), at)
     return WALRUS
 
 
@@ -88,23 +88,18 @@ def everything(home: DocumentHome) -> str:
 
 
 @pytest.mark.parametrize("kind", ["claude", "chatgpt", "slack"])
-def test_a_forgotten_conversation_leaves_no_word_and_stays_away_when_the_export_is_read_again(
-    kind: str, home: DocumentHome
-) -> None:
+def test_a_forgotten_conversation_stays_away_from_later_exports(kind: str, home: DocumentHome) -> None:
     notes = home.source("notes")
-    write_export(kind, notes, TALK[:1])
-    home.ingest(notes)
-    session = write_export(kind, notes, TALK, T0 + 50)
-    home.ingest(notes)
+    read_export(kind, home, notes, TALK[:1])
+    session = read_export(kind, home, notes, TALK, T0 + 50)
     of_it = {episode.episode_id for episode in home.episodes(every=True) if episode.session_id == session}
     assert len(of_it) == len(TALK)
     assert "alrus" in everything(home)
-    home.pipeline.forgetter().forget(ForgetRequest(session_id=session))
+    home.forget(session_id=session)
     for words in ("alrus", "elicans", "clams", "anybody knows", "First thought: Two"):
         assert words not in everything(home)
     assert home.one("Orange").session_id == (OTHER if kind != "slack" else "slack:general")
-    write_export(kind, notes, [*TALK, MORE], T0 + 100)
-    home.ingest(notes)
+    read_export(kind, home, notes, [*TALK, MORE], T0 + 100)
     for words in ("alrus", "elicans"):
         assert words not in everything(home)
     assert home.one("swims").session_id == session, "what was said since is new"
@@ -113,54 +108,42 @@ def test_a_forgotten_conversation_leaves_no_word_and_stays_away_when_the_export_
 @pytest.mark.parametrize("kind", ["claude", "chatgpt"])
 def test_the_title_of_a_conversation_goes_with_any_of_its_turns(kind: str, home: DocumentHome) -> None:
     notes = home.source("notes")
-    write_export(kind, notes, TALK)
-    home.ingest(notes)
-    home.pipeline.forgetter().forget(ForgetRequest(query="walrus"))
+    read_export(kind, home, notes, TALK)
+    home.forget(query="walrus")
     assert "alrus" not in everything(home)
     assert home.one("pelicans").metadata["title"] == ["conversations.json", "(untitled)"]
-    write_export(kind, notes, [*TALK, MORE], T0 + 50)
-    home.ingest(notes)
+    read_export(kind, home, notes, [*TALK, MORE], T0 + 50)
     assert "alrus" not in everything(home)
     assert home.one("Orange").metadata["title"] == ["conversations.json", "Colors"]
 
 
 @pytest.mark.parametrize("kind", ["claude", "chatgpt", "slack"])
-def test_a_turn_is_forgotten_with_its_former_version_and_with_the_answers_it_gets_later(
-    kind: str, home: DocumentHome
-) -> None:
+def test_a_turn_is_forgotten_with_former_and_later_answers(kind: str, home: DocumentHome) -> None:
     notes = home.source("notes")
     for number, answer in enumerate(["None that I know.", "Two pelicans, as far as anybody knows."]):
-        write_export(kind, notes, [TALK[0], (TALK[1][0], answer)], T0 + number)
-        home.ingest(notes)
-    home.pipeline.forgetter().forget(ForgetRequest(ids=(home.one("elicans").episode_id,)))
-    write_export(kind, notes, [TALK[0], (TALK[1][0], "A seal, on Sundays.")], T0 + 50)
-    home.ingest(notes)
+        read_export(kind, home, notes, [TALK[0], (TALK[1][0], answer)], T0 + number)
+    home.forget("elicans")
+    read_export(kind, home, notes, [TALK[0], (TALK[1][0], "A seal, on Sundays.")], T0 + 50)
     for words in ("beside it there", "None that", "elicans", "Sundays"):
         assert words not in everything(home)
     assert home.one("On the ice")
 
 
-def test_a_question_that_was_put_in_other_words_does_not_come_back_by_the_branch_that_was_left(
-    home: DocumentHome,
-) -> None:
-    notes = home.source("notes")
+def test_a_question_does_not_come_back_by_the_branch_left_for_it(home: DocumentHome) -> None:
     talk = chatgpt(TALK[:2])
-    write(notes, "c.json", json.dumps(talk))
-    home.ingest(notes)
-    home.pipeline.forgetter().forget(ForgetRequest(ids=(home.one("elicans").episode_id,)))
+    notes = home.holding("c.json", json.dumps(talk))
+    home.forget("elicans")
     asked = talk["mapping"]["5f0c-u4"]
     other = {**asked, "id": "u9", "message": {**asked["message"], "id": "u9", "content": {"parts": ["Who is there?"]}}}
     talk["mapping"]["u9"], talk["current_node"] = other, "u9"
-    write(notes, "c.json", json.dumps(talk), T0 + 50)
-    home.ingest(notes)
+    home.change(notes, "c.json", json.dumps(talk))
     assert "beside it there" not in everything(home)
     assert "elicans" not in everything(home)
 
 
 def test_people_and_channels_of_slack_are_called_by_their_names(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    write_export("slack", notes, [("<@U2> where is the key to the shed?", "In my drawer."), *TALK[:1]])
-    home.ingest(notes)
+    talk = [("<@U2> where is the key to the shed?", "In my drawer."), *TALK[:1]]
+    read_export("slack", home, home.source("notes"), talk)
     found = home.one("drawer")
     assert "Ann Lee: @bob where is" in found.raw_exchange
     assert "bob: In my drawer." in found.raw_exchange
@@ -168,13 +151,11 @@ def test_people_and_channels_of_slack_are_called_by_their_names(home: DocumentHo
     assert found.message_ids[0] == "1770000000.000100"
 
 
-@pytest.mark.parametrize("kind", ["claude", "slack"])
-def test_an_excluded_conversation_is_found_by_nobody_until_the_rule_is_lifted(kind: str, home: DocumentHome) -> None:
+@pytest.mark.parametrize(("kind", "session"), [("claude", WALRUS), ("slack", "slack:winter")])
+def test_an_excluded_conversation_comes_when_the_rule_is_lifted(kind: str, session: str, home: DocumentHome) -> None:
     notes = home.source("notes")
-    session = "slack:winter" if kind == "slack" else WALRUS
     rule, _ = add_rule(home.store, Rule(RuleKind.SESSION, session))
-    write_export(kind, notes, TALK)
-    home.ingest(notes)
+    read_export(kind, home, notes, TALK)
     assert {episode.kind for episode in home.episodes() if episode.session_id} == {"exchange"}
     assert session not in {episode.session_id for episode in home.episodes(every=True)}
     lift(home.store, rule.rule_id)
@@ -182,13 +163,13 @@ def test_an_excluded_conversation_is_found_by_nobody_until_the_rule_is_lifted(ki
     assert home.one("pelicans").session_id == session
 
 
-def test_removing_an_upload_keeps_what_a_later_export_of_the_conversation_says(home: DocumentHome) -> None:
+def test_removing_an_upload_keeps_what_a_later_export_says(home: DocumentHome) -> None:
     def add(name: str, talk: list[tuple[str, str]]) -> list[str]:
         return home.pipeline.add_document("uploads", name, json.dumps([claude(talk)]).encode())
 
     first = add("a/conversations.json", [TALK[0], (TALK[1][0], "None that I know.")])
     add("b/conversations.json", TALK[:2])
-    home.pipeline.forgetter().forget(ForgetRequest(ids=tuple(first), keeps_copies=True))
+    home.forget(ids=tuple(first), keeps_copies=True)
     assert "None that" not in everything(home)
     add("c/conversations.json", TALK[:2])
     (again,) = {e.path for e in home.episodes() if "elicans" in e.raw_exchange} - {"b/conversations.json"}

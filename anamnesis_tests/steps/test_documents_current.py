@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,33 +21,34 @@ def seen(part_id: str, since: int, *, file: str = "a.md", skew: int = 0, present
     return Sighting(file, file, part_id, "p", "s", 0, 1, 2, since, skew, part_id, part_id, "", present, became)
 
 
-def test_the_text_that_came_last_is_current_and_replaces_the_others():
-    assert verdicts_on([seen("old", 1), seen("new", 2, file="b.md")], {}) == {
-        "old": Verdict(False, "new"),
-        "new": Verdict(True),
-    }
+SKEWED = [seen("a", 6, skew=3), seen("c", 11, file="c.md", skew=3)]
 
 
-def test_texts_that_came_at_the_same_time_are_both_current():
-    assert set(verdicts_on([seen("a", 5), seen("b", 5, file="b.md")], {}).values()) == {Verdict(True)}
-
-
-def test_a_text_within_the_doubt_about_both_clocks_is_current_too():
-    texts = [seen("a", 0, skew=3), seen("b", 5, file="b.md", skew=2), seen("c", 11, file="c.md", skew=3)]
-    found = verdicts_on(texts, {})
-    assert found == {"a": Verdict(False, "c"), "b": Verdict(False, "c"), "c": Verdict(True)}
-    assert verdicts_on([seen("a", 6, skew=3), seen("c", 11, file="c.md", skew=3)], {})["a"].is_current
-
-
-def test_sources_of_one_machine_go_by_one_clock():
-    texts = [seen("a", 6, file="a.md", skew=3), seen("c", 11, file="c.md", skew=3)]
-    assert verdicts_on(texts, {"a.md": "vps", "c.md": "vps"})["a"] == Verdict(False, "c")
-    assert verdicts_on(texts, {"a.md": "vps", "c.md": "nas"})["a"].is_current
-
-
-def test_of_a_section_that_stands_nowhere_nothing_is_current():
-    assert verdicts_on([seen("a", 1, present=False)], {}) == {"a": Verdict(False)}
-    assert verdicts_on([seen("a", 1, present=False, became="b")], {}) == {"a": Verdict(False, "b")}
+@pytest.mark.parametrize(
+    ("sightings", "machines", "expected"),
+    [
+        ([seen("old", 1), seen("new", 2, file="b.md")], {}, {"old": Verdict(False, "new"), "new": Verdict(True)}),
+        ([seen("a", 5), seen("b", 5, file="b.md")], {}, {"a": Verdict(True), "b": Verdict(True)}),
+        (
+            [seen("a", 0, skew=3), seen("b", 5, file="b.md", skew=2), seen("c", 11, file="c.md", skew=3)],
+            {},
+            {"a": Verdict(False, "c"), "b": Verdict(False, "c"), "c": Verdict(True)},
+        ),
+        (SKEWED, {}, {"a": Verdict(True), "c": Verdict(True)}),
+        (SKEWED, {"a.md": "vps", "c.md": "vps"}, {"a": Verdict(False, "c"), "c": Verdict(True)}),
+        (SKEWED, {"a.md": "vps", "c.md": "nas"}, {"a": Verdict(True), "c": Verdict(True)}),
+        ([seen("a", 1, present=False)], {}, {"a": Verdict(False)}),
+        ([seen("a", 1, present=False, became="b")], {}, {"a": Verdict(False, "b")}),
+    ],
+    ids=[
+        "the last one", "both at one time", "beyond the doubt about both clocks", "within that doubt", "one clock",
+        "two clocks", "gone", "became another",
+    ],
+)  # fmt: skip
+def test_the_text_that_came_last_is_current(
+    sightings: list[Sighting], machines: dict[str, str], expected: dict[str, Verdict]
+):
+    assert verdicts_on(sightings, machines) == expected
 
 
 @given(st.lists(st.builds(seen, st.sampled_from("abc"), st.integers(0, 9), present=st.booleans()), min_size=1))
@@ -56,7 +58,7 @@ def test_something_is_current_exactly_if_something_is_present(sightings: list[Si
     assert all(v.superseded_by != part_id for part_id, v in found.items())
 
 
-def test_a_document_of_a_repository_is_known_by_remote_and_path_wherever_its_clone_lies():
+def test_a_document_of_a_repository_is_known_by_remote_and_path():
     labels = {"/home/ann/code/shop": "acme/shop", "/srv/code": "acme/shop", "/home/ann/code": "~/code"}
     one = origins(NOTES, "/home/ann/code", ["shop"], labels.__getitem__)("shop/docs/a.md")
     other = origins(Source("x", "desk"), "/srv/code", ["."], labels.__getitem__)("docs/a.md")
@@ -75,17 +77,13 @@ def test_a_root_inside_a_repository_knows_the_path_from_its_top():
     assert max(labels.values()) < 3
 
 
-def test_a_document_without_a_remote_is_known_by_machine_and_path():
+def test_a_document_without_a_remote_is_known_by_machine():
     here = origins(NOTES, "/data", [], lambda folder: "/data")("a.md")
     there = origins(Source("x", "desk"), "/data", [], lambda folder: "/data")("a.md")
     assert here.place != there.place
     assert origins(NOTES, "/data", [], lambda folder: "/data", lambda path: "handbook")("a.md").project == "handbook"
-
-
-def test_only_names_of_remotes_are_remotes():
-    assert is_remote("acme/shop")
-    assert is_remote("git.example.org/team/shop")
-    assert not any(map(is_remote, ("~/code/shop", "/srv/shop", "C:/code/shop", "notes")))
+    names = ("acme/shop", "git.example.org/team/shop", "~/code/shop", "/srv/shop", "C:/code/shop", "notes")
+    assert [is_remote(name) for name in names] == [True, True, False, False, False, False]
 
 
 def test_versions_that_wait_are_noted_and_read_again():
@@ -94,7 +92,7 @@ def test_versions_that_wait_are_noted_and_read_again():
     assert (noted([]), waiting(FileCursor("s", "p"))) == ("", [])
 
 
-def test_a_new_text_is_a_version_and_the_same_text_only_another_time():
+def test_a_new_text_is_a_version_and_the_same_one_is_not():
     first = versioned(NOTES, FileStat("a.md", 3, 5, 1, 1), None, ["abc"], Version(0, 5)).after
     touched = versioned(NOTES, FileStat("a.md", 3, 9, 1, 2), first, ["abc"], Version(0, 9))
     assert (touched.lines, touched.after.generation, touched.after.mtime_ns) == (None, 0, 9)

@@ -15,7 +15,6 @@ from anamnesis_tests.steps.crawled_documents import (
     SETUP,
     T0,
     DocumentHome,
-    make_repository,
     page,
     write,
 )
@@ -23,53 +22,43 @@ from anamnesis_tests.steps.crawled_documents import (
 WALRUS = "# Zoo\nThe walrus sleeps here.\n"
 
 
-def test_only_the_sections_that_a_rule_by_text_means_are_held_and_come_when_it_is_lifted(home: DocumentHome) -> None:
+def test_sections_held_by_a_rule_come_when_it_is_lifted(home: DocumentHome) -> None:
     notes = home.source("notes")
-    write(notes, "a.md", page(SETUP, PORTS))
     rule, _ = add_rule(home.store, Rule(RuleKind.CONTENT_PATTERN, "installer"))
-    (report,) = home.ingest(notes)
+    report = home.change(notes, "a.md", page(SETUP, PORTS), T0)
     assert (report.crawl.left_out, report.crawl.problems) == ({}, [])
-    assert "3010" in "".join(home.texts())
-    assert "installer" not in "".join(e.raw_exchange for e in home.episodes(every=True))
+    assert "3010" in home.said()
+    assert "installer" not in home.said(every=True)
     lift(home.store, rule.rule_id)
     home.ingest(notes)
-    assert "installer" in "".join(home.texts())
+    assert "installer" in home.said()
 
 
-def test_a_file_that_is_kept_out_by_its_very_bytes_is_not_read_and_comes_when_the_rule_is_lifted(
-    home: DocumentHome,
-) -> None:
+def test_a_file_excluded_by_its_bytes_comes_when_it_is_lifted(home: DocumentHome) -> None:
     notes = home.source("notes")
-    write(notes, "a.md", page(SETUP))
     rule, _ = add_rule(home.store, Rule(RuleKind.CONTENT, sha256_of(page(SETUP))))
-    (report,) = home.ingest(notes)
+    report = home.change(notes, "a.md", page(SETUP), T0)
     assert (report.crawl.left_out, report.crawl.problems, home.texts()) == ({EXCLUDED: 1}, [], [])
     lift(home.store, rule.rule_id)
     home.ingest(notes)
-    assert "installer" in "".join(home.texts())
+    assert "installer" in home.said()
 
 
-@pytest.mark.parametrize(("kind", "value"), [(RuleKind.PATTERN, "a.md"), (RuleKind.PROJECT, "acme/shop")])
-def test_what_is_stored_of_an_excluded_document_stays_and_goes_on_when_the_rule_is_lifted(
-    home: DocumentHome, kind: RuleKind, value: str
-) -> None:
-    notes = home.source("notes")
-    make_repository(notes)
-    write(notes, "a.md", page(SETUP))
-    home.ingest(notes)
+@pytest.mark.parametrize("rule", [Rule(RuleKind.PATTERN, "a.md"), Rule(RuleKind.PROJECT, "acme/shop")])
+def test_an_excluded_document_stays_as_stored_until_it_is_lifted(home: DocumentHome, rule: Rule) -> None:
+    (notes,) = home.clones("notes")
+    home.change(notes, "a.md", page(SETUP), T0)
     before = home.texts()
-    rule, _ = add_rule(home.store, Rule(kind, value))
+    rule, _ = add_rule(home.store, rule)
     write(notes, "a.md", page(SETUP) + "\n## Gecko\nIt sleeps in the sun, as the keeper of the zoo wrote.\n", T0 + 60)
-    write(notes, "deep/a.md", page("The okapi of the new page sleeps in the shade of the tree."), T0 + 60)
-    (report,) = home.ingest(notes)
+    report = home.change(notes, "deep/a.md", page("The okapi of the new page sleeps in the shade of the tree."))
     assert (report.crawl.left_out, report.crawl.gone, home.texts()) == ({EXCLUDED: 2}, 0, before)
     lift(home.store, rule.rule_id)
     home.ingest(notes)
-    assert "gecko" in "".join(home.texts()).lower()
-    assert "okapi" in "".join(home.texts())
+    assert all(word in home.said() for word in ("Gecko", "okapi"))
 
 
-def test_a_rule_that_comes_while_many_documents_are_read_counts_for_the_next_ones(store: Store, tmp_path: Path) -> None:
+def test_a_rule_that_comes_meanwhile_counts_at_once(store: Store, tmp_path: Path) -> None:
     seen: list[str] = []
 
     def mask(text: str) -> tuple[str, Counter[str]]:

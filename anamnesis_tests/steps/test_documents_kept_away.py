@@ -10,7 +10,7 @@ from anamnesis_pipeline.sources.document_selection import Rules
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, sha256_of
 from anamnesis_pipeline.sources.specs import SourceSpec
 from anamnesis_pipeline.steps.blocklist import add_rule, blocklist, lift
-from anamnesis_pipeline.steps.crawler_status import crawler_status
+from anamnesis_pipeline.steps.crawler_status import SpecStatus, crawler_status
 from anamnesis_pipeline.steps.exclusion import Exclusions
 from anamnesis_pipeline.steps.flights import Flights
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
@@ -22,6 +22,7 @@ from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repos
 
 PROJECT = Rule(RuleKind.PROJECT, "acme/shop")
 SECRET_PLAN = "# Plan\n\nRun the installer twice, since the first run only downloads the parts.\n"
+LATER_PLAN = SECRET_PLAN.replace("twice", "thrice")
 CONTENT = Rule(RuleKind.CONTENT, sha256_of(SECRET_PLAN))
 RULES = Rules(lambda path: "markdown" if path.endswith(".md") else None)
 
@@ -56,6 +57,17 @@ class Ticks:
         self.home.ingest(*changed)
         return len(changed)
 
+    def write(self, text: str) -> Path:
+        """Write the plan, which the next tick reads."""
+        file = write(self.source, "plan.md", text, T0 + 60 * (text == LATER_PLAN))
+        self.tick()
+        return file
+
+    def row(self) -> SpecStatus:
+        """What the status says of the source."""
+        (row,) = crawler_status(self.home.store, list(self.home.specs.values()), 300, self.now).sources
+        return row
+
 
 @pytest.fixture
 def ticks(store: Store, tmp_path: Path) -> Ticks:
@@ -63,26 +75,23 @@ def ticks(store: Store, tmp_path: Path) -> Ticks:
 
 
 @pytest.mark.parametrize("rule", [PROJECT, CONTENT])
-def test_documents_that_are_kept_away_ask_for_one_run_and_come_at_the_next_tick_when_the_rule_is_lifted(
-    ticks: Ticks, rule: Rule
-) -> None:
+def test_documents_kept_away_ask_for_one_run_until_lifted(ticks: Ticks, rule: Rule) -> None:
     added, _ = add_rule(ticks.home.store, rule)
-    write(ticks.source, "plan.md", SECRET_PLAN)
-    assert [ticks.tick() for _ in range(3)] == [1, 0, 0]
-    assert ticks.home.episodes() == []
-    write(ticks.source, "other.md", SECRET_PLAN)
-    assert [ticks.tick() for _ in range(3)] == [1, 0, 0]
+    for name in ("plan.md", "other.md"):
+        write(ticks.source, name, SECRET_PLAN)
+        assert [ticks.tick() for _ in range(3)] == [1, 0, 0]
+        assert ticks.home.episodes() == []
+    assert ticks.row().errors == ()
+    assert ticks.home.store.overview.counts().files_unread == 0
     lift(ticks.home.store, added.rule_id)
     assert [ticks.tick() for _ in range(2)] == [1, 0]
     assert len(ticks.home.texts()) == 2
 
 
-def test_a_document_that_was_read_before_its_project_was_excluded_stays_as_it_was(ticks: Ticks) -> None:
-    write(ticks.source, "plan.md", SECRET_PLAN)
-    ticks.tick()
+def test_a_document_read_before_its_project_was_excluded_stays(ticks: Ticks) -> None:
+    ticks.write(SECRET_PLAN)
     added, _ = add_rule(ticks.home.store, PROJECT)
-    write(ticks.source, "plan.md", SECRET_PLAN.replace("twice", "thrice"), T0 + 60)
-    ticks.tick()
+    ticks.write(LATER_PLAN)
     assert ticks.tick() == 0
     assert "twice" in ticks.home.texts()[0]
     lift(ticks.home.store, added.rule_id)
@@ -90,68 +99,48 @@ def test_a_document_that_was_read_before_its_project_was_excluded_stays_as_it_wa
     assert ["thrice" in text for text in ticks.home.texts()] == [True]
 
 
-def test_a_document_that_goes_while_it_is_kept_away_asks_for_one_run(ticks: Ticks) -> None:
+def test_a_document_gone_while_it_is_kept_away_asks_for_one_run(ticks: Ticks) -> None:
     add_rule(ticks.home.store, PROJECT)
-    file = write(ticks.source, "plan.md", SECRET_PLAN)
     write(ticks.source, "other.md", SECRET_PLAN)
-    ticks.tick()
-    file.unlink()
+    ticks.write(SECRET_PLAN).unlink()
     assert [ticks.tick() for _ in range(2)] == [1, 0]
 
 
-def test_an_alias_by_which_an_excluded_project_becomes_another_lets_its_documents_in(ticks: Ticks) -> None:
+def test_an_alias_of_an_excluded_project_lets_its_documents_in(ticks: Ticks) -> None:
     add_rule(ticks.home.store, PROJECT)
-    write(ticks.source, "plan.md", SECRET_PLAN)
-    ticks.tick()
+    ticks.write(SECRET_PLAN)
     (label,) = {ticks.home.pipeline.label_of(ticks.source)(ticks.source.root)}
     add_alias(ticks.home.store, label, "market")
     add_rule(ticks.home.store, Rule(RuleKind.PROJECT, "another"))
     assert ticks.tick() == 1
 
 
-def test_the_only_document_asks_for_no_run_when_it_grew_too_large(ticks: Ticks) -> None:
-    write(ticks.source, "plan.md", SECRET_PLAN)
-    ticks.tick()
+def test_a_document_that_grew_too_large_asks_for_no_run(ticks: Ticks) -> None:
+    ticks.write(SECRET_PLAN)
     write(ticks.source, "plan.md", SECRET_PLAN + " " * (1 << 20))
     assert [ticks.tick() for _ in range(2)] == [0, 0]
-    write(ticks.source, "plan.md", SECRET_PLAN.replace("twice", "thrice"), T0 + 60)
+    write(ticks.source, "plan.md", LATER_PLAN, T0 + 60)
     assert ticks.tick() == 1
     assert ["thrice" in text for text in ticks.home.texts()] == [True]
 
 
-def test_a_root_that_lists_nothing_at_all_is_a_problem_and_asks_for_no_run(ticks: Ticks) -> None:
+def test_a_root_that_lists_nothing_asks_for_no_run(ticks: Ticks) -> None:
     (Path(ticks.source.root) / ".git").rename(ticks.home.place / "elsewhere")
-    file = write(ticks.source, "plan.md", SECRET_PLAN)
-    ticks.tick()
-    file.unlink()
+    ticks.write(SECRET_PLAN).unlink()
     assert [ticks.tick() for _ in range(2)] == [0, 0]
-    (row,) = crawler_status(ticks.home.store, list(ticks.home.specs.values()), 300, ticks.now).sources
-    assert "lists nothing where 1 file had been read" in str(row)
+    assert "lists nothing where 1 file had been read" in str(ticks.row())
     assert "twice" in ticks.home.texts()[0]
 
 
 @pytest.mark.parametrize("rule", [PROJECT, CONTENT, Rule(RuleKind.PATTERN, "plan.md")])
 def test_the_status_counts_what_rules_leave_out(ticks: Ticks, rule: Rule) -> None:
     add_rule(ticks.home.store, rule)
-    write(ticks.source, "plan.md", SECRET_PLAN)
-    for _ in range(2):
-        ticks.tick()
-    (row,) = crawler_status(ticks.home.store, list(ticks.home.specs.values()), 300, ticks.now).sources
-    assert row.look.left_out == {"excluded by a rule": 1}
-
-
-def test_what_is_kept_away_is_no_error(ticks: Ticks) -> None:
-    add_rule(ticks.home.store, PROJECT)
-    write(ticks.source, "plan.md", SECRET_PLAN)
+    ticks.write(SECRET_PLAN)
     ticks.tick()
-    (row,) = crawler_status(ticks.home.store, list(ticks.home.specs.values()), 300, ticks.now).sources
-    assert row.errors == ()
-    assert ticks.home.store.overview.counts().files_unread == 0
+    assert ticks.row().look.left_out == {"excluded by a rule": 1}
 
 
-def test_what_was_forgotten_with_a_rule_is_no_entry_of_its_own_and_comes_at_the_next_look_when_the_rule_goes(
-    ticks: Ticks,
-) -> None:
+def test_what_was_forgotten_with_a_rule_comes_when_that_goes(ticks: Ticks) -> None:
     store, folder = ticks.home.store, f"{ticks.source.root}/in"
     write(ticks.source, "in/plan.md", SECRET_PLAN + "\n## Then\n\nHave a cup of tea, and read what it says.\n")
     ticks.tick()
@@ -168,23 +157,20 @@ def test_what_was_forgotten_with_a_rule_is_no_entry_of_its_own_and_comes_at_the_
     assert blocklist(store, 10) == []
 
 
-def test_a_forgotten_section_comes_at_the_next_look_when_its_entry_is_lifted(ticks: Ticks) -> None:
-    write(ticks.source, "plan.md", SECRET_PLAN)
-    ticks.tick()
+def test_a_forgotten_section_comes_at_the_next_look_when_lifted(ticks: Ticks) -> None:
+    ticks.write(SECRET_PLAN)
     found = ticks.home.one("twice").episode_id
-    ticks.home.pipeline.forgetter().forget(ForgetRequest(ids=(found,)))
+    ticks.home.forget("twice")
     assert [ticks.tick() for _ in range(2)] == [0, 0]
     lift(ticks.home.store, found)
     assert [ticks.tick() for _ in range(2)] == [1, 0]
     assert "twice" in ticks.home.texts()[0]
 
 
-def test_a_text_whose_successor_a_rule_holds_back_names_it_when_that_came(ticks: Ticks) -> None:
-    write(ticks.source, "plan.md", SECRET_PLAN)
-    ticks.tick()
+def test_a_text_names_its_successor_when_that_is_no_longer_held(ticks: Ticks) -> None:
+    ticks.write(SECRET_PLAN)
     added, _ = add_rule(ticks.home.store, Rule(RuleKind.CONTENT_PATTERN, "thrice"))
-    write(ticks.source, "plan.md", SECRET_PLAN.replace("twice", "thrice"), T0 + 60)
-    ticks.tick()
+    ticks.write(LATER_PLAN)
     (old,) = ticks.home.episodes(every=True)
     assert (old.status, old.superseded_by) == ("superseded", None)
     lift(ticks.home.store, added.rule_id)

@@ -10,7 +10,7 @@ from anamnesis_pipeline.search.trust import authority_of
 from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.sidecar.schemas import HitOut
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, write
+from anamnesis_tests.steps.crawled_documents import T0, DocumentHome
 from anamnesis_tests.store.samples import put
 
 TOPIC = "projects/-home-ann-shop/memory/topics/deploys.md"
@@ -21,8 +21,7 @@ SAID = "user: how is the shop deployed? assistant: the shop is deployed with the
 @pytest.fixture
 def topics(home: DocumentHome) -> Source:
     source = home.source("claude", root=home.place / ".claude")
-    write(source, TOPIC, NOW)
-    home.ingest(source)
+    home.change(source, TOPIC, NOW, T0)
     return source
 
 
@@ -31,9 +30,7 @@ def hits(store: Store, profile: str, *, raw: bool = False, **where: object) -> l
     return answer_body(Engine(store, None).search(query), ["raw"] if raw else [], explain=False)["results"]
 
 
-def test_facts_are_answered_from_the_topic_and_a_session_that_says_otherwise_only_leads_to_what_was_said(
-    home: DocumentHome, topics: Source
-) -> None:
+def test_a_topic_outranks_a_session_that_says_otherwise(home: DocumentHome, topics: Source) -> None:
     put(home.store, "said", SAID, source="logs", session_id="s", kind="exchange", raw_exchange=SAID)
     put(home.store, "again", "Who knows how the shop is deployed, and by whom?", source="logs", session_id="t")
     assert hits(home.store, "default")[0]["episode_id"] == "said"
@@ -45,12 +42,9 @@ def test_facts_are_answered_from_the_topic_and_a_session_that_says_otherwise_onl
     assert (whole["authority"], whole["raw_exchange"]) == ("arbitration", SAID)
 
 
-def test_an_edited_topic_says_the_new_at_the_next_look_and_its_old_text_is_kept_without_authority(
-    home: DocumentHome, topics: Source
-) -> None:
+def test_an_edited_topic_keeps_its_old_text_without_authority(home: DocumentHome, topics: Source) -> None:
     before = home.one("blue")
-    write(topics, TOPIC, NOW.replace("blue", "green"), T0 + 60)
-    home.ingest(topics)
+    home.change(topics, TOPIC, NOW.replace("blue", "green"))
     (hit,) = hits(home.store, "facts")
     assert "green" in hit["excerpt"]
     assert (hit["authority"], "topic" in hit["tags"]) == ("authoritative", True)
