@@ -26,10 +26,7 @@ from anamnesis_tests.summaries.stand_in import StandIn, make_stand_in, result
 
 SERVERS = ("anthropic", "ollama", "openai")
 HERE = (*SERVERS, "claude_cli")
-KINDS = (
-    *HERE,
-    pytest.param("claude over ssh", marks=pytest.mark.skipif(SSHD is None, reason="sshd is not installed")),
-)
+KINDS = (*HERE, pytest.param("claude over ssh", marks=pytest.mark.skipif(SSHD is None, reason="sshd is not installed")))
 
 
 class Service(Protocol):

@@ -10,14 +10,7 @@ from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, sha256_of
 from anamnesis_pipeline.steps.blocklist import add_rule, lift
 from anamnesis_pipeline.steps.crawl_documents import RULES_FILES
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.steps.crawled_documents import (
-    PORTS,
-    SETUP,
-    T0,
-    DocumentHome,
-    page,
-    write,
-)
+from anamnesis_tests.steps.crawled_documents import PORTS, SETUP, T0, DocumentHome, page, write
 
 WALRUS = "# Zoo\nThe walrus sleeps here.\n"
 

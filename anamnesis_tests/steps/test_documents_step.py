@@ -16,16 +16,7 @@ from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.llm_choice import LlmChoice, LlmRules
 from anamnesis_pipeline.steps.tag_patterns import put_patterns
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.steps.crawled_documents import (
-    COLORS,
-    MOST_BYTES,
-    PORTS,
-    SETUP,
-    T0,
-    DocumentHome,
-    page,
-    write,
-)
+from anamnesis_tests.steps.crawled_documents import COLORS, MOST_BYTES, PORTS, SETUP, T0, DocumentHome, page, write
 
 
 def test_a_section_is_an_episode_with_its_place_and_time(home: DocumentHome) -> None:

@@ -26,10 +26,7 @@ WALRUS = "The walrus rounding happens twice, quagga said so in the review."
 def home(tmp_path: Path) -> Iterator[Home]:
     home = Home(tmp_path)
     home.write(
-        [
-            record("user", "Why is the ledger of the walrus module wrong by one cent?", 1),
-            record("assistant", WALRUS, 2),
-        ]
+        [record("user", "Why is the ledger of the walrus module wrong by one cent?", 1), record("assistant", WALRUS, 2)]
     )
     home.write(
         [

@@ -29,13 +29,7 @@ from anamnesis_tests.steps.archived_logs import FOLDER, OTHER, SESSION, Home, re
 
 REDACTOR = Redactor(b"salt")
 BEGIN, END = (f"-----{mark} RSA " + "PRIVATE KEY-----" for mark in ("BEGIN", "END"))
-KEY = "\n".join(
-    [
-        BEGIN,
-        *(f"{n:02}q7Zk" * 10 for n in range(25)),
-        END,
-    ]
-)
+KEY = "\n".join([BEGIN, *(f"{n:02}q7Zk" * 10 for n in range(25)), END])
 AGENT = f"{FOLDER}/{SESSION}/subagents/agent-a1.jsonl"
 WHOLE = "first line\n\n    indented\n" + "".join(f"line {n} of the output\n" for n in range(2_000)) + "the last okapi\n"
 
@@ -143,9 +137,7 @@ def test_an_output_of_content_blocks_becomes_their_text(home: Home) -> None:
     assert said(home) == "the okapi\nsleeps\nwell"
 
 
-def test_a_missing_output_leaves_the_preview_and_one_that_comes_later_makes_no_second_message(
-    home: Home,
-) -> None:
+def test_a_missing_output_leaves_the_preview_and_one_that_comes_later_makes_no_second_message(home: Home) -> None:
     home.write(recorded(home.logs / FOLDER / path_of("toolu_1.txt")))
     home.ingest()
     assert said(home).startswith("<persisted-output>")

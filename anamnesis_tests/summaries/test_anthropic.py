@@ -174,10 +174,7 @@ def test_text_that_is_no_json_comes_back_as_it_is(
 
 
 def test_no_log_holds_the_key_or_the_prompt(
-    anthropic_server: AnthropicServer,
-    backend: AnthropicBackend,
-    request_: Request,
-    caplog: pytest.LogCaptureFixture,
+    anthropic_server: AnthropicServer, backend: AnthropicBackend, request_: Request, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     anthropic_server.respond(streamed(ANSWER), error(401, "authentication_error"))

@@ -83,11 +83,7 @@ def test_claude_runs_bare_on_the_subscription_with_the_prompt_on_its_input(
 LIMIT_AT = int(time.time()) + 7_200
 FAILURES = [
     ({"stdout": result("You've hit your session limit · resets 3pm", is_error=True), "status": 1}, LlmRefused, "limit"),
-    (
-        {"stdout": result(f"Claude AI usage limit reached|{LIMIT_AT}", is_error=True), "status": 1},
-        LlmBusy,
-        "limit",
-    ),
+    ({"stdout": result(f"Claude AI usage limit reached|{LIMIT_AT}", is_error=True), "status": 1}, LlmBusy, "limit"),
     ({"stdout": result("Not logged in · Please run /login", is_error=True), "status": 1}, LlmRefused, "log in"),
     ({"stderr": "Invalid API key · Fix external API key", "status": 1}, LlmRefused, "log in"),
     ({"stdout": result("Credit balance is too low", is_error=True), "status": 1}, LlmRefused, "credit"),
@@ -166,10 +162,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(
-    params=[
-        pytest.param("openssh", marks=pytest.mark.skipif(SSHD is None, reason="sshd is not installed")),
-        "paramiko",
-    ]
+    params=[pytest.param("openssh", marks=pytest.mark.skipif(SSHD is None, reason="sshd is not installed")), "paramiko"]
 )
 def server(request: pytest.FixtureRequest, home: Path, tmp_path: Path) -> Iterator[SshServer]:
     """A server that knows the home's key and is known there."""
@@ -266,10 +259,7 @@ def test_a_way_that_leads_back_to_itself_is_refused(home: Path, claude: StandIn,
 
 @pytest.mark.parametrize(
     ("file", "text", "says"),
-    [
-        ("known_hosts", "far ssh-ed25519 AAAA!torn\n", "no host key"),
-        ("config", "Host far\n  nonsense\n", "config"),
-    ],
+    [("known_hosts", "far ssh-ed25519 AAAA!torn\n", "no host key"), ("config", "Host far\n  nonsense\n", "config")],
 )
 def test_a_file_of_ssh_s_that_cannot_be_read_is_named(
     home: Path, claude: StandIn, request_: Request, file: str, text: str, says: str

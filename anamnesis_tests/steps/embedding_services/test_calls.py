@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 
 from anamnesis_pipeline.embeddings.base import EmbeddingPool
-from anamnesis_pipeline.errors import (
-    InvalidVectors,
-    LlmBusy,
-    LlmRefused,
-    LlmUnavailable,
-    RetryLater,
-)
+from anamnesis_pipeline.errors import InvalidVectors, LlmBusy, LlmRefused, LlmUnavailable, RetryLater
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.steps import api_pool, embedding_api
 from anamnesis_pipeline.steps.llm_breaker import Breaker, breakers

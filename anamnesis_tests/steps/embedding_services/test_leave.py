@@ -14,11 +14,7 @@ from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.base import ROLES, EmbeddingPool
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.embeddings.passages import TOTAL_PIECES
-from anamnesis_pipeline.errors import (
-    BadSetting,
-    LlmUnavailable,
-    RetryLater,
-)
+from anamnesis_pipeline.errors import BadSetting, LlmUnavailable, RetryLater
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl

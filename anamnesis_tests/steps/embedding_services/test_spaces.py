@@ -13,10 +13,7 @@ from anamnesis_pipeline.commands.search import search, search_body
 from anamnesis_pipeline.embeddings.api_models import API_MODELS, api_model
 from anamnesis_pipeline.embeddings.base import EmbeddingPool
 from anamnesis_pipeline.embeddings.cores import Priority
-from anamnesis_pipeline.errors import (
-    DimensionMismatch,
-    InvalidVectors,
-)
+from anamnesis_pipeline.errors import DimensionMismatch, InvalidVectors
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.settings import load
