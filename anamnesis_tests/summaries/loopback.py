@@ -3,16 +3,18 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
-from urllib.parse import urlsplit
 
-import pytest
+from anamnesis_pipeline.summaries.base import Request
 
-from anamnesis_pipeline.errors import LlmRefused
+REQUEST = Request("0123456789abcdef" * 2, "Summarize.", "SECRET-PROMPT: why did the webhook charge twice?", 1_500)
+"""A call as the summaries step makes it, small."""
+SUMMARY = '{"skip": false, "summary": "The key was missing.", "tags": [], "records": []}'
+"""A reply."""
 
 
 @dataclass(frozen=True)
@@ -118,16 +120,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
-
-
-def refuses_to_follow(
-    server: LoopbackServer, other: LoopbackServer, ask: Callable[[], object], status: int = 307
-) -> None:
-    """Assert that what `ask` sends to a server which points to another one goes to the first alone, and is refused."""
-    with other.running():
-        location = f"http://localhost:{urlsplit(other.url).port}/elsewhere?key=SECRET"
-        server.respond(Answer(status, headers={"location": location}))
-        with pytest.raises(LlmRefused, match="localhost") as caught:
-            ask()
-    assert (other.received, len(server.received)) == ([], 1)
-    assert "SECRET" not in str(caught.value)

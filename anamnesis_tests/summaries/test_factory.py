@@ -20,6 +20,8 @@ OLLAMA = ("127.0.0.1:11434", "http://192.168.0.9:11434/")
         ("claude_cli", BackendOptions(model="opus", claude_host="me@far:2222"), "opus", False, False),
         ("ollama", BackendOptions(ollama_urls=OLLAMA[:1]), "llama3.2", False, True),
         ("ollama", BackendOptions(ollama_urls=OLLAMA, input_price=5.0, output_price=5.0), "llama3.2", False, False),
+        ("ollama", BackendOptions("gpt-oss:120b-cloud", ollama_urls=OLLAMA[:1]), "gpt-oss:120b-cloud", False, False),
+        ("ollama", BackendOptions(ollama_urls=("localhost:1", "127.0.0.1:2")), "llama3.2", False, True),
         ("anthropic", BackendOptions(anthropic_api_key="k"), "claude-haiku-5-5", True, False),
         ("openai", BackendOptions(model="m", openai_url="http://[::1]:8080/v1/"), "m", False, True),
         ("openai", replace(FAR, input_price=1.0, output_price=2.0), "m", True, False),
@@ -65,9 +67,7 @@ def test_a_backend_is_opened_by_its_setting(
         ("claude_cli", BackendOptions(claude_host="-oProxyCommand=x"), "claude_host"),
     ],
 )
-def test_what_is_missing_or_wrong_is_named_before_anything_is_called(
-    kind: str, options: BackendOptions, setting: str
-) -> None:
+def test_what_is_missing_or_wrong_is_named_before_any_call(kind: str, options: BackendOptions, setting: str) -> None:
     with pytest.raises(BadSetting, match=setting) as caught:
         open_backend(kind, options)
     assert "SECRET" not in str(caught.value)
@@ -82,12 +82,15 @@ def test_options_do_not_show_their_keys() -> None:
     assert "SECRET" not in repr(BackendOptions(anthropic_api_key="SECRET", openai_api_key="SECRET"))
 
 
-@pytest.mark.parametrize("place", ["far", "me@far", "me@far:2222", "::1", "me@[::1]:22", "far:22"])
-def test_a_host_is_written_as_ssh_writes_it(place: str) -> None:
-    user, host, port = parse_place(place)
-    assert user == ("me" if "@" in place else None)
-    assert host == ("far" if "far" in place else "::1")
-    assert port == (2222 if "2222" in place else 22 if place.endswith(":22") else None)
+@pytest.mark.parametrize(
+    ("place", "parsed"),
+    [
+        ("far", (None, "far", None)), ("me@far", ("me", "far", None)), ("me@far:2222", ("me", "far", 2222)),
+        ("::1", (None, "::1", None)), ("me@[::1]:22", ("me", "::1", 22)), ("far:22", (None, "far", 22)),
+    ],
+)  # fmt: skip
+def test_a_host_is_written_as_ssh_writes_it(place: str, parsed: tuple[str | None, str, int | None]) -> None:
+    assert parse_place(place) == parsed
 
 
 def test_an_unused_client_library_is_not_loaded() -> None:
