@@ -10,27 +10,19 @@ NOW = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("value", "seconds"),
+    ("seconds", "values"),
     [
-        ("7", 7.0),
-        ("0.5", 0.5),
-        (" 12 ", 12.0),
-        (format_datetime(NOW + timedelta(seconds=90), usegmt=True), 90.0),
-        (format_datetime(NOW - timedelta(seconds=90), usegmt=True), 0.0),
-        ("1e99", LONGEST_WAIT_S),
-        ("-3", None),
-        ("nan", None),
-        ("inf", None),
-        ("soon", None),
-        ("", None),
+        (7.0, ("7", " 7 ", "7.0")),
+        (0.5, ("0.5",)),
+        (90.0, (format_datetime(NOW + timedelta(seconds=90), usegmt=True),)),
+        (0.0, (format_datetime(NOW - timedelta(seconds=90), usegmt=True),)),
+        (LONGEST_WAIT_S, ("1e99",)),
+        (None, ("-3", "nan", "inf", "soon", "", None)),
     ],
 )
-def test_retry_after_is_a_number_or_a_date(value: str, seconds: float | None) -> None:
-    assert retry_after_s({"Retry-After": value}, NOW) == seconds
-
-
-def test_without_retry_after_nothing_is_known() -> None:
-    assert retry_after_s({"content-type": "x"}, NOW) is None
+def test_retry_after_is_a_number_or_a_date(seconds: float | None, values: tuple[str | None, ...]) -> None:
+    headers = [{"content-type": "x"} if value is None else {"Retry-After": value} for value in values]
+    assert [retry_after_s(each, NOW) for each in headers] == [seconds] * len(values)
 
 
 def test_only_short_code_words_of_a_service_are_repeated() -> None:
@@ -39,24 +31,17 @@ def test_only_short_code_words_of_a_service_are_repeated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"),
+    ("kind", "statuses"),
     [
-        (408, LlmUnavailable),
-        (409, LlmUnavailable),
-        (429, LlmBusy),
-        (529, LlmBusy),
-        (302, LlmRefused),
-        (400, LlmPromptRefused),
-        (401, LlmRefused),
-        (402, LlmRefused),
-        (403, LlmRefused),
-        (413, LlmAnswerInvalid),
-        (422, LlmPromptRefused),
-        (503, LlmUnavailable),
+        (LlmUnavailable, (408, 409, 503)),
+        (LlmBusy, (429, 529)),
+        (LlmRefused, (302, 401, 402, 403)),
+        (LlmPromptRefused, (400, 422)),
+        (LlmAnswerInvalid, (413,)),
     ],
 )
-def test_a_bare_status_tells_waiting_from_refusing(status: int, kind: type[Exception]) -> None:
-    assert type(error_of_status("it", status)) is kind
+def test_a_bare_status_tells_waiting_from_refusing(kind: type[Exception], statuses: tuple[int, ...]) -> None:
+    assert {type(error_of_status("it", status)) for status in statuses} == {kind}
 
 
 @pytest.mark.parametrize(
@@ -76,7 +61,7 @@ def test_a_bare_status_tells_waiting_from_refusing(status: int, kind: type[Excep
         (("insufficient_quota",), ""),
     ],
 )
-def test_a_400_about_the_account_or_the_model_is_no_prompts_fault(codes: tuple[str, ...], message: str) -> None:
+def test_a_400_about_account_or_model_is_no_prompts_fault(codes: tuple[str, ...], message: str) -> None:
     error = error_of_status("it", 400, codes, message=message)
     assert type(error) is LlmRefused
     assert "Add more" not in str(error)
@@ -94,9 +79,7 @@ def test_a_400_about_the_account_or_the_model_is_no_prompts_fault(codes: tuple[s
         "The message is not of the form that it should have, which was: " + "x " * 99 + "credit balance is too low",
     ],
 )
-def test_a_prompt_about_money_that_is_quoted_is_no_account_without_credit(
-    status: int, kind: type[Exception], message: str
-) -> None:
+def test_a_quoted_prompt_about_money_is_no_lack_of_credit(status: int, kind: type[Exception], message: str) -> None:
     assert type(error_of_status("it", status, message=message)) is kind
 
 

@@ -31,7 +31,7 @@ def record(**fields: Any) -> dict[str, Any]:
     return {"type": "lesson", "text": "Send a key.", "why": "Retries.", "messages": [1]} | fields
 
 
-def test_an_answer_becomes_summary_tags_and_records_with_the_messages_they_came_from() -> None:
+def test_an_answer_becomes_summary_tags_and_records() -> None:
     found = parse_reply(answer(records=[record(type="error", messages=[3, 1])]), IDS)
     assert found.text == "The key was missing."
     assert found.tags == ("webhook",)
@@ -63,7 +63,7 @@ def test_skip_leaves_nothing_else(reply: str) -> None:
     "reply",
     ["The key  was\nmissing. " * 200, '{"summary": "The key was', '{"other": 1}', '["summary"]', '{"summary": 3}'],
 )
-def test_a_malformed_reply_becomes_its_own_first_thousand_characters(reply: str) -> None:
+def test_a_malformed_reply_becomes_its_first_characters(reply: str) -> None:
     found = parse_reply(reply, IDS)
     assert found.text.removesuffix("…") == " ".join(reply.split())[: len(found.text.removesuffix("…"))]
     assert min(len(reply), FALLBACK_CHARS - 20) <= len(found.text) <= FALLBACK_CHARS
@@ -84,27 +84,14 @@ def test_an_empty_reply_is_no_answer(reply: str) -> None:
         parse_reply(reply, IDS)
 
 
-def test_of_more_than_three_records_the_first_three_stay() -> None:
-    found = parse_reply(answer(records=[record(text=f"Text {n}.") for n in range(5)]), IDS)
-    assert [r.text for r in found.records] == ["Text 0.", "Text 1.", "Text 2."]
+NO_MESSAGES = [[], [0, 4, -1, "u1", None, 1.5, True, {}, "99999999999"], None]
+BAD = [*(record(messages=bad) for bad in NO_MESSAGES), {"type": "fact"}, "a fact", None]
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        record(type="skill"),
-        record(text=" "),
-        record(messages=[]),
-        record(messages=[0, 4, -1, "u1", None, 1.5, True, {}, "99999999999"]),
-        record(messages=None),
-        {"type": "fact"},
-        "a fact",
-        None,
-    ],
-)
-def test_a_record_without_type_text_or_message_is_dropped_and_the_next_one_stays(bad: Any) -> None:
-    found = parse_reply(answer(records=[bad, record(text="Good.")]), IDS)
-    assert [r.text for r in found.records] == ["Good."]
+@pytest.mark.parametrize("bad", [record(type="skill"), record(text=" "), *BAD])
+def test_a_bad_record_is_dropped_and_the_next_one_stays(bad: Any) -> None:
+    found = parse_reply(answer(records=[bad, *(record(text=f"Good {n}.") for n in range(5))]), IDS)
+    assert [r.text for r in found.records] == ["Good 0.", "Good 1.", "Good 2."]
 
 
 def test_only_numbers_that_a_message_has_count_and_each_once() -> None:
@@ -119,9 +106,7 @@ def test_only_numbers_that_a_message_has_count_and_each_once() -> None:
 
 def test_tags_are_normalized_and_at_most_eight() -> None:
     tags = ["Web Hooks", "web hooks", "C++", "c#", "", "***", 7, None, "node.js", "python3.13", "größe", "a/b", "_x_"]
-    assert parse_reply(answer(tags=tags), IDS).tags == (
-        "web-hooks", "c++", "c#", "node.js", "python3.13", "größe", "a/b", "_x_",
-    )  # fmt: skip
+    assert " ".join(parse_reply(answer(tags=tags), IDS).tags) == "web-hooks c++ c# node.js python3.13 größe a/b _x_"
     assert len(parse_reply(answer(tags=[f"t{n}" for n in range(20)]), IDS).tags) == MAX_TAGS
     assert parse_reply(answer(tags="python"), IDS).tags == ()
 
