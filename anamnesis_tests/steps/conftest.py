@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from anamnesis_pipeline.model import Part
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import DocumentHome
-from anamnesis_tests.steps.llms import LlmHere, Run
+from anamnesis_tests.steps.llms import LlmHere, Run, parsed
 from anamnesis_tests.steps.services import KINDS, LlmHome, Service, running_service
 
 
@@ -36,5 +37,11 @@ def service(
 
 @pytest.fixture
 def start(store: Store) -> Callable[..., Run]:
-    """Begins to summarize with an LLM in this process."""
-    return lambda backend=None, **rules: Run(store, backend or LlmHere(), **rules)
+    """Begins to summarize the parts that it is given, with the LLM that is among them or one in this process."""
+
+    def start(*given: LlmHere | Part, **rules: object) -> Run:
+        parsed(store, *(each for each in given if isinstance(each, Part)))
+        backends = [each for each in given if isinstance(each, LlmHere)]
+        return Run(store, *(backends or [LlmHere()]), **rules)
+
+    return start

@@ -6,14 +6,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+from anamnesis_pipeline import wiring
 from anamnesis_pipeline.errors import LlmAnswerInvalid
 from anamnesis_pipeline.model import FileCursor, Part, Segment, SegmentKind, Source, part_id_of
 from anamnesis_pipeline.steps.llm_choice import Llm, LlmRules
+from anamnesis_pipeline.steps.posting import Poster
+from anamnesis_pipeline.steps.recording import Recorder
 from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.messages import ParsedChunk
+from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summaries.base import Reply, Request
-from anamnesis_pipeline.summary_model import LlmUse, Summary
+from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, Summary
+from anamnesis_tests.steps.archived_logs import Home, unmasked
 
 SOURCE = Source("mac--acme--00000000", "mac", "/logs", "acme")
 DAY = "2026-11-22"
@@ -139,6 +144,10 @@ def part(number: int, *texts: str, closed: bool = True, project: str = "acme/api
     )  # fmt: skip
 
 
+ONE = part(1)
+"""A part that is worth an LLM."""
+
+
 def parsed(store: Store, *parts: Part) -> None:
     """Write parts as the parser does."""
     store.files.put_sources([SOURCE])
@@ -164,3 +173,24 @@ class Run:
         found = self.store.summaries.summary(of.part_id)
         assert found is not None
         return found
+
+
+class HomeRun(Run):
+    """Summarizes the logs of a home again and again, at first with a version that knows no secret, and publishes."""
+
+    def __init__(self, home: Home, backend: LlmHere) -> None:
+        budget = LlmBudget(dollars=100.0)
+        super().__init__(home.store, backend, min_value=0.0, budget=budget, batch_min=2)
+        self.home = home
+
+    def __call__(self, **how: object) -> SummaryReport:
+        report = summarize_source(self.store, self.home.source(), self.llm, **how)
+        wiring.open_pipeline(self.home.settings, self.store).publish(self.home.source())
+        return report
+
+
+def recorder(home: Home, llm: LlmHere) -> Recorder:
+    """What keeps pairs of a home, and asks the LLM for their records."""
+    pieces, rules = wiring.open_pieces(), LlmRules(min_value=0.0, requests_per_minute=10_000)
+    poster = Poster(home.store, unmasked, pieces, None)
+    return Recorder(home.store, poster, pieces, Llm(lambda: llm, rules), extractive.summarize)

@@ -53,10 +53,6 @@ class Service(Protocol):
         """An answer: 401, or what comes nearest."""
 
     @property
-    def stalls(self) -> Any:
-        """An answer that begins, where it can, and does not end."""
-
-    @property
     def prompts(self) -> list[str]:
         """What it was asked so far."""
 
@@ -146,10 +142,6 @@ class ClaudeService:
         return {"stdout": result("Not logged in · Please run /login", is_error=True), "status": 1}
 
     @property
-    def stalls(self) -> dict[str, Any]:
-        return {"stdout": '{"type": "res', "sleeps": 60.0}
-
-    @property
     def prompts(self) -> list[str]:
         return [call["stdin"] for call in self.claude.calls]
 
@@ -199,8 +191,6 @@ class LlmHome(Home):
         monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
         super().__init__(base)
         self.clock = Clock()
-        self.timeout_s: float | None = None
-        """In place of the setting, which is patient."""
 
     def set(self, **settings: Any) -> None:
         """Store settings, as `anamnesis config set` does."""
@@ -220,8 +210,6 @@ class LlmHome(Home):
     def run(self, *, by_hand: bool = False) -> SummaryReport:
         """One ingest of the logs with the settings as they are now, as a run of Dagster does it."""
         settings = wiring.effective_settings(self.store)
-        if self.timeout_s is not None:
-            settings = settings.model_copy(update={"summary_timeout_s": self.timeout_s})
         pipeline = wiring.open_pipeline(settings, self.store)
         pipeline = replace(pipeline, llm=replace(pipeline.llm, clock=self.clock, sleep=self.clock.sleep))
         self.store.files.put_sources(wiring.discover_sources(settings).sources)

@@ -9,14 +9,9 @@ import pytest
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.errors import EpisodeNotFound
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
-from anamnesis_pipeline.steps.llm_choice import Llm, LlmRules
-from anamnesis_pipeline.steps.posting import Poster
-from anamnesis_pipeline.steps.recording import Pair, Recorder
-from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
-from anamnesis_pipeline.summaries import extractive
-from anamnesis_pipeline.summary_model import LlmBudget
+from anamnesis_pipeline.steps.recording import Pair
 from anamnesis_tests.steps.archived_logs import Home, record, unmasked
-from anamnesis_tests.steps.llms import REPLY, BatchLlmHere, Clock, LlmHere
+from anamnesis_tests.steps.llms import REPLY, BatchLlmHere, HomeRun, LlmHere, recorder
 
 PROMPT = "Why does the zanzibar exporter fail? It is an error, and the bug was there before."
 LONG = "The okapi buffer is the cause. " + "Then more was said about numbers and rows. " * 40
@@ -39,21 +34,6 @@ def home(tmp_path: Path) -> Iterator[Home]:
     home.close()
 
 
-class Run:
-    """Summarizes again and again with one LLM."""
-
-    def __init__(self, home: Home, backend: LlmHere) -> None:
-        self.home, self.backend, self.clock = home, backend, Clock()
-        rules = LlmRules(min_value=0.0, budget=LlmBudget(dollars=100.0), batch_min=2, requests_per_minute=10_000)
-        self.llm = Llm(lambda: self.backend, rules, self.clock, self.clock.sleep)
-        home.store.summaries.want_summaries("another")
-
-    def __call__(self) -> SummaryReport:
-        report = summarize_source(self.home.store, self.home.source(), self.llm)
-        wiring.open_pipeline(self.home.settings, self.home.store).publish(self.home.source())
-        return report
-
-
 def forget(home: Home, *ids: str) -> None:
     wiring.open_forgetter(home.settings, home.store).forget(ForgetRequest(ids=ids))
 
@@ -68,9 +48,10 @@ def replies(home: Home) -> set[str]:
     return {reply.key for reply in home.store.forgetting.replies_after("", 100)}
 
 
-def test_a_batch_that_is_open_when_its_text_is_forgotten_writes_nothing_of_it(home: Home) -> None:
+def test_an_open_batch_writes_nothing_of_a_forgotten_text(home: Home) -> None:
     llm = BatchLlmHere(done=False, reply=TELLING)
-    run = Run(home, llm)
+    run = HomeRun(home, llm)
+    home.store.summaries.want_summaries("another")
     first, second, *_, last = parts(home)
     assert run().counts["in a batch"] == len(parts(home))
     asked = {request.key: request.text for request in llm.batches["batch1"]}
@@ -89,7 +70,7 @@ def test_a_batch_that_is_open_when_its_text_is_forgotten_writes_nothing_of_it(ho
     assert PROMPT.encode() not in home.bytes()
 
 
-def test_a_call_under_way_when_its_text_is_forgotten_writes_nothing_of_it(home: Home) -> None:
+def test_a_call_under_way_writes_nothing_of_a_forgotten_text(home: Home) -> None:
     first, second, *_ = parts(home)
     told: list[str] = []
 
@@ -99,21 +80,23 @@ def test_a_call_under_way_when_its_text_is_forgotten_writes_nothing_of_it(home: 
             forget(home, first)
 
     llm = LlmHere(reply=TELLING, concurrency=1, on_ask=on_ask)
-    Run(home, llm)()
+    home.store.summaries.want_summaries("another")
+    HomeRun(home, llm)()
     about = [request for request in llm.asked if PROMPT[:20] in request.text]
     assert about, "it was asked before it was forgotten"
     assert not replies(home) & {request.key for request in about}
     assert home.store.summaries.summary(first) is None
     assert PROMPT.encode() not in home.bytes()
     llm.reply = REPLY
-    Run(home, llm)()
+    home.store.summaries.want_summaries("another")
+    HomeRun(home, llm)()
     summary = home.store.summaries.summary(second)
     assert summary
     assert (summary.model, summary.text.split()[0]) == (llm.model, "The")
     assert "okapi" not in summary.text
 
 
-def test_a_run_that_read_a_text_before_it_was_forgotten_asks_nobody_about_it(home: Home) -> None:
+def test_a_run_asks_nobody_about_a_text_forgotten_meanwhile(home: Home) -> None:
     first, *_ = parts(home)
     (held,) = home.store.forgetting.parts([first])
     neighbours = [p for p in home.store.forgetting.parts_after("", 100) if p.prompt == held.prompt and p != held]
@@ -129,13 +112,7 @@ def pair() -> Pair:
     return Pair("Why does the quagga fail with an error?", "The bug was in the ibex; the fix is a test.", "main", "p")
 
 
-def recorder(home: Home, llm: LlmHere) -> Recorder:
-    poster = Poster(home.store, unmasked, wiring.open_pieces(), None)
-    rules = LlmRules(min_value=0.0, requests_per_minute=10_000)
-    return Recorder(home.store, poster, wiring.open_pieces(), Llm(lambda: llm, rules), extractive.summarize)
-
-
-def test_a_posted_pair_goes_with_its_records_and_the_reply_they_came_from(home: Home, pair: Pair) -> None:
+def test_a_posted_pair_goes_with_its_records_and_their_reply(home: Home, pair: Pair) -> None:
     llm = LlmHere(reply=REPLY.replace("Retries charged twice.", "The ibex was at fault."))
     of = recorder(home, llm)
     part, created = of.keep(pair)
@@ -147,7 +124,7 @@ def test_a_posted_pair_goes_with_its_records_and_the_reply_they_came_from(home: 
     assert [word for word in (b"quagga", b"ibex") if word in home.bytes()] == []
 
 
-def test_a_pair_that_is_forgotten_while_the_llm_is_asked_gets_no_records(home: Home, pair: Pair) -> None:
+def test_a_pair_forgotten_while_the_llm_is_asked_gets_no_records(home: Home, pair: Pair) -> None:
     llm = LlmHere(reply=REPLY.replace("Retries charged twice.", "The ibex was at fault."))
     of = recorder(home, llm)
     part, _ = of.keep(pair)

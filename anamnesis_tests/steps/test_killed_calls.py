@@ -16,8 +16,7 @@ SUMMARIZE = """
 import os, signal, sys
 from anamnesis_pipeline.summary_model import LlmBudget
 from anamnesis_tests.conftest import BACKENDS
-from anamnesis_tests.steps.llms import LlmHere
-from anamnesis_tests.steps.llms import Run
+from anamnesis_tests.steps.llms import LlmHere, Run
 
 backend, folder, moment = sys.argv[1:]
 store = BACKENDS[backend](__import__("pathlib").Path(folder))
@@ -45,7 +44,7 @@ def killed(place: tuple[str, Path], moment: str) -> None:
         ("before the summary is written", 0, USED.dollars),
     ],
 )
-def test_a_killed_call_is_spent_and_never_made_twice_for_a_cached_reply(
+def test_a_killed_call_is_spent_and_a_cached_one_not_made_again(
     store: Store, place: tuple[str, Path], moment: str, asked_again: int, spent: float
 ) -> None:
     parsed(store, part(1))

@@ -26,9 +26,12 @@ class Killed(BaseException):
 
 @pytest.fixture
 def start(store: Store) -> Callable[..., Run]:
-    def start(backend: BatchLlmHere, **rules: object) -> Run:
+    """Begins with as many parts as make a batch, and with a service that works on batches."""
+
+    def start(backend: BatchLlmHere | None = None, **rules: object) -> Run:
         parsed(store, *(part(n) for n in range(PARTS)))
-        return Run(store, backend, **{"batch_min": PARTS, "budget": LlmBudget(dollars=1.0), **rules})
+        rules = {"batch_min": PARTS, "budget": LlmBudget(dollars=1.0), **rules}
+        return Run(store, backend or BatchLlmHere(done=False), **rules)
 
     return start
 
@@ -41,8 +44,8 @@ def later(run: Run) -> None:
     run.clock.now += LOOK_AGAIN + timedelta(seconds=1)
 
 
-def test_a_backlog_goes_in_as_one_batch_and_a_later_run_collects_it(store: Store, start):
-    run = start(BatchLlmHere(done=False))
+def test_a_backlog_is_one_batch_that_a_later_run_collects(store: Store, start):
+    run = start()
     assert run().counts == {"in a batch": PARTS, "written": PARTS}
     assert run.summary(part(1)).problem == IN_A_BATCH
     assert store.llm.used(DAY).dollars == pytest.approx(PARTS * EXPECTED.dollars)
@@ -57,23 +60,21 @@ def test_a_backlog_goes_in_as_one_batch_and_a_later_run_collects_it(store: Store
     assert store.summaries.summary_counts() == {"tiny": PARTS}
 
 
-def test_few_parts_are_asked_for_one_by_one(store: Store, start):
-    run = start(BatchLlmHere(), batch_min=PARTS + 1)
-    run()
-    assert (len(run.backend.batches), len(run.backend.asked)) == (0, PARTS)
-
-
-def test_a_batch_that_the_budget_does_not_hold_is_not_handed_in(store: Store, start):
-    run = start(BatchLlmHere(concurrency=1), budget=LlmBudget(dollars=1.5 * EXPECTED.dollars))
+@pytest.mark.parametrize(
+    ("rules", "asked"),
+    [({"batch_min": PARTS + 1}, {PARTS}), ({"budget": LlmBudget(dollars=1.5 * EXPECTED.dollars)}, {1, 2, 3})],
+    ids=["few parts", "little money"],
+)
+def test_a_batch_that_is_too_small_or_too_dear_is_not_handed_in(start, rules: dict[str, object], asked: set[int]):
+    run = start(BatchLlmHere(concurrency=1), **rules)
     run()
     assert run.backend.batches == {}
-    assert 0 < len(run.backend.asked) < PARTS
+    assert len(run.backend.asked) in asked
 
 
-def test_a_batch_is_as_large_as_the_budget_holds_at_its_own_price(store: Store, start):
-    run = start(
-        BatchLlmHere(done=False, batch_factor=0.5), batch_min=3, budget=LlmBudget(dollars=1.6 * EXPECTED.dollars)
-    )
+def test_a_batch_is_as_large_as_the_budget_holds(store: Store, start):
+    budget = LlmBudget(dollars=1.6 * EXPECTED.dollars)
+    run = start(BatchLlmHere(done=False, batch_factor=0.5), batch_min=3, budget=budget)
     report = run()
     assert (report.counts["in a batch"], report.counts["flagged"]) == (3, PARTS - 3)
     assert "budget" in report.problem
@@ -82,7 +83,7 @@ def test_a_batch_is_as_large_as_the_budget_holds_at_its_own_price(store: Store, 
 
 
 def test_what_another_run_asks_for_is_left_out_of_a_batch(store: Store, start):
-    probe = start(BatchLlmHere(done=False))
+    probe = start()
     probe()
     taken, known = (request.key for request in probe.backend.batches["batch1"][:2])
     (batch_id,) = store.llm.open_batches("anthropic")
@@ -100,7 +101,7 @@ def test_what_another_run_asks_for_is_left_out_of_a_batch(store: Store, start):
 
 
 def test_a_lost_batch_shows_that_the_service_is_there(store: Store, start):
-    run = start(BatchLlmHere(done=False))
+    run = start()
     run()
     breaker = Breaker(store.settings, "anthropic", run.clock)
     breaker.was_told_to_wait("slow down", 60.0)
@@ -112,7 +113,7 @@ def test_a_lost_batch_shows_that_the_service_is_there(store: Store, start):
     assert breaker.state().until is None
 
 
-def test_what_a_batch_could_not_answer_has_failed_once_and_is_asked_for_by_itself(store: Store, start):
+def test_what_a_batch_could_not_answer_is_asked_for_by_itself(store: Store, start):
     run = start(BatchLlmHere())
     run()
     first = run.backend.batches["batch1"][0]
@@ -131,7 +132,7 @@ def test_what_a_batch_could_not_answer_has_failed_once_and_is_asked_for_by_itsel
 @pytest.mark.parametrize(
     "bad", [Reply("", USED, "it refused"), Reply('{"skip": false, "summary": ""}', USED)], ids=["refused", "unreadable"]
 )
-def test_replies_of_a_batch_that_are_no_use_are_paid_for_and_go_into_no_other_batch(store: Store, start, bad: Reply):
+def test_useless_replies_of_a_batch_go_into_no_other_batch(store: Store, start, bad: Reply):
     run = start(BatchLlmHere(reply='{"skip": false, "summary": ""}'))
     run()
     run.backend.errors = {request.key: bad for request in run.backend.batches["batch1"]}
@@ -144,7 +145,7 @@ def test_replies_of_a_batch_that_are_no_use_are_paid_for_and_go_into_no_other_ba
     assert len(run.backend.asked) == 2 * 2 * PARTS, "after 10 and 20 minutes, each time once more; then after 40"
 
 
-def test_a_batch_is_settled_at_the_prices_of_the_model_that_it_was_handed_in_with(store: Store, start):
+def test_a_batch_is_settled_at_the_prices_of_its_own_model(store: Store, start):
     run = start(BatchLlmHere(done=False, prices={"tiny": LlmUse(1, 1, 1, 0.002), "large": LlmUse(1, 1, 1, 0.2)}))
     run()
     run.backend.model, run.backend.done = "large", True
@@ -156,7 +157,7 @@ def test_a_batch_is_settled_at_the_prices_of_the_model_that_it_was_handed_in_wit
 
 
 def test_when_all_text_stays_here_no_batch_is_even_looked_for(store: Store, start):
-    run = start(BatchLlmHere(done=False))
+    run = start()
     run()
     later(run)
     looked = run.backend.looks
@@ -166,7 +167,7 @@ def test_when_all_text_stays_here_no_batch_is_even_looked_for(store: Store, star
     assert (run.backend.looks, run.backend.asked) == (looked, [])
 
 
-def test_batches_that_others_hand_in_while_a_run_goes_on_are_waited_for(store: Store, open_store: Callable[[], Store]):
+def test_batches_that_others_hand_in_meanwhile_are_waited_for(store: Store, open_store: Callable[[], Store]):
     llm = BatchLlmHere(done=False)
     desk = BatchDesk(store, llm, caller(store, llm), lambda reply: None)
     desk.collect()
@@ -176,7 +177,7 @@ def test_batches_that_others_hand_in_while_a_run_goes_on_are_waited_for(store: S
 
 
 def test_two_runs_at_once_hand_in_one_batch(store: Store, open_store: Callable[[], Store], start):
-    run = start(BatchLlmHere(done=False))
+    run = start()
     other = Run(open_store(), BatchLlmHere(), batch_min=PARTS, budget=LlmBudget(dollars=1.0))
     submit = run.backend.submit
 
@@ -189,7 +190,7 @@ def test_two_runs_at_once_hand_in_one_batch(store: Store, open_store: Callable[[
     assert (other.backend.batches, other.backend.asked) == ({}, [])
 
 
-def test_a_batch_whose_id_was_lost_in_a_crash_is_found_and_not_handed_in_again(store: Store, start):
+def test_a_batch_whose_id_was_lost_in_a_crash_is_found(store: Store, start):
     run = start(BatchLlmHere(failing=[Killed()]))
     with pytest.raises(Killed):
         run()
@@ -202,8 +203,8 @@ def test_a_batch_whose_id_was_lost_in_a_crash_is_found_and_not_handed_in_again(s
     assert store.summaries.summary_counts() == {"tiny": PARTS}
 
 
-def test_a_lost_batch_is_not_taken_for_one_that_is_known_or_for_somebody_elses(store: Store, start):
-    run = start(BatchLlmHere(done=False))
+def test_a_lost_batch_is_not_taken_for_another(store: Store, start):
+    run = start()
     run()
     parsed(store, *(part(n) for n in range(PARTS, 2 * PARTS)))
     run.backend.failing, run.backend.arrives = [LlmUnavailable("broke off")], False
@@ -221,7 +222,7 @@ def test_a_lost_batch_is_not_taken_for_one_that_is_known_or_for_somebody_elses(s
     assert store.llm.replies([f"other{n}" for n in range(PARTS)]) == {}
 
 
-def test_a_batch_that_ends_as_somebody_elses_while_it_is_looked_at_is_not_ours(store: Store, start):
+def test_a_batch_that_proves_to_be_somebody_elses_is_not_ours(store: Store, start):
     run = start(BatchLlmHere(failing=[LlmUnavailable("broke off")], arrives=False))
     run()
     run.backend.batches["of others"] = [Request(f"other{n}", "", "", 1) for n in range(PARTS)]
@@ -231,23 +232,14 @@ def test_a_batch_that_ends_as_somebody_elses_while_it_is_looked_at_is_not_ours(s
     assert store.llm.replies([f"other{n}" for n in range(PARTS)]) == {}
 
 
-def test_a_batch_that_never_arrived_is_handed_in_again(store: Store, start):
-    run = start(BatchLlmHere(failing=[LlmUnavailable("broke off")], arrives=False))
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_batch_whose_reply_broke_off_is_made_once(store: Store, start, arrives: bool):
+    run = start(BatchLlmHere(failing=[LlmUnavailable("broke off")], arrives=arrives))
     assert run().counts["flagged"] == PARTS
     run.backend.arrives = True
-    later(run)
-    run()
-    assert len(run.backend.batches) == 1
-    later(run)
-    run()
-    assert store.summaries.summary_counts() == {"tiny": PARTS}
-
-
-def test_a_batch_that_arrived_although_the_reply_broke_off_is_not_paid_twice(store: Store, start):
-    run = start(BatchLlmHere(failing=[LlmUnavailable("broke off")]))
-    run()
-    later(run)
-    run()
+    for _ in range(2):
+        later(run)
+        run()
     assert (len(run.backend.batches), run.backend.asked) == (1, [])
     assert store.summaries.summary_counts() == {"tiny": PARTS}
 
@@ -260,7 +252,7 @@ def test_a_refused_batch_costs_nothing_and_stops_all_calls(store: Store, start):
     assert store.llm.open_batches("anthropic") == {}
 
 
-def test_parts_of_a_batch_that_the_service_does_not_take_are_asked_for_singly(store: Store, start):
+def test_parts_of_a_refused_batch_are_asked_for_singly(store: Store, start):
     run = start(BatchLlmHere(failing=[LlmPromptRefused("one of them")], arrives=False))
     assert run().counts["flagged"] == 0
     assert len(run.backend.asked) == PARTS
@@ -269,7 +261,7 @@ def test_parts_of_a_batch_that_the_service_does_not_take_are_asked_for_singly(st
 
 
 def test_a_batch_that_may_not_be_looked_at_is_not_taken_for_lost(store: Store, start):
-    run = start(BatchLlmHere(done=False))
+    run = start()
     run()
     run.backend.unseen = [LlmPromptRefused("400")]
     later(run)
@@ -281,7 +273,7 @@ def test_a_batch_that_may_not_be_looked_at_is_not_taken_for_lost(store: Store, s
 
 
 def test_a_batch_that_is_gone_is_forgotten_and_stays_paid(store: Store, start):
-    run = start(BatchLlmHere(done=False))
+    run = start()
     run()
     run.backend.batches.clear()
     later(run)

@@ -61,9 +61,7 @@ def booked(home: LlmHome) -> LlmUse:
 # --- single calls ----------------------------------------------------------------------------------------
 
 
-def test_a_call_cut_off_by_kill_9_stays_booked_and_is_made_again_when_the_budget_allows(
-    llm_home: LlmHome, service: HttpService
-) -> None:
+def test_a_call_cut_off_by_kill_9_stays_booked(llm_home: LlmHome, service: HttpService) -> None:
     service.respond(service.stalls)
     llm_home.converse(1)
     with ingesting(llm_home) as process:
@@ -112,7 +110,7 @@ def calls(server: AnthropicServer) -> list[tuple[str, str]]:
     return [(request.method, request.path.partition("?")[0].rsplit("/", 1)[-1]) for request in server.received]
 
 
-def test_a_batch_is_collected_by_another_process_and_what_it_lacks_is_asked_for_alone(
+def test_a_batch_is_collected_by_another_process(
     llm_home: LlmHome, service: HttpService, server: AnthropicServer
 ) -> None:
     with ingesting(llm_home) as process:
@@ -139,7 +137,7 @@ def test_a_batch_is_collected_by_another_process_and_what_it_lacks_is_asked_for_
     assert len(server.received) == asked
 
 
-def test_a_key_that_is_refused_while_a_batch_is_under_way_stops_all_calls_until_it_is_mended(
+def test_a_refused_key_stops_all_calls_about_a_batch(
     llm_home: LlmHome, service: HttpService, server: AnthropicServer
 ) -> None:
     llm_home.run()
@@ -162,7 +160,7 @@ def test_a_key_that_is_refused_while_a_batch_is_under_way_stops_all_calls_until_
     assert [call for call in calls(server) if call[0] == "POST"] == [("POST", "batches")]
 
 
-def test_a_process_killed_before_it_notes_the_batchs_id_costs_no_second_batch(
+def test_a_process_killed_before_it_notes_the_id_costs_nothing(
     llm_home: LlmHome, service: HttpService, server: AnthropicServer
 ) -> None:
     server.holds_back = True

@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import LlmAnswerInvalid, LlmRefused
-from anamnesis_pipeline.model import Part
+from anamnesis_pipeline.model import SUMMARIZER_MARK, Part
 from anamnesis_pipeline.steps import llm_calls
 from anamnesis_pipeline.steps import summaries as step
 from anamnesis_pipeline.steps.llm_breaker import Breaker
 from anamnesis_pipeline.steps.llm_calls import BEING_MADE
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
-from anamnesis_tests.steps.llms import DAY, EXPECTED, REPLY, USED, LlmHere, Run, parsed, part
+from anamnesis_tests.steps.llms import DAY, EXPECTED, ONE, REPLY, USED, LlmHere, Run, parsed, part
 
 EXAMPLES = itertools.count()
 
@@ -28,30 +28,27 @@ EXAMPLES = itertools.count()
 
 
 def test_a_paid_llm_without_a_budget_runs_only_by_hand(store: Store, start):
-    run, one = start(LlmHere(is_paid=True)), part(1)
-    parsed(store, one)
+    run = start(LlmHere(is_paid=True), ONE)
     assert run().counts["flagged"] == 1
-    assert "budget" in run.summary(one).problem
+    assert "budget" in run.summary(ONE).problem
     assert run.backend.asked == []
     assert run(by_hand=True).counts["flagged"] == 0
     assert store.llm.used(DAY) == USED
 
 
 @pytest.mark.parametrize("script", [[], ["no JSON"], ["no JSON", "{}"], [LlmAnswerInvalid("no reply")]])
-def test_the_report_names_what_is_booked_also_for_calls_that_were_not_answered(store: Store, start, script):
-    run = start(LlmHere(is_paid=True, concurrency=1, script=script), budget=LlmBudget(dollars=1_000.0))
-    parsed(store, part(1), part(2))
+def test_the_report_names_what_is_booked_answered_or_not(store: Store, start, script):
+    run = start(LlmHere(is_paid=True, concurrency=1, script=script), part(1), part(2), budget=LlmBudget(dollars=1000.0))
     report = run()
     assert report.used == store.llm.used(DAY)
     assert report.used.calls == len(run.backend.asked)
 
 
-def test_calls_stop_where_the_days_budget_ends_and_go_on_the_next_day(store: Store, start):
-    run = start(LlmHere(is_paid=True, concurrency=1), budget=LlmBudget(dollars=EXPECTED.dollars + USED.dollars))
-    parsed(store, part(1), part(2), part(3))
-    assert run().counts["flagged"] == 1
-    assert len(run.backend.asked) == 2
-    waiting = run.summary(part(1))
+def test_calls_stop_where_the_budget_of_the_day_ends(start):
+    budget = LlmBudget(dollars=EXPECTED.dollars + USED.dollars)
+    run = start(LlmHere(is_paid=True, concurrency=1), ONE, part(2), part(3), budget=budget)
+    assert (run().counts["flagged"], len(run.backend.asked)) == (1, 2)
+    waiting = run.summary(ONE)
     assert "budget of this day" in waiting.problem
     assert waiting.retry_at is not None
     assert waiting.retry_at.isoformat() == "2026-11-23T00:00:00+00:00"
@@ -59,9 +56,9 @@ def test_calls_stop_where_the_days_budget_ends_and_go_on_the_next_day(store: Sto
     assert run().counts["flagged"] == 0
 
 
-def test_when_the_days_budget_is_used_up_nobody_waits_for_a_turn(store: Store, start):
-    run = start(LlmHere(is_paid=True), budget=LlmBudget(dollars=0.001), requests_per_minute=1)
-    parsed(store, *(part(n) for n in range(20)))
+def test_nobody_waits_for_a_turn_when_the_budget_is_used_up(store: Store, start):
+    parts, budget = [part(n) for n in range(20)], LlmBudget(dollars=0.001)
+    run = start(LlmHere(is_paid=True), *parts, budget=budget, requests_per_minute=1)
     assert run().counts["flagged"] == 20
     assert (run.backend.asked, run.clock.slept) == ([], [])
     assert store.llm.used(DAY) == LlmUse()
@@ -77,8 +74,7 @@ def test_what_ends_the_asking_ends_it_for_the_rest_of_the_run(store: Store, star
 
 
 def test_while_the_breaker_is_open_nobody_waits_for_a_turn(store: Store, start):
-    run = start(LlmHere(script=[LlmRefused("wrong key")], concurrency=1), requests_per_minute=1)
-    parsed(store, part(1))
+    run = start(LlmHere(script=[LlmRefused("wrong key")], concurrency=1), part(1), requests_per_minute=1)
     run()
     parsed(store, *(part(n) for n in range(2, 20)))
     assert run().counts["flagged"] == 18
@@ -96,23 +92,20 @@ def test_no_concurrency_spends_more_than_the_budget(store: Store, dollars: float
     assert store.llm.used(f"{run.clock.now:%Y-%m-%d}").dollars <= dollars + 1e-9
 
 
-def test_calls_keep_the_pace(store: Store, start):
-    run = start(LlmHere(concurrency=1), requests_per_minute=30)
-    parsed(store, part(1), part(2), part(3))
+def test_calls_keep_the_pace(start):
+    run = start(LlmHere(concurrency=1), part(1), part(2), part(3), requests_per_minute=30)
     run()
     assert sum(run.clock.slept) == pytest.approx(4)
 
 
-def test_as_many_calls_run_at_once_as_make_sense(store: Store, start):
+def test_as_many_calls_run_at_once_as_make_sense(start):
     both = threading.Barrier(2, timeout=10)
-    run = start(LlmHere(concurrency=2, on_ask=both.wait))
-    parsed(store, part(1), part(2), part(3), part(4))
+    run = start(LlmHere(concurrency=2, on_ask=both.wait), part(1), part(2), part(3), part(4))
     assert run().counts["flagged"] == 0
 
 
 def test_two_runs_at_once_pay_once_for_each_part(store: Store, open_store: Callable[[], Store], start):
-    run = start(LlmHere(concurrency=1))
-    parsed(store, *(part(n) for n in range(6)))
+    run = start(LlmHere(concurrency=1), *(part(n) for n in range(6)))
     other = Run(open_store(), LlmHere(concurrency=1))
 
     def once() -> None:
@@ -130,8 +123,7 @@ def test_two_runs_at_once_pay_once_for_each_part(store: Store, open_store: Calla
 
 def test_a_call_that_takes_longer_than_its_lease_is_made_once(store: Store, open_store, start, monkeypatch):
     monkeypatch.setattr(llm_calls, "RENEWED_EVERY_S", 0.01)
-    run, renewed = start(LlmHere(concurrency=1)), threading.Semaphore(0)
-    parsed(store, part(1))
+    run, renewed = (start(LlmHere(concurrency=1), part(1)), threading.Semaphore(0))
     other, renew = Run(open_store(), LlmHere()), store.llm.renew
     other.clock = run.clock
     other.llm = replace(other.llm, clock=run.clock)
@@ -153,9 +145,8 @@ def test_a_call_that_takes_longer_than_its_lease_is_made_once(store: Store, open
     assert (len(run.backend.asked), other.backend.asked) == (1, [])
 
 
-def test_an_answer_that_is_no_use_shows_that_the_service_is_there(store: Store, start):
-    run = start(LlmHere(script=[LlmAnswerInvalid("cut off")], concurrency=1))
-    parsed(store, part(1))
+def test_a_useless_answer_shows_that_the_service_is_there(store: Store, start):
+    run = start(LlmHere(script=[LlmAnswerInvalid("cut off")], concurrency=1), part(1))
     breaker = Breaker(store.settings, "ollama", run.clock)
     breaker.was_told_to_wait("slow down", 60.0)
     run.clock.now += timedelta(minutes=2)
@@ -163,9 +154,8 @@ def test_an_answer_that_is_no_use_shows_that_the_service_is_there(store: Store, 
     assert breaker.state().until is None
 
 
-def test_a_reply_that_came_while_the_same_was_about_to_be_asked_is_taken(store: Store, start):
-    run, reserve = start(), store.llm.reserve
-    parsed(store, part(1))
+def test_a_reply_that_came_meanwhile_is_taken(store: Store, start):
+    run, reserve = (start(part(1)), store.llm.reserve)
 
     def reserve_late(*given: object) -> bool:
         (key,) = given[-1].keys
@@ -180,18 +170,16 @@ def test_a_reply_that_came_while_the_same_was_about_to_be_asked_is_taken(store: 
 # --- by hand ---------------------------------------------------------------------------------------------
 
 
-def test_by_hand_what_failed_before_is_tried_at_once(store: Store, start):
-    run, one = start(LlmHere(script=[LlmRefused("wrong key")])), part(1)
-    parsed(store, one)
+def test_by_hand_what_failed_before_is_tried_at_once(start):
+    run = start(LlmHere(script=[LlmRefused("wrong key")]), ONE)
     run()
     assert run().counts == {}
     assert run(by_hand=True).counts["flagged"] == 0
-    assert run.summary(one).model == "tiny"
+    assert run.summary(ONE).model == "tiny"
 
 
-def test_by_hand_what_was_refused_since_it_was_asked_for_is_not_tried_with_every_source(store: Store, start):
-    run = start(LlmHere(script=[LlmRefused("wrong key")] * 9))
-    parsed(store, part(1))
+def test_by_hand_a_refusal_since_then_is_not_tried_again(start):
+    run = start(LlmHere(script=[LlmRefused("wrong key")] * 9), part(1))
     run()
     asked_at = run.clock.now = run.clock.now + timedelta(seconds=1)
     for _ in range(5):
@@ -203,17 +191,15 @@ def test_by_hand_what_was_refused_since_it_was_asked_for_is_not_tried_with_every
 
 
 def test_by_hand_one_project_and_so_many_parts_can_be_chosen(store: Store, start):
-    run = start()
-    parsed(store, *(part(n, project="acme/web") for n in range(3)), part(4))
+    run = start(*(part(n, project="acme/web") for n in range(3)), part(4))
     assert run(by_hand=True, project="acme/web", limit=2).written == 2
     assert store.summaries.summary(part(4).part_id) is None
     assert store.summaries.summary(part(0, project="acme/web").part_id) is None, "newest first"
 
 
-def test_parts_that_fail_all_the_time_end_a_run_by_hand_all_the_same(store: Store, start, monkeypatch):
+def test_parts_that_always_fail_end_a_run_by_hand(store: Store, start, monkeypatch):
     monkeypatch.setattr(step, "PAGE", 2)
-    run = start(LlmHere(reply='{"skip": false, "summary": ""}'))
-    parsed(store, *(part(n) for n in range(7)))
+    run = start(LlmHere(reply='{"skip": false, "summary": ""}'), *(part(n) for n in range(7)))
     listed: list[Part] = []
     listing = store.summaries.parts_to_summarize
     monkeypatch.setattr(
@@ -225,8 +211,7 @@ def test_parts_that_fail_all_the_time_end_a_run_by_hand_all_the_same(store: Stor
 
 
 def test_a_run_that_is_ended_waits_for_the_calls_under_way_only(store: Store, start):
-    run = start(LlmHere(concurrency=1))
-    parsed(store, *(part(n) for n in range(20)))
+    run = start(LlmHere(concurrency=1), *(part(n) for n in range(20)))
 
     def end() -> None:
         raise KeyboardInterrupt
@@ -238,11 +223,8 @@ def test_a_run_that_is_ended_waits_for_the_calls_under_way_only(store: Store, st
     assert store.llm.used(DAY).calls == len(run.backend.asked), "a call cut off counts as spent"
 
 
-def test_the_prompt_is_the_parts_and_names_itself(store: Store, start):
-    from anamnesis_pipeline.model import SUMMARIZER_MARK
-
-    run = start()
-    parsed(store, part(1))
+def test_the_prompt_is_the_parts_and_names_itself(start):
+    run = start(part(1))
     run()
     assert SUMMARIZER_MARK in run.backend.asked[0].text
     assert "Why does retry 1 charge twice?" in run.backend.asked[0].text
