@@ -1,20 +1,28 @@
 """A real store, archive and log folder in one home, for what reads and rewrites the archive."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import zstandard
+
 from anamnesis_pipeline import home_wiring, wiring
+from anamnesis_pipeline.exchanges.redaction import Redactor
 from anamnesis_pipeline.model import Episode, Source, Where
 from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.discovery import discover
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.archived import archived_lines
+from anamnesis_pipeline.steps.forget import ForgetReport
+from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.pipeline import ingest_all
+from anamnesis_pipeline.steps.rescan import Rescan, RescanReport, Rules
 
 DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SESSION = "11111111-2222-4333-8444-555555555555"
@@ -38,6 +46,11 @@ def record(role: str, text: str, number: int, session: str = SESSION, **fields: 
     } | fields  # fmt: skip
 
 
+def meets_a_lock(pid: int) -> bool:
+    """Whether a process waits for a locked file."""
+    return re.search(rf"-> FLOCK .* {pid} ", Path("/proc/locks").read_text()) is not None
+
+
 class Home:
     """What one `ANAMNESIS_HOME` holds, with its log folder beside it."""
 
@@ -57,10 +70,13 @@ class Home:
                 out.write((line if isinstance(line, str) else json.dumps(line)) + "\n")
         return file
 
+    def say(self, *texts: str, at: int = 1, session: str = SESSION, path: str = "", **fields: Any) -> Path:
+        """What a user and Claude say in turn, a minute apart."""
+        said = [record(("user", "assistant")[n % 2], text, at + n, session, **fields) for n, text in enumerate(texts)]
+        return self.write(said, path or f"{FOLDER}/{session}.jsonl")
+
     def ingest(self, mask: Callable[[str], tuple[str, Counter[str]]] | None = None) -> list[Episode]:
         """Everything up to episodes; returns them, newest first."""
-        from dataclasses import replace
-
         pipeline = wiring.open_pipeline(self.settings, self.store)
         if mask is not None:
             pipeline = replace(pipeline, mask=mask)
@@ -80,10 +96,31 @@ class Home:
     def finds(self, word: str) -> set[str]:
         return {hit.episode_id for hit in self.store.text.matching([word], 50, OF_LOGS)}
 
+    def holding(self, word: str) -> str:
+        """The id of the one episode whose own text holds the word."""
+        (found,) = [e.episode_id for e in self.episodes() if word in e.raw_exchange]
+        return found
+
+    def forget(self, word: str = "", **asked: Any) -> ForgetReport:
+        """Forget the episode that holds a word, or what is asked."""
+        wanted = {"ids": (self.holding(word),)} if word else asked
+        return wiring.open_forgetter(self.settings, self.store).forget(ForgetRequest(**wanted))
+
+    def preview(self, **asked: Any) -> ForgetReport:
+        return wiring.open_forgetter(self.settings, self.store).preview(ForgetRequest(**asked))
+
+    def rescan(self, redactor: Redactor, *, dry_run: bool = False) -> RescanReport:
+        """Mask anew all that is stored."""
+        rules = Rules(redactor.mask_text, redactor.mask_line, "1")
+        return Rescan(self.store, self.archive, rules, dry_run=dry_run).run()
+
+    def left(self, *words: str) -> list[str]:
+        """Those of the words that can be read in some file."""
+        data = self.bytes().lower()
+        return [word for word in words if word.lower().encode() in data]
+
     def bytes(self) -> bytes:
         """Everything in every file of the home, archives uncompressed, texts packed in the database unpacked."""
-        import zstandard
-
         data = b"".join(file.read_bytes() for file in sorted(self.settings.home.rglob("*")) if file.is_file())
         for file in self.settings.home.rglob("*.zst"):
             with file.open("rb") as stream:

@@ -7,6 +7,7 @@ import pytest
 
 from anamnesis_pipeline.model import Part
 from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.steps.archived_logs import Home
 from anamnesis_tests.steps.crawled_documents import DocumentHome
 from anamnesis_tests.steps.llms import LlmHere, Run, parsed
 from anamnesis_tests.steps.services import KINDS, LlmHome, Service, running_service
@@ -16,6 +17,14 @@ from anamnesis_tests.steps.services import KINDS, LlmHome, Service, running_serv
 def home(store: Store, tmp_path: Path) -> DocumentHome:
     """Of documents, where tests have no other home."""
     return DocumentHome(store, tmp_path)
+
+
+@pytest.fixture
+def log_home(tmp_path: Path) -> Iterator[Home]:
+    """Of logs."""
+    home = Home(tmp_path)
+    yield home
+    home.close()
 
 
 @pytest.fixture

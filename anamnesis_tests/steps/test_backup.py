@@ -6,7 +6,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -21,7 +20,8 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.backup import OF_THE_HOME, SALT
 from anamnesis_pipeline.steps.extract import EVERY, extract, extractable
 from anamnesis_pipeline.steps.forget import ForgetRequest
-from anamnesis_tests.steps.archived_logs import OTHER, SESSION, Home, record
+from anamnesis_tests.sidecar.conftest import wait_for
+from anamnesis_tests.steps.archived_logs import OTHER, SESSION, Home, meets_a_lock, record
 from anamnesis_tests.steps.whole_memory import answers, contents, fill
 from anamnesis_tests.store.samples import put
 
@@ -38,7 +38,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
     home = Home(tmp_path / "old")
     home.write([record("user", f"why does zeppelin {n} sink?", n) for n in range(4)])
     home.ingest()
-    home.write([record("user", "what of the harbor?", 0, OTHER)], f"-code-shop/{OTHER}.jsonl")
+    home.say("what of the harbor?", at=0, session=OTHER)
     home.ingest()
     fill(home.store)
     (home.settings.home / "config.toml").write_text('machine = "box"\n', encoding="utf-8")
@@ -83,7 +83,7 @@ def remove_synthetic_files(home: Home) -> None:
                 home.store.copies.write(table, [], gone)
 
 
-def test_a_backup_is_for_its_owner_alone_and_no_other_file_is_left(home: Home, tmp_path: Path) -> None:
+def test_a_backup_is_one_file_for_its_owner_alone(home: Home, tmp_path: Path) -> None:
     run_backup(home.settings, tmp_path / "b", quiet)
     assert stat.S_IMODE((tmp_path / "b").stat().st_mode) == 0o600
     assert {path.name for path in tmp_path.iterdir()} == {"old", "b"}
@@ -91,13 +91,13 @@ def test_a_backup_is_for_its_owner_alone_and_no_other_file_is_left(home: Home, t
         run_backup(home.settings, tmp_path / "b", quiet)
 
 
-def test_what_is_written_while_a_backup_is_taken_is_not_half_in_it(home: Home, new: Settings, tmp_path: Path) -> None:
+def test_what_is_written_meanwhile_is_not_half_in_a_backup(home: Home, new: Settings, tmp_path: Path) -> None:
     before = contents(home.store)
 
     def write(step: str, done: int, of: int) -> None:
         if step == "passages":
             put(home.store, "meanwhile", "written meanwhile")
-            home.write([record("user", "and later?", 9)])
+            home.say("and later?", at=9)
             home.ingest()
 
     run_backup(home.settings, tmp_path / "b", write)
@@ -105,13 +105,7 @@ def test_what_is_written_while_a_backup_is_taken_is_not_half_in_it(home: Home, n
     run_restore(new, tmp_path / "b", quiet)
     with closing(wiring.open_store(new)) as store:
         assert contents(store) == before
-    assert b"and later?" not in b"".join(extracted_of(new, tmp_path / "out"))
-
-
-def extracted_of(settings: Settings, to: Path) -> list[bytes]:
-    with closing(wiring.open_store(settings)) as store:
-        extract(store, home_wiring.open_archive(settings), extractable(store, session_id=SESSION), to, force=False)
-    return [file.read_bytes() for file in sorted(to.rglob("*.jsonl"))]
+    assert b"and later?" not in b"".join(extracted(new, tmp_path / "out").values())
 
 
 def test_forgetting_waits_until_a_backup_has_the_archive(home: Home, tmp_path: Path) -> None:
@@ -134,7 +128,7 @@ with closing(wiring.open_store(found)) as store:
             other.append(subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE))
             assert other[0].stdout is not None
             assert other[0].stdout.readline() == b"forgets now\n"
-            time.sleep(1)  # so that it meets the lock
+            wait_for(lambda: meets_a_lock(other[0].pid))
 
     report = run_backup(home.settings, tmp_path / "b", forget)
     other[0].communicate(timeout=60)
@@ -154,16 +148,8 @@ def test_an_archive_file_that_is_cut_is_told(home: Home, tmp_path: Path) -> None
     assert "Not whole: " in render_backup(report, tmp_path / "b")
 
 
-def test_a_backup_without_the_archive_says_so_in_the_file(home: Home, new: Settings, tmp_path: Path) -> None:
-    report = run_backup(home.settings, tmp_path / "b", quiet, with_archive=False)
-    assert (report.files, report.problems) == (2, [])
-    assert not run_restore(new, tmp_path / "b", quiet).header.with_archive
-
-
 @pytest.mark.parametrize("damage", ["cut", "flipped", "without end", "other file", "empty"])
-def test_a_damaged_backup_is_refused_before_anything_is_written(
-    home: Home, new: Settings, tmp_path: Path, damage: str
-) -> None:
+def test_a_damaged_backup_is_refused_before_any_write(home: Home, new: Settings, tmp_path: Path, damage: str) -> None:
     file = tmp_path / "b"
     run_backup(home.settings, file, quiet)
     data = bytearray(file.read_bytes())
@@ -203,9 +189,7 @@ def test_a_config_that_is_there_stays(home: Home, new: Settings, tmp_path: Path)
 
 
 @pytest.mark.parametrize("step", ["episodes", "vectors/hashing-64-aaaaaaaa/text", "numbers", "checking passages"])
-def test_a_restore_that_is_killed_is_finished_by_the_next_one(
-    home: Home, new: Settings, tmp_path: Path, step: str
-) -> None:
+def test_a_killed_restore_is_finished_by_the_next_one(home: Home, new: Settings, tmp_path: Path, step: str) -> None:
     remove_synthetic_files(home)
     before, wanted = contents(home.store), answers(home.store)
     run_backup(home.settings, tmp_path / "b", quiet)
@@ -259,11 +243,10 @@ def test_an_archive_with_masks_of_another_salt_keeps_its_salt(home: Home, new: S
     run_restore(new, tmp_path / "b", quiet)
 
 
-def test_a_backup_without_the_archive_may_find_the_saved_one_in_place(
-    home: Home, new: Settings, tmp_path: Path
-) -> None:
+def test_a_backup_without_the_archive_takes_the_saved_one(home: Home, new: Settings, tmp_path: Path) -> None:
     remove_synthetic_files(home)
-    run_backup(home.settings, tmp_path / "b", quiet, with_archive=False)
+    report = run_backup(home.settings, tmp_path / "b", quiet, with_archive=False)
+    assert (report.files, report.problems) == (2, [])
     shutil.copytree(home.settings.archive_dir, new.archive_dir)
-    run_restore(new, tmp_path / "b", quiet)
+    assert not run_restore(new, tmp_path / "b", quiet).header.with_archive
     assert extracted(new, tmp_path / "out") == extracted(home.settings, tmp_path / "of-old")

@@ -10,9 +10,8 @@ import pytest
 
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.chat_model import FORGOTTEN, ChatMessage, ChatSession
-from anamnesis_pipeline.steps.forget import JOB, ForgetReport
-from anamnesis_pipeline.steps.forget_target import ForgetRequest
-from anamnesis_tests.steps.archived_logs import Home, record, unmasked
+from anamnesis_pipeline.steps.forget import JOB
+from anamnesis_tests.steps.archived_logs import Home, unmasked
 from anamnesis_tests.store.samples import put
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -21,7 +20,7 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
     home = Home(tmp_path)
-    home.write([record("user", "What does the okapi eat, and when?", 1), record("assistant", "Leaves, at dawn.", 2)])
+    home.say("What does the okapi eat, and when?", "Leaves, at dawn.")
     home.ingest(unmasked)
     yield home
     home.close()
@@ -46,24 +45,18 @@ def converse(home: Home, session_id: str = "talk", project: str = "acme/zoo") ->
     say("", "assistant", problem="ollama cannot be reached")
 
 
-def asked(home: Home, dry_run: bool = False, **fields: Any) -> ForgetReport:
-    forgetter = wiring.open_forgetter(home.settings, home.store)
-    request = ForgetRequest(**fields)
-    return forgetter.preview(request) if dry_run else forgetter.forget(request)
-
-
 def told(home: Home, session_id: str = "talk") -> list[str]:
     return [each.text for each in home.store.chat.messages(session_id)]
 
 
 @pytest.mark.parametrize("fields", [{"session_id": "talk"}, {"project": "acme/zoo"}, {"project": "zoo"}])
-def test_a_forgotten_project_or_session_takes_its_whole_conversation(home: Home, fields: dict[str, str]) -> None:
+def test_a_forgotten_project_or_session_takes_its_conversation(home: Home, fields: dict[str, str]) -> None:
     converse(home)
     converse(home, "other", "acme/park")
-    report = asked(home, dry_run=True, **fields)
+    report = home.preview(**fields)
     assert (report.episodes, report.messages) == (1, 6)
     assert len(told(home)) == 6, "a preview changes nothing"
-    asked(home, **fields)
+    home.forget(**fields)
     assert home.store.chat.session("talk") is None
     assert told(home) == []
     assert home.store.episodes.get(["episode-of-talk", "episode-of-other"]).keys() == {"episode-of-other"}
@@ -73,21 +66,21 @@ def test_a_forgotten_project_or_session_takes_its_whole_conversation(home: Home,
 
 def test_a_turn_is_forgotten_by_its_words_and_by_its_time(home: Home) -> None:
     converse(home)
-    assert asked(home, query="quagga wal").messages == 2
+    assert home.forget(query="quagga wal").messages == 2
     assert told(home) == ["The zanzibar plan?", "It is set.", FORGOTTEN, FORGOTTEN, "The pelican?", ""]
     assert home.store.chat.messages("talk")[2].files == ()
     session = home.store.chat.session("talk")
     assert session is not None
     assert session.title == "About the zanzibar plan"
-    asked(home, since=NOW + timedelta(minutes=4), project="zoo")
+    home.forget(since=NOW + timedelta(minutes=4), project="zoo")
     assert told(home) == ["The zanzibar plan?", "It is set.", FORGOTTEN, FORGOTTEN, FORGOTTEN, FORGOTTEN]
     assert home.store.episodes.get(["episode-of-talk"])
 
 
-def test_what_is_asked_of_logs_alone_leaves_conversations_as_they_are(home: Home) -> None:
+def test_what_is_asked_of_logs_leaves_conversations(home: Home) -> None:
     converse(home)
     for fields in ({"path": "/home"}, {"machine": "nowhere"}, {"ids": ("x",)}, {"session_id": "nothing"}):
-        assert asked(home, **fields).messages == 0
+        assert home.forget(**fields).messages == 0
     assert len(told(home)) == 6
 
 
@@ -96,7 +89,7 @@ def test_a_run_that_died_is_finished_by_the_next(home: Home, monkeypatch: pytest
     with monkeypatch.context() as patched:
         patched.setattr(home.store.chat, "forget", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            asked(home, project="zoo")
+            home.forget(project="zoo")
     assert len(told(home)) == 6
     wiring.open_forgetter(home.settings, home.store).resume()
     assert told(home) == []

@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_pipeline import wiring
 from anamnesis_pipeline.exchanges.redaction import Redactor
 from anamnesis_pipeline.steps import crawl as crawl_step
 from anamnesis_pipeline.steps.crawl import crawl_source
 from anamnesis_pipeline.steps.extract import extract, extractable
-from anamnesis_pipeline.steps.forget_target import ForgetRequest
-from anamnesis_pipeline.steps.rescan import Rescan, Rules
 from anamnesis_pipeline.steps.rewriting import rewrite_generation
 from anamnesis_tests.steps.archived_logs import FOLDER, OTHER, SESSION, Home, record, unmasked
 
@@ -53,15 +50,11 @@ def archive_bytes(home: Home, path: str, folder: str = FOLDER) -> int:
     )
 
 
-def crawl(home: Home) -> None:
-    home.ingest(unmasked)
-
-
-def test_a_fork_takes_a_tenth_of_its_original_and_comes_back_whole(home: Home) -> None:
+def test_a_fork_takes_a_tenth_of_its_original(home: Home) -> None:
     lines = conversation()
     home.write(lines)
     home.write([*fork(lines), *conversation(4)], f"{FOLDER}/{FORK}")
-    crawl(home)
+    home.ingest(unmasked)
     assert archive_bytes(home, FORK) < archive_bytes(home, ORIGINAL) / 10
     written = (home.logs / FOLDER / FORK).read_text()
     assert home.archived(FORK) == written.splitlines()
@@ -72,22 +65,22 @@ def test_a_fork_takes_a_tenth_of_its_original_and_comes_back_whole(home: Home) -
 def test_a_log_that_moved_to_another_folder_is_archived_once(home: Home) -> None:
     lines = conversation()
     file = home.write(lines)
-    crawl(home)
+    home.ingest(unmasked)
     moved = home.logs / "-code-elsewhere" / ORIGINAL
     moved.parent.mkdir()
     shutil.move(file, moved)
-    crawl(home)
+    home.ingest(unmasked)
     assert archive_bytes(home, ORIGINAL, "-code-elsewhere") < 400
     assert home.archived(ORIGINAL) == home.archived(ORIGINAL, folder="-code-elsewhere") == lines
 
 
-def test_a_log_that_was_rewritten_without_a_line_is_archived_beside_its_former_lines_in_little_room(home: Home) -> None:
+def test_a_log_rewritten_without_a_line_takes_little_room(home: Home) -> None:
     lines = conversation()
     file = home.write(lines)
-    crawl(home)
+    home.ingest(unmasked)
     before = archive_bytes(home, ORIGINAL)
     file.write_text("\n".join(lines[:100] + lines[101:]) + "\n")
-    crawl(home)
+    home.ingest(unmasked)
     assert archive_bytes(home, ORIGINAL) < before * 1.1
     assert home.archived(ORIGINAL) == lines
     assert home.archived(ORIGINAL, 1) == lines[:100] + lines[101:]
@@ -99,16 +92,16 @@ def test_copies_of_copies_can_all_be_rewritten(home: Home, monkeypatch: pytest.M
     lines, later, last = conversation(), conversation(), conversation(200)
     third = f"{OTHER[:-1]}6.jsonl"
     home.write(lines)
-    crawl(home)
+    home.ingest(unmasked)
     home.write([*fork(lines), *later], f"{FOLDER}/{FORK}")
-    crawl(home)
+    home.ingest(unmasked)
     if shape == "a fork of a fork":
         home.write([*fork(lines), *later, *last], f"{FOLDER}/{third}")
     else:
         home.write([*later, *last])
-        crawl(home)
+        home.ingest(unmasked)
         home.write(last, f"{FOLDER}/{FORK}")
-    crawl(home)
+    home.ingest(unmasked)
     files = [path for path in (ORIGINAL, FORK, third) if path in home.store.files.cursors(home.source().key)]
     before = {path: home.archived(path) for path in files}
     for path in files:
@@ -124,7 +117,7 @@ def test_a_fork_keeps_its_lines_when_its_original_is_rewritten(home: Home) -> No
     lines = conversation()
     home.write(lines)
     home.write(fork(lines), f"{FOLDER}/{FORK}")
-    crawl(home)
+    home.ingest(unmasked)
     source = home.source().key
     changed = rewrite_generation(home.store, home.archive, source, ORIGINAL, 0, lambda lines: ["{}" for _ in lines])
     assert changed == 300
@@ -140,21 +133,20 @@ def test_what_is_forgotten_leaves_the_original_and_its_fork(home: Home) -> None:
     home.write([*lines[:100], secret, *lines[100:]])
     home.write(fork([*lines[:100], secret, *lines[100:]]), f"{FOLDER}/{FORK}")
     home.ingest(unmasked)
-    (found,) = home.finds("novosibirsk")
-    wiring.open_forgetter(home.settings, home.store).forget(ForgetRequest(ids=(found,)))
+    home.forget(ids=tuple(home.finds("novosibirsk")))
     everything = "\n".join([*home.archived(ORIGINAL), *home.archived(FORK)])
     assert "Novosibirsk" not in everything
     assert [len(home.archived(path)) for path in (ORIGINAL, FORK)] == [301, 301]
     assert home.archived(FORK)[200] == fork(lines)[199]
 
 
-def test_who_forgets_a_fork_is_told_what_stays_since_the_original_owns_it(home: Home) -> None:
+def test_forgetting_a_fork_tells_what_its_original_keeps(home: Home) -> None:
     lines = conversation(40)
     home.write(lines)
     own = json.dumps(record("user", "only the fork asks for Novosibirsk", 900))
     home.write([*fork(lines), json.dumps(json.loads(own) | {"sessionId": OTHER})], f"{FOLDER}/{FORK}")
     home.ingest(unmasked)
-    report = wiring.open_forgetter(home.settings, home.store).forget(ForgetRequest(session_id=OTHER))
+    report = home.forget(session_id=OTHER)
     assert (report.lines, report.remains[0].startswith(f"40 archived lines of {FORK}: ")) == (1, True)
     assert "Novosibirsk" not in "\n".join(home.archived(FORK))
 
@@ -167,18 +159,16 @@ def test_a_rescan_masks_the_original_and_its_fork(home: Home) -> None:
     home.write(fork(lines), f"{FOLDER}/{FORK}")
     home.ingest(unmasked)
     assert archive_bytes(home, FORK) < archive_bytes(home, ORIGINAL) / 10
-    redactor = Redactor(b"salt")
-    rules = Rules(redactor.mask_text, redactor.mask_line, "1")
-    Rescan(home.store, home.archive, rules, dry_run=False).run()
+    home.rescan(Redactor(b"salt"))
     assert token.encode() not in home.bytes()
     assert token not in "\n".join([*home.archived(ORIGINAL), *home.archived(FORK)])
     assert len(home.archived(FORK)) == 301
 
 
-def test_a_fork_whose_original_is_lost_from_the_archive_is_archived_by_itself(home: Home) -> None:
+def test_a_fork_whose_original_is_lost_is_archived_by_itself(home: Home) -> None:
     lines = conversation()
     home.write(lines)
-    crawl(home)
+    home.ingest(unmasked)
     home.archive.file_of(home.source().key, ORIGINAL, 0).write_bytes(b"lost")
     home.write(fork(lines), f"{FOLDER}/{FORK}")
     report = crawl_source(home.store, home.host, home.archive, home.source(), unmasked)
@@ -186,12 +176,10 @@ def test_a_fork_whose_original_is_lost_from_the_archive_is_archived_by_itself(ho
     assert home.archived(FORK) == fork(lines)
 
 
-def test_a_fork_that_is_crawled_while_its_original_is_rewritten_is_archived_by_the_next_crawl(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fork_waits_while_its_original_is_rewritten(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = conversation()
     home.write(lines)
-    crawl(home)
+    home.ingest(unmasked)
     home.write(fork(lines), f"{FOLDER}/{FORK}")
     source, commit = home.source().key, home.store.files.commit_crawl
 

@@ -1,8 +1,6 @@
 """What is excluded does not come in, and comes in once it is not excluded any more: real logs, store and archive."""
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -13,30 +11,19 @@ from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, sha256_of
 from anamnesis_pipeline.steps import blocklist
 from anamnesis_pipeline.steps.blocklist import add_rule, exclude_episode, lift, matching_episodes
 from anamnesis_pipeline.steps.exclusion import Exclusions
-from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.posting import EpisodeDraft, Poster
 from anamnesis_pipeline.steps.projects import add_alias
-from anamnesis_tests.steps.archived_logs import DAY, FOLDER, OTHER, SESSION, Home, record, unmasked
+from anamnesis_tests.steps.archived_logs import DAY, FOLDER, OTHER, SESSION, Home, unmasked
 from anamnesis_tests.steps.crawled_logs import source_changed
 
 WALRUS = "The walrus rounding happens twice, quagga said so in the review."
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
-    home = Home(tmp_path)
-    home.write(
-        [record("user", "Why is the ledger of the walrus module wrong by one cent?", 1), record("assistant", WALRUS, 2)]
-    )
-    home.write(
-        [
-            record("user", "Where does the gecko sleep?", 90, OTHER, cwd="/code/zoo"),
-            record("assistant", "It sleeps in the sun.", 91, OTHER, cwd="/code/zoo"),
-        ],
-        f"{FOLDER}/{OTHER}.jsonl",
-    )
-    yield home
-    home.close()
+def home(log_home: Home) -> Home:
+    log_home.say("Why is the ledger of the walrus module wrong by one cent?", WALRUS)
+    log_home.say("Where does the gecko sleep?", "It sleeps in the sun.", at=90, session=OTHER, cwd="/code/zoo")
+    return log_home
 
 
 def rule(home: Home, kind: RuleKind, value: str, reason: str = "") -> Rule:
@@ -56,7 +43,7 @@ def sessions(home: Home) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", [RuleKind.PATH, RuleKind.SESSION, RuleKind.PATTERN])
-def test_a_log_that_is_excluded_by_its_path_is_not_read_until_it_is_lifted(home: Home, kind: RuleKind) -> None:
+def test_a_log_excluded_by_its_path_is_not_read_until_lifted(home: Home, kind: RuleKind) -> None:
     log = home.logs / FOLDER / f"{SESSION}.jsonl"
     value = {RuleKind.PATH: str(log), RuleKind.SESSION: SESSION, RuleKind.PATTERN: f"{SESSION}*"}[kind]
     added = rule(home, kind, value)
@@ -71,10 +58,10 @@ def test_a_log_that_is_excluded_by_its_path_is_not_read_until_it_is_lifted(home:
     assert sessions(home) == {OTHER, SESSION}
 
 
-def test_a_log_that_is_excluded_half_way_keeps_what_is_stored_and_goes_on_there_when_it_is_lifted(home: Home) -> None:
+def test_a_log_excluded_half_way_goes_on_when_it_is_lifted(home: Home) -> None:
     home.ingest(unmasked)
     added = rule(home, RuleKind.PATH, str(home.logs / FOLDER))
-    home.write([record("user", "And what of the narwhal?", 50)])
+    home.say("And what of the narwhal?", at=50)
     home.ingest(unmasked)
     assert home.finds("walrus")
     assert not home.finds("narwhal")
@@ -90,9 +77,7 @@ def test_a_log_that_is_excluded_half_way_keeps_what_is_stored_and_goes_on_there_
 @pytest.mark.parametrize(
     ("kind", "value"), [(RuleKind.PROJECT, "/code/zoo"), (RuleKind.CONTENT_PATTERN, r"(?i)THE\s+gecko")]
 )
-def test_what_is_excluded_by_project_or_text_is_never_found_and_comes_when_it_is_lifted(
-    home: Home, kind: RuleKind, value: str
-) -> None:
+def test_a_project_or_text_is_not_found_until_it_is_lifted(home: Home, kind: RuleKind, value: str) -> None:
     added = rule(home, kind, value)
     home.ingest(unmasked)
     assert sessions(home) == {SESSION}
@@ -108,7 +93,7 @@ def test_what_is_excluded_by_project_or_text_is_never_found_and_comes_when_it_is
     assert home.finds("gecko")
 
 
-def test_a_part_that_two_rules_mean_stays_away_until_both_are_gone(home: Home) -> None:
+def test_a_part_of_two_rules_stays_away_until_both_are_gone(home: Home) -> None:
     one, two = rule(home, RuleKind.PROJECT, "/code/zoo"), rule(home, RuleKind.CONTENT_PATTERN, "gecko")
     home.ingest(unmasked)
     lift(home.store, one.rule_id)
@@ -119,7 +104,7 @@ def test_a_part_that_two_rules_mean_stays_away_until_both_are_gone(home: Home) -
     assert home.finds("gecko")
 
 
-def test_an_excluded_project_stays_away_under_an_alias_that_it_gets_later(home: Home) -> None:
+def test_an_excluded_project_stays_away_under_a_later_alias(home: Home) -> None:
     exclusions = Exclusions(home.store)
     assert exclusions.of_project("zoo-old") is None
     rule(home, RuleKind.PROJECT, "zoo")
@@ -128,16 +113,15 @@ def test_an_excluded_project_stays_away_under_an_alias_that_it_gets_later(home: 
     assert exclusions.of_project("zoo-old")
 
 
-def test_what_is_stored_stays_and_is_listed_for_whoever_wants_to_forget_it(home: Home) -> None:
+RULES = [(RuleKind.PROJECT, "/code/shop"), (RuleKind.CONTENT_PATTERN, "walrus"), (RuleKind.PATTERN, f"{SESSION}*")]
+
+
+def test_what_is_stored_stays_and_is_listed_to_be_forgotten(home: Home) -> None:
     home.ingest(unmasked)
-    for kind, value in (
-        (RuleKind.PROJECT, "/code/shop"),
-        (RuleKind.CONTENT_PATTERN, "walrus"),
-        (RuleKind.PATTERN, f"{SESSION}*"),
-    ):
+    for kind, value in RULES:
         added = rule(home, kind, value)
         assert len(home.episodes()) == 2
-        ((found),) = matching_episodes(home.store, added)
+        (found,) = matching_episodes(home.store, added)
         assert home.store.episodes.get([found])[found].session_id == SESSION
 
 
@@ -155,12 +139,12 @@ def test_a_post_that_is_excluded_is_refused_with_the_reason(home: Home, kind: Ru
     assert len(home.episodes()) == 1
 
 
-def test_an_excluded_episode_stays_away_by_its_messages_and_by_its_text_until_it_is_lifted(home: Home) -> None:
+def test_an_excluded_episode_stays_away_until_it_is_lifted(home: Home) -> None:
     home.ingest(unmasked)
     (found,) = home.finds("walrus")
     text = home.store.episodes.get([found])[found].raw_exchange
     assert exclude_episode(home.store, found, "wrong") is not None
-    home.write([record("user", "More?", 200)])
+    home.say("More?", at=200)
     home.ingest(unmasked)
     assert not home.finds("walrus")
     with pytest.raises(Excluded, match="wrong"):
@@ -178,12 +162,10 @@ def test_an_excluded_episode_stays_away_by_its_messages_and_by_its_text_until_it
     assert exclude_episode(home.store, "none", "") is None
 
 
-def test_what_was_forgotten_comes_back_from_its_log_when_it_is_lifted_and_else_stays_gone(home: Home) -> None:
+def test_what_was_forgotten_comes_back_from_its_log_when_lifted(home: Home) -> None:
     home.ingest(unmasked)
-    (found,) = home.finds("walrus")
-    (gecko,) = home.finds("gecko")
-    forgetter = wiring.open_forgetter(home.settings, home.store)
-    forgetter.forget(ForgetRequest(ids=(found, gecko)))
+    (found,), (gecko,) = home.finds("walrus"), home.finds("gecko")
+    home.forget(ids=(found, gecko))
     (home.logs / FOLDER / f"{OTHER}.jsonl").unlink()
     home.ingest(unmasked)
     assert not home.episodes()
@@ -198,7 +180,7 @@ def test_what_was_forgotten_comes_back_from_its_log_when_it_is_lifted_and_else_s
     assert home.ingest(unmasked) == home.episodes()
 
 
-def test_the_blocklist_is_paged_newest_first_through_rules_and_tombstones(home: Home) -> None:
+def test_the_blocklist_is_paged_newest_first(home: Home) -> None:
     home.ingest(unmasked)
     added = [rule(home, RuleKind.PATH, f"/p{n}").rule_id for n in range(3)]
     deleted = [e.episode_id for e in home.episodes()]
@@ -213,7 +195,7 @@ def test_the_blocklist_is_paged_newest_first_through_rules_and_tombstones(home: 
     assert seen[-3:] == added[::-1]
 
 
-def test_a_rule_that_is_there_keeps_its_place_and_gets_the_reason(home: Home) -> None:
+def test_a_rule_that_is_there_keeps_its_place(home: Home) -> None:
     first, is_new = add_rule(home.store, Rule(RuleKind.PATH, "/a/"))
     again, is_new_again = add_rule(home.store, Rule(RuleKind.PATH, "/a", reason="because"))
     assert (is_new, is_new_again) == (True, False)
@@ -224,7 +206,7 @@ def test_a_rule_that_is_there_keeps_its_place_and_gets_the_reason(home: Home) ->
         add_rule(home.store, Rule(RuleKind.PATH, "relative"))
 
 
-def test_asking_without_any_rule_costs_one_look_at_the_store_and_lists_nothing(home: Home) -> None:
+def test_asking_without_any_rule_finds_nothing_excluded(home: Home) -> None:
     assert Exclusions(home.store).stamp == ""
     assert home.store.episodes.count(Where()) == 0
     assert Exclusions(home.store).reason("box", "/any", "p") is None

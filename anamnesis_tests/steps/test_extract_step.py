@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from anamnesis_pipeline import wiring
 from anamnesis_pipeline.cli import app
 from anamnesis_pipeline.crawler_wiring import built_in, open_crawler
 from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.sources.discovery import discover
 from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
 from anamnesis_pipeline.steps.extract import EVERY, extract, extractable
 from anamnesis_pipeline.steps.pipeline import ingest_all
@@ -24,10 +24,8 @@ SHARED_LOGS = Path(__file__).parents[2] / "../shared/data/claude_logs/projects"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
-    home = Home(tmp_path)
-    yield home
-    home.close()
+def home(log_home: Home) -> Home:
+    return log_home
 
 
 def restored(home: Home, to: Path, *, force: bool = False, **wanted: object) -> dict[str, bytes]:
@@ -67,7 +65,7 @@ def test_only_secrets_differ(home: Home, tmp_path: Path) -> None:
     assert after.endswith(f"]{end}")
 
 
-def test_the_latest_generation_is_the_default_and_former_ones_are_kept_apart(home: Home, tmp_path: Path) -> None:
+def test_the_latest_generation_is_the_default(home: Home, tmp_path: Path) -> None:
     log = home.write([record("user", "first", 1), record("user", "second", 2)])
     first = log.read_bytes()
     home.ingest(unmasked)
@@ -84,11 +82,11 @@ def test_the_latest_generation_is_the_default_and_former_ones_are_kept_apart(hom
 
 
 def test_a_session_comes_with_its_subagents_and_nothing_else(home: Home, tmp_path: Path) -> None:
-    home.write([record("user", "trunk", 1)])
+    home.say("trunk")
     agent = f"{FOLDER}/{SESSION}/subagents/agent-a1.jsonl"
-    home.write([record("user", "task", 2, isSidechain=True, agentId="a1")], agent)
-    home.write([record("user", "elsewhere", 3, OTHER)], f"{FOLDER}/{OTHER}.jsonl")
-    home.write([record("user", "old layout", 4, isSidechain=True, agentId="a2")], f"{FOLDER}/agent-a2.jsonl")
+    home.say("task", at=2, path=agent, isSidechain=True, agentId="a1")
+    home.say("elsewhere", at=3, session=OTHER)
+    home.say("old layout", at=4, path=f"{FOLDER}/agent-a2.jsonl", isSidechain=True, agentId="a2")
     home.ingest(unmasked)
     names = {f"{FOLDER}/{SESSION}.jsonl", agent, f"{FOLDER}/agent-a2.jsonl"}
     assert restored(home, tmp_path / "session", session_id=SESSION).keys() == names
@@ -100,8 +98,8 @@ def test_a_session_comes_with_its_subagents_and_nothing_else(home: Home, tmp_pat
 
 
 def test_a_file_that_is_there_is_overwritten_only_by_force(home: Home, tmp_path: Path) -> None:
-    home.write([record("user", "one", 1)])
-    home.write([record("user", "two", 2, OTHER)], f"{FOLDER}/{OTHER}.jsonl")
+    home.say("one")
+    home.say("two", session=OTHER)
     home.ingest(unmasked)
     mine = tmp_path / "out" / FOLDER / f"{SESSION}.jsonl"
     mine.parent.mkdir(parents=True)
@@ -118,9 +116,6 @@ def test_real_logs_come_back_byte_for_byte(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.settings = home.settings.model_copy(update={"log_roots": (SHARED_LOGS,)})
     home.logs = SHARED_LOGS
-    from anamnesis_pipeline import wiring
-    from anamnesis_pipeline.sources.discovery import discover
-
     found = discover(home.host, [str(SHARED_LOGS)]).sources
     home.store.files.put_sources(found)
     pipeline = wiring.open_pipeline(home.settings, home.store)
@@ -139,18 +134,16 @@ def private_home(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
     places = {"HOME": home.settings.home, "LOG_ROOTS": home.logs}
     for name, value in (places | {"MACHINE": "box", "PRIVATE_PROJECTS": "/code/vault"}).items():
         monkeypatch.setenv(f"ANAMNESIS_{name}", str(value))
-    home.write([record("user", "an open question", 1)])
+    home.say("an open question")
     vault = [record("user", "a private question", 1, OTHER, cwd="/code/vault")]
     home.write(vault, f"-code-vault/{OTHER}.jsonl")
     home.write(vault, f"-code-vault/{OTHER}/tool-results/out.txt")
+    specs = []
     for name in ("open", "diary"):
         page = home.base / name / "page.md"
         page.parent.mkdir()
         page.write_text(f"# The {name} page\n\nIt is long enough to be read by the crawler, surely.\n")
-    specs = [
-        SourceSpec(name, DOCUMENTS, str(home.base / name), machine="box", private=name == "diary")
-        for name in ("open", "diary")
-    ]
+        specs.append(SourceSpec(name, DOCUMENTS, str(page.parent), machine="box", private=name == "diary"))
     settings = wiring.effective_settings(home.store)
     put_specs(home.store.settings, specs, built_in(settings), "box")
     look(open_crawler(settings, home.store, lasting=False), datetime.now(UTC), everything=True)

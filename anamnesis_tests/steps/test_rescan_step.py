@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,13 +14,13 @@ import pytest
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
 from anamnesis_pipeline.commands.redact import now_and_then, render
-from anamnesis_pipeline.exchanges.redaction import Redactor, rules_version
+from anamnesis_pipeline.exchanges.redaction import Redactor
 from anamnesis_pipeline.steps.posting import EpisodeDraft, Poster
 from anamnesis_pipeline.steps.rescan import CHECKPOINT, Rescan, RescanReport, Rules
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.exchanges.ingested import OTHER, Ingested
 from anamnesis_tests.exchanges.log_lines import Log
-from anamnesis_tests.steps.archived_logs import FOLDER, Home, record, unmasked
+from anamnesis_tests.steps.archived_logs import Home, unmasked
 from anamnesis_tests.steps.test_forget_step import _kill_before, home_with_store, replace_home
 
 SECRET = "ghp" + "_" + "q7Zk" * 9
@@ -28,16 +29,10 @@ RULES = Rules(REDACTOR.mask_text, REDACTOR.mask_line, "1")
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
+def home(tmp_path: Path) -> Iterator[Home]:
     home = Home(tmp_path)
-    home.write(
-        [
-            record("user", f"Push with {SECRET} to the quagga repository, please.", 1),
-            record("assistant", f"I used {SECRET} for the walrus push.", 2),
-            record("user", "And the zanzibar one?", 3),
-            record("assistant", "The zanzibar one needs none.", 4),
-        ]
-    )
+    home.say(f"Push with {SECRET} to the quagga repository, please.", f"I used {SECRET} for the walrus push.")
+    home.say("And the zanzibar one?", "The zanzibar one needs none.", at=3)
     home.ingest(unmasked)
     Poster(home.store, unmasked, wiring.open_pieces(), None).create(
         EpisodeDraft(f"note on {SECRET}", "i", "p", tags=(SECRET,), metadata={"a": [SECRET]}, episode_id="posted")
@@ -45,7 +40,8 @@ def home(tmp_path: Path) -> Home:
     home.store.llm.put_reply("k", json.dumps({"summary": f"It is {SECRET}."}), "b", "m")
     home.store.settings.set("some.note", {"why": f"used {SECRET}"})
     converse(home.store)
-    return home
+    yield home
+    home.close()
 
 
 def converse(store: Store) -> None:
@@ -73,10 +69,9 @@ def test_a_dry_run_counts_and_changes_nothing(home: Home) -> None:
     assert all(report.changed[place] for place in places)
     assert (home.episodes(), home.archived(), home.store.forgetting.parts_after("", 10)) == before
     assert home.store.settings.get(CHECKPOINT) is None
-    home.close()
 
 
-def test_nothing_stays_readable_ids_stay_and_a_second_run_changes_nothing(home: Home) -> None:
+def test_nothing_stays_readable_and_a_second_run_changes_nothing(home: Home) -> None:
     ids = {e.episode_id for e in home.episodes()}
     parts = [p.part_id for p in home.store.forgetting.parts_after("", 10)]
     lines = home.archived()
@@ -97,13 +92,12 @@ def test_nothing_stays_readable_ids_stay_and_a_second_run_changes_nothing(home: 
     assert {e.episode_id for e in home.episodes()} == ids
     assert SECRET.lower().encode() not in home.bytes().lower()
     assert home.finds("quagga")
-    home.close()
 
 
-def test_folders_projects_and_their_aliases_lose_their_secrets_too(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+def test_folders_projects_and_aliases_lose_their_secrets_too(log_home: Home) -> None:
+    home = log_home
     folder = f"/srv/{SECRET}/shop"
-    home.write([record("user", "Where is the quagga?", 1, cwd=folder), record("assistant", "Here.", 2, cwd=folder)])
+    home.say("Where is the quagga?", "Here.", cwd=folder)
     home.ingest(unmasked)
     home.store.settings.set(f"projects.seen.{folder}", folder)
     home.store.settings.set("projects.aliases", {folder: "shop", "other": f"to-{SECRET}"})
@@ -125,11 +119,10 @@ def test_folders_projects_and_their_aliases_lose_their_secrets_too(tmp_path: Pat
     assert home.store.episodes.get([part.part_id])[part.part_id].project == "shop", "the alias still holds"
     assert (part.project, "shop", 2) in home.store.projects.names(), "the exchange, and the record of its session"
     assert (rescan(home).masked, SECRET.encode() in home.bytes()) == ({}, False)
-    home.close()
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_an_archive_of_a_lost_database_is_named_since_it_is_not_masked(home: Home, dry_run: bool) -> None:
+def test_an_archive_of_a_lost_database_is_named(home: Home, dry_run: bool) -> None:
     (archived,) = home.settings.archive_dir.glob("*/*.zst")
     kept = archived.with_name(f"{archived.name}.kept-1")
     shutil.copy(archived, kept)
@@ -139,7 +132,6 @@ def test_an_archive_of_a_lost_database_is_named_since_it_is_not_masked(home: Hom
     assert "delete" in render(report)
     kept.unlink()
     assert rescan(home).remains == []
-    home.close()
 
 
 def test_a_run_that_is_killed_anywhere_is_finished_by_the_next(home: Home, tmp_path: Path) -> None:
@@ -212,12 +204,11 @@ def with_files(home: Home, count: int) -> None:
     """More logs, each of two lines with a secret."""
     for n in range(count):
         session = f"{n:08}-2222-4333-8444-555555555555"
-        said = [record("user", f"log {n}: {SECRET}", 10, session), record("assistant", f"so: {SECRET}", 11, session)]
-        home.write(said, f"{FOLDER}/{session}.jsonl")
+        home.say(f"log {n}: {SECRET}", f"so: {SECRET}", at=10, session=session)
     home.ingest(unmasked)
 
 
-def test_an_interrupted_run_goes_on_behind_the_last_file_that_it_had_done(home: Home) -> None:
+def test_an_interrupted_run_goes_on_behind_its_last_file(home: Home) -> None:
     with_files(home, 4)
     read: list[str] = []
     with pytest.raises(Interrupted):
@@ -233,10 +224,9 @@ def test_an_interrupted_run_goes_on_behind_the_last_file_that_it_had_done(home: 
     assert "archived files: 5 of 5" in said
     assert SECRET.lower().encode() not in home.bytes().lower()
     assert home.store.settings.get(CHECKPOINT) is None
-    home.close()
 
 
-def test_an_interrupted_run_begins_anew_when_the_rules_are_others_by_now(home: Home) -> None:
+def test_an_interrupted_run_begins_anew_when_rules_changed(home: Home) -> None:
     with_files(home, 2)
     read: list[str] = []
     with pytest.raises(Interrupted):
@@ -245,10 +235,9 @@ def test_an_interrupted_run_begins_anew_when_the_rules_are_others_by_now(home: H
     rescan(home, rules=counting(again, version="2"))
     assert any("log 0" in line for line in read)
     assert any("log 0" in line for line in again)
-    home.close()
 
 
-def test_progress_is_said_now_and_then_and_at_the_end_of_each_step() -> None:
+def test_progress_is_said_now_and_then_and_at_each_end() -> None:
     said: list[str] = []
     rarely, always = now_and_then(said.append, 3_600.0), now_and_then(said.append, 0.0)
     for text in ("one", "two", "three"):
@@ -267,8 +256,3 @@ def test_progress_ends_at_the_total(home: Home) -> None:
     number, _, total = files[-1].removeprefix("archived files: ").partition(" of ")
     assert number == total
     assert len(files) <= 2
-
-
-def test_the_version_of_the_rules_is_that_of_their_source() -> None:
-    assert rules_version() == rules_version()
-    assert len(rules_version()) == 32

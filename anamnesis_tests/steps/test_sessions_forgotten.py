@@ -19,16 +19,13 @@ from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps import blocklist
 from anamnesis_pipeline.steps.blocklist import exclude_episode
 from anamnesis_pipeline.steps.exporting import export
-from anamnesis_pipeline.steps.forget import Forgetter
-from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.importing import Importer
 from anamnesis_pipeline.steps.llm_choice import Llm, LlmRules
 from anamnesis_pipeline.steps.posting import Poster
-from anamnesis_pipeline.steps.rescan import Rescan, Rules
 from anamnesis_pipeline.steps.session_summaries import summarize_sessions
 from anamnesis_pipeline.steps.sessions import SUMMARY_DUE, sources_to_summarize
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.steps.archived_logs import DAY, SESSION, Home, record, unmasked
+from anamnesis_tests.steps.archived_logs import DAY, SESSION, Home, unmasked
 from anamnesis_tests.steps.llms import LlmHere
 
 SECRET = "ghp" + "_" + "q7Zk" * 9
@@ -51,33 +48,29 @@ class Recorded(Home):
         self.archive = home_wiring.open_archive(self.settings)
         self.host = LocalHost("box")
 
+    def holding(self, word: str) -> str:
+        (found,) = [e.episode_id for e in self.episodes() if word in e.raw_exchange and e.kind == "exchange"]
+        return found
+
     def records(self) -> list[Episode]:
         """Every revision."""
         return self.store.episodes.page(Where(kinds=(SESSION_KIND,), include_superseded=True), 100).items
+
+    def publish_again(self) -> None:
+        """Publish one part as if it had changed."""
+        self.store.forgetting.replace_parts(self.store.forgetting.parts([self.holding("walrus")]))
+        wiring.open_pipeline(self.settings, self.store).publish(self.source())
 
     def text(self) -> str:
         passages = [p.passage for e in self.records() for p in self.store.episodes.passages_of(e.episode_id)]
         return "\n".join([*map(str, self.records()), *map(str, passages)])
 
-    def forgetter(self) -> Forgetter:
-        return wiring.open_forgetter(self.settings, self.store)
-
-    def exchange(self, word: str) -> str:
-        (found,) = [e.episode_id for e in self.episodes() if word in e.raw_exchange and e.kind == "exchange"]
-        return found
-
 
 @pytest.fixture
 def home(store: Store, tmp_path: Path) -> Recorded:
     home = Recorded(tmp_path, store)
-    home.write(
-        [
-            record("user", "Why is the ledger of the walrus module wrong by one cent?", 1),
-            record("assistant", QUAGGA, 2),
-            record("user", f"And what of the final narwhal question, with {SECRET}?", 90),
-            record("assistant", NARWHAL, 91),
-        ]
-    )
+    home.say("Why is the ledger of the walrus module wrong by one cent?", QUAGGA)
+    home.say(f"And what of the final narwhal question, with {SECRET}?", NARWHAL, at=90)
     home.ingest(unmasked)
     return home
 
@@ -91,8 +84,8 @@ def test_session_record_is_made_by_ingest(home: Recorded) -> None:
 
 @pytest.mark.parametrize("asked", [{"since": record_time(60)}, {"query": "narwhal"}, {"ids": ()}])
 def test_forgotten_exchange_leaves_no_word_in_a_record(home: Recorded, asked: dict[str, Any]) -> None:
-    wanted = {"ids": (home.exchange("narwhal"),)} if asked == {"ids": ()} else asked
-    home.forgetter().forget(ForgetRequest(**wanted))
+    wanted = {"ids": (home.holding("narwhal"),)} if asked == {"ids": ()} else asked
+    home.forget(**wanted)
     assert home.records() == []
     home.ingest(unmasked)
     (episode,) = home.records()
@@ -102,21 +95,21 @@ def test_forgotten_exchange_leaves_no_word_in_a_record(home: Recorded, asked: di
     assert told.outcome == QUAGGA
 
 
-def test_forgotten_session_has_no_record(home: Recorded) -> None:
-    home.forgetter().forget(ForgetRequest(session_id=SESSION))
+@pytest.mark.parametrize("asked", [{"session_id": SESSION}, {"machine": "box"}])
+def test_forgotten_session_or_source_has_no_record(home: Recorded, asked: dict[str, str]) -> None:
+    home.store.sessions.note_branches(home.source().key, {SESSION: "secret-launch"})
+    home.store.settings.set(SUMMARY_DUE + SESSION, [home.source().key, "", 1])
+    home.forget(**asked)
+    if "session_id" in asked:
+        assert home.store.sessions.states([SESSION]) == []
+        assert home.store.settings.all(SUMMARY_DUE) == {}
     home.ingest(unmasked)
     assert home.records() == []
-    assert home.store.sessions.states([SESSION]) == []
-
-
-def test_forgotten_source_has_no_record(home: Recorded) -> None:
-    home.forgetter().forget(ForgetRequest(machine="box"))
-    home.ingest(unmasked)
-    assert home.records() == []
+    assert "machine" in asked or home.store.sessions.states([SESSION]) == []
 
 
 def test_blocked_exchange_leaves_the_record_until_it_is_lifted(home: Recorded) -> None:
-    exchange = home.exchange("narwhal")
+    exchange = home.holding("narwhal")
     exclude_episode(home.store, exchange, "no")
     assert home.records() == []
     home.ingest(unmasked)
@@ -127,11 +120,10 @@ def test_blocked_exchange_leaves_the_record_until_it_is_lifted(home: Recorded) -
 
 
 def test_rescan_leaves_no_secret_in_a_record(home: Recorded) -> None:
-    home.write([record("user", f"Do it again with {SECRET}, please.", 200), record("assistant", SECRET, 201)])
+    home.say(f"Do it again with {SECRET}, please.", SECRET, at=200)
     home.ingest(unmasked)
     assert SECRET in home.text()
-    rules = Rules(REDACTOR.mask_text, REDACTOR.mask_line, "1")
-    Rescan(home.store, home.archive, rules, dry_run=False, say=lambda *_: None).run()
+    home.rescan(REDACTOR)
     assert SECRET not in home.text()
     home.ingest()
     assert home.records()
@@ -146,8 +138,7 @@ def test_private_session_is_sent_to_no_llm_elsewhere(home: Recorded) -> None:
         home.store.episodes.delete(home.records()[0].episode_id, tombstone=False)
         home.store.parts.renew_session(SESSION)
         wiring.open_pipeline(home.settings, home.store).publish(source)
-        home.store.forgetting.replace_parts(home.store.forgetting.parts([home.exchange("walrus")]))
-        wiring.open_pipeline(home.settings, home.store).publish(source)
+        home.publish_again()
         summarize_sessions(home.store, source, llm, minilm_pieces())
         assert home.records()
     assert backend.asked == []
@@ -157,40 +148,30 @@ def test_llm_summary_of_a_session_goes_with_its_text(home: Recorded) -> None:
     backend = LlmHere(is_local=False)
     llm = Llm(lambda: backend, LlmRules(min_value=0))
     source = home.source()
-    home.store.forgetting.replace_parts(home.store.forgetting.parts([home.exchange("walrus")]))
-    wiring.open_pipeline(home.settings, home.store).publish(source)
+    home.publish_again()
     summarize_sessions(home.store, source, llm, minilm_pieces())
     (episode,) = home.records()
     assert episode.summary == "The retry double-charged. It now sends an idempotency key."
     assert len(backend.asked) == 1
     assert len(home.store.forgetting.replies_after("", 10)) == 1
-    home.forgetter().forget(ForgetRequest(query="narwhal"))
+    home.forget(query="narwhal")
     assert home.store.forgetting.replies_after("", 10) == []
     assert home.records() == []
-
-
-def test_llm_that_refuses_leaves_title_and_outcome(home: Recorded) -> None:
-    backend = LlmHere(script=[LlmRefused("no")])
-    source = home.source()
-    home.store.forgetting.replace_parts(home.store.forgetting.parts([home.exchange("walrus")]))
-    wiring.open_pipeline(home.settings, home.store).publish(source)
-    report = summarize_sessions(home.store, source, Llm(lambda: backend, LlmRules(min_value=0)), minilm_pieces())
-    (episode,) = home.records()
-    assert report.problem
-    assert NARWHAL in episode.summary
 
 
 def test_refused_llm_summary_is_asked_for_again(home: Recorded) -> None:
     backend, now = LlmHere(script=[LlmRefused("no"), LlmRefused("no")]), [record_time(600)]
     llm = Llm(lambda: backend, LlmRules(min_value=0), lambda: now[0])
     source = home.source()
-    home.store.forgetting.replace_parts(home.store.forgetting.parts([home.exchange("walrus")]))
-    wiring.open_pipeline(home.settings, home.store).publish(source)
+    home.publish_again()
     waits = []
     for minutes in (0, 1, 60, 61, 24 * 60, 48 * 60):
         now[0] = record_time(600 + minutes)
         report = summarize_sessions(home.store, source, llm, minilm_pieces())
         waits.append((len(backend.asked), report.changed, bool(sources_to_summarize(home.store, now[0] + HOUR))))
+        if minutes == 0:
+            assert report.problem
+            assert NARWHAL in home.records()[0].summary
     assert waits == [(1, 0, True), (1, 0, True), (2, 0, True), (2, 0, True), (3, 1, False), (3, 0, False)]
     (episode,) = home.records()
     assert episode.summary == "The retry double-charged. It now sends an idempotency key."
@@ -203,17 +184,8 @@ def test_nobody_waits_for_summaries_without_an_llm(home: Recorded) -> None:
     assert sources_to_summarize(home.store, record_time(600)) == set()
 
 
-def test_nothing_names_a_forgotten_session(home: Recorded) -> None:
-    source = home.source()
-    home.store.sessions.note_branches(source.key, {SESSION: "secret-launch"})
-    home.store.settings.set(SUMMARY_DUE + SESSION, [source.key, "", 1])
-    home.forgetter().forget(ForgetRequest(session_id=SESSION))
-    assert home.store.sessions.states([SESSION]) == []
-    assert home.store.settings.all(SUMMARY_DUE) == {}
-
-
 def test_imported_record_goes_with_an_exchange_of_its_session(home: Recorded) -> None:
-    told = home.store.episodes.get([home.exchange("narwhal")]).popitem()[1]
+    told = home.store.episodes.get([home.holding("narwhal")]).popitem()[1]
     imported = [replace(e, source="direct", episode_id=f"imported-{e.kind}") for e in (told, *home.records())]
     home.store.episodes.put([(episode, []) for episode in imported])
     assert home.store.episodes.delete("imported-exchange")
@@ -224,7 +196,7 @@ def test_imported_record_becomes_that_of_the_log(home: Recorded) -> None:
     exported = io.BytesIO()
     export(home.store, Where(include_superseded=True), exported)
     before = home.records()
-    home.forgetter().forget(ForgetRequest(session_id=SESSION))
+    home.forget(session_id=SESSION)
     home.store.exclusion.lift([each.episode_id for each in home.store.exclusion.tombstones(99)])
     pieces = minilm_pieces()
     exported.seek(0)
@@ -237,5 +209,5 @@ def test_imported_record_becomes_that_of_the_log(home: Recorded) -> None:
     home.ingest(unmasked)
     (present,) = home.records()
     assert present.episode_id == imported.episode_id
-    home.forgetter().forget(ForgetRequest(session_id=SESSION))
+    home.forget(session_id=SESSION)
     assert home.records() == []

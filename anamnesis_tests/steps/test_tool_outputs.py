@@ -21,10 +21,7 @@ from anamnesis_pipeline.steps import crawl as crawl_module
 from anamnesis_pipeline.steps import tool_outputs as outputs_module
 from anamnesis_pipeline.steps.dead_letters import retry_dead_letters
 from anamnesis_pipeline.steps.extract import extract, extractable
-from anamnesis_pipeline.steps.forget import ForgetReport
-from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.pipeline import ingest_all
-from anamnesis_pipeline.steps.rescan import Rescan, Rules
 from anamnesis_tests.steps.archived_logs import FOLDER, OTHER, SESSION, Home, record, unmasked
 
 REDACTOR = Redactor(b"salt")
@@ -81,11 +78,7 @@ def said(home: Home) -> str:
     )
 
 
-def forget(home: Home, **asked: Any) -> ForgetReport:
-    return wiring.open_forgetter(home.settings, home.store).forget(ForgetRequest(**asked))
-
-
-def test_the_whole_output_is_the_text_of_its_result_and_outlives_its_file(home: Home) -> None:
+def test_the_whole_output_is_the_text_of_its_result(home: Home) -> None:
     file = put_out(home, WHOLE)
     home.write(recorded(f"/somewhere/else/{path_of('toolu_1.txt')}"))
     home.ingest()
@@ -137,7 +130,7 @@ def test_an_output_of_content_blocks_becomes_their_text(home: Home) -> None:
     assert said(home) == "the okapi\nsleeps\nwell"
 
 
-def test_a_missing_output_leaves_the_preview_and_one_that_comes_later_makes_no_second_message(home: Home) -> None:
+def test_an_output_that_comes_late_makes_no_second_message(home: Home) -> None:
     home.write(recorded(home.logs / FOLDER / path_of("toolu_1.txt")))
     home.ingest()
     assert said(home).startswith("<persisted-output>")
@@ -178,7 +171,7 @@ def test_a_file_that_was_caught_half_written_is_read_anew(home: Home) -> None:
     assert home.archived(path_of("toolu_1.txt"), generation=1) == WHOLE.split("\n")[:-1]
 
 
-def test_copies_of_the_record_are_one_message_whichever_has_the_file(home: Home) -> None:
+def test_copies_of_the_record_are_one_message(home: Home) -> None:
     lines = recorded(put_out(home, WHOLE))
     home.write(lines)
     forked = [line | {"sessionId": OTHER, "forkedFrom": {"sessionId": SESSION}} for line in lines]
@@ -197,9 +190,7 @@ def test_a_copy_finds_the_output_in_its_own_session_too(home: Home) -> None:
     assert said(home) == WHOLE.removesuffix("\n")
 
 
-def test_an_output_that_is_too_long_for_the_memory_is_archived_and_its_preview_stays(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_too_long_output_is_archived_and_its_preview_stays(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs_module, "LONGEST_OUTPUT", len(WHOLE) - 1)
     home.write(recorded(put_out(home, WHOLE)))
     home.ingest()
@@ -208,9 +199,7 @@ def test_an_output_that_is_too_long_for_the_memory_is_archived_and_its_preview_s
 
 
 @pytest.mark.parametrize("most", [1_000, 7])
-def test_a_private_key_over_several_lines_is_masked_wherever_frames_end(
-    home: Home, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
+def test_a_private_key_is_masked_wherever_frames_end(home: Home, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(crawl_module, "OUTPUT_FRAME_LINES", most)
     text = f"before\n{KEY}\nafter\n" * 2
     home.write(recorded(put_out(home, text)))
@@ -250,15 +239,14 @@ def test_a_file_saved_anew_with_the_same_text_is_archived_once(home: Home) -> No
 def test_new_rules_mask_it_anew_across_its_lines(home: Home) -> None:
     home.write(recorded(put_out(home, f"before\n{KEY}\nafter\n")))
     home.ingest(unmasked)
-    report = Rescan(home.store, home.archive, Rules(REDACTOR.mask_text, REDACTOR.mask_line, "1"), dry_run=False).run()
-    assert report.changed["archive lines"] == 27
+    assert home.rescan(REDACTOR).changed["archive lines"] == 27
     assert b"q7Zkq7Zk" not in home.bytes()
     lines = home.archived(path_of("toolu_1.txt"))
     assert (len(lines), lines[0], lines[-1]) == (29, "before", "after")
 
 
 @pytest.mark.parametrize("how", ["id", "query", "session", "path"])
-def test_what_is_forgotten_goes_from_its_output_too_and_stays_away(home: Home, how: str) -> None:
+def test_what_is_forgotten_goes_from_its_output_too(home: Home, how: str) -> None:
     file = put_out(home, WHOLE)
     put_out(home, "the gecko sleeps\n", "other.txt", OTHER)
     home.write(recorded(file))
@@ -271,10 +259,10 @@ def test_what_is_forgotten_goes_from_its_output_too_and_stays_away(home: Home, h
         "path": {"path": str(home.logs / FOLDER / SESSION)},
     }[how]  # fmt: skip
     if how == "path":  # of the folder alone: what is said of it stays
-        assert forget(home, **asked).lines == WHOLE.count("\n") - 1
+        assert home.forget(**asked).lines == WHOLE.count("\n") - 1
         assert set(home.archived(path_of("toolu_1.txt"))) == {""}
         return
-    report = forget(home, **asked)
+    report = home.forget(**asked)
     assert any(str(file) in place for place in report.remains)
     copy = home.logs / "-back-from-a-backup" / path_of("toolu_1.txt")
     copy.parent.mkdir(parents=True)
@@ -287,12 +275,12 @@ def test_what_is_forgotten_goes_from_its_output_too_and_stays_away(home: Home, h
     assert b"the gecko sleeps" in home.bytes()
 
 
-def test_an_output_that_came_too_late_is_forgotten_with_its_record(home: Home) -> None:
+def test_an_output_that_came_late_is_forgotten_with_its_record(home: Home) -> None:
     home.write(recorded(home.logs / FOLDER / path_of("toolu_1.txt")))
     home.ingest(unmasked)
     put_out(home, WHOLE)
     home.ingest(unmasked)
-    forget(home, query="walrus")
+    home.forget(query="walrus")
     assert b"the last okapi" not in home.bytes()
 
 
@@ -334,7 +322,7 @@ def test_an_output_that_cannot_be_read_hides_nothing_else(home: Home) -> None:
     assert len(home.archived(path_of("toolu_1.txt"))) == WHOLE.count("\n")
 
 
-def test_an_agents_long_answer_is_there_once_also_where_its_session_moved_it_out(home: Home) -> None:
+def test_an_agents_answer_that_was_moved_out_is_there_once(home: Home) -> None:
     answer = WHOLE.removesuffix("\n")
     lines = recorded(put_out(home, f"{answer}\nagentId: a1\n"), toolUseResult={"agentId": "a1", "status": "completed"})
     agent = {"isSidechain": True, "agentId": "a1"}
@@ -348,7 +336,7 @@ def test_an_agents_long_answer_is_there_once_also_where_its_session_moved_it_out
     assert "\n".join(e.raw_exchange for e in home.episodes()).count("the last okapi") == 1
 
 
-def test_a_forgotten_text_goes_from_what_this_memory_answered_about_it_in_its_session_too(home: Home) -> None:
+def test_a_forgotten_text_goes_from_answers_of_this_memory_too(home: Home) -> None:
     said = "Why is the ledger of the walrus module wrong by one cent?"
     call = {"type": "tool_use", "id": "toolu_7", "name": "Bash", "input": {"command": "anamnesis search ledger"}}
     answer = {"type": "tool_result", "tool_use_id": "toolu_7", "content": f'{{"excerpt": "{said}"}}'}
@@ -358,7 +346,6 @@ def test_a_forgotten_text_goes_from_what_this_memory_answered_about_it_in_its_se
     for number, block in enumerate((answer, other), 52):
         home.write([record("user", "", number, message={"role": "user", "content": [block]})])
     home.ingest(unmasked)
-    (walrus,) = [e.episode_id for e in home.episodes() if "walrus" in e.raw_exchange]
-    forget(home, ids=(walrus,))
+    home.forget("walrus")
     assert b"walrus" not in home.bytes()
     assert [line == "{}" for line in home.archived()] == [True, False, False, True, False]
