@@ -55,9 +55,21 @@ class Memory:
         frames = self.store.archive.frames(self.source.key, path, generation)
         return list(self.archive.lines(self.source.key, path, frames))
 
+    def replace(self, text):
+        """Save the log as a new file in its place."""
+        (self.folder / "draft").write_text(text)
+        os.replace(self.folder / "draft", self.file)
+
+    def changed(self):
+        return source_changed(self.store, self.host, self.source)
+
     def append(self, text, path=SESSION):
         with open(self.folder / path, "ab") as file:
             file.write(text if isinstance(text, bytes) else text.encode())
+
+
+def lines_of(*numbers):
+    return "".join(f"{line(number)}\n" for number in numbers)
 
 
 def line(number, text="hello"):

@@ -13,7 +13,7 @@ from anamnesis_pipeline.sources import lines as lines_module
 from anamnesis_pipeline.sources.base import HISTORY
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps import crawl as crawl_module
-from anamnesis_tests.steps.crawled_logs import SESSION, Memory, line, source_changed
+from anamnesis_tests.steps.crawled_logs import SESSION, Memory, line, lines_of
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def memory(tmp_path):
 
 
 def test_new_lines_are_archived_once(memory):
-    memory.append(f"{line(1)}\n{line(2)}\n")
+    memory.append(lines_of(1, 2))
     report = memory.crawl()
     assert (report.files, report.new, report.lines, report.problems) == (1, 1, 2, [])
     again = memory.crawl()
@@ -43,16 +43,12 @@ def test_only_new_bytes_of_a_grown_file_are_read(memory):
 
 
 def test_a_torn_tail_then_completed_gives_exactly_one_line(memory):
-    text = line(1)
-    memory.append(text[:5])
-    assert memory.crawl().lines == 0
-    assert memory.crawl().bytes_read == 0
-    memory.append(text[5:])
-    assert memory.crawl().lines == 1
-    memory.append("\n")
-    assert memory.crawl().lines == 0
-    memory.append(f"{line(2)}\n")
-    memory.crawl()
+    text, found = line(1), []
+    for piece in (text[:5], "", text[5:], "\n", lines_of(2)):
+        memory.append(piece)
+        found.append(memory.crawl())
+    assert [report.lines for report in found] == [0, 0, 1, 0, 1]
+    assert found[1].bytes_read == 0
     assert memory.archived() == [text, line(2)]
 
 
@@ -64,9 +60,9 @@ def test_glued_and_windows_lines_are_kept_as_lines(memory):
 
 
 def test_a_shrunken_file_is_read_again_as_a_new_generation(memory):
-    memory.append("".join(f"{line(n)}\n" for n in range(10)))
+    memory.append(lines_of(*range(10)))
     memory.crawl()
-    memory.file.write_text(f"{line(0)}\n")
+    memory.file.write_text(lines_of(0))
     assert memory.crawl().replaced == 1
     assert memory.cursor().generation == 1
     assert memory.archived() == [line(0)]
@@ -74,60 +70,54 @@ def test_a_shrunken_file_is_read_again_as_a_new_generation(memory):
 
 
 def test_a_file_replaced_by_another_of_the_same_size_is_noticed(memory):
-    memory.append(f"{line(1)}\n")
+    memory.append(lines_of(1))
     memory.crawl()
-    memory.file.write_text(f"{line(2)}\n")  # same inode and size
+    memory.file.write_text(lines_of(2))  # same inode and size
     os.utime(memory.file, ns=(1, 1))
     assert memory.crawl().replaced == 1
-    other = memory.folder / "draft"
-    other.write_text(f"{line(3)}\n")
-    os.replace(other, memory.file)  # another inode
+    memory.replace(lines_of(3))  # another inode
     assert memory.crawl().replaced == 1
     assert [memory.archived(generation) for generation in range(3)] == [[line(1)], [line(2)], [line(3)]]
 
 
-def test_a_file_that_is_saved_as_a_new_one_in_its_place_is_archived_once(memory):
-    written = ""
-    for tick in range(6):
-        written += "".join(f"{line(100 * tick + n)}\n" for n in range(100))
-        (memory.folder / "draft").write_text(written)
-        os.replace(memory.folder / "draft", memory.file)
+def test_a_file_saved_as_a_new_one_in_its_place_is_archived_once(memory):
+    for tick in range(1, 7):
+        memory.replace(lines_of(*range(100 * tick)))
         report = memory.crawl()
         assert (report.replaced, report.lines) == (0, 100)
     assert memory.cursor().generation == 0
-    assert memory.archived() == written.splitlines()
+    assert memory.archived() == [line(n) for n in range(600)]
 
 
-def test_a_file_in_another_ones_place_that_differs_in_its_middle_is_noticed(memory):
+def test_a_file_that_differs_in_its_middle_is_noticed(memory):
     lines = [line(n, "x" * 100) for n in range(1_000)]
     memory.append("".join(f"{text}\n" for text in lines))
     memory.crawl()
     lines[500] = line(500, "y" * 100)
-    (memory.folder / "draft").write_text("".join(f"{text}\n" for text in [*lines, line(1_000)]))
-    os.replace(memory.folder / "draft", memory.file)
+    memory.replace("".join(f"{text}\n" for text in [*lines, line(1_000)]))
     assert memory.crawl().replaced == 1
     assert memory.archived() == [*lines, line(1_000)]
 
 
-def test_a_file_cut_in_place_and_grown_beyond_its_old_size_is_noticed(memory):
-    memory.append("".join(f"{line(n)}\n" for n in range(1000)))
+def test_a_file_cut_and_grown_beyond_its_old_size_is_noticed(memory):
+    memory.append(lines_of(*range(1000)))
     memory.crawl()
-    kept = [line(n) for n in range(999)]
-    memory.file.write_text("".join(f"{text}\n" for text in [*kept, line("other", "z" * 500), line("last")]))
+    lines = [*(line(n) for n in range(999)), line("other", "z" * 500), line("last")]
+    memory.file.write_text("".join(f"{text}\n" for text in lines))
     assert memory.crawl().replaced == 1
-    assert memory.archived() == [*kept, line("other", "z" * 500), line("last")]
+    assert memory.archived() == lines
 
 
 def test_a_torn_tail_cut_off_again_is_no_replacement(memory):
     memory.append(f"{line(1)}\n{line(2)[:6]}")
     memory.crawl()
-    memory.file.write_text(f"{line(1)}\n")
+    memory.file.write_text(lines_of(1))
     assert memory.crawl().replaced == 0
     assert memory.archived() == [line(1)]
 
 
-def test_a_moved_file_keeps_its_archive_and_is_read_in_its_new_place(memory):
-    memory.append(f"{line(1)}\n")
+def test_a_moved_file_keeps_its_archive_and_is_read_there(memory):
+    memory.append(lines_of(1))
     memory.crawl()
     moved = f"{uuid.UUID(int=2)}.jsonl"
     os.rename(memory.file, memory.folder / moved)
@@ -136,38 +126,38 @@ def test_a_moved_file_keeps_its_archive_and_is_read_in_its_new_place(memory):
     assert memory.archived() == memory.archived(path=moved) == [line(1)]
 
 
-def test_a_vanished_file_keeps_its_archive_and_goes_on_when_it_returns(memory):
-    memory.append(f"{line(1)}\n")
+def test_a_vanished_file_goes_on_when_it_returns(memory):
+    memory.append(lines_of(1))
     memory.crawl()
     os.rename(memory.file, memory.base / "aside")
     assert memory.crawl().gone == 1
     assert memory.crawl().gone == 0
     assert memory.archived() == [line(1)]
     os.rename(memory.base / "aside", memory.file)
-    memory.append(f"{line(2)}\n")
+    memory.append(lines_of(2))
     report = memory.crawl()
     assert (report.grown, report.lines) == (1, 1)
     assert not memory.cursor().gone
     assert memory.archived() == [line(1), line(2)]
 
 
-def test_the_files_of_a_folder_that_was_removed_are_gone_and_that_is_no_problem(memory):
-    memory.append(f"{line(1)}\n")
+def test_the_files_of_a_removed_folder_are_gone(memory):
+    memory.append(lines_of(1))
     memory.crawl()
     os.rename(memory.folder, memory.base / "aside")
-    assert source_changed(memory.store, memory.host, memory.source)
+    assert memory.changed()
     report = memory.crawl()
     assert (report.gone, report.problems) == (1, [])
     assert memory.store.overview.counts(memory.source.key).files_gone == 1
-    assert not source_changed(memory.store, memory.host, memory.source)
+    assert not memory.changed()
     os.rename(memory.base / "aside", memory.folder)
     memory.crawl()
     assert not memory.cursor().gone
 
 
 @pytest.mark.parametrize("instead", ["a file", "a link that leads nowhere"])
-def test_nothing_is_taken_for_gone_when_the_folder_cannot_be_listed(memory, instead):
-    memory.append(f"{line(1)}\n")
+def test_nothing_is_gone_when_the_folder_cannot_be_listed(memory, instead):
+    memory.append(lines_of(1))
     memory.crawl()
     os.rename(memory.folder, memory.base / "unmounted")
     if instead == "a file":
@@ -185,14 +175,14 @@ def test_nothing_is_taken_for_gone_when_the_folder_cannot_be_listed(memory, inst
 def test_nothing_is_taken_for_gone_when_the_root_is_missing(memory, kind, folder):
     root = memory.folder if folder == "." else memory.folder.parent
     memory.source = dataclasses.replace(memory.source, root=os.fspath(root), folder=folder, kind=kind)
-    memory.append(f"{line(1)}\n", path=HISTORY if kind == "claude_history" else SESSION)
+    memory.append(lines_of(1), path=HISTORY if kind == "claude_history" else SESSION)
     assert memory.crawl().new == 1
     os.rename(root, memory.base / "unmounted")
     report = memory.crawl()
     assert report.gone == 0
     assert "no such file" in report.problems[0]
     with pytest.raises(SourceUnreadable):
-        source_changed(memory.store, memory.host, memory.source)
+        memory.changed()
     assert memory.store.overview.counts().files_gone == 0
 
 
@@ -205,8 +195,8 @@ class LosesOneFile(LocalHost):
 
 def test_an_unreadable_file_is_reported_and_the_others_are_read(memory):
     other = f"{uuid.UUID(int=2)}.jsonl"
-    memory.append(f"{line(1)}\n")
-    memory.append(f"{line(2)}\n", other)
+    memory.append(lines_of(1))
+    memory.append(lines_of(2), other)
     memory.host = LosesOneFile("box")
     report = memory.crawl()
     assert report.lines == 1
@@ -216,17 +206,17 @@ def test_an_unreadable_file_is_reported_and_the_others_are_read(memory):
     assert memory.crawl().lines == 1
 
 
-def test_a_file_that_cannot_be_read_asks_for_no_crawl_until_it_changes_and_loses_nothing(memory):
-    memory.append(f"{line(1)}\n")
+def test_an_unreadable_file_asks_for_no_crawl_until_it_changes(memory):
+    memory.append(lines_of(1))
     assert memory.crawl().lines == 1
     memory.host = LosesOneFile("box")
-    memory.append(f"{line(2)}\n")
-    assert source_changed(memory.store, memory.host, memory.source)
+    memory.append(lines_of(2))
+    assert memory.changed()
     memory.crawl()
     assert SESSION in memory.cursor().unread
-    assert not source_changed(memory.store, memory.host, memory.source), "each tick would ask for a run"
-    memory.append(f"{line(3)}\n")
-    assert source_changed(memory.store, memory.host, memory.source)
+    assert not memory.changed(), "each tick would ask for a run"
+    memory.append(lines_of(3))
+    assert memory.changed()
     memory.crawl()
     memory.host = LocalHost("box")
     assert memory.crawl().lines == 2, "any crawl tries again, though nothing changed since"
@@ -235,16 +225,16 @@ def test_a_file_that_cannot_be_read_asks_for_no_crawl_until_it_changes_and_loses
 
 
 def test_what_is_written_while_a_file_is_read_is_seen_next_time(memory):
-    memory.append(f"{line(1)}\n")
+    memory.append(lines_of(1))
 
     def mask_and_write(text):
         memory.append(f"{line('later')}\n")
         return text, Counter()
 
     assert memory.crawl(mask_and_write).lines == 1
-    assert source_changed(memory.store, memory.host, memory.source)
+    assert memory.changed()
     assert memory.crawl().lines == 1
-    assert not source_changed(memory.store, memory.host, memory.source)
+    assert not memory.changed()
 
 
 def test_secrets_are_masked_before_they_reach_the_disk(memory):
@@ -268,11 +258,3 @@ def test_a_big_file_becomes_frames_of_bounded_size(memory, monkeypatch):
     assert all(frame.lines <= 7 for frame in frames)
     assert len(frames) > 20
     assert memory.archived() == lines
-
-
-def test_unchanged_files_read_no_byte(memory):
-    for number in range(200):
-        memory.append(f"{line(number)}\n", f"{uuid.UUID(int=number)}.jsonl")
-    assert memory.crawl().new == 200
-    report = memory.crawl()
-    assert (report.unchanged, report.bytes_read, report.problems) == (200, 0, [])

@@ -1,6 +1,7 @@
 """Vectors for what has none, on a real store."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel, ava
 from anamnesis_pipeline.errors import InvalidVectors, SpaceNotFound, StoreFull
 from anamnesis_pipeline.model import Space, Variant
 from anamnesis_pipeline.steps.embeddings import EmbedReport, embed_sources
-from anamnesis_pipeline.steps.reembed_state import failure_of, rate_of
+from anamnesis_pipeline.steps.reembed_state import Failure, failure_of, rate_of
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.conftest import OpenStore
 from anamnesis_tests.steps.spaces import DIM, write
@@ -40,7 +41,37 @@ def filled(store: Store) -> Store:
     return store
 
 
-def test_vectors_are_written_at_every_checkpoint_and_equal_texts_are_embedded_once(store: Store) -> None:
+class Choking(HashingEmbedder):
+    """Makes no vectors of texts with certain numbers."""
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        super().__init__(DIM)
+        self._bad = {f"number {number} of direct" for number in numbers}
+        self.calls = 0
+
+    def embed(self, texts: Sequence[str], role: object) -> NDArray[np.float32]:
+        self.calls += 1
+        if not self._bad.isdisjoint(texts):
+            raise InvalidVectors("no numbers")
+        return super().embed(texts, "passage")
+
+
+def pending_ids(store: Store) -> list[str]:
+    return [episode.episode_id for episode in store.vectors.pending(SPACE.key, ["direct"], 999)]
+
+
+def embed(store: Store, embedder: Any = None, every: int = 25, **how: Any) -> EmbedReport:
+    return embed_sources(store, SPACE.key, ["direct"], embedder or HashingEmbedder(DIM), every, **how)
+
+
+def noted(store: Store) -> Failure:
+    """The failure that is noted."""
+    failure = failure_of(store, SPACE.key)
+    assert failure is not None
+    return failure
+
+
+def test_vectors_are_written_at_checkpoints_and_texts_once(store: Store) -> None:
     store.spaces.put(SPACE)
     for number in range(60):
         put(store, f"e{number}", f"the number {number % 3} again")
@@ -49,19 +80,19 @@ def test_vectors_are_written_at_every_checkpoint_and_equal_texts_are_embedded_on
     def distinct(_: int, texts: Sequence[str]) -> None:
         assert len(texts) == len(set(texts)) <= 3
 
-    report = embed_sources(store, SPACE.key, ["direct"], Watched(distinct), 25, on_checkpoint=reports.append)
+    report = embed(store, Watched(distinct), on_checkpoint=reports.append)
     assert [r.episodes for r in reports] == [25, 50, 60]
     assert (report.episodes, report.passages, report.vectors) == (60, 60, 120)
     assert (report.sources, report.paused, report.passages_per_s > 0) == ({"direct": 60}, False, True)
     assert store.vectors.pending_sources(SPACE.key) == {}
-    again = embed_sources(store, SPACE.key, ["direct"], HashingEmbedder(DIM), 25)
+    again = embed(store)
     assert (again.episodes, again.passages_per_s) == (0, 0.0)
 
 
 def test_each_variant_gets_the_vector_of_its_own_text(store: Store) -> None:
     store.spaces.put(SPACE)
     (passage_id,) = put(store, "e", "why is it late?", context="acme/api, 14 March")
-    embed_sources(store, SPACE.key, ["direct"], HashingEmbedder(DIM), 25)
+    embed(store)
     (stored,) = store.episodes.passages_of("e")
     for variant, text in [(Variant.TEXT, stored.passage.text), (Variant.CONTEXT, stored.passage.with_context)]:
         vector = store.vectors.get(SPACE.key, variant, [passage_id])[passage_id]
@@ -96,21 +127,20 @@ def test_a_killed_run_keeps_what_its_checkpoints_wrote(filled: Store) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        embed_sources(filled, SPACE.key, ["direct"], Watched(die), 25)
+        embed(filled, Watched(die))
     assert filled.vectors.pending_sources(SPACE.key) == {"direct": 10}
     assert filled.vectors.progress(SPACE.key).passages_done == 50
     assert failure_of(filled, SPACE.key) is None, "an end from outside is no failure"
-    assert embed_sources(filled, SPACE.key, ["direct"], HashingEmbedder(DIM), 25).episodes == 10
+    assert embed(filled).episodes == 10
 
 
-def test_a_pause_is_heard_before_the_next_checkpoint(filled: Store) -> None:
+@pytest.mark.parametrize("bad", [[], [59]], ids=["", "after an episode without valid vectors"])
+def test_a_pause_is_heard_before_the_next_checkpoint(filled: Store, bad: list[int]) -> None:
     reports: list[EmbedReport] = []
-    report = embed_sources(
-        filled, SPACE.key, ["direct"], HashingEmbedder(DIM), 25,
-        should_pause=lambda: bool(reports), on_checkpoint=reports.append,
-    )  # fmt: skip
-    assert (report.paused, report.episodes) == (True, 25)
-    assert filled.vectors.pending_sources(SPACE.key) == {"direct": 35}
+    pause = lambda: bool(reports)  # noqa: E731
+    report = embed(filled, Choking(bad), should_pause=pause, on_checkpoint=reports.append)
+    assert (report.paused, report.episodes) == (True, 25 - len(bad))
+    assert len(pending_ids(filled)) == 35 + len(bad)
 
 
 def test_what_arrives_meanwhile_is_embedded_too_and_first(filled: Store) -> None:
@@ -121,22 +151,19 @@ def test_what_arrives_meanwhile_is_embedded_too_and_first(filled: Store) -> None
         if call == 1:
             put(filled, "late", "said just now", minute=1_000)
 
-    embed_sources(filled, SPACE.key, ["direct"], Watched(arrive), 25)
+    embed(filled, Watched(arrive))
     assert "said just now" in seen[1]
     assert filled.vectors.pending_sources(SPACE.key) == {}
 
 
 def test_the_cores_are_looked_at_before_each_checkpoint(filled: Store) -> None:
     looks: list[int] = []
-    embed_sources(
-        filled, SPACE.key, ["direct"], HashingEmbedder(DIM), 25,
-        before_checkpoint=lambda: looks.append(filled.vectors.progress(SPACE.key).episodes_done),
-    )  # fmt: skip
+    embed(filled, before_checkpoint=lambda: looks.append(filled.vectors.progress(SPACE.key).episodes_done))
     assert looks[:3] == [0, 25, 50]
 
 
 def test_each_checkpoint_notes_how_fast_it_goes(filled: Store) -> None:
-    embed_sources(filled, SPACE.key, ["direct"], HashingEmbedder(DIM), 25)
+    embed(filled)
     now = filled.vectors.progress(SPACE.key).written_at
     assert now is not None
     assert (rate_of(filled, SPACE.key, now) or 0) > 0
@@ -155,101 +182,59 @@ class NoNumbers:
         return np.full((len(batch), DIM), np.nan, dtype=np.float32)
 
 
-def test_vectors_that_are_no_numbers_are_not_written_and_the_failure_is_noted(filled: Store) -> None:
+def test_vectors_that_are_no_numbers_are_not_written(filled: Store) -> None:
     pool = PinnedPool(PoolModel("broken", DIM, NoNumbers), available_cores()[:1])
     pool.load()
     try:
         for count in (1, 2):
             with pytest.raises(InvalidVectors):
-                embed_sources(filled, SPACE.key, ["direct"], pool, 25)
-            failure = failure_of(filled, SPACE.key)
-            assert failure is not None
-            assert (failure.count, "broken" in failure.last) == (count, True)
+                embed(filled, pool)
+            assert (noted(filled).count, "broken" in noted(filled).last) == (count, True)
     finally:
         pool.close()
     assert filled.vectors.progress(SPACE.key).passages_done == 0
-    embed_sources(filled, SPACE.key, ["direct"], HashingEmbedder(DIM), 25)
+    embed(filled)
     assert failure_of(filled, SPACE.key) is None, "a checkpoint was written since"
 
 
-class Choking(HashingEmbedder):
-    """Makes no vectors of texts with certain numbers."""
-
-    def __init__(self, numbers: Sequence[int]) -> None:
-        super().__init__(DIM)
-        self._bad = {f"number {number} of direct" for number in numbers}
-        self.calls = 0
-
-    def embed(self, texts: Sequence[str], role: object) -> NDArray[np.float32]:
-        self.calls += 1
-        if not self._bad.isdisjoint(texts):
-            raise InvalidVectors("no numbers")
-        return super().embed(texts, "passage")
-
-
-def pending_ids(store: Store) -> list[str]:
-    return [episode.episode_id for episode in store.vectors.pending(SPACE.key, ["direct"], 999)]
-
-
-def test_episodes_without_valid_vectors_are_left_and_keep_no_other_from_its_own(filled: Store) -> None:
+@pytest.mark.parametrize(
+    ("bad", "every", "seen"),
+    [
+        ([59, 57, 20], 25, [23, 47, 57]),
+        (range(30, 50), 5, list(range(5, 45, 5))),
+        (range(30, 60), 25, [20, 30]),
+    ],
+    ids=["a few", "whole checkpoints", "the first checkpoint"],
+)
+def test_episodes_without_valid_vectors_hold_up_no_other(
+    filled: Store, bad: Sequence[int], every: int, seen: list[int]
+) -> None:
     reports: list[EmbedReport] = []
-    bad = [59, 57, 20]
-    with pytest.raises(InvalidVectors, match=r"hashing: 3, first direct-59: no numbers"):
-        embed_sources(filled, SPACE.key, ["direct"], Choking(bad), 25, on_checkpoint=reports.append)
-    assert [report.episodes for report in reports] == [23, 47, 57]
-    assert pending_ids(filled) == [f"direct-{number}" for number in bad]
-    failure = failure_of(filled, SPACE.key)
-    assert failure is not None
-    assert "direct-59" in failure.last
+    told = rf"hashing: {len(bad)}, first direct-{max(bad)}: no numbers"
+    with pytest.raises(InvalidVectors, match=told):
+        embed(filled, Choking(bad), every, on_checkpoint=reports.append)
+    assert [report.episodes for report in reports] == seen, "a checkpoint of nothing is none"
+    assert pending_ids(filled) == [f"direct-{number}" for number in sorted(bad, reverse=True)]
+    assert f"direct-{max(bad)}" in noted(filled).last
     write(filled, 5, first=60)
-    with pytest.raises(InvalidVectors, match=": 3, first direct-59"):
-        embed_sources(filled, SPACE.key, ["direct"], Choking(bad), 25)
-    assert len(pending_ids(filled)) == 3, "what is newer was embedded"
-    embed_sources(filled, SPACE.key, ["direct"], HashingEmbedder(DIM), 25)
+    with pytest.raises(InvalidVectors, match=f": {len(bad)}, first direct-{max(bad)}"):
+        embed(filled, Choking(bad))
+    assert len(pending_ids(filled)) == len(bad), "what is newer was embedded"
+    embed(filled)
     assert pending_ids(filled) == []
 
 
-def test_a_whole_checkpoint_without_valid_vectors_does_not_end_a_run_that_embedded_some(filled: Store) -> None:
-    reports: list[EmbedReport] = []
-    bad = range(30, 50)
-    with pytest.raises(InvalidVectors, match=": 20, first direct-49"):
-        embed_sources(filled, SPACE.key, ["direct"], Choking(bad), 5, on_checkpoint=reports.append)
-    assert pending_ids(filled) == [f"direct-{number}" for number in reversed(bad)]
-    assert [report.episodes for report in reports] == list(range(5, 45, 5)), "a checkpoint of nothing is none"
-
-
-def test_older_episodes_do_not_wait_for_a_first_checkpoint_without_valid_vectors(filled: Store) -> None:
-    with pytest.raises(InvalidVectors, match=": 30, first direct-59"):
-        embed_sources(filled, SPACE.key, ["direct"], Choking(range(30, 60)), 25)
-    assert pending_ids(filled) == [f"direct-{number}" for number in reversed(range(30, 60))]
-
-
-def test_a_model_that_fails_with_every_episode_is_tried_with_a_hundred(store: Store) -> None:
+@pytest.mark.parametrize(("bad", "every", "left"), [(range(130), 25, 130), (range(5, 125), 10, 125)])
+def test_a_run_gives_up_after_a_hundred_without_valid_vectors(
+    store: Store, bad: Sequence[int], every: int, left: int
+) -> None:
     store.spaces.put(SPACE)
     write(store, 130)
-    embedder = Choking(range(130))
-    with pytest.raises(InvalidVectors, match=": 100, first direct-129"):
-        embed_sources(store, SPACE.key, ["direct"], embedder, 25)
-    assert embedder.calls == 104
-
-
-def test_a_run_gives_up_after_a_hundred_episodes_without_valid_vectors(store: Store) -> None:
-    store.spaces.put(SPACE)
-    write(store, 130)
-    embedder = Choking(range(5, 125))
-    with pytest.raises(InvalidVectors, match=": 100, first direct-124"):
-        embed_sources(store, SPACE.key, ["direct"], embedder, 10)
-    assert len(pending_ids(store)) == 125
-
-
-def test_what_was_left_does_not_turn_a_pause_into_a_failure(filled: Store) -> None:
-    reports: list[EmbedReport] = []
-    report = embed_sources(
-        filled, SPACE.key, ["direct"], Choking([59]), 25,
-        should_pause=lambda: bool(reports), on_checkpoint=reports.append,
-    )  # fmt: skip
-    assert (report.paused, report.episodes) == (True, 24)
-    assert pending_ids(filled)[0] == "direct-59"
+    embedder = Choking(bad)
+    with pytest.raises(InvalidVectors, match=f": 100, first direct-{max(bad)}"):
+        embed(store, embedder, every)
+    assert len(pending_ids(store)) == left
+    assert left == 125 or embedder.calls == 104
 
 
 def test_waiting_doubles_with_each_failure_up_to_a_bound(filled: Store) -> None:
@@ -259,10 +244,8 @@ def test_waiting_doubles_with_each_failure_up_to_a_bound(filled: Store) -> None:
     waits = []
     for _ in range(9):
         with pytest.raises(StoreFull):
-            embed_sources(filled, SPACE.key, ["direct"], Watched(fail), 25)
-        failure = failure_of(filled, SPACE.key)
-        assert failure is not None
-        waits.append((failure.next_try(3_600) - failure.at).total_seconds())
+            embed(filled, Watched(fail))
+        waits.append((noted(filled).next_try(3_600) - noted(filled).at).total_seconds())
     assert waits == [60, 120, 240, 480, 960, 1_920, 3_600, 3_600, 3_600]
 
 
@@ -271,10 +254,8 @@ def test_an_error_that_is_not_ours_is_noted_without_its_text(filled: Store) -> N
         raise RuntimeError("the passage said: hunter2")
 
     with pytest.raises(RuntimeError):
-        embed_sources(filled, SPACE.key, ["direct"], Watched(fail), 25)
-    failure = failure_of(filled, SPACE.key)
-    assert failure is not None
-    assert failure.last == "RuntimeError"
+        embed(filled, Watched(fail))
+    assert noted(filled).last == "RuntimeError"
 
 
 def test_a_store_that_goes_away_in_a_checkpoint_loses_nothing(filled: Store, open_store: OpenStore) -> None:
@@ -285,9 +266,9 @@ def test_a_store_that_goes_away_in_a_checkpoint_loses_nothing(filled: Store, ope
             filled.close()
 
     with pytest.raises(Exception, match="closed"):
-        embed_sources(filled, SPACE.key, ["direct"], Watched(close), 25)
+        embed(filled, Watched(close))
     assert other.vectors.progress(SPACE.key).episodes_done == 25
-    assert embed_sources(other, SPACE.key, ["direct"], HashingEmbedder(DIM), 25).episodes == 35
+    assert embed(other).episodes == 35
 
 
 def test_a_space_that_is_dropped_meanwhile_is_said_to_be(filled: Store) -> None:
@@ -296,7 +277,7 @@ def test_a_space_that_is_dropped_meanwhile_is_said_to_be(filled: Store) -> None:
             filled.spaces.drop(SPACE.key)
 
     with pytest.raises(SpaceNotFound, match="dropped while it was being embedded"):
-        embed_sources(filled, SPACE.key, ["direct"], Watched(drop), 25)
+        embed(filled, Watched(drop))
     assert filled.settings.all("reembed.failure.") == {}
     with pytest.raises(SpaceNotFound, match="no space 'hashing'"):
-        embed_sources(filled, SPACE.key, ["direct"], HashingEmbedder(DIM), 25)
+        embed(filled)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.steps import crawl as crawl_module
-from anamnesis_tests.steps.crawled_logs import Memory, line
+from anamnesis_tests.steps.crawled_logs import Memory, line, lines_of
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ class SlowerThanAnother:
 
 
 def test_a_run_that_lost_the_race_leaves_the_file_to_the_winner(memory):
-    memory.append(f"{line(1)}\n")
+    memory.append(lines_of(1))
     memory.crawl()
-    memory.append(f"{line(2)}\n")
+    memory.append(lines_of(2))
     real = memory.store
 
     def parser_commits(before, after):
@@ -77,7 +77,7 @@ memory.crawl()
 
 
 @pytest.mark.parametrize("frames_before_the_crash", [1, 3])
-def test_a_crash_between_append_and_commit_loses_and_repeats_nothing(memory, monkeypatch, frames_before_the_crash):
+def test_a_crash_before_the_commit_loses_and_repeats_nothing(memory, monkeypatch, frames_before_the_crash):
     lines = [line(n) for n in range(55)]
     memory.append("".join(f"{text}\n" for text in lines))
     root = Path(__file__).parents[2]
@@ -92,10 +92,8 @@ def test_a_crash_between_append_and_commit_loses_and_repeats_nothing(memory, mon
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    st.lists(st.tuples(st.sampled_from(["append", "tear", "cut", "replace", "crawl"]), st.integers(0, 6)), max_size=14)
-)
-def test_any_history_leaves_exactly_the_complete_lines_of_each_generation(history):
+@given(st.lists(st.tuples(st.sampled_from("append tear cut replace crawl".split()), st.integers(0, 6)), max_size=14))
+def test_any_history_leaves_the_whole_lines_of_each_generation(history):
     with tempfile.TemporaryDirectory() as base:
         memory = Memory(base)
         try:
@@ -122,8 +120,7 @@ def _live(memory, history):
             os.truncate(memory.file, sum(len(text) + 1 for text in written))
         elif what == "replace":
             written, torn = fresh, ""
-            (memory.folder / "draft").write_text("".join(f"{text}\n" for text in fresh))
-            os.replace(memory.folder / "draft", memory.file)
+            memory.replace("".join(f"{text}\n" for text in fresh))
         elif what == "crawl":
             assert memory.crawl().problems == []
             if memory.file.exists():

@@ -9,7 +9,7 @@ from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.sources.lines import BLOCK_BYTES, FINGERPRINT_BYTES
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.reading_ahead import AHEAD_FILES, AT_ONCE, ranges_of_grown, reading_ahead
-from anamnesis_tests.steps.crawled_logs import Memory, line
+from anamnesis_tests.steps.crawled_logs import Memory, line, lines_of
 
 CONTENTS = {f"/{number}": bytes([number]) * 50 + bytes(range(100)) for number in range(2 * AHEAD_FILES)}
 RANGES = st.lists(st.tuples(st.integers(0, 160), st.integers(0, 160)), max_size=3)
@@ -29,7 +29,7 @@ def test_whatever_is_read_is_the_same_as_without_reading_ahead(data):
 
 
 @given(st.integers(0, 3 * BLOCK_BYTES), st.integers(0, 3 * BLOCK_BYTES))
-def test_the_ranges_of_a_grown_log_hold_its_fingerprints_and_the_first_block_of_what_is_new(offset, more):
+def test_ranges_of_a_grown_log_hold_fingerprints_and_new_block(offset, more):
     ranges = ranges_of_grown(offset, offset + more)
     length = min(FINGERPRINT_BYTES, offset)
     for start, count in ((0, length), (offset - length, length), (offset, min(more, BLOCK_BYTES))):
@@ -49,7 +49,7 @@ def test_no_more_files_are_held_than_a_few_ahead_of_the_reader():
     assert begun <= {f"/{number}" for number in range(3, 3 + AHEAD_FILES)}
 
 
-def test_a_file_that_cannot_be_read_is_a_problem_where_it_is_read_and_of_no_other():
+def test_an_unreadable_file_is_a_problem_of_no_other():
     def lost(path: str, offset: int, length: int) -> bytes:
         if path == "/1":
             raise SourceUnreadable(path)
@@ -77,15 +77,15 @@ class MeetsOthers(LocalHost):
         return super().read(path, offset, length)
 
 
-def test_logs_that_grew_are_read_several_at_once_and_archived_once(tmp_path):
+def test_logs_that_grew_are_read_several_at_once(tmp_path):
     memory = Memory(tmp_path)
     memory.host = MeetsOthers()
     names = [f"{uuid.UUID(int=number)}.jsonl" for number in range(3 * AT_ONCE)]
     for name in names:
-        memory.append(f"{line(1)}\n", name)
+        memory.append(lines_of(1), name)
     assert memory.crawl().new == len(names)
     for name in names:
-        memory.append(f"{line(2)}\n", name)
+        memory.append(lines_of(2), name)
     memory.host.meeting = threading.Barrier(AT_ONCE)
     report = memory.crawl()
     assert (report.grown, report.lines, report.problems) == (len(names), len(names), [])

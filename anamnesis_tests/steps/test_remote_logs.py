@@ -117,7 +117,7 @@ def test_new_logs_of_a_far_machine_are_not_asked_for_one_by_one(tmp_path, monkey
 
 
 @pytest.mark.skipif(SSHD is None, reason="no sshd")
-def test_logs_of_a_machine_that_lets_nobody_in_while_they_are_parsed_get_their_repository_later(tmp_path, monkeypatch):
+def test_logs_of_a_machine_that_was_away_get_their_project_later(tmp_path, monkeypatch):
     shop = tmp_path / "srv" / "shop"
     (shop / ".git").mkdir(parents=True)
     (shop / ".git" / "config").write_text('[remote "origin"]\nurl = git@github.com:acme/shop.git\n')
