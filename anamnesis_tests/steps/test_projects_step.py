@@ -1,7 +1,6 @@
 """Project identity on real repositories, and aliases on a real store."""
 
 import json
-import os
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ import pytest
 
 from anamnesis_pipeline.commands.projects import render
 from anamnesis_pipeline.errors import BadSetting, HostUnreachable
-from anamnesis_pipeline.exchanges.projects import project_label, resolved_project
+from anamnesis_pipeline.exchanges.projects import project_label
 from anamnesis_pipeline.model import Episode, Passage, Where
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.project_labels import Private, is_private
@@ -54,9 +53,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("url", ["git@github.com:acme/shop.git", None])
-def test_three_worktrees_are_one_project_also_when_two_of_them_are_gone(
-    store: Store, repository: Path, url: str | None
-) -> None:
+def test_worktrees_are_one_project_also_when_two_are_gone(store: Store, repository: Path, url: str | None) -> None:
     if url:
         git(repository, "remote", "add", "origin", url)
     places = [str(repository), *(str(repository.parent / name) for name in ("shop-a", "shop-b"))]
@@ -69,14 +66,12 @@ def test_three_worktrees_are_one_project_also_when_two_of_them_are_gone(
     assert {project_labels(store.settings)(place) for place in places} == before
 
 
-def test_a_worktree_inside_its_repository_that_was_never_seen_alive_is_told_by_what_is_around_it(
-    store: Store, repository: Path
-) -> None:
+def test_a_worktree_never_seen_is_told_by_what_is_around_it(store: Store, repository: Path) -> None:
     gone = repository / ".claude" / "worktrees" / "quiet-otter"
     assert project_labels(store.settings)(str(gone)) == project_label(str(repository))
 
 
-def test_a_link_to_a_directory_is_the_project_that_it_leads_to(store: Store, repository: Path, tmp_path: Path) -> None:
+def test_a_link_is_the_project_that_it_leads_to(store: Store, repository: Path, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.mkdir()
     for target in (repository, plain):
@@ -95,7 +90,7 @@ def test_only_directories_of_this_machine_are_remembered(store: Store, repositor
     assert store.settings.all(SEEN) == {SEEN + str(repository): project_label(str(repository))}
 
 
-def test_a_machine_that_is_away_gives_no_guess_that_is_kept_and_none_at_all_where_it_must_answer(store: Store) -> None:
+def test_a_machine_that_is_away_gives_no_guess_that_is_kept(store: Store) -> None:
     answers: list[str | HostUnreachable] = ["acme/shop", HostUnreachable("far is away"), "acme/tools"]
 
     def resolve(cwd: str) -> str:
@@ -132,9 +127,7 @@ def put_logs(home: Ingested) -> None:
     home.write(['{"display":"typed long ago","timestamp":1,"project":"/srv/shop"}'], "history.jsonl")
 
 
-def test_logs_that_were_parsed_while_their_machine_was_away_get_its_projects_when_it_answers(
-    store: Store, tmp_path: Path
-) -> None:
+def test_logs_of_a_machine_that_was_away_get_its_projects(store: Store, tmp_path: Path) -> None:
     home = Ingested(store, tmp_path, machine_labels(store.settings, "box", away))
     put_logs(home)
     home.ingest()
@@ -164,7 +157,7 @@ def test_logs_that_were_parsed_while_their_machine_was_away_get_its_projects_whe
     assert (asked, guesses_of(store.settings, "box")) == ([], {}), "each directory is asked for once"
 
 
-def test_a_run_that_began_while_a_machine_was_away_takes_what_another_run_has_learned_meanwhile(store: Store) -> None:
+def test_a_run_takes_what_another_has_learned_meanwhile(store: Store) -> None:
     label = machine_labels(store.settings, "box", away)
     assert (label("/srv/shop"), label("/srv/tools")) == ("/srv/shop", "/srv/tools")
     sure = machine_labels(store.settings, "box", lambda cwd: "acme/shop" if cwd == "/srv/shop" else None)
@@ -172,9 +165,7 @@ def test_a_run_that_began_while_a_machine_was_away_takes_what_another_run_has_le
     assert (label("/srv/shop"), label("/srv/tools")) == ("acme/shop", "/srv/tools")
 
 
-def test_an_edited_episode_of_a_guessed_project_follows_but_not_to_where_somebody_took_it_from(
-    store: Store, tmp_path: Path
-) -> None:
+def test_an_edited_episode_of_a_guessed_project_follows(store: Store, tmp_path: Path) -> None:
     home = Ingested(store, tmp_path, machine_labels(store.settings, "box", away))
     put_logs(home)
     home.ingest()
@@ -191,7 +182,7 @@ def test_an_edited_episode_of_a_guessed_project_follows_but_not_to_where_somebod
 
 
 @pytest.mark.parametrize("is_worktree", [True, False])
-def test_a_project_that_was_removed_does_not_go_over_to_the_repository_of_the_home_around_it(
+def test_a_removed_project_is_not_of_the_repository_of_the_home(
     store: Store, repository: Path, is_worktree: bool
 ) -> None:
     gone = repository.parent / ("shop-a" if is_worktree else "notes")
@@ -204,7 +195,7 @@ def test_a_project_that_was_removed_does_not_go_over_to_the_repository_of_the_ho
 
 
 @pytest.mark.parametrize("above", [".", ".."])
-def test_what_was_removed_before_it_was_seen_is_not_of_the_repository_of_the_home_but_of_one_below(
+def test_what_was_removed_unseen_is_not_of_the_homes_repository(
     store: Store, repository: Path, monkeypatch: pytest.MonkeyPatch, above: str
 ) -> None:
     home = repository.parent
@@ -235,16 +226,8 @@ def test_what_was_removed_before_it_was_seen_is_not_of_the_repository_of_the_hom
         ("C:\\", "C:"),
     ],
 )
-def test_one_folder_is_one_project_however_its_system_writes_it(cwd: str, label: str) -> None:
+def test_one_folder_is_one_project_however_it_is_written(cwd: str, label: str) -> None:
     assert project_label(cwd) == label
-
-
-def test_names_that_share_a_folder_of_logs_are_four_projects(tmp_path: Path) -> None:
-    names = ("a-b", "a_b", "a/b", "a.b")
-    for name in names:
-        (tmp_path / name).mkdir(parents=True)
-        git(tmp_path / name, "init")
-    assert len({resolved_project(os.fspath(tmp_path / name)) for name in names}) == 4
 
 
 # --- aliases ---------------------------------------------------------------------------------------------
@@ -264,7 +247,7 @@ def names(store: Store) -> list[tuple[str, int]]:
     return [(row.name, row.episodes) for row in project_rows(store)]
 
 
-def test_an_alias_merges_what_is_stored_and_what_comes_and_can_be_taken_back(store: Store, tmp_path: Path) -> None:
+def test_an_alias_merges_what_is_stored_and_what_comes(store: Store, tmp_path: Path) -> None:
     home = ingested(store, tmp_path, "/w/old", "/w/new", "/w/other")
     assert add_alias(store, "/w/old", "/w/new") == 1
     assert names(store) == [("/w/new", 2), ("/w/other", 1)]
@@ -294,7 +277,7 @@ def test_aliases_lead_on_and_never_in_a_circle(store: Store, tmp_path: Path) -> 
     assert dict(names(store)) == {"/w/b": 2, "/w/c": 1}
 
 
-def test_an_episode_that_is_edited_while_it_is_merged_keeps_its_own_name(store: Store) -> None:
+def test_an_episode_edited_while_it_is_merged_keeps_its_name(store: Store) -> None:
     posted = Episode("e1", "direct", datetime(2026, 3, 1, tzinfo=UTC), "box", "/w/old", "note", "s", "raw")
     store.episodes.create(posted, [Passage(0, "raw")])
     add_alias(store, "/w/old", "/w/new")

@@ -59,6 +59,12 @@ def live(store: Store) -> Store:
     return store
 
 
+@pytest.fixture
+def building(live: Store, launch: Launcher) -> Space:
+    """The space of B, whose re-embed was started."""
+    return reembed.use(live, B, "fp32", launch).space
+
+
 def finish(store: Store, space: Space) -> None:
     embed_all(store, space, ["direct", "uploads"], dim=space.dim)
     assert index_space(store, space.key).switched
@@ -74,7 +80,7 @@ def test_an_added_model_waits_to_be_asked_for(live: Store) -> None:
     assert (statuses(live), reembed.status(live).state) == ({"a1": "active", "b1": "added"}, "idle")
 
 
-def test_using_a_new_model_launches_its_backfill_and_stores_the_choice(live: Store, launch: Launcher) -> None:
+def test_using_a_new_model_launches_its_backfill(live: Store, launch: Launcher) -> None:
     started = reembed.use(live, B, "fp32", launch)
     assert launch.launched == [(B.space().key, ["direct", "uploads"])]
     assert (started.switched, started.backfill_id, started.total, started.missing) == (False, "backfill-1", 5, 5)
@@ -98,7 +104,7 @@ def test_a_space_is_moved_to_and_back(live: Store, launch: Launcher) -> None:
     assert reembed.use(live, B, "fp32", launch).switched
 
 
-def test_moving_back_to_a_space_that_lacks_something_fills_it_first(live: Store, launch: Launcher) -> None:
+def test_moving_back_fills_what_a_space_lacks_first(live: Store, launch: Launcher) -> None:
     finish(live, reembed.use(live, B, "fp32", launch).space)
     write(live, 1, first=9)
     back = reembed.use(live, A, "fp32", launch)
@@ -113,8 +119,7 @@ def test_using_what_is_active_changes_nothing_but_the_setting(live: Store, launc
     assert (job_of(live), reembed.status(live).state) == (None, "idle")
 
 
-def test_one_thing_at_a_time(live: Store, launch: Launcher) -> None:
-    building = reembed.use(live, B, "fp32", launch).space
+def test_one_thing_at_a_time(live: Store, launch: Launcher, building: Space) -> None:
     for attempt in (
         lambda: reembed.use(live, B, "fp32", launch),
         lambda: reembed.use(live, C, "fp32", launch),
@@ -148,7 +153,7 @@ def test_of_two_callers_at_once_exactly_one_starts(live: Store, open_store: Open
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_start_that_cannot_be_launched_leaves_everything_as_it_was(live: Store, known: bool) -> None:
+def test_a_start_that_cannot_be_launched_changes_nothing(live: Store, known: bool) -> None:
     if known:
         add_model(live, B, "fp32")
     before = (statuses(live), live.settings.all())
@@ -160,12 +165,7 @@ def test_a_start_that_cannot_be_launched_leaves_everything_as_it_was(live: Store
     assert (statuses(live), live.settings.all()) == before
 
 
-def test_without_a_launcher_the_sensors_are_left_to_it(live: Store) -> None:
-    started = reembed.use(live, B, "fp32")
-    assert (started.backfill_id, started.space.status) == (None, "building")
-
-
-def test_embedding_the_active_model_anew_makes_the_next_free_generation(live: Store, launch: Launcher) -> None:
+def test_embedding_anew_makes_the_next_free_generation(live: Store, launch: Launcher) -> None:
     second = reembed.reembed_active(live, A, "bf16", launch).space
     assert (second.generation, second.precision, second.key) == (2, "bf16", A.space(2).key)
     finish(live, second)
@@ -176,15 +176,14 @@ def test_embedding_the_active_model_anew_makes_the_next_free_generation(live: St
     assert reembed.reembed_active(live, A, "fp32", launch).space.generation == 3
 
 
-def test_pause_and_resume(live: Store, launch: Launcher) -> None:
-    space = reembed.use(live, B, "fp32", launch).space
+def test_pause_and_resume(live: Store, launch: Launcher, building: Space) -> None:
     started_at = reembed.status(live).started_at
     assert reembed.pause(live).state == "paused"
     assert reembed.pause(live).state == "paused"
-    embed_all(live, space, ["uploads"], dim=16)
+    embed_all(live, building, ["uploads"], dim=16)
     resumed = reembed.resume(live, launch)
     assert (resumed.state, resumed.backfill_id, resumed.started_at) == ("running", "backfill-2", started_at)
-    assert launch.launched[-1] == (space.key, ["direct"]), "only what is left"
+    assert launch.launched[-1] == (building.key, ["direct"]), "only what is left"
     assert reembed.resume(live, launch).state == "running"
     assert len(launch.launched) == 2, "it runs already"
 
@@ -198,7 +197,7 @@ def test_a_resume_that_cannot_be_launched_leaves_it_paused(live: Store, launch: 
     assert reembed.resume(live).state == "running", "the sensors go on with it"
 
 
-def test_pausing_nothing_does_not_hold_back_what_is_started_later(live: Store, launch: Launcher) -> None:
+def test_pausing_nothing_holds_back_nothing_later(live: Store, launch: Launcher) -> None:
     assert (reembed.pause(live).state, reembed.resume(live, launch).state) == ("idle", "idle")
     assert live.settings.get(PAUSED) is None
     assert reembed.use(live, B, "fp32", launch).space.status == "building"
@@ -211,21 +210,19 @@ def fail(store: Store, space: Space, times: int) -> None:
             raise StoreFull("no room")
 
 
-def test_three_failures_in_a_row_are_a_failed_re_embed_and_resume_tries_again(live: Store, launch: Launcher) -> None:
-    space = reembed.use(live, B, "fp32", launch).space
-    fail(live, space, 2)
+def test_three_failures_are_a_failed_re_embed_until_resumed(live: Store, launch: Launcher, building: Space) -> None:
+    fail(live, building, 2)
     assert (reembed.status(live).state, reembed.status(live).errors) == ("running", 2)
-    fail(live, space, 1)
+    fail(live, building, 1)
     status = reembed.status(live)
     assert (status.state, status.errors, status.last_error) == ("failed", 3, "no room")
     again = reembed.resume(live, launch)
     assert (again.state, again.errors, len(launch.launched)) == ("running", 0, 2)
 
 
-def test_the_status_tells_the_rate_the_time_left_and_the_checkpoint(live: Store, launch: Launcher) -> None:
-    space = reembed.use(live, B, "fp32", launch).space
-    embed_all(live, space, ["uploads"], dim=16)
-    record_rate(live, space.key, 1.5, 4.0)
+def test_the_status_tells_rate_time_left_and_checkpoint(live: Store, launch: Launcher, building: Space) -> None:
+    embed_all(live, building, ["uploads"], dim=16)
+    record_rate(live, building.key, 1.5, 4.0)
     status = reembed.status(live)
     assert (status.done, status.episodes_done, status.rate_per_s, status.eta_s) == (2, 2, 1.5, 2.0)
     assert status.checkpoint is not None
@@ -237,13 +234,12 @@ def test_the_status_tells_the_rate_the_time_left_and_the_checkpoint(live: Store,
 @pytest.mark.parametrize(
     ("checkpoint_s", "ago_s", "shown"), [(4, 9, True), (4, 11, False), (60, 119, True), (60, 121, False)]
 )
-def test_a_pace_is_shown_until_the_next_checkpoint_is_overdue(
-    live: Store, launch: Launcher, checkpoint_s: float, ago_s: float, shown: bool
+def test_a_pace_is_shown_until_it_is_overdue(
+    live: Store, launch: Launcher, building: Space, checkpoint_s: float, ago_s: float, shown: bool
 ) -> None:
-    space = reembed.use(live, B, "fp32", launch).space
-    record_rate(live, space.key, 1.5, checkpoint_s)
-    row = live.settings.get(RATE + space.key)
-    live.settings.set(RATE + space.key, {**row, "at": (datetime.now(UTC) - timedelta(seconds=ago_s)).isoformat()})
+    record_rate(live, building.key, 1.5, checkpoint_s)
+    row = live.settings.get(RATE + building.key)
+    live.settings.set(RATE + building.key, {**row, "at": (datetime.now(UTC) - timedelta(seconds=ago_s)).isoformat()})
     status = reembed.status(live)
     assert (status.rate_per_s is not None, status.eta_s is not None) == (shown, shown)
 
@@ -255,24 +251,25 @@ def test_what_is_done_already_is_not_counted_as_missing(live: Store, launch: Lau
 
 
 @pytest.mark.parametrize("by_key", [True, False])
-def test_using_the_active_space_in_the_middle_of_a_re_embed_is_to_stay_with_it(
-    live: Store, launch: Launcher, by_key: bool
+def test_using_the_active_space_is_to_stay_with_it(
+    live: Store, launch: Launcher, building: Space, by_key: bool
 ) -> None:
-    space = reembed.use(live, B, "fp32", launch).space
-    embed_all(live, space, ["uploads"], dim=16)
+    embed_all(live, building, ["uploads"], dim=16)
     reembed.pause(live)
     stayed = reembed.use(live, A.space().key if by_key else A, "fp32", launch)
-    assert (stayed.space.key, stayed.stopped, stayed.stopped_backfill) == (A.space().key, space.key, "backfill-1")
+    assert (stayed.space.key, stayed.stopped, stayed.stopped_backfill) == (A.space().key, building.key, "backfill-1")
     assert (statuses(live), wanted_model(live)) == ({"a1": "active", "b1": "added"}, "a")
     assert (reembed.status(live).state, live.settings.get(PAUSED)) == ("idle", None)
     assert ensure_space(live, A, "fp32").key == A.space().key, "the sensor leaves it at that"
-    assert not reembed.adopt(live, space, "backfill-1"), "nor does a run of the old backfill begin it again"
+    assert not reembed.adopt(live, building, "backfill-1"), "nor does a run of the old backfill begin it again"
     assert statuses(live)["b1"] == "added"
     assert reembed.use(live, B, "fp32", launch).missing == 3, "its vectors were kept"
 
 
-def test_a_re_embed_given_up_while_its_index_is_built_is_not_switched_to(live: Store) -> None:
-    space = reembed.use(live, B, "fp32").space
+def test_a_re_embed_given_up_meanwhile_is_not_switched_to(live: Store) -> None:
+    started = reembed.use(live, B, "fp32")
+    space = started.space
+    assert (started.backfill_id, space.status) == (None, "building"), "without a launcher it is left to the sensors"
     embed_all(live, space, list(live.vectors.pending_sources(space.key)), dim=16)
 
     def build(force: bool) -> IndexReport:
@@ -283,14 +280,14 @@ def test_a_re_embed_given_up_while_its_index_is_built_is_not_switched_to(live: S
     assert statuses(live) == {"a1": "active", "b1": "added"}
 
 
-def test_a_new_generation_is_given_up_by_using_the_one_that_is_active(live: Store, launch: Launcher) -> None:
+def test_a_new_generation_is_given_up_by_using_the_active_one(live: Store, launch: Launcher) -> None:
     second = reembed.reembed_active(live, A, "fp32", launch).space
     assert reembed.use(live, A, "fp32", launch).stopped == second.key
     assert statuses(live) == {"a1": "active", "a2": "added"}
     assert stopped_backfill(live) == "backfill-1"
 
 
-def test_a_space_built_since_the_files_of_the_active_model_changed_is_not_given_up(live: Store) -> None:
+def test_a_space_of_changed_model_files_is_not_given_up(live: Store) -> None:
     changed = replace(A, fingerprint="ffffffff")
     building = reembed.use(live, changed, "fp32").space
     with pytest.raises(SpaceConflict, match="put the former ones back"):
@@ -298,13 +295,12 @@ def test_a_space_built_since_the_files_of_the_active_model_changed_is_not_given_
     assert {space.key: space.status for space in live.spaces.all()}[building.key] == "building"
 
 
-def test_a_complete_space_waits_for_a_yes_when_the_setting_says_ask(live: Store, launch: Launcher) -> None:
-    space = reembed.use(live, B, "fp32", launch).space
-    embed_all(live, space, ["direct", "uploads"], dim=16)
+def test_a_complete_space_waits_for_a_yes_when_told_to_ask(live: Store, launch: Launcher, building: Space) -> None:
+    embed_all(live, building, ["direct", "uploads"], dim=16)
     status = reembed.status(live, "ask")
     assert (status.state, status.waiting_for_yes) == ("complete", True)
     assert not reembed.status(live, "auto").waiting_for_yes
-    assert reembed.use(live, space.key, "fp32", launch).switched
+    assert reembed.use(live, building.key, "fp32", launch).switched
     assert (reembed.status(live, "ask").waiting_for_yes, len(launch.launched)) == (False, 1)
 
 
@@ -316,21 +312,22 @@ def test_the_active_space_cannot_be_dropped(live: Store) -> None:
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_dropping_what_is_being_built_ends_it_for_good(live: Store, launch: Launcher, stored: bool) -> None:
-    space = reembed.use(live, B, "fp32", launch).space
+def test_dropping_what_is_being_built_ends_it(live: Store, launch: Launcher, building: Space, stored: bool) -> None:
     reembed.pause(live)
-    fail(live, space, 1)
-    record_rate(live, space.key, 1.0, 4.0)
+    fail(live, building, 1)
+    record_rate(live, building.key, 1.0, 4.0)
     if not stored:
         set_wanted_model(live, None)  # the environment asks for it
-    assert reembed.drop(live, space.key) == "backfill-1"
+    assert reembed.drop(live, building.key) == "backfill-1"
     left = {name: value for name, value in live.settings.all().items() if not name.endswith(A.space().key)}
     assert (statuses(live), left) == ({"a1": "active"}, {"config.model": "a", STOPPED: "backfill-1"})
+    fail(live, building, 1)
+    assert (failure_of(live, building.key), live.settings.all(FAILURE)) == (None, {})
     assert not reembed.adopt(live, add_model(live, B, "fp32"), "backfill-1"), "it is no wish to have it again"
     assert reembed.status(live).state == "idle"
 
 
-def test_dropping_a_retired_space_leaves_the_re_embed_that_is_going_on_alone(live: Store, launch: Launcher) -> None:
+def test_dropping_a_retired_space_leaves_a_re_embed_alone(live: Store, launch: Launcher) -> None:
     finish(live, reembed.use(live, B, "fp32", launch).space)
     building = reembed.use(live, C, "fp32", launch).space
     reembed.pause(live)
@@ -339,15 +336,7 @@ def test_dropping_a_retired_space_leaves_the_re_embed_that_is_going_on_alone(liv
     assert (status.state, status.space, wanted_model(live)) == ("paused", building.key, "c")
 
 
-def test_a_dropped_space_notes_no_failure(live: Store, launch: Launcher) -> None:
-    space = reembed.use(live, B, "fp32", launch).space
-    reembed.drop(live, space.key)
-    fail(live, space, 1)
-    assert failure_of(live, space.key) is None
-    assert live.settings.all(FAILURE) == {}
-
-
-def test_a_backfill_launched_by_hand_over_an_added_space_becomes_the_re_embed(live: Store) -> None:
+def test_a_backfill_launched_by_hand_becomes_the_re_embed(live: Store) -> None:
     space = add_model(live, B, "fp32")
     reembed.adopt(live, space, "by-hand")
     status = reembed.status(live)

@@ -25,18 +25,25 @@ def ensure(store: Store, files: object) -> Space:
     return ensure_space(store, files, "fp32")  # type: ignore[arg-type]
 
 
+def b_after_a(store: Store, episodes: int) -> Space:
+    """The space of B, which is being built over so many episodes while A answers."""
+    write(store, episodes)
+    ensure(store, A)
+    return ensure(store, B)
+
+
 def with_b_active(store: Store) -> tuple[Space, Space]:
     """Spaces of A and B over five episodes; B answers, A is retired."""
-    write(store, 5)
-    first = ensure(store, A)
+    second = b_after_a(store, 5)
+    (first,) = (space for space in store.spaces.all() if space != second)
     embed_all(store, first)
-    second = ensure(store, B)
     embed_all(store, second)
     assert index_space(store, second.key).switched
+    assert not index_space(store, first.key).switched, "it is retired"
     return first, second
 
 
-def test_the_first_space_is_active_at_once_and_the_next_one_when_it_is_complete(store: Store) -> None:
+def test_the_first_space_is_active_and_the_next_when_complete(store: Store) -> None:
     write(store, 1)
     first = ensure(store, A)
     assert (first.status, ensure(store, A)) == ("active", first)
@@ -65,20 +72,15 @@ def test_space_with_unsound_vectors_gets_no_index_and_no_switch(store: Store) ->
 
 
 def test_a_model_whose_space_is_on_its_way_is_left_to_it(store: Store) -> None:
-    write(store, 1)
-    ensure(store, A)
-    started = job_of(store)
-    ensure(store, B)
+    b_after_a(store, 1)
     job = job_of(store)
-    assert job != started
+    assert job is not None
     assert ensure(store, B).status == "building"
     assert job_of(store) == job
 
 
-def test_another_model_waits_until_the_one_that_is_being_built_is_complete(store: Store) -> None:
-    write(store, 1)
-    ensure(store, A)
-    second = ensure(store, B)
+def test_another_model_waits_until_the_one_before_is_complete(store: Store) -> None:
+    second = b_after_a(store, 1)
     assert ensure(store, C) == second
     assert statuses(store) == {"a1": "active", "b1": "building"}
     embed_all(store, second)
@@ -86,7 +88,7 @@ def test_another_model_waits_until_the_one_that_is_being_built_is_complete(store
     assert ensure(store, C).status == "building"
 
 
-def test_a_retired_model_that_is_wanted_again_is_switched_to_at_once_when_it_lacks_nothing(store: Store) -> None:
+def test_a_retired_model_that_lacks_nothing_is_switched_to(store: Store) -> None:
     first, second = with_b_active(store)
     assert ensure(store, A) == replace(first, status="active")
     write(store, 1, first=5)
@@ -118,7 +120,7 @@ def test_weights_that_changed_in_place_are_another_model(store: Store) -> None:
     assert ensure(store, changed).status == "building"
 
 
-def test_the_generation_to_go_back_to_is_the_newest_that_was_active(store: Store) -> None:
+def test_the_generation_to_go_back_to_was_active_last(store: Store) -> None:
     first, _ = with_b_active(store)
     store.spaces.put(A.space(2))
     assert [space.generation for space in generations(store, A)] == [1, 2]
@@ -130,57 +132,36 @@ def test_the_generation_to_go_back_to_is_the_newest_that_was_active(store: Store
 
 
 def test_a_space_waits_for_a_yes_when_it_is_not_to_switch(store: Store) -> None:
-    write(store, 3)
-    ensure(store, A)
-    second = ensure(store, B)
+    second = b_after_a(store, 3)
     embed_all(store, second)
     report = index_space(store, second.key, switch=False)
     assert (report.waits, report.switched, report.active) == (True, False, False)
     assert statuses(store) == {"a1": "active", "b1": "building"}
 
 
-def test_the_few_that_arrived_meanwhile_are_embedded_before_the_switch(store: Store) -> None:
-    write(store, 5)
-    ensure(store, A)
-    second = ensure(store, B)
-    embed_all(store, second)
-    write(store, 1, first=5)
-    rounds = []
+@pytest.mark.parametrize("arrivals", [1, 99], ids=["once", "in each round"])
+def test_what_arrives_is_embedded_before_the_switch(store: Store, arrivals: int) -> None:
+    second, rounds = b_after_a(store, 1), []
 
     def embed_rest() -> None:
         rounds.append(1)
         embed_all(store, second)
-        if len(rounds) == 1:
-            write(store, 1, first=6)
+        if len(rounds) <= arrivals:
+            write(store, 1, first=len(rounds))
 
     report = index_space(store, second.key, embed_rest=embed_rest)
-    assert (report.switched, len(rounds), report.passages) == (True, 2, 7)
-
-
-def test_rounds_end_when_something_arrives_in_each(store: Store) -> None:
-    write(store, 1)
-    ensure(store, A)
-    second = ensure(store, B)
-    rounds = []
-
-    def embed_rest() -> None:
-        rounds.append(1)
-        embed_all(store, second)
-        write(store, 1, first=len(rounds))
-
-    report = index_space(store, second.key, embed_rest=embed_rest)
-    assert (report.switched, report.missing, len(rounds)) == (False, 1, 5)
+    expected = (True, 0, 2) if arrivals == 1 else (False, 1, 5)
+    assert (report.switched, report.missing, len(rounds)) == expected
 
 
 def test_much_that_is_missing_is_no_rest(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anamnesis_pipeline.steps.spaces.REST_PASSAGES", 3)
-    write(store, 4)
-    ensure(store, A)
-    report = index_space(store, ensure(store, B).key, embed_rest=lambda: pytest.fail("that is work for embeddings"))
+    second = b_after_a(store, 4)
+    report = index_space(store, second.key, embed_rest=lambda: pytest.fail("that is work for embeddings"))
     assert (report.switched, report.missing) == (False, 4)
 
 
-def test_a_space_that_was_only_added_and_is_indexed_by_hand_becomes_the_wanted_one(store: Store) -> None:
+def test_an_added_space_indexed_by_hand_becomes_the_wanted_one(store: Store) -> None:
     write(store, 2)
     ensure(store, A)
     store.spaces.put(B.space())
@@ -191,10 +172,8 @@ def test_a_space_that_was_only_added_and_is_indexed_by_hand_becomes_the_wanted_o
     assert wanted_model(store) == "b", "else the next tick would switch back"
 
 
-def test_a_space_nobody_wants_any_more_is_kept_but_not_switched_to(store: Store) -> None:
-    write(store, 2)
-    ensure(store, A)
-    second = ensure(store, B)
+def test_an_unwanted_space_is_kept_but_not_switched_to(store: Store) -> None:
+    second = b_after_a(store, 2)
     embed_all(store, second)
     set_wanted_model(store, "a")
     report = index_space(store, second.key, wanted_model="a")
@@ -203,14 +182,8 @@ def test_a_space_nobody_wants_any_more_is_kept_but_not_switched_to(store: Store)
     assert store.vectors.count(second.key) == 2
 
 
-def test_a_retired_space_is_indexed_without_a_switch(store: Store) -> None:
-    first, _ = with_b_active(store)
-    assert index_space(store, first.key).switched is False
-    assert statuses(store) == {"a1": "retired", "b1": "active"}
-
-
 @pytest.mark.parametrize(("brought_up_to_date", "builds"), [(True, [False, True]), (False, [False])])
-def test_an_index_that_was_grown_and_finds_too_little_is_built_from_nothing(
+def test_a_grown_index_that_finds_too_little_is_built_anew(
     store: Store, monkeypatch: pytest.MonkeyPatch, brought_up_to_date: bool, builds: list[bool]
 ) -> None:
     write(store, 3)
@@ -231,9 +204,7 @@ def test_an_index_that_was_grown_and_finds_too_little_is_built_from_nothing(
     assert report.recall == (1.0 if brought_up_to_date else 0.5)
 
 
-def test_recall_is_measured_again_when_the_space_has_grown_by_a_fifth(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recall_is_measured_again_after_growth_by_a_fifth(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     write(store, 10)
     space = ensure(store, A)
     embed_all(store, space)
@@ -252,9 +223,7 @@ def test_recall_is_measured_again_when_the_space_has_grown_by_a_fifth(
         assert len(measured) == times, passages
 
 
-def test_recall_is_measured_again_when_the_index_was_made_anew_or_the_space_shrank(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recall_is_measured_again_for_a_new_or_shrunk_index(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     write(store, 12)
     space = ensure(store, A)
     embed_all(store, space)

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +17,7 @@ from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 from anamnesis_pipeline.steps import survey as survey_module
 from anamnesis_pipeline.steps.crawl import crawl_source
 from anamnesis_pipeline.steps.exclusion import Exclusions
-from anamnesis_pipeline.steps.flights import Flights
+from anamnesis_pipeline.steps.flights import AT_ONCE, MOST, Flights
 from anamnesis_pipeline.steps.host_clock import read_clock, read_look
 from anamnesis_pipeline.steps.hosts import Hosts
 from anamnesis_pipeline.steps.projects import GUESSED
@@ -79,14 +80,14 @@ def folders(report: LookReport) -> list[str]:
     return sorted(names[key] for key in report.changed)
 
 
-def test_every_project_folder_of_every_machine_is_a_source_with_something_new(ring: Ring) -> None:
+def test_every_project_folder_of_every_machine_is_a_source(ring: Ring) -> None:
     report = ring.look()
     assert folders(report) == ["laptop-a", "laptop-b", "nas-a", "nas-b", "vps-a", "vps-b"]
     assert (report.asked, report.seen, report.problems) == (3, 3, ())
     assert {source.key for source in ring.store.files.sources()} >= set(report.changed)
 
 
-def test_a_machine_that_answers_is_asked_for_the_projects_that_were_guessed_while_it_was_away(ring: Ring) -> None:
+def test_a_machine_that_answers_is_asked_for_guessed_projects(ring: Ring) -> None:
     ring.ingest(ring.look())
     assert folders(ring.look()) == []
     ring.store.settings.set(f"{GUESSED}nas:/srv/shop", "/srv/shop")
@@ -108,7 +109,7 @@ def test_one_of_three_machines_is_down_and_the_other_two_proceed(ring: Ring) -> 
     assert "vps-a" in folders(ring.look()), "the next look tries again"
 
 
-def test_a_dead_machine_is_named_in_every_look_and_asked_ever_more_rarely(ring: Ring) -> None:
+def test_a_dead_machine_is_named_and_asked_ever_more_rarely(ring: Ring) -> None:
     vps = ring.machines["vps"]
     vps.down = HostRefused("the host key of vps is not known")
     reports = [ring.look() for _ in range(8)]
@@ -126,7 +127,7 @@ def test_a_look_at_everything_asks_also_those_that_are_not_due(ring: Ring) -> No
     assert "vps-a" in folders(ring.look(after_s=1, everything=True))
 
 
-def test_a_machine_that_hangs_holds_up_nobody_and_what_it_says_late_counts(ring: Ring) -> None:
+def test_a_machine_that_hangs_holds_up_nobody(ring: Ring) -> None:
     ring.machines["vps"].stall = threading.Event()
     report = ring.look(budget_s=3)
     assert folders(report) == ["laptop-a", "laptop-b", "nas-a", "nas-b"]
@@ -144,9 +145,7 @@ def test_a_bug_in_one_host_stops_no_other(ring: Ring, caplog: pytest.LogCaptureF
     assert any("RuntimeError: a bug" in problem for problem in report.problems)
 
 
-def test_after_a_look_that_found_nothing_left_the_host_says_in_one_line_that_nothing_changed(
-    ring: Ring, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_says_in_one_line_that_nothing_changed(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
     ring.ingest(ring.look())
     assert folders(ring.look()) == []
     cursors = ring.store.files.cursors
@@ -172,7 +171,7 @@ def test_other_rules_make_a_host_list_everything_again(ring: Ring) -> None:
     assert all(wanted.known == "" for host in ring.machines.values() for wanted in host.surveys[-1])
 
 
-def test_a_folder_that_vanished_is_read_once_more_and_one_whose_root_vanished_is_not(ring: Ring) -> None:
+def test_a_vanished_folder_is_read_once_more(ring: Ring) -> None:
     ring.ingest(ring.look())
     for path in list(ring.machines["nas"].files):
         if "/-a/" in path:
@@ -191,28 +190,23 @@ def test_the_history_above_the_logs_is_a_source(ring: Ring) -> None:
 
 def test_documents_are_one_source_with_what_the_selection_takes(ring: Ring) -> None:
     ring.specs = [SourceSpec("notes", DOCUMENTS, "/home/ann/notes", machine="mac")]
-    report = ring.look()
-    assert [(source.kind, source.spec, source.root) for source in report.sources] == [
-        (DOCUMENTS, "notes", "/home/ann/notes")
-    ]
+    (source,) = ring.look().sources
+    assert (source.kind, source.spec, source.root) == (DOCUMENTS, "notes", "/home/ann/notes")
     seen = read_look(ring.store.settings, "notes")
     assert (seen.files, seen.left_out) == (1, {"of no format that is read, or a key, lock or minified file": 1})
+    del ring.local.files["/home/ann/notes/CLAUDE.md"]
+    ring.specs = [SourceSpec("other", DOCUMENTS, "/home/ann/notes", machine="mac")]
+    assert ring.look().sources == (), "nothing is read in it"
 
 
-def test_a_root_in_which_nothing_is_read_is_no_source(ring: Ring) -> None:
-    ring.local.files = {"/home/ann/notes/a.png": "x"}
-    ring.specs = [SourceSpec("notes", DOCUMENTS, "/home/ann/notes", machine="mac")]
-    assert ring.look().sources == ()
-
-
-def test_a_source_with_an_interval_of_its_own_is_looked_at_more_often(ring: Ring) -> None:
+def test_a_source_with_an_own_interval_is_looked_at_more_often(ring: Ring) -> None:
     ring.specs = [logs_of("nas", interval_s=30), logs_of("vps")]
     for _ in range(10):
         ring.look(after_s=30)
     assert (len(ring.machines["nas"].surveys), len(ring.machines["vps"].surveys)) == (10, 2)
 
 
-def test_a_source_that_was_removed_is_not_looked_at_and_cannot_be_read(ring: Ring) -> None:
+def test_a_removed_source_is_not_looked_at_and_cannot_be_read(ring: Ring) -> None:
     source = next(source for source in ring.look().sources if source.machine == "vps")
     ring.specs = [spec for spec in ring.specs if spec.machine != "vps"]
     assert {source.machine for source in ring.look().sources} == {"nas", "laptop"}
@@ -229,21 +223,17 @@ def test_local_only_asks_no_other_machine(ring: Ring) -> None:
 
 
 def test_a_look_that_runs_out_of_time_goes_on_where_it_stopped(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
-    ring.specs = [logs_of("nas")]
-    ring.machines["nas"] = machine("nas", "-a", "-b", "-c")
-    found = [folders(look_for(ring, sources=1, monkeypatch=monkeypatch)) for _ in range(4)]
-    assert found == [["nas-a"], ["nas-b"], ["nas-c"], ["nas-a"]]
-
-
-def look_for(ring: Ring, *, sources: int, monkeypatch: pytest.MonkeyPatch) -> LookReport:
-    """A look whose time is up when the cursors of so many sources were read."""
+    ring.specs, ring.machines["nas"] = [logs_of("nas")], machine("nas", "-a", "-b", "-c")
     cursors: Callable[..., object] = ring.store.files.cursors
     looked: list[str] = []
     real = survey_module.time.monotonic
-    with monkeypatch.context() as patch:
-        patch.setattr(ring.store.files, "cursors", lambda key: looked.append(key) or cursors(key))
-        patch.setattr(survey_module.time, "monotonic", lambda: real() + (1e6 if len(looked) >= sources else 0))
-        return ring.look()
+    monkeypatch.setattr(ring.store.files, "cursors", lambda key: looked.append(key) or cursors(key))
+    monkeypatch.setattr(survey_module.time, "monotonic", lambda: real() + 1e6 * len(looked))
+    found = []
+    for _ in range(4):
+        looked.clear()
+        found.append(folders(ring.look()))
+    assert found == [["nas-a"], ["nas-b"], ["nas-c"], ["nas-a"]]
 
 
 def test_since_when_a_source_is_behind_is_kept_until_it_was_read(ring: Ring) -> None:
@@ -255,3 +245,47 @@ def test_since_when_a_source_is_behind_is_kept_until_it_was_read(ring: Ring) -> 
     ring.ingest(first)
     ring.look()
     assert read_look(ring.store.settings, "nas-logs").behind == {}
+
+
+# --- calls that hang -----------------------------------------------------------------------------------
+
+
+def test_a_call_that_hangs_holds_up_no_other() -> None:
+    flights, release = Flights[str](), threading.Event()
+    flights.launch({"slow": lambda: "late" if release.wait(60) else "never", "quick": lambda: "now"})
+    place, flight = next(flights.landing(time.monotonic() + 60))
+    assert (place, flight.answer) == ("quick", "now")
+    assert dict(flights.landing(time.monotonic() + 0.2)) == {}
+    assert list(flights.under_way()) == ["slow"]
+    flights.launch({"slow": lambda: "a second one"})
+    release.set()
+    assert dict(flights.landing(time.monotonic() + 60))["slow"].answer == "late"
+    assert flights.under_way() == {}
+
+
+def test_whatever_goes_wrong_is_told_and_stops_nobody() -> None:
+    flights = Flights[int]()
+    flights.launch({"bad": lambda: 1 // 0, "good": lambda: 1})
+    landed = dict(flights.landing(time.monotonic() + 60))
+    assert isinstance(landed["bad"].error, ZeroDivisionError)
+    assert landed["good"].answer == 1
+
+
+def test_only_so_many_calls_work_at_once() -> None:
+    flights, release, most, at_work = Flights[None](), threading.Event(), [0], [0]
+    lock = threading.Lock()
+
+    def work() -> None:
+        with lock:
+            at_work[0] += 1
+            most[0] = max(most[0], at_work[0])
+        release.wait(60)
+        with lock:
+            at_work[0] -= 1
+
+    refused = flights.launch({str(n): work for n in range(MOST + 2)})
+    assert refused == [str(MOST), str(MOST + 1)]
+    assert dict(flights.landing(time.monotonic() + 0.05)) == {}
+    release.set()
+    assert len(dict(flights.landing(time.monotonic() + 60))) == MOST
+    assert most[0] <= AT_ONCE
