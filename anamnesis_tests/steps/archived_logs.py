@@ -23,6 +23,7 @@ from anamnesis_pipeline.steps.forget import ForgetReport
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.steps.rescan import Rescan, RescanReport, Rules
+from anamnesis_pipeline.store.base import Store
 
 DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SESSION = "11111111-2222-4333-8444-555555555555"
@@ -54,10 +55,10 @@ def meets_a_lock(pid: int) -> bool:
 class Home:
     """What one `ANAMNESIS_HOME` holds, with its log folder beside it."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, store: Store | None = None) -> None:
         self.base, self.logs = base, base / "projects"
         self.settings = Settings(home=base / "home", log_roots=(self.logs,), machine="box")
-        self.store = wiring.open_store(self.settings)
+        self.store = store or wiring.open_store(self.settings)
         self.archive = home_wiring.open_archive(self.settings)
         self.host = LocalHost("box")
 

@@ -51,7 +51,7 @@ def visible(store: Store) -> set[str]:
     return {episode.episode_id for episode in store.episodes.page(Where(), 100).items}
 
 
-def test_snapshots_of_one_exchange_collapse_to_the_newest_and_distinct_turns_stay(logs: Store) -> None:
+def test_snapshots_of_one_exchange_collapse_to_the_newest(logs: Store) -> None:
     first, grown, other, whole = say(logs, FIRST, GROWN, OTHER, WHOLE)
     report = run(logs)
     assert (report.sessions, report.episodes, report.superseded, report.waiting) == (1, 4, 2, 0)
@@ -62,7 +62,7 @@ def test_snapshots_of_one_exchange_collapse_to_the_newest_and_distinct_turns_sta
     assert logs.settings.get(LAST_RUN)["superseded"] == 2
 
 
-def test_the_same_is_said_in_another_session_or_by_a_client_and_stays(logs: Store) -> None:
+def test_the_same_in_another_session_or_by_a_client_stays(logs: Store) -> None:
     say(logs, FIRST)
     say(logs, FIRST, session="another")
     say(logs, FIRST, FIRST, source="direct")
@@ -74,8 +74,10 @@ def test_a_run_costs_what_changed_and_a_second_one_nothing(logs: Store, open_sto
     say(logs, OTHER, session="another")
     assert run(logs).sessions == 2
     assert (run(open_store()).sessions, run(logs).episodes) == (0, 0)
+    anew = consolidate_sessions(logs, 0.9)
+    assert (anew.sessions, anew.superseded, anew.revived) == (2, 0, 0), "another threshold looks at all"
     (new,) = say(logs, WHOLE, first=5)
-    again = run(logs)
+    again = consolidate_sessions(logs, 0.9)
     assert (again.sessions, again.superseded) == (1, 2)  # the one behind GROWN is behind the new one, too
     assert new in visible(logs)
 
@@ -90,13 +92,6 @@ def test_what_says_something_of_its_own_again_comes_back(logs: Store) -> None:
     assert first in visible(logs)
 
 
-def test_another_threshold_settles_every_session_anew(logs: Store) -> None:
-    say(logs, FIRST, WHOLE)
-    run(logs)
-    report = consolidate_sessions(logs, 0.9)
-    assert (report.sessions, report.superseded, report.revived) == (1, 0, 0)
-
-
 def test_without_a_space_nothing_is_done_and_it_says_so(store: Store) -> None:
     put(store, "a", "text", source=LOGS.key, session_id="s")
     report = run(store)
@@ -104,7 +99,7 @@ def test_without_a_space_nothing_is_done_and_it_says_so(store: Store) -> None:
     assert "no space" in report.problem
 
 
-def test_who_dies_between_two_sessions_leaves_the_rest_to_the_next_run(
+def test_a_run_that_dies_leaves_the_rest_to_the_next(
     logs: Store, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for session in "abc":
@@ -153,13 +148,10 @@ X, Y = unit(1, 0, 0), unit(0, 0, 1)
     ],
     ids=["the same", "more", "far away", "another number", "another kind"],
 )
-def test_an_episode_is_the_same_as_a_later_one_that_says_all_of_it(newer: Spoken, same: bool) -> None:
+def test_an_episode_is_the_same_as_a_later_one_that_says_it_all(newer: Spoken, same: bool) -> None:
     found = newest_of_equals([spoken("a", "retries 3", X), newer], 0.95)
     assert found == {"a": "b" if same else None, "b": None}
-
-
-def test_one_passage_that_nobody_repeats_keeps_an_episode() -> None:
-    assert newest_of_equals([spoken("a", "w", X, Y), spoken("b", "w", X)], 0.95)["a"] is None
+    assert newest_of_equals([spoken("a", "retries 3", X, Y), spoken("b", "retries 3", X)], 0.95)["a"] is None
 
 
 def test_the_newest_stands_for_all_of_a_chain() -> None:

@@ -80,7 +80,7 @@ def test_long_lines_are_written_apart(settings: Settings, store: Store, tmp_path
     assert transactions(store) == 3
 
 
-def test_a_line_costs_mongodb_two_commands_and_no_commit_of_its_own(
+def test_a_line_costs_mongodb_two_commands_and_no_commit(
     server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent, lines = watched(monkeypatch), [note(f"valve {number} leaks", number) for number in range(200)]
@@ -91,7 +91,7 @@ def test_a_line_costs_mongodb_two_commands_and_no_commit_of_its_own(
     assert taken(settings, tmp_path, *lines).unchanged == 200
 
 
-def test_what_the_store_refuses_fails_alone_and_is_context_of_nothing(server: LoopbackServer, tmp_path: Path) -> None:
+def test_what_the_store_refuses_is_context_of_nothing(server: LoopbackServer, tmp_path: Path) -> None:
     lines = [
         note("the first", 0), note("the huge one", 1, raw_exchange="x " * 300_000), "{not json", note("the next", 2),
         note("the last", 3), note(" ", 4),
@@ -148,7 +148,7 @@ def test_what_is_said_twice_meets_what_the_first_line_left(settings: Settings, s
     assert {e.episode_id: e.summary for e in store.episodes.get(["one", "two"]).values()} == {"one": "a", "two": "c"}
 
 
-def test_lines_of_one_file_have_the_contexts_that_files_of_one_line_give_them(tmp_path: Path) -> None:
+def test_lines_have_the_contexts_that_files_of_one_line_give(tmp_path: Path) -> None:
     lines = [
         note("a valve", 0), note("a pump", 1), note("under another name", 1, project="water"), note("a pipe", 2),
         note("at the same time", 2), note("in the past", 0), note("superseded", 3, status="superseded"),
@@ -174,9 +174,7 @@ def test_lines_of_one_file_have_the_contexts_that_files_of_one_line_give_them(tm
     assert together["a chimney"] == ["2026-03-01 api"]
 
 
-def test_implausible_times_are_kept_as_text_beside_their_neighbours(
-    settings: Settings, store: Store, tmp_path: Path
-) -> None:
+def test_implausible_times_are_kept_as_text(settings: Settings, store: Store, tmp_path: Path) -> None:
     lines = [
         note("first", timestamp="0001-01-01T00:00:00+05:00", session_id="b"),
         note("second", 1, session_id="a"),

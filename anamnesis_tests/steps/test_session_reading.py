@@ -1,4 +1,4 @@
-"""Sessions in lists, found by the beginning of their id, and read from top to bottom."""
+"""Sessions in lists, read from top to bottom, and found like episodes by the beginning of an id."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +11,7 @@ from anamnesis_pipeline.errors import EpisodeNotFound, IdAmbiguous, InvalidEpiso
 from anamnesis_pipeline.model import SegmentKind, Where
 from anamnesis_pipeline.session_model import SessionRecord, to_episode
 from anamnesis_pipeline.steps.session_reading import chunk_page, find_session, row_of, session_page, timeline_page
+from anamnesis_pipeline.steps.short_ids import find_episode, short_ids, whole_id
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.test_session_summaries import Sessions
 from anamnesis_tests.steps.test_sessions import log_of, session
@@ -100,10 +101,11 @@ def test_session_is_found_by_a_unique_beginning(store: Store) -> None:
     assert find_session(store, SECOND[:5], Where()).revision == 0
     with pytest.raises(IdAmbiguous, match=FIRST):
         find_session(store, FIRST[:4], Where())
-    with pytest.raises(EpisodeNotFound):
-        find_session(store, FIRST[:3], Where())
-    with pytest.raises(EpisodeNotFound):
-        find_session(store, "abcd9", Where())
+    for unknown in (FIRST[:3], "abcd9", "abc%", "\ud800"):
+        with pytest.raises(EpisodeNotFound):
+            find_session(store, unknown, Where())
+    assert store.sessions.beginning_with("abcd", 10) == [FIRST, SECOND]
+    assert store.sessions.beginning_with("abcd", 1) == [FIRST]
 
 
 def test_session_is_read_from_its_beginning_in_pages(store: Store) -> None:
@@ -122,10 +124,43 @@ def test_session_is_read_from_its_beginning_in_pages(store: Store) -> None:
         chunk_page(store, record, Where(), 2, "7:")
 
 
-def test_sessions_beginning_are_sorted_and_bounded(store: Store) -> None:
-    for number in range(4):
-        chunk(store, f"c{number}", number, f"aa{number % 3}")
-    assert store.sessions.beginning_with("aa", 10) == ["aa0", "aa1", "aa2"]
-    assert store.sessions.beginning_with("aa", 2) == ["aa0", "aa1"]
-    assert store.sessions.beginning_with("a%", 2) == []
-    assert store.sessions.beginning_with("\ud800", 2) == []
+# --- short forms of ids ----------------------------------------------------------------------------------
+
+IDS = (
+    "48d31a139c6944405ee948d31a139c69",
+    "48d31a139c69ffff000048d31a139c69",
+    "48d31a",
+    "e52b14176ce8990dd6dfe52b14176ce8",
+    "ep_20260211_e52b14176ce8",
+)
+
+
+@pytest.fixture
+def known(store: Store) -> Store:
+    for name in IDS:
+        put(store, name, "text")
+    return store
+
+
+def test_short_ids_are_as_short_as_is_unique(known: Store) -> None:
+    short = short_ids(known, IDS)
+    assert short == {
+        IDS[0]: "48d31a139c694440", IDS[1]: "48d31a139c69ffff", IDS[2]: "48d31a", IDS[3]: "e52b14", IDS[4]: IDS[4],
+    }  # fmt: skip
+    assert [find_episode(known, name).episode_id for name in short.values()] == list(IDS)
+
+
+def test_an_exact_id_wins_over_longer_ones(known: Store) -> None:
+    assert whole_id(known, "48d31a") == "48d31a"
+
+
+def test_an_ambiguous_beginning_names_two_of_its_ids(known: Store) -> None:
+    with pytest.raises(IdAmbiguous, match=f"'48d31a1'.*{IDS[0]} and {IDS[1]}"):
+        find_episode(known, "48d31a1")
+
+
+@pytest.mark.parametrize("text", ["e52", "", "unknown", f"{IDS[3]}0"])
+def test_what_begins_no_id_or_is_too_short_is_not_found(known: Store, text: str) -> None:
+    assert whole_id(known, text) == text
+    with pytest.raises(EpisodeNotFound):
+        find_episode(known, text)

@@ -339,12 +339,3 @@ def test_session_that_changes_meanwhile_is_left_to_the_next_run(home: Sessions) 
     delete_episode(home.store, next(e.episode_id for e in home.episodes()))
     assert not home.store.sessions.settle([state], None, [])
     assert home.store.sessions.states([SESSION])[0].noted > state.noted
-
-
-def test_source_with_sessions_to_record_is_unfinished(home: Sessions) -> None:
-    home.write(worked().lines)
-    home.ingest()
-    (source,) = [s.key for s in home.store.files.sources() if s.kind == "claude_logs"]
-    assert home.store.parts.unfinished_sources(START) == {source}
-    home.record()
-    assert home.store.parts.unfinished_sources(START) == set()

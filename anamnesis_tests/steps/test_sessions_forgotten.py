@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from anamnesis_pipeline import home_wiring, wiring
+from anamnesis_pipeline import wiring
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.errors import LlmRefused
 from anamnesis_pipeline.exchanges.redaction import Redactor
 from anamnesis_pipeline.model import Episode, Where
 from anamnesis_pipeline.session_model import SESSION_KIND, of_episode
-from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps import blocklist
 from anamnesis_pipeline.steps.blocklist import exclude_episode
 from anamnesis_pipeline.steps.exporting import export
@@ -40,13 +38,7 @@ def record_time(minute: int) -> datetime:
 
 
 class Recorded(Home):
-    """A home on a given store."""
-
-    def __init__(self, base: Path, store: Store) -> None:
-        self.base, self.logs, self.store = base, base / "projects", store
-        self.settings = Settings(home=base / "home", log_roots=(self.logs,), machine="box")
-        self.archive = home_wiring.open_archive(self.settings)
-        self.host = LocalHost("box")
+    """A home of which records of sessions are looked at."""
 
     def holding(self, word: str) -> str:
         (found,) = [e.episode_id for e in self.episodes() if word in e.raw_exchange and e.kind == "exchange"]
