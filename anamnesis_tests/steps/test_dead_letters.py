@@ -43,7 +43,7 @@ def conversation() -> Log:
     return log
 
 
-def test_a_line_that_could_not_be_read_is_kept_with_its_place_and_reason(home: Ingested) -> None:
+def test_an_unreadable_line_is_kept_with_its_place_and_reason(home: Ingested) -> None:
     log = conversation()
     home.write([log.lines[0], "{" * 4_000, log.lines[1][:80], *log.lines[2:]])
     assert home.ingest().malformed == 2
@@ -56,9 +56,7 @@ def test_a_line_that_could_not_be_read_is_kept_with_its_place_and_reason(home: I
     assert home.archived()[1] == "{" * 4_000, "the text itself is in the archive"
 
 
-def test_what_a_later_version_can_read_is_published_exactly_once(
-    home: Ingested, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_later_version_reads_is_published_exactly_once(home: Ingested, monkeypatch: pytest.MonkeyPatch) -> None:
     log = conversation()
     monkeypatch.setattr(parsing, "read_records", an_older_version)
     home.write(log.lines)
@@ -92,9 +90,7 @@ def test_the_file_goes_on_as_if_nothing_had_been_retried(home: Ingested, monkeyp
     assert sorted(texts(part for part in parts if part))[0] == "about the zeppelin"
 
 
-def test_a_letter_still_torn_gives_what_can_be_read_of_it_and_stays(
-    home: Ingested, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_letter_still_torn_gives_what_can_be_read_and_stays(home: Ingested, monkeypatch: pytest.MonkeyPatch) -> None:
     log = conversation()
     monkeypatch.setattr(parsing, "read_records", lambda line: ([], True))
     home.write([log.lines[0][:70] + log.lines[1]])

@@ -10,7 +10,6 @@ import pytest
 
 from anamnesis_pipeline.errors import HostUnreachable
 from anamnesis_pipeline.sources.archive import Archive
-from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.steps.crawled_documents import COLORS, PORTS, SETUP, T0, DocumentHome, page, write
 
@@ -84,7 +83,7 @@ def run_that_dies(place: Path, write_number: int, *, after: bool) -> tuple[list[
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_run_that_dies_at_any_write_loses_nothing_and_writes_nothing_twice(tmp_path: Path, after: bool) -> None:
+def test_a_run_that_dies_at_any_write_loses_and_repeats_nothing(tmp_path: Path, after: bool) -> None:
     expected, died = run_that_dies(tmp_path / "undisturbed", 1_000, after=after)
     assert not died
     for number in range(1, 100):
@@ -95,8 +94,7 @@ def test_a_run_that_dies_at_any_write_loses_nothing_and_writes_nothing_twice(tmp
     assert number > 6
 
 
-def test_documents_whose_repository_cannot_be_asked_for_are_read_the_next_time(store: Store, tmp_path: Path) -> None:
-    home = DocumentHome(store, tmp_path)
+def test_documents_of_a_repository_that_was_away_are_read_later(home: DocumentHome) -> None:
     source = home.source("far")
     write(source, "ports.md", page("Ports", PORTS))
 

@@ -22,7 +22,7 @@ def publish(store: Store) -> tuple[int, int, int]:
     return put.created, put.updated, put.unchanged
 
 
-def test_an_open_part_is_searchable_and_becomes_its_summary_when_it_closes(store: Store) -> None:
+def test_an_open_part_is_searchable_and_gets_its_summary(store: Store) -> None:
     parsed(store, part(1, "Why is the zeppelin late?", closed=False))
     assert publish(store) == (1, 0, 0)
     (episode,) = store.episodes.page(Where(), 5).items
@@ -36,21 +36,23 @@ def test_an_open_part_is_searchable_and_becomes_its_summary_when_it_closes(store
     assert publish(store) == (0, 0, 0), "a second run has nothing to do"
 
 
-def test_an_episode_points_to_its_records_and_holds_its_text_with_speakers(store: Store) -> None:
+def test_an_episode_holds_its_text_with_speakers_and_its_worth() -> None:
     made = episode_of(part(1, "why?", "because"), SOURCE, IN_SHORT)
-    assert (made.episode_id, made.timestamp, made.instance) == (
-        part(1, "why?").part_id,
-        START + timedelta(minutes=10),
-        "mac",
-    )
+    assert (made.episode_id, made.instance) == (part(1, "why?").part_id, "mac")
+    assert made.timestamp == START + timedelta(minutes=10)
     assert (made.message_ids, made.message_keys) == (("u1-0", "u1-1"), ("k1-0", "k1-1"))
     assert made.path.endswith("acme/a.jsonl")
     assert made.raw_exchange == "[User]\nwhy?\n\n[Claude]\nbecause"
     assert made.metadata["ordinal"] == 1
     assert "agent_id" not in made.metadata
+    assert made.tags == ()
+    failed = episode_of(part(1, "why?", "An error: it failed."), SOURCE, IN_SHORT)
+    assert (failed.metadata["value"], failed.metadata["value_signals"]) == (2.0, {"errors": 2.0})
+    corrected = replace(part(1, "No, that is not what I asked for.", "Done again."), lead="I have added the page.")
+    assert episode_of(corrected, SOURCE, replace(IN_SHORT, tags=("pages",))).tags == ("correction", "pages")
 
 
-def test_a_message_that_goes_on_in_the_next_part_says_so_and_a_part_without_time_is_old(store: Store) -> None:
+def test_a_continued_message_says_so_and_no_time_is_old(store: Store) -> None:
     whole = part(1, "why?")
     (segment,) = whole.segments
     later = replace(whole, segments=(replace(segment, start=500, timestamp=None, uuid=""),))
@@ -69,7 +71,7 @@ def summarized(store: Store, of: Part, *found: TypedRecord, **fields: Any) -> No
     publish(store)
 
 
-def test_typed_records_become_episodes_that_point_to_their_own_messages(store: Store) -> None:
+def test_typed_records_become_episodes_of_their_own_messages(store: Store) -> None:
     whole = part(1, "Which journal?", "WAL, since readers then go on.")
     parsed(store, whole)
     summarized(store, whole, TypedRecord(RecordType.DECISION, "The journal is WAL.", "Readers go on.", ("u1-1",)))
@@ -86,7 +88,7 @@ def test_typed_records_become_episodes_that_point_to_their_own_messages(store: S
     assert exchange.tags == ("wal",)
 
 
-def test_records_that_a_newer_summary_has_not_go_and_may_come_back(store: Store) -> None:
+def test_records_go_and_come_with_newer_summaries(store: Store) -> None:
     whole = part(1, "Which journal?", "WAL.")
     parsed(store, whole)
     one, two = TypedRecord(RecordType.FACT, "One."), TypedRecord(RecordType.FACT, "Two.")
@@ -100,7 +102,7 @@ def test_records_that_a_newer_summary_has_not_go_and_may_come_back(store: Store)
     assert store.episodes.get([whole.part_id])[whole.part_id].metadata["skip"] is True
 
 
-def test_a_record_that_somebody_deleted_stays_away_and_takes_nothing_with_it(store: Store) -> None:
+def test_a_deleted_record_stays_away_and_takes_nothing_with_it(store: Store) -> None:
     whole = part(1, "Which journal?", "WAL.")
     parsed(store, whole)
     summarized(store, whole, TypedRecord(RecordType.FACT, "One.", "", ("u1-1",)))
@@ -112,20 +114,7 @@ def test_a_record_that_somebody_deleted_stays_away_and_takes_nothing_with_it(sto
     assert publish(store) == (0, 1, 0)
 
 
-def test_an_episode_says_what_it_is_worth_and_why(store: Store) -> None:
-    made = episode_of(part(1, "why?", "An error: it failed."), SOURCE, IN_SHORT)
-    assert (made.metadata["value"], made.metadata["value_signals"]) == (2.0, {"errors": 2.0})
-
-
-def test_an_exchange_that_corrects_is_tagged_so_whoever_summarized_it(store: Store) -> None:
-    corrected = replace(part(1, "No, that is not what I asked for.", "Done again."), lead="I have added the page.")
-    assert episode_of(corrected, SOURCE, replace(IN_SHORT, tags=("pages",))).tags == ("correction", "pages")
-    assert episode_of(part(1, "why?", "Because."), SOURCE, IN_SHORT).tags == ()
-
-
-def test_a_part_that_no_publication_fits_ends_the_run_with_a_problem_and_holds_nothing_up(
-    store: Store, place: tuple[str, Path]
-) -> None:
+def test_a_part_that_cannot_be_published_holds_nothing_up(store: Store, place: tuple[str, Path]) -> None:
     odd = part(2, "Which journal?", closed=False)
     parsed(store, odd, part(1, "Why is the zeppelin late?", closed=False))
     make_of_nothing(place, odd.part_id)
@@ -143,7 +132,7 @@ def test_a_part_that_no_publication_fits_ends_the_run_with_a_problem_and_holds_n
     assert publish_source(store, SOURCE, PIECES, headline).problem == "", "written anew it fits"
 
 
-def test_a_part_that_is_written_meanwhile_is_published_as_it_is_then(store: Store) -> None:
+def test_a_part_written_meanwhile_is_published_as_it_is_then(store: Store) -> None:
     first = part(1, "Why is the zeppelin late?", closed=False)
     parsed(store, first)
     versions = [replace(first, lead=f"Before: {n}.") for n in range(3)]

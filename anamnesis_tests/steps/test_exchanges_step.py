@@ -2,6 +2,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,11 +28,11 @@ class Deployment:
         self.archive = Archive(home / "archive")
         self.store.files.put_sources([SOURCE])
 
-    def cursor(self, path: str = PATH) -> FileCursor | None:
-        return self.store.files.cursors(SOURCE.key).get(path)
+    def cursor(self, path: str = PATH) -> FileCursor:
+        return self.store.files.cursors(SOURCE.key)[path]
 
     def crawl(self, lines: list[str], path: str = PATH, *, mtime_ns: int = 0, replaced: bool = False) -> None:
-        before = self.cursor(path)
+        before = self.store.files.cursors(SOURCE.key).get(path)
         base = before or FileCursor(SOURCE.key, path)
         if replaced:
             base = replace(base, generation=base.generation + 1, lines=0, parsed_lines=0)
@@ -45,8 +46,9 @@ class Deployment:
         frames = self.store.archive.frames(cursor.source, cursor.path, cursor.generation, from_line)
         return self.archive.lines(cursor.source, cursor.path, frames, from_line)
 
-    def parse(self, now: datetime = START) -> ParseReport:
-        return parse_source(self.store, self.lines, SOURCE, now=now, idle_minutes=30, label=lambda cwd: cwd)
+    def parse(self, now: datetime = START, **instead: Any) -> ParseReport:
+        given = {"store": self.store, "lines_of": self.lines} | instead
+        return parse_source(*given.values(), SOURCE, now=now, idle_minutes=30, label=lambda cwd: cwd)
 
     def parts(self) -> list[Part]:
         waiting = self.store.parts.parts_to_publish(SOURCE.key, 10_000)
@@ -71,7 +73,7 @@ def as_parsed_at_once(lines: list[str], path: str = PATH) -> list[Part]:
     return [replace(part, source=SOURCE.key) for part in parse(lines, path)]
 
 
-def test_archived_lines_become_parts_and_a_second_run_adds_nothing(deployment: Deployment) -> None:
+def test_lines_become_parts_and_a_second_run_adds_nothing(deployment: Deployment) -> None:
     lines = conversation()
     deployment.crawl([*lines, "torn {"])
     report = deployment.parse()
@@ -83,7 +85,7 @@ def test_archived_lines_become_parts_and_a_second_run_adds_nothing(deployment: D
     assert deployment.parts() == as_parsed_at_once(lines)
 
 
-def test_lines_that_arrive_one_by_one_give_the_same_parts_as_at_once(deployment: Deployment) -> None:
+def test_lines_one_by_one_give_the_same_parts_as_at_once(deployment: Deployment) -> None:
     lines = conversation(3)
     for line in lines:
         deployment.crawl([line])
@@ -91,7 +93,7 @@ def test_lines_that_arrive_one_by_one_give_the_same_parts_as_at_once(deployment:
     assert deployment.parts() == as_parsed_at_once(lines)
 
 
-def test_a_part_that_fell_idle_is_closed_and_grows_on_when_a_late_line_comes(deployment: Deployment) -> None:
+def test_an_idle_part_is_closed_and_grows_with_a_late_line(deployment: Deployment) -> None:
     lines = conversation(2)
     deployment.crawl(lines[:-1])
     assert deployment.parse(now=LATER).closed == 1
@@ -108,9 +110,7 @@ def test_chunks_end_at_a_number_of_lines_or_characters(monkeypatch: pytest.Monke
     deployment.crawl(lines)
     deployment.parse()
     assert deployment.parts() == as_parsed_at_once(lines)
-    cursor = deployment.cursor()
-    assert cursor is not None
-    assert cursor.version > len(lines) // 5
+    assert deployment.cursor().version > len(lines) // 5
 
 
 def test_one_huge_line_is_written_in_several_transactions(deployment: Deployment) -> None:
@@ -124,7 +124,7 @@ def test_one_huge_line_is_written_in_several_transactions(deployment: Deployment
     assert deployment.parts() == as_parsed_at_once(log.lines)
 
 
-def test_a_huge_line_whose_last_transaction_never_came_is_written_once(deployment: Deployment) -> None:
+def test_a_huge_line_that_was_cut_off_is_written_once(deployment: Deployment) -> None:
     log = Log()
     log.user("prompt")
     deployment.crawl(log.lines)
@@ -144,16 +144,13 @@ def test_a_huge_line_whose_last_transaction_never_came_is_written_once(deploymen
             return real_commit(chunk)
 
     with pytest.raises(KeyboardInterrupt):
-        parse_source(
-            replace(deployment.store, messages=DiesBeforeTheLast()), deployment.lines, SOURCE,
-            now=START, idle_minutes=30, label=str,
-        )  # fmt: skip
+        deployment.parse(store=replace(deployment.store, messages=DiesBeforeTheLast()))
     assert len(calls) > 2
     deployment.parse()
     assert deployment.parts() == as_parsed_at_once(log.lines)
 
 
-def test_the_oldest_file_owns_a_message_and_copies_are_occurrences(deployment: Deployment) -> None:
+def test_the_oldest_file_owns_a_message_with_its_copies(deployment: Deployment) -> None:
     lines = conversation(3)
     added = Log(session="resumed")
     added.minute = 60
@@ -167,7 +164,7 @@ def test_the_oldest_file_owns_a_message_and_copies_are_occurrences(deployment: D
     assert (counts.messages, counts.occurrences) == (13, 12)
 
 
-def test_a_replaced_file_is_read_anew_and_its_former_last_part_is_closed(deployment: Deployment) -> None:
+def test_a_replaced_file_closes_its_former_last_part(deployment: Deployment) -> None:
     lines = conversation(3)
     deployment.crawl(lines)
     deployment.parse()
@@ -189,12 +186,10 @@ def test_a_file_replaced_before_it_was_parsed_loses_nothing(deployment: Deployme
     deployment.crawl(lines[8:], replaced=True)
     deployment.parse()
     assert sorted(texts(deployment.parts())) == sorted(texts(as_parsed_at_once(lines)))
-    cursor = deployment.cursor()
-    assert cursor is not None
-    assert cursor.parsed_lines == cursor.lines == 8
+    assert deployment.cursor().parsed_lines == deployment.cursor().lines == 8
 
 
-def test_a_file_whose_cursor_moved_meanwhile_is_left_to_the_other_run(deployment: Deployment) -> None:
+def test_a_file_whose_cursor_moved_is_left_to_the_other_run(deployment: Deployment) -> None:
     lines = conversation(3)
     deployment.crawl(lines[:6])
 
@@ -203,20 +198,17 @@ def test_a_file_whose_cursor_moved_meanwhile_is_left_to_the_other_run(deployment
         deployment.crawl(lines[6:])
         return iter(found)
 
-    report = parse_source(
-        deployment.store, lines_while_the_crawler_writes, SOURCE, now=START, idle_minutes=30, label=str
-    )
+    report = deployment.parse(lines_of=lines_while_the_crawler_writes)
     assert (report.overtaken, report.messages, deployment.parts()) == (1, 0, [])
     assert deployment.parse().messages == 12
     assert deployment.parts() == as_parsed_at_once(lines)
 
 
-def test_a_parser_state_of_another_version_does_not_stop_the_file(deployment: Deployment) -> None:
+def test_a_parser_state_of_another_version_stops_no_file(deployment: Deployment) -> None:
     lines = conversation(2)
     deployment.crawl(lines[:4])
     deployment.parse()
     cursor = deployment.cursor()
-    assert cursor is not None
     assert deployment.store.files.commit_crawl(cursor, replace(cursor, parser_state='{"version":0}'), None)
     deployment.crawl(lines[4:])
     assert deployment.parse().messages == 4

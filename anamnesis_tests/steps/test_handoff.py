@@ -1,12 +1,14 @@
 """What a hand-off is read from, and what it says of sessions that were really ingested."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.exchanges.projects import project_label
+from anamnesis_pipeline.search.context_items import Item
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.handoff import SESSIONS, Handoff
 from anamnesis_pipeline.search.token_budget import Block
@@ -49,19 +51,35 @@ def home(store: Store, tmp_path: Path) -> Ingested:
     return Ingested(store, tmp_path, project_label)
 
 
-def of_log(home: Ingested, store: Store, log: Log) -> Handoff:
+def of_log(home: Ingested, log: Log) -> Handoff:
     home.write(log.lines)
     home.ingest()
-    return read_handoff(store, [SHOP])
+    return read_handoff(home.store, [SHOP])
+
+
+def mended(home: Ingested) -> None:
+    of_log(home, asked("Why do the webhooks charge twice?", "No idempotency key was sent. It is sent now."))
+
+
+def asked(prompt: str, *said: str) -> Log:
+    """A session that begins so."""
+    log = Log()
+    log.user(prompt)
+    for text in said:
+        log.say(text)
+    return log
+
+
+def maker(store: Store) -> ContextMaker:
+    return ContextMaker(store, Engine(store, None), minilm_pieces(), "box")
 
 
 def block_of(store: Store, tokens: int = 2_000) -> Block:
-    maker = ContextMaker(store, Engine(store, None), minilm_pieces(), "box")
-    return maker.handoff(ContextRequest(project=SHOP, max_tokens=tokens))[2]
+    return maker(store).handoff(ContextRequest(project=SHOP, max_tokens=tokens))[2]
 
 
-def texts(handoff: Handoff, field: str) -> list[str]:
-    return [item.text for item in getattr(handoff, field)]
+def texts(items: Sequence[Item]) -> list[str]:
+    return [item.text for item in items]
 
 
 def worked(log: Log, steps: int) -> None:
@@ -71,34 +89,31 @@ def worked(log: Log, steps: int) -> None:
 
 
 def test_handoff_of_a_long_session_tells_its_final_report(home: Ingested, store: Store) -> None:
-    log = Log()
-    log.user("Write the importer for the old orders, please.")
+    log = asked("Write the importer for the old orders, please.")
     worked(log, 40)
     log.say(REPORT)
     log.user("ok, go on")
     log.say("Nothing to do.")
-    handoff = of_log(home, store, log)
-    (state,) = texts(handoff, "state")
+    handoff = of_log(home, log)
+    (state,) = texts(handoff.state)
     assert state.startswith(
         "The importer works end to end. Orders of 2019 to 2026 are in, 41,200 of them. Done: Parser"
     )
     assert "Filed: #41 The start is slow on cold disks." in state
     assert state.endswith("Docs \u2013 done. The branch is pushed as `importer`.")
-    assert texts(handoff, "open_loops") == [
+    assert texts(handoff.open_loops) == [
         "Decisions: Alerts \u2013 todo. Next: Rotate the webhook secret; Ask the shop owners for the missing week"
     ]
-    assert texts(handoff, "decisions") == [
-        "Amounts are integers in cents, because floats lost a cent in 3 of 900 orders"
-    ]
-    assert texts(handoff, "recent") == ["Asked: Write the importer for the old orders, please."]
+    (decision,) = texts(handoff.decisions)
+    assert decision == "Amounts are integers in cents, because floats lost a cent in 3 of 900 orders"
+    assert texts(handoff.recent) == ["Asked: Write the importer for the old orders, please."]
 
 
 def test_handoff_fills_its_budget_with_whole_sentences(home: Ingested, store: Store) -> None:
-    log = Log()
-    log.user("Explain the billing of the shop to me, please.")
+    log = asked("Explain the billing of the shop to me, please.")
     said = [f"Fact number {n} is that invoices of group {n} are sent on day {n} of each month." for n in range(90)]
     log.say(" ".join(said))
-    of_log(home, store, log)
+    of_log(home, log)
     for tokens in (300, 800, 2_000):
         block = block_of(store, tokens)
         quote = block.text.split("\u201c")[1].split("\u201d")[0]
@@ -109,39 +124,35 @@ def test_handoff_fills_its_budget_with_whole_sentences(home: Ingested, store: St
 
 
 def test_answer_to_a_notification_is_not_the_state(home: Ingested, store: Store) -> None:
-    log = Log()
-    log.user("Why do the webhooks charge twice?")
+    log = asked("Why do the webhooks charge twice?")
     log.tool("Bash", "toolu_1", "queued", command="make import")
     log.say("They charge twice since no idempotency key was sent. It is sent now, and the tests cover it.")
     log.user(NOTICE)
     log.tool("Read", "toolu_2", "gone", file_path="/tmp/b1.output")
     log.say("That was a stale background task of earlier, its output is not relevant anymore.")
-    handoff = of_log(home, store, log)
-    assert texts(handoff, "state") == [
-        "They charge twice since no idempotency key was sent. It is sent now, and the tests cover it."
-    ]
+    handoff = of_log(home, log)
+    (state,) = texts(handoff.state)
+    assert state == "They charge twice since no idempotency key was sent. It is sent now, and the tests cover it."
     assert "stale" not in block_of(store).text
 
 
 def test_report_that_follows_a_notification_is_the_state(home: Ingested, store: Store) -> None:
-    log = Log()
-    log.user("Have the three agents port the modules.")
+    log = asked("Have the three agents port the modules.")
     log.say("The agents work in the background now, I report when they are done.")
     log.user(NOTICE)
     log.say("All three modules are ported.\n\n## Done\n- cart\n- orders\n\n## Remaining\n- invoices need a review")
-    handoff = of_log(home, store, log)
-    assert texts(handoff, "state")[0] == "All three modules are ported. Done: cart; orders"
-    assert texts(handoff, "open_loops") == ["Remaining: invoices need a review"]
+    handoff = of_log(home, log)
+    assert texts(handoff.state)[0] == "All three modules are ported. Done: cart; orders"
+    assert texts(handoff.open_loops) == ["Remaining: invoices need a review"]
 
 
 def test_tests_that_failed_last_are_told(home: Ingested, store: Store) -> None:
-    log = Log()
-    log.user("Make the cart round prices.")
+    log = asked("Make the cart round prices.")
     log.tool("Bash", "toolu_1", "===== 40 passed in 2.1s =====", command="pytest -q")
     printed = "F..\nFAILED tests/test_cart.py::test_rounds - assert 1 == 2\n== 1 failed, 39 passed in 2s =="
     log.tool("Bash", "toolu_2", printed, is_error=True, command="pytest -q")
     log.say("One test fails, since the rounding of half a cent differs. I looked at the rest of the cart.")
-    handoff = of_log(home, store, log)
+    handoff = of_log(home, log)
     (failing,) = handoff.failing
     assert failing.text == "`pytest -q`: 1 failed, 39 passed in 2s: tests/test_cart.py::test_rounds"
     assert failing.said_by.value == "tool"
@@ -150,97 +161,83 @@ def test_tests_that_failed_last_are_told(home: Ingested, store: Store) -> None:
 
 def test_handoff_of_a_project_without_words_says_so(store: Store) -> None:
     assert "Nothing is known of this project yet." in block_of(store).text
-    assert ContextMaker(store, Engine(store, None), minilm_pieces(), "box").make(
-        ContextRequest(project=SHOP), START
-    ).text == ""  # fmt: skip
+    assert maker(store).make(ContextRequest(project=SHOP), START).text == ""
 
 
 def test_prompts_of_machines_and_go_on_are_not_asked(home: Ingested, store: Store) -> None:
-    log = Log()
-    log.user("Why do the webhooks charge twice?")
+    log = asked("Why do the webhooks charge twice?")
     log.say("They charge twice since no idempotency key was sent with the first attempt.")
     log.user("continue")
     log.say("I looked further and the second attempt has no key either, so both are charged.")
     log.user("Continue from where you left off.", isMeta=True)
     log.say("No response requested.")
-    handoff = of_log(home, store, log)
-    assert texts(handoff, "recent") == ["Asked: Why do the webhooks charge twice?"]
-    assert [text.split(" ")[0] for text in texts(handoff, "state")] == ["I", "They"]
+    handoff = of_log(home, log)
+    assert texts(handoff.recent) == ["Asked: Why do the webhooks charge twice?"]
+    assert [text.split(" ")[0] for text in texts(handoff.state)] == ["I", "They"]
 
 
 def test_broken_off_turn_tells_plan_progress_and_prompt(home: Ingested, store: Store) -> None:
-    log = Log()
-    log.user("Move the cart to the new tables.")
+    log = asked("Move the cart to the new tables.")
     log.say("Let me do it in this order:\n1. Schema of the cart\n2. Copy the rows\n3. Drop the old table")
     log.tool("Bash", "toolu_1", "ok", command="make schema")
     log.say("All 12 tests of the schema pass.")
     worked(log, 4)
     log.user("[Request interrupted by user for tool use]")
-    handoff = of_log(home, store, log)
-    (state,) = texts(handoff, "state")
+    handoff = of_log(home, log)
+    (state,) = texts(handoff.state)
     assert "Schema of the cart; Copy the rows; Drop the old table" in state
     assert "So far: All 12 tests of the schema pass." in state
     assert state.endswith("Now let me change the module number 3 of the importer.")
-    assert texts(handoff, "open_loops") == ["Asked, not finished: Move the cart to the new tables."]
+    assert texts(handoff.open_loops) == ["Asked, not finished: Move the cart to the new tables."]
 
 
-def test_question_at_the_end_is_open_and_an_answered_one_decides(home: Ingested, store: Store) -> None:
-    log = Log()
-    log.user("Commit the cart, please.")
+def test_question_at_the_end_is_open_and_an_answer_decides(home: Ingested, store: Store) -> None:
+    log = asked("Commit the cart, please.")
     log.call("AskUserQuestion", "toolu_1", questions=[{"question": "Which branch takes it?", "options": []}])
     log.result("toolu_1", 'User has answered your questions: "Which branch takes it?"="release, not main". Go on.')
     options = "I have two options:\n- Skip the hook\n- Mend the linter"
     log.say(f"The hook refuses the commit.\n\n{options}\n\nWhich one do you want?")
-    handoff = of_log(home, store, log)
-    assert texts(handoff, "open_loops") == [
+    handoff = of_log(home, log)
+    assert texts(handoff.open_loops) == [
         "Asked the user: I have two options: Skip the hook; Mend the linter; Which one do you want?"
     ]
-    assert texts(handoff, "decisions") == ["Which branch takes it? release, not main"]
+    assert texts(handoff.decisions) == ["Which branch takes it? release, not main"]
 
 
 def test_todos_that_are_not_done_are_open(home: Ingested, store: Store) -> None:
-    log = Log()
-    log.user("Import the orders of all years, please.")
+    log = asked("Import the orders of all years, please.")
     states = ["completed", "in_progress", "pending"]
     todos = [{"content": f"Import {2020 + n}", "status": state, "activeForm": "x"} for n, state in enumerate(states)]
     log.tool("TodoWrite", "toolu_1", "ok", todos=todos)
     log.say("The orders of the year 2020 are imported, the next year is running.")
-    assert texts(of_log(home, store, log), "open_loops") == ["To-do list: Import 2021; Import 2022"]
+    assert texts(of_log(home, log).open_loops) == ["To-do list: Import 2021; Import 2022"]
 
 
 def test_record_of_a_session_adds_commits_tests_and_first_prompt(home: Ingested, store: Store) -> None:
-    log = Log()
-    log.user("Why do the webhooks charge twice?")
-    log.say("They charge twice since no idempotency key was sent. It is sent now.")
-    home.write(log.lines)
-    home.ingest()
+    mended(home)
     record = SessionRecord(
         SESSION, (SESSION,), "box", SHOP, "main", "Webhooks", "Mend the double charges of the shop", "Mended.", START,
         START, 2, 0, tests=("`pytest`: 9 passed",), commits=("abc1234 Send a key",), decisions=("Keys are per order.",),
     )  # fmt: skip
     store.episodes.put([(to_episode(record, "direct"), [])])
     handoff = read_handoff(store, [SHOP])
-    assert texts(handoff, "recent") == [
+    assert texts(handoff.recent) == [
         "Asked: Mend the double charges of the shop; Why do the webhooks charge twice? | Commits: abc1234 Send a key | "
         "Tests: `pytest`: 9 passed"
     ]
-    assert texts(handoff, "decisions") == ["Keys are per order."]
+    assert texts(handoff.decisions) == ["Keys are per order."]
 
 
 def test_sessions_further_back_are_told_by_their_records(home: Ingested, store: Store) -> None:
-    log = Log()
-    log.user("Why do the webhooks charge twice?")
-    log.say("They charge twice since no idempotency key was sent. It is sent now.")
-    home.write(log.lines)
-    home.ingest()
+    mended(home)
     record = SessionRecord(
         "old", ("old", "older"), "box", SHOP, "main", "Cart", "Round the prices of the cart", "Prices are rounded.",
         START, START, 2, 0, open_items=("Round the taxes, too",),
     )  # fmt: skip
     store.episodes.put([(to_episode(record, "mac--shop--1"), [])])
     handoff = read_handoff(store, [SHOP])
-    assert texts(handoff, "recent")[1] == "Asked: Round the prices of the cart | Claude said last: Prices are rounded."
-    assert texts(handoff, "open_loops") == ["Round the taxes, too"]
+    assert texts(handoff.recent)[1] == "Asked: Round the prices of the cart | Claude said last: Prices are rounded."
+    assert texts(handoff.open_loops) == ["Round the taxes, too"]
 
 
 def test_state_is_read_in_the_order_of_the_log(home: Ingested, store: Store) -> None:
@@ -254,7 +251,7 @@ def test_state_is_read_in_the_order_of_the_log(home: Ingested, store: Store) -> 
     lines = [json.dumps(r | {"timestamp": late} if r["type"] == "assistant" else r) for r in records]
     home.write(lines)
     home.ingest()
-    state = texts(read_handoff(store, [SHOP]), "state")
+    state = texts(read_handoff(store, [SHOP]).state)
     assert [text[:6] for text in state] == ["Part 2", "Part 1", "Part 0"]
 
 

@@ -27,14 +27,14 @@ def killed_ingests(logs: Path, place: Path, kills: int, seed: int) -> None:
         shutil.rmtree(home.place)
 
 
-def test_an_ingest_killed_at_five_moments_remembers_what_an_undisturbed_one_does(tmp_path: Path) -> None:
+def test_an_ingest_killed_at_five_moments_remembers_the_same(tmp_path: Path) -> None:
     killed_ingests(EXAMPLES, tmp_path, kills=5, seed=1)
 
 
 @needs_logs
 @pytest.mark.slow
 @pytest.mark.timeout(3_000)
-def test_ingests_killed_at_a_hundred_random_moments_remember_what_an_undisturbed_one_does(tmp_path: Path) -> None:
+def test_ingests_killed_at_a_hundred_moments_remember_the_same(tmp_path: Path) -> None:
     killed_ingests(SHARED_LOGS, tmp_path, kills=100, seed=random.SystemRandom().randrange(10**6))
 
 
@@ -57,7 +57,7 @@ def ticks_over_a_growing_log(log: Path, place: Path, ticks: int, seed: int) -> N
     assert home.remembered(of_sessions=False).differences(expected) == [], f"seed {seed}"
 
 
-def test_ticks_over_a_log_that_is_torn_anywhere_remember_what_one_ingest_of_it_does(tmp_path: Path) -> None:
+def test_ticks_over_a_log_torn_anywhere_remember_the_same(tmp_path: Path) -> None:
     log = max(EXAMPLES.rglob("*.jsonl"), key=lambda file: file.stat().st_size)
     ticks_over_a_growing_log(log, tmp_path, ticks=12, seed=1)
 
@@ -65,6 +65,6 @@ def test_ticks_over_a_log_that_is_torn_anywhere_remember_what_one_ingest_of_it_d
 @needs_logs
 @pytest.mark.slow
 @pytest.mark.timeout(3_000)
-def test_a_hundred_ticks_at_random_moments_of_a_growing_log_remember_what_one_ingest_of_it_does(tmp_path: Path) -> None:
+def test_a_hundred_ticks_over_a_growing_log_remember_the_same(tmp_path: Path) -> None:
     log = max(SHARED_LOGS.rglob("*.jsonl"), key=lambda file: file.stat().st_size)
     ticks_over_a_growing_log(log, tmp_path, ticks=100, seed=random.SystemRandom().randrange(10**6))

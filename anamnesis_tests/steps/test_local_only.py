@@ -23,16 +23,9 @@ def ingest(home: LlmHome, tmp_path: Path, how: str, *, local_only: bool, url: st
         **os.environ, "ANAMNESIS_LOCAL_ONLY": str(local_only), "ANAMNESIS_ANTHROPIC_API_KEY": "sk-ant-SECRET-KEY",
         "HOME": str(tmp_path / "user"),
     }  # fmt: skip
-    command = [sys.executable, "-m", "anamnesis_tests.steps.watched_ingest", str(home.base), how, url]
-    done = subprocess.run(
-        command,
-        cwd=Path(__file__).parents[2],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    command, root = [sys.executable, "-m", "anamnesis_tests.steps.watched_ingest"], Path(__file__).parents[2]
+    command += [str(home.base), how, url]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, dict[str, Any]] = json.loads(done.stdout)
     assert found.keys() == ({"ollama here"} if url else ELSEWHERE.keys())
@@ -40,9 +33,7 @@ def ingest(home: LlmHome, tmp_path: Path, how: str, *, local_only: bool, url: st
 
 
 @pytest.mark.parametrize("how", ["ingest", pytest.param("whole", marks=pytest.mark.slow)])
-def test_nothing_is_dialed_summaries_are_extractive_and_the_status_says_why(
-    llm_home: LlmHome, tmp_path: Path, how: str
-) -> None:
+def test_nothing_is_dialed_and_the_status_says_why(llm_home: LlmHome, tmp_path: Path, how: str) -> None:
     for name, seen in ingest(llm_home, tmp_path, how, local_only=True).items():
         assert seen["refused"] == [], name
         assert seen["counts"] == {extractive.MODEL: 1}, name
@@ -58,9 +49,7 @@ def test_without_it_each_of_these_summarizers_is_caught_dialing(llm_home: LlmHom
         assert seen["counts"] == {"problem": 1}, name
 
 
-def test_a_server_here_that_passes_prompts_on_to_another_machine_is_not_followed(
-    llm_home: LlmHome, tmp_path: Path
-) -> None:
+def test_a_server_here_that_passes_prompts_on_is_not_followed(llm_home: LlmHome, tmp_path: Path) -> None:
     with OllamaServer().running() as server:
         server.respond(Answer(307, headers={"location": "http://203.0.113.9:11434/api/chat?key=SECRET"}))
         (seen,) = ingest(llm_home, tmp_path, "ingest", local_only=True, url=server.url).values()

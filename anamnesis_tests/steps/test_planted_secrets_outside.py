@@ -93,9 +93,7 @@ def test_no_embedding_model_is_given_a_credential(planted_home: LlmHome) -> None
 
 
 @pytest.mark.parametrize("service", ["anthropic"], indirect=True)
-def test_dagsters_storage_holds_no_credential_after_a_run_whose_llm_quotes_them(
-    planted_home: LlmHome, service: HttpService, tmp_path: Path
-) -> None:
+def test_dagsters_storage_holds_no_credential(planted_home: LlmHome, service: HttpService, tmp_path: Path) -> None:
     said = "\n".join(text for text, _ in PLANTED.values())
     service.respond(json_answer({"type": "error", "error": {"type": "authentication_error", "message": said}}, 401))
     (source,) = (s for s in discover_sources(planted_home.settings).sources if s.kind == "claude_logs")
@@ -141,7 +139,7 @@ def is_up(client: httpx.Client) -> bool:
         return False
 
 
-def test_the_sidecar_neither_keeps_nor_logs_a_credential_that_is_posted_or_searched_for(
+def test_the_sidecar_neither_keeps_nor_logs_a_credential(
     planted_home: LlmHome, sidecar: tuple[httpx.Client, Path]
 ) -> None:
     client, output = sidecar

@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -66,12 +65,19 @@ def spec(name: str, kind: str, root: Path, *, private: bool) -> SourceSpec:
     return SourceSpec(name, kind, str(root), machine="box", private=private)
 
 
-@contextmanager
-def crawled(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Crawled, Service]]:
-    with running_service(kind, folder, monkeypatch) as service:
-        home = Crawled(folder, monkeypatch, service)
+@pytest.fixture(params=["anthropic"])
+def crawled(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Crawled, Service]]:
+    with running_service(request.param, tmp_path, monkeypatch) as service:
+        home = Crawled(tmp_path, monkeypatch, service)
         yield home, service
         home.store.close()
+
+
+def sent(service: Service) -> str:
+    """Everything that the LLM was sent."""
+    return "\n".join(service.prompts).casefold()
 
 
 def make_files(folder: Path) -> list[SourceSpec]:
@@ -83,22 +89,16 @@ def make_files(folder: Path) -> list[SourceSpec]:
     ):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
-    shared = [
-        record("user", "Why does the gnat reader fail on empty files? It crashed twice.", 0, cwd="/code/gnat"),
-        record("assistant", "An error: it reads a byte before it looks. The fix is a check.", 1, cwd="/code/gnat"),
-    ]
-    said = [
-        record("user", "Why does the wombat ledger not add up? That is wrong.", 60, OTHER, cwd="/code/wombat"),
-        record("assistant", "The error is in the wombat rounding. The fix is cents.", 61, OTHER, cwd="/code/wombat"),
-    ]
-    harmless = [
-        record("user", "Why is the heron page slow? It was an error to ship it.", 5, "22222222" + SESSION[8:]),
-        record("assistant", "The decision: the heron page is cached. The fix is in.", 6, "22222222" + SESSION[8:]),
-    ]
-    for root, session, lines in (
-        ("logs", SESSION, shared), ("logs", "22222222" + SESSION[8:], harmless), ("mine-logs", SESSION, shared),
-        ("mine-logs", OTHER, said),
+    shared = (SESSION, 0, "/code/gnat", "Why does the gnat reader fail on empty files? It crashed twice.",
+              "An error: it reads a byte before it looks. The fix is a check.")  # fmt: skip
+    said = (OTHER, 60, "/code/wombat", "Why does the wombat ledger not add up? That is wrong.",
+            "The error is in the wombat rounding. The fix is cents.")  # fmt: skip
+    harmless = ("22222222" + SESSION[8:], 5, "/code/shop", "Why is the heron page slow? It was an error to ship it.",
+                "The decision: the heron page is cached. The fix is in.")  # fmt: skip
+    for root, (session, at, cwd, *texts) in (
+        ("logs", shared), ("logs", harmless), ("mine-logs", shared), ("mine-logs", said),
     ):  # fmt: skip
+        lines = [record(("user", "assistant")[n], text, at + n, session, cwd=cwd) for n, text in enumerate(texts)]
         (folder / root / FOLDER).mkdir(parents=True, exist_ok=True)
         (folder / root / FOLDER / f"{session}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
     return [
@@ -108,41 +108,34 @@ def make_files(folder: Path) -> list[SourceSpec]:
 
 
 # The OpenAI-compatible service of these tests is on this machine, so it may see everything, as Ollama here may.
-@pytest.mark.parametrize("kind", ["anthropic", "claude_cli"])
-def test_no_word_heading_nor_path_of_a_private_source_reaches_an_llm_elsewhere(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with crawled(kind, tmp_path, monkeypatch) as (home, service):
-        specs = make_files(tmp_path)
-        home.crawl(*(each for each in specs if each.private))
-        assert service.prompts == []
-        home.crawl(*specs)
-        sent = "\n".join(service.prompts).casefold()
-        assert "lighthouse" in sent
-        assert "heron" in sent
-        assert "wombat" not in sent
-        assert "gnat" not in sent, "a private log has a copy of this session"
+@pytest.mark.parametrize("crawled", ["anthropic", "claude_cli"], indirect=True)
+def test_no_word_of_a_private_source_reaches_an_llm_elsewhere(crawled: tuple[Crawled, Service], tmp_path: Path) -> None:
+    home, service = crawled
+    specs = make_files(tmp_path)
+    home.crawl(*(each for each in specs if each.private))
+    assert service.prompts == []
+    home.crawl(*specs)
+    assert "lighthouse" in sent(service)
+    assert "heron" in sent(service)
+    assert "wombat" not in sent(service), "a word, a heading or a path"
+    assert "gnat" not in sent(service), "a private log has a copy of this session"
 
 
-def test_an_llm_of_this_machine_is_asked_about_private_sources_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with crawled("ollama", tmp_path, monkeypatch) as (home, service):
-        home.crawl(*make_files(tmp_path))
-        sent = "\n".join(service.prompts).casefold()
-        assert all(word in sent for word in ("lighthouse", "heron", "wombat", "gnat"))
+@pytest.mark.parametrize("crawled", ["ollama"], indirect=True)
+def test_an_llm_here_is_asked_about_private_sources_too(crawled: tuple[Crawled, Service], tmp_path: Path) -> None:
+    home, service = crawled
+    home.crawl(*make_files(tmp_path))
+    assert all(word in sent(service) for word in ("lighthouse", "heron", "wombat", "gnat"))
 
 
-def test_what_was_read_of_a_private_source_stays_private_when_the_source_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with crawled("anthropic", tmp_path, monkeypatch) as (home, service):
-        specs = make_files(tmp_path)
-        home.set(summarizer="none")
-        home.crawl(*specs)
-        home.set(**service.settings)
-        home.crawl(*(each for each in specs if not each.private))
-        assert "wombat" not in "\n".join(service.prompts).casefold()
+def test_a_private_source_that_is_removed_stays_private(crawled: tuple[Crawled, Service], tmp_path: Path) -> None:
+    home, service = crawled
+    specs = make_files(tmp_path)
+    home.set(summarizer="none")
+    home.crawl(*specs)
+    home.set(**service.settings)
+    home.crawl(*(each for each in specs if not each.private))
+    assert "wombat" not in sent(service)
 
 
 SAID_LATER = {
@@ -158,26 +151,21 @@ def handed(project: str) -> Handed:
 
 
 @pytest.mark.parametrize("way", SAID_LATER)
-def test_an_upload_is_private_when_its_first_project_or_one_that_it_was_given_since_is(
-    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with crawled("anthropic", tmp_path, monkeypatch) as (home, service):
-        home.set(private_projects=["hush"])
-        upload = home.uploads().take(handed("open"))
-        SAID_LATER[way](home, upload)
-        home.uploads().take(Handed("sea.md", OPEN_PAGE.encode(), project="open"))
-        home.summarize_uploads()
-        sent = "\n".join(service.prompts).casefold()
-        assert "lighthouse" in sent
-        assert "wombat" not in sent
+def test_an_upload_is_private_when_any_of_its_projects_is(crawled: tuple[Crawled, Service], way: str) -> None:
+    home, service = crawled
+    home.set(private_projects=["hush"])
+    upload = home.uploads().take(handed("open"))
+    SAID_LATER[way](home, upload)
+    home.uploads().take(Handed("sea.md", OPEN_PAGE.encode(), project="open"))
+    home.summarize_uploads()
+    assert "lighthouse" in sent(service)
+    assert "wombat" not in sent(service)
 
 
-def test_an_upload_that_was_private_stays_so_under_another_project(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with crawled("anthropic", tmp_path, monkeypatch) as (home, service):
-        home.set(private_projects=["hush"])
-        home.uploads().take(handed("hush"))
-        home.uploads().take(handed("open"))
-        home.summarize_uploads()
-        assert service.prompts == []
+def test_an_upload_that_was_private_stays_so_under_another_name(crawled: tuple[Crawled, Service]) -> None:
+    home, service = crawled
+    home.set(private_projects=["hush"])
+    home.uploads().take(handed("hush"))
+    home.uploads().take(handed("open"))
+    home.summarize_uploads()
+    assert service.prompts == []

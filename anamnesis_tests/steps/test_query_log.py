@@ -30,7 +30,7 @@ def hit(text: str, sure: float | None = None) -> Hit:
         ([], [hit("teapot", None)], []),
     ],
 )
-def test_a_question_was_missed_if_all_its_words_are_somewhere_or_the_search_is_sure_enough(
+def test_a_question_was_missed_if_words_or_meaning_are_there(
     store: Store, by_words: list[Hit], by_meaning: list[Hit], found_by: list[Mode]
 ) -> None:
     store.queries.note("which hangar is green", {}, [], DAY)

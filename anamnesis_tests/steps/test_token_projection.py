@@ -43,9 +43,7 @@ def test_a_projection_is_learned_once_and_then_kept(store: Store) -> None:
 
 
 @pytest.mark.parametrize("variant", list(Variant))
-def test_passages_get_the_token_vectors_of_their_own_text_as_read_in_what_the_space_names(
-    store: Store, variant: Variant
-) -> None:
+def test_passages_get_the_token_vectors_of_their_own_text(store: Store, variant: Variant) -> None:
     space = replace(SPACE, variants=(Variant.TEXT,), token_variant=variant)
     store.spaces.put(space)
     (key,) = put(store, "e", "database is locked", context="acme/api, 14 March")
@@ -58,7 +56,7 @@ def test_passages_get_the_token_vectors_of_their_own_text_as_read_in_what_the_sp
     assert store.vectors.pending_sources(space.key) == {}
 
 
-def test_an_embedder_without_token_vectors_is_refused_where_the_space_has_some(store: Store) -> None:
+def test_an_embedder_without_token_vectors_is_refused(store: Store) -> None:
     store.spaces.put(SPACE)
     put(store, "e", "text")
     with pytest.raises(DimensionMismatch, match="hashing-32 was opened without"):

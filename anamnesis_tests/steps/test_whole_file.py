@@ -21,7 +21,7 @@ def test_a_file_appears_when_it_is_whole_and_on_the_disk(tmp_path: Path, monkeyp
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_two_that_write_one_name_do_not_spoil_each_other_and_the_second_is_told(tmp_path: Path) -> None:
+def test_two_that_write_one_name_do_not_spoil_each_other(tmp_path: Path) -> None:
     first, second = appearing(tmp_path / "a"), appearing(tmp_path / "a")
     one, two = first.__enter__(), second.__enter__()
     one.write(b"of the first")

@@ -17,6 +17,8 @@ from anamnesis_tests.conftest import OpenStore, mongo_database
 from anamnesis_tests.mongo_server import shared
 from anamnesis_tests.steps.embedding_server import EmbeddingServer
 
+Opened = Callable[[str], EmbeddingPool]
+"""Opens the pool of a model and loads it."""
 KEY = "key-of-a-service"
 SMALL = "text-embedding-3-small"
 
@@ -54,8 +56,7 @@ def pool_space(store: Store) -> Space:
 
 
 @pytest.fixture
-def opened(store: Store) -> Iterator[Callable[[str], EmbeddingPool]]:
-    """Opens the pool of a model and loads it."""
+def opened(store: Store) -> Iterator[Opened]:
     pools: list[EmbeddingPool] = []
 
     def opened(model: str) -> EmbeddingPool:

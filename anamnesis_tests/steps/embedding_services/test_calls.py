@@ -1,19 +1,17 @@
 """Calls of services that embed: their words, their pace, and what is no answer."""
 
 import time
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from anamnesis_pipeline.embeddings.base import EmbeddingPool
 from anamnesis_pipeline.errors import InvalidVectors, LlmBusy, LlmRefused, LlmUnavailable, RetryLater
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.steps import api_pool, embedding_api
 from anamnesis_pipeline.steps.llm_breaker import Breaker, breakers
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.embedding_server import EmbeddingServer
-from anamnesis_tests.steps.embedding_services.conftest import KEY, SMALL
+from anamnesis_tests.steps.embedding_services.conftest import KEY, SMALL, Opened
 from anamnesis_tests.summaries.loopback import Answer, json_answer
 
 
@@ -26,9 +24,8 @@ from anamnesis_tests.summaries.loopback import Answer, json_answer
     ],
 )
 def test_each_service_is_asked_in_its_own_words(
-    opened: Callable[[str], EmbeddingPool], server: EmbeddingServer, name: str, header: str, role_field: str | None,
-    roles: list[str | None],
-) -> None:  # fmt: skip
+    opened: Opened, server: EmbeddingServer, name: str, header: str, role_field: str | None, roles: list[str | None]
+) -> None:
     pool = opened(name)
     passages, query = pool.embed(["a harbour crane", "a thermostat"], "passage"), pool.embed(["a thermostat"], "query")
     assert passages.shape == (2, pool.dim)
@@ -41,9 +38,7 @@ def test_each_service_is_asked_in_its_own_words(
         assert told == roles
 
 
-def test_many_texts_go_in_several_calls_and_a_long_one_in_pieces(
-    opened: Callable[[str], EmbeddingPool], server: EmbeddingServer
-) -> None:
+def test_many_texts_go_in_several_calls_and_a_long_one_in_pieces(opened: Opened, server: EmbeddingServer) -> None:
     pool = opened(SMALL)
     server.received.clear()
     texts = [f"text number {number}" for number in range(150)]
@@ -75,8 +70,8 @@ def answered(*rows: list[float]) -> Answer:
         (answered(), InvalidVectors, "other vectors"),
     ],
 )  # fmt: skip
-def test_what_is_no_answer_is_told_without_the_key_and_never_stored(
-    opened: Callable[[str], EmbeddingPool], server: EmbeddingServer, answer: Answer, kind: type[Exception], told: str
+def test_what_is_no_answer_is_told_without_the_key(
+    opened: Opened, server: EmbeddingServer, answer: Answer, kind: type[Exception], told: str
 ) -> None:
     pool = opened(SMALL)
     server.script = [answer]
@@ -85,8 +80,8 @@ def test_what_is_no_answer_is_told_without_the_key_and_never_stored(
     assert KEY not in str(raised.value)
 
 
-def test_a_busy_service_is_asked_again_for_passages_and_not_for_questions(
-    opened: Callable[[str], EmbeddingPool], store: Store, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+def test_a_busy_service_is_asked_again_for_passages_alone(
+    opened: Opened, store: Store, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[float] = []
     monkeypatch.setattr(api_pool, "wait_random_exponential", lambda max: lambda state: 2.5)
@@ -112,8 +107,8 @@ def busy(seconds: str) -> Answer:
     return json_answer({"error": {"code": "rate_limit_exceeded"}}, 429, retry_after=seconds)
 
 
-def test_passages_take_turns_over_all_processes_and_questions_wait_for_none(
-    opened: Callable[[str], EmbeddingPool], store: Store, monkeypatch: pytest.MonkeyPatch
+def test_passages_take_turns_and_questions_wait_for_none(
+    opened: Opened, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[float] = []
     monkeypatch.setattr(api_pool.ApiPool, "_wait", lambda self, seconds: waited.append(seconds))
@@ -128,7 +123,7 @@ def test_passages_take_turns_over_all_processes_and_questions_wait_for_none(
 
 
 def test_an_answer_without_end_is_given_up(
-    opened: Callable[[str], EmbeddingPool], server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = opened(SMALL)
     server.script = [Answer(pieces=(b" " * 65_536,) * 100)]
@@ -142,8 +137,8 @@ def test_an_answer_without_end_is_given_up(
     assert time.monotonic() - began < 15, "by itself the stall lasts longer"
 
 
-def test_whoever_starts_work_by_hand_has_a_mended_service_asked_at_once(
-    opened: Callable[[str], EmbeddingPool], store: Store, server: EmbeddingServer
+def test_work_started_by_hand_asks_a_mended_service_at_once(
+    opened: Opened, store: Store, server: EmbeddingServer
 ) -> None:
     pool = opened(SMALL)
     (space,) = store.spaces.all()
@@ -165,9 +160,7 @@ def test_whoever_starts_work_by_hand_has_a_mended_service_asked_at_once(
     assert [state.backend for state in breakers(store.settings)] == ["anthropic"]
 
 
-def test_a_service_that_is_away_is_left_alone_after_three_calls(
-    opened: Callable[[str], EmbeddingPool], server: EmbeddingServer
-) -> None:
+def test_a_service_that_is_away_is_left_alone_after_three_calls(opened: Opened, server: EmbeddingServer) -> None:
     pool = opened(SMALL)
     server.script = [json_answer({}, 503)] * 3
     for _ in range(3):

@@ -1,7 +1,6 @@
 """What may be sent to a service that embeds, what it costs, and when nobody is asked."""
 
 import socket
-from collections.abc import Callable
 from contextlib import closing
 
 import pytest
@@ -11,7 +10,7 @@ from anamnesis_pipeline import wiring
 from anamnesis_pipeline.api_wiring import api_refusal
 from anamnesis_pipeline.commands import reembed as reembed_command
 from anamnesis_pipeline.embeddings.api_models import api_model
-from anamnesis_pipeline.embeddings.base import ROLES, EmbeddingPool
+from anamnesis_pipeline.embeddings.base import ROLES
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.embeddings.passages import TOTAL_PIECES
 from anamnesis_pipeline.errors import BadSetting, LlmUnavailable, RetryLater
@@ -25,12 +24,12 @@ from anamnesis_pipeline.steps.source_specs import put_specs
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.live_system import free_ports
 from anamnesis_tests.steps.embedding_server import EmbeddingServer
-from anamnesis_tests.steps.embedding_services.conftest import KEY, SMALL, pool_space, space_of, used
+from anamnesis_tests.steps.embedding_services.conftest import KEY, SMALL, Opened, pool_space, space_of, used
 from anamnesis_tests.store.samples import put
 
 
-def test_what_it_costs_is_booked_and_nothing_is_sent_beyond_the_budget(
-    opened: Callable[[str], EmbeddingPool], store: Store, server: EmbeddingServer
+def test_costs_are_booked_and_nothing_is_sent_beyond_the_budget(
+    opened: Opened, store: Store, server: EmbeddingServer
 ) -> None:
     pool = opened(SMALL)
     before = used(store)
@@ -72,7 +71,7 @@ def test_nobody_is_asked_without_leave_budget_and_key(
 
 
 def test_a_service_gets_its_own_key_and_no_other(
-    opened: Callable[[str], EmbeddingPool], store: Store, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, store: Store, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ANAMNESIS_OPENAI_API_KEY", "ANAMNESIS_GEMINI_API_KEY"):
         monkeypatch.delenv(name)
@@ -87,9 +86,7 @@ def test_a_service_gets_its_own_key_and_no_other(
         space_of(store, SMALL)
 
 
-def test_a_project_that_becomes_private_ends_it_at_once(
-    opened: Callable[[str], EmbeddingPool], store: Store, server: EmbeddingServer
-) -> None:
+def test_a_project_that_becomes_private_ends_it_at_once(opened: Opened, store: Store, server: EmbeddingServer) -> None:
     pool = opened(SMALL)
     server.received.clear()
     store.settings.set("config.private_projects", ["secret"])
@@ -103,7 +100,7 @@ def test_a_project_that_becomes_private_ends_it_at_once(
 
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)  # the other one opens connections of its own
 def test_with_local_only_no_connection_is_opened(
-    opened: Callable[[str], EmbeddingPool], store: Store, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, store: Store, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dialed: list[object] = []
 
@@ -134,7 +131,7 @@ def test_with_local_only_no_connection_is_opened(
 
 
 def test_nobody_is_asked_while_the_text_of_a_source_stays_here(
-    opened: Callable[[str], EmbeddingPool], store: Store, server: EmbeddingServer
+    opened: Opened, store: Store, server: EmbeddingServer
 ) -> None:
     pool = opened(SMALL)
     put_specs(store.settings, [SourceSpec("mine", DOCUMENTS, "/srv/mine", machine="box", private=True)], [], "box")
@@ -152,7 +149,7 @@ def test_nobody_is_asked_while_the_text_of_a_source_stays_here(
     assert server.received == []
 
 
-def test_no_secret_in_a_question_is_sent(opened: Callable[[str], EmbeddingPool], server: EmbeddingServer) -> None:
+def test_no_secret_in_a_question_is_sent(opened: Opened, server: EmbeddingServer) -> None:
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     opened(SMALL).embed([f"where did {secret} leak, and what is \ud800"], "query")
     assert any(text.startswith("where did ") for text in server.sent)

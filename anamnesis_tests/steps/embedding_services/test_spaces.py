@@ -1,6 +1,5 @@
 """Spaces of services: one model each, from the first text to the way back."""
 
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from anamnesis_pipeline.commands import model as model_command
 from anamnesis_pipeline.commands.ingest import run_ingest
 from anamnesis_pipeline.commands.search import search, search_body
 from anamnesis_pipeline.embeddings.api_models import API_MODELS, api_model
-from anamnesis_pipeline.embeddings.base import EmbeddingPool
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.errors import DimensionMismatch, InvalidVectors
 from anamnesis_pipeline.model import Space
@@ -25,7 +23,7 @@ from anamnesis_pipeline.steps.spaces import known_space
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.live_system import free_ports
 from anamnesis_tests.steps.embedding_server import EmbeddingServer
-from anamnesis_tests.steps.embedding_services.conftest import SMALL
+from anamnesis_tests.steps.embedding_services.conftest import SMALL, Opened
 from anamnesis_tests.store.samples import put
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "claude_logs"
@@ -46,9 +44,7 @@ def test_a_name_tells_service_and_width(name: str, service: str, dim: int) -> No
     assert api_model("all-MiniLM-L6-v2") is None
 
 
-def test_another_model_behind_the_same_name_is_noticed(
-    opened: Callable[[str], EmbeddingPool], server: EmbeddingServer
-) -> None:
+def test_another_model_behind_the_same_name_is_noticed(opened: Opened, server: EmbeddingServer) -> None:
     opened(SMALL)
     opened(SMALL)
     server.turned = True
@@ -69,42 +65,34 @@ def half_built(store: Store) -> tuple[Space, Space]:
     return first, space
 
 
-def test_a_space_that_was_given_up_takes_no_vectors_of_another_model_later(
-    store: Store, server: EmbeddingServer
-) -> None:
-    first, space = half_built(store)
-    assert EmbeddingControl(store).use_space(first.key)["stopped"] == space.key
-    server.turned = True
-    EmbeddingControl(store).use_model(SMALL)
-    with (
-        closing(wiring.open_pool_of(store, space, priority=Priority.BACKGROUND)) as pool,
-        pytest.raises(DimensionMismatch, match="another model is behind the name"),
-    ):
-        pool.load()
-    EmbeddingControl(store).use_space(first.key)
-    EmbeddingControl(store).drop(space.key)
-    started = EmbeddingControl(store).use_model(SMALL)
-    assert (started["space"], started["missing"]) == (space.key, 2), "all is gone, so the same key begins anew"
+def load_pool(store: Store, space: Space) -> None:
     with closing(wiring.open_pool_of(store, space, priority=Priority.BACKGROUND)) as pool:
         pool.load()
         assert pool.ready
 
 
-def test_vectors_without_the_answer_that_they_began_with_are_not_added_to(
-    store: Store, server: EmbeddingServer
-) -> None:
+def test_a_space_given_up_takes_no_vectors_of_another_model(store: Store, server: EmbeddingServer) -> None:
+    first, space = half_built(store)
+    assert EmbeddingControl(store).use_space(first.key)["stopped"] == space.key
+    server.turned = True
+    EmbeddingControl(store).use_model(SMALL)
+    with pytest.raises(DimensionMismatch, match="another model is behind the name"):
+        load_pool(store, space)
+    EmbeddingControl(store).use_space(first.key)
+    EmbeddingControl(store).drop(space.key)
+    started = EmbeddingControl(store).use_model(SMALL)
+    assert (started["space"], started["missing"]) == (space.key, 2), "all is gone, so the same key begins anew"
+    load_pool(store, space)
+
+
+def test_vectors_without_their_first_answer_are_not_added_to(store: Store, server: EmbeddingServer) -> None:
     _, space = half_built(store)
     store.settings.set(f"{ANSWERS}{space.key}", None)
-    with (
-        closing(wiring.open_pool_of(store, space, priority=Priority.BACKGROUND)) as pool,
-        pytest.raises(DimensionMismatch),
-    ):
-        pool.load()
+    with pytest.raises(DimensionMismatch):
+        load_pool(store, space)
 
 
-def test_a_text_that_the_service_does_not_take_keeps_no_other_from_its_vectors(
-    store: Store, server: EmbeddingServer
-) -> None:
+def test_a_text_that_is_not_taken_keeps_no_other_away(store: Store, server: EmbeddingServer) -> None:
     _, space = half_built(store)
     put(store, "ice", "a glacier calved", minute=3)
     server.refused = "glacier"
@@ -116,7 +104,7 @@ def test_a_text_that_the_service_does_not_take_keeps_no_other_from_its_vectors(
     assert store.vectors.count(space.key) == 2
 
 
-def test_a_memory_is_embedded_by_a_service_searched_and_moved_back(
+def test_a_memory_is_embedded_searched_and_moved_back(
     store: Store, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(EXAMPLES))
