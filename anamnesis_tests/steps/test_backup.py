@@ -1,5 +1,6 @@
-"""A backup holds one moment of everything, and a memory made of it answers as before."""
+"""A backup holds one moment of everything, appears whole, and a memory made of it answers as before."""
 
+import errno
 import os
 import shutil
 import signal
@@ -15,11 +16,12 @@ import zstandard
 
 from anamnesis_pipeline import home_wiring, wiring
 from anamnesis_pipeline.commands.backup import render_backup, run_backup, run_restore
-from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.errors import GiveUp, StoreFull
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.backup import OF_THE_HOME, SALT
 from anamnesis_pipeline.steps.extract import EVERY, extract, extractable
 from anamnesis_pipeline.steps.forget import ForgetRequest
+from anamnesis_pipeline.steps.whole_file import appearing
 from anamnesis_tests.sidecar.conftest import wait_for
 from anamnesis_tests.steps.archived_logs import OTHER, SESSION, Home, meets_a_lock, record
 from anamnesis_tests.steps.whole_memory import answers, contents, fill
@@ -250,3 +252,50 @@ def test_a_backup_without_the_archive_takes_the_saved_one(home: Home, new: Setti
     shutil.copytree(home.settings.archive_dir, new.archive_dir)
     assert not run_restore(new, tmp_path / "b", quiet).header.with_archive
     assert extracted(new, tmp_path / "out") == extracted(home.settings, tmp_path / "of-old")
+
+
+# --- files that appear whole ------------------------------------------------------------------------------
+
+
+def test_a_file_appears_when_it_is_whole_and_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+    with appearing(tmp_path / "a") as file:
+        file.write(b"all of it")
+        assert not (tmp_path / "a").exists()
+    assert (tmp_path / "a").read_bytes() == b"all of it"
+    assert synced == [9]
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_two_that_write_one_name_do_not_spoil_each_other(tmp_path: Path) -> None:
+    first, second = appearing(tmp_path / "a"), appearing(tmp_path / "a")
+    one, two = first.__enter__(), second.__enter__()
+    one.write(b"of the first")
+    two.write(b"of the second, unfinished")
+    first.__exit__(None, None, None)
+    with pytest.raises(GiveUp, match=r"a is there already, and is not written over; choose another name"):
+        second.__exit__(None, None, None)
+    assert (tmp_path / "a").read_bytes() == b"of the first"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_without_links_a_file_appears_too_and_not_over_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Path) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    with appearing(tmp_path / "a") as file:
+        file.write(b"whole")
+    assert (tmp_path / "a").read_bytes() == b"whole"
+    with pytest.raises(GiveUp, match="there already"), appearing(tmp_path / "b") as file:
+        (tmp_path / "b").write_bytes(b"appeared meanwhile")
+    assert (tmp_path / "b").read_bytes() == b"appeared meanwhile"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, StoreFull), (errno.EACCES, GiveUp)])
+def test_what_cannot_be_written_is_told_and_leaves_nothing(tmp_path: Path, number: int, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=os.strerror(number)), appearing(tmp_path / "a"):
+        raise OSError(number, os.strerror(number))
+    assert list(tmp_path.iterdir()) == []

@@ -1,17 +1,21 @@
-"""What an LLM says of a text that was forgotten while it was asked is not kept."""
+"""What an LLM says of a text that was forgotten, or told of a secret, while it was asked is not kept."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from anamnesis_pipeline import wiring
-from anamnesis_pipeline.errors import EpisodeNotFound
+from anamnesis_pipeline.errors import EpisodeNotFound, LlmUnavailable
+from anamnesis_pipeline.exchanges.redaction import Redactor
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.recording import Pair
+from anamnesis_pipeline.steps.rescan import Rescan, Rules
 from anamnesis_tests.steps.archived_logs import Home, record, unmasked
 from anamnesis_tests.steps.llms import REPLY, BatchLlmHere, HomeRun, LlmHere, recorder
+from anamnesis_tests.steps.test_llm_batches import later
 
 PROMPT = "Why does the zanzibar exporter fail? It is an error, and the bug was there before."
 LONG = "The okapi buffer is the cause. " + "Then more was said about numbers and rows. " * 40
@@ -133,3 +137,107 @@ def test_a_pair_forgotten_while_the_llm_is_asked_gets_no_records(home: Home, pai
         of.extract(part)
     assert replies(home) == set()
     assert [word for word in (b"quagga", b"ibex") if word in home.bytes()] == []
+
+
+# --- secrets that an LLM was told before there was a rule for them ----------------------------------------
+
+
+SECRET = "ghp" + "_" + "q7Zk" * 9
+GIVING_AWAY = REPLY.replace("The retry double-charged.", f"It was {SECRET}.")
+REDACTOR = Redactor(b"salt")
+
+
+@pytest.fixture
+def told_home(tmp_path: Path) -> Iterator[Home]:
+    """Two exchanges that are worth an LLM, one of them with a secret that no rule knows."""
+    told_home = Home(tmp_path)
+    for n, name in enumerate((SECRET, "a key")):
+        told_home.write([record("user", f"Why does the push with {name} fail?", 60 * n)])
+        told_home.write([record("assistant", f"An error: {name} is old. The fix is another one.", 60 * n + 1)])
+    told_home.ingest(unmasked)
+    told_home.store.summaries.want_summaries("another")
+    yield told_home
+    told_home.close()
+
+
+def rescan(told_home: Home) -> None:
+    Rescan(told_home.store, told_home.archive, Rules(REDACTOR.mask_text, REDACTOR.mask_line, "1"), dry_run=False).run()
+
+
+def stored(told_home: Home) -> str:
+    """Everything that is kept of replies, and every summary."""
+    store = told_home.store
+    parts = [part.part_id for part in store.forgetting.parts_after("", 100)]
+    replies = [reply.reply for reply in store.forgetting.replies_after("", 100)]
+    episodes = [f"{e.summary} {e.raw_exchange}" for e in told_home.episodes()]
+    return " ".join([*replies, *(repr(store.summaries.summary(key)) for key in parts), *episodes])
+
+
+def test_a_batch_open_during_a_rescan_brings_no_secret_back(told_home: Home) -> None:
+    run = HomeRun(told_home, BatchLlmHere(done=False, reply=GIVING_AWAY))
+    run()
+    assert any(SECRET in request.text for request in run.backend.batches["batch1"])
+    rescan(told_home)
+    run.llm = replace(run.llm, mask=REDACTOR.mask_line)
+    run.backend.done = True
+    for _ in range(3):
+        later(run)
+        run()
+    assert SECRET not in stored(told_home)
+    assert told_home.store.summaries.summary_counts() == {"tiny": 2}, "the part of another text was asked about anew"
+    assert len(told_home.store.forgetting.replies_after("", 9)) == 2
+    assert "It was [" in stored(told_home), "what the other reply gave away is masked"
+
+
+@pytest.mark.parametrize("ends", [GIVING_AWAY, LlmUnavailable("broke off")], ids=["a reply", "a failure"])
+def test_a_call_under_way_during_a_rescan_writes_no_secret(told_home: Home, ends: str | Exception) -> None:
+    llm = LlmHere(concurrency=1)
+    run = HomeRun(told_home, llm)
+
+    def meanwhile() -> None:
+        if SECRET in llm.asked[-1].text:
+            llm.on_ask = lambda: None
+            rescan(told_home)
+
+    llm.on_ask, llm.script = meanwhile, [REPLY] + [ends] * 3
+    run()
+    assert any(SECRET in request.text for request in llm.asked)
+    assert SECRET not in stored(told_home)
+    llm.script, run.clock.now = [], run.clock.now + timedelta(hours=1)
+    told_home.store.summaries.want_summaries(llm.model)
+    run()
+    assert told_home.store.summaries.summary_counts() == {"tiny": 2}
+
+
+def test_a_summary_left_by_a_rescan_can_be_asked_for_anew(told_home: Home) -> None:
+    run = HomeRun(told_home, LlmHere(reply=GIVING_AWAY))
+    run()
+    rescan(told_home)
+    assert SECRET not in stored(told_home)
+    told_home.store.summaries.want_summaries("another")
+    run.llm = replace(run.llm, rules=replace(run.llm.rules, min_value=100.0))
+    run()
+    assert told_home.store.summaries.parts_to_summarize(told_home.source().key, run.clock(), 9) == []
+
+
+def test_a_summary_that_is_masked_anew_is_still_asked_for_anew(told_home: Home) -> None:
+    run = HomeRun(told_home, LlmHere(reply=GIVING_AWAY))
+    run()
+    told_home.store.summaries.want_summaries("another")
+    asked_for = told_home.store.summaries.parts_to_summarize(told_home.source().key, run.clock(), 9)
+    rescan(told_home)
+    assert SECRET not in stored(told_home)
+    left = told_home.store.summaries.parts_to_summarize(told_home.source().key, run.clock(), 9)
+    assert [part.part_id for part in left] == [part.part_id for part in asked_for] != []
+    run()
+    assert told_home.store.summaries.parts_to_summarize(told_home.source().key, run.clock(), 9) == []
+
+
+def test_a_pair_asked_about_during_a_rescan_gets_no_secret(told_home: Home) -> None:
+    llm = LlmHere(reply=GIVING_AWAY, on_ask=lambda: rescan(told_home))
+    of = recorder(told_home, llm)
+    part, _ = of.keep(Pair(f"Why does {SECRET} fail with an error?", "It is old; the fix is another.", "main", "p"))
+    recorded = of.extract(part)
+    assert recorded.records == ()
+    assert "written anew" in recorded.problem
+    assert SECRET not in stored(told_home)
