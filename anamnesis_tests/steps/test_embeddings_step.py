@@ -1,20 +1,24 @@
-"""Vectors for what has none, on a real store."""
+"""Vectors for what has none, and token vectors where the space has some, on a real store."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from anamnesis_pipeline.embeddings.base import Embedded, Role
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel, available_cores
-from anamnesis_pipeline.errors import InvalidVectors, SpaceNotFound, StoreFull
+from anamnesis_pipeline.errors import DimensionMismatch, InvalidVectors, SpaceNotFound, StoreFull
 from anamnesis_pipeline.model import Space, Variant
 from anamnesis_pipeline.steps.embeddings import EmbedReport, embed_sources
 from anamnesis_pipeline.steps.reembed_state import Failure, failure_of, rate_of
-from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.steps.token_projection import space_projection
+from anamnesis_pipeline.store.base import Store, sign_value
 from anamnesis_tests.conftest import OpenStore
+from anamnesis_tests.embeddings.fake_models import HashedWords
 from anamnesis_tests.steps.spaces import DIM, write
 from anamnesis_tests.store.samples import put
 
@@ -281,3 +285,53 @@ def test_a_space_that_is_dropped_meanwhile_is_said_to_be(filled: Store) -> None:
     assert filled.settings.all("reembed.failure.") == {}
     with pytest.raises(SpaceNotFound, match="no space 'hashing'"):
         embed(filled)
+
+
+# --- token vectors ----------------------------------------------------------------------------------------
+
+
+TOKENS = Space("hashing", "hashing-32", 32, token_dims=8)
+
+
+class Recording(HashingEmbedder):
+    """Remembers what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__(32, token_dims=8)
+        self.texts: list[str] = []
+
+    def embed_with_tokens(self, texts: Sequence[str], role: Role) -> Embedded:
+        self.texts += texts
+        return super().embed_with_tokens(texts, role)
+
+
+def test_a_projection_is_learned_once_and_then_kept(store: Store) -> None:
+    store.spaces.put(TOKENS)
+    first = space_projection(store, TOKENS, HashedWords(32))
+    again = space_projection(store, TOKENS, HashedWords(32, before=lambda texts: pytest.fail("it ran the model")))
+    assert first is not None
+    assert again is not None
+    assert first.shape == (32, 8)
+    assert np.array_equal(first, again)
+    assert space_projection(store, replace(TOKENS, token_dims=0), HashedWords(32)) is None
+
+
+@pytest.mark.parametrize("variant", list(Variant))
+def test_passages_get_the_token_vectors_of_their_own_text(store: Store, variant: Variant) -> None:
+    space = replace(TOKENS, variants=(Variant.TEXT,), token_variant=variant)
+    store.spaces.put(space)
+    (key,) = put(store, "e", "database is locked", context="acme/api, 14 March")
+    embedder = Recording()
+    embed_sources(store, space.key, ["direct"], embedder, 25)
+    assert ("acme/api, 14 March\ndatabase is locked" in embedder.texts) == (variant is Variant.CONTEXT)
+    expected = embedder.embed_with_tokens(["database locked"], "passage").tokens
+    assert expected is not None
+    assert np.array_equal(store.vectors.tokens(space.key, [key]).numbers(), expected[0] * sign_value(8))
+    assert store.vectors.pending_sources(space.key) == {}
+
+
+def test_an_embedder_without_token_vectors_is_refused(store: Store) -> None:
+    store.spaces.put(TOKENS)
+    put(store, "e", "text")
+    with pytest.raises(DimensionMismatch, match="hashing-32 was opened without"):
+        embed_sources(store, TOKENS.key, ["direct"], HashingEmbedder(32), 25)

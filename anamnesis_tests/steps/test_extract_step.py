@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from anamnesis_pipeline.steps.source_specs import put_specs
 from anamnesis_pipeline.steps.survey import look
 from anamnesis_tests.steps.archived_logs import FOLDER, OTHER, SESSION, Home, record, unmasked
 
-SHARED_LOGS = Path(__file__).parents[2] / "../shared/data/claude_logs/projects"
+EXAMPLES = Path(__file__).parents[2] / "examples/claude_logs"
 
 
 @pytest.fixture
@@ -111,21 +112,15 @@ def test_a_file_that_is_there_is_overwritten_only_by_force(home: Home, tmp_path:
     assert "one" in mine.read_text()
 
 
-@pytest.mark.skipif(not SHARED_LOGS.is_dir(), reason="the shared logs are not beside this repository")
-def test_real_logs_come_back_byte_for_byte(tmp_path: Path) -> None:
-    home = Home(tmp_path)
-    home.settings = home.settings.model_copy(update={"log_roots": (SHARED_LOGS,)})
-    home.logs = SHARED_LOGS
-    found = discover(home.host, [str(SHARED_LOGS)]).sources
+def test_example_logs_come_back_byte_for_byte(home: Home, tmp_path: Path) -> None:
+    found = discover(home.host, [str(EXAMPLES)]).sources
     home.store.files.put_sources(found)
-    pipeline = wiring.open_pipeline(home.settings, home.store)
-    masked = sum(sum(pipeline.crawl(source).masked.values()) for source in found)
+    pipeline = replace(wiring.open_pipeline(home.settings, home.store), mask=unmasked)
+    assert all(pipeline.crawl(source).problems == [] for source in found)
     data = restored(home, tmp_path / "out")
-    home.close()
-    logs = {str(f.relative_to(SHARED_LOGS)): f.read_bytes() for f in SHARED_LOGS.rglob("*.jsonl")}
-    assert len(data) > 3
-    assert masked == 0
-    assert data == {name: logs[name] for name in data}
+    logs = {str(f.relative_to(EXAMPLES)): f.read_bytes() for f in EXAMPLES.rglob("*.jsonl")}
+    assert len(logs) > 3
+    assert {name: data[name] for name in logs} == logs
 
 
 @pytest.fixture

@@ -26,8 +26,10 @@ REPLY = "Next steps:\n- Measure the slow start of the server"
 class Sessions(Ingested):
     """A Claude home of which sessions are recorded, too."""
 
-    def run(self) -> list[SessionRecord]:
-        """Ingest, record, and what there is now."""
+    def run(self, log: Log | None = None) -> list[SessionRecord]:
+        """Ingest what a log holds by now, record, and what there is."""
+        if log is not None:
+            self.write(log.lines)
         self.ingest()
         self.record()
         return self.records()
@@ -70,8 +72,7 @@ def worked(**common: Any) -> Log:
 
 
 def test_short_session_tells_what_was_done(home: Sessions) -> None:
-    home.write(worked().lines)
-    (record,) = home.run()
+    (record,) = home.run(worked())
     assert record.title == "The login test fails every tenth time. Find out why, and fix it"
     assert record.prompt == ASKED
     assert record.outcome == f"{DONE}\n\n{REPLY}"
@@ -89,16 +90,14 @@ def test_short_session_tells_what_was_done(home: Sessions) -> None:
 
 
 def test_session_is_recorded_only_when_at_rest(home: Sessions) -> None:
-    home.write(worked().lines)
     home.now = START + timedelta(minutes=11)
-    assert home.run() == []
+    assert home.run(worked()) == []
     home.now = START + timedelta(minutes=60)
     assert len(home.run()) == 1
 
 
 def test_record_written_again_changes_nothing(home: Sessions) -> None:
-    home.write(worked().lines)
-    first = home.run()
+    first = home.run(worked())
     before = home.text()
     assert home.run() == first
     assert home.record() == [SessionReport()], "nothing is looked at that did not change"
@@ -107,13 +106,11 @@ def test_record_written_again_changes_nothing(home: Sessions) -> None:
 
 def test_resumed_session_gets_a_revision(home: Sessions) -> None:
     log = worked()
-    home.write(log.lines)
-    home.run()
+    home.run(log)
     log.minute += 300
     log.user("Now measure the slow start of the server, please.")
     log.say("The start takes 4 seconds, of which 3 are spent on reading the catalogue. It is cached now.")
-    home.write(log.lines)
-    (record,) = home.run()
+    (record,) = home.run(log)
     assert (record.revision, record.prompt) == (2, ASKED)
     assert record.outcome.startswith("The start takes 4 seconds")
     assert record.open_items == ()
@@ -133,13 +130,14 @@ def forked(**fields: Any) -> list[str]:
     return [*lines, *own.lines]
 
 
-@pytest.mark.parametrize("mark", [{}, {"forkedFrom": {"sessionId": SESSION, "messageUuid": "uuid-1"}}])
-@pytest.mark.parametrize("names", [(SESSION, SECOND), (SECOND, SESSION)])
-def test_fork_is_one_record_with_its_session(home: Sessions, mark: dict[str, Any], names: tuple[str, str]) -> None:
+FORKED = {"forkedFrom": {"sessionId": SESSION, "messageUuid": "uuid-1"}}
+
+
+# A copy that does not say so, and that is read first, is the original.
+@pytest.mark.parametrize(("mark", "first"), [({}, SESSION), (FORKED, SESSION), (FORKED, SECOND)])
+def test_fork_is_one_record_with_its_session(home: Sessions, mark: dict[str, Any], first: str) -> None:
     logs = {SESSION: worked().lines, SECOND: forked(**mark)}
-    if names[0] == SECOND and not mark:
-        return  # a copy that does not say so, and that is read first, is the original
-    for name in names:
+    for name in sorted(logs, key=lambda name: name != first):
         home.write(logs[name], f"{name}.jsonl")
         home.run()
     (record,) = home.records()
@@ -216,8 +214,7 @@ def test_compacted_session_is_one_record(home: Sessions) -> None:
     log.user("This session is being continued. Summary: the login test waits.", isCompactSummary=True)
     log.user("Is the build green?")
     log.say("The build is green: the bundle is 40 kB smaller than before the change.")
-    home.write(log.lines)
-    (record,) = home.run()
+    (record,) = home.run(log)
     assert record.prompt == ASKED
     assert record.outcome.startswith("The build is green")
     assert "Summary: the login" not in str(record)
@@ -234,8 +231,7 @@ def test_outcome_is_no_answer_to_a_notification(home: Sessions) -> None:
     log.say("The background command that I started for the build has completed; there is nothing left to do here.")
     log.user("go on")
     log.say("There is nothing to go on with, as all of it is done.")
-    home.write(log.lines)
-    (record,) = home.run()
+    (record,) = home.run(log)
     assert record.outcome.startswith(DONE)
 
 
@@ -243,8 +239,7 @@ def test_session_of_notifications_has_no_prompt(home: Sessions) -> None:
     log = Log()
     notified(log, "Background command completed")
     log.say("The nightly backup of the shop has completed without an error.")
-    home.write(log.lines)
-    (record,) = home.run()
+    (record,) = home.run(log)
     assert record.prompt == ""
     assert record.outcome == "The nightly backup of the shop has completed without an error."
     assert record.title == "The nightly backup of the shop has completed without an error"
@@ -266,16 +261,14 @@ def test_subagents_belong_to_their_session(home: Sessions) -> None:
 
 def test_deleted_record_stays_deleted_until_session_goes_on(home: Sessions) -> None:
     log = worked()
-    home.write(log.lines)
-    home.run()
+    home.run(log)
     (episode,) = home.store.episodes.page(Where(kinds=(SESSION_KIND,)), 10).items
     assert delete_episode(home.store, episode.episode_id)
     home.store.parts.renew_session(SESSION)
     assert home.run() == []
     log.minute += 100
     log.user("Please do the same for the logout test.")
-    home.write(log.lines)
-    (record,) = home.run()
+    (record,) = home.run(log)
     assert record.revision == 2
 
 
@@ -284,12 +277,10 @@ def test_deleted_exchange_leaves_the_record(home: Sessions) -> None:
     log.minute += 100
     log.user("The door code is zanzibar, remember it for the review.")
     log.say("The door code zanzibar is in mind for the whole review of the login.")
-    home.write(log.lines)
-    home.run()
+    home.run(log)
     log.minute += 100
     log.user("That is all.")
-    home.write(log.lines)
-    home.run()
+    home.run(log)
     assert "zanzibar" in home.text()
     (told,) = [e for e in home.episodes() if "zanzibar" in e.raw_exchange and e.kind == "exchange"]
     delete_episode(home.store, told.episode_id)
@@ -300,8 +291,7 @@ def test_deleted_exchange_leaves_the_record(home: Sessions) -> None:
 
 
 def test_record_goes_with_the_last_of_its_session(home: Sessions) -> None:
-    home.write(worked().lines)
-    home.run()
+    home.run(worked())
     for episode in home.episodes():
         if episode.kind != SESSION_KIND:
             delete_episode(home.store, episode.episode_id)
@@ -310,8 +300,7 @@ def test_record_goes_with_the_last_of_its_session(home: Sessions) -> None:
 
 
 def test_moved_session_keeps_one_record_of_its_new_project(home: Sessions) -> None:
-    home.write(worked().lines)
-    home.run()
+    home.run(worked())
     (source,) = [s for s in home.store.files.sources() if s.kind == "claude_logs"]
     home.store.projects.move_parts(source.key, [f"{SESSION}.jsonl"], "", "/home/dev/shop", "acme/shop")
     (record,) = home.run()
@@ -320,8 +309,7 @@ def test_moved_session_keeps_one_record_of_its_new_project(home: Sessions) -> No
 
 
 def test_text_that_a_client_took_out_leaves_the_record(home: Sessions) -> None:
-    home.write(worked().lines)
-    home.run()
+    home.run(worked())
     for episode in home.episodes():
         if "passes 200 times" in episode.raw_exchange and episode.kind == "exchange":
             cut = replace(episode, raw_exchange="taken out", summary="taken out")

@@ -5,7 +5,8 @@ import hashlib
 import json
 import os
 import random
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from anamnesis_pipeline.steps.extract import extract, extractable
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_tests.steps.archived_logs import FOLDER, OTHER, SESSION, Home, record, unmasked
 
+Mask = Callable[[str], tuple[str, Counter[str]]]
 REDACTOR = Redactor(b"salt")
 BEGIN, END = (f"-----{mark} RSA " + "PRIVATE KEY-----" for mark in ("BEGIN", "END"))
 KEY = "\n".join([BEGIN, *(f"{n:02}q7Zk" * 10 for n in range(25)), END])
@@ -66,6 +68,14 @@ def result(
 def recorded(place: Path | str, **fields: Any) -> list[dict[str, Any]]:
     prompt = record("user", "What did the walrus build print?", 1)
     return [prompt, result(str(place), **fields), record("assistant", "The narwhal says it is fine.", 3)]
+
+
+def ingest_output(home: Home, text: str | bytes, mask: Mask | None = None, name: str = "toolu_1.txt") -> Path:
+    """Ingest a log whose output was moved out, under `mask`."""
+    file = put_out(home, text, name)
+    home.write(recorded(file))
+    home.ingest(mask)
+    return file
 
 
 def said(home: Home) -> str:
@@ -116,8 +126,7 @@ def test_the_structured_copy_of_a_result_names_the_file_too(home: Home, content:
 
 def test_it_comes_back_with_its_session_line_by_line(home: Home, tmp_path: Path) -> None:
     text = "\ufefffirst\r\n\r\n\n\tindented  \nsecond \u2028 one\nlast without a newline"
-    home.write(recorded(put_out(home, text)))
-    home.ingest()
+    ingest_output(home, text)
     extract(home.store, home.archive, extractable(home.store, session_id=SESSION), tmp_path / "out", force=False)
     assert (tmp_path / "out" / FOLDER / path_of("toolu_1.txt")).read_bytes() == f"{text}\n".encode()
     assert said(home) == text
@@ -125,8 +134,7 @@ def test_it_comes_back_with_its_session_line_by_line(home: Home, tmp_path: Path)
 
 def test_an_output_of_content_blocks_becomes_their_text(home: Home) -> None:
     blocks = [{"type": "text", "text": "the okapi\nsleeps"}, {"type": "text", "text": "well"}]
-    home.write(recorded(put_out(home, json.dumps(blocks, indent=2), "mcp-1.json")))
-    home.ingest()
+    ingest_output(home, json.dumps(blocks, indent=2), name="mcp-1.json")
     assert said(home) == "the okapi\nsleeps\nwell"
 
 
@@ -192,8 +200,7 @@ def test_a_copy_finds_the_output_in_its_own_session_too(home: Home) -> None:
 
 def test_a_too_long_output_is_archived_and_its_preview_stays(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs_module, "LONGEST_OUTPUT", len(WHOLE) - 1)
-    home.write(recorded(put_out(home, WHOLE)))
-    home.ingest()
+    ingest_output(home, WHOLE)
     assert said(home).startswith("<persisted-output>")
     assert len(home.archived(path_of("toolu_1.txt"))) == WHOLE.count("\n")
 
@@ -202,8 +209,7 @@ def test_a_too_long_output_is_archived_and_its_preview_stays(home: Home, monkeyp
 def test_a_private_key_is_masked_wherever_frames_end(home: Home, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(crawl_module, "OUTPUT_FRAME_LINES", most)
     text = f"before\n{KEY}\nafter\n" * 2
-    home.write(recorded(put_out(home, text)))
-    home.ingest(REDACTOR.mask_line)
+    ingest_output(home, text, REDACTOR.mask_line)
     lines = home.archived(path_of("toolu_1.txt"))
     assert [n for n, line in enumerate(lines) if line in {"before", "after"}] == [0, 28, 29, 57]
     assert b"q7Zkq7Zk" not in home.bytes()
@@ -226,9 +232,7 @@ def test_a_secret_is_counted_once_wherever_frames_end(home: Home, monkeypatch: p
 
 
 def test_a_file_saved_anew_with_the_same_text_is_archived_once(home: Home) -> None:
-    file = put_out(home, f"{WHOLE}{KEY}\n")
-    home.write(recorded(file))
-    home.ingest(REDACTOR.mask_line)
+    file = ingest_output(home, f"{WHOLE}{KEY}\n", REDACTOR.mask_line)
     draft = file.with_name("draft")
     draft.write_bytes(file.read_bytes())
     draft.replace(file)
@@ -237,8 +241,7 @@ def test_a_file_saved_anew_with_the_same_text_is_archived_once(home: Home) -> No
 
 
 def test_new_rules_mask_it_anew_across_its_lines(home: Home) -> None:
-    home.write(recorded(put_out(home, f"before\n{KEY}\nafter\n")))
-    home.ingest(unmasked)
+    ingest_output(home, f"before\n{KEY}\nafter\n", unmasked)
     assert home.rescan(REDACTOR).changed["archive lines"] == 27
     assert b"q7Zkq7Zk" not in home.bytes()
     lines = home.archived(path_of("toolu_1.txt"))
