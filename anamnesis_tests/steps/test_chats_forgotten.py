@@ -70,7 +70,6 @@ def test_a_turn_is_forgotten_by_its_words_and_by_its_time(home: Home) -> None:
     assert told(home) == ["The zanzibar plan?", "It is set.", FORGOTTEN, FORGOTTEN, "The pelican?", ""]
     assert home.store.chat.messages("talk")[2].files == ()
     session = home.store.chat.session("talk")
-    assert session is not None
     assert session.title == "About the zanzibar plan"
     home.forget(since=NOW + timedelta(minutes=4), project="zoo")
     assert told(home) == ["The zanzibar plan?", "It is set.", FORGOTTEN, FORGOTTEN, FORGOTTEN, FORGOTTEN]

@@ -243,7 +243,6 @@ def test_a_merge_holds_all_texts_and_what_they_disagree_on(memories: Store) -> N
 def test_a_merge_is_undone_as_a_whole_and_not_proposed_again(memories: Store) -> None:
     backend = LlmHere(reply=reply())
     made = merger(memories, backend).run(dry_run=False).proposals[0].merged_into
-    assert made is not None
     undone = memories.consolidation.unsupersede(made)
     assert (undone.restored, undone.retired) == (("a", "b"), made)
     assert visible(memories) == {"a", "b", "c"}

@@ -340,7 +340,6 @@ def test_a_lifted_section_comes_back_as_it_is_by_now(home: DocumentHome, notes: 
     home.forget("3010")
     home.change(notes, "a.md", page(SETUP, now))
     lifted = lift(home.store, found)
-    assert lifted is not None
     assert (lifted.parts, lifted.files) == (0, 1)
     home.ingest(notes)
     assert home.one("3010").raw_exchange.strip() == now

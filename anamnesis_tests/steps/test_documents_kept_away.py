@@ -151,9 +151,7 @@ def test_what_was_forgotten_with_a_rule_comes_when_that_goes(ticks: Ticks) -> No
     assert [entry.id for entry in blocklist(store, 10)] == [added.rule_id]
     assert [ticks.tick() for _ in range(2)] == [0, 0]
     assert ticks.home.episodes(every=True) == []
-    lifted = lift(store, added.rule_id)
-    assert lifted is not None
-    assert lifted.files == 1
+    assert lift(store, added.rule_id).files == 1
     assert [ticks.tick() for _ in range(2)] == [1, 0]
     assert len(ticks.home.texts()) == 2
     assert blocklist(store, 10) == []

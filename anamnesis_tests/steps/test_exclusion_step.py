@@ -66,7 +66,6 @@ def test_a_log_excluded_half_way_goes_on_when_it_is_lifted(home: Home) -> None:
     assert home.finds("walrus")
     assert not home.finds("narwhal")
     cursor = home.store.files.cursor(home.source().key, f"{SESSION}.jsonl")
-    assert cursor is not None
     assert (cursor.lines, cursor.gone) == (2, False)
     lift(home.store, added.rule_id)
     home.ingest(unmasked)
@@ -85,9 +84,7 @@ def test_a_project_or_text_is_not_found_until_it_is_lifted(home: Home, kind: Rul
     assert home.store.exclusion.held() == {added.rule_id: 1}
     assert home.store.parts.unfinished_sources(DAY + timedelta(days=1)) == set()
     (home.logs / FOLDER / f"{OTHER}.jsonl").unlink()
-    lifted = lift(home.store, added.rule_id)
-    assert lifted is not None
-    assert lifted.parts == 1
+    assert lift(home.store, added.rule_id).parts == 1
     assert home.store.parts.unfinished_sources(DAY + timedelta(days=1)) == {home.source().key}
     home.ingest(unmasked)
     assert home.finds("gecko")
@@ -154,7 +151,6 @@ def test_an_excluded_episode_stays_away_until_it_is_lifted(home: Home) -> None:
         ("content", "wrong", found), ("episode", "wrong", found),
     ]  # fmt: skip
     lifted = lift(home.store, found)
-    assert lifted is not None
     assert (lifted.tombstones, lifted.parts) == (1, 1)
     assert blocklist.blocklist(home.store, 10) == []
     home.ingest(unmasked)
@@ -170,7 +166,6 @@ def test_what_was_forgotten_comes_back_from_its_log_when_lifted(home: Home) -> N
     home.ingest(unmasked)
     assert not home.episodes()
     lifted = lift(home.store, found)
-    assert lifted is not None
     assert (lifted.parts, lifted.files) == (0, 1)
     home.ingest(unmasked)
     assert home.finds("walrus") == {found}

@@ -36,9 +36,7 @@ def fill(
         (stored,) = store.episodes.passages_of(f"e{n}")
         vector = unit(*(TOPICS[n % 4] + noise[n - first]))
         store.vectors.put("s", Variant.TEXT, [stored.passage_id], vector[None])
-    active = store.spaces.active()
-    assert active is not None
-    return active
+    return store.spaces.active()
 
 
 def topics_of(store: Store, made: MemoryMap) -> NDArray[np.intp]:
@@ -115,7 +113,6 @@ def test_episodes_that_all_say_the_same_still_have_a_map(store: Store):
         (stored,) = store.episodes.passages_of(f"e{n}")
         store.vectors.put("s", Variant.TEXT, [stored.passage_id], unit(1, 0, 0, 0)[None])
     active = store.spaces.active()
-    assert active is not None
     assert len(make_map(store, active).places) == LEAST_EPISODES
 
 
@@ -204,7 +201,6 @@ def test_a_map_is_due_where_the_space_or_many_episodes_are_new(store: Store, tmp
     store.spaces.put(space("other", 16))
     store.vectors.put("other", Variant.TEXT, [1], TOPICS[:1])
     made = read_map(map_path(tmp_path))
-    assert made is not None
     assert made.is_due("other", made.embedded)
     map_path(tmp_path).write_bytes(b"nonsense")
     assert is_map_due(store, tmp_path)

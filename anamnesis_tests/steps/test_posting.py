@@ -1,10 +1,19 @@
+"""What is posted is masked, stored, embedded behind the answer, and patched; edits outlast the growth of logs."""
+
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from anamnesis_pipeline import wiring
+from anamnesis_pipeline.embeddings.base import Embedded, Role
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.errors import (
@@ -13,18 +22,24 @@ from anamnesis_pipeline.errors import (
     EpisodeNotFound,
     InvalidEpisode,
     ModelLoading,
+    RetryLater,
     StoreBusy,
 )
 from anamnesis_pipeline.exchanges.redaction import Redactor
-from anamnesis_pipeline.model import Episode, Passage, Space, StoredPassage, Where
+from anamnesis_pipeline.model import Episode, Passage, Space, StoredPassage, Variant, Where
+from anamnesis_pipeline.steps import posted_vectors
 from anamnesis_pipeline.steps.embeddings import embed_passages
+from anamnesis_pipeline.steps.posted_vectors import PostedVectors
 from anamnesis_pipeline.steps.posting import EMBEDDED_AT_ONCE, EpisodeDraft, Poster
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wiring import open_pieces
+from anamnesis_tests.conftest import OpenStore
+from anamnesis_tests.steps.archived_logs import Home, record, unmasked
+from anamnesis_tests.store.samples import put, space, unit
 
 SPACE = Space("hashing", "hashing-32", 32)
 KEY = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 NOON = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
-OpenStore = Callable[[], Store]
 
 
 def poster_of(store: Store, embed: Callable[[Sequence[StoredPassage], Space], object] | None = None) -> Poster:
@@ -232,3 +247,182 @@ def test_summary_is_masked_before_its_lines_are_joined(store: Store, poster: Pos
     episode, _ = poster.create(draft(f"Logins:\n| user | password |\n|---|---|\n| ann | {secret} |"))
     assert episode.summary.startswith("Logins: | user | password |")
     assert secret not in everything(store, episode.episode_id)
+
+
+# --- vectors that are made behind the answer --------------------------------------------------------------
+
+
+WAIT_S = 60
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for a model that is held."""
+    monkeypatch.setattr(posted_vectors, "WAIT_S", 0.0)
+
+
+class Model:
+    """Embeds once it is let; notes how many texts came at once."""
+
+    model_id, dim = "model of s", 4
+
+    def __init__(self) -> None:
+        self.may_go_on, self.calls = threading.Event(), list[int]()
+        self.problems: list[Exception] = []
+
+    def embed(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
+        return self.embed_with_tokens(texts, role).vectors
+
+    def embed_with_tokens(self, texts: Sequence[str], role: Role) -> Embedded:
+        assert self.may_go_on.wait(WAIT_S)
+        self.calls.append(len(texts))
+        if self.problems:
+            raise self.problems.pop(0)
+        return Embedded(np.stack([unit(1.0, len(text), 0.0, 0.0) for text in texts]), None)
+
+
+@contextmanager
+def working(store: Store, model: Model) -> Iterator[PostedVectors]:
+    store.spaces.put(space("s"))
+    store.spaces.activate("s")
+    vectors = PostedVectors(store, lambda active: (active, model))
+    try:
+        yield vectors
+    finally:
+        model.may_go_on.set()
+        vectors.close()
+
+
+def stored(store: Store, *texts: str) -> list[StoredPassage]:
+    put(store, texts[0], *texts)
+    return store.episodes.passages_of(texts[0])
+
+
+def test_post_is_found_by_words_while_its_vector_is_made(store: Store) -> None:
+    model = Model()
+    with working(store, model) as vectors:
+        poster = Poster(store, lambda text: (text, Counter()), open_pieces(), vectors.add)
+        posted, created = poster.create(EpisodeDraft("the zeppelin landed", "main", "acme"))
+        assert created
+        assert [hit.episode_id for hit in store.text.matching(["zeppelin"], 5, Where())] == [posted.episode_id]
+        assert store.vectors.pending_sources("s") == {"direct": 1}
+        model.may_go_on.set()
+        assert vectors.wait(WAIT_S)
+        assert store.vectors.pending_sources("s") == {}
+
+
+def test_post_is_answered_with_its_vector_where_that_comes_soon(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(posted_vectors, "WAIT_S", WAIT_S)
+    model = Model()
+    model.may_go_on.set()
+    with working(store, model) as vectors:
+        vectors.add(stored(store, "text"), store.spaces.active())
+        assert store.vectors.pending_sources("s") == {}
+
+
+def test_posts_that_wait_are_embedded_together(store: Store) -> None:
+    model = Model()
+    with working(store, model) as vectors:
+        for number in range(40):
+            vectors.add(stored(store, f"text {number} of many" + "." * number), store.spaces.active())
+        model.may_go_on.set()
+        assert vectors.wait(WAIT_S)
+        assert store.vectors.pending_sources("s") == {}
+        assert len(model.calls) <= 4
+
+
+def test_deleted_or_embedded_passage_is_not_embedded_again(store: Store) -> None:
+    model = Model()
+    with working(store, model) as vectors:
+        first = stored(store, "holds the worker")
+        gone, done = stored(store, "is deleted"), stored(store, "is embedded meanwhile")
+        for passages in (first, gone, done):
+            vectors.add(passages, store.spaces.active())
+        store.episodes.delete("is deleted")
+        store.vectors.put("s", Variant.TEXT, [done[0].passage_id], unit(0.0, 0.0, 0.0, 1.0)[None])
+        model.may_go_on.set()
+        assert vectors.wait(WAIT_S)
+        assert sum(model.calls) <= 3
+        kept = store.vectors.get("s", Variant.TEXT, [done[0].passage_id, gone[0].passage_id])
+        assert list(kept) == [done[0].passage_id]
+        assert store.vectors.pending_sources("s") == {}
+
+
+@pytest.mark.parametrize("problem", [RetryLater("the model is loading"), ValueError("a defect")])
+def test_posts_after_one_that_fails_are_embedded(store: Store, problem: Exception) -> None:
+    model = Model()
+    model.problems.append(problem)
+    model.may_go_on.set()
+    with working(store, model) as vectors:
+        vectors.add(stored(store, "fails"), store.spaces.active())
+        assert vectors.wait(WAIT_S)
+        vectors.add(stored(store, "succeeds"), store.spaces.active())
+        assert vectors.wait(WAIT_S)
+        assert store.vectors.pending_sources("s") == {"direct": 1}, "the pipeline finds it"
+
+
+def test_what_is_too_much_is_left_to_the_pipeline(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(posted_vectors, "MAX_WAITING", 3)
+    model = Model()
+    with working(store, model) as vectors:
+        for number in range(9):
+            vectors.add(stored(store, f"text {number}"), store.spaces.active())
+        model.may_go_on.set()
+        assert vectors.wait(WAIT_S)
+        assert 2 <= store.vectors.pending_sources("s")["direct"] <= 6
+
+
+# --- episodes of logs -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def memory(store: Store, tmp_path: Path) -> Home:
+    """A store fed from one log that still grows."""
+    home = Home(tmp_path, store)
+    home.say("why is the ledger wrong", "The zeppelin module rounds twice.", timestamp=now())
+    return home
+
+
+def now() -> str:
+    """So that a part is still open."""
+    return datetime.now(UTC).isoformat()
+
+
+def go_on(memory: Home) -> None:
+    memory.write([record("assistant", "The quagga module is fixed now.", 3, timestamp=now())])
+
+
+def patch(memory: Home, episode_id: str, **changes: object) -> None:
+    Poster(memory.store, unmasked, wiring.open_pieces(), None).patch(episode_id, changes)
+
+
+def test_what_is_said_after_a_delete_is_kept(memory: Home) -> None:
+    (episode,) = memory.ingest(unmasked)
+    assert memory.store.episodes.delete(episode.episode_id)
+    go_on(memory)
+    (later,) = memory.ingest(unmasked)
+    assert later.episode_id != episode.episode_id
+    assert memory.finds("quagga") == {later.episode_id}
+    assert memory.finds("zeppelin") == set()
+
+
+def test_an_edit_outlasts_the_growth_of_its_part(memory: Home) -> None:
+    (episode,) = memory.ingest(unmasked)
+    patch(memory, episode.episode_id, summary="Ledger: kumquat rounding", tags=("billing",), project="shop")
+    go_on(memory)
+    for _ in range(2):
+        (grown,) = memory.ingest(unmasked)
+        assert (grown.summary, grown.tags, grown.project) == ("Ledger: kumquat rounding", ("billing",), "shop")
+        assert "quagga" in grown.raw_exchange
+        for word in ("zeppelin", "quagga", "kumquat"):
+            assert memory.finds(word) == {episode.episode_id}
+    ordinals = [held.passage.ordinal for held in memory.store.episodes.passages_of(episode.episode_id)]
+    assert ordinals == list(range(len(ordinals)))
+
+
+def test_a_rewritten_text_is_not_overwritten_by_its_log(memory: Home) -> None:
+    (episode,) = memory.ingest(unmasked)
+    patch(memory, episode.episode_id, raw_exchange="only this is true")
+    go_on(memory)
+    (kept,) = memory.ingest(unmasked)
+    assert kept.raw_exchange == "only this is true"

@@ -98,7 +98,6 @@ def test_using_a_new_model_launches_its_backfill(live: Store, launch: Launcher) 
 
 def test_a_space_is_moved_to_and_back(live: Store, launch: Launcher) -> None:
     first = live.spaces.active()
-    assert first is not None
     finish(live, reembed.use(live, B, "fp32", launch).space)
     assert reembed.status(live).state == "complete"
     back = reembed.use(live, first.key, "fp32", launch)
@@ -229,7 +228,6 @@ def test_the_status_tells_rate_time_left_and_checkpoint(live: Store, launch: Lau
     record_rate(live, building.key, 1.5, 4.0)
     status = reembed.status(live)
     assert (status.done, status.episodes_done, status.rate_per_s, status.eta_s) == (2, 2, 1.5, 2.0)
-    assert status.checkpoint is not None
     assert (status.checkpoint.done, status.checkpoint.total, status.checkpoint.model_id) == (2, 5, "b")
     assert status.checkpoint.last_episode.startswith("uploads-")
     assert status.checkpoint.at <= datetime.now(UTC)

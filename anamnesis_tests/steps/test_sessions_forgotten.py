@@ -70,7 +70,6 @@ def home(store: Store, tmp_path: Path) -> Recorded:
 def test_session_record_is_made_by_ingest(home: Recorded) -> None:
     (episode,) = home.records()
     told = of_episode(episode)
-    assert told is not None
     assert (told.outcome, told.session_id, told.started) == (NARWHAL, SESSION, record_time(1))
 
 
@@ -83,7 +82,6 @@ def test_forgotten_exchange_leaves_no_word_in_a_record(home: Recorded, asked: di
     (episode,) = home.records()
     assert "narwhal" not in home.text()
     told = of_episode(episode)
-    assert told is not None
     assert told.outcome == QUAGGA
 
 

@@ -38,7 +38,6 @@ EXAMPLES = Path(__file__).parents[3] / "examples" / "claude_logs"
 )  # fmt: skip
 def test_a_name_tells_service_and_width(name: str, service: str, dim: int) -> None:
     known = api_model(name)
-    assert known is not None
     assert (known.service, known.dim, known.files().dim, known.files().token_dims) == (service, dim, dim, 0)
     assert len({model.files().space().key for model in API_MODELS}) == len(API_MODELS)
     assert api_model("all-MiniLM-L6-v2") is None
@@ -112,7 +111,6 @@ def test_a_memory_is_embedded_searched_and_moved_back(
     monkeypatch.setenv("ANAMNESIS_MODEL", "voyage-3.5-lite")  # a model that runs here takes seconds to load
     run_ingest(load(), lambda line: None)
     before = store.spaces.active()
-    assert before is not None
     assert (before.model_id, before.dim) == ("voyage-3.5-lite", 1024)
     passages = store.overview.counts().passages
     server.received.clear()
