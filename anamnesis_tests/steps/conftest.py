@@ -1,4 +1,4 @@
-"""A home of documents, one whose summaries are made by real clients, and the services that these call."""
+"""Homes of documents and of logs, one whose summaries are made by real clients, and the services that these call."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

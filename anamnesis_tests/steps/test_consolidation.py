@@ -112,7 +112,7 @@ def test_without_a_space_nothing_is_done_and_it_says_so(store: Store) -> None:
     assert "no space" in report.problem
 
 
-def test_a_run_that_dies_leaves_the_rest_to_the_next(
+def test_a_dead_run_leaves_the_rest_to_the_next(
     logs: Store, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for session in "abc":
@@ -261,9 +261,7 @@ def test_a_merge_is_undone_as_a_whole_and_not_proposed_again(memories: Store) ->
     ],
     ids=["two matters", "no JSON", "refused", "private project", "local only", "no budget"],
 )
-def test_what_is_not_to_be_merged_stays_as_it_is(
-    memories: Store, backend: LlmHere, rules: dict[str, Any], outcome: str
-) -> None:
+def test_what_is_not_to_be_merged_stays(memories: Store, backend: LlmHere, rules: dict[str, Any], outcome: str) -> None:
     report = merger(memories, backend, **rules).run(dry_run=False)
     assert outcomes(report) == [outcome]
     assert visible(memories) == {"a", "b", "c"}

@@ -45,9 +45,7 @@ SKEWED = [seen("a", 6, skew=3), seen("c", 11, file="c.md", skew=3)]
         "two clocks", "gone", "became another",
     ],
 )  # fmt: skip
-def test_the_text_that_came_last_is_current(
-    sightings: list[Sighting], machines: dict[str, str], expected: dict[str, Verdict]
-):
+def test_the_last_text_is_current(sightings: list[Sighting], machines: dict[str, str], expected: dict[str, Verdict]):
     assert verdicts_on(sightings, machines) == expected
 
 

@@ -91,9 +91,7 @@ def test_a_short_body_is_no_reason_to_stay_away(home: DocumentHome) -> None:
     assert "Quagga" in home.said()
 
 
-def test_a_file_without_sections_stops_no_other_after_forgetting(
-    home: DocumentHome, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_without_sections_stops_no_other_later(home: DocumentHome, monkeypatch: pytest.MonkeyPatch) -> None:
     notes = home.holding("a.md", page(SETUP, PORTS))
     home.forget("3010")
     let_bad_fail(monkeypatch)
@@ -221,9 +219,7 @@ def test_of_files_still_there_some_are_named_and_others_counted(home: DocumentHo
     assert "9 more files, on notes" in report.remains
 
 
-def test_a_version_without_sections_is_named_when_others_go(
-    home: DocumentHome, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_version_without_sections_is_named(home: DocumentHome, monkeypatch: pytest.MonkeyPatch) -> None:
     notes = home.holding("a.md", page(SETUP, PORTS))
     home.change(notes, "bad.md", page(SETUP, PORTS))
     let_bad_fail(monkeypatch)

@@ -79,7 +79,7 @@ def test_a_second_run_and_a_touched_file_write_nothing(home: DocumentHome) -> No
     assert home.store.overview.counts() == before
 
 
-def test_a_changed_section_supersedes_its_predecessor_and_no_other(home: DocumentHome) -> None:
+def test_a_changed_section_supersedes_its_predecessor_alone(home: DocumentHome) -> None:
     notes = home.holding("a.md", page(SETUP, PORTS))
     setup, old = home.one("installer"), home.one("3010")
     home.change(notes, "a.md", page(SETUP, PORTS.replace("3010", "4010")))

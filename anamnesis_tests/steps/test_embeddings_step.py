@@ -207,7 +207,7 @@ def test_vectors_that_are_no_numbers_are_not_written(filled: Store) -> None:
     ],
     ids=["a few", "whole checkpoints", "the first checkpoint"],
 )
-def test_episodes_without_valid_vectors_hold_up_no_other(
+def test_episodes_without_vectors_hold_up_no_other(
     filled: Store, bad: Sequence[int], every: int, seen: list[int]
 ) -> None:
     reports: list[EmbedReport] = []
@@ -226,7 +226,7 @@ def test_episodes_without_valid_vectors_hold_up_no_other(
 
 
 @pytest.mark.parametrize(("bad", "every", "left"), [(range(130), 25, 130), (range(5, 125), 10, 125)])
-def test_a_run_gives_up_after_a_hundred_without_valid_vectors(
+def test_a_run_gives_up_after_a_hundred_without_vectors(
     store: Store, bad: Sequence[int], every: int, left: int
 ) -> None:
     store.spaces.put(SPACE)

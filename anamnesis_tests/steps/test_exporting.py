@@ -95,7 +95,7 @@ def test_passages_of_a_line_are_taken_as_they_are_masked(settings: Settings, sto
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.zst", "a.jsonl.gz"])
-def test_an_export_comes_in_as_it_was_and_only_once(
+def test_an_export_comes_in_as_it_was_once(
     old: Opened, settings: Settings, store: Store, tmp_path: Path, name: str
 ) -> None:
     assert run_export(old[0], tmp_path / name) == 58
@@ -140,7 +140,7 @@ def test_an_episode_moved_in_time_meanwhile_is_exported_once(old: Opened, monkey
     assert (count, len(written), set(written)) == (len(all_ids), len(all_ids), all_ids)
 
 
-def test_an_export_holds_what_is_private_only_on_demand(
+def test_an_export_holds_private_text_on_demand(
     old: Opened, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     count = old[1].episodes.count(Where(projects=("acme/api",), include_superseded=True))
@@ -210,7 +210,7 @@ def test_what_was_deleted_or_is_excluded_here_stays_away(settings: Settings, sto
     assert episodes(store) == []
 
 
-def test_a_damaged_file_is_told_and_what_came_before_is_stored(
+def test_a_damaged_file_is_told_and_its_beginning_stored(
     old: Opened, settings: Settings, store: Store, tmp_path: Path
 ) -> None:
     run_export(old[0], tmp_path / "a.gz")

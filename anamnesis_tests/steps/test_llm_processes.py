@@ -110,9 +110,7 @@ def calls(server: AnthropicServer) -> list[tuple[str, str]]:
     return [(request.method, request.path.partition("?")[0].rsplit("/", 1)[-1]) for request in server.received]
 
 
-def test_a_batch_is_collected_by_another_process(
-    llm_home: LlmHome, service: HttpService, server: AnthropicServer
-) -> None:
+def test_another_process_collects_a_batch(llm_home: LlmHome, service: HttpService, server: AnthropicServer) -> None:
     with ingesting(llm_home) as process:
         assert process.wait(120) == 0
     ((batch_id, entries),) = server.batches.items()
@@ -137,7 +135,7 @@ def test_a_batch_is_collected_by_another_process(
     assert len(server.received) == asked
 
 
-def test_a_refused_key_stops_all_calls_about_a_batch(
+def test_a_refused_key_stops_calls_about_batches(
     llm_home: LlmHome, service: HttpService, server: AnthropicServer
 ) -> None:
     llm_home.run()
@@ -160,7 +158,7 @@ def test_a_refused_key_stops_all_calls_about_a_batch(
     assert [call for call in calls(server) if call[0] == "POST"] == [("POST", "batches")]
 
 
-def test_a_process_killed_before_it_notes_the_id_costs_nothing(
+def test_a_kill_before_the_id_is_noted_costs_nothing(
     llm_home: LlmHome, service: HttpService, server: AnthropicServer
 ) -> None:
     server.holds_back = True

@@ -139,9 +139,7 @@ def is_up(client: httpx.Client) -> bool:
         return False
 
 
-def test_the_sidecar_neither_keeps_nor_logs_a_credential(
-    planted_home: LlmHome, sidecar: tuple[httpx.Client, Path]
-) -> None:
+def test_the_sidecar_keeps_and_logs_no_credential(planted_home: LlmHome, sidecar: tuple[httpx.Client, Path]) -> None:
     client, output = sidecar
     planted = list(PLANTED.values())
     groups = [planted[first : first + TOGETHER] for first in range(0, len(planted), TOGETHER)]

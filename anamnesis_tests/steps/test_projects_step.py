@@ -184,9 +184,7 @@ def test_an_edited_episode_of_a_guessed_project_follows(store: Store, tmp_path: 
 
 
 @pytest.mark.parametrize("is_worktree", [True, False])
-def test_a_removed_project_is_not_of_the_repository_of_the_home(
-    store: Store, repository: Path, is_worktree: bool
-) -> None:
+def test_a_removed_project_is_not_of_the_homes_repository(store: Store, repository: Path, is_worktree: bool) -> None:
     gone = repository.parent / ("shop-a" if is_worktree else "notes")
     gone.mkdir(exist_ok=True)
     before = project_labels(store.settings)(str(gone))

@@ -52,9 +52,7 @@ def test_a_question_was_missed_if_words_or_meaning_are_there(
         ("hangar_green:4711", "hybrid", [Mode.SEMANTIC]),
     ],
 )
-def test_no_text_answers_for_a_time_nor_a_near_one_a_literal(
-    store: Store, question: str, mode: str, found_by: list[Mode]
-) -> None:
+def test_no_text_answers_for_a_time_or_a_literal(store: Store, question: str, mode: str, found_by: list[Mode]) -> None:
     store.queries.note(question, {"mode": mode}, [], DAY)
 
     def ask(asked: AskedQuery, how: Mode) -> Sequence[Hit]:

@@ -253,9 +253,7 @@ def test_what_is_done_already_is_not_counted_as_missing(live: Store, launch: Lau
 
 
 @pytest.mark.parametrize("by_key", [True, False])
-def test_using_the_active_space_is_to_stay_with_it(
-    live: Store, launch: Launcher, building: Space, by_key: bool
-) -> None:
+def test_using_the_active_space_is_to_stay_there(live: Store, launch: Launcher, building: Space, by_key: bool) -> None:
     embed_all(live, building, ["uploads"], dim=16)
     reembed.pause(live)
     stayed = reembed.use(live, A.space().key if by_key else A, "fp32", launch)

@@ -164,9 +164,7 @@ def test_a_run_that_is_killed_anywhere_is_finished_by_the_next(home: Home, tmp_p
     [{"sessionId": OTHER}, {"sessionId": OTHER, "sessionKind": "bg"}, {"version": "2.1.299"}],
     ids=["resumed", "in the background", "rewritten by an upgrade"],
 )
-def test_a_copy_that_is_masked_by_new_rules_adds_no_message(
-    store: Store, tmp_path: Path, copied: dict[str, str]
-) -> None:
+def test_a_copy_masked_by_new_rules_adds_no_message(store: Store, tmp_path: Path, copied: dict[str, str]) -> None:
     home, log = Ingested(store, tmp_path), Log()
     home.mask = unmasked
     log.user(f"Push with {SECRET}, please.")

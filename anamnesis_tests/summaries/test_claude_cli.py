@@ -244,9 +244,7 @@ def test_the_ssh_configuration_names_the_way_there(server: SshServer, home: Path
         ("config", "Host far\n  ProxyJump b\nHost b\n  ProxyJump far\n", "too many hosts"),
     ],
 )
-def test_ssh_files_that_do_not_lead_there_are_named(
-    home: Path, claude: StandIn, file: str, text: str, says: str
-) -> None:
+def test_ssh_files_that_lead_nowhere_are_named(home: Path, claude: StandIn, file: str, text: str, says: str) -> None:
     (home / ".ssh" / file).write_text(text)
     with pytest.raises(LlmRefused, match=says):
         backend_of(claude, "far").ask(REQUEST)

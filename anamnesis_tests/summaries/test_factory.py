@@ -29,7 +29,7 @@ OLLAMA = ("127.0.0.1:11434", "http://192.168.0.9:11434/")
         ("openai", replace(NEAR, input_price=1.0, output_price=2.0), "m", True, True),
     ],
 )
-def test_a_backend_is_opened_by_its_setting(
+def test_a_setting_opens_a_backend(
     kind: str, options: BackendOptions, model: str, is_paid: bool, is_local: bool
 ) -> None:
     backend = open_backend(kind, options)

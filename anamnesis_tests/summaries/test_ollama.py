@@ -88,7 +88,7 @@ def test_each_failure_is_told_apart_and_quotes_nothing(
     assert "SECRET" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_dead_servers_are_passed_over_and_tried_again_later(
+def test_dead_servers_are_passed_over_for_a_while(
     server: OllamaServer, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with OllamaServer().running() as dying, OllamaServer().running() as broken:

@@ -104,7 +104,7 @@ TEXTS = st.text(max_size=300) | st.integers(0, 3_000).map("wörd ".__mul__)
 
 @settings(deadline=None, max_examples=80)
 @given(st.lists(st.tuples(st.sampled_from(K), TEXTS), max_size=30), st.text(max_size=50), st.text(max_size=300))
-def test_any_part_makes_a_prompt_that_every_service_can_send(
+def test_any_part_makes_a_prompt_for_every_service(
     said: list[tuple[SegmentKind, str]], project: str, lead: str
 ) -> None:
     asked = part(*said, project=project, lead=lead, prompt=project)

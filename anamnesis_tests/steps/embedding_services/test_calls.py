@@ -107,9 +107,7 @@ def busy(seconds: str) -> Answer:
     return json_answer({"error": {"code": "rate_limit_exceeded"}}, 429, retry_after=seconds)
 
 
-def test_passages_take_turns_and_questions_wait_for_none(
-    opened: Opened, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_passages_take_turns_and_questions_none(opened: Opened, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     monkeypatch.setattr(api_pool.ApiPool, "_wait", lambda self, seconds: waited.append(seconds))
     store.settings.set("config.llm_requests_per_minute", 6)
@@ -122,7 +120,7 @@ def test_passages_take_turns_and_questions_wait_for_none(
     assert waited == [pytest.approx(10, abs=2), pytest.approx(20, abs=2)], "the first turn was that of the fixed text"
 
 
-def test_an_answer_without_end_is_given_up(
+def test_an_endless_answer_is_given_up(
     opened: Opened, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = opened(SMALL)
@@ -137,9 +135,7 @@ def test_an_answer_without_end_is_given_up(
     assert time.monotonic() - began < 15, "by itself the stall lasts longer"
 
 
-def test_work_started_by_hand_asks_a_mended_service_at_once(
-    opened: Opened, store: Store, server: EmbeddingServer
-) -> None:
+def test_work_by_hand_asks_a_mended_service_at_once(opened: Opened, store: Store, server: EmbeddingServer) -> None:
     pool = opened(SMALL)
     (space,) = store.spaces.all()
     store.spaces.activate(space.key)

@@ -28,9 +28,7 @@ from anamnesis_tests.steps.embedding_services.conftest import KEY, SMALL, Opened
 from anamnesis_tests.store.samples import put
 
 
-def test_costs_are_booked_and_nothing_is_sent_beyond_the_budget(
-    opened: Opened, store: Store, server: EmbeddingServer
-) -> None:
+def test_costs_are_booked_and_kept_within_the_budget(opened: Opened, store: Store, server: EmbeddingServer) -> None:
     pool = opened(SMALL)
     before = used(store)
     pool.embed(["four words of text"], "passage")
@@ -130,9 +128,7 @@ def test_with_local_only_no_connection_is_opened(
     assert len(dialed) == 1, "without it somebody is"
 
 
-def test_nobody_is_asked_while_the_text_of_a_source_stays_here(
-    opened: Opened, store: Store, server: EmbeddingServer
-) -> None:
+def test_nobody_is_asked_while_a_source_stays_here(opened: Opened, store: Store, server: EmbeddingServer) -> None:
     pool = opened(SMALL)
     put_specs(store.settings, [SourceSpec("mine", DOCUMENTS, "/srv/mine", machine="box", private=True)], [], "box")
     assert pool.embed(["nothing was read of it yet"], "query").shape == (1, 1536)

@@ -103,7 +103,7 @@ def test_a_text_that_is_not_taken_keeps_no_other_away(store: Store, server: Embe
     assert store.vectors.count(space.key) == 2
 
 
-def test_a_memory_is_embedded_searched_and_moved_back(
+def test_a_memory_is_embedded_and_moved_back(
     store: Store, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(EXAMPLES))
