@@ -15,10 +15,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 from rich.console import Console
-from typer.testing import CliRunner
 
 from anamnesis_pipeline import wiring
-from anamnesis_pipeline.cli import app
 from anamnesis_pipeline.commands.backup import render_restored, run_backup, run_restore
 from anamnesis_pipeline.commands.copy_progress import shown
 from anamnesis_pipeline.commands.exporting import run_export, run_import
@@ -32,6 +30,7 @@ from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 from anamnesis_pipeline.supervisor.up_lock import is_held
+from anamnesis_tests.commands.typed import said
 from anamnesis_tests.conftest import mongo_database
 from anamnesis_tests.mongo_server import shared
 from anamnesis_tests.mongo_server.search_behaviour import EVERY
@@ -48,14 +47,19 @@ def quiet(step: str, done: int, of: int) -> None:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Iterator[Settings]:
-    """A home with a whole memory in SQLite, and an empty database of MongoDB beside it."""
+def empty(tmp_path: Path) -> Iterator[Settings]:
+    """A home and a database of MongoDB, without anything in them."""
     named = mongo_database(tmp_path)
-    found = Settings(home=tmp_path / "home", mongo_uri=SecretStr(shared.uri()), mongo_database=named)
-    with closing(wiring.open_store(found)) as store:
-        fill(store)
-    yield found
+    yield Settings(home=tmp_path / "home", mongo_uri=SecretStr(shared.uri()), mongo_database=named)
     shared.drop(named)
+
+
+@pytest.fixture
+def settings(empty: Settings) -> Settings:
+    """The home has a whole memory in SQLite."""
+    with closing(wiring.open_store(empty)) as store:
+        fill(store)
+    return empty
 
 
 def contents_of(settings: Settings) -> dict[str, tuple[int, str]]:
@@ -83,37 +87,28 @@ def test_a_memory_moves_to_mongo_and_back_into_an_empty_home(settings: Settings,
     assert contents_of(elsewhere.model_copy(update={"store": "sqlite"})) == before
 
 
-def test_after_a_move_the_store_that_writes_first_keeps_the_archive(tmp_path: Path, log: Path) -> None:
-    named = mongo_database(tmp_path)
-    before = Settings(
-        home=tmp_path / "home",
-        log_roots=(log.parents[1],),
-        machine="box",
-        mongo_uri=SecretStr(shared.uri()),
-        mongo_database=named,
-    )
-    try:
+def test_after_a_move_who_writes_first_keeps_the_archive(empty: Settings, log: Path) -> None:
+    before = empty.model_copy(update={"log_roots": (log.parents[1],), "machine": "box"})
+    read(before)
+    run_migrate(before, Backend.MONGO, quiet)
+    spoken(log, "Which harbour has the lighthouse?")
+    read(in_mongo(before))
+    lines = archived(in_mongo(before))
+    assert "lighthouse" in lines
+    spoken(log, "And what of the crane?")
+    named = f"MongoDB {before.mongo_database}"
+    with pytest.raises(GiveUp, match=rf"written by another memory, {named}, and this is SQLite"):
         read(before)
-        run_migrate(before, Backend.MONGO, quiet)
-        spoken(log, "Which harbour has the lighthouse?")
-        read(in_mongo(before))
-        lines = archived(in_mongo(before))
-        assert "lighthouse" in lines
-        spoken(log, "And what of the crane?")
-        with pytest.raises(GiveUp, match=rf"written by another memory, MongoDB {named}, and this is SQLite"):
-            read(before)
-        assert archived(in_mongo(before)) == lines
-        with closing(wiring.open_store(in_mongo(before))) as store:
-            assert store.settings.get(copying.COPIED_FROM) == str(before.database)
+    assert archived(in_mongo(before)) == lines
+    with closing(wiring.open_store(in_mongo(before))) as store:
+        assert store.settings.get(copying.COPIED_FROM) == str(before.database)
 
-        for file in before.home.glob("anamnesis.db*"):
-            file.unlink()
-        run_migrate(in_mongo(before), Backend.SQLITE, quiet)
-        read(before)
-        assert archived(before).startswith(lines)
-        assert "crane" in archived(before)
-    finally:
-        shared.drop(named)
+    for file in before.home.glob("anamnesis.db*"):
+        file.unlink()
+    run_migrate(in_mongo(before), Backend.SQLITE, quiet)
+    read(before)
+    assert archived(before).startswith(lines)
+    assert "crane" in archived(before)
 
 
 @pytest.fixture
@@ -162,10 +157,8 @@ def tell(step, done, of):
         os.kill(os.getpid(), signal.SIGKILL)
 run_migrate(settings.load(), Backend.MONGO, tell)
 """
-    environment = {
-        **os.environ, "ANAMNESIS_HOME": str(settings.home), "ANAMNESIS_MONGO_URI": shared.uri(),
-        "ANAMNESIS_MONGO_DATABASE": settings.mongo_database,
-    }  # fmt: skip
+    given = {"HOME": str(settings.home), "MONGO_URI": shared.uri(), "MONGO_DATABASE": settings.mongo_database}
+    environment = os.environ | {f"ANAMNESIS_{name}": value for name, value in given.items()}
     killed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=False)
     assert killed.returncode == -signal.SIGKILL
     with pytest.raises(GiveUp, match="not finished"):
@@ -193,14 +186,7 @@ def test_a_backup_of_one_store_is_restored_into_the_other(settings: Settings, tm
         assert (contents(store), answers(store)) == (before, wanted)
 
 
-def test_a_store_is_not_copied_into_itself(settings: Settings) -> None:
-    with pytest.raises(GiveUp, match="is what this home opens itself"):
-        run_migrate(settings, Backend.SQLITE, quiet)
-    with pytest.raises(GiveUp, match="nothing is stored"):
-        run_migrate(settings.model_copy(update={"home": settings.home / "none"}), Backend.MONGO, quiet)
-
-
-def test_a_copy_whose_search_index_is_not_built_is_whole_and_says_so(
+def test_copy_without_a_search_index_is_whole(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def build(*_: object, **__: object) -> None:
@@ -220,7 +206,7 @@ def test_a_copy_whose_search_index_is_not_built_is_whole_and_says_so(
     shared.drop(elsewhere.mongo_database)
 
 
-def test_the_end_of_a_copy_waits_a_bounded_time_for_an_index_that_is_never_ready(
+def test_copy_waits_a_bounded_time_for_an_index(
     settings: Settings, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copying, "INDEX_WITHIN_S", 0.3)
@@ -234,15 +220,18 @@ def test_the_end_of_a_copy_waits_a_bounded_time_for_an_index_that_is_never_ready
         monkeypatch.setenv("ANAMNESIS_HOME", str(home))
         monkeypatch.setenv("ANAMNESIS_STORE", store)
         began = time.monotonic()
-        result = CliRunner().invoke(app, words, catch_exceptions=False)
+        told = said(*words)
         assert time.monotonic() - began < 150, "by itself it waits for five minutes"
-        assert result.exit_code == 0
-        assert "could not be built in time" in result.output
-        assert "BUILDING" in result.output or "PENDING" in result.output
-        assert "is whole all the same" in result.output
+        assert "could not be built in time" in told
+        assert "BUILDING" in told or "PENDING" in told
+        assert "is whole all the same" in told
 
 
-def test_a_server_that_is_not_there_is_told_with_what_names_another(settings: Settings) -> None:
+def test_copy_into_itself_or_nowhere_is_refused(settings: Settings) -> None:
+    with pytest.raises(GiveUp, match="is what this home opens itself"):
+        run_migrate(settings, Backend.SQLITE, quiet)
+    with pytest.raises(GiveUp, match="nothing is stored"):
+        run_migrate(settings.model_copy(update={"home": settings.home / "none"}), Backend.MONGO, quiet)
     nowhere = SecretStr("mongodb://127.0.0.1:1/?directConnection=true")
     with pytest.raises(StoreBusy, match=r"127.0.0.1:1/.*--uri, or by ANAMNESIS_MONGO_URI"):
         run_migrate(settings.model_copy(update={"mongo_uri": nowhere, "mongo_wait_s": 1}), Backend.MONGO, quiet)
@@ -258,7 +247,7 @@ def up(settings: Settings) -> Iterator[None]:
         yield
 
 
-def test_what_is_written_while_all_runs_is_copied_by_the_same_command_again(settings: Settings) -> None:
+def test_what_is_written_meanwhile_is_copied_by_a_second_run(settings: Settings) -> None:
     with up(settings):
         first = run_migrate(settings, Backend.MONGO, quiet)
         assert "`anamnesis up` is running" in render(first)
@@ -282,7 +271,7 @@ def test_nothing_is_restored_under_a_running_up(settings: Settings, tmp_path: Pa
     run_restore(new, tmp_path / "b", quiet)
 
 
-def test_a_moment_that_mongo_does_not_keep_is_told_with_the_way_to_keep_it(settings: Settings) -> None:
+def test_moment_that_mongo_does_not_keep_is_told(settings: Settings) -> None:
     if (server := shared.server()) is None:
         pytest.skip("a real server cannot be made to fail")
     run_migrate(settings, Backend.MONGO, quiet)
@@ -297,28 +286,22 @@ def test_a_moment_that_mongo_does_not_keep_is_told_with_the_way_to_keep_it(setti
 def test_the_commands_say_what_they_did(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(home: Path, *words: str) -> str:
         monkeypatch.setenv("ANAMNESIS_HOME", str(home))
-        result = CliRunner().invoke(app, words, catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        return result.output
+        return said(*words)
 
     (settings.home / "config.toml").write_text('store = "mongo"\nmongo_database = "elsewhere"\n', encoding="utf-8")
     monkeypatch.setenv("ANAMNESIS_STORE", "sqlite")
     assert "rows and 1 file as of" in run(settings.home, "backup", str(tmp_path / "b"), "--no-archive")
     monkeypatch.delenv("ANAMNESIS_STORE")
-    said = run(tmp_path / "new", "restore", str(tmp_path / "b"))
-    assert f"{tmp_path / 'new' / 'anamnesis.db'} holds the memory of the backup" in said
-    assert "The backup has no archive" in said
-    assert "names another store, MongoDB " in said
-    database = settings.mongo_database
+    restored = run(tmp_path / "new", "restore", str(tmp_path / "b"))
+    assert f"{tmp_path / 'new' / 'anamnesis.db'} holds the memory of the backup" in restored
+    assert "The backup has no archive" in restored
+    assert "names another store, MongoDB " in restored
     monkeypatch.setenv("ANAMNESIS_STORE", "sqlite")
-    assert "compared one by one" in run(
-        settings.home, "migrate", "--to", "mongo", "--uri", shared.uri(), "--database", database
-    )
+    there = ("--uri", shared.uri(), "--database", settings.mongo_database)
+    assert "compared one by one" in run(settings.home, "migrate", "--to", "mongo", *there)
 
 
-def test_a_backup_is_not_imported_and_an_export_not_restored(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_backup_and_export_are_told_apart(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backup = tmp_path / "memory.backup"
     run_backup(settings, backup, quiet)
     with pytest.raises(GiveUp, match=r"is a backup, no export.*anamnesis restore"):

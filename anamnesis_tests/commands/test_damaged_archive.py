@@ -5,12 +5,11 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from typer.testing import CliRunner
 
-from anamnesis_pipeline.cli import app
 from anamnesis_pipeline.sidecar.store_checks import archive_in_full
 from anamnesis_pipeline.steps.archived import damaged_files
 from anamnesis_pipeline.steps.forget import Forgetter, is_forgetting
+from anamnesis_tests.commands.typed import said, typed
 from anamnesis_tests.steps.archived_logs import FOLDER, Home, record, unmasked
 
 SESSIONS = [f"{number}0000000-2222-4333-8444-555555555555" for number in range(1, 5)]
@@ -65,20 +64,15 @@ def damage(home: Home, how: str) -> list[str]:
 def test_every_damaged_file_is_named_and_the_others_served(home: Home, tmp_path: Path, how: str) -> None:
     names = damage(home, how)
     assert [found.path for found in damaged_files(home.store, home.archive)] == names
-    run = CliRunner().invoke
     for command in ("redact --rescan --dry-run", "redact --rescan"):
-        rescanned = run(app, command.split())
-        assert rescanned.exit_code == 1
-        assert "No secret was found in what could be read" in rescanned.stdout
-        assert all(f"Not done: {name}" in rescanned.stdout for name in names)
-    extracted = run(app, ["archive", "extract", "--all", "--to", str(tmp_path / "out")])
-    assert extracted.exit_code == 1
-    assert all(f"Not written: {name}" in extracted.stdout for name in names)
+        rescanned = said(*command.split(), status=1)
+        assert "No secret was found in what could be read" in rescanned
+        assert all(f"Not done: {name}" in rescanned for name in names)
+    extracted = said("archive", "extract", "--all", "--to", str(tmp_path / "out"), status=1)
+    assert all(f"Not written: {name}" in extracted for name in names)
     written = sorted(file.name for file in (tmp_path / "out").rglob("*") if file.is_file())
     assert written == [f"{session}.jsonl" for session in SESSIONS[2:]]
-    backed_up = run(app, ["backup", str(tmp_path / "b.anamnesis")])
-    assert backed_up.exit_code == 1
-    assert backed_up.stdout.count("Not whole: ") == 2
+    assert said("backup", str(tmp_path / "b.anamnesis"), status=1).count("Not whole: ") == 2
     told = archive_in_full(home.store)
     assert not told.ok
     assert told.detail.startswith("2 archived files cannot be read")
@@ -88,44 +82,36 @@ def test_every_damaged_file_is_named_and_the_others_served(home: Home, tmp_path:
 @pytest.mark.parametrize("how", DAMAGES)
 def test_forget_names_damaged_files_and_goes_on(home: Home, how: str) -> None:
     names = damage(home, how)
-    run = CliRunner().invoke
     for yes in ([], ["--yes"]):
-        done = run(app, ["forget", "--path", str(home.logs), *yes])
-        assert done.exit_code == 1
-        assert "4 episodes with 4 messages, 2 archived lines in 2 files" in done.stdout
-        assert all(f"Not done: {name} of " in done.stdout for name in names)
+        done = said("forget", "--path", str(home.logs), *yes, status=1)
+        assert "4 episodes with 4 messages, 2 archived lines in 2 files" in done
+        assert all(f"Not done: {name} of " in done for name in names)
     assert home.episodes() == []
     assert home.archived(f"{SESSIONS[2]}.jsonl") == home.archived(f"{SESSIONS[3]}.jsonl") == ["{}"]
-    again = run(app, ["forget", "--session", SESSIONS[0], "--yes"])
-    assert again.exit_code == 1
-    assert f"Not done: {names[0]} of " in again.stdout
+    assert f"Not done: {names[0]} of " in said("forget", "--session", SESSIONS[0], "--yes", status=1)
 
 
 def test_forgetting_that_meets_damage_when_resumed_says_so(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     names = damage(home, "flipped")
-    run = CliRunner().invoke
     with monkeypatch.context() as patch:
         patch.setattr(Forgetter, "_renew_neighbours", Mock(side_effect=KeyboardInterrupt))
-        run(app, ["forget", "--path", str(home.logs), "--yes"])
+        typed("forget", "--path", str(home.logs), "--yes")
     assert is_forgetting(home.store)
-    done = run(app, ["forget", "--resume"])
-    assert done.exit_code == 1
-    assert "what was interrupted is finished" in done.stdout
-    assert all(f"Not done: {name} of " in done.stdout for name in names)
-    assert run(app, ["forget", "--resume"]).exit_code == 0
+    done = said("forget", "--resume", status=1)
+    assert "what was interrupted is finished" in done
+    assert all(f"Not done: {name} of " in done for name in names)
+    said("forget", "--resume")
 
 
 def test_excluding_with_forget_tells_damage(home: Home) -> None:
     names = damage(home, "flipped")
-    done = CliRunner().invoke(app, ["exclude", "add", "--path", str(home.logs), "--forget"])
-    assert done.exit_code == 1
-    assert all(f"Not done: {name} of " in done.stdout for name in names)
+    done = said("exclude", "add", "--path", str(home.logs), "--forget", status=1)
+    assert all(f"Not done: {name} of " in done for name in names)
 
 
-def test_a_sound_archive_is_told_as_such(home: Home, tmp_path: Path) -> None:
-    run = CliRunner().invoke
+def test_sound_archive_is_told_as_such(home: Home, tmp_path: Path) -> None:
     assert damaged_files(home.store, home.archive) == []
     assert archive_in_full(home.store).ok
-    assert "No secret was found in what is stored." in run(app, ["redact", "--rescan"]).stdout
-    commands = (["archive", "extract", "--all", "--to", str(tmp_path / "out")], ["backup", str(tmp_path / "b")])
-    assert [run(app, command).exit_code for command in commands] == [0, 0]
+    assert "No secret was found in what is stored." in said("redact", "--rescan")
+    said("archive", "extract", "--all", "--to", str(tmp_path / "out"))
+    said("backup", str(tmp_path / "b"))

@@ -3,8 +3,8 @@
 import json
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,15 +17,19 @@ from anamnesis_pipeline.errors import StoreFull
 from anamnesis_pipeline.model import Episode, Passage, Space
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar import machine_checks, store_checks
+from anamnesis_pipeline.sidecar.dagster_state import UnfinishedRun, read_state, stuck
 from anamnesis_pipeline.sidecar.machine_checks import Finding
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.steps.host_clock import note_read
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.store.base import IndexState, Store
+from anamnesis_pipeline.store.mongo import fulltext
 from anamnesis_pipeline.supervisor.advice import log_of
 from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock
 from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_store, wanted_space
+from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.steps.archived_logs import Home, record
+from anamnesis_tests.store.samples import put
 
 
 @pytest.fixture
@@ -33,29 +37,45 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(home=tmp_path / "home", log_roots=(tmp_path / "logs",))
 
 
-def episode_at(when: datetime) -> tuple[Episode, list[Passage]]:
-    episode = Episode("e1", "direct", when, "me", "shop", "note", "summary", "text")
+def episode_at(when: datetime, episode_id: str = "e1") -> tuple[Episode, list[Passage]]:
+    episode = Episode(episode_id, "direct", when, "me", "shop", "note", "summary", "text")
     return episode, [Passage(0, "text")]
 
 
-def test_an_absent_log_root_is_named(settings: Settings, tmp_path: Path) -> None:
+@pytest.fixture
+def store(settings: Settings) -> Iterator[Store]:
+    with closing(open_store(settings)) as store:
+        yield store
+
+
+def up(settings: Settings, dagster: str = "", roots: Sequence[str] = ()) -> AbstractContextManager[object]:
+    """While an `anamnesis up` of the home runs."""
+    settings.home.mkdir(exist_ok=True)
+    return hold_lock(settings.home / "up.lock", Running(1, "life", "http://127.0.0.1:1", dagster, [*roots]))
+
+
+def test_log_roots_are_found_or_named(settings: Settings, tmp_path: Path) -> None:
     finding = machine_checks.log_roots(settings)
     assert not finding.ok
     assert f"absent: {tmp_path / 'logs'}" in finding.detail
     assert "make up LOGS=" in finding.advice
+    (tmp_path / "agent-a.jsonl").write_text("{}\n")
+    with up(settings, roots=[str(tmp_path)]):
+        assert machine_checks.log_roots(settings).ok, "those of a running `up` count"
+    assert not machine_checks.log_roots(settings).ok
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "agent-a.jsonl").write_text("{}\n")
+    assert machine_checks.log_roots(settings).ok
 
 
-def test_a_store_that_takes_nothing_is_named(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    with closing(open_store(settings)) as store:
-        assert store_checks.writable(store).ok
-        monkeypatch.setattr(type(store.settings), "set", full)
-        finding = store_checks.writable(store)
-    assert not finding.ok
-    assert "no room" in finding.detail
+def test_store_that_takes_nothing_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise StoreFull("the disk has no room to write")
 
-
-def full(*_: object) -> None:
-    raise StoreFull("the disk has no room to write")
+    assert store_checks.writable(store).ok
+    monkeypatch.setattr(type(store.settings), "set", full)
+    finding = store_checks.writable(store)
+    assert (finding.ok, "no room" in finding.detail) == (False, True)
 
 
 def test_what_runs_in_containers_is_started_as_containers_are(settings: Settings) -> None:
@@ -68,12 +88,6 @@ def test_what_runs_in_containers_is_started_as_containers_are(settings: Settings
             assert not finding.ok
             assert start in finding.advice
         assert log in log_of(now, "daemon")
-
-
-def test_logs_that_are_there_are_counted(settings: Settings, tmp_path: Path) -> None:
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "agent-a.jsonl").write_text("{}\n")
-    assert machine_checks.log_roots(settings).ok
 
 
 @pytest.fixture
@@ -95,43 +109,56 @@ def other_dagster() -> Iterator[str]:
         server.shutdown()
 
 
-def test_only_dagster_of_this_home_is_told_of(
+def test_dagster_of_this_home_is_told_of(
     settings: Settings, other_dagster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.home.mkdir()
     finding, told = doctor.dagster(settings), gather_status(settings)["dagster"]
     assert (finding.ok, told["reachable"]) == (False, False)
     assert f"does not run on {settings.home}" in finding.detail
-    with hold_lock(settings.home / "up.lock", Running(1, "life", "http://127.0.0.1:1", other_dagster, [])):
+    with up(settings, other_dagster):
         assert doctor.dagster(settings).ok
         assert gather_status(settings)["dagster"]["url"] == other_dagster
         monkeypatch.setenv("ANAMNESIS_DAGSTER_PORT", "1")
         assert not doctor.dagster(settings.model_copy(update={"dagster_port": 1})).ok
 
 
-def test_the_log_roots_of_a_running_up_count(settings: Settings, tmp_path: Path) -> None:
-    settings.home.mkdir()
-    (tmp_path / "agent-a.jsonl").write_text("{}\n")
-    with hold_lock(settings.home / "up.lock", Running(1, "life", "", "", [str(tmp_path)])):
-        assert machine_checks.log_roots(settings).ok
-    assert not machine_checks.log_roots(settings).ok
+def test_only_required_daemons_count() -> None:
+    kinds = [("SENSOR", True, True), ("SCHEDULER", True, None), ("ASSET", False, False)]
+    daemons = [{"daemonType": kind, "required": required, "healthy": healthy} for kind, required, healthy in kinds]
+    run = {"runId": "r", "jobName": "embed", "status": "STARTED", "updateTime": None, "creationTime": 0.0}
+    state = read_state(
+        {
+            "instance": {"daemonHealth": {"allDaemonStatuses": daemons}},
+            "last": {"results": []},
+            "unfinished": {"results": [run]},
+        }
+    )
+    assert state.daemons == {"SENSOR": True, "SCHEDULER": False}
+    assert state.last_ingest is None
+    assert state.unfinished == (UnfinishedRun("r", "embed", "STARTED", datetime(1970, 1, 1, tzinfo=UTC)),)
 
 
-def test_a_home_that_does_not_exist_yet_is_judged_by_the_folder_it_would_be_made_in(settings: Settings) -> None:
+def test_run_is_stuck_when_its_silence_is_not_explained() -> None:
+    now = datetime.now(UTC)
+    starting = UnfinishedRun("a", "ingest", "STARTING", now - timedelta(minutes=20))
+    working = UnfinishedRun("b", "embed", "STARTED", now - timedelta(hours=2))
+    assert stuck((starting, working), now) == [starting]
+
+
+def test_absent_home_is_judged_by_the_folder_around_it(settings: Settings) -> None:
     assert machine_checks.home_writable(settings).ok
     assert machine_checks.free_space(settings).detail.endswith(str(settings.home))
 
 
-def test_the_default_model_is_there_and_an_unknown_one_is_reported(settings: Settings) -> None:
+def test_unknown_model_is_reported(settings: Settings) -> None:
     assert machine_checks.model_files(settings).ok
     unknown = machine_checks.model_files(settings.model_copy(update={"model": "nobody/no-such-model"}))
     assert not unknown.ok
     assert "nobody/no-such-model" in unknown.detail
 
 
-def test_short_retention_is_a_note_with_the_line_that_mends_it_where_claude_code_is(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_short_retention_is_a_note(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
     (tmp_path / "settings.json").write_text(json.dumps({"cleanupPeriodDays": 30}))
     finding = machine_checks.retention(settings)
@@ -143,37 +170,30 @@ def test_short_retention_is_a_note_with_the_line_that_mends_it_where_claude_code
     assert machine_checks.retention(settings).note == ""
 
 
-def test_an_episode_without_vectors_lowers_the_coverage_and_a_sound_store_is_sound(settings: Settings) -> None:
-    with closing(open_store(settings)) as store:
-        assert store_checks.coverage(store).ok
-        store.episodes.put([episode_at(datetime.now(UTC))])
-        assert not store_checks.coverage(store).ok
-        assert store_checks.store_integrity(store).ok
-        assert store_checks.clock(store).ok
+def test_clock_and_coverage_are_judged_by_what_is_stored(store: Store) -> None:
+    assert store_checks.coverage(store).ok
+    store.episodes.put([episode_at(datetime.now(UTC))])
+    assert not store_checks.coverage(store).ok
+    assert store_checks.store_integrity(store).ok
+    assert store_checks.clock(store).ok
+    store.episodes.put([episode_at(datetime.now(UTC) + timedelta(days=1), "e2")])
+    assert not store_checks.clock(store).ok, "an episode of the future accuses the clock"
 
 
-def test_vector_index_that_is_lost_or_finds_too_little_is_told(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with closing(open_store(settings)) as store:
-        assert store_checks.vector_index(store).ok
-        wanted_space(settings, store)
-        assert store_checks.vector_index(store).detail == "no index file: every vector is compared"
-        monkeypatch.setattr(type(store.vectors), "index_state", lambda *_: IndexState(is_lost=True))
-        lost = store_checks.vector_index(store)
-        assert (lost.ok, "damaged or gone" in lost.detail, "anamnesis ingest" in lost.advice) == (False, True, True)
-        monkeypatch.setattr(type(store.vectors), "index_state", lambda *_: IndexState(recall=0.5, is_exact=True))
-        exact = store_checks.vector_index(store)
-        assert (exact.ok, "finds 50%" in exact.detail, exact.note) == (
-            True,
-            True,
-            "answers are complete, and take longer",
-        )
+def test_index_lost_or_bad_is_told(settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert store_checks.vector_index(store).ok
+    wanted_space(settings, store)
+    assert store_checks.vector_index(store).detail == "no index file: every vector is compared"
+    monkeypatch.setattr(type(store.vectors), "index_state", lambda *_: IndexState(is_lost=True))
+    lost = store_checks.vector_index(store)
+    assert (lost.ok, "damaged or gone" in lost.detail, "anamnesis ingest" in lost.advice) == (False, True, True)
+    monkeypatch.setattr(type(store.vectors), "index_state", lambda *_: IndexState(recall=0.5, is_exact=True))
+    exact = store_checks.vector_index(store)
+    assert (exact.ok, "finds 50%" in exact.detail) == (True, True)
+    assert exact.note == "answers are complete, and take longer"
 
 
-def test_an_archive_that_lost_lines_or_that_another_memory_writes_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_archive_with_lost_lines_or_another_writer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = Home(tmp_path)
     monkeypatch.setenv("ANAMNESIS_HOME", str(home.settings.home))
     assert store_checks.archived(home.store).detail == "the ends of 0 archived files are there"
@@ -195,28 +215,21 @@ def test_an_archive_that_lost_lines_or_that_another_memory_writes_is_told(
     home.close()
 
 
-def test_what_was_read_minutes_ago_is_being_embedded_while_up_runs(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+def test_what_was_just_read_is_being_embedded(
+    settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANAMNESIS_HOME", str(settings.home))
     now = datetime.now(UTC)
-    with closing(open_store(settings)) as store:
-        store.spaces.put(Space("hashing", "hashing-128", 128))
-        store.spaces.activate(store.spaces.all()[0].key)
-        store.episodes.put([episode_at(now)])
-        note_read(store.settings, "direct", now - timedelta(minutes=1))
-        assert not store_checks.coverage(store).ok, "nobody embeds it"
-        with hold_lock(settings.home / "up.lock", Running(1, "life", "", "", [])):
-            found = store_checks.coverage(store)
-            assert (found.ok, "being embedded" in found.note) == (True, True)
-            note_read(store.settings, "direct", now - timedelta(hours=1))
-            assert not store_checks.coverage(store).ok, "it takes too long"
-
-
-def test_an_episode_of_the_future_accuses_the_clock(settings: Settings) -> None:
-    with closing(open_store(settings)) as store:
-        store.episodes.put([episode_at(datetime.now(UTC) + timedelta(days=1))])
-        assert not store_checks.clock(store).ok
+    store.spaces.put(Space("hashing", "hashing-128", 128))
+    store.spaces.activate("hashing")
+    store.episodes.put([episode_at(now)])
+    note_read(store.settings, "direct", now - timedelta(minutes=1))
+    assert not store_checks.coverage(store).ok, "nobody embeds it"
+    with up(settings):
+        found = store_checks.coverage(store)
+        assert (found.ok, "being embedded" in found.note) == (True, True)
+        note_read(store.settings, "direct", now - timedelta(hours=1))
+        assert not store_checks.coverage(store).ok, "it takes too long"
 
 
 def test_a_damaged_database_is_reported_not_raised(settings: Settings) -> None:
@@ -231,40 +244,92 @@ def test_findings_read_well() -> None:
     assert text == "ok    disk: 9 GB\nWRONG logs: none\n      -> add some\n\n1 of 2 checks found something"
 
 
-@pytest.mark.parametrize("torn", ['{"type":"user","mess', '{"type":"user","mess\n'])
-def test_a_log_that_ends_in_a_torn_line_is_a_note_once_it_is_a_day_old(
-    settings: Settings, tmp_path: Path, torn: str
-) -> None:
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
     log = tmp_path / "logs" / "-code-shop" / "agent-a.jsonl"
     log.parent.mkdir(parents=True)
-    log.write_text(f'{{"type":"progress"}}\n{torn}')
-    with closing(open_store(settings)) as store:
-        is_whole_line = torn.endswith("\n")
-        check = store_checks.dead_letters if is_whole_line else store_checks.unread_logs
-        ingest_logs(settings, store)
-        assert (check(store).ok, check(store).note) == (not is_whole_line, "")
-        log.write_text(f'{{"type":"progress"}}\n{torn}')
-        os.utime(log, (0, (datetime.now(UTC) - timedelta(days=2)).timestamp()))
-        ingest_logs(settings, store)
-        assert check(store).ok
-        assert "torn line" in check(store).note or "inside a line" in check(store).note
-
-
-def test_a_line_that_could_not_be_read_and_has_others_behind_it_stays_wrong(settings: Settings, tmp_path: Path) -> None:
-    log = tmp_path / "logs" / "-code-shop" / "agent-a.jsonl"
-    log.parent.mkdir(parents=True)
-    log.write_text('{"type":"user","mess\n{"type":"progress"}\n')
-    os.utime(log, (0, 0))
-    with closing(open_store(settings)) as store:
-        ingest_logs(settings, store)
-        assert not store_checks.dead_letters(store).ok
-        assert store_checks.unread_logs(store) == Finding(
-            True,
-            "reading",
-            "every file could be read",
-            "let the user who runs Anamnesis read them; the next ingest does",
-        )
+    return log
 
 
 def ingest_logs(settings: Settings, store: Store) -> None:
     ingest_all(open_pipeline(settings, store), discover_sources(settings).sources)
+
+
+@pytest.mark.parametrize("torn", ['{"type":"user","mess', '{"type":"user","mess\n'])
+def test_torn_line_at_the_end_is_a_note_after_a_day(settings: Settings, store: Store, log: Path, torn: str) -> None:
+    log.write_text(f'{{"type":"progress"}}\n{torn}')
+    is_whole_line = torn.endswith("\n")
+    check = store_checks.dead_letters if is_whole_line else store_checks.unread_logs
+    ingest_logs(settings, store)
+    assert (check(store).ok, check(store).note) == (not is_whole_line, "")
+    log.write_text(f'{{"type":"progress"}}\n{torn}')
+    os.utime(log, (0, (datetime.now(UTC) - timedelta(days=2)).timestamp()))
+    ingest_logs(settings, store)
+    assert check(store).ok
+    assert "torn line" in check(store).note or "inside a line" in check(store).note
+
+
+def test_unreadable_line_with_others_behind_it_stays_wrong(settings: Settings, store: Store, log: Path) -> None:
+    log.write_text('{"type":"user","mess\n{"type":"progress"}\n')
+    os.utime(log, (0, 0))
+    ingest_logs(settings, store)
+    assert not store_checks.dead_letters(store).ok
+    advice = "let the user who runs Anamnesis read them; the next ingest does"
+    assert store_checks.unread_logs(store) == Finding(True, "reading", "every file could be read", advice)
+
+
+# --- a store in MongoDB
+
+
+@pytest.fixture
+def of_mongo(server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    values = {"HOME": str(tmp_path), "LOG_ROOTS": str(tmp_path), "STORE": "mongo", "MONGO_URI": server.uri}
+    for name, value in values.items():
+        monkeypatch.setenv(f"ANAMNESIS_{name}", value)
+    found = Settings()
+    open_store(found).close()
+    return found
+
+
+def test_mongo_without_room_is_wrong_until_it_takes_a_write(of_mongo: Settings, server: LoopbackServer) -> None:
+    server.faults.disk_is_full = True
+    told = doctor.render(doctor.examine(of_mongo))
+    assert "WRONG writing: MongoDB 127.0.0.1" in told
+    assert "has no room to write" in told
+    server.faults.disk_is_full = False
+    assert "ok    writing: the store takes what is written" in doctor.render(doctor.examine(of_mongo))
+
+
+def test_mongo_away_is_to_be_started_and_a_wrong_user_is_not(
+    of_mongo: Settings, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.faults.add("ping", error=18, times=9)
+    told = doctor.render(doctor.examine(of_mongo))
+    assert "refuses the user" in told
+    assert "start MongoDB" not in told
+    server.vanish()
+    monkeypatch.setattr("anamnesis_pipeline.store.mongo.opening.ASKED_FOR_S", 1.5)
+    told = doctor.render(doctor.examine(of_mongo))
+    assert "does not answer (nobody listens there)" in told
+    assert "-> start MongoDB" in told
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "told"),
+    [
+        ({"reachable": False}, "WRONG store: search index passages_text"),
+        ({"frozen": True}, "ok    store: search index passages_text"),
+    ],
+)
+def test_search_index_down_or_behind_is_no_reason_to_restore(
+    of_mongo: Settings, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch, behaviour: dict[str, bool], told: str
+) -> None:
+    monkeypatch.setattr(fulltext, "CHECKED_FOR_S", 0.1)
+    for name, value in behaviour.items():
+        setattr(server.catalog.behaviour, name, value)
+    with closing(open_store(of_mongo)) as store:
+        put(store, "new", "Written while the search service reads nothing")
+    found = doctor.render(doctor.examine(of_mongo))
+    assert told in found
+    assert "nothing is damaged" in found
+    assert "backup" not in found

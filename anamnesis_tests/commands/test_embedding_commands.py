@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from anamnesis_pipeline.commands.status import memory_status
 from anamnesis_pipeline.commands.status import render as render_status
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.errors import GiveUp, RetryLater, UnknownModel
-from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, Passage
+from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.__main__ import listen
 from anamnesis_pipeline.sidecar.app import create_app
@@ -27,6 +27,7 @@ from anamnesis_pipeline.wiring import open_store
 from anamnesis_tests.embeddings.weight_files import safetensors
 from anamnesis_tests.sidecar import conftest as of_the_sidecar
 from anamnesis_tests.sidecar.conftest import SPACE, TestServices, model_folder, wait_for
+from anamnesis_tests.store.samples import put
 
 environment, services = of_the_sidecar.environment, of_the_sidecar.services
 """The sidecar's fixtures, which pytest finds by these names."""
@@ -62,15 +63,17 @@ def tiny(tmp_path: Path) -> str:
     return model_folder(tmp_path / "tiny")
 
 
-# --- through the sidecar ---------------------------------------------------------------------------------
+# --- through the sidecar
 
 
-def test_a_model_is_used_watched_paused_resumed_and_dropped_through_the_sidecar(
-    settings: Settings, services: TestServices, tiny: str
-) -> None:
-    started, remark = model.use(settings, tiny)
+def test_model_is_added_used_paused_and_dropped(settings: Settings, services: TestServices, tiny: str) -> None:
+    key = model.add(settings, tiny).key
+    assert f"  {key}" in model.render(model.describe(settings)[0])
+    assert reembed.status(settings)[0]["state"] == "idle"
+    assert reembed.count(settings, tiny) == f"1 passage would be embedded with {tiny}."
+    assert services.dagster.launched == []
+    started, remark = model.use(settings, key)
     assert remark is None
-    key = started["space"]
     text = model.render_started(started)
     assert "1 of 1 passage to be embedded" in text
     assert "http://127.0.0.1:3000/runs/b/backfill1" in text
@@ -83,24 +86,7 @@ def test_a_model_is_used_watched_paused_resumed_and_dropped_through_the_sidecar(
     assert services.dagster.cancelled == ["backfill2"]
 
 
-def test_a_space_can_be_used_by_its_key(settings: Settings) -> None:
-    used, _ = model.use(settings, SPACE.key)
-    assert model.render_started(used) == f"Searches are answered from {SPACE.key} ({SPACE.model_id}) now."
-
-
-def test_added_models_wait_until_they_are_used(settings: Settings, services: TestServices, tiny: str) -> None:
-    added = model.add(settings, tiny)
-    assert added.status == "added"
-    assert f"  {added.key}" in model.render(model.describe(settings)[0])
-    assert reembed.status(settings)[0]["state"] == "idle"
-    assert reembed.count(settings, tiny) == f"1 passage would be embedded with {tiny}."
-    assert services.dagster.launched == []
-    assert model.use(settings, added.key)[0]["backfill_id"] == "backfill1"
-
-
-def test_what_the_sidecar_refuses_is_an_error_with_its_reason(
-    settings: Settings, services: TestServices, tiny: str
-) -> None:
+def test_refusal_of_the_sidecar_has_its_reason(settings: Settings, services: TestServices, tiny: str) -> None:
     with pytest.raises(GiveUp, match="nobody/no-such-model"):
         model.use(settings, "nobody/no-such-model")
     with pytest.raises(GiveUp, match="no space 'nope-1'"):
@@ -116,9 +102,9 @@ def test_what_the_sidecar_refuses_is_an_error_with_its_reason(
         reembed.start(settings, tiny)
 
 
-def test_using_the_active_space_says_what_is_given_up_and_how_to_go_on(
-    settings: Settings, services: TestServices, tiny: str
-) -> None:
+def test_using_the_active_space_says_what_is_given_up(settings: Settings, services: TestServices, tiny: str) -> None:
+    used = model.render_started(model.use(settings, SPACE.key)[0])
+    assert used == f"Searches are answered from {SPACE.key} ({SPACE.model_id}) now."
     building = model.use(settings, tiny)[0]["space"]
     text = model.render_started(model.use(settings, SPACE.key)[0])
     assert f"Searches stay with {SPACE.key}" in text
@@ -127,7 +113,20 @@ def test_using_the_active_space_says_what_is_given_up_and_how_to_go_on(
     assert services.dagster.cancelled == ["backfill1"]
 
 
-# --- without a sidecar -----------------------------------------------------------------------------------
+def test_model_in_words(settings: Settings) -> None:
+    config, _ = model.describe(settings)
+    text = model.render({**config, "model": "new", "problem": "its folder is gone"})
+    assert "searches are answered by hashing-64" in text
+    assert "Problem   its folder is gone" in text
+    assert "fp32, on cpu\n" in model.render(config)
+    of_vectors = {**config, "precision": "bf16", "fidelity": 0.9995}
+    assert "bf16 (cosine to fp32: 0.9995), on cpu; computes in fp32 now\n" in model.render(of_vectors)
+    assert "token vectors" not in model.render(config)
+    spaces = [{**space, "token_dims": 256, "token_bytes": 12_300_000} for space in config["spaces"]]
+    assert ", 12.3 MB of token vectors" in model.render({**config, "spaces": spaces})
+
+
+# --- without a sidecar
 
 
 @pytest.fixture
@@ -137,15 +136,16 @@ def alone(tmp_path: Path) -> Settings:
         return Settings(home=tmp_path / "home", port=listener.getsockname()[1])
 
 
-def test_without_a_sidecar_the_same_is_done_in_the_store_and_left_to_the_sensors(alone: Settings, tiny: str) -> None:
+def test_without_a_sidecar_the_same_is_left_to_the_sensors(alone: Settings, tiny: str) -> None:
+    assert model.describe(alone)[0]["spaces"] == []
+    assert reembed.status(alone)[0]["state"] == "idle"
+    assert not alone.home.exists(), "who looks makes none"
     added = model.add(alone, tiny)
     used, remark = model.use(alone, added.key)
     assert used["active"]  # the first space of a store lacks nothing
     assert "the sidecar does not answer" in str(remark)
     with closing(open_store(alone)) as store:
-        store.episodes.put(
-            [(Episode("e", "direct", datetime.now(UTC), "me", "shop", "note", "s", "t"), [Passage(0, "t")])]
-        )
+        put(store, "e", "t")
     assert reembed.count(alone, None) == f"1 passage would be embedded with {tiny}."
     started, _ = reembed.start(alone, None)
     assert (started["space"], started["backfill_id"]) == (f"{added.key}-g2", None)
@@ -157,16 +157,10 @@ def test_without_a_sidecar_the_same_is_done_in_the_store_and_left_to_the_sensors
     assert reembed.status(alone)[0]["state"] == "idle"
 
 
-def test_looking_at_a_home_without_a_store_makes_none(alone: Settings) -> None:
-    assert model.describe(alone)[0]["spaces"] == []
-    assert reembed.status(alone)[0]["state"] == "idle"
-    assert not alone.home.exists()
+# --- in words
 
 
-# --- in words --------------------------------------------------------------------------------------------
-
-
-def test_a_running_reembed_shows_pace_time_left_and_where_to_watch_it() -> None:
+def test_running_reembed_shows_pace_and_where_to_watch_it() -> None:
     assert reembed.render(RUNNING, UTC).splitlines() == [
         "Re-embed  running: 1,234 of 3,269 passages (37.7%), 100 of 415 episodes",
         "Model     tiny into tiny-1",
@@ -176,64 +170,31 @@ def test_a_running_reembed_shows_pace_time_left_and_where_to_watch_it() -> None:
     ]
 
 
-def test_a_complete_space_that_does_not_answer_yet_says_what_comes_next() -> None:
-    complete = {**RUNNING, "state": "complete", "done": 3269}
-    assert "Next      its index is built" in reembed.render(complete, UTC)
-    assert "Next" not in reembed.render({**complete, "active_space": "tiny-1"}, UTC)
-
-
-def test_a_reembed_that_just_began_says_why_its_pace_is_not_known() -> None:
-    begun = {**RUNNING, "rate_per_s": None, "eta_s": None, "checkpoint": None, "backfill": None}
-    assert "Pace      not known yet" in reembed.render(begun, UTC)
+AWAY = {**RUNNING["backfill"], "status": None, "sources": None, "sources_done": None, "sources_failed": None}
 
 
 @pytest.mark.parametrize(
-    ("changes", "what_to_do"),
+    ("changes", "told"),
     [
+        ({"state": "complete", "done": 3269}, "Next      its index is built"),
+        ({"rate_per_s": None, "eta_s": None, "checkpoint": None, "backfill": None}, "Pace      not known yet"),
         ({"state": "paused"}, "anamnesis reembed resume"),
         ({"state": "failed", "errors": 3, "last_error": "NaN"}, "anamnesis model use old-1"),
+        ({"state": "failed", "errors": 3, "last_error": "NaN"}, "NaN"),
         ({"state": "complete", "waiting_for_use": True}, "anamnesis model use tiny-1"),
+        ({"backfill": AWAY}, "(Dagster does not answer)  http://127.0.0.1:3000/runs/b/b"),
     ],
 )
-def test_a_reembed_that_waits_for_somebody_says_what_to_do(changes: dict[str, Any], what_to_do: str) -> None:
-    state = {**RUNNING, **changes}
-    assert what_to_do in reembed.render(state, UTC)
-    assert (state["last_error"] or "") in reembed.render(state, UTC)
+def test_reembed_says_what_comes_next_or_what_to_do(changes: dict[str, Any], told: str) -> None:
+    assert told in reembed.render({**RUNNING, **changes}, UTC)
+    complete = {"state": "complete", "done": 3269, "active_space": "tiny-1"}
+    assert "Next" not in reembed.render({**RUNNING, **complete}, UTC), "it answers"
 
 
-def test_without_dagster_the_link_is_shown_all_the_same() -> None:
-    down = {**RUNNING["backfill"], "status": None, "sources": None, "sources_done": None, "sources_failed": None}
-    text = reembed.render({**RUNNING, "backfill": down}, UTC)
-    assert "(Dagster does not answer)  http://127.0.0.1:3000/runs/b/b" in text
+# --- status and doctor
 
 
-def test_a_model_that_does_not_load_is_shown_beside_the_one_that_answers(settings: Settings) -> None:
-    config, _ = model.describe(settings)
-    text = model.render({**config, "model": "new", "problem": "its folder is gone"})
-    assert "searches are answered by hashing-64" in text
-    assert "Problem   its folder is gone" in text
-
-
-def test_another_arithmetic_than_that_of_the_vectors_is_shown_beside_it(settings: Settings) -> None:
-    config, _ = model.describe(settings)
-    assert "fp32, on cpu\n" in model.render(config)
-    of_vectors = {**config, "precision": "bf16", "fidelity": 0.9995}
-    assert "bf16 (cosine to fp32: 0.9995), on cpu; computes in fp32 now\n" in model.render(of_vectors)
-
-
-def test_a_space_says_how_much_its_token_vectors_take(settings: Settings) -> None:
-    config, _ = model.describe(settings)
-    assert "token vectors" not in model.render(config)
-    spaces = [{**space, "token_dims": 256, "token_bytes": 12_300_000} for space in config["spaces"]]
-    assert ", 12.3 MB of token vectors" in model.render({**config, "spaces": spaces})
-
-
-# --- status and doctor -----------------------------------------------------------------------------------
-
-
-def test_status_and_doctor_name_a_paused_reembed_and_what_to_do(
-    settings: Settings, services: TestServices, tiny: str
-) -> None:
+def test_paused_reembed_is_named_by_status_and_doctor(settings: Settings, services: TestServices, tiny: str) -> None:
     assert reembedding(services.store).ok
     model.use(settings, tiny)
     assert reembedding(services.store).ok
@@ -251,7 +212,7 @@ def test_status_and_doctor_name_a_paused_reembed_and_what_to_do(
     assert "anamnesis reembed resume" in render_status(report)
 
 
-def test_a_complete_space_that_waits_for_a_yes_is_a_note_and_nothing_wrong(
+def test_complete_space_that_waits_for_a_yes_is_a_note(
     settings: Settings, services: TestServices, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANAMNESIS_SWITCH", "ask")
@@ -267,9 +228,7 @@ def test_a_complete_space_that_waits_for_a_yes_is_a_note_and_nothing_wrong(
     assert (memory["problems"], len(memory["notes"])) == ([p for p in memory["problems"] if "gone" in p["text"]], 1)
 
 
-def test_status_and_doctor_name_a_model_whose_files_are_gone_or_changed(
-    settings: Settings, services: TestServices, tiny: str
-) -> None:
+def test_model_whose_files_are_gone_or_changed_is_named(settings: Settings, services: TestServices, tiny: str) -> None:
     store = services.store
     gone = space_models(store)  # `hashing-64` never had any
     assert not gone.ok
@@ -286,7 +245,7 @@ def test_status_and_doctor_name_a_model_whose_files_are_gone_or_changed(
     assert any("other weights" in problem["text"] for problem in memory_status(store)["problems"])
 
 
-def test_a_model_that_is_not_there_is_not_stored_as_the_one_wanted(settings: Settings) -> None:
+def test_model_that_is_not_there_is_not_stored(settings: Settings) -> None:
     with pytest.raises(UnknownModel, match="no/such"):
         config.store_setting(settings.model_copy(update={"local_only": True}), "model", "no/such")
     assert all(row.origin != "stored" for row in config.setting_rows(settings))

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,12 @@ def read(path: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.fixture
+def paths(home: Path) -> list[Path]:
+    """Of the user's settings, and of Claude Code's own."""
+    return [home / ".claude/settings.json", home / ".claude.json"]
+
+
 def write(path: Path, content: object, indent: int | str = 2) -> str:
     text = json.dumps(content, ensure_ascii=False, indent=indent) + "\n"
     path.write_text(text, encoding="utf-8")
@@ -81,8 +88,7 @@ def test_a_user_without_settings_gets_them(settings: Settings, home: Path) -> No
     assert len(said) == 2
 
 
-def test_install_twice_is_install_once_and_uninstall_gives_everything_back(settings: Settings, home: Path) -> None:
-    paths = [home / ".claude/settings.json", home / ".claude.json"]
+def test_install_twice_is_once_and_uninstall_gives_all_back(settings: Settings, paths: list[Path]) -> None:
     before = [write(paths[0], THEIRS), write(paths[1], {"numStartups": 5, "mcpServers": {"other": {"command": "x"}}})]
     run_install(settings, Wanted())
     once = [path.read_text() for path in paths]
@@ -97,8 +103,7 @@ def test_install_twice_is_install_once_and_uninstall_gives_everything_back(setti
 
 
 @pytest.mark.parametrize("form", [*FORMS.values(), "{}", "{ }\n", "{\n}\n", "", "\n"], ids=repr)
-def test_uninstall_gives_every_byte_back(settings: Settings, home: Path, form: str) -> None:
-    paths = [home / ".claude/settings.json", home / ".claude.json"]
+def test_uninstall_gives_every_byte_back(settings: Settings, paths: list[Path], form: str) -> None:
     for path in paths:
         path.write_bytes(form.encode())
     run_install(settings, Wanted())
@@ -111,9 +116,8 @@ def test_uninstall_gives_every_byte_back(settings: Settings, home: Path, form: s
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_uninstall_keeps_what_was_edited_since(settings: Settings, home: Path, name: str) -> None:
+def test_uninstall_keeps_what_was_edited_since(settings: Settings, paths: list[Path], name: str) -> None:
     form = FORMS[name]
-    paths = [home / ".claude/settings.json", home / ".claude.json"]
     for path in paths:
         path.write_bytes(form.encode())
     run_install(settings, Wanted())
@@ -127,10 +131,15 @@ def test_uninstall_keeps_what_was_edited_since(settings: Settings, home: Path, n
             assert after == wanted
 
 
-def test_first_copy_of_a_file_stays(settings: Settings, home: Path) -> None:
-    path = home / ".claude/settings.json"
+def test_first_copy_of_a_file_stays_and_is_given_back(settings: Settings, paths: list[Path]) -> None:
+    path = paths[0]
     before = write(path, THEIRS)
     copy = path.with_name(path.name + BACKUP)
+    run_install(settings, Wanted(hooks=True))
+    copy.write_bytes(path.read_bytes())  # with our hooks in it, as former versions left it
+    run_uninstall(settings, Wanted(hooks=True))
+    assert path.read_text() == before
+    copy.unlink(missing_ok=True)
     run_install(settings, Wanted(hooks=True))
     run_install(settings.model_copy(update={"port": 3999}), Wanted(hooks=True))
     assert copy.read_text() == before
@@ -140,15 +149,6 @@ def test_first_copy_of_a_file_stays(settings: Settings, home: Path) -> None:
     run_uninstall(settings, Wanted(hooks=True))
     assert copy.read_text() == before
     assert read(path)["model"] == "sonnet"
-
-
-def test_copy_that_holds_our_hooks_is_not_given_back(settings: Settings, home: Path) -> None:
-    path = home / ".claude/settings.json"
-    before = write(path, THEIRS)
-    run_install(settings, Wanted(hooks=True))
-    path.with_name(path.name + BACKUP).write_bytes(path.read_bytes())  # as former versions left it
-    run_uninstall(settings, Wanted(hooks=True))
-    assert path.read_text() == before
 
 
 def test_what_others_wrote_stays_in_its_place(settings: Settings, home: Path) -> None:
@@ -165,16 +165,13 @@ def test_what_others_wrote_stays_in_its_place(settings: Settings, home: Path) ->
     assert not (home / ".claude.json").exists()
 
 
-def test_the_installed_hook_is_one_that_runs(settings: Settings, home: Path) -> None:
-    import subprocess
-
+def test_installed_hook_is_one_that_runs(settings: Settings, home: Path) -> None:
     run_install(settings, Wanted(hooks=True))
     for event, groups in read(home / ".claude/settings.json")["hooks"].items():
         (hook,) = groups[0]["hooks"]
         given = json.dumps({**SESSION, **EVENTS[event], "hook_event_name": event}).encode()
-        done = subprocess.run(
-            [hook["command"], *hook["args"]], input=given, capture_output=True, timeout=20, check=False
-        )
+        command = [hook["command"], *hook["args"]]
+        done = subprocess.run(command, input=given, capture_output=True, timeout=20, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
         assert hook["args"][-1] == "http://127.0.0.1:3010"
 
@@ -214,23 +211,18 @@ def test_settings_that_are_broken_are_named_and_left_alone(settings: Settings, h
     assert sorted(p.name for p in path.parent.iterdir()) == ["settings.json"]
 
 
-def test_another_server_of_our_name_is_left_alone(settings: Settings, home: Path) -> None:
-    before = write(home / ".claude.json", {"mcpServers": {"anamnesis": {"command": "other", "args": []}}})
+def test_another_server_and_the_plugin_are_left_alone(settings: Settings, paths: list[Path]) -> None:
+    before = write(paths[1], {"mcpServers": {"anamnesis": {"command": "other", "args": []}}})
     with pytest.raises(GiveUp, match="another server"):
         run_install(settings, Wanted(mcp=True))
     run_uninstall(settings, Wanted(mcp=True))
-    assert (home / ".claude.json").read_text() == before
-
-
-def test_nothing_is_doubled_where_the_plugin_is(settings: Settings, home: Path) -> None:
-    write(home / ".claude/settings.json", {"enabledPlugins": {"anamnesis@anamnesis": True}})
+    assert paths[1].read_text() == before
+    write(paths[0], {"enabledPlugins": {"anamnesis@anamnesis": True}})
     with pytest.raises(GiveUp, match="plugin"):
         run_install(settings, Wanted(hooks=True))
 
 
-def test_claude_code_itself_adds_the_server_where_it_is_there(
-    settings: Settings, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_claude_code_itself_adds_the_server(settings: Settings, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
     said = run_install(settings.model_copy(update={"api_token": SecretStr("s3cret")}), Wanted(mcp=True))
     assert "claude mcp add --scope user --transport http anamnesis" in said[1]

@@ -41,6 +41,8 @@ def test_a_hit_shows_rank_date_project_confidence_and_id() -> None:
     assert len(lines) == 7
     assert all(len(line) <= 60 for line in lines)
     assert lines[-2] == "   0f3c  (and 2 alike)"
+    for factor, end in ((1.0, "strong"), (1.2, "strong ★")):  # counts for more than its words
+        assert render(answer(HIT | {"priority_multiplier": factor}), UTC).splitlines()[0].endswith(end)
 
 
 @pytest.mark.parametrize(
@@ -61,24 +63,20 @@ def test_a_hit_shows_rank_date_project_confidence_and_id() -> None:
         ({"machine": "", "path": "", "session_id": ""}, "   0f3c  (and 2 alike)"),
     ],
 )  # fmt: skip
-def test_the_last_line_of_a_hit_says_from_which_machine_and_file_or_session_it_is(
-    source: dict[str, Any], where: str
-) -> None:
+def test_last_line_of_a_hit_says_where_it_is_from(source: dict[str, Any], where: str) -> None:
     hit = {**HIT, "source": {**HIT["source"], **source}}
     assert render(answer(hit), UTC).splitlines()[-1] == where
 
 
-def test_weak_hits_are_said_to_be_the_nearest() -> None:
+def test_what_an_answer_lacks_is_said() -> None:
     first, hit, *_ = render({**answer(HIT), "weak": True}).split("\n\n")
     assert first == "Nothing answers well; the nearest:"
     assert hit.startswith("1. ")
-
-
-def test_nothing_found_says_so() -> None:
     assert render(answer(), UTC) == "Nothing found."
+    assert render(answer(degraded=("dense: model is loading",)), UTC).endswith("Incomplete: dense: model is loading")
 
 
-def test_an_explained_answer_says_why_each_hit_is_there_and_what_was_left_out() -> None:
+def test_explained_answer_says_why_each_hit_is_there() -> None:
     places = {
         "words_text": {"rank": 3, "score": 1.5, "weight": 1.0},
         "dense_text": {"rank": 1, "score": 0.7, "weight": 1.0},
@@ -100,11 +98,7 @@ def test_an_explained_answer_says_why_each_hit_is_there_and_what_was_left_out() 
     assert "\x1b" not in text
 
 
-def test_what_did_not_answer_is_named() -> None:
-    assert render(answer(degraded=("dense: model is loading",)), UTC).endswith("Incomplete: dense: model is loading")
-
-
-def test_terminal_escapes_of_stored_text_do_not_reach_the_terminal() -> None:
+def test_escapes_of_stored_text_do_not_reach_the_terminal() -> None:
     assert "\x1b" not in render(answer({**HIT, "excerpt": "\x1b[31mred\x1b[0m", "episode_id": "a\x1b]0;x\x07"}), UTC)
 
 
@@ -125,7 +119,7 @@ def test_the_body_is_one_that_the_api_accepts() -> None:
     assert question.where.kinds == ("exchange",)
 
 
-def test_a_superseded_hit_says_since_when_and_by_what() -> None:
+def test_superseded_hit_says_since_when_and_by_what() -> None:
     old = {**HIT, "status": "superseded", "superseded_at": "2026-03-15T08:05:00Z", "superseded_by": "0f3d"}
     assert render(answer(old), UTC).splitlines()[-1] == "   superseded since 2026-03-15 08:05 by 0f3d"
     gone = render(answer({**old, "superseded_by": None}), UTC)
@@ -133,12 +127,7 @@ def test_a_superseded_hit_says_since_when_and_by_what() -> None:
     assert "superseded" not in render(answer({**old, "status": "active"}), UTC)
 
 
-def test_what_counts_for_more_than_its_words_has_a_star() -> None:
-    for factor, end in ((1.0, "strong"), (1.2, "strong ★")):
-        assert render(answer(HIT | {"priority_multiplier": factor}), UTC).splitlines()[0].endswith(end)
-
-
-def test_a_terminal_is_asked_until_an_empty_line_and_a_failure_ends_nothing(
+def test_terminal_is_asked_until_an_empty_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines, asked = iter(["first", " second ", "", "never"]), list[str]()
@@ -148,13 +137,10 @@ def test_a_terminal_is_asked_until_an_empty_line_and_a_failure_ends_nothing(
         if words == "first":
             raise GiveUp("the sidecar is away")
 
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda _: next(lines))
+    with pytest.raises(GiveUp, match="anamnesis search WORDS"):
+        converse(answered)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     converse(answered)
     assert asked == ["first", "second"]
     assert "the sidecar is away" in capsys.readouterr().err
-
-
-def test_without_words_and_without_a_terminal_there_is_nothing_to_search() -> None:
-    with pytest.raises(GiveUp, match="anamnesis search WORDS"):
-        converse(print)

@@ -4,17 +4,15 @@ import json
 import re
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
 import paramiko
 import pytest
-from typer.testing import CliRunner, Result
 
-from anamnesis_pipeline import cli
 from anamnesis_pipeline.crawler_wiring import configured_specs, open_crawler
-from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar import store_checks
 from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS, FORMER_CLAUDE_DOCUMENTS
@@ -22,7 +20,8 @@ from anamnesis_pipeline.steps.projects import project_labels
 from anamnesis_pipeline.steps.source_specs import stored_specs
 from anamnesis_pipeline.steps.survey import look
 from anamnesis_pipeline.wiring import open_store
-from anamnesis_tests.ssh_servers import SSHD, openssh_server
+from anamnesis_tests.commands import typed
+from anamnesis_tests.ssh_servers import SSHD, home_with_key, openssh_server
 
 SESSION = "11111111-2222-4333-8444-555555555555.jsonl"
 AWAY = "me@127.0.0.1:1"
@@ -54,30 +53,23 @@ def notes(tmp_path: Path) -> Path:
     return notes
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(cli.app, ["sources", *arguments])
+run, said, refused = (partial(how, "sources") for how in (typed.typed, typed.said, typed.refused))
 
 
-def said(*arguments: str) -> str:
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    return result.output
+def rows() -> dict[str, dict[str, Any]]:
+    return {source["name"]: source for source in json.loads(said("list", "--json"))["sources"]}
 
 
-def refused(*arguments: str) -> str:
-    result = run(*arguments)
-    assert isinstance(result.exception, AnamnesisError), result.output
-    return str(result.exception)
+BUILT_IN = ["local-logs", "local-memory"]
 
 
-def names() -> list[str]:
-    return [source["name"] for source in json.loads(said("list", "--json"))["sources"]]
-
-
-def test_what_needs_no_configuration_is_listed_as_built_in(home: Path) -> None:
+def test_what_needs_no_configuration_is_listed_and_tested(home: Path) -> None:
     output = said("list")
     assert f"local-logs  logs in {home}/claude/projects  (built in)" in output
     assert f"local-memory  documents in {home}/claude  (built in)" in output
+    tested = said("test", "local-memory")
+    assert "CLAUDE.md" in tested
+    assert "todo.md" not in tested.partition("left out")[0], "only what is to be remembered"
 
 
 def test_memory_of_agents_where_a_session_worked_is_listed(home: Path) -> None:
@@ -94,7 +86,7 @@ def test_memory_of_agents_where_a_session_worked_is_listed(home: Path) -> None:
     assert f"documents in {memory}  (built in)" in said("list"), "what was read of it stays its source's"
 
 
-def test_patterns_of_a_host_added_before_include_the_memory_of_agents() -> None:
+def test_host_added_before_includes_the_memory_of_agents() -> None:
     with closing(open_store(Settings())) as store:
         former = {"kind": "documents", "root": "~/.claude", "include": list(FORMER_CLAUDE_DOCUMENTS), "host": "nas"}
         store.settings.set("sources.nas-memory", {"name": "nas-memory", **former})
@@ -102,52 +94,50 @@ def test_patterns_of_a_host_added_before_include_the_memory_of_agents() -> None:
         assert spec.include == CLAUDE_DOCUMENTS
 
 
-def test_of_claudes_own_folder_only_what_is_to_be_remembered_is_crawled() -> None:
-    output = said("test", "local-memory")
-    assert "CLAUDE.md" in output
-    assert "todo.md" not in output.partition("left out")[0]
-
-
-def test_a_folder_is_added_after_it_was_shown_what_of_it_is_crawled(notes: Path) -> None:
+def test_folder_is_added_after_it_was_shown_what_is_crawled(notes: Path) -> None:
+    tested = said("test", str(notes))
+    assert list(rows()) == BUILT_IN, "testing stores nothing"
     output = said("add", str(notes), "--name", "notes", "--private", "--interval", "60")
-    assert "a.md" in output
-    assert "left out, ignored by .gitignore: 1, such as draft.md" in output
+    for told in (tested, output):
+        assert "a.md" in told
+        assert "left out, ignored by .gitignore: 1, such as draft.md" in told
     assert "notes: read when `anamnesis up` runs" in output
-    assert names() == ["local-logs", "local-memory", "notes"]
-    (row,) = (row for row in json.loads(said("list", "--json"))["sources"] if row["name"] == "notes")
+    assert list(rows()) == [*BUILT_IN, "notes"]
+    row = rows()["notes"]
     assert (row["private"], row["interval_s"], row["kind"], row["machine"]) == (True, 60, "documents", "mac")
+    assert "not seen yet" in said("list")
+    assert re.search(r"anamnesis forget --machine \S+ --source notes ", said("remove", "notes"))
+    assert list(rows()) == BUILT_IN
+    assert "local-logs" in refused("remove", "local-logs")
 
 
-def test_a_folder_of_claude_projects_is_taken_for_logs_and_so_is_the_one_around_it(tmp_path: Path) -> None:
-    for place in ("old/projects", "older"):
-        folder = tmp_path / place / ("-a" if place.endswith("projects") else "projects/-a")
+def test_folder_of_claude_projects_or_around_it_is_of_logs(tmp_path: Path) -> None:
+    for name in ("old", "older"):
+        folder = tmp_path / name / "projects/-a"
         folder.mkdir(parents=True)
         (folder / SESSION).write_text("{}\n")
     said("add", str(tmp_path / "old/projects"), "--name", "old")
     said("add", str(tmp_path / "older"), "--name", "older")
-    rows = {row["name"]: row for row in json.loads(said("list", "--json"))["sources"]}
-    assert [rows[name]["kind"] for name in ("old", "older")] == ["claude_logs"] * 2
-    assert rows["older"]["root"] == f"{tmp_path}/older/projects"
+    assert [rows()[name]["kind"] for name in ("old", "older")] == ["claude_logs"] * 2
+    assert rows()["older"]["root"] == f"{tmp_path}/older/projects"
 
 
-def test_what_a_rule_excludes_is_left_out_with_the_rule_and_the_first_files(notes: Path) -> None:
-    excluded = CliRunner().invoke(cli.app, ["exclude", "add", "--path", f"{notes}/a.md", "--reason", "not ours"])
-    assert excluded.exit_code == 0, excluded.output
+def test_what_a_rule_excludes_is_left_out_with_the_rule(notes: Path) -> None:
+    typed.said("exclude", "add", "--path", f"{notes}/a.md", "--reason", "not ours")
     output = said("test", str(notes))
     assert f"left out, the path '{notes}/a.md' is excluded: not ours" in output
     assert ": 1, such as a.md" in output
     assert "0 files" in output
-    CliRunner().invoke(cli.app, ["exclude", "add", "--pattern", f"{SESSION}"])
+    typed.said("exclude", "add", "--pattern", f"{SESSION}")
     assert "left out, the pattern" in said("test", "local-logs")
 
 
-def test_an_open_source_that_reads_what_a_private_one_does_is_warned_of(notes: Path, tmp_path: Path) -> None:
+def test_open_source_that_reads_a_private_one_is_warned_of(notes: Path, tmp_path: Path) -> None:
     (notes / "secret").mkdir()
     (notes / "secret" / "b.md").write_text("# B\n")
     assert "Warning" not in said("add", str(notes / "secret"), "--name", "secret", "--private")
-    assert "Warning: notes is not private, and reads what the private secret reads" in said(
-        "add", str(notes), "--name", "notes"
-    )
+    told = said("add", str(notes), "--name", "notes")
+    assert "Warning: notes is not private, and reads what the private secret reads" in told
     assert "Warning: notes is not private" in said("list")
     with closing(open_store(Settings())) as store:
         assert "notes is not private" in store_checks.crawler(store).detail
@@ -156,16 +146,14 @@ def test_an_open_source_that_reads_what_a_private_one_does_is_warned_of(notes: P
     assert "Warning" not in said("list")
 
 
-def test_folders_that_are_not_looked_into_are_named_with_the_reason(notes: Path) -> None:
+def test_folders_not_looked_into_are_named_with_the_reason(notes: Path) -> None:
     for path in (".venv/lib/x.md", "sub/node_modules/y.md", ".claude/z.md"):
         (notes / path).parent.mkdir(parents=True)
         (notes / path).write_text("text\n")
     output = said("test", str(notes))
     assert "left out, hidden folders, not looked into: 1, such as .venv/" in output
-    assert (
-        "left out, folders that `crawl_skip` names, not looked into: 2, such as node_modules/, sub/node_modules/"
-        in output
-    )
+    named = "folders that `crawl_skip` names, not looked into: 2, such as node_modules/, sub/node_modules/"
+    assert f"left out, {named}" in output
     assert ".claude/z.md" in output.partition("left out")[0]
 
 
@@ -178,28 +166,22 @@ def test_names_with_control_characters_are_quoted(notes: Path) -> None:
     assert not {"\x1b", "\r"} & set(output)
 
 
-def test_testing_stores_nothing(notes: Path) -> None:
-    said("test", str(notes))
-    assert names() == ["local-logs", "local-memory"]
-    assert "not seen yet" in said("list")
-
-
-def test_a_host_that_is_away_is_named_and_not_added_but_with_no_test() -> None:
+def test_host_that_is_away_is_added_with_no_test_only() -> None:
     assert "127.0.0.1" in refused("add", f"{AWAY}:/srv/notes")
-    assert names() == ["local-logs", "local-memory"]
+    assert list(rows()) == BUILT_IN
     said("add", f"{AWAY}:/srv/notes", "--no-test", "--kind", "documents", "--name", "far")
-    assert names()[-1] == "far"
+    assert list(rows())[-1] == "far"
     result = run("test", "far")
     assert (result.exit_code, "127.0.0.1" in result.output) == (1, True)
 
 
-def test_a_host_without_a_root_gives_its_logs_and_what_claude_keeps_beside_them() -> None:
+def test_host_without_a_root_gives_its_logs_and_memory() -> None:
     said("add", "ann@nas", "--no-test")
-    rows = json.loads(said("list", "--json"))["sources"][:1:-1]
-    assert [(row["kind"], row["root"], row["machine"]) for row in rows] == [
+    added = list(rows().values())[:1:-1]
+    assert [(row["kind"], row["root"], row["machine"]) for row in added] == [
         ("claude_logs", "~/.claude/projects", "nas"), ("documents", "~/.claude", "nas"),
     ]  # fmt: skip
-    assert "CLAUDE.md" in rows[1]["include"]
+    assert "CLAUDE.md" in added[1]["include"]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +199,7 @@ def test_a_host_without_a_root_gives_its_logs_and_what_claude_keeps_beside_them(
 )
 def test_what_cannot_be_added_is_refused_with_what_to_do(arguments: list[str], text: str) -> None:
     assert text in refused("add", *arguments)
-    assert names() == ["local-logs", "local-memory"]
+    assert list(rows()) == BUILT_IN
 
 
 def test_a_name_and_a_place_can_be_taken_once_only(notes: Path, tmp_path: Path) -> None:
@@ -229,52 +211,33 @@ def test_a_name_and_a_place_can_be_taken_once_only(notes: Path, tmp_path: Path) 
     assert "'local-logs'; it needs no configuration" in problem
 
 
-def row_of(name: str) -> dict[str, Any]:
-    (row,) = (row for row in json.loads(said("list", "--json"))["sources"] if row["name"] == name)
-    return row
-
-
-def test_a_source_is_replaced_by_its_place_or_its_name_and_keeps_that(notes: Path, tmp_path: Path) -> None:
+def test_source_is_replaced_by_its_place_or_its_name(notes: Path, tmp_path: Path) -> None:
     said("add", str(notes), "--name", "notes", "--private", "--interval", "60")
     assert "notes is changed: documents in" in said("add", str(notes), "--replace", "--exclude", "x/")
-    assert (row_of("notes")["private"], row_of("notes")["exclude"]) == (False, ["x/"])
+    assert (rows()["notes"]["private"], rows()["notes"]["exclude"]) == (False, ["x/"])
     (tmp_path / "more").mkdir()
-    CliRunner().invoke(cli.app, ["ingest"])
-    assert row_of("notes")["files"] == 1
+    typed.said("ingest")
+    assert rows()["notes"]["files"] == 1
     said("add", str(tmp_path / "more"), "--replace", "--name", "notes")
-    assert (row_of("notes")["root"], row_of("notes")["files"]) == (f"{tmp_path}/more", 0)
+    assert (rows()["notes"]["root"], rows()["notes"]["files"]) == (f"{tmp_path}/more", 0)
     assert "is added" in said("add", str(notes), "--replace", "--name", "other")
-    assert names() == ["local-logs", "local-memory", "notes", "other"]
-
-
-def test_a_replaced_source_keeps_the_name_of_its_machine() -> None:
+    assert list(rows()) == [*BUILT_IN, "notes", "other"]
     said("add", "ann@nas:/srv", "--no-test", "--kind", "documents", "--name", "far", "--machine", "attic")
     said("add", "ann@nas:/srv", "--no-test", "--kind", "documents", "--replace", "--private")
-    assert (row_of("far")["machine"], row_of("far")["private"]) == ("attic", True)
+    assert (rows()["far"]["machine"], rows()["far"]["private"]) == ("attic", True), "its machine keeps its name"
 
 
 @pytest.mark.skipif(SSHD is None, reason="sshd is not installed")
-def test_an_open_source_inside_a_private_one_of_another_machine_is_warned_of_before_either_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    key = paramiko.ECDSAKey.generate()
-    (tmp_path / "user" / ".ssh").mkdir(parents=True)
+def test_open_source_inside_a_private_far_one_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ssh = home_with_key(tmp_path / "user", monkeypatch) / ".ssh"
     (tmp_path / "far" / "code" / "tides").mkdir(parents=True)
-    key.write_private_key_file(str(tmp_path / "user" / ".ssh" / "id_ecdsa"))
-    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    key = paramiko.ECDSAKey.from_private_key_file(str(ssh / "id_ecdsa"))
     with openssh_server(tmp_path / "sshd", key, {"HOME": str(tmp_path / "far")}) as server:
-        (tmp_path / "user" / ".ssh" / "known_hosts").write_text(server.known_host)
+        (ssh / "known_hosts").write_text(server.known_host)
         said("add", f"{server.place}:~/code", "--name", "code", "--private", "--kind", "documents", "--no-test")
         output = said("add", f"{server.place}:~/code/tides", "--name", "tides")
         assert "Warning: tides is not private, and reads what the private code reads" in output
         assert "Warning" in said("add", f"{server.place}:{tmp_path}/far/code/tides", "--name", "again")
-
-
-def test_a_removed_source_is_crawled_no_longer_and_how_to_forget_it_is_said(notes: Path) -> None:
-    said("add", str(notes), "--name", "notes")
-    assert re.search(r"anamnesis forget --machine \S+ --source notes ", said("remove", "notes"))
-    assert names() == ["local-logs", "local-memory"]
-    assert "local-logs" in refused("remove", "local-logs")
 
 
 def test_local_only_refuses_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,20 +23,33 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summaries.estimate import ANSWER_TOKENS
 from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_store
-
-EXAMPLES = Path(__file__).parents[2] / "examples" / "claude_logs"
+from anamnesis_tests.live_system import EXAMPLES
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(EXAMPLES))
-    monkeypatch.setenv("ANAMNESIS_DAGSTER_PORT", "1")
-    monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", "http://127.0.0.1:1")
-    monkeypatch.setenv("ANAMNESIS_LLM_REQUESTS_PER_MINUTE", "10000")
-    monkeypatch.setenv("ANAMNESIS_SUMMARY_MIN_CHARS", "0")
+    given = {
+        "HOME": tmp_path / "home", "LOG_ROOTS": EXAMPLES, "DAGSTER_PORT": 1, "OLLAMA_URLS": "http://127.0.0.1:1",
+        "LLM_REQUESTS_PER_MINUTE": 10_000, "SUMMARY_MIN_CHARS": 0,
+    }  # fmt: skip
+    for name, value in given.items():
+        monkeypatch.setenv(f"ANAMNESIS_{name}", str(value))
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     return settings_file.load()
+
+
+def configure(home: Settings, **settings: str) -> None:
+    for name, value in settings.items():
+        config.store_setting(home, name, value)
+
+
+def backfill(
+    home: Settings, project: str | None = None, limit: int | None = None, *, dry_run: bool = True
+) -> list[str]:
+    """What it says."""
+    said: list[str] = []
+    run_backfill(home, said.append, project=project, limit=limit, dry_run=dry_run)
+    return said
 
 
 @pytest.fixture
@@ -47,88 +60,66 @@ def store(home: Settings) -> Iterator[Store]:
         yield store
 
 
-def test_a_home_that_is_complete_has_nothing_to_summarize(home: Settings, store: Store) -> None:
+def test_nothing_waits_or_a_key_lacks(home: Settings, store: Store) -> None:
     said: list[str] = []
     run_summarize(home, said.append)
     assert said == ["No part waits for a summary."]
-
-
-def test_an_llm_without_its_key_is_named_before_anything_is_read(home: Settings, store: Store) -> None:
-    config.store_setting(home, "summarizer", "anthropic")
+    configure(home, summarizer="anthropic")
     with pytest.raises(BadSetting, match="anthropic_api_key"):
         run_summarize(home, print)
     (problem,) = llm_problems(store)
     assert "anthropic_api_key" in problem.text
 
 
-def test_a_backfill_asks_anew_for_what_another_model_summarized(home: Settings, store: Store) -> None:
-    config.store_setting(home, "summarizer", "ollama")
-    config.store_setting(home, "summary_min_value", "0")
+def test_backfill_asks_for_what_another_model_summarized(home: Settings, store: Store) -> None:
+    configure(home, summarizer="ollama", summary_min_value="0")
     parts = store.summaries.summary_counts()[extractive.MODEL]
-    said: list[str] = []
-    run_backfill(home, said.append, project=None, limit=None, dry_run=True)
-    assert said[-2] == f"{parts} parts of 2 sources would be summarized anew by llama3.2."
-    assert re.match(rf"About \d+ turns: {parts} calls, [\d,]+ tokens in and {parts * ANSWER_TOKENS:,} out\.", said[-1])
-    assert "claude-haiku-5-5 $0.0" in said[-1]
-    assert said[-1].endswith("The model that is set runs on this machine and costs nothing.")
-    run_backfill(home, said.append, project=None, limit=2, dry_run=False)
-    assert "Dagster does it with its next tick" in said[-1]
+    *_, many, cost = backfill(home)
+    assert many == f"{parts} parts of 2 sources would be summarized anew by llama3.2."
+    assert re.match(rf"About \d+ turns: {parts} calls, [\d,]+ tokens in and {parts * ANSWER_TOKENS:,} out\.", cost)
+    assert "claude-haiku-5-5 $0.0" in cost
+    assert cost.endswith("The model that is set runs on this machine and costs nothing.")
+    assert "Dagster does it with its next tick" in backfill(home, limit=2, dry_run=False)[-1]
     assert len(store.summaries.sources_to_summarize(store.episodes.page(Where(), 1).items[0].timestamp)) >= 1
 
 
-def test_what_no_llm_would_be_asked_about_is_not_asked_for_anew(home: Settings, store: Store) -> None:
-    config.store_setting(home, "summarizer", "ollama")
+def test_what_no_llm_would_be_asked_about_is_not_backfilled(home: Settings, store: Store) -> None:
+    configure(home, summarizer="ollama", summary_min_value="3")
     parts = store.summaries.summary_counts()[extractive.MODEL]
     values = [e.metadata["value"] for e in store.episodes.page(Where(), 200).items if "value" in e.metadata]
     low = sum(value < 3 for value in values)
     assert (len(values), 0 < low < parts) == (parts, True)
-    config.store_setting(home, "summary_min_value", "3")
-    said: list[str] = []
-    run_backfill(home, said.append, project=None, limit=None, dry_run=False)
+    told = backfill(home, dry_run=False)[0]
     sources = len(store.summaries.sources_to_summarize(datetime.now(UTC)))
-    assert said[0] == (
+    assert told == (
         f"{parts - low} parts of {sources} sources are to be summarized anew by llama3.2. "
         f"{low} more are below the threshold (summary_min_value)."
     )
-    config.store_setting(home, "summary_min_value", "20")
-    run_backfill(home, said.append, project=None, limit=None, dry_run=False)
-    assert said[-1].startswith("0 parts of 0 sources")
-    config.store_setting(home, "summarizer", "none")
+    configure(home, summary_min_value="20")
+    assert backfill(home, dry_run=False)[-1].startswith("0 parts of 0 sources")
+    configure(home, summarizer="none")
     with pytest.raises(BadSetting, match="there is no LLM"):
-        run_backfill(home, said.append, project=None, limit=None, dry_run=True)
+        backfill(home)
 
 
-def test_a_private_project_that_nobody_knows_is_doubted(home: Settings, store: Store) -> None:
+def test_project_is_named_by_each_of_its_names_alone(home: Settings, store: Store) -> None:
     label = next(label for label in store.projects.all() if label.endswith("parcel-api"))
     assert config.store_setting(home, "private_projects", f"{label},parcel-api") == []
     (doubt,) = config.store_setting(home, "private_projects", f"{label},parcel-apy")
     assert "'parcel-apy'" in doubt
-
-
-def test_a_merged_project_is_backfilled_by_each_of_its_names(home: Settings, store: Store) -> None:
-    config.store_setting(home, "summarizer", "ollama")
-    label = next(label for label in store.projects.all() if label.endswith("parcel-api"))
-    said: list[str] = []
-    run_backfill(home, said.append, project=label, limit=None, dry_run=True)
-    assert not said[0].startswith("0 parts")
+    configure(home, summarizer="ollama")
+    told = backfill(home, label)
+    assert not told[0].startswith("0 parts")
     add_alias(store, label, "merged/api")
-    for name in (label, "merged/api", "api"):
-        run_backfill(home, said.append, project=name, limit=None, dry_run=True)
-    assert said == said[:2] * 4
-
-
-def test_a_project_that_is_not_there_is_refused_with_those_that_are(home: Settings, store: Store) -> None:
+    assert [backfill(home, name) for name in (label, "merged/api", "api")] == [told] * 3
     with pytest.raises(BadSetting, match="there are: "):
-        run_backfill(home, print, project="nonesuch", limit=None, dry_run=True)
+        backfill(home, "nonesuch")
 
 
-def test_an_llm_that_is_not_there_leaves_flagged_summaries_that_status_and_doctor_show(
-    home: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_absent_llm_leaves_flagged_summaries(home: Settings, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anamnesis_pipeline.steps.llm_choice.time.sleep", lambda seconds: None)
-    config.store_setting(home, "summarizer", "ollama")
-    config.store_setting(home, "summary_min_value", "0")
-    run_backfill(home, print, project=None, limit=1, dry_run=False)
+    configure(home, summarizer="ollama", summary_min_value="0")
+    backfill(home, limit=1, dry_run=False)
     said: list[str] = []
     with pytest.raises(GiveUp, match="1 part has no summary"):
         run_summarize(home, said.append)
@@ -141,7 +132,7 @@ def test_an_llm_that_is_not_there_leaves_flagged_summaries_that_status_and_docto
     assert "is left alone until" in shown
 
 
-def test_the_value_of_an_exchange_is_explained(home: Settings, store: Store) -> None:
+def test_value_of_an_exchange_is_explained(home: Settings, store: Store) -> None:
     said = store.episodes.page(Where(hidden_kinds=(SESSION_KIND,)), 100).items
     episode = max(said, key=lambda e: e.metadata["value"])
     body = explain_value(home, episode.episode_id)
@@ -149,7 +140,7 @@ def test_the_value_of_an_exchange_is_explained(home: Settings, store: Store) -> 
     text = render_value(body)
     assert "worth an LLM's summary" in text
     assert all(name in text for name in body["signals"])
-    config.store_setting(home, "summary_min_chars", "10000")
+    configure(home, summary_min_chars="10000")
     assert "so short that it is its own" in render_value(explain_value(home, episode.episode_id))
     with pytest.raises(EpisodeNotFound, match="does not exist"):
         explain_value(home, "nonesuch")
