@@ -11,6 +11,7 @@ import pytest
 
 from anamnesis_pipeline.dagster_api.api import DagsterApi
 from anamnesis_pipeline.dagster_api.backfills import BACKFILL_TAG, BackfillState
+from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs.resources import MemoryResource, close_kept
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel, PinnedPool, PoolModel
@@ -26,13 +27,19 @@ LAUNCH = """mutation($p: LaunchBackfillParams!) { launchPartitionBackfill(backfi
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(tmp_path / "no logs"))
-    monkeypatch.setenv("ANAMNESIS_MACHINE", "mac")
-    monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "1")
-    monkeypatch.setenv("ANAMNESIS_DAGSTER_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("ANAMNESIS_SUMMARY_MIN_CHARS", "0")
+def log_roots(tmp_path: Path) -> Path:
+    """Where no logs are; a file of tests with logs has its own."""
+    return tmp_path / "no logs"
+
+
+@pytest.fixture
+def home(tmp_path: Path, log_roots: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    given = {
+        "HOME": tmp_path / "home", "LOG_ROOTS": log_roots, "MACHINE": "mac", "LOCAL_ONLY": "1",
+        "DAGSTER_URL": "http://127.0.0.1:9", "SUMMARY_MIN_CHARS": "0",
+    }  # fmt: skip
+    for name, value in given.items():
+        monkeypatch.setenv(f"ANAMNESIS_{name}", str(value))
     return tmp_path / "home"
 
 
@@ -54,6 +61,57 @@ def memory(home: Path) -> Iterator[MemoryResource]:
 def instance() -> Iterator[dg.DagsterInstance]:
     with dg.DagsterInstance.ephemeral() as instance:
         yield instance
+
+
+@dataclass
+class Daemon:
+    """Does what Dagster's daemon does with the answers of sensors, at a time when every host and source is due."""
+
+    memory: MemoryResource
+    instance: dg.DagsterInstance
+    cursors: dict[str, str | None] = field(default_factory=dict)
+
+    def tick(self, sensor: dg.SensorDefinition) -> dg.SensorResult:
+        """Evaluate it, report its events, change partitions and keep its cursor; no run is begun."""
+        settings = self.memory.store.settings
+        for name, seen in settings.all("crawl.source.").items():
+            settings.set(name, {key: value for key, value in seen.items() if key != "tried_at"})
+        cursor = self.cursors.get(sensor.name)
+        with dg.build_sensor_context(
+            instance=self.instance, definitions=defs, resources={"memory": self.memory}, cursor=cursor
+        ) as context:
+            result = sensor(context)
+        if isinstance(result, dg.SkipReason):
+            return dg.SensorResult(skip_reason=result)
+        assert isinstance(result, dg.SensorResult)
+        self.cursors[sensor.name] = result.cursor
+        for event in result.asset_events:
+            self.instance.report_runless_asset_event(event)
+        for request in result.dynamic_partitions_requests or []:
+            if isinstance(request, dg.AddDynamicPartitionsRequest):
+                self.instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+            else:
+                for key in request.partition_keys:
+                    self.instance.delete_dynamic_partition(request.partitions_def_name, key)
+        return result
+
+    def requests(self, sensor: dg.SensorDefinition) -> list[dg.RunRequest]:
+        return list(self.tick(sensor).run_requests or [])
+
+    def run(self, request: dg.RunRequest) -> bool:
+        """Do what was requested; whether it succeeded."""
+        done = defs.resolve_job_def(str(request.job_name)).execute_in_process(
+            instance=self.instance, partition_key=request.partition_key, tags=request.tags, raise_on_error=False
+        )
+        return done.success
+
+    def partitions(self, of: dg.DynamicPartitionsDefinition) -> list[str]:
+        return list(self.instance.get_dynamic_partitions(str(of.name)))
+
+
+@pytest.fixture
+def daemon(memory: MemoryResource, instance: dg.DagsterInstance) -> Daemon:
+    return Daemon(memory, instance)
 
 
 @dataclass

@@ -14,14 +14,18 @@ import pytest
 import yaml
 
 from anamnesis_pipeline.dagster_api.api import ASSET_PAGES
+from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
 from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs import reporting
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACE_BY_SOURCE, SPACES
+from anamnesis_pipeline.defs.resources import settings_at_load
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.services import Services
+from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 
 ROOT = Path(__file__).parents[2]
+POSTED = ("posted_notes", "uploaded_documents", "chat_answers")
 GRAPH = {
     "crawled_files": (set(), SOURCES),
     "exchanges": ({"crawled_files"}, SOURCES),
@@ -29,13 +33,8 @@ GRAPH = {
     "summaries": ({"exchanges", "documents"}, SOURCES),
     "episodes": ({"exchanges", "documents", "summaries"}, SOURCES),
     "session_summaries": ({"episodes"}, SOURCES),
-    "posted_notes": (set(), None),
-    "uploaded_documents": (set(), None),
-    "chat_answers": (set(), None),
-    "embeddings": (
-        {"episodes", "session_summaries", "posted_notes", "uploaded_documents", "chat_answers"},
-        SPACE_BY_SOURCE,
-    ),
+    **dict.fromkeys(POSTED, (set[str](), None)),
+    "embeddings": ({"episodes", "session_summaries", *POSTED}, SPACE_BY_SOURCE),
     "vector_index": ({"embeddings"}, SPACES),
     "memory_map": ({"vector_index"}, None),
     "consolidation_report": ({"embeddings"}, None),
@@ -50,11 +49,8 @@ JOBS = {
 }
 
 
-def test_the_definitions_load() -> None:
-    dg.Definitions.validate_loadable(defs)
-
-
 def test_assets_hang_together_as_the_architecture_says() -> None:
+    dg.Definitions.validate_loadable(defs)
     nodes = {node.key.to_user_string(): node for node in defs.resolve_asset_graph().asset_nodes}
     assert set(nodes) == set(GRAPH)
     for name, (deps, partitions) in GRAPH.items():
@@ -87,11 +83,14 @@ def test_routes_that_descriptions_name_exist() -> None:
     assert named <= routes
 
 
-def test_each_job_holds_its_assets() -> None:
+def test_jobs_hold_their_assets_and_ingest_ends_after_two_hours() -> None:
     for name, assets in JOBS.items():
         job = defs.resolve_job_def(name)
         assert {key.to_user_string() for key in job.asset_layer.selected_asset_keys} == assets
         assert job.description
+        assert job.run_tags.get("dagster/max_runtime") == ("7200" if name == "ingest" else None), "whoever starts it"
+    monitoring = yaml.safe_load((ROOT / "dagster.yaml").read_text())["run_monitoring"]
+    assert monitoring["max_runtime_seconds"] == 7 * 24 * 3600, "days of embedding are not ended"
 
 
 def test_jobs_sensors_and_schedules_have_owner_and_tags() -> None:
@@ -120,16 +119,7 @@ def test_one_run_of_a_source_goes_at_a_time_whoever_starts_it() -> None:
     limits = yaml.safe_load((ROOT / "dagster.yaml").read_text())["concurrency"]["runs"]["tag_concurrency_limits"]
     assert {"key": "dagster/partition", "value": {"applyLimitPerUniqueValue": True}, "limit": 1} in limits
     assert tags["dagster/partition"] == "mac--a--1", "as a run has it that is started by hand"
-
-
-def test_runs_of_ingest_end_after_two_hours_whoever_starts_them() -> None:
-    limits = {name: defs.resolve_job_def(name).run_tags.get("dagster/max_runtime") for name in JOBS}
-    assert limits == {**dict.fromkeys(JOBS), "ingest": "7200"}
-
-
-def test_every_run_without_a_limit_of_its_own_ends_after_a_week() -> None:
-    monitoring = yaml.safe_load((ROOT / "dagster.yaml").read_text())["run_monitoring"]
-    assert monitoring["max_runtime_seconds"] == 7 * 24 * 3600, "days of embedding are not ended"
+    assert EMBED_TAG in {limit["key"] for limit in limits}, "and one that embeds into a space"
 
 
 def test_every_sensor_and_schedule_runs_from_the_first_start() -> None:
@@ -143,7 +133,7 @@ def test_every_sensor_and_schedule_runs_from_the_first_start() -> None:
     assert all(definition.description for definition in [*repository.sensor_defs, *repository.schedule_defs])
 
 
-def test_every_check_watches_an_asset_of_ours_and_says_what_it_wants() -> None:
+def test_checks_watch_assets_and_say_what_they_want() -> None:
     specs = [spec for check in defs.asset_checks or [] for spec in check.check_specs]
     assert len(specs) == 13
     every = {key.name for key in defs.resolve_asset_graph().asset_check_keys}
@@ -162,17 +152,12 @@ print(defs.get_sensor_def("crawl_sensor").minimum_interval_seconds)
 """
 
 
-def load_in_a_new_process(home: Path, **environment: str) -> str:
+def test_loading_imports_no_model_library_and_makes_no_home(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", LOADS], capture_output=True, text=True, timeout=60, check=False,
-        env={**os.environ, "ANAMNESIS_HOME": str(home), **environment},
+        env={**os.environ, "ANAMNESIS_HOME": str(tmp_path / "home")},
     )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout.strip()
-
-
-def test_loading_imports_no_model_library_and_makes_no_home(tmp_path: Path) -> None:
-    assert load_in_a_new_process(tmp_path / "home") == "300"
+    assert (ran.returncode, ran.stdout.strip()) == (0, "300"), ran.stderr
     assert not (tmp_path / "home").exists()
 
 
@@ -180,9 +165,6 @@ def test_loading_imports_no_model_library_and_makes_no_home(tmp_path: Path) -> N
 def test_the_crawl_keeps_the_interval_that_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: str, stored: int | None, seconds: int
 ) -> None:
-    from anamnesis_pipeline.defs.resources import settings_at_load
-    from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-
     monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path))
     monkeypatch.setenv("ANAMNESIS_CRAWL_INTERVAL_S", environment)
     if stored is not None:

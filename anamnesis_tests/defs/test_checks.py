@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -46,29 +45,25 @@ from anamnesis_tests.steps.archived_logs import FOLDER, OTHER, SESSION, record
 from anamnesis_tests.steps.spaces import embed_all, write
 from anamnesis_tests.steps.test_memory_map import fill
 
+WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
+
 
 @pytest.fixture
-def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryResource]:
-    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(tmp_path))
-    resource = MemoryResource()
-    yield resource
-    resource.store.close()
+def log_roots(tmp_path: Path) -> Path:
+    return tmp_path
 
 
-def test_an_upload_is_an_episode_as_any_part(memory: MemoryResource) -> None:
-    uploads = open_uploads(memory.settings, memory.store)
-    for name in ("walrus", "seal"):
-        uploads.take(Handed(f"{name}.md", f"# Zoo\n\nThe {name} sleeps behind the second gate.".encode()))
-    assert every_part_is_an_episode(memory).passed
+def write_log(tmp_path: Path, session: str, text: str, number: int = 60) -> None:
+    """A project with one more log of one prompt of last year."""
+    log = tmp_path / FOLDER / f"{session}.jsonl"
+    log.parent.mkdir(exist_ok=True)
+    log.write_text(json.dumps(record("user", text, number, session)) + "\n")
 
 
 def test_what_was_deleted_or_a_rule_holds_back_is_not_missing(memory: MemoryResource, tmp_path: Path) -> None:
     store = memory.store
     for number, session in enumerate((SESSION, OTHER)):
-        log = tmp_path / FOLDER / f"{session}.jsonl"
-        log.parent.mkdir(exist_ok=True)
-        log.write_text(json.dumps(record("user", f"Where does walrus {number} sleep?", 60 * number, session)) + "\n")
+        write_log(tmp_path, session, f"Where does walrus {number} sleep?", 60 * number)
     ingest_all(open_pipeline(memory.settings, store), discover_sources(memory.settings).sources)
     said = store.episodes.page(Where(hidden_kinds=(SESSION_KIND,)), 10).items
     one, other = sorted(episode.episode_id for episode in said)
@@ -81,15 +76,10 @@ def test_what_was_deleted_or_a_rule_holds_back_is_not_missing(memory: MemoryReso
     assert every_part_is_an_episode(memory).passed
 
 
-WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
-
-
 @pytest.fixture
 def source(memory: MemoryResource, tmp_path: Path) -> Source:
-    """A project with one log of one prompt of last year, not read yet."""
-    log = tmp_path / FOLDER / f"{SESSION}.jsonl"
-    log.parent.mkdir()
-    log.write_text(json.dumps(record("user", "Where does the walrus sleep tonight?", 60)) + "\n")
+    """A project with one log, not read yet."""
+    write_log(tmp_path, SESSION, "Where does the walrus sleep tonight?")
     (found,) = [each for each in discover_sources(memory.settings).sources if each.folder == FOLDER]
     memory.store.files.put_sources([found])
     return found
@@ -142,22 +132,18 @@ def test_version_that_waits_is_told(memory: MemoryResource) -> None:
     assert every_version_is_parsed(memory).passed
 
 
-def ingest(memory: MemoryResource, source: Source, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
+def test_lost_archive_stops_a_run(memory: MemoryResource, source: Source, instance: dg.DagsterInstance) -> None:
     instance.add_dynamic_partitions(str(SOURCES.name), [source.key])
     resources = {"memory": memory, "llm": LlmResource(), "ssh": SshResource()}
-    job = defs.resolve_job_def("ingest")
-    return job.execute_in_process(
-        instance=instance, resources=resources, partition_key=source.key, raise_on_error=False
-    )
 
+    def ingested() -> dg.ExecuteInProcessResult:
+        return defs.resolve_job_def("ingest").execute_in_process(
+            instance=instance, resources=resources, partition_key=source.key, raise_on_error=False
+        )
 
-def test_lost_archive_stops_the_run_before_lines_are_parsed(
-    memory: MemoryResource, source: Source, tmp_path: Path
-) -> None:
-    with dg.DagsterInstance.ephemeral() as instance:
-        assert ingest(memory, source, instance).success
-        shutil.rmtree(memory.settings.archive_dir / source.key)
-        stopped = ingest(memory, source, instance)
+    assert ingested().success
+    shutil.rmtree(memory.settings.archive_dir / source.key)
+    stopped = ingested()
     assert not stopped.success
     (check,) = [each for each in stopped.get_asset_check_evaluations() if each.check_name == "archive_is_there"]
     assert (check.passed, check.blocking, check.severity) == (False, True, ERROR)
@@ -166,7 +152,7 @@ def test_lost_archive_stops_the_run_before_lines_are_parsed(
 
 def test_one_lost_file_of_three_stops_no_source(memory: MemoryResource, source: Source, tmp_path: Path) -> None:
     for name in (OTHER, "33333333-3333-4333-8333-333333333333"):
-        (tmp_path / FOLDER / f"{name}.jsonl").write_text(json.dumps(record("user", name, 60, name)) + "\n")
+        write_log(tmp_path, name, name)
     memory.pipeline.crawl(source)
     archived = sorted(path for path in (memory.settings.archive_dir / source.key).rglob("*.zst") if path.is_file())
     assert len(archived) == 3
@@ -200,11 +186,8 @@ def test_vectors_that_are_no_numbers_are_an_error(memory: MemoryResource) -> Non
     store.spaces.put(space)
     write(store, 3)
     assert vectors_are_sound(memory).passed
-    ids = [
-        stored.passage_id
-        for episode in store.episodes.page(Where(), 3).items
-        for stored in store.episodes.passages_of(episode.episode_id)
-    ]
+    written = store.episodes.page(Where(), 3).items
+    ids = [stored.passage_id for each in written for stored in store.episodes.passages_of(each.episode_id)]
     store.vectors.put(space.key, Variant.TEXT, ids, np.ones((len(ids), 8), np.float32) / np.sqrt(8))
     assert vectors_are_sound(memory).passed
     store.vectors.put(space.key, Variant.TEXT, ids[:1], np.zeros((1, 8), np.float32))
@@ -243,10 +226,11 @@ def test_posted_text_without_vectors_is_told_of_its_source_alone(memory: MemoryR
 
 def test_upload_without_an_episode_is_told(memory: MemoryResource) -> None:
     uploads = open_uploads(memory.settings, memory.store)
-    uploads.take(Handed("walrus.md", b"# Zoo\n\nThe walrus sleeps behind the second gate."))
-    (episode,) = memory.store.episodes.page(Where(), 10).items
+    for name in ("walrus", "seal"):
+        uploads.take(Handed(f"{name}.md", f"# Zoo\n\nThe {name} sleeps behind the second gate.".encode()))
+    assert every_part_is_an_episode(memory).passed, "an upload is one as any part"
     assert posted_searchability(memory, "uploads").metadata["without an episode"].value == 0
-    assert memory.store.episodes.delete(episode.episode_id, tombstone=False)
+    assert memory.store.episodes.delete(memory.store.episodes.page(Where(), 1).items[0].episode_id, tombstone=False)
     found = posted_searchability(memory, "uploads")
     assert (found.passed, found.metadata["without an episode"].value) == (False, 1)
 
@@ -261,9 +245,8 @@ def test_check_of_posted_text_runs_from_the_ui(memory: MemoryResource) -> None:
 
 
 def test_evaluation_of_a_sensor_keeps_what_the_result_says() -> None:
-    result = dg.AssetCheckResult(
-        passed=False, severity=dg.AssetCheckSeverity.WARN, description="a machine is away", metadata={"stale": "nas"}
-    )
+    told = {"passed": False, "severity": WARN, "description": "a machine is away"}
+    result = dg.AssetCheckResult(**told, metadata={"stale": "nas"})
     found = evaluation(dg.AssetCheckKey(dg.AssetKey("crawled_files"), "sources_are_fresh"), result)
-    assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
-    assert (found.description, found.metadata["stale"].value) == ("a machine is away", "nas")
+    assert {name: getattr(found, name) for name in told} == told
+    assert found.metadata["stale"].value == "nas"

@@ -29,6 +29,12 @@ def dagster_home(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) ->
     return folder
 
 
+def recovered(*options: str) -> str:
+    """What the command says."""
+    command = [sys.executable, "-m", "anamnesis_pipeline.defs.recovery", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stderr
+
+
 @pytest.fixture
 def queued(webserver: tuple[DagsterApi, Path]) -> dg.DagsterRun:
     """A run as the webserver puts it into the queue, but for the snapshot of its job, which its instance alone has."""
@@ -64,24 +70,20 @@ def test_runs_that_were_cut_off_are_canceled_once(dagster_home: Path, queued: dg
     assert cancel_cut_off_runs(CUT_OFF_STATUSES) == []
 
 
-def test_recovery_command_leaves_a_queued_run_in_the_queue(dagster_home: Path, queued: dg.DagsterRun) -> None:
-    *_, done = left_behind(queued)
-    assert queued.run_id not in recovered()
-    assert statuses([queued.run_id, done]) == [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.SUCCESS]
-
-
-def test_recovery_command_notes_the_ingest_that_was_cut_off(dagster_home: Path) -> None:
+def test_recovery_command_notes_the_ingest_that_was_cut_off(dagster_home: Path, queued: dg.DagsterRun) -> None:
     with dg.DagsterInstance.get() as instance:
+        instance.add_run(queued)
         ingest = created_run(instance).run_id
         embed = created_run(instance, "embed").run_id
     store = open_store(settings_module.load())
     done = recovered()
     assert f"marked 2 unfinished runs as canceled ['{ingest}', '{embed}']" in done
     assert store.settings.get(CUT_OFF) == ingest
+    assert statuses([queued.run_id]) == [dg.DagsterRunStatus.QUEUED], "it stays in the queue"
     store.close()
 
 
-def test_in_containers_only_runs_that_were_never_queued_are_canceled(dagster_home: Path) -> None:
+def test_in_containers_only_runs_never_queued_are_canceled(dagster_home: Path) -> None:
     """Dagster's run monitoring sees what became of the others."""
     with dg.DagsterInstance.get() as instance:
         runs = {status: created_run(instance, status=status).run_id for status in UNFINISHED_STATUSES[1:]}
@@ -106,11 +108,6 @@ def test_recovery_goes_on_without_a_command_that_hangs(
     assert "runs that were cut off stay as they are" in caplog.text
     assert "dagster-graphql does not answer within" in caplog.text
     assert statuses([run_id]) == [dg.DagsterRunStatus.STARTED]
-
-
-def recovered(*options: str) -> str:
-    command = [sys.executable, "-m", "anamnesis_pipeline.defs.recovery", *options]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stderr
 
 
 def test_store_that_cannot_be_opened_keeps_no_note(

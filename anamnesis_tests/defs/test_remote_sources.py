@@ -20,7 +20,7 @@ from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 from anamnesis_pipeline.steps.host_clock import LOOK, read_look, write_look
 from anamnesis_pipeline.steps.pipeline import ingest_source
 from anamnesis_pipeline.steps.source_specs import put_spec, put_specs, remove_spec
-from anamnesis_tests.defs.test_sensors import tick
+from anamnesis_tests.defs.conftest import Daemon
 from anamnesis_tests.ssh_servers import SshServer, openssh_server
 
 SESSION = "11111111-2222-4333-8444-555555555555.jsonl"
@@ -55,13 +55,9 @@ def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshServer]:
 
 
 @pytest.fixture
-def memory(far: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryResource]:
-    logs = tmp_path / "logs/-here"
-    logs.mkdir(parents=True)
-    (logs / SESSION).write_text(line("/here", "what is said on this machine?") + "\n")
-    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(logs.parent))
-    monkeypatch.setenv("ANAMNESIS_MACHINE", "mac")
+def memory(far: SshServer, home: Path, log_roots: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryResource]:
+    (log_roots / "-here").mkdir(parents=True)
+    (log_roots / "-here" / SESSION).write_text(line("/here", "what is said on this machine?") + "\n")
     monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "false")
     resource = MemoryResource()
     specs = [
@@ -86,84 +82,53 @@ def ingest(memory: MemoryResource, result: dg.SensorResult) -> None:
             assert report.crawl.problems == []
 
 
-def test_one_machine_is_away_and_what_the_others_hold_is_ingested_and_then_nothing_is_asked_for(
-    memory: MemoryResource, instance: dg.DagsterInstance
-) -> None:
-    first = tick(crawl_sensor, instance, memory)
+def test_what_others_hold_is_ingested_while_one_machine_is_away(memory: MemoryResource, daemon: Daemon) -> None:
+    first = daemon.tick(crawl_sensor)
     assert machines(first) == ["far", "far", "mac"]
+    assert [(event.check_name, event.passed) for event in first.asset_events] == [("sources_are_fresh", False)]  # type: ignore[union-attr]
     ingest(memory, first)
     found = memory.store.episodes.page(Where(), 100).items
-    assert {(episode.machine, episode.project) for episode in found if episode.machine == "far"} == {
-        ("far", "acme/shop")
-    }
+    assert {episode.project for episode in found if episode.machine == "far"} == {"acme/shop"}
     assert {"far", "mac"} <= {episode.machine for episode in found}
-    tick(crawl_sensor, instance, memory)  # idle parts aside, finds nothing and remembers it
+    again = daemon.tick(crawl_sensor)  # idle parts aside, finds nothing and remembers it
+    assert list(again.asset_events) == [], "no other source is stale"
     assert read_look(memory.store.settings, "far-code").state
-    last = tick(crawl_sensor, instance, memory)
+    last = daemon.tick(crawl_sensor)
     assert machines(last) == []
-    assert last.skip_reason is not None
-    assert "away: no SSH connection" in str(last.skip_reason.skip_message)
+    assert "away: no SSH connection" in str(last.skip_reason and last.skip_reason.skip_message)
 
 
-def test_the_check_shows_every_source_with_its_last_success_and_files_and_why_one_is_not_read(
-    memory: MemoryResource, instance: dg.DagsterInstance
-) -> None:
-    ingest(memory, tick(crawl_sensor, instance, memory))
-    table = str(freshness(memory).metadata["sources"].value)
+def test_check_shows_each_source_and_tells_of_those_not_seen(memory: MemoryResource, daemon: Daemon) -> None:
+    assert freshness(memory).passed, "nothing was tried yet"
+    ingest(memory, daemon.tick(crawl_sensor))
+    result = freshness(memory)
+    assert (result.passed, result.metadata["stale"].value) == (False, "away")
+    table = str(result.metadata["sources"].value)
     rows = {line.split("|")[1].strip(): line for line in table.splitlines()[2:]}
     assert {"local-logs", "far-logs", "far-code", "away"} == set(rows)
     machine, seen, _lag, files = (cell.strip() for cell in rows["far-code"].split("|")[2:6])
     assert (machine, seen.endswith("UTC"), files) == ("far", True, "1")
     assert "never" in rows["away"]
     assert "no SSH connection" in rows["away"]
-
-
-def test_a_source_that_was_not_seen_for_three_intervals_is_told_of_once(
-    memory: MemoryResource, instance: dg.DagsterInstance
-) -> None:
-    result = freshness(memory)
-    assert result.passed, "nothing was tried yet"
-    ingest(memory, tick(crawl_sensor, instance, memory))
-    result = freshness(memory)
-    assert not result.passed
-    assert result.metadata["stale"].value == "away"
-    seen = read_look(memory.store.settings, "far-logs")
+    look = read_look(memory.store.settings, "far-logs")
     long_ago = datetime.now(UTC) - timedelta(seconds=901)
-    write_look(memory.store.settings, "far-logs", seen.__class__(long_ago, long_ago, seen.root))
-    assert freshness(memory).metadata["stale"].value == "away, far-logs"
+    write_look(memory.store.settings, "far-logs", look.__class__(long_ago, long_ago, look.root))
+    assert freshness(memory).metadata["stale"].value == "away, far-logs", "not seen for three intervals"
 
 
-def test_the_sensor_reports_the_check_when_other_sources_are_stale_than_before(
-    memory: MemoryResource, instance: dg.DagsterInstance
-) -> None:
-    first = tick(crawl_sensor, instance, memory)
-    assert [(event.check_name, event.passed) for event in first.asset_events] == [("sources_are_fresh", False)]  # type: ignore[union-attr]
-    with dg.build_sensor_context(instance=instance, cursor=first.cursor, resources={"memory": memory}) as context:
-        again = crawl_sensor(context)
-    assert isinstance(again, dg.SensorResult)
-    assert list(again.asset_events) == []
-
-
-def test_a_source_with_a_short_interval_is_looked_at_by_the_quick_sensor_and_no_other_is(
-    memory: MemoryResource, instance: dg.DagsterInstance
-) -> None:
+def test_quick_sensor_looks_at_sources_of_short_intervals_alone(memory: MemoryResource, daemon: Daemon) -> None:
     assert CRAWL_S == 300
-    first = tick(quick_crawl_sensor, instance, memory)
+    first = daemon.tick(quick_crawl_sensor)
     (request,) = first.run_requests or []
     assert str(request.partition_key).split("--")[1] == "code.documents"
-    assert request.partition_key in instance.get_dynamic_partitions(str(SOURCES.name))
+    assert request.partition_key in daemon.partitions(SOURCES)
     assert memory.store.settings.all(LOOK).keys() == {f"{LOOK}far-code"}
     ingest(memory, first)
-    tick(quick_crawl_sensor, instance, memory)
-    assert tick(quick_crawl_sensor, instance, memory).skip_reason is not None
-
-
-def test_an_interval_that_is_set_while_dagster_runs_counts_from_the_next_tick_on(
-    memory: MemoryResource, instance: dg.DagsterInstance
-) -> None:
+    daemon.tick(quick_crawl_sensor)
+    assert daemon.tick(quick_crawl_sensor).skip_reason is not None
     remove_spec(memory.store.settings, "far-code")
-    skipped = tick(quick_crawl_sensor, instance, memory).skip_reason
+    skipped = daemon.tick(quick_crawl_sensor).skip_reason
     assert "No source" in str(skipped and skipped.skip_message)
     spec = SourceSpec("far-logs", LOGS, "~/.claude/projects", memory.crawler.specs[-1].host, "far", interval_s=30)
     put_spec(memory.store.settings, spec, built_in(memory.settings), "mac")
-    assert machines(tick(quick_crawl_sensor, instance, memory)) == ["far"]
+    assert machines(daemon.tick(quick_crawl_sensor)) == ["far"], "an interval counts from the next tick on"

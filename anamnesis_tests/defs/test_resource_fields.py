@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,17 +49,11 @@ SNAPSHOT = """{ repositoriesOrError { ... on RepositoryConnection { nodes {
 
 def asked(query: str, home: Path, environment: Mapping[str, str]) -> str:
     """Dagster's answer over the definitions, loaded in a process of their own."""
+    command = [Path(sys.executable).with_name("dagster-graphql"), "--ephemeral-instance", "-t", query]
     ran = subprocess.run(
-        [
-            Path(sys.executable).with_name("dagster-graphql"),
-            *("--ephemeral-instance", "-m", "anamnesis_pipeline.definitions", "-t", query),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        [*command, "-m", "anamnesis_pipeline.definitions"], capture_output=True, text=True, timeout=120, check=False,
         env={**os.environ, "ANAMNESIS_HOME": str(home), **environment},
-    )
+    )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 
@@ -95,51 +90,50 @@ def test_ui_shows_the_place_of_mongo_without_user(tmp_path: Path) -> None:
     assert "MongoDB 127.0.0.1:9/anamnesis" in answer
 
 
+@dataclass
+class Embedding:
+    """Runs over an active space that lacks thirty episodes, each with a config of its own."""
+
+    memory: MemoryResource
+    instance: dg.DagsterInstance
+    models: HashedModels
+
+    def run(self, config: Mapping[str, Any]) -> dg.ExecuteInProcessResult:
+        return dg.materialize(
+            [embeddings], instance=self.instance, partition_key=embed_key("direct", SPACE.key), raise_on_error=False,
+            resources={"memory": self.memory, "embedding_pool": EmbeddingPoolResource()},
+            run_config={"resources": {"embedding_pool": {"config": dict(config)}}},
+        )  # fmt: skip
+
+
 @pytest.fixture
-def pooled(memory: MemoryResource, instance: dg.DagsterInstance, models: HashedModels) -> HashedModels:
-    """An active space that lacks thirty episodes."""
+def embedding(memory: MemoryResource, instance: dg.DagsterInstance, models: HashedModels) -> Embedding:
     memory.store.spaces.put(SPACE)
     memory.store.spaces.activate(SPACE.key)
     write(memory.store, 30, source="direct")
     instance.add_dynamic_partitions(str(EMBEDDED_SOURCES.name), ["direct"])
     instance.add_dynamic_partitions(str(SPACES.name), [SPACE.key])
-    return models
+    return Embedding(memory, instance, models)
 
 
-def embed(memory: MemoryResource, instance: dg.DagsterInstance, config: Mapping[str, Any]) -> dg.ExecuteInProcessResult:
-    return dg.materialize(
-        [embeddings],
-        instance=instance,
-        resources={"memory": memory, "embedding_pool": EmbeddingPoolResource()},
-        partition_key=embed_key("direct", SPACE.key),
-        run_config={"resources": {"embedding_pool": {"config": dict(config)}}},
-        raise_on_error=False,
-    )
-
-
-def test_run_config_overrides_the_settings_for_one_run(
-    memory: MemoryResource, instance: dg.DagsterInstance, pooled: HashedModels
-) -> None:
+def test_run_config_overrides_the_settings_for_one_run(embedding: Embedding) -> None:
     last = available_cores()[-1]
-    assert embed(memory, instance, {"embed_cores": [last], "checkpoint_every": 7}).success
-    assert pooled.opened[0].cores == (last,)
-    write(memory.store, 5, source="direct", first=30)
-    assert embed(memory, instance, {}).success
-    assert list(pooled.opened[1].cores) == available_cores()
+    assert embedding.run({"embed_cores": [last], "checkpoint_every": 7}).success
+    assert embedding.models.opened[0].cores == (last,)
+    write(embedding.memory.store, 5, source="direct", first=30)
+    assert embedding.run({}).success
+    assert list(embedding.models.opened[1].cores) == available_cores()
+    assert not embedding.run({"embed_cpu_pct": 101}).success, "refused also where nothing is left to embed"
 
 
-def test_share_of_cores_counts_for_a_run_though_cores_are_set(memory: MemoryResource) -> None:
-    memory.store.settings.set(f"{CONFIG_PREFIX}embed_cores", [available_cores()[-1]])
-    settings = EmbeddingPoolResource(embed_cpu_pct=1).settings(memory)
-    assert (settings.embed_cpu_pct, settings.embed_cores) == (1, ())
-
-
-def test_value_left_as_shown_follows_the_setting(memory: MemoryResource) -> None:
+def test_values_left_as_shown_follow_the_settings(memory: MemoryResource) -> None:
     pool = EmbeddingPoolResource(checkpoint_every=7)
     assert pool.settings(memory).idle_minutes == 30
-    memory.store.settings.set(f"{CONFIG_PREFIX}embed_cpu_pct", 50)
-    memory.store.settings.set(f"{CONFIG_PREFIX}checkpoint_every", 9)
+    for name, value in {"embed_cpu_pct": 50, "checkpoint_every": 9, "embed_cores": [available_cores()[-1]]}.items():
+        memory.store.settings.set(f"{CONFIG_PREFIX}{name}", value)
     assert (pool.settings(memory).embed_cpu_pct, pool.settings(memory).checkpoint_every) == (50, 7)
+    shared = EmbeddingPoolResource(embed_cpu_pct=1).settings(memory)
+    assert (shared.embed_cpu_pct, shared.embed_cores) == (1, ()), "a share of a run counts though cores are set"
 
 
 @pytest.mark.parametrize(
@@ -154,32 +148,20 @@ def test_value_left_as_shown_follows_the_setting(memory: MemoryResource) -> None
         ({"model": "another-model"}, "anamnesis model add another-model"),
     ],
 )
-def test_config_that_cannot_be_followed_is_refused(
-    memory: MemoryResource, instance: dg.DagsterInstance, pooled: HashedModels, config: dict[str, Any], told: str
-) -> None:
-    result = embed(memory, instance, config)
-    assert not result.success
+def test_config_that_cannot_be_followed_is_refused(embedding: Embedding, config: dict[str, Any], told: str) -> None:
+    result = embedding.run(config)
     (failed,) = [event for event in result.all_events if event.is_step_failure]
     assert failed.step_failure_data.user_failure_data is not None
     text = str(failed.step_failure_data.user_failure_data.description)
     assert "The config of this run is refused" in text
     assert told in text
-    assert not pooled.opened
-    assert failure_of(memory.store, SPACE.key) is None, "the sensor would wait because of it"
+    assert not embedding.models.opened
+    assert failure_of(embedding.memory.store, SPACE.key) is None, "the sensor would wait because of it"
 
 
-def test_config_is_refused_also_where_nothing_is_left_to_embed(
-    memory: MemoryResource, instance: dg.DagsterInstance, pooled: HashedModels
-) -> None:
-    assert embed(memory, instance, {}).success
-    assert not embed(memory, instance, {"embed_cpu_pct": 101}).success
-
-
-def test_unknown_device_is_refused_before_a_run_starts(
-    memory: MemoryResource, instance: dg.DagsterInstance, pooled: HashedModels
-) -> None:
+def test_unknown_device_is_refused_before_a_run_starts(embedding: Embedding) -> None:
     with pytest.raises(dg.DagsterInvalidConfigError, match="tpu"):
-        embed(memory, instance, {"device": "tpu"})
+        embedding.run({"device": "tpu"})
 
 
 def test_run_config_cannot_choose_another_store(home: Path) -> None:
@@ -188,37 +170,25 @@ def test_run_config_cannot_choose_another_store(home: Path) -> None:
     assert not home.exists()
 
 
-def test_llm_of_a_run_has_its_own_budget(memory: MemoryResource) -> None:
+@pytest.mark.parametrize("field", ["address", "api_key"])
+def test_llm_of_a_run_has_its_own_budget_and_no_other_address(memory: MemoryResource, field: str) -> None:
     memory.store.settings.set(f"{CONFIG_PREFIX}llm_daily_dollars", 1.0)
     llm = LlmResource(llm_daily_dollars=2.5, summarizer="ollama").pipeline(memory).llm
     assert llm.rules.budget.dollars == 2.5
     assert llm.open is not None
     assert memory.pipeline.llm.rules.budget.dollars == 1.0
-
-
-@pytest.mark.parametrize("field", ["address", "api_key"])
-def test_run_config_leads_no_key_elsewhere(memory: MemoryResource, field: str) -> None:
     with pytest.raises(dg.Failure, match=f"gives {field}"):
         LlmResource(**{field: "http://elsewhere.example"}).pipeline(memory)
 
 
-@pytest.fixture
-def far(memory: MemoryResource) -> MemoryResource:
-    """Sources on two other machines."""
+def test_run_asks_none_but_the_hosts_of_its_config(memory: MemoryResource) -> None:
     specs = [SourceSpec(f"{name}-logs", LOGS, "~/logs", f"me@{name}.example", name) for name in ("pi", "nas")]
     put_specs(memory.store.settings, specs, built_in(memory.settings), "mac")
-    return memory
-
-
-def test_hosts_of_sources_are_shown(far: MemoryResource, home: Path) -> None:
-    assert settings_at_load()[1] == ["me@nas.example", "me@pi.example"]
-
-
-def test_run_asks_none_but_the_hosts_of_its_config(far: MemoryResource) -> None:
+    assert settings_at_load()[1] == ["me@nas.example", "me@pi.example"], "which are shown"
     ssh = SshResource(hosts=["me@pi.example"], read_timeout_s=3)
-    assert ssh.pipeline(far)
+    assert ssh.pipeline(memory)
     assert ssh.host("pi", "me@pi.example").machine == "pi"
     with pytest.raises(HostRefused, match=r"me@nas\.example is not asked"):
         ssh.host("nas", "me@nas.example")
     with pytest.raises(dg.Failure, match=r"'me@tv\.example' is the host of no source; the hosts are: me@nas"):
-        SshResource(hosts=["me@tv.example"]).pipeline(far)
+        SshResource(hosts=["me@tv.example"]).pipeline(memory)

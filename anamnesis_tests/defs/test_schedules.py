@@ -4,7 +4,7 @@ import importlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +27,7 @@ from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.daily import INTERVALS, Timing, timings
 from anamnesis_tests.dagster_parts import dagster_webserver
+from anamnesis_tests.defs.conftest import Daemon
 from anamnesis_tests.store.samples import put
 
 CHANGES = {
@@ -56,15 +57,6 @@ def ticks_of(timing: Timing, day: date) -> list[datetime]:
     return ticks
 
 
-@pytest.mark.parametrize("zone", CHANGES)
-@pytest.mark.parametrize("hour", [0, 1, 2, 3, 5, 23])
-def test_each_day_has_one_nightly_tick(zone: str, hour: int) -> None:
-    for day in CHANGES[zone]:
-        days = Counter(tick.astimezone(ZoneInfo(zone)).date() for tick in ticks_of(Timing("nightly", hour, zone), day))
-        assert set(days.values()) == {1}
-        assert day in days
-
-
 @pytest.mark.parametrize(
     ("hour", "zone", "day", "expected"),
     [
@@ -89,10 +81,8 @@ def test_nightly_tick_is_where_the_clock_says(hour: int, zone: str, day: date, e
 def test_next_run_of_pages_is_the_one_of_dagster(zone: str, preset: str, hour: int) -> None:
     if (zone, preset) == ("Australia/Lord_Howe", "1h"):
         pytest.skip("Dagster ticks at the former half hour until it counts again from another tick")
-    if dg.__version__.startswith("1.12.") and (preset, zone) in (
-        ("30min", "Pacific/Chatham"),
-        ("30min", "Asia/Kathmandu"),
-    ):
+    quarters = ("Pacific/Chatham", "Asia/Kathmandu")
+    if dg.__version__.startswith("1.12.") and preset == "30min" and zone in quarters:
         pytest.skip("Dagster 1.12 counts half hours in UTC where the zone is a quarter of an hour from it")
     timing = Timing(preset, hour, zone)
     for day in CHANGES[zone]:
@@ -115,12 +105,6 @@ def test_preset_is_a_cron_string(preset: str, cron: str, a_day: int) -> None:
     days = Counter(tick.date() for tick in ticks_of(timing, date(2026, 6, 10)))
     assert days[date(2026, 6, 10)] == a_day
     assert (timing.next_tick(datetime(2026, 6, 10, tzinfo=UTC)) is None) == (preset == "disabled")
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
 
 
 @pytest.fixture
@@ -148,9 +132,7 @@ def test_schedules_have_hour_and_zone_of_the_settings(load: Callable[..., Module
     assert not home.exists()
 
 
-def test_stored_hour_is_loaded_and_survives_unreadable_ones(
-    load: Callable[..., ModuleType], memory: MemoryResource
-) -> None:
+def test_stored_hour_is_loaded_where_it_can_be(load: Callable[..., ModuleType], memory: MemoryResource) -> None:
     memory.store.settings.set("config.ingest_hour", 9)
     assert load().daily_ingest.cron_schedule == "0 9 * * *"
     memory.store.settings.set("config.ingest_hour", 99)
@@ -168,12 +150,8 @@ def evaluated(
     schedule: dg.ScheduleDefinition, memory: MemoryResource, instance: dg.DagsterInstance, when: datetime
 ) -> tuple[list[dg.RunRequest], str]:
     """Run requests and skip reason of a tick."""
-    with dg.build_schedule_context(
-        instance=instance,
-        scheduled_execution_time=when,
-        resources={"memory": memory},
-        repository_def=defs.get_repository_def(),
-    ) as context:
+    given = {"resources": {"memory": memory}, "repository_def": defs.get_repository_def()}
+    with dg.build_schedule_context(instance=instance, scheduled_execution_time=when, **given) as context:
         data = schedule.evaluate_tick(context)
     return list(data.run_requests or []), data.skip_message or ""
 
@@ -182,7 +160,7 @@ FIVE = datetime(2026, 1, 10, 4, tzinfo=UTC)
 """05:00 in Berlin."""
 
 
-def test_tick_requests_known_sources_once_a_local_day(
+def test_tick_requests_sources_once_a_day(
     memory: MemoryResource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANAMNESIS_TIMEZONE", "Europe/Berlin")
@@ -218,19 +196,25 @@ def test_consolidation_runs_only_for_what_changed(memory: MemoryResource, instan
     assert "too little" in evaluated(daily_map, memory, instance, six)[1]
 
 
-# --- the hourly check ------------------------------------------------------------------------------------
+# --- the hourly check
 
 LOADED_AT = datetime(2026, 1, 10, 4, 30, tzinfo=UTC)
-LOG = logging.getLogger("test")
+YESTERDAY = FIVE - timedelta(days=1)
+KNOWN = {"known": "2026-01-10/known"}
+
+
+def ingest_schedule(*, running: bool = True, started: datetime | None, evaluated: datetime | None) -> LoadedSchedule:
+    return LoadedSchedule("daily_ingest", "0 5 * * *", "Europe/Berlin", running, started, evaluated, None)
 
 
 @dataclass
 class DagsterSaying:
     """Answers with one schedule, and counts reloads."""
 
+    memory: MemoryResource
     schedule: LoadedSchedule
-    reloads: int = field(default=0)
-    is_up: bool = field(default=True)
+    reloads: int = 0
+    is_up: bool = True
 
     def reload_definitions(self, timeout_s: float) -> None:
         assert timeout_s < 30
@@ -245,48 +229,43 @@ class DagsterSaying:
         if not self.is_up:
             raise ServiceUnreachable("Dagster does not answer")
 
-
-def ingest_schedule(*, running: bool = True, started: datetime | None, evaluated: datetime | None) -> LoadedSchedule:
-    return LoadedSchedule("daily_ingest", "0 5 * * *", "Europe/Berlin", running, started, evaluated, None)
-
-
-YESTERDAY = FIVE - timedelta(days=1)
+    def missed(self, check: HourlyCheck, minutes: float, since: datetime = LOADED_AT) -> dict[str, str]:
+        """What a check finds so many minutes after the definitions were loaded."""
+        return check.missed_ingest(self.memory, since + timedelta(minutes=minutes), logging.getLogger("test"))
 
 
 @pytest.fixture
 def dagster(memory: MemoryResource, monkeypatch: pytest.MonkeyPatch) -> DagsterSaying:
     monkeypatch.setenv("ANAMNESIS_TIMEZONE", "Europe/Berlin")
     memory.store.files.put_sources([Source("known", "mac", "/l", "a"), Source("direct", kind="reserved")])
-    saying = DagsterSaying(ingest_schedule(started=YESTERDAY - timedelta(days=3), evaluated=YESTERDAY))
+    last = ingest_schedule(started=YESTERDAY - timedelta(days=3), evaluated=YESTERDAY)
+    saying = DagsterSaying(memory, last)
     monkeypatch.setattr(schedules_module, "open_dagster", lambda _: saying)
     return saying
 
 
+@pytest.fixture
+def check(memory: MemoryResource, dagster: DagsterSaying) -> HourlyCheck:
+    return HourlyCheck(memory.settings, LOADED_AT)
+
+
 @pytest.mark.parametrize(("name", "value"), [("crawl_interval_s", 60), ("embed_cores", [0]), ("summarizer", "ollama")])
-def test_changed_setting_reloads_once_an_hour(
-    memory: MemoryResource, dagster: DagsterSaying, name: str, value: object
+def test_changed_setting_reloads_in_an_hour(
+    check: HourlyCheck, dagster: DagsterSaying, name: str, value: object
 ) -> None:
-    check = HourlyCheck(memory.settings, LOADED_AT)
-    memory.store.settings.set(f"config.{name}", value)
-    assert check.missed_ingest(memory, LOADED_AT + timedelta(minutes=59), LOG) == {}
-    assert dagster.reloads == 0
-    for minutes in (60, 65, 119):
-        assert check.missed_ingest(memory, LOADED_AT + timedelta(minutes=minutes), LOG) == {}
-    assert dagster.reloads == 1
-    check.missed_ingest(memory, LOADED_AT + timedelta(minutes=120), LOG)
-    assert dagster.reloads == 2
+    dagster.memory.store.settings.set(f"config.{name}", value)
+    for minutes, reloads in ((59, 0), (60, 1), (65, 1), (119, 1), (120, 2)):
+        assert (dagster.missed(check, minutes), dagster.reloads) == ({}, reloads)
 
 
-def test_definitions_loaded_without_the_store_are_reloaded_at_the_next_tick(
-    memory: MemoryResource, dagster: DagsterSaying
-) -> None:
+def test_definitions_loaded_without_the_store_are_reloaded_soon(dagster: DagsterSaying) -> None:
     check = HourlyCheck(Settings.model_construct(), LOADED_AT, is_complete=False)
-    memory.store.settings.set("config.ingest_hour", 9)
+    dagster.memory.store.settings.set("config.ingest_hour", 9)
     dagster.is_up = False  # as the webserver, which starts after the code server
-    assert check.missed_ingest(memory, LOADED_AT + timedelta(seconds=30), LOG) == {}
+    assert dagster.missed(check, 0.5) == {}
     dagster.is_up = True
-    for seconds in (60, 90):
-        assert check.missed_ingest(memory, LOADED_AT + timedelta(seconds=seconds), LOG) == {}
+    for minutes in (1, 1.5):
+        assert dagster.missed(check, minutes) == {}
     assert dagster.reloads == 1
 
 
@@ -298,12 +277,11 @@ def test_load_without_its_store_is_said_to_be_incomplete(home: Path, caplog: pyt
     assert "the stored settings cannot be read" in caplog.text
 
 
-def test_missed_ingest_is_requested_with_the_keys_of_its_day(memory: MemoryResource, dagster: DagsterSaying) -> None:
-    check = HourlyCheck(memory.settings, LOADED_AT)
-    hour = LOADED_AT + timedelta(hours=1)
-    assert check.missed_ingest(memory, hour, LOG) == {"known": "2026-01-10/known"}
-    assert check.missed_ingest(memory, hour + timedelta(minutes=5), LOG) == {}
-    assert check.missed_ingest(memory, hour + timedelta(hours=1), LOG) == {"known": "2026-01-10/known"}
+def test_missed_ingest_is_requested_once_an_hour(check: HourlyCheck, dagster: DagsterSaying) -> None:
+    dagster.is_up = False
+    assert dagster.missed(check, 60) == {}, "Dagster does not answer, and is asked again in an hour"
+    dagster.is_up = True
+    assert [dagster.missed(check, minutes) for minutes in (120, 125, 180)] == [KNOWN, {}, KNOWN]
     assert dagster.reloads == 0
 
 
@@ -318,31 +296,21 @@ def test_missed_ingest_is_requested_with_the_keys_of_its_day(memory: MemoryResou
     ],
     ids=["evaluated", "evaluated earlier that day", "stopped", "started later", "not seen yet"],
 )
-def test_ingest_is_not_missed(memory: MemoryResource, dagster: DagsterSaying, schedule: LoadedSchedule) -> None:
+def test_ingest_is_not_missed(check: HourlyCheck, dagster: DagsterSaying, schedule: LoadedSchedule) -> None:
     dagster.schedule = schedule
-    check = HourlyCheck(memory.settings, LOADED_AT)
-    assert check.missed_ingest(memory, LOADED_AT + timedelta(hours=1), LOG) == {}
+    assert dagster.missed(check, 60) == {}
 
 
-def test_ingest_due_since_the_last_check_is_left_to_dagster(memory: MemoryResource, dagster: DagsterSaying) -> None:
-    check = HourlyCheck(memory.settings, FIVE - timedelta(minutes=10))
-    assert check.missed_ingest(memory, FIVE + timedelta(minutes=50), LOG) == {}
-    assert check.missed_ingest(memory, FIVE + timedelta(minutes=110), LOG) != {}
+def test_ingest_due_since_the_last_check_is_left_to_dagster(dagster: DagsterSaying) -> None:
+    check = HourlyCheck(dagster.memory.settings, FIVE - timedelta(minutes=10))
+    assert dagster.missed(check, 50, FIVE) == {}
+    assert dagster.missed(check, 110, FIVE) != {}
 
 
 @pytest.mark.parametrize("preset", ["1h", "disabled"])
-def test_other_presets_miss_no_ingest(memory: MemoryResource, dagster: DagsterSaying, preset: str) -> None:
-    memory.store.settings.set("config.ingest_schedule", preset)
-    check = HourlyCheck(memory.settings, LOADED_AT)
-    assert check.missed_ingest(memory, LOADED_AT + timedelta(hours=1), LOG) == {}
-
-
-def test_dagster_that_does_not_answer_is_asked_in_an_hour(memory: MemoryResource, dagster: DagsterSaying) -> None:
-    dagster.is_up = False
-    check = HourlyCheck(memory.settings, LOADED_AT)
-    assert check.missed_ingest(memory, LOADED_AT + timedelta(hours=1), LOG) == {}
-    dagster.is_up = True
-    assert check.missed_ingest(memory, LOADED_AT + timedelta(hours=2), LOG) == {"known": "2026-01-10/known"}
+def test_other_presets_miss_no_ingest(check: HourlyCheck, dagster: DagsterSaying, preset: str) -> None:
+    dagster.memory.store.settings.set("config.ingest_schedule", preset)
+    assert dagster.missed(check, 60) == {}
 
 
 START = """mutation($schedule: ScheduleSelector!) { startSchedule(scheduleSelector: $schedule) {
@@ -350,9 +318,7 @@ START = """mutation($schedule: ScheduleSelector!) { startSchedule(scheduleSelect
 STOP = "mutation($id: String) { stopRunningSchedule(id: $id) { __typename } }"
 
 
-def test_running_dagster_is_asked_for_missed_ingests(
-    memory: MemoryResource, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dagster_is_asked_for_missed_runs(memory: MemoryResource, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory.store.files.put_sources([Source("known", "mac", "/l", "a")])
     code = "python_module: {module_name: anamnesis_pipeline.definitions, location_name: anamnesis}"
     with dagster_webserver(home, code) as dagster:
@@ -362,7 +328,7 @@ def test_running_dagster_is_asked_for_missed_ingests(
 
         def missed() -> dict[str, str]:
             check = HourlyCheck(memory.settings, due + timedelta(minutes=30))
-            return check.missed_ingest(memory, due + timedelta(minutes=90), LOG)
+            return check.missed_ingest(memory, due + timedelta(minutes=90), logging.getLogger("test"))
 
         assert missed() == {}, "no daemon has started the schedule yet"
         schedule = {**REPOSITORY, "scheduleName": "daily_ingest"}
@@ -373,20 +339,15 @@ def test_running_dagster_is_asked_for_missed_ingests(
         assert missed() == {"known": f"{due:%Y-%m-%d}/known"}
 
 
-def test_crawl_sensor_requests_the_missed_ingest(
-    memory: MemoryResource, dagster: DagsterSaying, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", "/nowhere")
-    instance.add_dynamic_partitions(str(SOURCES.name), ["known", "direct", "uploads", "chat"])
-    due = timings(memory.settings)["daily_ingest"].last_tick(datetime.now(UTC))
+def test_sensor_requests_missed_ingest(daemon: Daemon, dagster: DagsterSaying, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon.instance.add_dynamic_partitions(str(SOURCES.name), ["known", "direct", "uploads", "chat"])
+    settings = daemon.memory.settings
+    due = timings(settings)["daily_ingest"].last_tick(datetime.now(UTC))
     dagster.schedule = ingest_schedule(started=due - timedelta(days=3), evaluated=due - timedelta(days=1))
-    monkeypatch.setattr(sensors, "HOURLY_CHECK", HourlyCheck(memory.settings, datetime.now(UTC) - timedelta(hours=1)))
+    monkeypatch.setattr(sensors, "HOURLY_CHECK", HourlyCheck(settings, datetime.now(UTC) - timedelta(hours=1)))
     if due > datetime.now(UTC) - timedelta(hours=1):
         pytest.skip("a tick of the last hour is still Dagster's")
-    with dg.build_sensor_context(instance=instance, definitions=defs, resources={"memory": memory}) as context:
-        result = sensors.crawl_sensor(context)
-    assert isinstance(result, dg.SensorResult)
-    keys = [(request.partition_key, request.run_key) for request in result.run_requests or []]
+    keys = [(request.partition_key, request.run_key) for request in daemon.requests(sensors.crawl_sensor)]
     assert keys == [("known", f"{due.astimezone(ZoneInfo('Europe/Berlin')):%Y-%m-%d}/known")]
 
 

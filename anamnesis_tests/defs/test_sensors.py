@@ -1,7 +1,6 @@
 """What `crawl_sensor` decides, on a real store and a real Dagster instance; no run is executed here."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,143 +8,80 @@ import dagster as dg
 import pytest
 
 from anamnesis_pipeline.definitions import defs
-from anamnesis_pipeline.defs import sensors
+from anamnesis_pipeline.defs import resources, sensors
 from anamnesis_pipeline.defs.partitions import SOURCES
-from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.defs.resources import MemoryResource, close_kept
 from anamnesis_pipeline.defs.sensors import CRAWLED_AT, crawl_sensor, quick_crawl_sensor
+from anamnesis_pipeline.errors import AnamnesisError, StoreCorrupt
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.steps.pipeline import ingest_source
 from anamnesis_pipeline.wiring import discover_sources
 from anamnesis_tests.dagster_parts import created_run
+from anamnesis_tests.defs.conftest import Daemon
 
-LINE = json.dumps({"type": "user", "uuid": "u1", "sessionId": "s", "timestamp": "2026-01-01T00:00:00Z",
-                   "message": {"role": "user", "content": "why?"}})  # fmt: skip
+SESSION = "11111111-2222-4333-8444-555555555555.jsonl"
 
 
 @pytest.fixture
-def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    logs = tmp_path / "logs"
+def log_roots(tmp_path: Path) -> Path:
+    """Three folders, each of which says something of its own."""
     for folder in ("a", "b", "c"):
-        (logs / folder).mkdir(parents=True)
-        (logs / folder / "11111111-2222-4333-8444-555555555555.jsonl").write_text(LINE + "\n", encoding="utf-8")
-    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(logs))
-    monkeypatch.setenv("ANAMNESIS_MACHINE", "mac")
-    return logs
+        (tmp_path / "logs" / folder).mkdir(parents=True)
+        message = {"role": "user", "content": f"why {folder}?"}
+        line = {"type": "user", "uuid": folder, "sessionId": "s", "timestamp": "2026-01-01T00:00:00Z"}
+        (tmp_path / "logs" / folder / SESSION).write_text(json.dumps({**line, "message": message}) + "\n")
+    return tmp_path / "logs"
+
+
+class Crawling(Daemon):
+    def folders(self, sensor: dg.SensorDefinition = crawl_sensor) -> list[str]:
+        """Those whose runs a tick requests; each has its partition then."""
+        keys = [str(request.partition_key) for request in self.requests(sensor)]
+        assert set(keys) <= set(self.partitions(SOURCES))
+        return [key.split("--")[1] for key in keys]
 
 
 @pytest.fixture
-def memory(logs: Path) -> Iterator[MemoryResource]:
-    resource = MemoryResource()
-    yield resource
-    resource.store.close()
+def daemon(memory: MemoryResource, instance: dg.DagsterInstance) -> Crawling:
+    return Crawling(memory, instance)
 
 
-def tick(sensor: dg.SensorDefinition, instance: dg.DagsterInstance, memory: MemoryResource) -> dg.SensorResult:
-    """One tick, when every host and source is due."""
-    for name in memory.store.settings.all("crawl."):
-        if name.startswith("crawl.source."):
-            seen = memory.store.settings.get(name)
-            memory.store.settings.set(name, {key: value for key, value in seen.items() if key != "tried_at"})
-    with dg.build_sensor_context(instance=instance, definitions=defs, resources={"memory": memory}) as context:
-        result = sensor(context)
-    if isinstance(result, dg.SkipReason):
-        return dg.SensorResult(skip_reason=result)
-    assert isinstance(result, dg.SensorResult)
-    for request in result.dynamic_partitions_requests or []:
-        if isinstance(request, dg.AddDynamicPartitionsRequest):
-            instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
-            continue
-        for key in request.partition_keys:
-            instance.delete_dynamic_partition(request.partitions_def_name, key)
-    return result
+def test_tick_requests_one_run_per_changed_source(daemon: Crawling) -> None:
+    first, *others = daemon.requests(crawl_sensor)
+    assert {request.tags["anamnesis/machine"] for request in (first, *others)} == {"mac"}
+    assert daemon.folders() == ["a", "b", "c"]
+    created_run(daemon.instance, tags={"dagster/partition": str(first.partition_key)})
+    assert daemon.folders() == ["b", "c"], "one that is being ingested is not requested again"
 
 
-def folders(result: dg.SensorResult) -> list[str]:
-    return [str(request.partition_key).split("--")[1] for request in result.run_requests or []]
-
-
-def test_a_tick_requests_one_run_per_changed_source_and_adds_its_partition(
-    memory: MemoryResource, instance: dg.DagsterInstance
-) -> None:
-    result = tick(crawl_sensor, instance, memory)
-    assert folders(result) == ["a", "b", "c"]
-    assert {request.tags["anamnesis/machine"] for request in result.run_requests or []} == {"mac"}
-    assert {str(request.partition_key) for request in result.run_requests or []} <= set(
-        instance.get_dynamic_partitions(str(SOURCES.name))
-    )
-
-
-def test_a_tick_requests_no_more_than_its_share_and_the_next_one_the_others(
-    memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tick_requests_no_more_than_its_share(daemon: Crawling, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sensors, "CHANGED_PER_TICK", 2)
-    first = tick(crawl_sensor, instance, memory)
-    begun = folders(first)
+    begun = [str(request.partition_key) for request in daemon.requests(crawl_sensor)]
     assert len(begun) == 2
-    for request in first.run_requests or []:
-        created_run(instance, tags={"dagster/partition": str(request.partition_key)})
-    assert sorted(begun + folders(tick(crawl_sensor, instance, memory))) == ["a", "b", "c"]
+    for key in begun:
+        created_run(daemon.instance, tags={"dagster/partition": key})
+    assert sorted([key.split("--")[1] for key in begun] + daemon.folders()) == ["a", "b", "c"]
 
 
-def test_a_source_that_is_being_ingested_is_not_requested_again(
-    memory: MemoryResource, instance: dg.DagsterInstance
+def test_source_is_requested_when_its_summaries_are_due(
+    memory: MemoryResource, daemon: Crawling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, *_ = tick(crawl_sensor, instance, memory).run_requests or []
-    created_run(instance, tags={"dagster/partition": str(first.partition_key)})
-    assert folders(tick(crawl_sensor, instance, memory)) == ["b", "c"]
-
-
-def ingest_distinct_logs(memory: MemoryResource, instance: dg.DagsterInstance) -> None:
-    """Every folder says something of its own, and is ingested."""
-    for root in memory.settings.log_roots:
-        for log in root.glob("*/*.jsonl"):
-            log.write_text(
-                LINE.replace("u1", log.parent.name).replace("why?", f"why {log.parent.name}?") + "\n", encoding="utf-8"
-            )
-    tick(crawl_sensor, instance, memory)
+    daemon.tick(crawl_sensor)
     for source in memory.store.files.sources():
         if source.folder:
             ingest_source(memory.pipeline, source)
-
-
-def test_a_source_whose_summaries_are_due_is_requested_and_not_before(
-    memory: MemoryResource, instance: dg.DagsterInstance
-) -> None:
-    ingest_distinct_logs(memory, instance)
-    assert folders(tick(crawl_sensor, instance, memory)) == []
+    assert daemon.folders() == []
     assert len(memory.store.summaries.want_summaries("another")) == 3
-    assert folders(tick(crawl_sensor, instance, memory)) == ["a", "b", "c"]
-
-
-def test_one_tick_requests_summaries_of_so_many_sources_only(
-    memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ingest_distinct_logs(memory, instance)
-    memory.store.summaries.want_summaries("another")
+    assert daemon.folders() == ["a", "b", "c"]
     monkeypatch.setattr(sensors, "SUMMARIES_PER_TICK", 2)
-    assert folders(tick(crawl_sensor, instance, memory)) == ["a", "b"]
+    assert daemon.folders() == ["a", "b"], "so many in one tick"
 
 
-def test_only_dead_roots_are_named_in_the_reason_to_skip(
-    memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_dead_roots_are_named_in_the_reason_to_skip(daemon: Crawling, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", "/nonexistent/logs")
-    tick(crawl_sensor, instance, memory)
-    skipped = tick(crawl_sensor, instance, memory).skip_reason
-    assert skipped is not None
-    assert "/nonexistent/logs" in str(skipped.skip_message)
-
-
-def test_a_half_done_source_whose_root_is_gone_gets_its_partition_and_its_run(
-    memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = discover_sources(memory.settings).sources[0]
-    memory.store.files.put_sources([source])
-    memory.pipeline.crawl(source)
-    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", "/nonexistent/logs")
-    assert folders(tick(crawl_sensor, instance, memory)) == ["a"]
-    assert source.key in instance.get_dynamic_partitions(str(SOURCES.name))
+    daemon.tick(crawl_sensor)
+    skipped = daemon.tick(crawl_sensor).skip_reason
+    assert "/nonexistent/logs" in str(skipped and skipped.skip_message)
 
 
 @pytest.fixture
@@ -157,55 +93,89 @@ def started_again(memory: MemoryResource, monkeypatch: pytest.MonkeyPatch) -> da
     return now
 
 
+@pytest.mark.parametrize("sensor", [crawl_sensor, quick_crawl_sensor], ids=lambda each: each.name)
 @pytest.mark.usefixtures("started_again")
-def test_first_quick_tick_after_a_start_crawls_all_sources(
-    memory: MemoryResource, instance: dg.DagsterInstance
-) -> None:
-    first = tick(quick_crawl_sensor, instance, memory)
-    assert folders(first) == ["a", "b", "c"]
-    assert {str(request.partition_key) for request in first.run_requests or []} <= set(
-        instance.get_dynamic_partitions(str(SOURCES.name))
-    )
-    assert folders(tick(quick_crawl_sensor, instance, memory)) == [], "the next ones are crawl_sensor's"
-
-
-@pytest.mark.usefixtures("started_again")
-def test_quick_tick_after_a_start_requests_what_was_cut_off(
-    memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+def test_half_done_source_is_requested_though_its_root_is_gone(
+    memory: MemoryResource, daemon: Crawling, monkeypatch: pytest.MonkeyPatch, sensor: dg.SensorDefinition
 ) -> None:
     source = discover_sources(memory.settings).sources[0]
     memory.store.files.put_sources([source])
     memory.pipeline.crawl(source)
     monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", "/nonexistent/logs")
-    assert folders(tick(quick_crawl_sensor, instance, memory)) == ["a"]
+    assert daemon.folders(sensor) == ["a"]
+
+
+@pytest.mark.usefixtures("started_again")
+def test_first_quick_tick_after_a_start_crawls_all_sources(daemon: Crawling) -> None:
+    assert daemon.folders(quick_crawl_sensor) == ["a", "b", "c"]
+    assert daemon.folders(quick_crawl_sensor) == [], "the next ones are crawl_sensor's"
 
 
 @pytest.mark.parametrize("ago_s", [None, 271, 86_400])
-def test_quick_tick_leaves_the_crawl_to_crawl_sensor_where_it_is_due(
-    memory: MemoryResource, instance: dg.DagsterInstance, started_again: datetime, ago_s: int | None
+def test_quick_tick_leaves_the_crawl_to_a_crawl_sensor_that_is_due(
+    memory: MemoryResource, daemon: Crawling, started_again: datetime, ago_s: int | None
 ) -> None:
     at = None if ago_s is None else (started_again - timedelta(seconds=ago_s)).isoformat()
     memory.store.settings.set(CRAWLED_AT, at)
-    assert folders(tick(quick_crawl_sensor, instance, memory)) == []
-    assert folders(tick(crawl_sensor, instance, memory)) == ["a", "b", "c"]
+    assert daemon.folders(quick_crawl_sensor) == []
+    assert daemon.folders() == ["a", "b", "c"]
 
 
 def test_source_that_went_unread_loses_its_partition(
-    memory: MemoryResource, logs: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    memory: MemoryResource, daemon: Crawling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = str(SOURCES.name)
-    tick(crawl_sensor, instance, memory)
+    daemon.tick(crawl_sensor)
     read, *unread = [source.key for source in discover_sources(memory.settings).sources]
     memory.pipeline.crawl(memory.source(read))
-    instance.add_dynamic_partitions(name, ["of another store"])
-    tick(crawl_sensor, instance, memory)
-    assert set(instance.get_dynamic_partitions(name)) == {read, *unread}
-    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(logs.parent / "elsewhere"))
-    tick(crawl_sensor, instance, memory)
-    assert set(instance.get_dynamic_partitions(name)) == {read}, "what was read of it stays"
+    daemon.instance.add_dynamic_partitions(name, ["of another store", *RESERVED_SOURCES])
+    daemon.tick(crawl_sensor)
+    assert set(daemon.partitions(SOURCES)) == {read, *unread}
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", "/nonexistent/elsewhere")
+    daemon.tick(crawl_sensor)
+    assert daemon.partitions(SOURCES) == [read], "what was read of it stays"
 
 
-def test_reserved_sources_are_never_crawled(memory: MemoryResource, instance: dg.DagsterInstance) -> None:
-    instance.add_dynamic_partitions(str(SOURCES.name), list(RESERVED_SOURCES))
-    tick(crawl_sensor, instance, memory)
-    assert not set(instance.get_dynamic_partitions(str(SOURCES.name))) & set(RESERVED_SOURCES)
+# --- for how long the store behind assets and sensors is open
+
+
+def ticked(instance: dg.DagsterInstance, name: str) -> None:
+    """As the code server does it: with the resources of the definitions, made anew."""
+    sensor = defs.resolve_sensor_def(name)
+    with dg.build_resources({"memory": defs.resources["memory"]}) as made:  # type: ignore[index]
+        context = dg.build_sensor_context(instance=instance, definitions=defs, resources={"memory": made.memory})
+        with context:
+            sensor.evaluate_tick(context)
+
+
+def test_code_server_opens_the_store_once_and_not_at_each_tick(
+    home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", "/nonexistent/logs")
+    opened: list[Path] = []
+    real = resources.open_store
+    monkeypatch.setattr(resources, "open_store", lambda settings: opened.append(settings.home) or real(settings))
+    for name in ("embed_sensor", "quick_crawl_sensor", "crawl_sensor", "embed_sensor"):
+        ticked(instance, name)
+    assert opened == [home]
+
+
+def test_store_that_did_not_open_is_tried_by_the_next_tick(home: Path, instance: dg.DagsterInstance) -> None:
+    home.mkdir()
+    (home / "anamnesis.db").write_bytes(b"this is no database at all, it is a text" * 100)
+    with pytest.raises(StoreCorrupt):
+        ticked(instance, "embed_sensor")
+    (home / "anamnesis.db").unlink()
+    ticked(instance, "embed_sensor")
+
+
+def test_resource_of_its_own_closes_its_store(home: Path) -> None:
+    own, kept = MemoryResource(), MemoryResource(keeps_open=True)
+    context = dg.build_init_resource_context()
+    for resource in (own, kept):
+        assert resource.store.files.sources()
+        resource.teardown_after_execution(context)
+    with pytest.raises(AnamnesisError):
+        own.store.files.sources()
+    assert kept.store.files.sources()
+    close_kept()

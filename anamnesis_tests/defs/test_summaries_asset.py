@@ -1,5 +1,6 @@
 """The asset `summaries`: who started its run decides what a paid LLM may do, and its metadata say what it cost."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -26,72 +27,61 @@ def llm(memory: MemoryResource, monkeypatch: pytest.MonkeyPatch) -> LlmHere:
     return llm
 
 
-def materialize(
-    memory: MemoryResource, instance: dg.DagsterInstance, tags: dict[str, str], **config: Any
-) -> dict[str, Any]:
-    instance.add_dynamic_partitions(str(SOURCES.name), [SOURCE.key])
-    upstream = dg.AssetSpec("exchanges", partitions_def=SOURCES)
-    result = dg.materialize(
-        [summaries, upstream], selection=["summaries"], instance=instance, partition_key=SOURCE.key, tags=tags,
-        resources={"memory": MemoryResource(), "llm": LlmResource()},
-        run_config={"ops": {"summaries": {"config": config}}},
-    )  # fmt: skip
-    (event,) = result.get_asset_materialization_events()
-    return {name: value.value for name, value in event.materialization.metadata.items()}
+Made = Callable[..., dict[str, Any]]
+BY_SENSOR = {"dagster/sensor_name": "crawl_sensor"}
 
 
-def test_a_run_that_a_sensor_started_asks_no_paid_llm_without_a_budget(
-    memory: MemoryResource, instance: dg.DagsterInstance, llm: LlmHere
-) -> None:
-    found = materialize(memory, instance, {"dagster/sensor_name": "crawl_sensor"})
+@pytest.fixture
+def made(memory: MemoryResource, instance: dg.DagsterInstance, llm: LlmHere) -> Made:
+    """Materializes it under these tags and with this configuration: its metadata."""
+
+    def materialize(tags: dict[str, str] | None = None, **config: Any) -> dict[str, Any]:
+        instance.add_dynamic_partitions(str(SOURCES.name), [SOURCE.key])
+        upstream = dg.AssetSpec("exchanges", partitions_def=SOURCES)
+        result = dg.materialize(
+            [summaries, upstream], selection=["summaries"], instance=instance, partition_key=SOURCE.key, tags=tags,
+            resources={"memory": MemoryResource(), "llm": LlmResource()},
+            run_config={"ops": {"summaries": {"config": config}}},
+        )  # fmt: skip
+        (event,) = result.get_asset_materialization_events()
+        return {name: value.value for name, value in event.materialization.metadata.items()}
+
+    return materialize
+
+
+def test_run_of_a_sensor_asks_no_paid_llm_without_a_budget(memory: MemoryResource, made: Made) -> None:
+    found = made(BY_SENSOR)
     assert (found["flagged"], found["LLM calls"], found["low value"]) == (1, 0, 1)
     assert found["problem"] == step.NO_BUDGET
     assert not every_llm_summary_is_made(memory).passed
-    by_hand = materialize(memory, instance, {})
+    by_hand = made()
     assert (by_hand["flagged"], by_hand["LLM calls"], by_hand["tokens in"]) == (0, 1, 400)
     assert by_hand["dollars"] == pytest.approx(0.004)
     assert every_llm_summary_is_made(memory).passed
 
 
-def test_a_budget_lets_the_next_run_ask_and_another_backend_is_taken_at_once(
-    memory: MemoryResource, instance: dg.DagsterInstance, llm: LlmHere
-) -> None:
-    memory.store.settings.set(f"{CONFIG_PREFIX}llm_daily_dollars", 1.0)
-    assert materialize(memory, instance, {"dagster/schedule_name": "daily_ingest"})["LLM calls"] == 1
-    memory.store.settings.set(f"{CONFIG_PREFIX}summarizer", "none")
-    memory.store.summaries.want_summaries("nobody")
-    assert materialize(memory, instance, {})["LLM calls"] == 0
-    assert len(llm.asked) == 1
-
-
-def test_a_run_summarizes_at_most_so_many_and_the_next_goes_on(
-    memory: MemoryResource, instance: dg.DagsterInstance, llm: LlmHere
-) -> None:
+def test_run_summarizes_at_most_so_many_and_the_next_goes_on(memory: MemoryResource, made: Made) -> None:
     parsed(memory.store, *(part(n) for n in range(3, 7)))
     memory.store.settings.set(f"{CONFIG_PREFIX}max_exchanges_per_run", 2)
     memory.store.settings.set(f"{CONFIG_PREFIX}llm_daily_dollars", 1.0)
-    tags = {"dagster/sensor_name": "crawl_sensor"}
     written = []
     while SOURCE.key in memory.store.summaries.sources_to_summarize(datetime.now(UTC)):
-        written.append(materialize(memory, instance, tags)["written"])
+        written.append(made(BY_SENSOR)["written"])
     assert written == [2, 2, 2]
 
 
-def test_by_hand_a_refusal_since_the_run_was_made_stands(
-    memory: MemoryResource, instance: dg.DagsterInstance, llm: LlmHere
-) -> None:
-    breaker = Breaker(memory.store.settings, "ollama")
-    breaker.was_refused("wrong key")
-    assert materialize(memory, instance, {})["LLM calls"] == 1, "refused before"
+def test_by_hand_a_refusal_since_the_run_was_made_stands(memory: MemoryResource, made: Made, llm: LlmHere) -> None:
+    Breaker(memory.store.settings, "ollama").was_refused("wrong key")
+    assert made()["LLM calls"] == 1, "refused before"
     memory.store.summaries.want_summaries("nobody")
     later = datetime.now(UTC) + timedelta(minutes=1)
     Breaker(memory.store.settings, "ollama", lambda: later).was_refused("wrong key")
     llm.model = "another"
-    assert materialize(memory, instance, {})["flagged"] == 1
+    assert made()["flagged"] == 1
     assert len(llm.asked) == 1
 
 
-def test_tags_of_a_backfill_are_a_persons_and_those_of_the_daemon_are_not() -> None:
+def test_backfills_are_by_hand_and_what_the_daemon_tags_is_not() -> None:
     assert is_by_hand({"dagster/backfill": "abc", "dagster/partition": "s"})
     assert not any(is_by_hand({tag: "x"}) for tag in AUTOMATIC_TAGS)
 
@@ -100,27 +90,21 @@ def test_tags_of_a_backfill_are_a_persons_and_those_of_the_daemon_are_not() -> N
     ("tags", "config"), [({AGAIN_TAG: "true"}, {}), ({}, {"again": True}), ({}, {"again": True, "project": "acme/api"})]
 )
 def test_summaries_again_are_made_by_the_present_llm(
-    memory: MemoryResource, instance: dg.DagsterInstance, llm: LlmHere, tags: dict[str, str], config: dict[str, Any]
+    memory: MemoryResource, made: Made, llm: LlmHere, tags: dict[str, str], config: dict[str, Any]
 ) -> None:
-    assert materialize(memory, instance, {})["LLM calls"] == 1
+    def stored() -> tuple[str, str]:
+        found = memory.store.summaries.summary(part(1).part_id)
+        assert found is not None
+        return found.model, found.text
+
+    assert made()["LLM calls"] == 1
+    former = stored()
     llm.model, llm.reply = "another", llm.reply.replace("double-charged", "charged twice")
-    assert materialize(memory, instance, {})["LLM calls"] == 0, "it has a summary"
-    assert materialize(memory, instance, tags, **config)["LLM calls"] == 1
-    made = memory.store.summaries.summary(part(1).part_id)
-    assert made is not None
-    assert (made.model, "charged twice" in made.text) == ("another", True)
-    assert materialize(memory, instance, tags, **config)["LLM calls"] == 0, "the cache has its reply"
-
-
-def test_summaries_again_keep_the_former_one_without_budget(
-    memory: MemoryResource, instance: dg.DagsterInstance, llm: LlmHere
-) -> None:
-    materialize(memory, instance, {})
-    former = memory.store.summaries.summary(part(1).part_id)
-    assert former is not None
+    assert made()["LLM calls"] == 0, "it has a summary"
     memory.store.settings.set(f"{CONFIG_PREFIX}llm_daily_tokens", 1)
-    llm.model = "another"
-    assert materialize(memory, instance, {}, again=True)["LLM calls"] == 0
-    present = memory.store.summaries.summary(part(1).part_id)
-    assert present is not None
-    assert (present.text, present.model) == (former.text, former.model)
+    assert made(tags, **config)["LLM calls"] == 0
+    assert stored() == former, "without a budget the former one stays"
+    memory.store.settings.set(f"{CONFIG_PREFIX}llm_daily_tokens", 1_000_000)
+    assert made(tags, **config)["LLM calls"] == 1
+    assert (stored()[0], "charged twice" in stored()[1]) == ("another", True)
+    assert made(tags, **config)["LLM calls"] == 0, "the cache has its reply"

@@ -16,21 +16,18 @@ from anamnesis_pipeline.defs.sensors import crawl_sensor
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.steps.pipeline import ingest_source
-from anamnesis_tests.defs.test_sensors import tick
+from anamnesis_tests.defs.conftest import Daemon
 from anamnesis_tests.ssh_servers import SSHD, SshServer, openssh_server
 
 pytestmark = pytest.mark.skipif(not SSHD, reason="OpenSSH's sshd is not installed")
 
 
 @pytest.fixture
-def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def user(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The `~/.ssh` of who runs Anamnesis, without any key."""
     ssh = tmp_path / "user/.ssh"
     ssh.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(ssh.parent))
-    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(tmp_path / "none"))
-    monkeypatch.setenv("ANAMNESIS_MACHINE", "mac")
     monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "false")
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     return ssh
@@ -39,10 +36,8 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
     """A key with a passphrase, which is in no agent yet."""
-    subprocess.run(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "swordfish", "-f", tmp_path / "id_far"], check=True,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "swordfish", "-f", tmp_path / "id_far"]
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
     return tmp_path / "id_far"
 
 
@@ -99,13 +94,13 @@ def add(*arguments: str) -> str:
     return result.output
 
 
-def test_a_key_of_the_agent_opens_a_host_behind_another_by_its_name_and_a_tick_reads_it(
+def test_key_of_the_agent_opens_a_host_behind_another_by_name(
     user: Path, key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance
 ) -> None:
     with two_hosts(tmp_path, user, key), agent_with(key, monkeypatch):
         assert "keeper.md" in add("far:~/notes", "--name", "notes")
         memory = MemoryResource()
-        (request,) = tick(crawl_sensor, instance, memory).run_requests or []
+        (request,) = Daemon(memory, instance).requests(crawl_sensor)
         (source,) = [s for s in memory.store.files.sources() if s.key == request.partition_key]
         assert ingest_source(memory.pipeline, source).crawl.problems == []
         (found,) = memory.store.episodes.page(Where(), 10).items
@@ -113,9 +108,7 @@ def test_a_key_of_the_agent_opens_a_host_behind_another_by_its_name_and_a_tick_r
         memory.store.close()
 
 
-def test_a_key_with_a_passphrase_outside_of_the_agent_is_named_with_the_command_that_adds_it(
-    user: Path, key: Path, tmp_path: Path
-) -> None:
+def test_key_with_a_passphrase_is_told_with_what_adds_it(user: Path, key: Path, tmp_path: Path) -> None:
     with two_hosts(tmp_path, user, key):
         (user / "config").write_text(f"IdentityFile {key}\n" + (user / "config").read_text())
         said = add("gate:/srv", "--name", "notes")
