@@ -74,21 +74,15 @@ def anthropic(words: Sequence[str], query: Sequence[str], *, is_whole: bool = Tr
     """https://platform.claude.com/docs/en/build-with-claude/streaming"""
     events: list[dict[str, Any]] = [{"type": "message_start", "message": {"usage": {"input_tokens": 90}}}]
     events.append({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
-    events += [
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}} for word in words
-    ]
+    deltas = [{"type": "text_delta", "text": word} for word in words]
+    events += [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]
     for number, text in enumerate(query, 1):
         block = {"type": "tool_use", "id": f"toolu_{number}", "name": "search_memory", "input": {}}
         events.append({"type": "content_block_start", "index": number, "content_block": block})
         written = json.dumps({"query": text})
-        events += [
-            {
-                "type": "content_block_delta",
-                "index": number,
-                "delta": {"type": "input_json_delta", "partial_json": piece},
-            }
-            for piece in (written[:4], written[4:])
-        ]
+        for piece in (written[:4], written[4:]):
+            delta = {"type": "input_json_delta", "partial_json": piece}
+            events.append({"type": "content_block_delta", "index": number, "delta": delta})
     ends = [{"type": "message_delta", "usage": {"output_tokens": 12}}, {"type": "message_stop"}]
     told = [*events, *(ends if is_whole else [])]
     return tuple(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in told)
@@ -128,15 +122,10 @@ class ClaudeCommand:
     ) -> None:
         deltas = [{"type": "content_block_delta", "delta": {"type": "text_delta", "text": word}} for word in words]
         lines: list[dict[str, Any]] = [{"type": "stream_event", "event": each} for each in deltas]
-        usage = {"input_tokens": 90, "output_tokens": 12}
         result = {
-            "type": "result",
-            "subtype": "success",
-            "is_error": bool(is_error),
-            "result": is_error,
-            "usage": usage,
-            "total_cost_usd": 0.0125,
-        }
+            "type": "result", "subtype": "success", "is_error": bool(is_error), "result": is_error,
+            "usage": {"input_tokens": 90, "output_tokens": 12}, "total_cost_usd": 0.0125,
+        }  # fmt: skip
         told = [*lines, *([result] if ends else [])]
         self.tell([json.dumps(each) for each in told], stderr, sleeps, status=int(bool(is_error)))
 

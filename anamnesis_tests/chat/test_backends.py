@@ -58,39 +58,27 @@ def test_an_answer_comes_piece_by_piece_with_what_it_used(kind: str, options: Ba
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_search_that_the_model_asks_for_is_a_call_and_its_answer_goes_back(
-    kind: str, options: BackendOptions, server: ChatServer
-) -> None:
+def test_search_is_a_call_whose_answer_goes_back(kind: str, options: BackendOptions, server: ChatServer) -> None:
     server.searches = ("harbour crane",)
     deltas = answered(open_one(kind, options))
     (call,) = [call for delta in deltas for call in delta.calls]
     assert (call.name, dict(call.arguments)) == ("search_memory", {"query": "harbour crane"})
-    answered(
-        open_one(kind, options), [*ASKED, Said("assistant", "", (call,)), Said("tool", "quotes", call_id=call.call_id)]
-    )
+    gone_back = [Said("assistant", "", (call,)), Said("tool", "quotes", call_id=call.call_id)]
+    answered(open_one(kind, options), [*ASKED, *gone_back])
     told = str(server.prompts[1])
     assert "quotes" in told
     assert call.call_id in told or kind == "ollama"
-    assert "tools" not in answered_body(options, server, kind)
-
-
-def answered_body(options: BackendOptions, server: ChatServer, kind: str) -> dict[str, Any]:
     answered(open_one(kind, options), tools=False)
-    return server.prompts[-1]
+    assert "tools" not in server.prompts[-1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_said_goes_there_with_its_roles_and_the_key_in_the_header_alone(
-    kind: str, options: BackendOptions, server: ChatServer
-) -> None:
+def test_roles_are_sent_and_the_key_in_the_header(kind: str, options: BackendOptions, server: ChatServer) -> None:
     answered(open_one(kind, options))
     (request,) = server.received
     assert SYSTEM in str(request.json)
-    assert [each["role"] for each in request.json["messages"] if each["role"] != "system"] == [
-        "user",
-        "assistant",
-        "user",
-    ]
+    roles = [each["role"] for each in request.json["messages"]]
+    assert [role for role in roles if role != "system"] == ["user", "assistant", "user"]
     assert request.json["stream"] is True
     assert (request.headers.get("x-api-key") == "sk-ant-KEY") == (kind == "anthropic")
     assert "KEY" not in str(request.json)
@@ -143,7 +131,7 @@ def test_a_service_that_is_not_there_is_named(options: BackendOptions) -> None:
         ({"ends": False}, LlmAnswerInvalid, "is it Claude Code"),
     ],
 )
-def test_what_keeps_the_command_from_answering_is_told_with_what_to_do(
+def test_what_keeps_the_command_from_answering_is_told(
     options: BackendOptions, claude: ClaudeCommand, words: dict[str, Any], error: type[AnamnesisError], told: str
 ) -> None:
     claude.says((), **words)
@@ -151,9 +139,7 @@ def test_what_keeps_the_command_from_answering_is_told_with_what_to_do(
         answered(open_one("claude_cli", options))
 
 
-def test_a_command_that_is_not_there_or_says_nothing_of_use_is_told(
-    options: BackendOptions, claude: ClaudeCommand
-) -> None:
+def test_command_that_is_absent_or_of_no_use_is_told(options: BackendOptions, claude: ClaudeCommand) -> None:
     with pytest.raises(LlmRefused, match="set claude_command"):
         answered(open_chat("claude_cli", "", BackendOptions(claude_command="/nowhere/claude")))
     claude.tell(["nonsense"])
@@ -193,36 +179,37 @@ def test_who_stops_listening_ends_the_work(
     assert not claude.is_running
 
 
-def test_a_command_that_reads_nothing_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        ("exec sleep 30", "did not read the message"),
+        ("cat >/dev/null\nexec sleep 30 >&-", ""),  # closes its output, and stays
+    ],
+)
+def test_command_that_reads_or_says_nothing_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, told: str
+) -> None:
     monkeypatch.setattr(command, "STALL_S", 0.5)
+    monkeypatch.setattr(command, "LAST_WORDS_S", 0.2)
     deaf = tmp_path / "deaf"
-    deaf.write_text("#!/bin/sh\nexec sleep 30\n")
+    deaf.write_text(f"#!/bin/sh\n{does}\n")
     deaf.chmod(0o755)
-    with pytest.raises(LlmUnavailable, match="did not read the message"):
+    with pytest.raises(AnamnesisError, match=told):
         answered(open_chat("claude_cli", "", BackendOptions(claude_command=str(deaf))), [Said("user", "x" * 1_000_000)])
 
 
-def test_a_command_that_closes_its_output_and_stays_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "LAST_WORDS_S", 0.2)
-    mute = tmp_path / "mute"
-    mute.write_text("#!/bin/sh\ncat >/dev/null\nexec sleep 30 >&-\n")
-    mute.chmod(0o755)
-    with pytest.raises(AnamnesisError):
-        answered(open_chat("claude_cli", "", BackendOptions(claude_command=str(mute))))
-
-
-@pytest.mark.parametrize(("chars", "window"), [(10, 16_384), (60_000, 32_768), (200_000, 131_072), (375_000, 131_072)])
-def test_ollama_is_asked_for_a_window_that_holds_the_prompt(
-    chars: int, window: int, options: BackendOptions, server: ChatServer
-) -> None:
-    answered(open_one("ollama", options), [Said("user", "x" * chars)])
-    assert server.prompts[0]["options"]["num_ctx"] == window
+def test_ollama_is_asked_for_a_window_that_holds_the_prompt(options: BackendOptions, server: ChatServer) -> None:
+    sizes = {10: 16_384, 60_000: 32_768, 200_000: 131_072, 375_000: 131_072}
+    for chars in sizes:
+        answered(open_one("ollama", options), [Said("user", "x" * chars)])
+    assert [prompt["options"]["num_ctx"] for prompt in server.prompts] == [*sizes.values()]
+    with pytest.raises(LlmRefused, match="leave files out"):
+        answered(open_one("ollama", options), [Said("user", "x" * 500_000)])
+    assert len(server.prompts) == len(sizes), "it is not asked what it would cut"
 
 
 @pytest.mark.parametrize("index", [0, None])
-def test_calls_that_share_their_index_are_told_apart_by_their_ids(
-    index: int | None, options: BackendOptions, server: ChatServer
-) -> None:
+def test_calls_of_one_index_are_told_apart(index: int | None, options: BackendOptions, server: ChatServer) -> None:
     def piece(call_id: str | None, name: str, arguments: str) -> bytes:
         call = {"index": index, "id": call_id, "function": {"name": name, "arguments": arguments}}
         return f"data: {json.dumps({'choices': [{'delta': {'tool_calls': [call]}}]})}\n\n".encode()
@@ -236,12 +223,6 @@ def test_calls_that_share_their_index_are_told_apart_by_their_ids(
     )  # fmt: skip
     calls = [call for delta in answered(open_one("openai", options)) for call in delta.calls]
     assert [(call.call_id, call.arguments) for call in calls] == [("a", {"query": "crane"}), ("b", {"query": "winch"})]
-
-
-def test_ollama_is_not_asked_what_it_would_cut(options: BackendOptions, server: ChatServer) -> None:
-    with pytest.raises(LlmRefused, match="leave files out"):
-        answered(open_one("ollama", options), [Said("user", "x" * 500_000)])
-    assert server.prompts == []
 
 
 @pytest.mark.parametrize(
@@ -270,18 +251,12 @@ def test_all_backends_say_what_they_have_or_why_they_are_away(options: BackendOp
     found = {each.backend: each for each in asyncio.run(offers(options))}
     assert {name: each.reachable for name, each in found.items()} == dict.fromkeys(BACKENDS, True)
     assert found["ollama"].models == ("qwen3:4b",)
-    assert (found["ollama"].cost, found["anthropic"].cost, found["claude_cli"].cost) == (
-        "local",
-        "by the token",
-        "subscription",
-    )
-    away = {
-        each.backend: each.problem for each in asyncio.run(offers(BackendOptions(claude_command="/nowhere/claude")))
-    }
-    assert all(away.values())
-    assert "anthropic_api_key" in away["anthropic"]
-    unset = asyncio.run(offers(BackendOptions(claude_command="/nowhere/claude")))
-    assert not any(each.any_model for each in unset), "nobody is named a model who has no address"
+    costs = [found[name].cost for name in ("ollama", "anthropic", "claude_cli")]
+    assert costs == ["local", "by the token", "subscription"]
+    away = {each.backend: each for each in asyncio.run(offers(BackendOptions(claude_command="/nowhere/claude")))}
+    assert all(each.problem for each in away.values())
+    assert "anthropic_api_key" in away["anthropic"].problem
+    assert not any(each.any_model for each in away.values()), "nobody is named a model who has no address"
 
 
 @pytest.mark.parametrize(
@@ -307,7 +282,7 @@ def test_a_service_lists_its_models_as_it_likes_or_not_at_all(
 @pytest.mark.parametrize(
     ("listed", "why"), [(json_answer("nonsense"), "something else"), (json_answer({}, 401), "key")]
 )
-def test_a_service_that_refuses_its_list_says_why_and_may_be_asked_all_the_same(
+def test_service_that_refuses_its_list_may_still_be_asked(
     options: BackendOptions, monkeypatch: pytest.MonkeyPatch, listed: Answer, why: str
 ) -> None:
     monkeypatch.setattr(ChatServer, "answer", lambda *_: listed)

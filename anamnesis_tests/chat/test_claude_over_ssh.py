@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import cast
 
 import paramiko
@@ -15,7 +16,7 @@ import pytest
 from anamnesis_pipeline.chat import claude_cli, ssh_command
 from anamnesis_pipeline.chat.base import ChatBackend, Delta, Said
 from anamnesis_pipeline.chat.factory import offers, open_chat
-from anamnesis_pipeline.errors import AnamnesisError, LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.errors import LlmBusy, LlmRefused, LlmUnavailable
 from anamnesis_pipeline.summaries.factory import BackendOptions
 from anamnesis_tests.chat.answers import ASKED, SYSTEM, answered, words_of
 from anamnesis_tests.chat.services import WORDS, ClaudeCommand
@@ -88,27 +89,23 @@ def test_who_stops_listening_ends_the_far_command(server: SshServer, claude: Cla
     wait_for(lambda: not claude.is_running, 60)
 
 
-def test_a_far_command_that_says_nothing_is_ended(
-    server: SshServer, claude: ClaudeCommand, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(claude_cli, "STALL_S", 1.5)
+@pytest.mark.parametrize(
+    ("module", "limit", "seconds", "told"),
+    [(claude_cli, "STALL_S", 1.5, "on {} said nothing for"), (ssh_command, "MOST_S", 1, "failed with status 143")],
+    ids=["here", "at the far end"],
+)
+def test_far_command_that_takes_too_long_is_ended(
+    server: SshServer, claude: ClaudeCommand, monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType, limit: str, seconds: float, told: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(module, limit, seconds)
     claude.says(WORDS, sleeps=60, ends=False)
-    with pytest.raises(LlmUnavailable, match=f"on {server.place} said nothing for"):
+    with pytest.raises(LlmUnavailable, match=told.format(server.place)):
         answered(open_one(server, claude))
     wait_for(lambda: not claude.is_running, 60)
 
 
-def test_the_far_end_ends_it_when_its_time_is_up(
-    server: SshServer, claude: ClaudeCommand, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ssh_command, "MOST_S", 1)
-    claude.says(WORDS, sleeps=60, ends=False)
-    with pytest.raises(LlmUnavailable, match="failed with status 143"):
-        answered(open_one(server, claude))
-    wait_for(lambda: not claude.is_running, 60)
-
-
-def test_a_command_that_reads_nothing_is_ended(
+def test_command_that_reads_nothing_is_ended(
     server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ssh_command, "STALL_S", 0.5)
@@ -119,30 +116,15 @@ def test_a_command_that_reads_nothing_is_ended(
         answered(open_one(server, str(deaf)), [Said("user", "x" * 8_000_000)])
 
 
-@pytest.mark.parametrize(
-    ("words", "error", "told"),
-    [
-        ({"is_error": "Invalid API key · Please run /login"}, LlmRefused, "is not logged in"),
-        ({"is_error": "API Error: 529 overloaded_error"}, LlmBusy, "asked to wait"),
-        ({"ends": False, "stderr": "error: unknown option '--include-partial-messages'"}, LlmRefused, "too old"),
-    ],
-)
-def test_what_keeps_the_far_command_from_answering_is_told_with_its_host(
-    server: SshServer, claude: ClaudeCommand, words: dict[str, str], error: type[AnamnesisError], told: str
-) -> None:
-    claude.says((), **words)  # type: ignore[arg-type]
-    with pytest.raises(error, match=f"on {server.place}.* {told}"):
+def test_what_keeps_the_far_command_from_answering_is_told(server: SshServer, claude: ClaudeCommand) -> None:
+    claude.says((), is_error="API Error: 529 overloaded_error")
+    with pytest.raises(LlmBusy, match=f"on {server.place}.* asked to wait"):
         answered(open_one(server, claude))
-
-
-def test_a_command_that_is_not_there_is_told(server: SshServer) -> None:
     with pytest.raises(LlmRefused, match=f"cannot run no-such-claude on {server.place}; set claude_command"):
         answered(open_one(server, "no-such-claude"))
 
 
-def test_an_unknown_host_and_one_with_another_key_are_refused(
-    server: SshServer, home: Path, claude: ClaudeCommand
-) -> None:
+def test_unknown_host_or_key_is_refused(server: SshServer, home: Path, claude: ClaudeCommand) -> None:
     known = home / ".ssh" / "known_hosts"
     known.write_text("")
     with pytest.raises(LlmRefused, match=f"ssh-keyscan -p {server.port}"):

@@ -20,8 +20,11 @@ DEAD = "http://127.0.0.1:9"
 class With(ChatServer):
     """Has these models."""
 
-    models: tuple[str, ...] = ()
     stalls = False
+
+    def __init__(self, *models: str) -> None:
+        super().__init__()
+        self.models = models
 
     def answer(self, request: Received) -> Answer:
         if request.path == "/api/tags" and self.stalls:
@@ -33,17 +36,13 @@ class With(ChatServer):
 
 @pytest.fixture
 def first() -> Iterator[With]:
-    server = With()
-    server.models = ("qwen3:4b", "llama3.2:latest")
-    with server.running():
+    with With("qwen3:4b", "llama3.2:latest").running() as server:
         yield server
 
 
 @pytest.fixture
 def second() -> Iterator[With]:
-    server = With()
-    server.models = ("gemma3:4b", "qwen3:4b")
-    with server.running():
+    with With("gemma3:4b", "qwen3:4b").running() as server:
         yield server
 
 
@@ -121,18 +120,14 @@ def test_only_servers_of_the_settings_can_be_chosen(first: With) -> None:
         open_chat("ollama", "qwen3:4b", options(first.url), worker_url="http://127.0.0.1:22")
 
 
-def test_one_that_says_nothing_is_passed_over_at_once(
-    first: With, second: With, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_says_nothing_is_passed_over(first: With, second: With, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ollama, "PROBE_S", 600.0)
     first.stalls = True
     assert words_of(answered(open_chat("ollama", "qwen3:4b", options(first.url, second.url)))) == list(WORDS)
     assert len(second.prompts) == 1
 
 
-def test_one_that_is_slow_is_waited_for_where_no_other_has_the_model(
-    first: With, second: With, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_one_that_alone_has_it_is_waited_for(first: With, second: With, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ollama, "PATIENCE_S", 0.0)
     assert words_of(answered(open_chat("ollama", "llama3.2", options(second.url, first.url)))) == list(WORDS)
     first.stalls, second.models = True, ()

@@ -54,12 +54,8 @@ def test_a_hook_ends_by_itself_before_claude_code_ends_it(event: str) -> None:
 
 
 @each_event
-def test_a_server_that_is_down_harms_nobody(event: str) -> None:
+def test_server_that_is_down_or_takes_no_connection_harms_nobody(event: str) -> None:
     harmless(event, f"http://127.0.0.1:{free_port()}")
-
-
-@each_event
-def test_a_server_that_takes_no_connection_harms_nobody(event: str) -> None:
     with servers.deaf() as url:
         harmless(event, url)
 
@@ -118,41 +114,35 @@ def test_a_start_asks_for_800_tokens_and_a_prompt_for_400() -> None:
 @pytest.mark.parametrize(
     ("given", "asked"), [("200", 200), ("200.0", 200), ("999999", 1500), ("nonsense", 400), ("", 400)]
 )
-@pytest.mark.parametrize("name", ["CLAUDE_PLUGIN_OPTION_PROMPT_TOKENS", "ANAMNESIS_PROMPT_TOKENS"])
-def test_the_budget_is_a_setting(name: str, given: str, asked: int) -> None:
+def test_budget_is_a_setting(given: str, asked: int) -> None:
     with servers.serving(answering()) as server:
-        fire("UserPromptSubmit", server.url, env={name: given})
-    assert server.requests[0][2]["max_tokens"] == asked
+        for name in ("CLAUDE_PLUGIN_OPTION_PROMPT_TOKENS", "ANAMNESIS_PROMPT_TOKENS"):
+            fire("UserPromptSubmit", server.url, env={name: given})
+    assert [body["max_tokens"] for _, _, body in server.requests] == [asked, asked]
 
 
 @each_recall
-@pytest.mark.parametrize("value", ["0", "-1"])
-def test_a_budget_of_zero_turns_recall_off(event: str, value: str) -> None:
+def test_budget_of_zero_turns_recall_off(event: str) -> None:
     name = "START" if event == "SessionStart" else "PROMPT"
     with servers.serving(answering()) as server:
-        harmless(event, server.url, env={f"CLAUDE_PLUGIN_OPTION_{name}_TOKENS": value})
+        for value in ("0", "-1"):
+            harmless(event, server.url, env={f"CLAUDE_PLUGIN_OPTION_{name}_TOKENS": value})
     assert server.connections == 0
 
 
 @each_event
-@pytest.mark.parametrize("value", ["off", "0", "False", " no "])
-def test_a_variable_turns_all_off(event: str, value: str) -> None:
-    with servers.serving(answering()) as server:
-        harmless(event, server.url, env={"ANAMNESIS_HOOKS": value})
-    assert server.connections == 0
-
-
-@each_event
-def test_a_file_turns_all_off_in_a_project(event: str, tmp_path: Path) -> None:
+def test_variable_or_a_file_of_the_project_turns_all_off(event: str, tmp_path: Path) -> None:
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "anamnesis-off").touch()
     with servers.serving(answering()) as server:
+        for value in ("off", "0", "False", " no ") if event == "UserPromptSubmit" else ("off",):
+            harmless(event, server.url, env={"ANAMNESIS_HOOKS": value})
         harmless(event, server.url, cwd=str(tmp_path))
         harmless(event, server.url, env={"CLAUDE_PROJECT_DIR": str(tmp_path)})
     assert server.connections == 0
 
 
-def test_the_token_comes_from_the_plugin_or_the_environment() -> None:
+def test_token_comes_from_the_plugin_or_the_environment() -> None:
     with servers.serving(answering()) as server:
         fire("UserPromptSubmit", server.url, env={"ANAMNESIS_API_TOKEN": "ours"})
         fire("UserPromptSubmit", server.url, env={"ANAMNESIS_API_TOKEN": "o", "CLAUDE_PLUGIN_OPTION_API_TOKEN": "p"})
@@ -160,7 +150,7 @@ def test_the_token_comes_from_the_plugin_or_the_environment() -> None:
     assert [headers.get("authorization") for _, headers, _ in server.requests] == ["Bearer ours", "Bearer p", None]
 
 
-def test_the_address_comes_from_the_environment_where_the_plugin_names_none() -> None:
+def test_address_comes_from_the_environment_where_none_is_named() -> None:
     with servers.serving(answering()) as server:
         assert fire("UserPromptSubmit", env={"ANAMNESIS_PORT": str(server.port)}).context == CONTEXT
         assert fire("UserPromptSubmit", env={"ANAMNESIS_URL": f"{server.url}/memory/"}).context == CONTEXT
@@ -172,13 +162,6 @@ def test_no_proxy_is_asked_for_loopback() -> None:
     with servers.serving(answering()) as server:
         proxies = {"http_proxy": dead, "HTTP_PROXY": dead, "ALL_PROXY": dead, "all_proxy": dead}
         assert fire("UserPromptSubmit", server.url, env=proxies).context == CONTEXT
-
-
-@pytest.mark.parametrize("fields", [{"agent_id": "a1"}, {"prompt": "/clear"}, {"prompt": " \n"}, {"prompt": None}])
-def test_subagents_commands_and_blank_prompts_recall_nothing(fields: dict[str, Any]) -> None:
-    with servers.serving(answering()) as server:
-        harmless("UserPromptSubmit", server.url, **fields)
-    assert server.connections == 0
 
 
 MACHINE = {
@@ -201,12 +184,17 @@ MACHINE = {
 }
 
 
-@pytest.mark.parametrize("what", MACHINE)
-def test_what_no_person_typed_recalls_nothing(what: str) -> None:
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"prompt": each} for each in (*MACHINE.values(), "/clear", " \n", None)),
+        {"promptSource": "system"}, {"origin": {"kind": "task-notification"}}, {"agent_id": "a1"},
+    ],
+    ids=[*MACHINE, "command", "blank", "none", "source", "origin", "subagent"],
+)  # fmt: skip
+def test_what_no_person_typed_recalls_nothing(fields: dict[str, Any]) -> None:
     with servers.serving(answering()) as server:
-        harmless("UserPromptSubmit", server.url, prompt=MACHINE[what])
-        harmless("UserPromptSubmit", server.url, promptSource="system")
-        harmless("UserPromptSubmit", server.url, origin={"kind": "task-notification"})
+        harmless("UserPromptSubmit", server.url, **fields)
     assert server.connections == 0
 
 
@@ -275,8 +263,5 @@ def test_a_nudge_names_the_transcript_and_says_nothing(event: str) -> None:
 
 
 def test_nothing_but_session_end_waits_where_nothing_is_brought() -> None:
-    assert {event for event in NUDGING if HOOKS[event][0]["hooks"][0].get("async")} == {
-        "Stop",
-        "SubagentStop",
-        "PreCompact",
-    }
+    background = {event for event in NUDGING if HOOKS[event][0]["hooks"][0].get("async")}
+    assert background == {"Stop", "SubagentStop", "PreCompact"}

@@ -24,7 +24,7 @@ TOKEN = {"CLAUDE_PLUGIN_OPTION_API_TOKEN": "s3cret"}
 TEXT = "Webhook retries double-charged because the idempotency key lacked the attempt id"
 
 
-def test_a_prompt_gets_what_is_known_within_its_budget_and_once_a_session(guarded: Sidecar, tmp_path: Path) -> None:
+def test_prompt_gets_what_is_known_once_a_session(guarded: Sidecar, tmp_path: Path) -> None:
     know_the_unrelated(guarded.services.store)
     folder = tmp_path / "shop"
     (folder / ".git").mkdir(parents=True)
@@ -54,14 +54,14 @@ def test_a_start_tells_where_the_project_stands(guarded: Sidecar) -> None:
     assert len(spans) <= 800
 
 
-def test_nothing_is_said_where_nothing_is_known_or_the_token_is_wrong(guarded: Sidecar) -> None:
+def test_nothing_is_said_of_the_unknown_or_to_a_wrong_token(guarded: Sidecar) -> None:
     harmless("SessionStart", guarded.base, env=TOKEN, cwd="/home/ann/new")
     harmless("UserPromptSubmit", guarded.base, env=TOKEN, prompt="bake a cake with three eggs and some flour")
     guarded.post(TEXT)
     harmless("UserPromptSubmit", guarded.base, env={"CLAUDE_PLUGIN_OPTION_API_TOKEN": "wrong"})
 
 
-def test_a_nudge_is_taken(guarded: Sidecar) -> None:
+def test_nudge_is_taken(guarded: Sidecar) -> None:
     harmless("SessionEnd", guarded.base, env=TOKEN)
     metrics = httpx.get(f"{guarded.base}/metrics", headers={"Authorization": "Bearer s3cret"}, timeout=60).text
     assert 'route="/api/jsonl/nudge",status="202"' in metrics

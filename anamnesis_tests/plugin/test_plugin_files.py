@@ -37,27 +37,23 @@ def front_matter(path: Path) -> str:
     return path.read_text(encoding="utf-8").split("---\n")[1]
 
 
-def test_the_marketplace_names_the_plugin_where_it_is() -> None:
+def test_marketplace_names_the_plugin_where_it_is() -> None:
     market = read_json(ROOT / ".claude-plugin/marketplace.json")
     (entry,) = market["plugins"]
     manifest = read_json(ROOT / entry["source"] / ".claude-plugin/plugin.json")
     assert entry["name"] == manifest["name"] == "anamnesis"
     assert re.fullmatch(r"\d+\.\d+\.\d+", manifest["version"])
     assert f'version = "{manifest["version"]}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-
-
-def test_only_the_manifest_is_in_its_folder() -> None:
     assert [path.name for path in (PLUGIN / ".claude-plugin").iterdir()] == ["plugin.json"]
     assert {path.name for path in PLUGIN.iterdir()} == {".claude-plugin", ".mcp.json", "agents", "hooks", "skills"}
 
 
-def test_every_setting_that_is_used_is_asked_for_and_the_token_is_kept_secret() -> None:
+def test_settings_in_use_are_asked_for_and_the_token_is_secret() -> None:
     asked = read_json(PLUGIN / ".claude-plugin/plugin.json")["userConfig"]
     used = set(re.findall(r"user_config\.(\w+)", (PLUGIN / ".mcp.json").read_text(encoding="utf-8")))
     script = SCRIPT.read_text(encoding="utf-8")
-    used |= {
-        name.lower() for name in re.findall(r"CLAUDE_PLUGIN_OPTION_([A-Z_]+)", script) if not name.endswith("_OPTION_")
-    }
+    named = re.findall(r"CLAUDE_PLUGIN_OPTION_([A-Z_]+)", script)
+    used |= {name.lower() for name in named if not name.endswith("_OPTION_")}
     assert used - {""} == set(asked)
     assert asked["api_token"]["sensitive"] is True
     assert all({"type", "title", "description"} <= field.keys() for field in asked.values())
@@ -86,12 +82,8 @@ def test_the_script_needs_nothing_but_python_3_8() -> None:
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert imported <= STANDARD
-
-
-def test_the_script_takes_the_block_that_the_server_writes() -> None:
-    script = SCRIPT.read_text(encoding="utf-8")
-    assert repr(MEMORY_BEGINS) in script
-    assert f'"{MEMORY_ENDS}"' in script
+    assert repr(MEMORY_BEGINS) in SCRIPT.read_text(encoding="utf-8"), "the block that the server writes"
+    assert f'"{MEMORY_ENDS}"' in SCRIPT.read_text(encoding="utf-8")
 
 
 def test_the_manifest_fits_the_oldest_client_that_readme_names() -> None:
@@ -103,6 +95,5 @@ def test_the_manifest_fits_the_oldest_client_that_readme_names() -> None:
     assert {key for field in manifest["userConfig"].values() for key in field} <= OPTION_KEYS_OF[oldest[1]]
     assert {field["type"] for field in manifest["userConfig"].values()} <= {"string", "number", "boolean"}
     hooks = read_json(PLUGIN / "hooks/hooks.json")["hooks"]
-    assert {key for groups in hooks.values() for group in groups for hook in group["hooks"] for key in hook} <= {
-        "type", "command", "timeout", "async",
-    }  # fmt: skip
+    keys = {key for groups in hooks.values() for group in groups for hook in group["hooks"] for key in hook}
+    assert keys <= {"type", "command", "timeout", "async"}

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from anamnesis_pipeline.supervisor.life import LIFE_VARIABLE, end_life, members
 from anamnesis_tests.supervisor.conftest import PARENT, SLEEPER, STUBBORN, is_running, wait_for
 
@@ -27,7 +29,7 @@ def wait_until_on(process: subprocess.Popen[bytes]) -> None:
     process.stdout.readline()
 
 
-def test_grandchildren_that_left_their_process_group_are_members_and_end(life: str) -> None:
+def test_grandchildren_that_left_their_group_are_members_and_end(life: str) -> None:
     with started(PARENT, life) as process:
         wait_until_on(process)
         wait_for(lambda: len(members(life)) == 2)
@@ -36,21 +38,16 @@ def test_grandchildren_that_left_their_process_group_are_members_and_end(life: s
         wait_for(lambda: not is_running(grandchild))  # a signal takes a moment to end it
 
 
-def test_a_process_that_ignores_sigterm_is_killed_after_the_grace(life: str) -> None:
+@pytest.mark.parametrize("in_haste", [False, True])
+def test_process_that_ignores_sigterm_is_killed_after_the_grace(life: str, in_haste: bool) -> None:
     with started(STUBBORN, life) as process:
         wait_until_on(process)
         began = time.monotonic()
-        assert end_life(life, grace_s=0.5, between_scans=process.poll) == []
-        assert time.monotonic() - began > 0.4
-        assert process.wait() == -signal.SIGKILL
-
-
-def test_haste_skips_the_grace(life: str) -> None:
-    with started(STUBBORN, life) as process:
-        wait_until_on(process)
-        began = time.monotonic()
-        end_life(life, grace_s=60, hurry=lambda: True, between_scans=process.poll)
+        grace_s = 60 if in_haste else 0.5
+        assert end_life(life, grace_s=grace_s, hurry=lambda: in_haste, between_scans=process.poll) == []
+        assert in_haste or time.monotonic() - began > 0.4
         assert time.monotonic() - began < 50
+        assert process.wait() == -signal.SIGKILL
 
 
 def test_processes_of_another_life_are_left_alone(life: str) -> None:

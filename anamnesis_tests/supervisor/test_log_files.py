@@ -5,15 +5,12 @@ from pathlib import Path
 from anamnesis_pipeline.supervisor.log_files import KEPT, last_lines, rotate
 
 
-def test_a_small_log_stays(tmp_path: Path) -> None:
+def test_small_or_absent_log_is_not_rotated(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
+    assert not rotate(log)
     log.write_text("line\n")
     assert not rotate(log, max_bytes=100)
     assert log.read_text() == "line\n"
-
-
-def test_an_absent_log_needs_no_rotation(tmp_path: Path) -> None:
-    assert not rotate(tmp_path / "a.log")
 
 
 def test_only_so_many_older_logs_are_kept_newest_first(tmp_path: Path) -> None:
@@ -26,7 +23,7 @@ def test_only_so_many_older_logs_are_kept_newest_first(tmp_path: Path) -> None:
     assert (tmp_path / "a.log.1").read_text().startswith(f"{KEPT + 2} ")
 
 
-def test_a_child_goes_on_writing_to_a_log_that_was_rotated_under_it(tmp_path: Path) -> None:
+def test_child_goes_on_writing_to_a_log_that_was_rotated(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     with log.open("ab", buffering=0) as child:
         child.write(b"before " * 10)
@@ -35,7 +32,7 @@ def test_a_child_goes_on_writing_to_a_log_that_was_rotated_under_it(tmp_path: Pa
     assert log.read_bytes() == b"after"
 
 
-def test_the_last_lines_are_those_at_the_end_without_colours_and_despite_broken_text(tmp_path: Path) -> None:
+def test_last_lines_have_no_colours_and_survive_broken_text(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_bytes(b"\xff\xfe\n" + b"".join(b"\x1b[32m%d\x1b[0m\n" % n for n in range(50)))
     assert last_lines(log, count=3) == ["47", "48", "49"]

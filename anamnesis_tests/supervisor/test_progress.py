@@ -28,36 +28,25 @@ def at(seconds: float, embedded: int = 1200, counts: SourceCounts = WHOLE) -> Sn
     return Snapshot(seconds, counts, embedded)
 
 
-def test_the_line_names_files_episodes_passages_rate_and_time_left() -> None:
-    text = progress_text([at(0, 0), at(10, 300)], files=14)
-    assert text == (
-        "Reading: 12 of at least 14 files, 199 episodes, 300 of 1,200 passages embedded, 30/s, about 30 s left"
-    )
-    assert "Reading: 12 files, " in progress_text([at(0, 0), at(10, 300)], files=5), (
-        "with documents, which nobody counted"
-    )
-
-
-def test_before_the_first_count_it_says_that_it_waits() -> None:
+def test_line_names_files_episodes_passages_rate_and_time_left() -> None:
+    begun = [at(0, 0), at(10, 300)]
+    rest = "199 episodes, 300 of 1,200 passages embedded, 30/s, about 30 s left"
+    assert progress_text(begun, files=14) == f"Reading: 12 of at least 14 files, {rest}"
+    assert "Reading: 12 files, " in progress_text(begun, files=5), "with documents, which nobody counted"
     assert progress_text([], files=3) == "Waiting for the first look at the logs"
-
-
-def test_no_time_is_promised_while_nothing_is_embedded() -> None:
-    assert "left" not in progress_text([at(0, 0), at(10, 0)], files=12)
-
-
-def test_the_rate_is_that_of_the_last_minute() -> None:
-    assert rate([at(0, 0), at(100, 500), at(150, 1000)]) == 10
-
-
-def test_a_slow_rate_keeps_a_decimal() -> None:
+    assert "left" not in progress_text([at(0, 0), at(10, 0)], files=12), "while nothing is embedded"
     assert "2.5/s" in progress_text([at(0, 0), at(10, 25)], files=12)
+    assert rate([at(0, 0), at(100, 500), at(150, 1000)]) == 10, "that of the last minute"
+    assert [duration(s) for s in (0.2, 59, 180, 7500)] == ["1 s", "59 s", "3 min", "2 h 5 min"]
 
 
-def test_it_is_up_to_date_when_all_is_embedded_and_nothing_has_changed_for_a_while() -> None:
+def test_up_to_date_is_what_has_not_changed_for_a_while() -> None:
     assert is_up_to_date([at(0), at(6)], files=12)
     assert not is_up_to_date([at(0), at(2)], files=12)
     assert not is_up_to_date([], files=0)
+    counts = replace(WHOLE, parts=203, kept_away=3)
+    assert is_up_to_date([at(0, counts=counts), at(6, counts=counts)], files=12), "what a rule holds back counts not"
+    assert is_up_to_date([at(0), at(181)], files=13), "files that never arrive are not waited for for ever"
 
 
 @pytest.mark.parametrize(
@@ -70,11 +59,11 @@ def test_it_is_up_to_date_when_all_is_embedded_and_nothing_has_changed_for_a_whi
     ],
     ids=["a passage lacks its vector", "lines wait for the parser", "a file is missing", "an episode is missing"],
 )
-def test_it_is_not_up_to_date_while_anything_is_missing(lacking: Snapshot) -> None:
+def test_memory_is_not_up_to_date_while_anything_is_missing(lacking: Snapshot) -> None:
     assert not is_up_to_date([replace(lacking, at=0), lacking], files=12)
 
 
-def test_it_is_not_up_to_date_before_the_first_look_and_says_what_it_waits_for() -> None:
+def test_before_the_first_look_nothing_is_up_to_date() -> None:
     unseen = [replace(at(seconds), is_seen=False) for seconds in (0, 200)]
     assert not is_up_to_date(unseen, files=12)
     assert progress_text(unseen, files=12).startswith("Waiting for the first look at the sources since the start; so")
@@ -82,14 +71,7 @@ def test_it_is_not_up_to_date_before_the_first_look_and_says_what_it_waits_for()
     assert not is_up_to_date([*unseen, at(201)], files=12), "what it found is read first"
 
 
-def test_what_a_rule_holds_back_is_not_waited_for() -> None:
-    counts = replace(WHOLE, parts=203, kept_away=3)
-    assert is_up_to_date([at(0, counts=counts), at(6, counts=counts)], files=12)
-
-
-def test_without_a_terminal_the_same_is_said_once_and_that_nothing_is_new_once_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_a_terminal_the_same_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     out, clock = io.StringIO(), itertools.count(0, 10)
     stop = threading.Event()
 
@@ -105,15 +87,7 @@ def test_without_a_terminal_the_same_is_said_once_and_that_nothing_is_new_once_m
     assert ["nothing new" in line for line in lines] == [False, True]
 
 
-def test_files_that_never_arrive_are_not_waited_for_for_ever() -> None:
-    assert is_up_to_date([at(0), at(181)], files=13)
-
-
-def test_durations_are_readable() -> None:
-    assert [duration(s) for s in (0.2, 59, 180, 7500)] == ["1 s", "59 s", "3 min", "2 h 5 min"]
-
-
-def test_without_a_terminal_it_prints_plain_lines_and_ends_with_the_result() -> None:
+def test_without_a_terminal_plain_lines_end_with_the_result() -> None:
     out = io.StringIO()
     snapshots = itertools.chain([at(0, 0), at(2)], (at(10.0 + n) for n in itertools.count()))
     show_progress(lambda: next(snapshots), 12, Console(file=out, width=40), threading.Event(), sample_every_s=0.001)
@@ -123,7 +97,7 @@ def test_without_a_terminal_it_prints_plain_lines_and_ends_with_the_result() -> 
     assert len(lines) == 2
 
 
-def test_a_busy_store_is_asked_again_and_a_broken_one_is_reported() -> None:
+def test_busy_store_is_asked_again_and_a_broken_one_reported() -> None:
     out = io.StringIO()
     failures = iter([StoreBusy("busy"), StoreCorrupt("page 3 is damaged")])
 
@@ -132,9 +106,3 @@ def test_a_busy_store_is_asked_again_and_a_broken_one_is_reported() -> None:
 
     show_progress(read, 12, Console(file=out), threading.Event(), sample_every_s=0.001)
     assert out.getvalue() == "Progress cannot be read: page 3 is damaged\n"
-
-
-def test_it_stops_when_told() -> None:
-    stop = threading.Event()
-    stop.set()
-    show_progress(lambda: at(0), 12, Console(file=io.StringIO()), stop)

@@ -27,9 +27,7 @@ def settings(server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyP
     return found
 
 
-def test_a_server_that_is_away_at_the_start_is_named_once_and_waited_for(
-    settings: Settings, server: LoopbackServer
-) -> None:
+def test_server_away_at_the_start_is_named_once_and_waited_for(settings: Settings, server: LoopbackServer) -> None:
     said: list[str] = []
 
     def say(line: str) -> None:
@@ -48,22 +46,16 @@ def test_a_server_that_is_away_at_the_start_is_named_once_and_waited_for(
     assert there == f"{store_place(settings)} answers"
 
 
-def test_the_wait_for_it_ends_in_words_that_say_what_to_do(settings: Settings, server: LoopbackServer) -> None:
+def test_wait_for_a_server_ends_in_time_or_when_asked_to_stop(settings: Settings, server: LoopbackServer) -> None:
     server.vanish()
     with pytest.raises(StoreBusy, match=r"did not answer within 1 s; start MongoDB"):
         open_when_there(settings.model_copy(update={"mongo_wait_s": 1}), StopRequest(), lambda _: None)
-
-
-def test_who_asks_to_stop_does_not_wait_for_it(settings: Settings, server: LoopbackServer) -> None:
-    server.vanish()
     stop = StopRequest()
     threading.Timer(1, stop).start()
     assert open_when_there(settings, stop, lambda _: None) is None
 
 
-def test_a_server_that_goes_later_and_comes_back_is_told_of_once_each(
-    settings: Settings, server: LoopbackServer
-) -> None:
+def test_server_that_goes_and_comes_back_is_told_of_once_each(settings: Settings, server: LoopbackServer) -> None:
     said: list[str] = []
     with closing(open_store(settings)) as store, watched(settings, store, said.append, every_s=0.1):
         server.vanish()

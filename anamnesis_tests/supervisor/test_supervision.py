@@ -9,12 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+from hypothesis import given
+from hypothesis import strategies as st
 
 from anamnesis_pipeline.supervisor.children import ChildSpec
 from anamnesis_pipeline.supervisor.life import members
-from anamnesis_pipeline.supervisor.restarts import RestartPolicy
+from anamnesis_pipeline.supervisor.restarts import RestartPolicy, restart_delay
 from anamnesis_pipeline.supervisor.supervision import StopRequest, Supervisor
-from anamnesis_tests.supervisor.conftest import PARENT, SLEEPER, is_running, wait_for
+from anamnesis_tests.supervisor.conftest import PARENT, SLEEPER, STUBBORN, is_running, wait_for
 
 MakeChild = Callable[..., ChildSpec]
 QUICK = RestartPolicy(limit=3, first_delay_s=0.01)
@@ -37,7 +39,25 @@ def run_until(supervisor: Supervisor, done: Callable[[], object], timeout_s: flo
         timer.cancel()
 
 
-def test_stopping_ends_children_and_grandchildren_and_returns_zero(life: str, child: MakeChild) -> None:
+POLICY = RestartPolicy(limit=5, window_s=600, first_delay_s=1, longest_delay_s=30)
+
+
+def test_delays_double_up_to_a_limit_and_deaths_are_forgiven() -> None:
+    delays = [restart_delay([100.0] * deaths, 100.0, POLICY) for deaths in range(1, 7)]
+    assert delays == [1, 2, 4, 8, 16, None]
+    assert restart_delay([0.0] * 50 + [10_000.0], 10_000.0, POLICY) == 1
+    assert restart_delay([0.0] * 12, 0.0, RestartPolicy(limit=20)) == 30
+
+
+@given(st.lists(st.floats(0, 1e6)), st.floats(0, 1e6))
+def test_child_is_restarted_unless_it_died_too_often_of_late(deaths: list[float], now: float) -> None:
+    recent = [death for death in deaths if now - death <= POLICY.window_s]
+    delay = restart_delay(deaths, now, POLICY)
+    assert (delay is None) == (len(recent) > POLICY.limit)
+    assert delay is None or POLICY.first_delay_s <= delay <= POLICY.longest_delay_s
+
+
+def test_stopping_ends_children_and_grandchildren(life: str, child: MakeChild) -> None:
     supervisor = Supervisor([child("parent", PARENT)], life, print)
     assert run_until(supervisor, lambda: len(members(life)) == 2) == 0
     assert members(life) == []
@@ -52,7 +72,7 @@ def test_a_child_that_dies_is_started_again(life: str, child: MakeChild, tmp_pat
     assert "flaky ended with status 7 (why); starting it again" in said[0]
 
 
-def test_a_child_that_dies_too_often_ends_everything_and_shows_the_end_of_its_log(life: str, child: MakeChild) -> None:
+def test_child_that_dies_too_often_ends_everything(life: str, child: MakeChild) -> None:
     said: list[str] = []
     specs = [child("sound", SLEEPER), child("broken", "import sys; sys.exit('no such model')")]
     assert Supervisor(specs, life, said.append, policy=QUICK).run(StopRequest()) == 1
@@ -85,7 +105,7 @@ def test_a_child_that_never_becomes_ready_counts_as_dead(life: str, child: MakeC
     assert "mute was ended by SIGKILL" in said[0]
 
 
-def test_work_that_is_done_once_is_not_started_again_and_lets_others_begin(life: str, child: MakeChild) -> None:
+def test_work_done_once_is_not_started_again_and_others_begin(life: str, child: MakeChild) -> None:
     said: list[str] = []
     specs = [child("once", "print('done')", once=True), child("later", SLEEPER, after="once")]
     supervisor = Supervisor(specs, life, said.append)
@@ -141,9 +161,8 @@ def test_after_kill_9_of_the_supervisor_no_process_is_left(life: str, tmp_path: 
     wait_for(lambda: not members(life) and not watcher_of(life))
 
 
-def test_after_kill_9_a_child_that_ignores_sigterm_is_gone_within_seconds(life: str, tmp_path: Path) -> None:
-    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
-    with start_supervisor(life, tmp_path, stubborn) as supervisor:
+def test_after_kill_9_a_child_that_ignores_sigterm_goes_too(life: str, tmp_path: Path) -> None:
+    with start_supervisor(life, tmp_path, STUBBORN) as supervisor:
         wait_for(lambda: members(life) and watcher_of(life))
         supervisor.kill()
     wait_for(lambda: not members(life), timeout_s=60)
@@ -163,7 +182,7 @@ def test_sigterm_sigint_and_sighup_end_it_in_order(life: str, tmp_path: Path) ->
         signal.signal(signal.SIGHUP, before)
 
 
-def test_children_take_sigint_also_when_the_supervisor_was_started_with_it_ignored(life: str, tmp_path: Path) -> None:
+def test_children_take_sigint_where_the_supervisor_ignores_it(life: str, tmp_path: Path) -> None:
     code = "import signal; print(signal.getsignal(signal.SIGINT).__name__, flush=True); import time; time.sleep(600)"
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

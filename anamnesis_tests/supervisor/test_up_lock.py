@@ -21,29 +21,19 @@ def test_a_second_holder_is_told_where_the_first_answers(tmp_path: Path) -> None
         assert read_lock(lock) == FIRST
 
 
-def test_after_an_orderly_end_no_earlier_life_is_reported(tmp_path: Path) -> None:
-    lock = tmp_path / "up.lock"
-    with hold_lock(lock, FIRST):
-        pass
-    with hold_lock(lock, SECOND) as earlier:
-        assert earlier is None
-
-
-def test_a_life_that_was_cut_off_is_reported_to_the_next(tmp_path: Path) -> None:
+def test_only_a_life_that_was_cut_off_is_reported_to_the_next(tmp_path: Path) -> None:
     lock = tmp_path / "up.lock"
     with hold_lock(lock, FIRST):
         left_behind = lock.read_text()
+    with hold_lock(lock, SECOND) as earlier:
+        assert earlier is None, "after an orderly end"
     lock.write_text(left_behind)
     with hold_lock(lock, SECOND) as earlier:
         assert earlier == FIRST
         assert read_lock(lock) == SECOND
-
-
-def test_a_damaged_lock_file_is_no_obstacle(tmp_path: Path) -> None:
-    lock = tmp_path / "up.lock"
     lock.write_text('{"pid": 1, "unknown"')
     with hold_lock(lock, FIRST) as earlier:
-        assert earlier is None
+        assert earlier is None, "a damaged file is no obstacle"
 
 
 def test_a_lock_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
@@ -52,13 +42,13 @@ def test_a_lock_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
         pass
 
 
-def test_ports_of_a_running_memory_count_unless_the_environment_names_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ports_of_a_running_memory_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANAMNESIS_PORT", "ANAMNESIS_DAGSTER_PORT"):
         monkeypatch.delenv(name, raising=False)
     settings = Settings(home=tmp_path, port=3999, dagster_port=3998)
+    assert sidecar_in_use(settings) == "http://127.0.0.1:3999"
     with hold_lock(tmp_path / "up.lock", SECOND):
+        assert sidecar_in_use(settings) == SECOND.sidecar
         current = settings_in_use(settings)
         assert (sidecar_url(current), dagster_url(current)) == (SECOND.sidecar, SECOND.dagster)
         monkeypatch.setenv("ANAMNESIS_PORT", "3999")
@@ -73,11 +63,3 @@ def test_ports_of_a_running_memory_count_unless_the_environment_names_one(
         left_behind = (tmp_path / "up.lock").read_text()
     (tmp_path / "up.lock").write_text(left_behind)
     assert settings_in_use(settings) == settings, "it was killed, and another memory may have its ports"
-
-
-def test_the_sidecar_is_asked_where_a_running_one_serves(tmp_path: Path) -> None:
-    settings = Settings(home=tmp_path, port=3999)
-    assert sidecar_in_use(settings) == "http://127.0.0.1:3999"
-    with hold_lock(tmp_path / "up.lock", FIRST):
-        assert sidecar_in_use(settings) == FIRST.sidecar
-    assert sidecar_in_use(settings) == "http://127.0.0.1:3999"
