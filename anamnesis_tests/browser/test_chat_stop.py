@@ -55,9 +55,7 @@ def test_an_answer_is_stopped_while_it_is_prepared(
     assert len(conversations(api)) == 1
 
 
-def test_a_stop_that_is_faster_than_its_message_ends_the_answer(
-    page: Page, api: httpx.Client, chat_server: ChatServer
-) -> None:
+def test_stop_faster_than_its_message_ends_the_answer(page: Page, api: httpx.Client, chat_server: ChatServer) -> None:
     chat_server.after = "stall"
     held = list[Route]()
     page.route("**/api/chat/stream", lambda route: held.extend([route]))
@@ -69,9 +67,7 @@ def test_a_stop_that_is_faster_than_its_message_ends_the_answer(
     assert_stopped_and_known(page, api)
 
 
-def test_where_the_server_does_not_take_the_stop_what_was_said_is_there_all_the_same(
-    page: Page, api: httpx.Client, chat_server: ChatServer
-) -> None:
+def test_refused_stop_keeps_what_was_said(page: Page, api: httpx.Client, chat_server: ChatServer) -> None:
     chat_server.after = "stall"
     page.route(STOP, lambda route: route.fulfill(status=503))  # the connection is closed instead
     page.goto("/chat")
@@ -103,9 +99,7 @@ def test_another_window_stops_the_answer_too(page: Page, api: httpx.Client, chat
     expect(late.locator("#message")).to_have_value("And the rope?")
 
 
-def test_an_answer_that_is_written_elsewhere_has_a_button_that_stops_it(
-    page: Page, api: httpx.Client, chat_server: ChatServer
-) -> None:
+def test_answer_written_elsewhere_is_stopped_here(page: Page, api: httpx.Client, chat_server: ChatServer) -> None:
     chat_server.after = "stall"
     page.goto("/chat")
     expect(send(page)).to_contain_text(ANSWER)
@@ -121,9 +115,7 @@ def test_an_answer_that_is_written_elsewhere_has_a_button_that_stops_it(
     assert messages(api)[1]["stopped"]
 
 
-def test_while_an_answer_is_written_the_next_message_waits_in_the_box_and_that_is_told(
-    page: Page, chat_server: ChatServer
-) -> None:
+def test_next_message_waits_in_the_box_while_one_is_written(page: Page, chat_server: ChatServer) -> None:
     chat_server.after = "stall"
     page.goto("/chat")
     expect(send(page)).to_contain_text(ANSWER)
@@ -135,7 +127,7 @@ def test_while_an_answer_is_written_the_next_message_waits_in_the_box_and_that_i
     expect(page.locator(".turn.user")).to_have_count(1)
 
 
-def test_the_next_message_goes_while_the_answer_before_is_still_loaded(page: Page, api: httpx.Client) -> None:
+def test_next_message_goes_while_the_answer_is_still_loaded(page: Page, api: httpx.Client) -> None:
     held = list[Route]()
     page.route("**/chat/messages/*", lambda route: held.extend([route]), times=1)
     page.goto("/chat")
@@ -149,9 +141,7 @@ def test_the_next_message_goes_while_the_answer_before_is_still_loaded(page: Pag
     assert [each["role"] for each in messages(api)] == ["user", "assistant"] * 2
 
 
-def test_asked_again_the_focus_is_on_stop_and_then_in_the_box(
-    page: Page, chat_server: ChatServer, prepared: threading.Event
-) -> None:
+def test_asked_again_the_focus_is_on_stop(page: Page, chat_server: ChatServer, prepared: threading.Event) -> None:
     prepared.set()
     chat_server.after = "stall"
     page.goto("/chat")

@@ -84,19 +84,7 @@ def test_a_script_in_a_conversation_stays_text(page: Page, chat_server: ChatServ
         page.reload()
 
 
-def test_what_is_searched_is_found_opened_and_read(page: Page, post: Post, api: httpx.Client) -> None:
-    post("crane", "The harbour crane was moved to Thursday")
-    page.goto("/dashboard")
-    page.keyboard.press("/")
-    page.keyboard.type("harbour crane")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/dashboard/search?**")
-    page.locator("main a[href='/dashboard/episodes/crane']").first.click()
-    expect(page.locator("h1")).to_have_text("The harbour crane was moved to Thursday")
-    assert api.get("/api/episodes/crane").json()["retrieval_count"] == 0  # a look of the dashboard
-
-
-def test_a_server_that_went_away_is_told_where_somebody_presses_a_button(page: Page, post: Post) -> None:
+def test_server_that_went_away_is_told_at_a_button(page: Page, post: Post) -> None:
     post("crane", "The harbour crane was moved to Thursday")
     page.clock.install()
     page.goto("/dashboard/episodes/crane")
@@ -111,7 +99,7 @@ def test_a_server_that_went_away_is_told_where_somebody_presses_a_button(page: P
     expect(page.locator(".toast").get_by_role("button", name="Undo")).to_be_visible()
 
 
-def test_a_page_that_asks_by_itself_tells_once_that_the_server_is_away_until_it_is_back(page: Page) -> None:
+def test_page_tells_once_that_the_server_is_away(page: Page) -> None:
     page.clock.install()
     page.goto("/dashboard/embedding")
     expect(page.locator("#progress")).to_contain_text("of 0 passages embedded")
@@ -136,15 +124,3 @@ def test_a_toast_stays_while_somebody_points_at_it(page: Page, post: Post) -> No
     page.mouse.move(0, 0)
     page.clock.run_for(2_000)
     expect(page.locator(".toast")).to_have_count(0)
-
-
-def test_a_dagster_that_is_away_is_told_with_what_starts_it(page: Page, services: TestServices) -> None:
-    services.dagster.up = False
-    page.goto("/dashboard/logs")
-    expect(page.locator("#doing .badge").first).to_have_text("Dagster is away")
-    page.get_by_role("button", name="Read all now").click()
-    expect(page.locator("#run-told [role=alert]")).to_contain_text("Not started: ")
-    page.goto("/dashboard/sources")
-    expect(page.locator("#state .badge").first).to_have_text("Dagster is away")
-    page.goto("/dashboard")
-    expect(page.locator("#now")).to_contain_text("Dagster")

@@ -41,6 +41,14 @@ class Held:
             self._end(route)
 
 
+def hold(page: Page, addresses: str, press: Callable[[], object]) -> Held:
+    """Press something whose request waits then."""
+    held = Held(page, addresses)
+    with page.expect_request(addresses):
+        press()
+    return held
+
+
 # --- what is said
 
 
@@ -50,23 +58,10 @@ def test_whoever_waits_for_a_machine_is_told_so(page: Page) -> None:
     expect(waits).to_have_css("opacity", "0")
     page.get_by_label("Folder", exact=True).fill("/nowhere/at/all")
     for button, address in (("Try it first", "**/sources/try"), ("Add and read it", "**/sources/save")):
-        held = Held(page, address)
-        with page.expect_request(address):
-            page.get_by_role("button", name=button).click()
+        held = hold(page, address, page.get_by_role("button", name=button).click)
         expect(waits).to_have_css("opacity", "1")
         held.let_go()
         expect(waits).to_have_css("opacity", "0")
-
-
-def test_whoever_waits_for_a_model_is_told_so(page: Page) -> None:
-    page.goto("/dashboard/embedding")
-    page.get_by_label("Hub id, path, or name of a service's model").fill("/nowhere/at/all")
-    held = Held(page, "**/embedding/model")
-    with page.expect_request("**/embedding/model"):
-        page.get_by_role("button", name="Use this model").click()
-    expect(page.locator("#models .waits")).to_have_css("opacity", "1")
-    held.let_go()
-    expect(page.locator("#model-problem")).to_be_visible()
 
 
 # --- what is replaced takes nothing until then
@@ -81,17 +76,13 @@ def try_to_type(page: Page, field: Locator) -> None:
     page.keyboard.type("harbour")
 
 
-def test_an_episode_that_is_drawn_anew_takes_nothing_and_its_button_keeps_the_focus(
-    page: Page, post: Post, api: httpx.Client
-) -> None:
+def test_episode_drawn_anew_takes_nothing_and_keeps_the_focus(page: Page, post: Post, api: httpx.Client) -> None:
     post("crane", CRANE)
     page.goto("/dashboard/episodes/crane")
     page.locator("#edit-sheet > summary").click()
-    held = Held(page, "**/dashboard/episode/*")
     sent: list[str] = []
     page.on("request", lambda asked: sent.append(asked.url) if asked.method == "POST" else None)
-    with page.expect_request("**/episode/pin"):
-        page.locator("#pin").click()
+    held = hold(page, "**/dashboard/episode/*", page.locator("#pin").click)
     expect(page.locator("#episode")).to_have_attribute("aria-busy", "true")
     try_to_type(page, page.get_by_label("Summary", exact=True))
     expect(page.locator("#e-summary")).to_have_value(CRANE)
@@ -107,13 +98,11 @@ def test_an_episode_that_is_drawn_anew_takes_nothing_and_its_button_keeps_the_fo
     assert api.get("/api/episodes/crane").json()["tags"] == ["pinned"]
 
 
-def test_what_gets_no_answer_can_be_used_again_and_the_focus_is_where_it_was(page: Page, post: Post) -> None:
+def test_what_gets_no_answer_can_be_used_again(page: Page, post: Post) -> None:
     post("crane", CRANE)
     page.goto("/dashboard/episodes/crane")
     page.get_by_label("New note").fill("Ask the office")
-    held = Held(page, "**/dashboard/episode/*")
-    with page.expect_request("**/episode/note"):
-        page.locator("#note-add").click()
+    held = hold(page, "**/dashboard/episode/*", page.locator("#note-add").click)
     expect(page.locator("#episode")).to_have_attribute("aria-busy", "true")
     held.fail()
     expect(page.locator(".toast.bad")).to_contain_text("The server cannot be reached.")
@@ -125,13 +114,11 @@ def test_what_gets_no_answer_can_be_used_again_and_the_focus_is_where_it_was(pag
     expect(page.locator(".note")).to_have_text("Ask the office")
 
 
-def test_what_is_sent_from_a_field_gives_the_field_its_focus_back(page: Page) -> None:
+def test_field_that_is_sent_from_gets_its_focus_back(page: Page) -> None:
     page.goto("/dashboard/logs")
     dollars = page.get_by_label("Dollars a day")
     dollars.fill("2.5")
-    held = Held(page, "**/logs/settings")
-    with page.expect_request("**/logs/settings"):
-        page.keyboard.press("Enter")
+    held = hold(page, "**/logs/settings", lambda: page.keyboard.press("Enter"))
     expect(page.locator("#settings")).to_have_attribute("aria-busy", "true")
     page.keyboard.type("99")
     try_to_type(page, page.get_by_label("Time zone"))
@@ -142,14 +129,12 @@ def test_what_is_sent_from_a_field_gives_the_field_its_focus_back(page: Page) ->
     expect(page.get_by_label("Time zone")).not_to_have_value("harbour")
 
 
-def test_episodes_are_not_chosen_while_those_that_were_are_pinned(page: Page, post: Post) -> None:
+def test_episodes_are_not_chosen_while_others_are_pinned(page: Page, post: Post) -> None:
     post("crane", CRANE)
     post("pump", "The cistern pump was replaced")
     page.goto("/dashboard/episodes")
     page.locator("input.pick[value=crane]").check()
-    held = Held(page, "**/dashboard/episodes")
-    with page.expect_request("**/dashboard/episodes"):
-        page.locator("#bulk-pin").click()
+    held = hold(page, "**/dashboard/episodes", page.locator("#bulk-pin").click)
     pump = page.locator("input.pick[value=pump]")
     pump.click(force=True)
     expect(pump).not_to_be_checked()
@@ -164,9 +149,7 @@ def test_a_pattern_is_not_typed_over_while_one_is_added(page: Page) -> None:
     page.goto("/dashboard/sources")
     page.get_by_label("Holds", exact=True).fill("postmortem")
     page.locator("#tag-tag").fill("incident")
-    held = Held(page, "**/tags/add")
-    with page.expect_request("**/tags/add"):
-        page.locator("#tag-add").click()
+    held = hold(page, "**/tags/add", page.locator("#tag-add").click)
     try_to_type(page, page.get_by_label("Holds", exact=True))
     expect(page.get_by_label("Holds", exact=True)).to_have_value("postmortem")
     held.let_go()
@@ -175,9 +158,7 @@ def test_a_pattern_is_not_typed_over_while_one_is_added(page: Page) -> None:
 
 def test_cores_are_not_chosen_while_a_choice_is_under_way(page: Page) -> None:
     page.goto("/dashboard/embedding")
-    held = Held(page, "**/embedding/cores")
-    with page.expect_request("**/embedding/cores"):
-        page.get_by_role("button", name="25%").click()
+    held = hold(page, "**/embedding/cores", page.get_by_role("button", name="25%").click)
     other = page.get_by_role("button", name="100%", include_hidden=True)
     other.click(force=True)
     expect(other).to_have_css("opacity", "0.55")
@@ -188,70 +169,37 @@ def test_cores_are_not_chosen_while_a_choice_is_under_way(page: Page) -> None:
     expect(page.locator("#cores [name=share][aria-pressed=true]")).to_have_text("100%")
 
 
-def test_a_model_is_not_reverted_while_another_is_asked_for(page: Page, api: httpx.Client) -> None:
-    model = api.get("/api/embedding/config").json()["model"]
-    api.put("/api/embedding/config", json={"model_id": model}).raise_for_status()
-    page.goto("/dashboard/embedding")
-    held = Held(page, "**/embedding/model")
-    with page.expect_request("**/embedding/model"):
-        page.get_by_role("button", name="Use this model").click()
-    asked: list[str] = []
-    page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
-    page.locator("#model-revert").click(force=True)
-    expect(page.locator("#model-revert")).to_have_css("opacity", "0.55")
-    assert asked == []
-    held.let_go()
-    expect(page.locator("#models")).not_to_have_attribute("aria-busy", "true")
-    page.locator("#model-revert").click()
-    assert len(asked) == 1
-
-
 def test_what_asks_by_itself_holds_nothing_up(page: Page) -> None:
     page.goto("/dashboard/sources")
-    held = Held(page, "**/sources/state*")
-    with page.expect_request("**/sources/state*"):
-        page.reload()
+    held = hold(page, "**/sources/state*", page.reload)
     expect(page.locator("#state.htmx-request")).to_have_count(1)
     expect(page.locator("[inert], [aria-busy]")).to_have_count(0)
     held.let_go()
 
 
-@pytest.mark.parametrize(
-    ("address", "button", "asked"),
-    [
-        ("/dashboard/health", "#ask-again", "**/health/resources"),
-        ("/dashboard/health", "#check-again", "**/health/checks"),
-    ],
-)
-def test_a_button_that_asks_again_keeps_the_focus(page: Page, address: str, button: str, asked: str) -> None:
-    page.goto(address)
-    expect(page.locator(button)).to_be_visible()
-    expect(page.locator(".htmx-request")).to_have_count(0)
-    held = Held(page, asked)
-    with page.expect_request(asked):
-        page.locator(button).click()
-    expect(page.locator(button)).to_have_attribute("aria-disabled", "true")
-    expect(page.locator(button)).to_be_focused()
-    page.keyboard.press("Enter")
-    assert len(held.routes) < 2
-    held.let_go()
-    expect(page.locator(button)).not_to_have_attribute("aria-disabled", "true")
-    expect(page.locator(button)).to_be_focused()
+def test_button_that_asks_again_keeps_the_focus(page: Page) -> None:
+    page.goto("/dashboard/health")
+    for name, asked in (("#ask-again", "**/health/resources"), ("#check-again", "**/health/checks")):
+        button = page.locator(name)
+        expect(button).to_be_visible()
+        expect(page.locator(".htmx-request")).to_have_count(0)
+        held = hold(page, asked, button.click)
+        expect(button).to_have_attribute("aria-disabled", "true")
+        expect(button).to_be_focused()
+        page.keyboard.press("Enter")
+        assert len(held.routes) < 2
+        held.let_go()
+        expect(button).not_to_have_attribute("aria-disabled", "true")
+        expect(button).to_be_focused()
 
 
-def test_a_button_that_hands_in_keeps_the_focus_and_hands_in_once(page: Page) -> None:
+def test_button_that_hands_in_does_so_once(page: Page) -> None:
     page.goto("/dashboard/sources")
     form = page.get_by_role("form", name="A file")
-    text: FilePayload = {
-        "name": "tides.md",
-        "mimeType": "text/markdown",
-        "buffer": b"# Tides\n\nHigh water is at noon today.\n",
-    }
+    text = FilePayload(name="tides.md", mimeType="text/markdown", buffer=b"# Tides\n\nHigh water is at noon today.\n")
     form.get_by_label("File, of at most 50 MiB").set_input_files([text])
-    held = Held(page, "**/api/uploads")
     button = form.get_by_role("button", name="Hand it in")
-    with page.expect_request("**/api/uploads"):
-        button.click()
+    held = hold(page, "**/api/uploads", button.click)
     expect(button).to_have_attribute("aria-disabled", "true")
     expect(button).to_be_focused()
     page.keyboard.press("Enter")
@@ -262,12 +210,13 @@ def test_a_button_that_hands_in_keeps_the_focus_and_hands_in_once(page: Page) ->
 
 
 def test_a_text_that_was_loaded_has_the_focus(page: Page, post: Post) -> None:
-    post("crane", CRANE, raw_exchange="The harbour crane. " * 5000)
+    post("crane", CRANE, raw_exchange="The harbour crane. " * 5000 + "The last rope is new.")
     page.goto("/dashboard/episodes/crane")
     page.locator("details > summary", has_text="characters").click()
     page.get_by_role("button", name="Load all of it").click()
     expect(page.get_by_role("button", name="Copy text")).to_be_visible()
     expect(page.locator("#text")).to_be_focused()
+    expect(page.locator("#text")).to_contain_text("The last rope is new.")
 
 
 # --- what is drawn anew by itself
@@ -285,9 +234,7 @@ def draw_anew(page: Page) -> None:
 
 
 @pytest.mark.screen(width=PHONE)
-def test_a_part_that_is_drawn_anew_leaves_what_is_scrolled_unfolded_and_focused(
-    page: Page, api: httpx.Client, tmp_path: Path
-) -> None:
+def test_part_drawn_anew_stays_scrolled_and_focused(page: Page, api: httpx.Client, tmp_path: Path) -> None:
     add_source(api, "one", tmp_path / "nowhere")
     page.goto("/dashboard/sources")
     expect(page.locator(".htmx-request")).to_have_count(0)
@@ -322,10 +269,8 @@ def test_a_button_that_is_held_down_stays_in_the_page(page: Page, api: httpx.Cli
 
 def test_folders_that_could_not_be_asked_for_are_asked_for_again(page: Page) -> None:
     page.goto("/dashboard/sources")
-    held = Held(page, "**/sources/log-folders")
     summary = page.locator("#log-folders > summary")
-    with page.expect_request("**/sources/log-folders"):
-        summary.click()
+    held = hold(page, "**/sources/log-folders", summary.click)
     held.fail()
     expect(page.locator(".toast.bad")).to_contain_text("The server cannot be reached.")
     held.let_go()
@@ -352,3 +297,7 @@ def test_taking_back_leaves_what_is_chosen_and_typed_since(page: Page, post: Pos
     expect(page.locator("input.pick[value=pump]")).to_be_checked()
     expect(page.locator("#bulk-tag")).to_have_value("checked")
     expect(page.locator("#bulk-tag")).to_be_visible()
+    page.locator("#bulk-pin").click()
+    expect(page.locator(".is-pinned")).to_have_count(1)
+    page.get_by_role("button", name="Unpin").click()
+    expect(page.locator(".is-pinned")).to_have_count(0)

@@ -38,13 +38,6 @@ def test_filters_narrow_an_answer_and_are_named_above_it(page: Page) -> None:
     expect(page.locator("#results > li")).to_have_count(2)
 
 
-def test_an_answer_without_results_says_what_else_may_help(page: Page) -> None:
-    page.goto("/dashboard/search?q=zeppelin&mode=exact&project=acme")
-    expect(page.locator("h2").first).to_have_text("Nothing found")
-    page.get_by_role("link", name="Search without them").click()
-    page.wait_for_url("**/dashboard/search?q=zeppelin")
-
-
 def test_explain_shows_every_stage_and_counts_nothing_as_found(page: Page, api: httpx.Client) -> None:
     page.goto("/dashboard/search?q=harbour+crane&explain=1")
     expect(page.get_by_role("region", name="Lists that were searched")).to_contain_text("Words")
@@ -67,7 +60,7 @@ def test_excerpt_and_id_of_a_result_are_copied(page: Page) -> None:
         assert page.evaluate("navigator.clipboard.readText()") == copied
 
 
-def test_recent_searches_are_offered_again_until_they_are_cleared(page: Page) -> None:
+def test_recent_searches_are_offered_until_cleared(page: Page) -> None:
     page.goto("/dashboard/search?q=harbour+crane")
     page.goto("/dashboard/search?q=winch")
     assert page.locator("#recent a").all_text_contents() == ["winch", "harbour crane"]
@@ -78,9 +71,3 @@ def test_recent_searches_are_offered_again_until_they_are_cleared(page: Page) ->
     expect(page.locator("#recent a")).to_have_count(0)
     page.goto("/dashboard/search")
     expect(page.locator("#recent")).to_contain_text("Your recent searches will be listed here")
-
-
-def test_a_filter_that_cannot_be_is_told_beside_what_was_typed(page: Page) -> None:
-    page.goto("/dashboard/search?q=harbour&since=2026-99-99")
-    expect(page.locator(".problem[role=alert]")).to_contain_text("Not understood")
-    assert page.locator("#q").input_value() == "harbour"

@@ -8,7 +8,6 @@ import httpx
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from anamnesis_pipeline.embeddings import cores as machine
 from anamnesis_pipeline.sidecar.jsonl_control import known_llm_models
 from anamnesis_tests.browser.conftest import Post
 from anamnesis_tests.browser.looks import assert_anybody_can_use
@@ -21,9 +20,7 @@ def settings(api: httpx.Client) -> dict[str, Any]:
     return found
 
 
-def test_schedule_backend_and_budget_are_saved_and_reverted(
-    page: Page, api: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_are_saved_and_reverted(page: Page, api: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANAMNESIS_ANTHROPIC_API_KEY", "sk-ant-of-nobody")
     page.goto("/dashboard/logs")
     page.get_by_label("Schedule").select_option("6h")
@@ -43,7 +40,7 @@ def test_schedule_backend_and_budget_are_saved_and_reverted(
     assert (saved["summarizer"], saved["llm_daily_dollars"]) == ("none", None)
 
 
-def test_letting_a_value_go_asks_first_and_leaves_what_is_typed_elsewhere(page: Page, api: httpx.Client) -> None:
+def test_letting_a_value_go_asks_first(page: Page, api: httpx.Client) -> None:
     api.put("/api/jsonl/settings", json={"private_projects": ["acme", "b-corp"]}).raise_for_status()
     page.goto("/dashboard/logs")
     page.get_by_label("Dollars a day").fill("2.5")
@@ -63,37 +60,7 @@ def test_letting_a_value_go_asks_first_and_leaves_what_is_typed_elsewhere(page: 
     assert settings(api)["llm_daily_dollars"] == 2.5
 
 
-def test_settings_that_are_typed_are_asked_about_before_a_link_loses_them(page: Page, api: httpx.Client) -> None:
-    api.put("/api/jsonl/settings", json={"private_projects": ["acme", "b-corp"]}).raise_for_status()
-    page.goto("/dashboard/logs")
-    page.get_by_label("Schedule").select_option("6h")
-    page.once("dialog", lambda dialog: dialog.accept())
-    page.locator("#set-private_projects-revert").click()
-    expect(page.locator("#set-private_projects-revert")).to_have_count(0)
-    expect(page.get_by_label("Schedule")).to_have_value("6h")
-    with page.expect_event("dialog") as asked:
-        page.once("dialog", lambda dialog: dialog.dismiss())
-        page.get_by_role("link", name="Overview").click()
-    assert asked.value.type == "beforeunload"
-    page.locator("#settings-save").click()
-    expect(page.locator("#set-ingest_schedule-from")).to_have_text("set here")
-    page.get_by_role("link", name="Overview").click()
-    page.wait_for_url("**/dashboard")
-
-
-def test_a_backend_without_its_key_is_told_beside_the_backend(page: Page, api: httpx.Client) -> None:
-    page.goto("/dashboard/logs")
-    page.get_by_label("Schedule").select_option("6h")
-    page.get_by_label("Summaries by").select_option("anthropic")
-    expect(page.locator("#set-summarizer-note")).to_contain_text("This costs money.")
-    page.locator("#settings-save").click()
-    expect(page.locator("#set-summarizer-problem")).to_contain_text("anthropic_api_key must be set")
-    expect(page.get_by_label("Summaries by")).to_be_focused()
-    assert_anybody_can_use(page)
-    assert (settings(api)["ingest_schedule"], settings(api)["summarizer"]) == ("nightly", "none")
-
-
-def test_what_is_saved_before_the_note_about_an_llm_is_there_is_saved(page: Page, api: httpx.Client) -> None:
+def test_saving_waits_for_no_note_about_an_llm(page: Page, api: httpx.Client) -> None:
     held: list[Route] = []
 
     def hold(route: Route) -> None:
@@ -110,7 +77,7 @@ def test_what_is_saved_before_the_note_about_an_llm_is_there_is_saved(page: Page
     held[0].abort()
 
 
-def test_the_note_about_an_llm_is_about_the_model_that_is_stored_or_typed(page: Page, api: httpx.Client) -> None:
+def test_note_about_an_llm_is_of_the_model_stored_or_typed(page: Page, api: httpx.Client) -> None:
     paid = [each for each in known_llm_models() if each["backend"] == "anthropic" and not each["default"]]
     stored, typed = (each["model"] for each in paid[:2])
     api.put("/api/jsonl/settings", json={"summary_model": stored}).raise_for_status()
@@ -123,7 +90,7 @@ def test_the_note_about_an_llm_is_about_the_model_that_is_stored_or_typed(page: 
     expect(note).to_contain_text(f"{typed}: $")
 
 
-def test_a_value_that_cannot_be_is_told_beside_its_field_and_nothing_is_saved(page: Page, api: httpx.Client) -> None:
+def test_value_that_cannot_be_is_told_beside_its_field(page: Page, api: httpx.Client) -> None:
     before = settings(api)
     page.goto("/dashboard/logs")
     page.get_by_label("Time zone").fill("Atlantis/Harbour")
@@ -135,7 +102,7 @@ def test_a_value_that_cannot_be_is_told_beside_its_field_and_nothing_is_saved(pa
     assert settings(api) == before
 
 
-def test_the_log_goes_on_by_itself_and_shows_only_the_level_that_is_asked_for(page: Page) -> None:
+def test_log_goes_on_and_shows_the_level_asked_for(page: Page) -> None:
     page.goto("/dashboard/logs")
     log = logging.getLogger("anamnesis_pipeline.harbour")
     log.warning("the crane is stuck")
@@ -146,56 +113,6 @@ def test_the_log_goes_on_by_itself_and_shows_only_the_level_that_is_asked_for(pa
     page.get_by_label("Level").select_option("error")
     expect(page.locator("#tail .warning", has_text="the crane is stuck")).not_to_be_visible()
     expect(page.locator("#tail .error", has_text="the crane fell over")).to_be_visible()
-
-
-def test_stop_asks_and_says_that_nothing_was_running(page: Page) -> None:
-    page.goto("/dashboard/logs")
-    page.once("dialog", lambda asked: asked.accept())
-    page.get_by_role("button", name="Stop", exact=True).click()
-    expect(page.locator("#run-told")).to_contain_text("No run was under way")
-
-
-def test_read_all_now_without_logs_says_where_to_add_some(page: Page) -> None:
-    page.goto("/dashboard/logs")
-    page.get_by_role("button", name="Read all now").click()
-    expect(page.locator("#run-told [role=alert]")).to_contain_text("There is no log to read yet")
-
-
-def test_cores_are_chosen_by_share_and_one_by_one_and_let_go(page: Page, api: httpx.Client) -> None:
-    def cores() -> list[int]:
-        return list(api.get("/api/embedding/config").json()["cores"])
-
-    available = machine.available_cores()
-    page.goto("/dashboard/embedding")
-    for share in (25, 50, 100):
-        page.get_by_role("button", name=f"{share}%").click()
-        expect(page.locator("#cores [name=share][aria-pressed=true]")).to_have_text(f"{share}%")
-        expect(page.get_by_role("button", name=f"{share}%")).to_be_focused()
-        assert cores() == list(machine.cores_for(share, (), available))
-    if len(available) > 1:
-        page.get_by_role("button", name=f"Core {available[0]}", exact=True).click()
-        expect(page.get_by_role("button", name=f"Core {available[0]}", exact=True)).to_have_attribute(
-            "aria-pressed", "false"
-        )
-        assert cores() == list(available[1:])
-    page.locator("#cores-revert").click()
-    expect(page.locator("#cores-revert")).to_have_count(0)
-    expect(page.locator("#cores .badge")).to_have_text("default")
-
-
-def test_a_model_that_is_none_is_refused_beside_the_field_and_the_present_one_stays(
-    page: Page, api: httpx.Client, post: Post
-) -> None:
-    post("crane", "The harbour crane was moved to Thursday")
-    before = api.get("/api/embedding/config").json()["model"]
-    page.goto("/dashboard/embedding")
-    page.get_by_label("Hub id, path, or name of a service's model").fill("/nowhere/at/all")
-    expect(page.get_by_label("Another one:")).to_be_checked()
-    page.get_by_role("button", name="Use this model").click()
-    expect(page.locator("#model-problem")).to_be_visible()
-    assert_anybody_can_use(page)
-    assert page.locator("#other").input_value() == "/nowhere/at/all"
-    assert api.get("/api/embedding/config").json()["model"] == before
 
 
 def test_how_much_is_embedded_is_told_and_grows_with_what_comes(page: Page, post: Post) -> None:

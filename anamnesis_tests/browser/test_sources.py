@@ -9,7 +9,6 @@ import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
 from anamnesis_tests.browser.looks import assert_anybody_can_use
-from anamnesis_tests.sidecar.conftest import TestServices
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -67,37 +66,10 @@ def test_a_folder_is_tried_added_changed_and_removed(page: Page, api: httpx.Clie
     assert configured(api) == {}
 
 
-def test_a_folder_that_cannot_be_is_told_beside_its_field(page: Page, api: httpx.Client) -> None:
-    page.goto("/dashboard/sources")
-    page.get_by_label("Folder", exact=True).fill("./here")
-    page.get_by_role("button", name="Add and read it").click()
-    expect(page.locator("#source-place-told")).to_contain_text("has no fixed place")
-    expect(page.get_by_label("Folder", exact=True)).to_be_focused()
-    assert page.get_by_label("Folder", exact=True).input_value() == "./here"
-    page.get_by_label("Folder", exact=True).fill("/nowhere/at/all")
-    page.get_by_role("button", name="Try it first").click()
-    expect(page.locator("#trial .badge.bad")).to_have_text("does not work")
-    assert configured(api) == {}
-
-
-def test_look_now_reads_what_is_new_and_says_how_much(page: Page, services: TestServices, tmp_path: Path) -> None:
-    folder = tmp_path / "logs" / "-home-mira-code"
-    folder.mkdir(parents=True)
-    (folder / "11111111-2222-4333-8444-555555555555.jsonl").write_text("{}\n")
-    page.goto("/dashboard/sources")
-    page.get_by_role("button", name="Look now").click()
-    expect(page.locator("#look-told")).to_contain_text("Reading 1 folder.")
-    assert [len(sources) for sources, _ in services.dagster.ingests] == [1]
-
-
 def test_a_document_is_handed_in_listed_and_forgotten(page: Page, api: httpx.Client) -> None:
     page.goto("/dashboard/sources")
     form = page.get_by_role("form", name="A file")
-    text: FilePayload = {
-        "name": "tides.md",
-        "mimeType": "text/markdown",
-        "buffer": b"# Tides\n\nHigh water is at noon.\n",
-    }
+    text = FilePayload(name="tides.md", mimeType="text/markdown", buffer=b"# Tides\n\nHigh water is at noon.\n")
     form.get_by_label("File, of at most 50 MiB").set_input_files([text])
     form.get_by_label("Tags, separated by commas").fill("harbour, tides")
     form.get_by_role("button", name="Hand it in").click()
@@ -115,51 +87,7 @@ def test_a_document_is_handed_in_listed_and_forgotten(page: Page, api: httpx.Cli
     assert api.get(f"/api/episodes/{made}").status_code == 404
 
 
-def test_a_page_of_this_machine_is_not_fetched_and_the_reason_is_told(page: Page, api: httpx.Client) -> None:
-    page.goto("/dashboard/sources")
-    form = page.get_by_role("form", name="A page of the web")
-    form.get_by_label("Address").fill(f"{api.base_url}/health")
-    form.get_by_role("button", name="Fetch it").click()
-    expect(form.locator(".told.bad")).to_be_visible()
-    assert api.get("/api/uploads").json()["items"] == []
-
-
-def test_tags_by_pattern_are_added_and_removed(page: Page, api: httpx.Client) -> None:
-    page.goto("/dashboard/sources")
-    page.get_by_label("Holds", exact=True).fill("postmortem")
-    page.locator("#tag-tag").fill("incident")
-    page.locator("#tag-add").click()
-    remove = page.get_by_role("button", name="Remove incident")
-    expect(remove).to_be_visible()
-    patterns = api.get("/api/crawler/config/doc-tag-patterns").json()
-    assert "postmortem" in str(patterns)
-    page.once("dialog", lambda asked: asked.accept())
-    remove.click()
-    expect(remove).to_have_count(0)
-    assert "postmortem" not in str(api.get("/api/crawler/config/doc-tag-patterns").json())
-
-
-def test_the_interval_is_set_refused_and_let_go(page: Page, api: httpx.Client) -> None:
-    def stored() -> int:
-        return int(api.get("/api/crawler/config/interval").json()["interval_s"])
-
-    before = stored()
-    page.goto("/dashboard/sources")
-    page.get_by_label("Look every", exact=True).fill("900")
-    page.locator("#interval-save").click()
-    expect(page.locator(".toast", has_text="Sources are looked at every 900 s.")).to_be_visible()
-    assert stored() == 900
-    page.get_by_label("Look every", exact=True).fill("0")
-    page.locator("#interval-save").click()
-    expect(page.locator("#interval [role=alert]")).to_be_visible()
-    assert stored() == 900
-    page.once("dialog", lambda asked: asked.accept())
-    page.get_by_role("button", name=re.compile("^Revert to")).click()
-    expect(page.get_by_role("button", name=re.compile("^Revert to"))).to_have_count(0)
-    assert stored() == before
-
-
-def test_a_source_that_is_half_typed_is_asked_about_before_it_is_lost(page: Page) -> None:
+def test_half_typed_source_is_asked_about_before_it_is_lost(page: Page) -> None:
     page.goto("/dashboard/sources")
     page.reload()  # nothing is typed: nobody asks
     page.locator("#source-kind").select_option(index=1)

@@ -34,7 +34,7 @@ def test_overview_counts_draws_and_leads_on(page: Page, post: Post) -> None:
 
 
 @pytest.mark.screen(width=PHONE)
-def test_growth_is_drawn_over_as_many_days_as_leave_a_bar_to_be_seen(page: Page, post: Post) -> None:
+def test_growth_is_drawn_by_so_many_days_that_bars_are_seen(page: Page, post: Post) -> None:
     for day in range(1, 6):
         post(f"day{day}", f"Day {day} at the harbour", timestamp=f"2026-02-{day:02}T10:00:00Z")
     post("crane", CRANE, timestamp="2026-10-01T10:00:00Z")
@@ -48,7 +48,7 @@ def test_growth_is_drawn_over_as_many_days_as_leave_a_bar_to_be_seen(page: Page,
 
 
 @pytest.mark.screen(width=PHONE)
-def test_what_is_wrong_is_marked_by_a_badge_as_narrow_as_its_word(page: Page, services: TestServices) -> None:
+def test_badge_is_as_narrow_as_its_word(page: Page, services: TestServices) -> None:
     page.goto("/dashboard/health")
     badge = page.locator(".findings .badge").first
     expect(badge).to_be_visible()
@@ -77,27 +77,10 @@ def test_a_range_drawn_over_the_timeline_narrows_the_list(page: Page, post: Post
     expect(page.locator("#list-title + span")).to_have_text("20 in this range")
 
 
-def test_the_timeline_is_filtered_and_a_range_is_typed(page: Page, post: Post) -> None:
-    post("crane", CRANE, timestamp="2026-03-01T10:00:00Z")
-    post("pump", "The cistern pump was replaced", project="garden", timestamp="2026-04-02T10:00:00Z")
-    page.goto("/dashboard/timeline")
-    page.get_by_label("From (UTC)").fill("2026-04-01")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**since=2026-04-01**")
-    assert page.locator("main .lines a").all_text_contents() == ["The cistern pump was replaced"]
-    page.get_by_label("Project", exact=True).fill("acme")
-    page.get_by_role("button", name="Show").click()
-    expect(page.locator(".empty")).to_contain_text("No episode passes these filters in this range.")
-    page.get_by_role("link", name="Clear filters").click()
-    expect(page.locator("main .lines a")).to_have_count(2)
-
-
 # --- context
 
 
-def test_a_prompt_shows_what_a_session_is_told_with_its_tokens_as_the_api_tells_it(
-    page: Page, post: Post, api: httpx.Client
-) -> None:
+def test_prompt_shows_what_a_session_is_told_with_its_tokens(page: Page, post: Post, api: httpx.Client) -> None:
     post("crane", "Decision: the harbour crane moves on Thursday only", kind="decision", tags=["pinned"])
     page.goto("/dashboard/context")
     page.get_by_label("Project").fill("acme")
@@ -125,29 +108,6 @@ def test_words_of_the_levels_are_whole_on_a_phone(page: Page, post: Post) -> Non
     assert_anybody_can_use(page)
 
 
-def test_a_project_that_nobody_remembers_is_told(page: Page, post: Post) -> None:
-    post("crane", CRANE)
-    page.goto("/dashboard/context?project=atlantis&max_tokens=800")
-    expect(page.locator("main")).to_contain_text("Nothing is remembered of atlantis.")
-    page.get_by_role("link", name="Clear").click()
-    expect(page.locator(".empty")).to_contain_text("Name a project")
-
-
-# --- health
-
-
-def test_health_asks_every_service_and_checks_again_on_demand(page: Page, services: TestServices) -> None:
-    page.goto("/dashboard/health")
-    expect(page.locator("#resources tbody tr").first).to_be_visible()
-    page.get_by_role("button", name="Ask again").click()
-    expect(page.locator(".toast", has_text="Asked again.")).to_be_visible()
-    expect(page.locator("#checks-title + .row time")).to_be_visible()
-    page.get_by_role("button", name="Check again").click()
-    expect(page.locator(".toast", has_text="Checked again.")).to_be_visible()
-    expect(page.locator("#examined")).to_contain_text("in the home")
-    assert_anybody_can_use(page)
-
-
 # --- events
 
 
@@ -168,25 +128,6 @@ def test_an_event_appears_as_it_happens_and_waits_while_paused(page: Page, post:
     assert_anybody_can_use(page)
 
 
-def test_events_of_some_kinds_are_shown_alone(page: Page, post: Post, api: httpx.Client) -> None:
-    post("crane", CRANE)
-    api.patch("/api/episodes/crane", json={"project": "garden"}).raise_for_status()
-    page.goto("/dashboard/events")
-    expect(page.locator("#rows .badge")).to_have_text(["Edited", "Written"])
-    page.get_by_role("checkbox", name=re.compile("^Edited")).check()
-    page.get_by_role("button", name="Show these").click()
-    page.wait_for_url("**/dashboard/events?kind=edit")
-    expect(page.locator("#rows tr")).to_have_count(1)
-    expect(page.locator("#live-badge")).to_have_text("Live")
-    post("winch", "The winch was oiled")
-    api.patch("/api/episodes/winch", json={"project": "garden"}).raise_for_status()
-    # What one process does again within two seconds goes on in its row.
-    expect(page.locator("#rows")).to_have_text(re.compile(r"Edited.*(Edited|×\s2)", re.DOTALL))
-    expect(page.locator("#rows")).not_to_contain_text("Written")
-    page.get_by_role("link", name="All kinds").click()
-    expect(page.locator("#rows .badge", has_text="Written").first).to_be_visible()
-
-
 def be_seen(page: Page, is_seen: bool) -> None:
     """As when another tab comes before this one, or goes."""
     page.evaluate(
@@ -196,9 +137,7 @@ def be_seen(page: Page, is_seen: bool) -> None:
     )
 
 
-def test_a_page_that_nobody_sees_keeps_no_stream_and_shows_later_what_happened(
-    page: Page, post: Post, api: httpx.Client, server: uvicorn.Server
-) -> None:
+def test_page_that_nobody_sees_has_no_stream(page: Page, post: Post, api: httpx.Client, server: uvicorn.Server) -> None:
     feed = server.config.app.state.event_feed  # type: ignore[union-attr]
     post("crane", CRANE)
     page.goto("/dashboard/events")
@@ -215,7 +154,7 @@ def test_a_page_that_nobody_sees_keeps_no_stream_and_shows_later_what_happened(
     assert feed.watchers == 1
 
 
-def test_a_list_that_goes_on_is_live_only_once_the_stream_is_there(page: Page) -> None:
+def test_list_is_live_only_once_the_stream_is_there(page: Page) -> None:
     page.goto("/dashboard/events")
     expect(page.locator("#live-badge")).to_have_text("Live")
     page.get_by_role("button", name="Pause").click()
@@ -228,7 +167,7 @@ def test_a_list_that_goes_on_is_live_only_once_the_stream_is_there(page: Page) -
 
 
 @pytest.mark.screen(width=PHONE)
-def test_whatever_the_list_says_of_itself_moves_nothing_below_it(page: Page, post: Post) -> None:
+def test_what_the_list_says_of_itself_moves_nothing_below_it(page: Page, post: Post) -> None:
     def top() -> float:
         box = page.locator("#events").bounding_box()
         assert box is not None
@@ -285,19 +224,6 @@ def point_at_a_dot(page: Page) -> tuple[float, float]:
     return float(at[0]), float(at[1])
 
 
-@pytest.mark.usefixtures("_drawn")
-def test_a_dot_of_the_map_says_what_it_is_and_opens_it(page: Page, api: httpx.Client) -> None:
-    page.goto("/dashboard/map")
-    at = point_at_a_dot(page)
-    link = page.locator("#map-told a")
-    expect(link).to_contain_text("at the harbour")
-    address = link.get_attribute("href")
-    page.mouse.click(*at)
-    page.wait_for_url(f"**{address}")
-    name = str(address).rpartition("/")[2]
-    expect(page.locator("h1")).to_have_text(api.get(f"/api/episodes/{name}").json()["summary"])
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -315,10 +241,12 @@ def test_the_map_says_what_a_pointer_or_a_finger_does(page: Page, words: str) ->
 
 
 @pytest.mark.usefixtures("_drawn")
-def test_only_a_plain_click_on_a_dot_leaves_the_map(page: Page) -> None:
+def test_dot_says_what_it_is_and_only_a_plain_click_opens_it(page: Page, api: httpx.Client) -> None:
     page.goto("/dashboard/map")
     at = point_at_a_dot(page)
-    address = page.locator("#map-told a").get_attribute("href")
+    link = page.locator("#map-told a")
+    expect(link).to_contain_text("at the harbour")
+    address = link.get_attribute("href")
     page.mouse.click(*at, button="right")
     page.keyboard.press("Escape")
     for pressed in ({"button": "middle"}, {"modifiers": ["Control"]}):
@@ -329,6 +257,8 @@ def test_only_a_plain_click_on_a_dot_leaves_the_map(page: Page) -> None:
     expect(page).to_have_url(re.compile("/dashboard/map$"))
     page.mouse.click(*at)
     page.wait_for_url(f"**{address}")
+    name = str(address).rpartition("/")[2]
+    expect(page.locator("h1")).to_have_text(api.get(f"/api/episodes/{name}").json()["summary"])
 
 
 def within(page: Page, at: tuple[float, float]) -> Position:
@@ -383,9 +313,7 @@ def test_the_map_is_zoomed_searched_and_narrowed_by_project(page: Page) -> None:
     assert_anybody_can_use(page)
 
 
-def test_a_map_is_offered_once_there_are_episodes_enough_and_the_open_page_shows_it_when_it_is_drawn(
-    page: Page, post: Post, services: TestServices
-) -> None:
+def test_open_page_offers_a_map_and_shows_it_once_it_is_drawn(page: Page, post: Post, services: TestServices) -> None:
     post("crane", CRANE)
     page.goto("/dashboard/map")
     expect(page.locator(".empty")).to_contain_text("29 to go")

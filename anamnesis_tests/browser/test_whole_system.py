@@ -37,7 +37,7 @@ def test_nothing_serious_in_light(page: Page, path: str) -> None:
 
 @pytest.mark.screen(dark=True, width=PHONE)
 @pytest.mark.parametrize("path", PATHS)
-def test_nothing_serious_in_dark_on_a_phone_and_nothing_wider_than_it(page: Page, path: str) -> None:
+def test_nothing_serious_or_too_wide_in_dark_on_a_phone(page: Page, path: str) -> None:
     page.goto(path, wait_until="load")
     assert grave(page) == []
     assert wider_than_the_screen(page) <= 0
@@ -108,7 +108,7 @@ def test_a_folder_that_is_added_is_read_and_found(page: Page, system: System, tm
     assert system.search("zeppelin mast")[0]["source"]["path"].endswith("tides.md")
 
 
-def test_reading_all_logs_is_started_by_a_click_and_its_end_is_shown(page: Page, system: System) -> None:
+def test_reading_all_logs_is_started_and_its_end_is_shown(page: Page, system: System) -> None:
     before = system.http.get("/api/jsonl/status").json()["last_run"]
     page.goto("/dashboard/logs")
     page.get_by_role("button", name="Read all now").click()
@@ -120,7 +120,7 @@ def test_reading_all_logs_is_started_by_a_click_and_its_end_is_shown(page: Page,
     assert system.http.get("/api/jsonl/status").json()["last_run"] != before
 
 
-def test_a_reembed_is_paused_resumed_switched_to_and_switched_back(
+def test_reembed_is_paused_switched_to_and_back(
     page: Page, system: System, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     post_many(system, 50)
@@ -165,33 +165,7 @@ def test_a_reembed_is_paused_resumed_switched_to_and_switched_back(
     assert [space["key"] for space in spaces(system)] == [old]
 
 
-def test_a_model_is_given_up_and_let_go_and_everything_embedded_anew(
-    page: Page, system: System, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    post_many(system, 50)
-    system.wait_until("all passages are embedded", system.is_covered)
-    old, model = active(system), random_model(tmp_path_factory.mktemp("unwanted") / "unwanted-model", dim=48, layers=24)
-    page.on("dialog", lambda asked: asked.accept())
-    page.goto("/dashboard/embedding")
-    badge, told = page.locator("#progress h2 .badge"), page.locator("#progress-told")
-    page.get_by_label("Hub id, path, or name of a service's model").fill(str(model))
-    page.get_by_role("button", name="Use this model").click()
-    expect(badge).to_have_text("running")
-    page.get_by_role("button", name="Give up").click()
-    expect(told).to_contain_text("is built no further")
-    page.locator("#model-revert").click()
-    expect(page.locator("#model-revert")).to_have_count(0)
-    page.locator("#reembed-anew").click()
-    expect(badge).to_have_text("waits for your yes", timeout=RUN_MS)
-    page.get_by_role("button", name="Give up").click()
-    expect(page.locator("#reembed-anew")).to_be_visible()
-    assert active(system) == old
-    for unused in (space["key"] for space in spaces(system) if space["key"] != old):
-        page.locator(f"[id='drop-{unused}']").click()
-        expect(page.locator(f"[id='drop-{unused}']")).to_have_count(0)
-
-
-def test_the_map_is_drawn_by_its_job_and_a_dot_of_it_opens_an_episode(page: Page, system: System) -> None:
+def test_map_is_drawn_by_its_job_and_a_dot_opens_an_episode(page: Page, system: System) -> None:
     post_many(system, 50)
     system.wait_until("all passages are embedded", system.is_covered)
     page.goto("/dashboard/map")
