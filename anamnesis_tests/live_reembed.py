@@ -63,6 +63,16 @@ def post_many(system: System, count: int) -> None:
         assert response.json()["created"] == 50, response.text
 
 
+def start_full(system: System, notes: int) -> None:
+    """Start it with so many notes beside its logs; everything is embedded, and Dagster answers."""
+    system.start()
+    system.wait_until("the sidecar is ready", system.is_ready)
+    post_many(system, notes)
+    system.wait_until("all logs are read", lambda: "Memory is up to date" in system.output.read_text(), WORK_S)
+    system.wait_until("everything is embedded", system.is_covered, WORK_S)
+    system.wait_until("Dagster answers", lambda: system.graphql("{ version }"))
+
+
 def status(system: System) -> dict[str, Any]:
     answer: dict[str, Any] = system.http.get("/api/episodes/reembed/status").json()
     return answer

@@ -56,7 +56,7 @@ def first_id(answer: str) -> str:
     return (re.findall(r"^1\. \[\w+ (\S+)\]", answer, re.MULTILINE) or [""])[0]
 
 
-def test_what_a_session_said_is_found_by_the_next_one_and_so_is_what_that_one_records(system: System) -> None:
+def test_what_a_session_said_is_found_by_the_next_one(system: System) -> None:
     system.start()
     system.wait_until("the sidecar is ready", system.is_ready)
     system.wait_until("the sensors look", lambda: system.graphql("{ version }"))

@@ -71,9 +71,7 @@ def repository(folder: Path) -> Path:
     return shop
 
 
-def test_one_memory_over_three_machines_follows_them_and_a_dead_one_holds_nobody_up(
-    system: System, tmp_path: Path
-) -> None:
+def test_one_memory_follows_three_machines(system: System, tmp_path: Path) -> None:
     ash, elm = repository(tmp_path / "ash"), repository(tmp_path / "elm")
     (elm / "NOTES.md").write_text("# Notes\n\n## Winter\nThe greenhouse heater trips the breaker below nine degrees.\n")
     shutil.copytree(EXAMPLES, tmp_path / "elm" / ".claude" / "projects")
@@ -118,9 +116,7 @@ def test_one_memory_over_three_machines_follows_them_and_a_dead_one_holds_nobody
     system.terminate()
 
 
-def test_a_source_that_is_added_while_all_runs_is_read_at_once_and_its_short_interval_counts(
-    system: System, tmp_path: Path
-) -> None:
+def test_source_added_while_all_runs_is_read_at_once(system: System, tmp_path: Path) -> None:
     system.environment["ANAMNESIS_CRAWL_INTERVAL_S"] = "300"
     notes = repository(tmp_path / "ash")
     system.start()

@@ -2,10 +2,8 @@
 no work.
 """
 
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -15,12 +13,13 @@ import pytest
 from pydantic import ValidationError
 
 from anamnesis_pipeline.dagster_api.api import DagsterApi, dagster_url, open_dagster
-from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG, MAX_DIRECT_RUNS
+from anamnesis_pipeline.dagster_api.backfills import MAX_DIRECT_RUNS
 from anamnesis_pipeline.dagster_api.graphql import REPOSITORY
 from anamnesis_pipeline.dagster_api.runs import EPISODES_WRITTEN, Automation, mark_canceled
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.settings import Settings
 from anamnesis_tests.dagster_parts import created_run, dagster_webserver, free_port
+from anamnesis_tests.summaries.loopback import Answer, LoopbackServer
 
 DEFINITIONS = """
 import pathlib
@@ -78,6 +77,17 @@ def api(home: Path) -> Iterator[DagsterApi]:
     (home / "definitions.py").write_text(DEFINITIONS)
     with dagster_webserver(home, "python_file: {relative_path: definitions.py, location_name: anamnesis}") as api:
         yield api
+
+
+def known(api: DagsterApi, dimension: str) -> list[str]:
+    query = """{ assetNodeOrError(assetKey: {path: ["embeddings"]}) {
+        ... on AssetNode { partitionKeysByDimension { name partitionKeys } } } }"""
+    found = api.ask(query)["assetNodeOrError"]["partitionKeysByDimension"]
+    return next(list(each["partitionKeys"]) for each in found if each["name"] == dimension)
+
+
+def is_page(link: str) -> bool:
+    return httpx.get(link, trust_env=False, timeout=60).status_code == 200
 
 
 def test_mutations_by_get_or_of_foreign_pages_are_refused(api: DagsterApi) -> None:
@@ -147,14 +157,7 @@ def test_reload_of_broken_definitions_says_why(api: DagsterApi, home: Path) -> N
     assert [each.cron for each in api.schedules()] == ["0 5 * * *"]
 
 
-def known(api: DagsterApi, dimension: str) -> list[str]:
-    query = """{ assetNodeOrError(assetKey: {path: ["embeddings"]}) {
-        ... on AssetNode { partitionKeysByDimension { name partitionKeys } } } }"""
-    found = api.ask(query)["assetNodeOrError"]["partitionKeysByDimension"]
-    return next(list(each["partitionKeys"]) for each in found if each["name"] == dimension)
-
-
-def test_partitions_are_added_once_however_often_and_how_many_are_asked_for(api: DagsterApi) -> None:
+def test_partitions_are_added_once_however_often_asked_for(api: DagsterApi) -> None:
     sources = [f"source-{n}" for n in range(110)]
     api.add_partitions("space-a", sources)
     api.add_partitions("space-a", [*sources[:3], "one-more"])
@@ -163,18 +166,18 @@ def test_partitions_are_added_once_however_often_and_how_many_are_asked_for(api:
     assert {each: found.count(each) for each in (*sources, "one-more")} == dict.fromkeys((*sources, "one-more"), 1)
 
 
-def test_a_backfill_is_launched_with_its_partitions_title_and_tags_and_can_be_followed_and_cancelled(
-    api: DagsterApi,
-) -> None:
+BACKFILL = """query($id: String!) { partitionBackfillOrError(backfillId: $id) {
+    ... on PartitionBackfill { title partitionNames tags { key value } partitionSetName } } }"""
+
+
+def test_backfill_is_launched_followed_and_cancelled(api: DagsterApi) -> None:
     title = 'Embed "all" of it, 100 %: ' + "x" * 200
     backfill = api.launch_embedding_backfill("space-b", ["left", "right"], title, {"anamnesis/embed": "space-b"})
     state = api.backfill_state(backfill)
     assert state is not None
     assert (state.status, state.targeted, state.materialized, state.failed) == ("REQUESTED", 2, 0, 0)
     assert not state.ended
-    query = """query($id: String!) { partitionBackfillOrError(backfillId: $id) {
-        ... on PartitionBackfill { title partitionNames tags { key value } } } }"""
-    found = api.ask(query, {"id": backfill})["partitionBackfillOrError"]
+    found = api.ask(BACKFILL, {"id": backfill})["partitionBackfillOrError"]
     assert found["title"].startswith("Embed all of it, 100 :")
     assert sorted(found["partitionNames"]) == ["left|space-b", "right|space-b"]
     assert {"key": "anamnesis/embed", "value": "space-b"} in found["tags"]
@@ -182,21 +185,21 @@ def test_a_backfill_is_launched_with_its_partitions_title_and_tags_and_can_be_fo
     cancelled = api.backfill_state(backfill)
     assert cancelled is not None
     assert cancelled.status in ("CANCELING", "CANCELED")
+    assert api.backfill_state("nonesuch") is None
+    with pytest.raises(ServiceUnreachable, match="nonesuch"):
+        api.cancel_backfill("nonesuch")
 
 
-def test_an_ingest_is_one_backfill_of_the_job_with_new_sources_as_partitions(api: DagsterApi) -> None:
+def test_ingest_is_one_backfill_of_the_job_over_new_sources(api: DagsterApi) -> None:
     backfill = api.launch_ingest_backfill(["fresh", "fresher", "fresh"], "Ingest 100%", {"anamnesis/ingest": "x"})
-    query = """query($id: String!) { partitionBackfillOrError(backfillId: $id) {
-        ... on PartitionBackfill { title partitionNames tags { key value } partitionSetName } } }"""
-    found = api.ask(query, {"id": backfill})["partitionBackfillOrError"]
-    assert (sorted(found["partitionNames"]), found["partitionSetName"]) == (
-        ["fresh", "fresher"],
-        "ingest_partition_set",
-    )
+    found = api.ask(BACKFILL, {"id": backfill})["partitionBackfillOrError"]
+    assert sorted(found["partitionNames"]) == ["fresh", "fresher"]
+    assert found["partitionSetName"] == "ingest_partition_set"
     assert {"key": "anamnesis/ingest", "value": "x"} in found["tags"]
     crawled = api.ask('{ assetNodeOrError(assetKey: {path: ["exchanges"]}) { ... on AssetNode { partitionKeys } } }')
     assert {"fresh", "fresher"} <= set(crawled["assetNodeOrError"]["partitionKeys"])
-    assert httpx.get(api.link(backfill), trust_env=False, timeout=60).status_code == 200
+    assert api.link(backfill).endswith(f"/runs/b/{backfill}")
+    assert is_page(api.link(backfill))
 
 
 def ingest_of_seven_episodes() -> dg.JobDefinition:
@@ -208,14 +211,12 @@ def ingest_of_seven_episodes() -> dg.JobDefinition:
     return dg.Definitions(assets=[episodes], jobs=[job]).resolve_job_def("ingest")
 
 
-def test_without_runs_there_are_none_the_last_says_what_it_wrote_and_the_one_cut_off_is_told_apart(
-    api: DagsterApi, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_that_was_cut_off_is_told_apart(api: DagsterApi, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAGSTER_HOME", str(home))
     runs = api.ingest_runs()
     assert (runs.unfinished, runs.last, runs.interrupted) == ((), None, None)
     api.stop_runs(["11111111-2222-4333-8444-555555555555"])
-    assert httpx.get(api.run_link("11111111"), trust_env=False, timeout=60).status_code == 200
+    assert is_page(api.run_link("11111111"))
     tags = {"dagster/partition": "left"}
     with dg.DagsterInstance.from_config(str(home)) as instance:
         cut_off = created_run(instance, tags=tags)
@@ -228,7 +229,7 @@ def test_without_runs_there_are_none_the_last_says_what_it_wrote_and_the_one_cut
     assert (runs.interrupted.run_id, runs.interrupted.status) == (cut_off.run_id, "CANCELED")
 
 
-def test_a_job_is_launched_by_its_name_and_its_latest_run_is_told(api: DagsterApi) -> None:
+def test_job_is_launched_by_its_name_and_its_latest_run_told(api: DagsterApi) -> None:
     assert api.latest_run("plain") is None
     run_id = api.launch_job("plain")
     latest = api.latest_run("plain")
@@ -242,7 +243,11 @@ LAUNCH = """mutation($p: LaunchBackfillParams!) { launchPartitionBackfill(backfi
     ... on LaunchBackfillSuccess { backfillId } ... on Error { message } } }"""
 
 
-def test_a_backfill_launched_in_the_ui_is_listed_with_its_spaces_until_it_is_cancelled(api: DagsterApi) -> None:
+def unfinished(api: DagsterApi) -> set[str]:
+    return {backfill.backfill_id for backfill in api.unfinished_backfills()}
+
+
+def test_backfills_are_listed_with_their_spaces_until_they_end(api: DagsterApi, home: Path) -> None:
     api.add_partitions("space-c", ["left", "right"])
     api.add_partitions("space-d", ["left"])
     names = ["left|space-c", "right|space-c", "left|space-d"]
@@ -256,19 +261,14 @@ def test_a_backfill_launched_in_the_ui_is_listed_with_its_spaces_until_it_is_can
     assert listed[ours] == {"space-e"}
     assert other["launchPartitionBackfill"]["backfillId"] not in listed
     api.cancel_backfill(by_hand)
-    assert by_hand not in {backfill.backfill_id for backfill in api.unfinished_backfills()}
-
-
-def test_a_backfill_whose_runs_have_all_ended_is_not_listed(api: DagsterApi, home: Path) -> None:
-    killed = api.launch_embedding_backfill("space-f", ["left"], "t", {})
     with dg.DagsterInstance.from_config(str(home)) as instance:
-        run = created_run(instance, tags={"dagster/backfill": killed})
-        assert killed in {backfill.backfill_id for backfill in api.unfinished_backfills()}
+        run = created_run(instance, tags={"dagster/backfill": ours})
+        assert listed.keys() - unfinished(api) == {by_hand}
         instance.report_run_failed(run)
-    assert killed not in {backfill.backfill_id for backfill in api.unfinished_backfills()}
+    assert ours not in unfinished(api), "all of its runs have ended"
 
 
-def test_links_lead_to_where_a_browser_finds_dagster_and_questions_to_where_this_process_does() -> None:
+def test_links_are_for_a_browser_and_questions_for_this_process() -> None:
     here = Settings(home=Path("/nowhere"), dagster_port=4000)
     assert dagster_url(here) == "http://127.0.0.1:4000"
     assert open_dagster(here).run_link("r") == "http://127.0.0.1:4000/runs/r"
@@ -281,44 +281,17 @@ def test_links_lead_to_where_a_browser_finds_dagster_and_questions_to_where_this
 
 
 @pytest.mark.parametrize("url", ["webserver:3000", "http://webserver:3000/", "ftp://webserver", "http:// "])
-def test_the_address_of_dagster_is_a_base_url_without_a_slash_at_its_end(url: str) -> None:
+def test_address_of_dagster_is_a_base_url_without_a_slash(url: str) -> None:
     with pytest.raises(ValidationError, match="dagster_url"):
         Settings(home=Path("/nowhere"), dagster_url=url)
 
 
-def test_the_link_leads_to_the_page_of_the_backfill(api: DagsterApi) -> None:
-    link = api.link("abcdefgh")
-    assert link.endswith("/runs/b/abcdefgh")
-    assert httpx.get(link, trust_env=False, timeout=60).status_code == 200
-
-
-def test_an_unknown_backfill_has_no_state_and_cannot_be_cancelled(api: DagsterApi) -> None:
-    assert api.backfill_state("nonesuch") is None
-    with pytest.raises(ServiceUnreachable, match="nonesuch"):
-        api.cancel_backfill("nonesuch")
-
-
-def test_a_query_that_dagster_does_not_understand_is_an_error_with_its_reason(api: DagsterApi) -> None:
+def test_what_dagster_refuses_and_its_absence_are_told(api: DagsterApi) -> None:
     with pytest.raises(ServiceUnreachable, match="nonesuch"):
         api.ask("{ nonesuch }")
-
-
-def test_a_dagster_that_is_not_there_is_unreachable_at_once() -> None:
     port = free_port()
     with pytest.raises(ServiceUnreachable, match=rf"Dagster does not answer on http://127.0.0.1:{port}/ \(Connect"):
         DagsterApi(f"http://127.0.0.1:{port}").launch_embedding_backfill("space", ["source"], "t", {})
-
-
-class _Answering(BaseHTTPRequestHandler):
-    body = b""
-
-    def do_POST(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(self.body)
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @pytest.mark.parametrize(
@@ -330,26 +303,15 @@ class _Answering(BaseHTTPRequestHandler):
     ],
 )
 def test_what_answers_but_cannot_do_it_is_named(body: bytes, reason: str) -> None:
-    handler = type("Handler", (_Answering,), {"body": body})
-    with HTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            with pytest.raises(ServiceUnreachable, match=reason):
-                DagsterApi(f"http://127.0.0.1:{server.server_port}").add_partitions("space", ["source"])
-        finally:
-            server.shutdown()
-            thread.join()
+    answering = LoopbackServer().respond(Answer(pieces=(body,) if body else ()))
+    with answering.running(), pytest.raises(ServiceUnreachable, match=reason):
+        DagsterApi(answering.url).add_partitions("space", ["source"])
 
 
-def test_the_tag_of_a_backfill_is_one_that_the_instance_limits() -> None:
-    assert f"key: {EMBED_TAG}\n" in (Path(__file__).parents[1] / "dagster.yaml").read_text()
-
-
-def test_few_ingests_are_in_line_at_once_and_the_rest_is_a_backfill(api: DagsterApi) -> None:
+def test_few_ingests_are_in_line_and_the_rest_is_a_backfill(api: DagsterApi) -> None:
     one = api.launch_ingest(["quick"], "t", {"anamnesis/ingest": "x"})
     assert one.link == api.run_link(one.launch_id)
-    assert httpx.get(one.link, trust_env=False, timeout=60).status_code == 200
+    assert is_page(one.link)
     assert "quick" in {run.source for run in api.ingest_runs().unfinished}
     sources = [f"many-{n:02}" for n in range(MAX_DIRECT_RUNS + 3)]
     rest = api.launch_ingest(sources, "t", {})

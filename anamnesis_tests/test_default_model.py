@@ -76,31 +76,22 @@ def test_new_memory_begins_with_the_model_of_the_image(memory: Store, tmp_path: 
     assert not (folder / "pytorch_model.bin").exists(), "the same weights twice"
 
 
-def test_new_memory_begins_with_minilm_where_the_default_is_absent(
-    memory: Store, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_absent_default_is_replaced_by_minilm(memory: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(UnknownModel, match=DEFAULT):
+        wiring.wanted_space(wiring.effective_settings(memory), memory, downloads=False)
+    assert spaces(memory) == [], "a caller that downloads nothing leaves the choice"
     assert begun(memory) == MINILM
     assert [f"{DEFAULT}' is not on this disk" in record.message for record in caplog.records] == [True]
     assert f"embedded with {MINILM} instead" in caplog.text
-
-
-def test_caller_without_downloads_leaves_the_choice_of_minilm(memory: Store) -> None:
-    with pytest.raises(UnknownModel, match=DEFAULT):
-        wiring.wanted_space(wiring.effective_settings(memory), memory, downloads=False)
-    assert spaces(memory) == []
-    assert begun(memory) == MINILM
-
-
-def test_memory_keeps_its_model_when_the_default_comes(memory: Store, tmp_path: Path) -> None:
-    assert begun(memory) == MINILM
     bake(tmp_path)
     assert wiring.effective_settings(memory).model == begun(memory) == MINILM
-    assert spaces(memory) == [(MINILM, "active")]
+    assert spaces(memory) == [(MINILM, "active")], "also when the default comes"
+    EmbeddingControl(memory).use_model(DEFAULT)
+    assert begun(memory) == DEFAULT, "the move is asked for"
+    assert wiring.default_model_note(memory) == ""
 
 
-def test_memory_of_an_earlier_image_keeps_its_model(
-    memory: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_of_an_earlier_image_keeps_it(memory: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bake(tmp_path)
     with monkeypatch.context() as earlier:
         earlier.delenv("ANAMNESIS_DEFAULT_MODEL")
@@ -109,9 +100,7 @@ def test_memory_of_an_earlier_image_keeps_its_model(
     assert spaces(memory) == [(MINILM, "active")]
 
 
-def test_memory_that_another_process_began_meanwhile_keeps_its_model(
-    memory: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_begun_meanwhile_keeps_its_model(memory: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bake(tmp_path)
     real, settings = wiring.model_files, wiring.effective_settings(memory)
 
@@ -132,17 +121,7 @@ def test_chosen_model_that_is_absent_is_an_error_and_no_minilm(memory: Store, mo
     assert spaces(memory) == []
 
 
-def test_move_to_the_default_model_is_asked_for(memory: Store, tmp_path: Path) -> None:
-    begun(memory)
-    bake(tmp_path)
-    EmbeddingControl(memory).use_model(DEFAULT)
-    assert begun(memory) == DEFAULT
-    assert wiring.default_model_note(memory) == ""
-
-
-def test_start_status_and_doctor_say_why_the_default_is_not_used(
-    memory: Store, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_why_the_default_is_not_used_is_said(memory: Store, caplog: pytest.LogCaptureFixture) -> None:
     before = model_files(wiring.effective_settings(memory))
     assert before.ok
     assert f"downloads it, or takes {MINILM}" in before.detail

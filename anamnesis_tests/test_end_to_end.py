@@ -29,7 +29,7 @@ def system(tmp_path: Path) -> Iterator[System]:
     system.end()
 
 
-def test_words_are_found_early_memory_survives_kill_9_and_no_process_does(system: System) -> None:
+def test_words_are_found_early_and_memory_survives_kill_9(system: System) -> None:
     started = time.monotonic()
     system.start()
     system.wait_until("keyword search answers", lambda: system.answers("/health"))
@@ -75,7 +75,7 @@ def test_words_are_found_early_memory_survives_kill_9_and_no_process_does(system
     system.wait_until("no process is left after SIGTERM", lambda: not left_of(life), timeout_s=30)
 
 
-def test_a_port_in_use_is_named_with_the_variable_that_changes_it_and_nothing_is_started(system: System) -> None:
+def test_port_in_use_is_named_and_nothing_is_started(system: System) -> None:
     with socket.create_server(("127.0.0.1", system.dagster_port)):
         refused = system.run("up")
     assert refused.returncode == 1

@@ -23,9 +23,7 @@ def head(minutes: float = 60, **fields: object) -> EpisodeHead:
     ("minutes", "retrievals", "layer"),
     [(29, 0, "working"), (30, 0, "episodic"), (31, 0, "episodic"), (29, 1, "working"), (0, 2, "episodic")],
 )
-def test_what_is_at_work_becomes_an_episode_after_half_an_hour_or_when_found_twice(
-    minutes: int, retrievals: int, layer: str
-) -> None:
+def test_what_is_at_work_becomes_an_episode(minutes: int, retrievals: int, layer: str) -> None:
     assert layer_of(head(minutes, read_count=retrievals), NOW) == layer
 
 

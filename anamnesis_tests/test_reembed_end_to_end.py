@@ -16,8 +16,8 @@ from anamnesis_tests.live_reembed import (
     is_over,
     model_of_answer,
     note,
-    post_many,
     spaces,
+    start_full,
     status,
     unfinished_runs,
     wait_for_more,
@@ -42,22 +42,14 @@ def system(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[System]:
         settings |= {"CLAUDE_CONFIG_DIR": str(LOGS), "ANAMNESIS_LOG_ROOTS": ""}
     system = System(tmp_path, **settings)
     try:
-        system.start()
-        system.wait_until("the sidecar is ready", system.is_ready)
-        if request.param == "notes":
-            post_many(system, 400)
-        system.wait_until("all logs are read", lambda: "Memory is up to date" in system.output.read_text(), WORK_S)
-        system.wait_until("everything is embedded", system.is_covered, WORK_S)
-        system.wait_until("Dagster answers", lambda: system.graphql("{ version }"))
+        start_full(system, notes=400 if request.param == "notes" else 0)
         yield system
     finally:
         system.end()
 
 
 @pytest.mark.parametrize("ends", [(ALL_KILLED,), pytest.param((KILLED, ENDED), marks=pytest.mark.kills)], ids=" ".join)
-def test_a_reembed_outlives_pause_and_ends_of_everything_switches_and_goes_back(
-    system: System, tmp_path: Path, ends: tuple[str, ...]
-) -> None:
+def test_reembed_outlives_pause_and_ends(system: System, tmp_path: Path, ends: tuple[str, ...]) -> None:
     model = random_model(tmp_path / "other-model", dim=96, layers=24)
     old, written_again = active(system), system.vectors_written_again()
 

@@ -15,7 +15,7 @@ from anamnesis_tests.live_reembed import (
     active,
     done,
     is_over,
-    post_many,
+    start_full,
     status,
     unfinished_runs,
     wait_for_more,
@@ -34,16 +34,9 @@ def system(tmp_path: Path) -> Iterator[System]:
     system.end()
 
 
-def test_a_reembed_outlives_the_ends_of_its_runs_and_of_the_daemon_while_searches_are_answered(
-    system: System, tmp_path: Path
-) -> None:
+def test_reembed_outlives_the_ends_of_its_runs(system: System, tmp_path: Path) -> None:
     model = random_model(tmp_path / "other-model", dim=192, layers=24)
-    system.start()
-    system.wait_until("the sidecar is ready", system.is_ready)
-    post_many(system, EPISODES)
-    system.wait_until("all logs are read", lambda: "Memory is up to date" in system.output.read_text(), WORK_S)
-    system.wait_until("everything is embedded", system.is_covered, WORK_S)
-    system.wait_until("Dagster answers", lambda: system.graphql("{ version }"))
+    start_full(system, EPISODES)
     written_again = system.vectors_written_again()
 
     with Searcher(system) as searcher:

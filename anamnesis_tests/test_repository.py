@@ -42,7 +42,7 @@ def test_nothing_published_is_large_or_weights_of_a_model() -> None:
 
 
 @in_a_checkout
-def test_the_package_and_its_documents_name_nobodys_home_and_no_private_address() -> None:
+def test_package_names_nobodys_home_and_no_private_address() -> None:
     found = []
     for path in published():
         if path.relative_to(ROOT).parts[0] in ("anamnesis_tests", "examples", "benchmarks") or path.suffix == ".png":
@@ -51,6 +51,16 @@ def test_the_package_and_its_documents_name_nobodys_home_and_no_private_address(
         found += [f"{path}: {name}" for name in _HOME.findall(text) if name not in MADE_UP_USERS]
         found += [f"{path}: {address}" for address in _PRIVATE.findall(text) if address not in MADE_UP_ADDRESSES]
     assert found == []
+
+
+def test_benchmarks_find_everything_that_they_import() -> None:
+    """They take minutes and are run by hand."""
+    folder = ROOT / "benchmarks"
+    names = sorted(path.stem for path in folder.glob("*.py") if path.stem != "__main__")
+    assert len(names) > 10
+    command = [sys.executable, "-W", "ignore", "-c", f"import {', '.join(names)}"]
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert found.returncode == 0, found.stderr
 
 
 _OF_NAMED_TUPLES = ("_replace", "_asdict", "_fields", "_make")
@@ -204,17 +214,13 @@ def brought_by(lines: list[str]) -> set[str]:
             found.add(name)
             with suppress(metadata.PackageNotFoundError):  # an optional one that is not here
                 needed = [Requirement(line) for line in metadata.requires(name) or ()]
-                extras = ("", *one.extras)
-                asked += [
-                    each
-                    for each in needed
-                    if not each.marker or any(each.marker.evaluate({"extra": x}) for x in extras)
-                ]
+                extras = [{"extra": extra} for extra in ("", *one.extras)]
+                asked += [each for each in needed if not each.marker or any(map(each.marker.evaluate, extras))]
     return found
 
 
 @pytest.mark.parametrize("extra", ["", "containers", "kubernetes"])
-def test_nothing_that_is_installed_or_shipped_needs_the_tests_server(extra: str) -> None:
+def test_nothing_installed_or_shipped_needs_the_tests_server(extra: str) -> None:
     brought = brought_by(required(extra))
     assert {"pymongo", "bcrypt"} <= brought, "also what is not asked for by name"
     assert TESTS_ONLY not in brought

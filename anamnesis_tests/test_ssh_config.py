@@ -15,7 +15,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / ".ssh"
 
 
-def test_what_an_included_file_says_counts_in_its_place_and_its_last_host_ends_with_it(ssh: Path) -> None:
+def test_what_an_included_file_says_counts_in_its_place(ssh: Path) -> None:
     (ssh / "config").write_text("Include parts/*.conf ~/more absent\nUser ann\nHost nas\n  Port 22\n")
     (ssh / "parts/a.conf").write_text("Host nas\n  Port 2222\n")
     (ssh / "parts/b.conf").write_text("include=parts/deeper\n")
@@ -27,7 +27,7 @@ def test_what_an_included_file_says_counts_in_its_place_and_its_last_host_ends_w
     assert (config.lookup("shed")["user"], config.lookup("other")["user"]) == ("bob", "ann")
 
 
-def test_a_configuration_that_includes_itself_is_refused_and_none_is_empty(ssh: Path) -> None:
+def test_configuration_that_includes_itself_is_refused(ssh: Path) -> None:
     assert dict(user_config().lookup("nas")) == {"hostname": "nas"}
     (ssh / "config").write_text("Include config\n")
     with pytest.raises(HostRefused, match="include"):

@@ -39,10 +39,7 @@ def test_voices_tell_the_last_message_of_a_turn_from_others() -> None:
         ("Let me check the log.", Voice.OTHER),
         ("The hangar door jams because of rust", Voice.STATEMENT),
         ("The index is stale. Let me build it:", Voice.STATEMENT),
-        (
-            "The tests fail because the generated client is older than the schema that it was made from:",
-            Voice.STATEMENT,
-        ),
+        ("The tests fail because the generated client is older than the schema it was made from:", Voice.STATEMENT),
     ],
 )
 def test_what_announces_a_tool_is_no_statement(words: str, voice: Voice) -> None:
@@ -50,21 +47,16 @@ def test_what_announces_a_tool_is_no_statement(words: str, voice: Voice) -> None
     assert [each for each, _ in voices_in(text)] == [Voice.PERSON, voice, Voice.OTHER, Voice.CONCLUSION]
 
 
-def test_the_short_end_of_a_longer_statement_is_one() -> None:
-    segments = (
-        Segment("a", "a", K.STATEMENT, 900, "now:", None),
-        Segment("b", "b", K.TOOL_INPUT, 0, "make", None),
-    )
-    assert [voice for voice, _ in voices_in(transcript(segments))] == [Voice.STATEMENT, Voice.OTHER]
-
-
-def test_steering_and_senders_and_continued_runs_are_read() -> None:
+def test_steering_senders_and_continued_runs_are_read() -> None:
     segments = (
         Segment("a", "a", K.STEERING, 0, "stop", None),
         Segment("b", "b", K.CHANNEL, 0, "go on", None, sender="chat"),
-        Segment("c", "c", K.STATEMENT, 40, "and so on", None),
+        Segment("c", "c", K.STATEMENT, 900, "now:", None),  # the short end of a longer one
+        Segment("d", "d", K.TOOL_INPUT, 0, "make", None),
+        Segment("e", "e", K.STATEMENT, 40, "and so on", None),
     )
-    assert [voice for voice, _ in voices_in(transcript(segments))] == [Voice.PERSON, Voice.PERSON, Voice.CONCLUSION]
+    found = [voice for voice, _ in voices_in(transcript(segments))]
+    assert found == [Voice.PERSON, Voice.PERSON, Voice.STATEMENT, Voice.OTHER, Voice.CONCLUSION]
 
 
 @pytest.mark.parametrize("text", ["", "no marks", "[Somebody]\nwords", "  [User] in a line"])

@@ -11,11 +11,9 @@ from anamnesis_pipeline.embeddings.models import MINILM
 from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.search.query import SearchQuery
 from anamnesis_pipeline.settings import Settings, load
-from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.steps.posting import EpisodeDraft
 from anamnesis_pipeline.store.base import Store
-
-EXAMPLES = Path(__file__).parents[1] / "examples" / "claude_logs"
+from anamnesis_tests.live_system import EXAMPLES
 
 
 @pytest.fixture
@@ -38,9 +36,7 @@ def test_what_is_stored_becomes_effective(settings: Settings, opened: Store) -> 
     assert wiring.effective_settings(opened).ingest_hour == 9
 
 
-def test_an_ollama_server_gets_as_many_threads_as_embedding_has_cores_where_these_are_limited(
-    settings: Settings,
-) -> None:
+def test_ollama_gets_as_many_threads_as_embedding_has_cores(settings: Settings) -> None:
     core = available_cores()[0]
     limited = settings.model_copy(update={"summarizer": "ollama", "embed_cores": (core,)})
     assert llm_wiring.backend_options(limited).ollama_threads == 1
@@ -56,44 +52,24 @@ def test_one_secret_has_one_mask_in_one_home(settings: Settings) -> None:
     assert text not in masked
 
 
-def test_the_pipeline_makes_the_examples_searchable_and_a_second_run_adds_nothing(
-    settings: Settings, opened: Store
-) -> None:
-    sources = wiring.discover_sources(settings).sources
-    seen: list[str] = []
-    reports = ingest_all(wiring.open_pipeline(settings, opened), sources, lambda report: seen.append(report.source.key))
-    assert seen == [source.key for source in sources]
-    assert sum(report.episodes.put.created for report in reports) > 5
-    before = opened.overview.counts()
-    again = ingest_all(wiring.open_pipeline(settings, opened), sources)
-    assert sum(report.episodes.put.created + report.episodes.put.updated + report.crawl.lines for report in again) == 0
-    assert opened.overview.counts() == before
-
-
 def test_vectors_of_other_weights_never_meet_a_space(settings: Settings, opened: Store) -> None:
     space = wiring.wanted_space(settings, opened)
     assert (space.model_id, space.dim, space.status) == (MINILM, 384, "active")
     of_other_weights = replace(space, key=f"{MINILM}-00000000")
     with pytest.raises(DimensionMismatch, match=f"{MINILM}-00000000.*put the former ones back"):
         wiring.open_pool(settings, of_other_weights)
-    assert wiring.open_pool(settings, replace(space, key=f"{space.key}-g2", generation=2)).dim == 384
+    pool = wiring.open_pool(settings, replace(space, key=f"{space.key}-g2", generation=2))
+    assert (pool.model_id, pool.dim, pool.ready, pool.depth) == (MINILM, 384, False, 0)
 
 
-def test_new_spaces_have_token_vectors_unless_the_setting_says_no(settings: Settings, opened: Store) -> None:
+def test_new_spaces_have_token_vectors_unless_set_otherwise(settings: Settings, opened: Store) -> None:
     without = settings.model_copy(update={"token_vectors": False})
     assert wiring.model_files(settings, MINILM).space().token_dims == 256
     assert wiring.wanted_space(without, opened).token_dims == 0
     assert wiring.wanted_space(settings, opened).token_dims == 0, "a space stays as it began"
 
 
-def test_a_pool_has_the_configured_share_of_the_cores(settings: Settings, opened: Store) -> None:
-    pool = wiring.open_pool(settings, wiring.wanted_space(settings, opened))
-    assert (pool.model_id, pool.dim, pool.ready, pool.depth) == (MINILM, 384, False, 0)
-
-
-def test_services_answer_by_words_before_any_model_is_looked_for(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_services_answer_by_words_before_a_model(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANAMNESIS_MODEL", "/nonexistent/model")
     with closing(wiring.open_services(load())) as services:
         services.poster.create(EpisodeDraft("The zeppelin hangar", "mac", "acme"))

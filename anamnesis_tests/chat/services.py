@@ -122,10 +122,8 @@ class ClaudeCommand:
     ) -> None:
         deltas = [{"type": "content_block_delta", "delta": {"type": "text_delta", "text": word}} for word in words]
         lines: list[dict[str, Any]] = [{"type": "stream_event", "event": each} for each in deltas]
-        result = {
-            "type": "result", "subtype": "success", "is_error": bool(is_error), "result": is_error,
-            "usage": {"input_tokens": 90, "output_tokens": 12}, "total_cost_usd": 0.0125,
-        }  # fmt: skip
+        used: dict[str, Any] = {"usage": {"input_tokens": 90, "output_tokens": 12}, "total_cost_usd": 0.0125}
+        result = {"type": "result", "subtype": "success", "is_error": bool(is_error), "result": is_error} | used
         told = [*lines, *([result] if ends else [])]
         self.tell([json.dumps(each) for each in told], stderr, sleeps, status=int(bool(is_error)))
 

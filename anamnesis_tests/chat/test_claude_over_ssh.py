@@ -7,13 +7,12 @@ import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import cast
 
 import paramiko
 import pytest
 
-from anamnesis_pipeline.chat import claude_cli, ssh_command
+from anamnesis_pipeline.chat import ssh_command
 from anamnesis_pipeline.chat.base import ChatBackend, Delta, Said
 from anamnesis_pipeline.chat.factory import offers, open_chat
 from anamnesis_pipeline.errors import LlmBusy, LlmRefused, LlmUnavailable
@@ -90,15 +89,14 @@ def test_who_stops_listening_ends_the_far_command(server: SshServer, claude: Cla
 
 
 @pytest.mark.parametrize(
-    ("module", "limit", "seconds", "told"),
-    [(claude_cli, "STALL_S", 1.5, "on {} said nothing for"), (ssh_command, "MOST_S", 1, "failed with status 143")],
+    ("limit", "seconds", "told"),
+    [("claude_cli.STALL_S", 1.5, "on {} said nothing for"), ("ssh_command.MOST_S", 1, "failed with status 143")],
     ids=["here", "at the far end"],
 )
 def test_far_command_that_takes_too_long_is_ended(
-    server: SshServer, claude: ClaudeCommand, monkeypatch: pytest.MonkeyPatch,
-    module: ModuleType, limit: str, seconds: float, told: str,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(module, limit, seconds)
+    server: SshServer, claude: ClaudeCommand, monkeypatch: pytest.MonkeyPatch, limit: str, seconds: float, told: str
+) -> None:
+    monkeypatch.setattr(f"anamnesis_pipeline.chat.{limit}", seconds)
     claude.says(WORDS, sleeps=60, ends=False)
     with pytest.raises(LlmUnavailable, match=told.format(server.place)):
         answered(open_one(server, claude))

@@ -2,11 +2,9 @@
 
 import json
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -30,6 +28,7 @@ from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_stor
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.steps.archived_logs import Home, record
 from anamnesis_tests.store.samples import put
+from anamnesis_tests.summaries import loopback
 
 
 @pytest.fixture
@@ -95,18 +94,8 @@ def other_dagster() -> Iterator[str]:
     """A server that answers as the Dagster of a memory does; its address."""
     healthy = {"daemonHealth": {"allDaemonStatuses": [{"daemonType": "SENSOR", "required": True, "healthy": True}]}}
     answer = {"data": {"instance": healthy, "last": {}, "unfinished": {}}}
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(answer).encode())
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    with loopback.LoopbackServer().respond(loopback.json_answer(answer)).running() as server:
+        yield server.url
 
 
 def test_dagster_of_this_home_is_told_of(

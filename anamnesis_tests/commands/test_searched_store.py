@@ -1,10 +1,7 @@
 """What writes does so only in the store that the sidecar of its home searches."""
 
-import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -29,6 +26,7 @@ from anamnesis_pipeline.steps.projects import SEEN
 from anamnesis_pipeline.steps.uploads import Handed
 from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock
 from anamnesis_pipeline.wiring import open_pieces, open_store, store_place
+from anamnesis_tests.summaries.loopback import LoopbackServer, json_answer
 
 ELSEWHERE = "MongoDB mongo:27017/anamnesis"
 
@@ -36,22 +34,9 @@ ELSEWHERE = "MongoDB mongo:27017/anamnesis"
 @pytest.fixture
 def sidecar() -> Iterator[str]:
     """Address of one that searches another store."""
-
-    class Ready(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = json.dumps({"status": "ready", "missing": [], "coverage": None, "store": ELSEWHERE}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Ready) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    ready = {"status": "ready", "missing": [], "coverage": None, "store": ELSEWHERE}
+    with LoopbackServer().respond(json_answer(ready)).running() as server:
+        yield server.url
 
 
 @pytest.fixture

@@ -28,11 +28,9 @@ from anamnesis_tests.live_system import EXAMPLES
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    given = {
-        "HOME": tmp_path / "home", "LOG_ROOTS": EXAMPLES, "DAGSTER_PORT": 1, "OLLAMA_URLS": "http://127.0.0.1:1",
-        "LLM_REQUESTS_PER_MINUTE": 10_000, "SUMMARY_MIN_CHARS": 0,
-    }  # fmt: skip
-    for name, value in given.items():
+    ours = {"HOME": tmp_path / "home", "LOG_ROOTS": EXAMPLES, "DAGSTER_PORT": 1}
+    llm = {"OLLAMA_URLS": "http://127.0.0.1:1", "LLM_REQUESTS_PER_MINUTE": 10_000, "SUMMARY_MIN_CHARS": 0}
+    for name, value in (ours | llm).items():
         monkeypatch.setenv(f"ANAMNESIS_{name}", str(value))
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     return settings_file.load()

@@ -26,6 +26,9 @@ FILES = {"anamnesis_pipeline", "anamnesis_api_token"}
 OF_THE_GUARD = {"ANAMNESIS_ALLOWED_HOSTS"}
 
 
+Services = dict[str, dict[str, Any]]
+
+
 @pytest.fixture(scope="module")
 def stack() -> dict[str, Any]:
     """docker-compose.yml with its anchors resolved and the variables of example.env filled in."""
@@ -41,28 +44,33 @@ def stack() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def services(stack: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = stack["services"]
+def services(stack: dict[str, Any]) -> Services:
+    found: Services = stack["services"]
     return found
 
 
-def seconds(text: str) -> int:
-    return int(text.removesuffix("s"))
+@pytest.fixture(scope="module")
+def launcher() -> dict[str, Any]:
+    """The configuration of what starts runs."""
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]
+    return found
 
 
-def test_a_health_check_ends_long_before_the_next_begins(services: dict[str, dict[str, Any]]) -> None:
-    for name, service in services.items():
-        check = service["healthcheck"]
-        assert seconds(check["timeout"]) * 5 <= seconds(check["interval"]), name
-
-
-def test_a_health_check_is_a_program_that_starts_in_milliseconds(services: dict[str, dict[str, Any]]) -> None:
+def test_health_checks_are_quick_and_cannot_pile_up(services: Services) -> None:
     programs = {name: service["healthcheck"]["test"][1].split()[-1] for name, service in services.items()}
     assert programs.pop("mongo") == "/usr/local/bin/mongo-health.sh"
-    assert programs == dict.fromkeys(OWN_IMAGE, "probe.sh") | {"postgres": "pg_isready"}
+    assert programs == dict.fromkeys(OWN_IMAGE, "probe.sh") | {"postgres": "pg_isready"}, "they start in milliseconds"
+    for name, service in services.items():
+        timeout, interval = (int(service["healthcheck"][key].removesuffix("s")) for key in ("timeout", "interval"))
+        assert timeout * 5 <= interval, name
+    check = services["mongo"]["healthcheck"]
+    assert (check["interval"], check["timeout"], check["retries"]) == ("30s", "6s", 5)
+    script = (DEPLOY / "mongo-health.sh").read_text()
+    assert "serverSelectionTimeoutMS=3000" in script
+    assert "read -r -t 3 " in script
 
 
-def test_ports_are_open_to_this_machine_only_unless_told_otherwise(services: dict[str, dict[str, Any]]) -> None:
+def test_ports_are_open_to_this_machine_only(services: Services) -> None:
     published = {name: port for name, service in services.items() for port in service.get("ports", ())}
     assert published == {
         "mongo": "127.0.0.1:5438:27017",
@@ -71,7 +79,7 @@ def test_ports_are_open_to_this_machine_only_unless_told_otherwise(services: dic
     }
 
 
-def test_every_container_is_bounded_and_comes_back_after_a_failure(services: dict[str, dict[str, Any]]) -> None:
+def test_every_container_is_bounded_and_comes_back(services: Services) -> None:
     for name, service in services.items():
         assert service["mem_limit"], name
         assert service["pids_limit"] <= 2048, name
@@ -80,7 +88,7 @@ def test_every_container_is_bounded_and_comes_back_after_a_failure(services: dic
         assert service["logging"]["options"]["max-size"], name
 
 
-def test_our_image_runs_without_any_right_that_it_does_not_need(services: dict[str, dict[str, Any]]) -> None:
+def test_our_image_runs_without_any_right_that_it_does_not_need(services: Services) -> None:
     assert re.search(r"^USER anamnesis$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     for name in OWN_IMAGE:
         service = services[name]
@@ -90,18 +98,15 @@ def test_our_image_runs_without_any_right_that_it_does_not_need(services: dict[s
         assert "user" not in service
 
 
-def test_the_users_image_holds_no_file_with_the_mode_of_a_checkout() -> None:
+def test_image_has_no_mode_of_a_checkout() -> None:
     *_, final = re.split(r"^FROM .*$", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
     copies = re.findall(r"^(?:COPY|ADD) .*", final, re.MULTILINE)
     assert copies
     assert all(copy.startswith("COPY --from=") for copy in copies)
-
-
-def test_the_image_is_built_by_dockers_first_builder_too() -> None:
     assert not re.search(r"^(?:COPY|ADD|RUN) --(?:chmod|link|mount|parents)", (ROOT / "Dockerfile").read_text(), re.M)
 
 
-def test_logs_keys_and_secrets_are_mounted_read_only(services: dict[str, dict[str, Any]]) -> None:
+def test_logs_keys_and_secrets_are_mounted_read_only(services: Services) -> None:
     for name in ("sidecar", "code-server"):
         outside = [volume for volume in services[name]["volumes"] if volume.startswith("/")]
         assert {volume.split(":")[1] for volume in outside} >= {
@@ -110,12 +115,12 @@ def test_logs_keys_and_secrets_are_mounted_read_only(services: dict[str, dict[st
         assert all(volume.endswith(":ro") for volume in outside), name
 
 
-def test_only_what_starts_and_ends_runs_has_dockers_socket(services: dict[str, dict[str, Any]]) -> None:
+def test_only_what_starts_and_ends_runs_has_dockers_socket(services: Services) -> None:
     with_socket = {name for name, service in services.items() if "docker.sock" in str(service.get("volumes"))}
     assert with_socket == {"webserver", "daemon"}
 
 
-def test_dagsters_port_is_guarded_and_its_token_known_to_who_asks(services: dict[str, dict[str, Any]]) -> None:
+def test_dagsters_port_is_guarded_and_its_token_known(services: Services) -> None:
     dockerfile = (ROOT / "Dockerfile").read_text()
     assert "deploy/dagster-webserver" in dockerfile
     assert "PATH=/usr/local/bin:/opt/venv/bin" in dockerfile, "it is found before Dagster's own command"
@@ -126,61 +131,39 @@ def test_dagsters_port_is_guarded_and_its_token_known_to_who_asks(services: dict
         assert token in services[name]["volumes"]
 
 
-def test_token_of_env_reaches_every_role_and_every_run() -> None:
+def test_token_of_env_reaches_every_role_and_every_run(launcher: dict[str, Any]) -> None:
     """Where one of them read the file instead, the guard would refuse it."""
     text = (ROOT / "docker-compose.yml").read_text().replace("${ANAMNESIS_API_TOKEN:-}", "of-env")
     roles = yaml.safe_load(text)["services"]
-    assert {name: roles[name]["environment"].get("ANAMNESIS_API_TOKEN") for name in OWN_IMAGE} == dict.fromkeys(
-        OWN_IMAGE, "of-env"
-    )
-    launcher = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]
+    assert {roles[name]["environment"].get("ANAMNESIS_API_TOKEN") for name in OWN_IMAGE} == {"of-env"}
     assert "ANAMNESIS_API_TOKEN" in launcher["env_vars"]
 
 
-def test_nothing_of_ours_that_opens_the_store_starts_before_mongodb_is_healthy(
-    services: dict[str, dict[str, Any]],
-) -> None:
+def test_what_opens_the_store_waits_for_a_mongodb_of_ours(services: Services) -> None:
     for name in ("sidecar", "code-server"):
         assert services[name]["depends_on"]["mongo"] == {"condition": "service_healthy"}
-
-
-def test_a_health_check_of_mongodb_asks_as_seldom_and_as_long_as_one_that_cannot_pile_up(
-    services: dict[str, dict[str, Any]],
-) -> None:
-    check = services["mongo"]["healthcheck"]
-    assert (check["interval"], check["timeout"], check["retries"]) == ("30s", "6s", 5)
-    script = (DEPLOY / "mongo-health.sh").read_text()
-    assert "serverSelectionTimeoutMS=3000" in script
-    assert "read -r -t 3 " in script
-
-
-def test_nobody_waits_for_a_mongodb_that_is_elsewhere(services: dict[str, dict[str, Any]]) -> None:
     assert services["mongo"]["scale"] == 1
     assert "    scale: ${MONGO_CONTAINERS:-1}" in (ROOT / "docker-compose.yml").read_text()
 
 
-def test_what_other_machines_may_call_is_in_no_network_with_the_code_server_or_dagsters_database(
-    services: dict[str, dict[str, Any]], stack: dict[str, Any]
-) -> None:
+def test_other_machines_do_not_reach_dagsters_database(services: Services, stack: dict[str, Any]) -> None:
     assert stack["networks"].keys() == LINKED.keys()
     for name, linked in LINKED.items():
         assert {each for each, service in services.items() if name in service["networks"]} == linked
-
-
-def test_what_other_machines_may_call_knows_nothing_of_dagsters_database(services: dict[str, dict[str, Any]]) -> None:
     assert "postgres" not in str(services["sidecar"]).lower()
     for name in ("code-server", "webserver", "daemon"):
         file = services[name]["environment"]["DAGSTER_POSTGRES_PASSWORD_FILE"]
         assert f"/home/you/anamnesis/secrets/databases/postgres_password:{file}:ro" in services[name]["volumes"]
 
 
-def test_no_secret_is_a_variable_of_a_container_unless_told_so(services: dict[str, dict[str, Any]]) -> None:
+def test_no_secret_is_a_variable_of_a_container_unless_told_so(services: Services) -> None:
     for service in services.values():
-        secret = {
-            name: value for name, value in service["environment"].items() if re.search("PASSWORD|TOKEN|URI", name)
-        }
-        for name, value in secret.items():
-            assert not value or (name.endswith("_FILE") and value.startswith("/run/")), name
+        for name, value in service["environment"].items():
+            assert (
+                not re.search("PASSWORD|TOKEN|URI", name)
+                or not value
+                or (name.endswith("_FILE") and value.startswith("/run/"))
+            ), name
 
 
 def test_a_second_project_has_networks_and_volumes_of_its_own(stack: dict[str, Any]) -> None:
@@ -192,8 +175,7 @@ def test_a_second_project_has_networks_and_volumes_of_its_own(stack: dict[str, A
     assert all(name.startswith("anamnesis}_") for name in names if name not in FILES)
 
 
-def test_a_run_is_given_what_the_code_server_has(services: dict[str, dict[str, Any]], stack: dict[str, Any]) -> None:
-    launcher = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]
+def test_run_has_what_the_code_server_has(services: Services, stack: dict[str, Any], launcher: dict[str, Any]) -> None:
     environment = services["daemon"]["environment"]
     own = {"WAIT_FOR", "ANAMNESIS_CODE_HOST", "DAGSTER_EVENT_LOG_CONSUMER_DAEMON_INTERVAL_SECONDS"}
     assert set(launcher["env_vars"]) == environment.keys() - own - OF_THE_GUARD
@@ -202,26 +184,19 @@ def test_a_run_is_given_what_the_code_server_has(services: dict[str, dict[str, A
     assert context["networks"] == [stack["networks"][name]["name"] for name in code_server["networks"]]
     home, *others = code_server["volumes"]
     assert context["container_kwargs"]["volumes"] == [f"anamnesis_{home}", *others]
-
-
-def test_a_run_is_bounded_as_a_role_is(services: dict[str, dict[str, Any]]) -> None:
-    kwargs = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]["container_kwargs"]
-    role = services["code-server"]
+    kwargs, logging = launcher["container_kwargs"], code_server["logging"]
     for right in ("read_only", "cap_drop", "pids_limit"):
-        assert kwargs[right] == role[right]
-    assert [f"{each}:true" for each in kwargs["security_opt"]] == role["security_opt"]
-    assert kwargs["log_config"] == {"Type": role["logging"]["driver"], "Config": role["logging"]["options"]}
+        assert kwargs[right] == code_server[right]
+    assert [f"{each}:true" for each in kwargs["security_opt"]] == code_server["security_opt"]
+    assert kwargs["log_config"] == {"Type": logging["driver"], "Config": logging["options"]}
 
 
-def test_every_setting_that_cannot_be_stored_reaches_every_role_and_every_run(
-    services: dict[str, dict[str, Any]],
-) -> None:
+def test_settings_that_cannot_be_stored_reach_every_role_and_run(services: Services, launcher: dict[str, Any]) -> None:
     of_the_image = {"home", "secrets_dir", "default_model"}
     of_the_sidecar = {"port", "bind", "allowed_hosts"}
     of_up = {"dagster_port", "code_port"}
     in_files_of_their_own = {"openai_api_key", "anthropic_api_key", "voyage_api_key", "gemini_api_key"}
     wanted = NOT_STORABLE - of_the_image - of_the_sidecar - of_up - in_files_of_their_own
-    launcher = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]
     for known in (launcher["env_vars"], *(services[name]["environment"] for name in OWN_IMAGE)):
         assert {ENV_PREFIX + name.upper() for name in wanted} <= set(known)
 
@@ -234,9 +209,7 @@ def test_image_names_the_default_model_that_env_explains(stack: dict[str, Any]) 
     assert "ANAMNESIS_DEFAULT_MODEL=$MODEL" in dockerfile
 
 
-def test_a_setting_that_env_leaves_out_has_its_default_or_what_config_toml_says(
-    services: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_env_leaves_settings_to_config(services: Services, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, value in services["daemon"]["environment"].items():
         if name.startswith(ENV_PREFIX):
             monkeypatch.setenv(name, str(value or ""))
@@ -247,21 +220,21 @@ def test_a_setting_that_env_leaves_out_has_its_default_or_what_config_toml_says(
     assert not settings.lock_env
 
 
-def test_a_run_is_ended_patiently_enough_to_save_its_checkpoint() -> None:
-    kwargs = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]["container_kwargs"]
+def test_run_is_ended_patiently_enough_to_save_its_checkpoint(launcher: dict[str, Any]) -> None:
+    kwargs = launcher["container_kwargs"]
     assert f"docker stop -t {kwargs['stop_timeout']} " in (ROOT / "stop.sh").read_text()
     assert kwargs["labels"] == {"anamnesis": "run"}
     assert "label=anamnesis=run" in (ROOT / "stop.sh").read_text()
 
 
-def test_dagster_in_containers_differs_from_that_of_up_only_where_it_has_to() -> None:
+def test_dagster_differs_from_that_of_up_where_it_has_to() -> None:
     here, there = (yaml.safe_load(path.read_text()) for path in (ROOT / "dagster.yaml", DEPLOY / "dagster.yaml"))
     assert there.keys() - here.keys() == {"storage", "compute_logs", "local_artifact_storage", "run_launcher"}
     differing = {name for name in here if here[name] != there[name]}
     assert differing == {"run_coordinator"}
 
 
-def test_live_reload_finds_the_mounted_code_first(services: dict[str, dict[str, Any]]) -> None:
+def test_live_reload_finds_the_mounted_code_first(services: Services) -> None:
     live = yaml.safe_load((DEPLOY / "compose.dev.yml").read_text())["services"]
     assert live.keys() == {"sidecar", "code-server"} <= services.keys()
     for name, service in live.items():

@@ -25,8 +25,6 @@ from anamnesis_pipeline.defs.embeddings import POOL
 from anamnesis_tests.containers.chart import SCHEMA, code_server, image_name, run_launcher
 
 ROOT = Path(__file__).parents[2]
-VERSIONS = ("1.30", "1.37")
-"""Of Kubernetes."""
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +70,6 @@ class _Jobs(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture(scope="module")
 def run_job(
@@ -93,9 +88,8 @@ def run_job(
         (home / "dagster.yaml").write_text(yaml.safe_dump(configuration))
         launch = ["dagster", "job", "launch", "-m", "anamnesis_pipeline.definitions", "-j", "embed"]
         command = [sys.executable, "-m", *launch, "--tags", json.dumps(embed_tags(deployment))]
-        homes = {"DAGSTER_HOME": str(home), "ANAMNESIS_HOME": str(home)}
-        image = {"DAGSTER_CONTAINER_IMAGE": image_name(deployment["image"])}
-        environment = os.environ | homes | image | {"NO_PROXY": "127.0.0.1"}
+        given = {"DAGSTER_HOME": str(home), "ANAMNESIS_HOME": str(home), "NO_PROXY": "127.0.0.1"}
+        environment = os.environ | given | {"DAGSTER_CONTAINER_IMAGE": image_name(deployment["image"])}
         done = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, check=False)
         cluster.shutdown()
     assert done.returncode == 0, done.stderr
@@ -139,25 +133,25 @@ def test_a_readiness_probe_that_the_chart_refuses_or_discards_is_seen(
     assert refusals(values | {"dagster-user-deployments": other})
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_kubernetes_takes_the_code_server_that_the_chart_makes(deployment: dict[str, Any], version: str) -> None:
-    kubernetes_validate.validate(code_server(deployment), version, strict=True)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_kubernetes_takes_the_objects_of_the_guide(guide: dict[str, dict[str, Any]], version: str) -> None:
+@pytest.mark.parametrize("version", ["1.30", "1.37"])
+def test_kubernetes_takes_code_server_run_and_the_guides_objects(
+    deployment: dict[str, Any], run_job: dict[str, Any], guide: dict[str, dict[str, Any]], version: str
+) -> None:
     assert guide.keys() == {"PersistentVolumeClaim", "Deployment", "Service"}
-    for each in guide.values():
+    for each in (code_server(deployment), run_job, *guide.values()):
         kubernetes_validate.validate(each, version, strict=True)
 
 
-def test_the_checks_ask_what_the_image_has_of_the_port_that_is_served(deployment: dict[str, Any]) -> None:
+def test_code_server_starts_as_in_compose(deployment: dict[str, Any]) -> None:
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    (container,) = code_server(deployment)["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == compose["services"]["code-server"]["command"]
     commands = [deployment[name]["exec"]["command"] for name in ("readinessProbe", "livenessProbe")]
     assert commands == [["probe.sh", "grpc", "127.0.0.1", str(deployment["port"])]] * 2
     assert re.search(r"/files/bin deploy/probe\.sh", (ROOT / "Dockerfile").read_text())
 
 
-def test_dagsters_ui_has_the_token_and_is_asked_by_a_name_it_knows(values: dict[str, Any]) -> None:
+def test_dagsters_ui_has_the_token_and_a_name_it_knows(values: dict[str, Any]) -> None:
     webserver = values["dagsterWebserver"]
     assert webserver["envSecrets"] == [{"name": "anamnesis"}], "which holds ANAMNESIS_API_TOKEN"
     probe = webserver["readinessProbe"]["httpGet"]
@@ -168,18 +162,9 @@ def test_dagsters_ui_has_the_token_and_is_asked_by_a_name_it_knows(values: dict[
     assert {"name": "ANAMNESIS_DAGSTER_URL", "value": asked} in webserver["env"]
 
 
-def test_the_code_server_starts_as_in_the_compose_file(deployment: dict[str, Any]) -> None:
-    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-    (container,) = code_server(deployment)["spec"]["template"]["spec"]["containers"]
-    assert container["args"] == compose["services"]["code-server"]["command"]
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_kubernetes_takes_the_job_that_dagster_makes_of_a_run(run_job: dict[str, Any], version: str) -> None:
-    kubernetes_validate.validate(run_job, version, strict=True)
-
-
-def test_a_run_has_what_the_code_server_has(run_job: dict[str, Any], deployment: dict[str, Any]) -> None:
+def test_run_has_what_the_code_server_has_but_its_memory(
+    run_job: dict[str, Any], deployment: dict[str, Any], values: dict[str, Any]
+) -> None:
     pod = run_job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["image"] == image_name(deployment["image"])
@@ -192,12 +177,6 @@ def test_a_run_has_what_the_code_server_has(run_job: dict[str, Any], deployment:
     for wanted in deployment["volumeMounts"]:
         assert wanted in container["volumeMounts"]
     assert pod["securityContext"] == deployment["podSecurityContext"]
-
-
-def test_a_run_has_the_memory_of_a_run_and_not_that_of_the_code_server(
-    run_job: dict[str, Any], values: dict[str, Any]
-) -> None:
-    (container,) = run_job["spec"]["template"]["spec"]["containers"]
     wanted = values["runLauncher"]["config"]["k8sRunLauncher"]["resources"]
     assert container["resources"]["requests"] == wanted["requests"]
     assert container["resources"]["limits"]["memory"] == wanted["limits"]["memory"] == "4Gi"
@@ -219,9 +198,7 @@ def test_runs_that_embed_are_in_a_pool_that_counts_runs(values: dict[str, Any]) 
     assert values["concurrency"]["pools"] == {"defaultLimit": 2, "granularity": "run"}
 
 
-def test_what_a_run_prints_lies_on_the_volume_that_the_webserver_has(
-    values: dict[str, Any], deployment: dict[str, Any], tmp_path: Path
-) -> None:
+def test_webserver_has_what_runs_print(values: dict[str, Any], deployment: dict[str, Any], tmp_path: Path) -> None:
     manager = values["computeLogManager"]["config"]["customComputeLogManager"]
     here = yaml.safe_load((ROOT / "deploy/dagster.yaml").read_text())["compute_logs"]
     assert manager == here
@@ -230,9 +207,8 @@ def test_what_a_run_prints_lies_on_the_volume_that_the_webserver_has(
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         assert type(instance.compute_log_manager).__name__ == "LocalComputeLogManager"
     for part in (values["dagsterWebserver"], deployment):
-        (mount,) = [
-            each for each in part["volumeMounts"] if manager["config"]["base_dir"].startswith(each["mountPath"])
-        ]
+        folder = manager["config"]["base_dir"]
+        (mount,) = [each for each in part["volumeMounts"] if folder.startswith(each["mountPath"])]
         assert not mount.get("readOnly")
         (volume,) = [each for each in part["volumes"] if each["name"] == mount["name"]]
         assert volume["persistentVolumeClaim"] == {"claimName": "anamnesis-home"}
@@ -241,35 +217,22 @@ def test_what_a_run_prints_lies_on_the_volume_that_the_webserver_has(
 
 def test_every_pod_of_ours_is_the_same_machine(deployment: dict[str, Any], guide: dict[str, dict[str, Any]]) -> None:
     (sidecar,) = guide["Deployment"]["spec"]["template"]["spec"]["containers"]
-    names = [
-        [each["value"] for each in env if each["name"] == "ANAMNESIS_MACHINE"]
-        for env in (sidecar["env"], deployment["env"])
-    ]
-    assert names == [["cluster"], ["cluster"]]
+    for env in (sidecar["env"], deployment["env"]):
+        assert [each["value"] for each in env if each["name"] == "ANAMNESIS_MACHINE"] == ["cluster"]
 
 
-def test_instance_of_the_values_opens_with_the_limits_of_containers(values: dict[str, Any], tmp_path: Path) -> None:
+def test_instance_opens_with_the_limits_of_containers(values: dict[str, Any], tmp_path: Path) -> None:
     """As the chart writes them: `concurrency` in snake case, and a custom run coordinator as it is."""
     here = yaml.safe_load((ROOT / "deploy/dagster.yaml").read_text())
     pools, runs = (values["concurrency"][name] for name in ("pools", "runs"))
     coordinator = values["dagsterDaemon"]["runCoordinator"]["config"]["customRunCoordinator"]
-    rendered = {
-        "run_coordinator": coordinator,
-        "concurrency": {
-            "pools": {"default_limit": pools["defaultLimit"], "granularity": pools["granularity"]},
-            "runs": {
-                "max_concurrent_runs": runs["maxConcurrentRuns"],
-                "tag_concurrency_limits": runs["tagConcurrencyLimits"],
-            },
-        },
-    }
+    of_pools = {"default_limit": pools["defaultLimit"], "granularity": pools["granularity"]}
+    tags = {"tag_concurrency_limits": runs["tagConcurrencyLimits"]}
+    of_runs = {"max_concurrent_runs": runs["maxConcurrentRuns"], **tags}
+    rendered = {"run_coordinator": coordinator, "concurrency": {"pools": of_pools, "runs": of_runs}}
     assert rendered == {name: here[name] for name in rendered}
     (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(rendered))
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         assert type(instance.run_coordinator).__name__ == "QueuedRunCoordinator"
-
-
-def test_dagster_is_set_up_on_kubernetes_as_it_is_in_containers(values: dict[str, Any]) -> None:
-    here = yaml.safe_load((ROOT / "deploy/dagster.yaml").read_text())
     assert values["postgresql"]["postgresqlScheme"] == here["storage"]["postgres"]["postgres_db"]["scheme"]
     assert values["dagsterDaemon"]["runMonitoring"]["maxResumeRunAttempts"] == 0

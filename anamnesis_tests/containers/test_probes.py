@@ -72,20 +72,22 @@ def http(status: str, body: str = "") -> bytes:
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
-def test_a_service_is_alive_when_it_answers_with_200() -> None:
-    with serving(http("200 OK")) as port:
-        assert succeeds("probe.sh", "http", "127.0.0.1", str(port), "/health")
+def is_alive(kind: str, port: int, *more: str, **environment: str) -> bool:
+    return succeeds("probe.sh", kind, "127.0.0.1", str(port), *more, **environment)
 
 
-@pytest.mark.parametrize("answer", [http("503 Service Unavailable"), http("401 Unauthorized", "200"), b"", b"nonsense"])
-def test_a_service_that_answers_anything_else_is_not_alive(answer: bytes) -> None:
+REFUSALS = (http("503 Service Unavailable"), http("401 Unauthorized", "200"), b"", b"nonsense")
+
+
+@pytest.mark.parametrize("answer", [http("200 OK"), *REFUSALS])
+def test_service_is_alive_when_it_answers_with_200(answer: bytes) -> None:
     with serving(answer) as port:
-        assert not succeeds("probe.sh", "http", "127.0.0.1", str(port), "/health")
+        assert is_alive("http", port, "/health") is (answer not in REFUSALS)
 
 
 @pytest.mark.parametrize("kind", ["grpc", "http", "daemons"])
-def test_a_service_that_nobody_serves_is_not_alive(kind: str) -> None:
-    assert not succeeds("probe.sh", kind, "127.0.0.1", str(closed_port()), "/health")
+def test_service_that_nobody_serves_is_not_alive(kind: str) -> None:
+    assert not is_alive(kind, closed_port(), "/health")
 
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -99,7 +101,7 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 def test_a_code_server_is_alive_when_it_says_that_it_serves(service: str, status: int, alive: bool) -> None:
     with ThreadPoolExecutor(1) as threads, code_server(threads) as (port, health):
         health.set(service, status)
-        assert succeeds("probe.sh", "grpc", "127.0.0.1", str(port)) is alive
+        assert is_alive("grpc", port) is alive
 
 
 def test_a_code_server_whose_threads_all_hang_is_not_alive() -> None:
@@ -107,9 +109,9 @@ def test_a_code_server_whose_threads_all_hang_is_not_alive() -> None:
     with ThreadPoolExecutor(1) as threads, code_server(threads) as (port, health):
         health.set("DagsterApi", SERVING)
         threads.submit(go_on.wait)
-        assert not succeeds("probe.sh", "grpc", "127.0.0.1", str(port))
+        assert not is_alive("grpc", port)
         go_on.set()
-        assert succeeds("probe.sh", "grpc", "127.0.0.1", str(port))
+        assert is_alive("grpc", port)
 
 
 @pytest.mark.parametrize(
@@ -121,9 +123,9 @@ def test_a_code_server_whose_threads_all_hang_is_not_alive() -> None:
         ('{"required": true, "healthy": null}', False),
     ],
 )
-def test_dagsters_daemons_are_alive_when_all_that_are_required_are(last: str, alive: bool) -> None:
+def test_daemons_are_alive_when_all_required_ones_are(last: str, alive: bool) -> None:
     with serving(http("200 OK", HEALTHY % last)) as port:
-        assert succeeds("probe.sh", "daemons", "127.0.0.1", str(port)) is alive
+        assert is_alive("daemons", port) is alive
 
 
 def test_dagsters_guard_is_told_the_token() -> None:
@@ -137,10 +139,10 @@ def test_dagsters_guard_is_told_the_token() -> None:
 
     with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        probe = ("probe.sh", "daemons", "127.0.0.1", str(server.server_address[1]))
-        assert succeeds(*probe)
+        port = int(server.server_address[1])
+        assert is_alive("daemons", port)
         assert not any(line.startswith(b"Authorization") for line in heard)
-        assert succeeds(*probe, ANAMNESIS_API_TOKEN="abc 123")
+        assert is_alive("daemons", port, ANAMNESIS_API_TOKEN="abc 123")
         assert b"Authorization: Bearer abc 123" in heard
         server.shutdown()
 
@@ -166,7 +168,7 @@ def test_mongodb_is_healthy_when_it_is_a_writable_primary(answer: bytes, healthy
         assert succeeds("mongo-health.sh", MONGO_PORT=str(port)) is healthy
 
 
-def test_the_question_to_mongodb_is_one_that_its_servers_understand() -> None:
+def test_question_to_mongodb_is_one_that_servers_understand() -> None:
     asked: list[bytes] = []
 
     class Handler(socketserver.BaseRequestHandler):
@@ -182,7 +184,7 @@ def test_the_question_to_mongodb_is_one_that_its_servers_understand() -> None:
     assert bson.decode(asked[0][21:]) == {"hello": 1, "$db": "admin"}
 
 
-def test_a_role_starts_when_what_it_waits_for_accepts_connections() -> None:
+def test_role_starts_when_what_it_waits_for_is_there() -> None:
     port = closed_port()
     waiting = subprocess.Popen(
         ["bash", str(DEPLOY / "entrypoint.sh"), "echo", "started"],

@@ -34,11 +34,9 @@ def log_roots(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def home(tmp_path: Path, log_roots: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    given = {
-        "HOME": tmp_path / "home", "LOG_ROOTS": log_roots, "MACHINE": "mac", "LOCAL_ONLY": "1",
-        "DAGSTER_URL": "http://127.0.0.1:9", "SUMMARY_MIN_CHARS": "0",
-    }  # fmt: skip
-    for name, value in given.items():
+    ours = {"HOME": tmp_path / "home", "LOG_ROOTS": log_roots, "MACHINE": "mac"}
+    away = {"LOCAL_ONLY": 1, "DAGSTER_URL": "http://127.0.0.1:9", "SUMMARY_MIN_CHARS": 0}
+    for name, value in (ours | away).items():
         monkeypatch.setenv(f"ANAMNESIS_{name}", str(value))
     return tmp_path / "home"
 

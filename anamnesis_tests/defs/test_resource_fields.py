@@ -49,11 +49,9 @@ SNAPSHOT = """{ repositoriesOrError { ... on RepositoryConnection { nodes {
 
 def asked(query: str, home: Path, environment: Mapping[str, str]) -> str:
     """Dagster's answer over the definitions, loaded in a process of their own."""
-    command = [Path(sys.executable).with_name("dagster-graphql"), "--ephemeral-instance", "-t", query]
-    ran = subprocess.run(
-        [*command, "-m", "anamnesis_pipeline.definitions"], capture_output=True, text=True, timeout=120, check=False,
-        env={**os.environ, "ANAMNESIS_HOME": str(home), **environment},
-    )  # fmt: skip
+    graphql, given = Path(sys.executable).with_name("dagster-graphql"), {"ANAMNESIS_HOME": str(home), **environment}
+    command = [graphql, "--ephemeral-instance", "-t", query, "-m", "anamnesis_pipeline.definitions"]
+    ran = subprocess.run(command, env=os.environ | given, capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 
@@ -99,11 +97,11 @@ class Embedding:
     models: HashedModels
 
     def run(self, config: Mapping[str, Any]) -> dg.ExecuteInProcessResult:
-        return dg.materialize(
-            [embeddings], instance=self.instance, partition_key=embed_key("direct", SPACE.key), raise_on_error=False,
-            resources={"memory": self.memory, "embedding_pool": EmbeddingPoolResource()},
-            run_config={"resources": {"embedding_pool": {"config": dict(config)}}},
-        )  # fmt: skip
+        resources = {"memory": self.memory, "embedding_pool": EmbeddingPoolResource()}
+        given = {"resources": {"embedding_pool": {"config": dict(config)}}}
+        key = embed_key("direct", SPACE.key)
+        how = {"instance": self.instance, "partition_key": key, "raise_on_error": False}
+        return dg.materialize([embeddings], resources=resources, run_config=given, **how)
 
 
 @pytest.fixture

@@ -184,17 +184,18 @@ MACHINE = {
 }
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        *({"prompt": each} for each in (*MACHINE.values(), "/clear", " \n", None)),
-        {"promptSource": "system"}, {"origin": {"kind": "task-notification"}}, {"agent_id": "a1"},
-    ],
-    ids=[*MACHINE, "command", "blank", "none", "source", "origin", "subagent"],
-)  # fmt: skip
-def test_what_no_person_typed_recalls_nothing(fields: dict[str, Any]) -> None:
+NO_PERSON: dict[str, dict[str, Any]] = {
+    **{name: {"prompt": text} for name, text in {**MACHINE, "command": "/clear", "blank": " \n", "none": None}.items()},
+    "source": {"promptSource": "system"},
+    "origin": {"origin": {"kind": "task-notification"}},
+    "subagent": {"agent_id": "a1"},
+}
+
+
+@pytest.mark.parametrize("what", NO_PERSON)
+def test_what_no_person_typed_recalls_nothing(what: str) -> None:
     with servers.serving(answering()) as server:
-        harmless("UserPromptSubmit", server.url, **fields)
+        harmless("UserPromptSubmit", server.url, **NO_PERSON[what])
     assert server.connections == 0
 
 

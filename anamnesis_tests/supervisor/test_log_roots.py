@@ -51,10 +51,12 @@ def test_examples_in_a_memory_come_with_the_way_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("logs", "given", "home"),
     [
-        ("examples/claude_logs", {}, "/data/anamnesis-examples"), ("./examples/", {}, "/data/anamnesis-examples"),
-        ("examples/claude_logs", {"ANAMNESIS_HOME": "/mine"}, "/mine"), ("examples2", {}, ""),
+        ("examples/claude_logs", {}, "/data/anamnesis-examples"),
+        ("./examples/", {}, "/data/anamnesis-examples"),
+        ("examples/claude_logs", {"ANAMNESIS_HOME": "/mine"}, "/mine"),
+        ("examples2", {}, ""),
     ],
-)  # fmt: skip
+)
 def test_make_up_gives_examples_a_home_of_their_own(logs: str, given: dict[str, str], home: str) -> None:
     makefile = Path(__file__).parents[2] / "Makefile"
     if not makefile.exists() or not shutil.which("make"):
