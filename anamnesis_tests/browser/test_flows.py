@@ -1,14 +1,21 @@
 """What people do first: search, open, read; and what holds whatever is stored or out of reach."""
 
 import logging
+import re
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
+from starlette.routing import Match
 
-from anamnesis_pipeline.sidecar.pages.html import NAVIGATION
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.sidecar.pages import html
+from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.steps.map_file import map_path, save_map
 from anamnesis_pipeline.steps.memory_map import LEAST_EPISODES, make_map
 from anamnesis_tests.browser.conftest import Post
@@ -38,8 +45,21 @@ NOTHING_YET = {
 """Path -> what it says before anything is stored."""
 
 
+def test_each_button_asks_an_address_of_the_service() -> None:
+    app = create_app(cast(Services, SimpleNamespace(settings=Settings())))
+    templates = "".join(file.read_text() for file in Path(html.__file__).with_name("templates").glob("*.html"))
+    posted = set(re.findall(r'\bhx-post="(/[^"?]*)', re.sub(r"\{\{.*?\}\}", "x", templates)))
+    assert len(posted) > 30
+
+    def is_known(path: str) -> bool:
+        scope = {"type": "http", "method": "POST", "path": path, "root_path": "", "headers": []}
+        return any(route.matches(scope)[0] is Match.FULL for route in app.routes)
+
+    assert [path for path in posted if not is_known(path)] == []
+
+
 def test_every_page_says_what_to_do_while_nothing_is_stored(page: Page) -> None:
-    assert NOTHING_YET.keys() == {link.path for link in NAVIGATION}
+    assert NOTHING_YET.keys() == {link.path for link in html.NAVIGATION}
     for path, told in NOTHING_YET.items():
         page.goto(path, wait_until="load")
         expect(page.locator("main")).to_contain_text(told)

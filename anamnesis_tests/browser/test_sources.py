@@ -1,4 +1,4 @@
-"""Sources in the browser: folders tried, added, changed and removed, documents handed in, patterns and the interval."""
+"""Sources in the browser: a folder that is tried, added, changed and removed, and one that is half typed."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import FilePayload, Page, expect
+from playwright.sync_api import Page, expect
 
 from anamnesis_tests.browser.looks import assert_anybody_can_use
 
@@ -64,27 +64,6 @@ def test_a_folder_is_tried_added_changed_and_removed(page: Page, api: httpx.Clie
     expect(page.locator("#look-told")).to_contain_text("harbour-notes is crawled no longer; what was read of it stays.")
     expect(remove).to_have_count(0)
     assert configured(api) == {}
-
-
-def test_a_document_is_handed_in_listed_and_forgotten(page: Page, api: httpx.Client) -> None:
-    page.goto("/dashboard/sources")
-    form = page.get_by_role("form", name="A file")
-    text = FilePayload(name="tides.md", mimeType="text/markdown", buffer=b"# Tides\n\nHigh water is at noon.\n")
-    form.get_by_label("File, of at most 50 MiB").set_input_files([text])
-    form.get_by_label("Tags, separated by commas").fill("harbour, tides")
-    form.get_by_role("button", name="Hand it in").click()
-    expect(form.locator(".told")).to_contain_text("1 section.")
-    row = page.get_by_role("row", name=re.compile("tides.md|Tides"))
-    expect(row.locator(".tag")).to_have_text(["harbour", "tides"])
-    assert_anybody_can_use(page)
-    (upload,) = api.get("/api/uploads").json()["items"]
-    (made,) = upload["episode_ids"]
-    assert "High water is at noon." in api.get(f"/api/episodes/{made}?include=raw").json()["raw_exchange"]
-    page.once("dialog", lambda asked: asked.accept())
-    row.get_by_role("button", name=re.compile("^Forget")).click()
-    expect(page.locator(".toast", has_text="Forgotten, with everything made of it.")).to_be_visible()
-    expect(page.locator("#uploads")).to_contain_text("Nothing yet.")
-    assert api.get(f"/api/episodes/{made}").status_code == 404
 
 
 def test_half_typed_source_is_asked_about_before_it_is_lost(page: Page) -> None:

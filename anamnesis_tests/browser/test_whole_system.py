@@ -9,17 +9,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from anamnesis_pipeline.sidecar.pages.html import NAVIGATION
-from anamnesis_tests.browser.looks import (
-    MOST_SHIFT,
-    PHONE,
-    assert_anybody_can_use,
-    grave,
-    layout_shift,
-    wider_than_the_screen,
-)
+from anamnesis_tests.browser.looks import MOST_SHIFT, PHONE, grave, layout_shift, wider_than_the_screen
 from anamnesis_tests.browser.test_watching import point_at_a_dot
-from anamnesis_tests.embeddings.tiny_models import random_model
-from anamnesis_tests.live_reembed import active, post_many, spaces, status
+from anamnesis_tests.live_reembed import post_many
 from anamnesis_tests.live_system import System
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -118,51 +110,6 @@ def test_reading_all_logs_is_started_and_its_end_is_shown(page: Page, system: Sy
     expect(page.locator("#doing .badge").first).to_have_text("Idle", timeout=RUN_MS)
     expect(page.locator("#doing")).to_contain_text("success")
     assert system.http.get("/api/jsonl/status").json()["last_run"] != before
-
-
-def test_reembed_is_paused_switched_to_and_back(
-    page: Page, system: System, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    post_many(system, 50)
-    system.wait_until("all passages are embedded", system.is_covered)
-    model = random_model(tmp_path_factory.mktemp("other") / "other-model", dim=96, layers=24)
-    old = active(system)
-    page.goto("/dashboard/embedding")
-    page.get_by_label("Hub id, path, or name of a service's model").fill(str(model))
-    page.get_by_role("button", name="Use this model").click()
-    expect(page.locator(".toast")).to_contain_text("to embed with")
-    badge = page.locator("#progress h2 .badge")
-    expect(badge).to_have_text("running")
-    page.get_by_role("button", name="Pause").click()
-    expect(page.locator("#progress-told")).to_contain_text("Paused: its runs end at their next checkpoint.")
-    expect(badge).to_have_text("paused")
-    assert_anybody_can_use(page)
-    assert (status(system)["state"], active(system)) == ("paused", old)
-    page.get_by_role("button", name="Resume").click()
-    expect(badge).to_have_text("running")
-
-    page.wait_for_function(
-        """() => { const bar = document.querySelector("#progress progress"), seen = (window.seen ??= new Set());
-        if (bar) seen.add(bar.value);
-        return seen.size > 2; }""",
-        timeout=RUN_MS,
-    )
-    expect(badge).to_have_text("waits for your yes", timeout=RUN_MS)
-    assert status(system)["done"] == status(system)["total"]
-    assert active(system) == old
-    new = next(space["key"] for space in spaces(system) if space["key"] != old)
-    page.locator("#reembed-switch").click()
-    expect(page.get_by_role("row", name=re.compile(new)).locator(".badge")).to_have_text("answers")
-    assert active(system) == new
-
-    page.locator(f"[id='use-{old}']").click()
-    expect(page.get_by_role("row", name=re.compile(old)).locator(".badge")).to_have_text("answers")
-    assert active(system) == old
-    drop = page.locator(f"[id='drop-{new}']")
-    page.once("dialog", lambda asked: asked.accept())
-    drop.click()
-    expect(drop).to_have_count(0)
-    assert [space["key"] for space in spaces(system)] == [old]
 
 
 def test_map_is_drawn_by_its_job_and_a_dot_opens_an_episode(page: Page, system: System) -> None:
