@@ -251,6 +251,13 @@ def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
         time.sleep(0.01)
 
 
+def problem(reply: Any, status: int = 422) -> dict[str, Any]:
+    """The body of a refusal."""
+    assert (reply.status_code, reply.headers["content-type"]) == (status, "application/problem+json"), reply.text
+    body: dict[str, Any] = reply.json()
+    return body
+
+
 def model_folder(folder: Path, seed: int = 0) -> str:
     """The path of a folder that describes a model as wide as the one of these tests; its weights are no weights."""
     (folder / "1_Pooling").mkdir(parents=True)
