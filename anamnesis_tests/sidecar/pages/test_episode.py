@@ -1,19 +1,18 @@
 import json
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from bs4 import BeautifulSoup
+from httpx2 import Response
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.model import Episode
-from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.pages import episode as page_of_one
 from anamnesis_pipeline.sidecar.pages.episode_view import TEXT_BYTES, bars_of, shown_text
-from anamnesis_tests.sidecar.conftest import BASE, HashedWords, Post, TestServices, open_services
-from anamnesis_tests.sidecar.pages.reading import PAGE, SCRIPT, page_of, read
+from anamnesis_tests.sidecar.conftest import Post, TestServices, problem
+from anamnesis_tests.sidecar.pages.reading import PAGE, page_of, read
 from anamnesis_tests.store import samples
 
 
@@ -24,19 +23,19 @@ def opened(client: TestClient, episode_id: str, status: int = 200) -> BeautifulS
     return page_of(reply, status)
 
 
+def send(client: TestClient, action: str, episode_id: str, **fields: str) -> Response:
+    data = {"episode_id": episode_id, **fields}
+    return client.post(f"/dashboard/episode/{action}", data=data, headers={"HX-Request": "true"})
+
+
 def act(client: TestClient, action: str, episode_id: str, **fields: str) -> tuple[BeautifulSoup, dict[str, Any]]:
     """The page's body that comes back, and the toast."""
-    data = {"episode_id": episode_id, **fields}
-    reply = client.post(f"/dashboard/episode/{action}", data=data, headers={"HX-Request": "true"})
+    reply = send(client, action, episode_id, **fields)
     return page_of(reply), json.loads(reply.headers["HX-Trigger"])["toast"]
 
 
 def refused(client: TestClient, action: str, episode_id: str, status: int, **fields: str) -> str:
-    data = {"episode_id": episode_id, **fields}
-    reply = client.post(f"/dashboard/episode/{action}", data=data, headers={"HX-Request": "true"})
-    assert reply.status_code == status, reply.text
-    detail: str = reply.json()["detail"]
-    return detail
+    return str(problem(send(client, action, episode_id, **fields), status)["detail"])
 
 
 def stored(client: TestClient, episode_id: str) -> dict[str, Any]:
@@ -65,29 +64,7 @@ def test_the_page_has_all_that_is_known_of_an_episode(client: TestClient, post: 
     }  # fmt: skip
 
 
-def test_an_unknown_episode_is_told_as_a_page(client: TestClient) -> None:
-    assert "no episode has this id" in opened(client, "nobody", 404).text
-
-
-def test_a_stored_script_stays_text_on_the_page_and_in_its_parts(client: TestClient, post: Post) -> None:
-    for name in ("x", SCRIPT):
-        post(
-            f"{SCRIPT} {name}", episode_id=name, raw_exchange=SCRIPT, tags=[SCRIPT], project=SCRIPT, kind=SCRIPT[:50],
-            metadata={SCRIPT: SCRIPT, "notes": [{"at": SCRIPT, "text": SCRIPT}], "consolidated_from": [SCRIPT]},
-        )  # fmt: skip
-    quoted = quote(SCRIPT, safe="")
-    for address in (
-        "/dashboard/episodes/x", f"/dashboard/episodes/{quoted}", "/dashboard/episode/text?episode_id=x",
-        "/dashboard/episode/similar?episode_id=x", f"/dashboard/episode/successors?episode_id=x&q={quoted}",
-    ):  # fmt: skip
-        reply = client.get(address)
-        assert reply.status_code == 200
-        soup = page_of(reply)
-        assert not soup.select("body script, b script")
-        assert "alert(1)" in soup.text
-
-
-def test_that_somebody_reads_an_episode_is_noted_as_of_any_client(client: TestClient, post: Post) -> None:
+def test_reading_the_page_counts_as_use_of_a_search(client: TestClient, post: Post) -> None:
     post("The zeppelin hangar", episode_id="a")
     client.post("/api/episodes/search", json={"query": "zeppelin"})
     opened(client, "a")
@@ -114,37 +91,26 @@ def test_as_much_of_a_text_is_shown_as_fits_with_its_marks_escaped() -> None:
     assert shown_text("") == ("", True)
 
 
-def test_similar_episodes_have_a_percentage_and_never_the_episode_itself(client: TestClient, post: Post) -> None:
+def test_similar_episodes_have_a_percentage(
+    client: TestClient, post: Post, services: TestServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     post("The zeppelin hangar needs a new roof", episode_id="a")
     post("The zeppelin hangar needs a new door", episode_id="b")
     address = str(opened(client, "a").select_one("#similar")["hx-get"])
     soup = read(client, address)
-    assert [link["href"] for link in soup.select("a")] == ["/dashboard/episodes/b"]
+    assert [link["href"] for link in soup.select("a")] == ["/dashboard/episodes/b"], "never the episode itself"
     similarity = client.get("/api/similar", params={"episode_id": "a"}).json()["items"][0]["similarity_score"]
     assert soup.select_one("b").text == f"{similarity:.0%}"
     act(client, "delete", "b")
     assert "Nothing else is near it" in client.get(address).text
+    services.store.episodes.put([(samples.episode("new"), samples.passages("text"))])
+    assert "still to be made" in client.get("/dashboard/episode/similar?episode_id=new").text
 
-
-def test_what_keeps_similar_episodes_from_being_found_is_told(
-    client: TestClient, post: Post, monkeypatch: pytest.MonkeyPatch
-) -> None:
     def busy(*_: Any) -> None:
         raise StoreBusy("another process writes")
 
-    post("The zeppelin hangar", episode_id="a")
     monkeypatch.setattr(page_of_one, "find_similar", busy)
-    assert "another process writes" in client.get("/dashboard/episode/similar?episode_id=a").text
-
-
-def test_an_episode_without_vectors_says_that_they_come(tmp_path: Path) -> None:
-    def fails() -> HashedWords:
-        raise RuntimeError("no weights")
-
-    with TestClient(create_app(open_services(tmp_path, fails)), base_url=BASE) as client:
-        client.post("/api/episodes", json={"summary": "One", "instance": "m", "project": "p", "episode_id": "a"})
-        assert "still to be made" in client.get("/dashboard/episode/similar?episode_id=a").text
-        assert opened(client, "a").select_one("h1").text == "One"
+    assert "another process writes" in client.get(address).text
 
 
 def test_an_edit_writes_what_differs_masks_secrets_and_can_be_undone(client: TestClient, post: Post) -> None:
@@ -224,9 +190,7 @@ def test_notes_of_another_form_are_left_alone(client: TestClient, post: Post) ->
     assert stored(client, "a")["metadata"]["notes"] == "of a client"
 
 
-def test_another_one_is_chosen_by_a_search_or_its_id_supersedes_and_is_taken_back(
-    client: TestClient, post: Post
-) -> None:
+def test_successor_is_chosen_supersedes_and_is_taken_back(client: TestClient, post: Post) -> None:
     post("The zeppelin is red", episode_id="old")
     post("The zeppelin is blue", episode_id="new/1")
     field = opened(client, "old").select_one("#successor")
@@ -256,10 +220,6 @@ def test_no_episode_supersedes_itself_in_the_end(client: TestClient, post: Post)
     act(client, "supersede", "c", by="b")
     assert "itself superseded" in refused(client, "supersede", "a", 409, by="c")
     assert refused(client, "supersede", "a", 404, by="nobody")
-
-
-def test_a_search_for_another_one_without_words_or_without_a_find_says_so(client: TestClient, post: Post) -> None:
-    post("The zeppelin", episode_id="a")
     address = "/dashboard/episode/successors?episode_id=a&q="
     assert "What you type is searched" in client.get(address).text
     assert "Nothing found" in client.get(f"{address}zeppelin").text
@@ -289,6 +249,7 @@ def test_deleting_waits_can_be_taken_back_and_then_is_done(client: TestClient, p
 @pytest.mark.parametrize("action", ["pin", "note", "supersede", "restore", "delete"])
 def test_nothing_is_done_to_an_episode_that_is_gone(client: TestClient, action: str) -> None:
     assert "no episode has this id" in refused(client, action, "nobody", 404, note="x", by="y")
+    assert "no episode has this id" in opened(client, "nobody", 404).text
 
 
 def test_the_history_and_the_lineage_of_an_episode_are_shown(client: TestClient, post: Post) -> None:

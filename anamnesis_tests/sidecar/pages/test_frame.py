@@ -1,6 +1,7 @@
 import hashlib
 from datetime import UTC, datetime
 from importlib.resources import files
+from urllib.parse import quote
 
 import pytest
 from starlette.testclient import TestClient
@@ -8,7 +9,8 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.dagster_api.api import ASSET_PAGES
 from anamnesis_pipeline.sidecar.pages import html, static
 from anamnesis_pipeline.sidecar.pages.html import NAVIGATION
-from anamnesis_tests.sidecar.pages.reading import PAGE, page_of
+from anamnesis_tests.sidecar.conftest import Post, problem
+from anamnesis_tests.sidecar.pages.reading import PAGE, SCRIPT, page_of, read
 
 VENDORED = {
     "htmx.min.js": "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717",
@@ -23,16 +25,13 @@ def test_libraries_of_others_are_as_their_packages_have_them(name: str) -> None:
     assert hashlib.sha256(content).hexdigest() == VENDORED[name]
 
 
-def test_a_file_is_kept_for_good_and_its_address_tells_its_content(client: TestClient) -> None:
+def test_file_is_cached_for_good_by_its_digest(client: TestClient) -> None:
     reply = client.get(static.address("app.css"))
     assert reply.headers["content-type"] == "text/css; charset=utf-8"
     assert reply.headers["cache-control"] == "public, max-age=31536000, immutable"
     assert hashlib.sha256(reply.content).hexdigest().startswith(static.address("app.css").split("/")[2])
-
-
-def test_an_address_of_another_version_gives_what_there_is_and_is_not_kept(client: TestClient) -> None:
     reply = client.get("/static/000000000000/app.css")
-    assert (reply.status_code, reply.headers["cache-control"]) == (200, "no-store")
+    assert (reply.status_code, reply.headers["cache-control"]) == (200, "no-store"), "of another version"
 
 
 @pytest.mark.parametrize(
@@ -54,15 +53,42 @@ def test_every_page_is_there_ours_alone_and_in_its_frame(client: TestClient, lin
         assert (element.get("src") or element["href"]).startswith("/static/")
     assert not soup.select("script:not([src]), style, [style]")
     assert not [name for element in soup.find_all(True) for name in element.attrs if name.startswith(("on", "hx-on"))]
+    labels = {label["for"] for label in soup.select("label[for]")}
+    fields = soup.select("main input:not([type=hidden], [type=checkbox]), main select, main textarea")
+    assert [each for each in fields if each.get("id") not in labels and not each.get("aria-label")] == []
     keys = [each["data-go-key"] for each in soup.select("[data-go-key]")]
     assert len(keys) == len(set(keys))
 
 
+def stored_script(client: TestClient, post: Post) -> None:
+    for name in ("x", "<b>&'\"", SCRIPT):
+        post(
+            f"{SCRIPT} <script>alert('roof')</script> {name}", episode_id=name, raw_exchange=f"{SCRIPT} roof",
+            tags=[SCRIPT], project=SCRIPT, instance=SCRIPT, kind=SCRIPT[:50],
+            metadata={SCRIPT: SCRIPT, "notes": [{"at": SCRIPT, "text": SCRIPT}], "consolidated_from": [SCRIPT]},
+        )  # fmt: skip
+
+
+Q = quote(SCRIPT, safe="")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", "/episodes", "/timeline", "/events", "/search?q=roof&explain=1", f"/context?project={Q}&query=roof+{Q}",
+     "/episodes/x", f"/episodes/{Q}", "/episode/text?episode_id=x", "/episode/similar?episode_id=x",
+     f"/episode/successors?episode_id=x&q={Q}"],
+)  # fmt: skip
+def test_stored_script_stays_text(client: TestClient, post: Post, path: str) -> None:
+    stored_script(client, post)
+    soup = read(client, f"/dashboard{path}")
+    assert not soup.select("main script, body > script:not([src]), b script")
+    assert "alert(1)" in (soup.main or soup).text
+
+
 def test_an_unknown_page_is_told_as_a_page(client: TestClient) -> None:
     reply = client.get("/dashboard/nonsense", headers=PAGE)
-    assert reply.status_code == 404
-    assert "There is no such page." in reply.text
-    assert client.get("/dashboard/nonsense").headers["content-type"] == "application/problem+json"
+    assert (reply.status_code, "There is no such page." in reply.text) == (404, True)
+    problem(client.get("/dashboard/nonsense"), 404)
 
 
 @pytest.mark.parametrize(
