@@ -4,7 +4,8 @@ import logging
 from dataclasses import replace
 
 import pytest
-from bs4 import BeautifulSoup, Tag
+from bs4 import BeautifulSoup
+from httpx2 import Response
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.archive_model import DeadLetter
@@ -14,7 +15,7 @@ from anamnesis_pipeline.sidecar.pages.logs import FIELDS, PATH
 from anamnesis_pipeline.steps.summaries import NO_BUDGET
 from anamnesis_pipeline.store.records.messages import ParsedChunk
 from anamnesis_tests.sidecar.conftest import TestServices, stored
-from anamnesis_tests.sidecar.pages.reading import SCRIPT, page_of, read, send
+from anamnesis_tests.sidecar.pages.reading import SCRIPT, page_of, problem_of, read, send
 from anamnesis_tests.store.samples import crawled
 
 pytestmark = pytest.mark.usefixtures("no_logs")
@@ -29,67 +30,50 @@ def source(services: TestServices) -> str:
 def typed(page: BeautifulSoup, **values: str) -> dict[str, str]:
     """What a browser would send of the form of settings, with some fields changed."""
     form = page.select_one("#settings")
-    assert form is not None
     fields = {str(each["name"]): str(each.get("value", "")) for each in form.select("input[name]")}
-    for select in form.select("select"):
-        chosen = select.select_one("option[selected]")
-        assert chosen is not None
-        fields[str(select["name"])] = str(chosen["value"])
+    fields |= {str(each["name"]): str(each.select_one("[selected]")["value"]) for each in form.select("select")}
     fields |= {str(each["name"]): each.text for each in form.select("textarea")}
     return fields | values
 
 
-# --- state and runs --------------------------------------------------------------------------------------
+def save(client: TestClient, **values: str) -> Response:
+    """Settings sent with these fields changed."""
+    return client.post(PATH + "/settings", data=typed(read(client, PATH), **values))
 
 
-def test_an_empty_memory_says_what_to_do(client: TestClient) -> None:
+def test_empty_memory_says_what_to_do(client: TestClient, services: TestServices) -> None:
     text = read(client, PATH).text
     assert "None yet: read the logs first." in text
     assert "every line of every log could be read" in text
+    assert "no log to read" in send(client, PATH + "/run").text
+    assert services.dagster.ingests == []
 
 
-def test_runs_are_shown_as_soon_as_dagster_has_answered(client: TestClient, services: TestServices) -> None:
+def test_runs_are_shown_once_dagster_has_answered(client: TestClient, services: TestServices) -> None:
+    mark = str(read(client, PATH + "/doing").select_one("[name=seen]")["value"])
+    assert client.get(f"{PATH}/doing?seen={mark}").status_code == 204, "what stays the same is not sent again"
     last = IngestRun("r0", "mac--b", "SUCCESS", 1.0, 3.5, 7)
     services.dagster.runs = IngestRuns((IngestRun("r1", "mac--a", "STARTED", 10.0, None),), last)
     assert "Asking Dagster" in read(client, PATH).text
-    doing = read(client, PATH + "/doing")
-    assert doing.select_one(".badge").text == "Reading"  # type: ignore[union-attr]
+    doing = read(client, PATH + "/doing", seen=mark)
+    assert doing.select_one(".badge").text == "Reading"
     assert [a["href"] for a in doing.select("tbody a")] == ["http://127.0.0.1:3000/runs/r1"]
     assert "7 episodes" in doing.text
 
 
-def test_what_stays_the_same_is_not_sent_again(client: TestClient, services: TestServices) -> None:
-    first = read(client, PATH + "/doing")
-    mark = str(first.select_one("[name=seen]")["value"])  # type: ignore[index]
-    assert client.get(f"{PATH}/doing?seen={mark}").status_code == 204
-    services.dagster.runs = IngestRuns((IngestRun("r1", "mac--a", "STARTED", 10.0, None),), None)
-    assert client.get(f"{PATH}/doing?seen={mark}").status_code == 200
-
-
-def test_a_dagster_that_is_away_is_told_and_nothing_is_hidden(
-    client: TestClient, services: TestServices, source: str
-) -> None:
+def test_dagster_that_is_away_is_told(client: TestClient, services: TestServices, source: str) -> None:
     services.dagster.up = False
     doing = read(client, PATH + "/doing").text
     assert "Dagster is away" in doing
     assert "does not answer" in doing
     for action in ("/run", "/stop"):
-        answer = send(client, PATH + action)
-        assert "does not answer" in answer.select_one("[role=alert]").text  # type: ignore[union-attr]
+        assert "does not answer" in problem_of(send(client, PATH + action))
 
 
-def test_reading_is_started_as_by_the_api_and_watched_in_dagster(
-    client: TestClient, services: TestServices, source: str
-) -> None:
+def test_reading_is_started_and_watched_in_dagster(client: TestClient, services: TestServices, source: str) -> None:
     answer = send(client, PATH + "/run")
     assert services.dagster.ingests == [((source,), "Ingest, asked for by hand")]
-    assert answer.a is not None
     assert answer.a["href"] == "http://127.0.0.1:3000/runs/b/ingest1"
-
-
-def test_without_any_log_the_button_says_so(client: TestClient, services: TestServices) -> None:
-    assert "no log to read" in send(client, PATH + "/run").text
-    assert services.dagster.ingests == []
 
 
 def test_stopping_ends_the_runs(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,39 +82,30 @@ def test_stopping_ends_the_runs(client: TestClient, services: TestServices, monk
     services.dagster.runs = IngestRuns((IngestRun("r1", "mac--a", "STARTED", 10.0, None),), None)
     assert "1 run stopped" in send(client, PATH + "/stop").text
     assert services.dagster.stopped == ["r1"]
-    assert "hx-confirm" in read(client, PATH).select_one("#stop").attrs  # type: ignore[union-attr]
+    assert "hx-confirm" in read(client, PATH).select_one("#stop").attrs
 
 
-# --- settings --------------------------------------------------------------------------------------------
-
-
-def test_every_setting_of_the_api_has_a_labelled_field_and_its_origin(client: TestClient) -> None:
+def test_every_setting_has_a_field_and_its_origin(client: TestClient) -> None:
     form = read(client, PATH).select_one("#settings")
-    assert form is not None
     api = client.get("/api/jsonl/settings").json()
     assert {each.name for each in FIELDS} == set(api) - {"origin", "warnings"}
     for each in FIELDS:
         control = form.select_one(f"[name={each.name}]")
-        assert control is not None
         assert form.select_one(f"label[for={control['id']}]") is not None
         told = str(control["aria-describedby"]).split()
-        assert [form.find(id=name) for name in told if form.find(id=name) is None] == []
-        assert "default" in form.find(id=told[0]).text  # type: ignore[union-attr]
+        assert all(form.find(id=name) for name in told)
+        assert "default" in form.find(id=told[0]).text
 
 
 def test_only_what_was_changed_is_stored(client: TestClient, services: TestServices) -> None:
-    form = read(client, PATH)
-    reply = client.post(
-        PATH + "/settings",
-        data=typed(form, ingest_hour="3", private_projects="acme\r\n b-corp \r\n", llm_daily_dollars="1.5"),
-    )
+    reply = save(client, ingest_hour="3", private_projects="acme\r\n b-corp \r\n", llm_daily_dollars="1.5")
     assert stored(services) == {
         "config.ingest_hour": 3, "config.private_projects": ["acme", "b-corp"], "config.llm_daily_dollars": 1.5,
     }  # fmt: skip
     assert "Saved" in reply.headers["hx-trigger"]
     after = page_of(reply)
-    assert after.find(id="set-ingest_hour-from").text == "set here"  # type: ignore[union-attr]
-    assert after.find(id="set-timezone-from").text == "default"  # type: ignore[union-attr]
+    assert after.find(id="set-ingest_hour-from").text == "set here"
+    assert after.find(id="set-timezone-from").text == "default"
     client.post(PATH + "/settings", data=typed(after))
     assert len(stored(services)) == 3, "a form that changes nothing stores nothing"
 
@@ -147,93 +122,65 @@ def test_only_what_was_changed_is_stored(client: TestClient, services: TestServi
         ("summarizer", "oracle", "claude_cli"),
     ],
 )
-def test_a_refusal_is_told_beside_its_field_and_keeps_what_was_typed(
-    client: TestClient, services: TestServices, name: str, value: str, words: str
-) -> None:
-    reply = client.post(PATH + "/settings", data=typed(read(client, PATH), **{name: value, "summary_min_value": "3"}))
-    form = page_of(reply)
-    problem = form.select_one(f"#set-{name}-problem")
-    assert problem is not None
-    assert words in problem.text
+def test_bad_value_is_refused(client: TestClient, services: TestServices, name: str, value: str, words: str) -> None:
+    form = page_of(save(client, **{name: value, "summary_min_value": "3"}))
+    assert words in form.select_one(f"#set-{name}-problem").text
     control = form.select_one(f"[name={name}]")
-    assert control is not None
     assert control["aria-invalid"] == "true"
     assert f"set-{name}-problem" in str(control["aria-describedby"])
-    assert form.select_one("[name=summary_min_value]")["value"] == "3"  # type: ignore[index]
+    assert form.select_one("[name=summary_min_value]")["value"] == "3", "what was typed stays"
     assert stored(services) == {}, "one that is refused changes nothing"
 
 
-def test_a_value_can_be_let_go(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_value_can_be_let_go(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANAMNESIS_INGEST_HOUR", "4")
-    client.post(PATH + "/settings", data=typed(read(client, PATH), ingest_hour="3"))
+    save(client, ingest_hour="3")
     button = read(client, PATH).find(id="set-ingest_hour-revert")
-    assert isinstance(button, Tag)
-    assert button.text.split() == ["Revert", "to", "4", "(from", "the", "environment)"]
+    assert " ".join(button.text.split()) == "Revert to 4 (from the environment)"
     reply = client.post(str(button["hx-post"]))
     assert "Hour is 4 again" in reply.headers["hx-trigger"]
     assert stored(services) == {}
     assert page_of(reply).find(id="set-ingest_hour-revert") is None
     assert client.post(PATH + "/revert/bind").status_code == 404
+    monkeypatch.setenv("ANAMNESIS_LOCK_ENV", "1")
+    assert "disabled" in read(client, PATH).find(id="set-ingest_hour").attrs
 
 
-def test_what_is_typed_into_other_fields_stays_when_a_value_is_let_go(
-    client: TestClient, services: TestServices
-) -> None:
-    client.post(PATH + "/settings", data=typed(read(client, PATH), ingest_hour="3", timezone="Asia/Tokyo"))
+def test_what_is_typed_elsewhere_stays_at_a_revert(client: TestClient, services: TestServices) -> None:
+    save(client, ingest_hour="3", timezone="Asia/Tokyo")
     sent = typed(read(client, PATH), ingest_hour="5", private_projects="acme", summary_min_value="a lot")
     services.store.settings.set("config.timezone", "Europe/Berlin")
-    form = page_of(client.post(PATH + "/revert/ingest_hour", data=sent))
+    now = typed(page_of(client.post(PATH + "/revert/ingest_hour", data=sent)))
     assert stored(services) == {"config.timezone": "Europe/Berlin"}
-    now = typed(form)
-    assert now["private_projects"].strip() == "acme"
-    assert now["summary_min_value"] == "a lot"
+    assert (now["private_projects"].strip(), now["summary_min_value"]) == ("acme", "a lot")
     assert now["ingest_hour"] == now["was.ingest_hour"]
     assert now["timezone"] == "Europe/Berlin", "nobody typed it here"
 
 
-def test_what_the_environment_decides_cannot_be_typed_over(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANAMNESIS_LOCK_ENV", "1")
-    monkeypatch.setenv("ANAMNESIS_INGEST_HOUR", "4")
-    hour = read(client, PATH).find(id="set-ingest_hour")
-    assert isinstance(hour, Tag)
-    assert "disabled" in hour.attrs
-
-
-# --- LLM -------------------------------------------------------------------------------------------------
-
-
-def test_who_chooses_a_paid_llm_is_told_what_it_costs_and_what_schedules_do(
+def test_paid_llm_is_told_with_its_cost(
     client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    note = client.get(f"{PATH}/llm-note?summarizer=anthropic").text
-    assert "This costs money." in note
-    assert "no schedule asks it" in note
-    assert "anthropic_api_key" in note
-    assert "costs nothing" in client.get(f"{PATH}/llm-note?summarizer=ollama").text
-    assert "Nothing is sent anywhere" in client.get(f"{PATH}/llm-note?summarizer=none").text
+    def note(summarizer: str) -> str:
+        return client.get(f"{PATH}/llm-note?summarizer={summarizer}").text
+
+    for told in ("This costs money.", "no schedule asks it", "anthropic_api_key"):
+        assert told in note("anthropic")
+    assert "costs nothing" in note("ollama")
+    assert "Nothing is sent anywhere" in note("none")
     services.store.settings.set("config.llm_daily_dollars", 2.0)
-    assert "until the day's budget is used up" in client.get(f"{PATH}/llm-note?summarizer=anthropic").text
+    assert "until the day's budget is used up" in note("anthropic")
     assert "config.summarizer" not in stored(services)
-
-
-def test_a_paid_llm_without_a_budget_is_a_warning_on_the_page(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    services.store.settings.set("config.llm_daily_dollars", None)
     monkeypatch.setenv("ANAMNESIS_ANTHROPIC_API_KEY", "sk-ant-x")
     monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "0")
-    reply = client.post(PATH + "/settings", data=typed(read(client, PATH), summarizer="anthropic"))
-    assert NO_BUDGET in page_of(reply).select_one(".problem").text  # type: ignore[union-attr]
+    assert NO_BUDGET in page_of(save(client, summarizer="anthropic")).select_one(".problem").text
     assert "costs money" in read(client, PATH).text
 
 
-def test_the_budget_of_the_day_is_a_bar(client: TestClient, services: TestServices) -> None:
+def test_budget_of_the_day_is_a_bar(client: TestClient, services: TestServices) -> None:
     services.store.settings.set("config.llm_daily_tokens", 1_000)
     meter = read(client, PATH).select_one("#doing meter")
-    assert meter is not None
     assert (meter["max"], meter["value"]) == ("1000", "0")
-
-
-# --- what was read ---------------------------------------------------------------------------------------
 
 
 def test_lines_that_could_not_be_read_are_listed_and_stay_text(client: TestClient, services: TestServices) -> None:
@@ -246,15 +193,11 @@ def test_lines_that_could_not_be_read_are_listed_and_stay_text(client: TestClien
     assert "anamnesis dead-letters retry" in page.text
 
 
-def test_the_log_of_the_service_is_there_at_once_and_stays_text(
-    client: TestClient, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_log_of_the_service_stays_text(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     logging.getLogger("anamnesis_pipeline.x").warning(SCRIPT)
-    page = read(client, PATH)
-    (item,) = [each for each in page.select("#tail > div") if SCRIPT in each.text]
+    tail = read(client, PATH).select_one("#tail")
+    (item,) = [each for each in tail.select("#tail > div") if SCRIPT in each.text]
     assert item["class"] == ["warning"]
-    tail = page.select_one("#tail")
-    assert tail is not None
     after = client.get(f"/api/logs?since={tail['data-last']}").json()["lines"]
     assert SCRIPT not in [line["text"] for line in after], "what is shown is not asked for again"
