@@ -15,11 +15,10 @@ from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.sidecar.pages.chat import SESSIONS_SHOWN
 from anamnesis_pipeline.sidecar.pages.chat_view import CITATION_CHARS, MOST_CHARS, MOST_TURNS, UNANSWERED, latest
 from anamnesis_tests.sidecar.conftest import TestServices
+from anamnesis_tests.sidecar.pages.reading import PAGE, SCRIPT, page_of, read
 from anamnesis_tests.summaries.loopback import json_answer
 from anamnesis_tests.summaries.ollama_server import OllamaServer
 
-PAGE = {"Accept": "text/html"}
-SCRIPT = "<script>alert(1)</script>"
 AT = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
 CITED = Citation("mac/a:1", f"Webhooks were retried {SCRIPT}", "acme", AT - timedelta(days=9), 0.8)
 
@@ -38,18 +37,14 @@ def opened(services: TestServices) -> Open:
     """Stores a conversation, with the episodes that it cites."""
 
     def opened(
-        title: str = "Why retries?",
-        messages: Sequence[ChatMessage] = (),
-        session_id: str = "s1",
-        project: str = "",
-        worker_url: str = "",
+        title: str = "Why retries?", messages: Sequence[ChatMessage] = (), session_id: str = "s1", **more: str
     ) -> ChatSession:
-        session = ChatSession(session_id, title, "ollama", "llama3.2", project, AT, AT, worker_url=worker_url)
+        project = more.pop("project", "")
+        session = ChatSession(session_id, title, "ollama", "llama3.2", project, AT, AT, **more)
         services.store.chat.put_session(session)
         for cited in {each for message in messages for each in message.citations}:
-            fields = {"source": "direct", "instance": "mac", "kind": "note", "raw_exchange": ""}
             known = Episode(
-                cited.episode_id, summary=cited.summary, project=cited.project, timestamp=cited.timestamp, **fields
+                cited.episode_id, "direct", cited.timestamp, "mac", cited.project, "note", cited.summary, ""
             )
             services.store.episodes.put([(known, [])])
         for message in messages:
@@ -59,97 +54,60 @@ def opened(services: TestServices) -> Open:
     return opened
 
 
-def read(client: TestClient, path: str, status: int = 200) -> BeautifulSoup:
-    reply = client.get(path, headers=PAGE)
-    assert reply.status_code == status, reply.text
-    return BeautifulSoup(reply.text, "lxml")
-
-
 def one(page: BeautifulSoup | Tag, selector: str) -> Tag:
     found = page.select(selector)
     assert len(found) == 1, (selector, found)
     return found[0]
 
 
-# --- what is shown ---------------------------------------------------------------------------------------
-
-
-def test_who_comes_first_reads_what_the_chat_is(client: TestClient) -> None:
+def test_first_visit_says_what_the_chat_is(client: TestClient) -> None:
     page = read(client, "/chat")
     assert one(page, "h1").text == "Chat"
     assert "becomes an episode" in one(page, "#welcome").text
     assert "sees a file with its own message only" in one(page, "#write-hint").text
     assert "The first one begins with your message." in one(page, "#session-list").text
-    assert one(page, "nav [aria-current=page]").text == "Chat"
     assert one(page, "#turns").find("li") is None
 
 
-def test_the_page_runs_nothing_but_its_own_files(client: TestClient, opened: Open) -> None:
-    opened(messages=[said(0), said(1, citations=(CITED,))])
+def test_conversation_runs_only_its_own_files_in_order(client: TestClient, opened: Open) -> None:
+    opened(messages=[said(0), said(1, "# Title\n\ntext", citations=(CITED,))])
     reply = client.get("/chat/s1", headers=PAGE)
     assert "default-src 'none'" in reply.headers["content-security-policy"]
-    page = BeautifulSoup(reply.text, "lxml")
-    assert [each for each in page.find_all("script") if not each.get("src") or each.text] == []
-    assert [each for each in page.find_all(True) if "style" in each.attrs] == []
+    page = page_of(reply)
+    assert page.select("script:not([src]), [style]") == []
     assert [name for each in page.find_all(True) for name in each.attrs if name.startswith("on")] == []
+    levels = [int(each.name[1]) for each in page.select("main h1, main h2, main h3")]
+    assert (levels[0], levels.count(1)) == (1, 1)
+    assert all(later <= earlier + 1 for earlier, later in pairwise(levels))
+    labels = {label["for"] for label in page.select("label[for]")}
+    fields = page.select("main input:not([type=hidden]), main select, main textarea")
+    assert [each for each in fields if each["id"] not in labels and not each.get("aria-label")] == []
 
 
-def test_every_field_has_a_label_and_headings_come_in_order(client: TestClient, opened: Open) -> None:
-    opened(messages=[said(0), said(1, "# Title\n\ntext")])
-    for path in ("/chat", "/chat/s1"):
-        page = read(client, path)
-        fields = [
-            each for each in page.select("main input, main select, main textarea") if each.get("type") != "hidden"
-        ]
-        labels = {label["for"] for label in page.select("label[for]")}
-        assert [each["id"] for each in fields if each["id"] not in labels and not each.get("aria-label")] == []
-        levels = [int(each.name[1]) for each in page.select("main h1, main h2, main h3")]
-        assert levels[0] == 1
-        assert levels.count(1) == 1
-        assert all(later <= earlier + 1 for earlier, later in pairwise(levels))
-
-
-def test_a_conversation_is_shown_with_what_its_answers_lean_on(client: TestClient, opened: Open) -> None:
-    answer = said(
-        1,
-        "The **key** was new.",
-        citations=(CITED,),
-        backend="ollama",
-        model="llama3.2",
-        seconds=3.21,
-        output_tokens=120,
-    )
-    opened(messages=[said(0, "Why?"), answer], project="acme")
+def test_conversation_is_shown_with_its_citations(client: TestClient, opened: Open) -> None:
+    made = {"backend": "ollama", "model": "llama3.2", "seconds": 3.21, "output_tokens": 120}
+    cited = (CITED, replace(CITED, standing=True))
+    opened(messages=[said(0, "Why?"), said(1, "The **key** was new.", citations=cited, **made)], project="acme")
     page = read(client, "/chat/s1")
     assert one(page, "h1").text == "Why retries?"
     assert one(page, ".turn.user .said").text == "Why?"
     assert one(page, ".turn.assistant .said strong").text == "key"
     assert " · ollama · llama3.2 · 3.2 s · 120 tokens" in one(page, ".turn.assistant .state").text
-    link = one(page, ".citations a")
-    assert link["href"] == "/dashboard/episodes/mac/a:1"
-    row = one(page, ".citations li")
-    assert "acme ·" in row.text
-    assert one(row, "time")["datetime"] == "2026-02-20T10:00:00Z"
-    assert "standing" not in row.text
-    assert one(page, ".used summary").text == "1 memory found for the model"
+    asked, standing = page.select(".citations li")
+    assert one(asked, "a")["href"] == "/dashboard/episodes/mac/a:1"
+    assert "acme ·" in asked.text
+    assert one(asked, "time")["datetime"] == "2026-02-20T10:00:00Z"
+    assert ("standing" in asked.text, "standing" in standing.text) == (False, True)
+    assert "Standing: found by what is asked before every answer" in one(page, ".used").text
+    assert one(page, ".used summary").text == "2 memories found for the model"
     assert one(page, "#session-list [aria-current=page]")["href"] == "/chat/s1"
 
 
-def test_what_no_message_asked_for_is_told_apart(client: TestClient, opened: Open) -> None:
-    opened(messages=[said(0), said(1, citations=(CITED, replace(CITED, standing=True)))])
-    asked, standing = read(client, "/chat/s1").select(".citations li")
-    assert ("standing" in asked.text, "standing" in standing.text) == (False, True)
-    assert "Standing: found by what is asked before every answer" in one(read(client, "/chat/s1"), ".used").text
-
-
-def test_what_is_forgotten_since_is_named_so_and_leads_nowhere(
-    client: TestClient, services: TestServices, opened: Open
-) -> None:
+def test_forgotten_citation_leads_nowhere(client: TestClient, services: TestServices, opened: Open) -> None:
     opened(messages=[said(0), said(1, citations=(CITED,))])
     services.store.episodes.delete(CITED.episode_id)
     row = one(read(client, "/chat/s1"), ".citations li")
-    assert FORGOTTEN in row.text
-    assert row.find("a") is None
+    assert (FORGOTTEN in row.text, row.find("a")) == (True, None)
 
 
 def test_stored_markup_stays_text_everywhere(client: TestClient, opened: Open) -> None:
@@ -157,12 +115,11 @@ def test_stored_markup_stays_text_everywhere(client: TestClient, opened: Open) -
     opened(SCRIPT, messages, project=SCRIPT)
     client.post("/chat/s1/title", data={"title": f"New {SCRIPT}"})
     for path in ("/chat", "/chat/s1", "/chat/s1/head", "/chat/messages/s1-m1", f"/chat?q={SCRIPT}"):
-        page = read(client, path)
-        assert [each for each in page.find_all("script") if not each.get("src")] == [], path
+        assert read(client, path).select("script:not([src])") == [], path
     assert "alert(1)" in one(read(client, "/chat/s1"), ".turn.assistant .said").text
 
 
-def test_an_answer_that_failed_or_was_stopped_says_so_and_can_be_tried_again(client: TestClient, opened: Open) -> None:
+def test_failed_or_stopped_answer_can_be_tried_again(client: TestClient, opened: Open) -> None:
     problem = "Ollama does not answer on http://127.0.0.1:11434: start it with `ollama serve`"
     opened(messages=[said(0), said(1, "", problem=problem), said(2), said(3, "Half of", stopped=True)])
     failed, stopped = read(client, "/chat/s1").select(".turn.assistant")
@@ -172,22 +129,14 @@ def test_an_answer_that_failed_or_was_stopped_says_so_and_can_be_tried_again(cli
     assert "stopped" in one(stopped, ".state").text
     assert stopped.select(".problem") == []
     assert one(stopped, "[data-again]").text == "Try again"
-    opened(messages=[said(4, "More"), said(5)])
-    assert read(client, "/chat/s1").select("#turn-s1-m3 [data-again]") == [], "only the last one is written anew"
-
-
-def test_what_was_attached_is_named_by_its_question(client: TestClient, opened: Open) -> None:
-    opened(messages=[said(0, files=("plan.txt", SCRIPT)), said(1)])
+    opened(messages=[said(4, "More"), said(5), said(6, "And then?", files=("plan.txt", SCRIPT))])
     page = read(client, "/chat/s1")
-    assert [each.text for each in page.select(".turn.user .files li")] == ["plan.txt", SCRIPT]
-    assert one(page, ".turn.user .files")["aria-label"] == "Attached files"
-
-
-def test_a_question_without_an_answer_can_be_asked_again(client: TestClient, opened: Open) -> None:
-    opened(messages=[said(0), said(1), said(2, "And then?")])
-    last = read(client, "/chat/s1").select(".turn")[-1]
+    assert page.select("#turn-s1-m3 [data-again]") == [], "only the last one is written anew"
+    last = page.select(".turn")[-1]
     assert UNANSWERED in last.text
     assert one(last, "[data-again]")
+    files = one(page, ".turn.user .files")
+    assert (files["aria-label"], [each.text for each in files.select("li")]) == ("Attached files", ["plan.txt", SCRIPT])
 
 
 def test_a_conversation_that_is_not_there_is_told_as_a_page(client: TestClient) -> None:
@@ -196,9 +145,6 @@ def test_a_conversation_that_is_not_there_is_told_as_a_page(client: TestClient) 
         assert client.get(path).status_code == 404
     assert client.post("/chat/nothing/title", data={"title": "x"}).status_code == 404
     assert client.post("/chat/messages/nothing/feedback", data={"value": "1"}).status_code == 404
-
-
-# --- the list of conversations ---------------------------------------------------------------------------
 
 
 def test_conversations_are_found_by_title(client: TestClient, opened: Open) -> None:
@@ -223,9 +169,6 @@ def test_older_conversations_come_page_by_page(client: TestClient, opened: Open,
     assert [each.text for each in older.select(".name")] == ["Number 1", "Number 0"]
     assert one(older, "#newest-sessions")
     assert older.select("#older-sessions") == []
-
-
-# --- long conversations ----------------------------------------------------------------------------------
 
 
 def test_a_long_conversation_is_shown_from_its_end(client: TestClient, opened: Open) -> None:
@@ -254,9 +197,6 @@ def test_how_much_is_shown_counts_text_and_citations() -> None:
     assert len(latest(cited)[0]) == MOST_CHARS // (10 * CITATION_CHARS)
     assert latest([]) == ([], "")
     assert latest(long[:1], "gone") == (long[:1], "")
-
-
-# --- who answers -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -330,9 +270,6 @@ def test_a_conversation_keeps_its_own_model(client: TestClient, opened: Open, ol
     assert part.select("#model option")[0]["value"] == ""
 
 
-# --- what is done to one ---------------------------------------------------------------------------------
-
-
 def test_an_answer_is_copied_as_it_was_written(client: TestClient, opened: Open) -> None:
     written = "# Title\n\n| a |\n|-|\n| b |\n\n```python\nx < 1\n```\n" + SCRIPT
     opened(messages=[said(0), said(1, written)])
@@ -352,7 +289,7 @@ def test_renaming_keeps_the_former_names(client: TestClient, opened: Open, servi
     assert "First until" in one(head, "#rename-dialog ul").text
     assert client.post("/chat/s1/title", data={"title": " "}).status_code == 422
     assert client.post("/chat/s1/title", data={"title": "x" * 201}).status_code == 422
-    assert services.store.chat.session("s1").title == "Second name"  # type: ignore[union-attr]
+    assert services.store.chat.session("s1").title == "Second name"
 
 
 def test_deleting_asks_and_leads_to_an_empty_conversation(client: TestClient, opened: Open) -> None:
@@ -398,7 +335,7 @@ def test_an_answer_is_rated_and_the_rating_taken_back(client: TestClient, opened
     assert pressed(page) == ["Good answer"]
     page = press(page, "down")
     assert pressed(page) == ["Bad answer"]
-    assert services.store.chat.message("s1-m1").feedback == -1  # type: ignore[union-attr]
+    assert services.store.chat.message("s1-m1").feedback == -1
     assert pressed(read(client, "/chat/s1")) == ["Bad answer"]
     assert pressed(press(page, "down")) == []
     assert client.post("/chat/messages/s1-m1/feedback", data={"value": "5"}).status_code == 422

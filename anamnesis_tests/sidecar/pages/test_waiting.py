@@ -7,12 +7,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.chat_model import ChatMessage, ChatSession, Citation
-from anamnesis_pipeline.model import Variant
-from anamnesis_pipeline.steps.map_file import MemoryMap, map_path, save_map
-from anamnesis_pipeline.steps.memory_map import make_map
-from anamnesis_tests.sidecar.conftest import SPACE, Post, TestServices
+from anamnesis_tests.sidecar.conftest import Post, TestServices
 from anamnesis_tests.sidecar.pages.reading import read
-from anamnesis_tests.store.samples import episode, passages, random_units
+from anamnesis_tests.sidecar.pages.test_memory_map import draw, fill
 
 GONE, STAYS = "The walrus decision: keep the retries", "The pelican decision: keep the queue"
 PAGES = {
@@ -58,22 +55,9 @@ def test_a_conversation_cites_nothing_that_waits(client: TestClient, services: T
     assert GONE in read(client, "/chat/s").text
 
 
-def drawn(services: TestServices, count: int) -> MemoryMap:
-    store, vectors = services.store, random_units(count, SPACE.dim, seed=2)
-    for n in range(count):
-        store.episodes.put([(episode(f"e{n}", n, project="acme", summary=f"Episode {n}"), passages(f"word{n}"))])
-        (stored,) = store.episodes.passages_of(f"e{n}")
-        for variant in (Variant.TEXT, Variant.CONTEXT):
-            store.vectors.put(SPACE.key, variant, [stored.passage_id], vectors[n : n + 1])
-    active = store.spaces.active()
-    assert active is not None
-    made = make_map(store, active)
-    save_map(map_path(services.settings.home), made)
-    return made
-
-
 def test_the_map_tells_nothing_of_what_waits(client: TestClient, services: TestServices) -> None:
-    made = drawn(services, 40)
+    fill(services)
+    made = draw(services)
 
     def names_of(points: Sequence[int]) -> list[str]:
         found = services.store.episodes.passages([int(made.passages[at]) for at in points])
