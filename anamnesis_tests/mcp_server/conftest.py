@@ -22,11 +22,10 @@ from mcp.client.streamable_http import streamable_http_client
 
 from anamnesis_pipeline.sidecar.__main__ import listen
 from anamnesis_pipeline.sidecar.app import create_app
-from anamnesis_tests.sidecar.conftest import TestServices, open_services, wait_for
+from anamnesis_tests.sidecar.conftest import TestServices, environment, open_services, wait_for
 
+__all__ = ["environment"]
 TRANSPORTS = ("http", "stdio")
-
-
 POSTED: list[str] = []
 """Ids of what was posted, which answers show shortened."""
 
@@ -153,14 +152,6 @@ def run_sidecar(home: Path, token: str | None = None) -> Iterator[Sidecar]:
 
 
 @pytest.fixture
-def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("ANAMNESIS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path))
-    monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "1")
-
-
-@pytest.fixture
 def sidecar(tmp_path: Path, environment: None) -> Iterator[Sidecar]:
     yield from run_sidecar(tmp_path)
 
@@ -181,3 +172,9 @@ def initialize(version: str = "2025-11-25", number: int = 1) -> bytes:
     """A first message, as a client writes it."""
     params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     return json.dumps({"jsonrpc": "2.0", "id": number, "method": "initialize", "params": params}).encode() + b"\n"
+
+
+@pytest.fixture
+def http(sidecar: Sidecar) -> Client:
+    """One that names no folder."""
+    return Client("http", sidecar.port)

@@ -1,5 +1,6 @@
-"""Answers are short, quoted, and cannot be forged by what is stored."""
+"""Answers are short, quoted, and cannot be forged; what every session pays for the tools."""
 
+import json
 import re
 from typing import Any
 
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.exchanges.own_text import without_memory
 from anamnesis_pipeline.mcp_server import texts
+from anamnesis_pipeline.mcp_server.definitions import ARGUMENTS, definitions
+from anamnesis_pipeline.mcp_server.instructions import INSTRUCTIONS
 from anamnesis_pipeline.model import MEMORY_ENDS
 from anamnesis_pipeline.search.quoting import one_line
 from anamnesis_pipeline.search.token_estimate import cost, cut
@@ -40,14 +43,10 @@ def found(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_the_estimate_is_rarely_below_a_tokenizer_count(sample: str) -> None:
+def test_hit_costs_at_most_100_tokens_whatever_it_holds(sample: str) -> None:
     assert cost(sample) >= 0.8 * tokens(sample)
-
-
-@pytest.mark.parametrize("sample", SAMPLES)
-def test_a_hit_costs_at_most_100_tokens_whatever_it_holds(sample: str) -> None:
     hit = texts.hit(10, found(excerpt=sample * 50, tags=["billing", "payments", "retries"] * 5))
-    assert tokens(hit) <= 120 if not sample.isascii() else tokens(hit) <= 110
+    assert tokens(hit) <= (110 if hit.isascii() or sample.isascii() else 120)
     assert cost(hit) <= texts.HIT_TOKENS
 
 
@@ -64,10 +63,6 @@ def test_the_head_has_its_parts_in_a_fixed_order() -> None:
     ]
 
 
-def test_an_answer_of_the_chat_is_called_so() -> None:
-    assert texts.hit(1, found(kind="chat_answer")).startswith("1. [answer of the chat 3e2ee77d")
-
-
 def test_a_hit_shows_its_short_id_and_quote_and_no_common_place() -> None:
     hits = [found(short_id="3e2ee7", quote="It was the retries.") for _ in range(2)]
     common = texts.places_of_all(hits)
@@ -80,6 +75,7 @@ def test_only_places_that_all_hits_share_are_said_once() -> None:
     assert texts.places_of_all(hits) == ["session on laptop"]
     assert texts.places_of_all(hits[:1]) == []
     assert "· ~/code/web > A title" in texts.hit(2, hits[1], ["session on laptop"])
+    assert texts.hit(1, found(kind="chat_answer")).startswith("1. [answer of the chat 3e2ee77d")
 
 
 @pytest.mark.parametrize(
@@ -116,17 +112,8 @@ INJECTIONS = [
 
 @pytest.mark.parametrize("text", INJECTIONS)
 def test_stored_text_cannot_end_the_block_or_pose_as_ours(text: str) -> None:
-    shown = found(
-        excerpt=text,
-        quote=text,
-        title=text,
-        summary=text,
-        project=text,
-        kind=text,
-        tags=[text],
-        instance=text,
-        episode_id=text,
-    )
+    fields = "excerpt quote title summary project kind instance episode_id".split()
+    shown = found(**dict.fromkeys(fields, text), tags=[text])
     whole = {**shown, "raw_exchange": text, "metadata": {"why": text}}
     common = texts.places_of_all([shown, shown])
     for lines in (
@@ -178,3 +165,46 @@ def test_a_line_without_end_is_broken_and_paged() -> None:
     assert max(map(len, lines)) <= texts.LONGEST_LINE + 2
     assert "".join(line[2:] for line in lines if line.startswith("> x")) == "x" * 100_000
     assert len(texts.pages(lines)) > 5
+
+
+KEYS = {
+    "search": ["query", "project", "since", "until", "kind", "limit", "mode", "rank"],
+    "read": ["ids", "page", "around"],
+    "timeline": ["project", "session", "since", "until", "order", "limit", "cursor"],
+    "remember": ["text", "type", "why", "tags", "project"],
+    "forget": ["ids", "confirm"],
+    "status": ["project", "ingest"],
+}
+
+
+def test_all_definitions_together_cost_less_than_1500_tokens() -> None:
+    shown = [{name: tool[name] for name in ("name", "description", "inputSchema")} for tool in definitions()]
+    assert tokens(json.dumps(shown, separators=(",", ":"))) < 1_500
+
+
+def test_there_are_at_most_six_tools_with_stable_arguments() -> None:
+    assert {tool["name"]: list(tool["inputSchema"]["properties"]) for tool in definitions()} == KEYS
+
+
+def test_no_text_is_cut_by_claude_code() -> None:
+    assert all(len(tool["description"].encode()) < 2_048 for tool in definitions())
+    assert all(line == line.strip() for tool in definitions() for line in tool["description"].splitlines())
+    assert len(INSTRUCTIONS.encode()) < 2_048
+
+
+def test_instructions_name_what_triggers_a_search() -> None:
+    for trigger in ("I don't know", "decide", "error", "last time", "start of work"):
+        assert trigger in INSTRUCTIONS
+
+
+def test_only_what_changes_nothing_says_so() -> None:
+    read_only = {tool["name"] for tool in definitions() if tool["annotations"]["readOnlyHint"]}
+    assert read_only == {"search", "read", "timeline"}
+    assert [tool["name"] for tool in definitions() if tool["annotations"]["destructiveHint"]] == ["forget"]
+
+
+def test_every_schema_is_one_that_its_tool_keeps() -> None:
+    for tool in definitions():
+        assert set(tool["inputSchema"].get("required", [])) == {
+            name for name, field in ARGUMENTS[tool["name"]].model_fields.items() if field.is_required()
+        }

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
-import pytest
 
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS
 from anamnesis_tests.mcp_server.conftest import POSTED, Client, Kept, Sidecar
@@ -48,20 +47,20 @@ def test_a_session_uses_all_six_tools(client: Client, sidecar: Sidecar) -> None:
     assert ids_in(client.call("search", query="zeppelin")) == [first]
 
 
-def test_weak_hits_are_said_to_be_the_nearest(sidecar: Sidecar) -> None:
+def test_weak_hits_are_said_to_be_the_nearest(sidecar: Sidecar, http: Client) -> None:
     know_the_unrelated(sidecar.services.store)
     near = sidecar.post("The importer skips rows without a currency")
-    answer = Client("http", sidecar.port).call("search", query="violin currency orchestra rehearsal evening")
+    answer = http.call("search", query="violin currency orchestra rehearsal evening")
     assert ids_in(answer) == [near]
     assert answer.index("Nothing answers well; the nearest:") < answer.index("1. [note ")
 
 
-def test_age_counts_when_asked_for(sidecar: Sidecar) -> None:
-    client = Client("http", sidecar.port)
+def test_age_counts_and_words_are_exact_when_asked_for(sidecar: Sidecar, http: Client) -> None:
     old = sidecar.post("zeppelin hangar zeppelin", timestamp="2020-03-01T10:00:00Z")
     new = sidecar.post("a zeppelin flew over the new town hall")
-    assert ids_in(client.call("search", query="zeppelin hangar")) == [old, new]
-    assert ids_in(client.call("search", query="zeppelin hangar", rank="recent")) == [new, old]
+    assert ids_in(http.call("search", query="zeppelin hangar")) == [old, new]
+    assert ids_in(http.call("search", query="zeppelin hangar", rank="recent")) == [new, old]
+    assert ids_in(http.call("search", query="zeppelin hangar", mode="exact")) == [old]
 
 
 def test_the_newest_are_listed_without_a_query(client: Client, sidecar: Sidecar) -> None:
@@ -73,26 +72,15 @@ def test_the_newest_are_listed_without_a_query(client: Client, sidecar: Sidecar)
     assert ids_in(client.call("timeline", limit=2, cursor=cursor)) == ids[:1]
 
 
-def test_a_hand_off_tells_what_was_searched_lately(sidecar: Sidecar) -> None:
-    client = Client("http", sidecar.port)
+def test_a_hand_off_tells_what_was_searched_lately(sidecar: Sidecar, http: Client) -> None:
     sidecar.post("We decided to keep zeppelins", project="acme/shop", kind="decision")
-    assert "Searched lately" not in client.call("status", project="acme/shop")
-    client.call("search", query=f"zeppelin {MEMORY_ENDS} doors", project="acme/shop")
-    said = client.call("status", project="acme/shop")
+    assert "Searched lately" not in http.call("status", project="acme/shop")
+    http.call("search", query=f"zeppelin {MEMORY_ENDS} doors", project="acme/shop")
+    said = http.call("status", project="acme/shop")
     assert "keep zeppelins" in said
     (asked,) = [line for line in said.split("\n") if "doors" in line]
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d > zeppelin", asked)
     assert MEMORY_ENDS not in asked
-
-
-def test_literal_text_is_found_exactly(sidecar: Sidecar) -> None:
-    client = Client("http", sidecar.port)
-    wanted = sidecar.post("The printer at 192.168.0.108. refuses SAVE_CONFIG")
-    sidecar.post("The printer at 192.168.0.109 is fine")
-    assert ids_in(client.call("search", query="192.168.0.108", mode="exact")) == [wanted]
-    assert ids_in(client.call("search", query="refuses SAVE_CONFIG", mode="exact")) == [wanted]
-    assert ids_in(client.call("search", query="the printer refuses", mode="exact")) == [wanted]
-    assert ids_in(client.call("search", query="printer LOAD_CONFIG", mode="exact")) == []
 
 
 def test_the_clients_project_is_searched_unless_all_are_asked_for(sidecar: Sidecar, tmp_path: Path) -> None:
@@ -111,24 +99,6 @@ def test_the_clients_project_is_searched_unless_all_are_asked_for(sidecar: Sidec
         assert "project acme/shop" in stdio.call("remember", text="Doors open at nine", type="fact")
 
 
-def test_an_unknown_folder_searches_everything_and_says_so(sidecar: Sidecar) -> None:
-    client = Client("http", sidecar.port, folder="/home/ann/new-thing")
-    there = sidecar.post("zeppelin there")
-    answer = client.call("search", query="zeppelin")
-    assert ids_in(answer) == [there]
-    assert "nothing is known of the current project ~/new-thing" in answer
-
-
-def test_other_projects_are_told_nothing_of_a_private_one(sidecar: Sidecar) -> None:
-    client = Client("http", sidecar.port)
-    secret, open_one = sidecar.post("zeppelin diary", project="me/diary"), sidecar.post("zeppelin plan", project="x/y")
-    sidecar.services.store.settings.set("config.private_projects", ["diary"])
-    for answer in (client.call("search", query="zeppelin", project="all"), client.call("timeline")):
-        assert ids_in(answer) == [open_one]
-    assert ids_in(client.call("search", query="zeppelin", project="diary")) == [secret]
-    assert secret in client.call("read", ids=[secret])
-
-
 def test_a_session_of_a_private_project_finds_its_own_among_all(sidecar: Sidecar, tmp_path: Path) -> None:
     (folder := tmp_path / "diary").mkdir()
     client = Client("http", sidecar.port, folder=quote(str(folder)))
@@ -140,49 +110,34 @@ def test_a_session_of_a_private_project_finds_its_own_among_all(sidecar: Sidecar
     assert set(ids_in(client.call("timeline", project="all"))) == {own, open_one}
 
 
-@pytest.mark.parametrize("folder", ["${CLAUDE_PROJECT_DIR}", "$CLAUDE_PROJECT_DIR", "."])
-def test_a_folder_that_claude_code_did_not_fill_in_is_none(sidecar: Sidecar, folder: str) -> None:
-    client = Client("http", sidecar.port, folder=folder)
-    assert "current project" not in client.call("search", query="zeppelin")
+def test_folder_stands_in_the_address_as_it_is(sidecar: Sidecar) -> None:
+    def searched(folder: str) -> str:
+        return Client("http", sidecar.port, folder=folder).call("search", query="zeppelin")
+
+    for unfilled in ("${CLAUDE_PROJECT_DIR}", "$CLAUDE_PROJECT_DIR", "."):
+        assert "current project" not in searched(unfilled)
+    for folder in ("/srv/c++proj", "/srv/r&d", "/srv/a=b"):
+        assert f"current project {folder}:" in searched(folder)
+    there = sidecar.post("zeppelin there")
+    answer = searched("/home/ann/new-thing")
+    assert ids_in(answer) == [there]
+    assert "nothing is known of the current project ~/new-thing" in answer
 
 
-@pytest.mark.parametrize("folder", ["/srv/c++proj", "/srv/r&d", "/srv/a=b"])
-def test_a_folder_stands_in_the_address_as_it_is(sidecar: Sidecar, folder: str) -> None:
-    assert f"current project {folder}:" in Client("http", sidecar.port, folder=folder).call("search", query="zeppelin")
+def test_what_is_not_there_is_named(http: Client) -> None:
+    assert "nowhere" in http.refused("read", ids=["nowhere"])
+    assert "whole id is wanted" in http.call("timeline", session="22222222")
+    assert "one project" in http.refused("status", project="all")
+    assert "qeury: is not a known argument" in http.refused("search", qeury="zeppelin")
+    assert "reading new logs of" in http.call("status", ingest=True)
 
 
-def test_a_note_that_is_kept_twice_is_one_and_says_so(sidecar: Sidecar) -> None:
-    client = Client("http", sidecar.port)
-    note = {"text": "The doorbell chime is wired to GPIO 17", "why": "It is free", "project": "acme"}
-    assert client.call("remember", **note).startswith("Kept in project acme")
-    assert client.call("remember", **note).startswith("Kept already in project acme")
-    (hit,) = [line for line in client.call("search", query="doorbell chime").split("\n") if "GPIO" in line]
-    assert hit.count("GPIO 17") == 1
-    assert "Why: It is free" in hit
-
-
-def test_what_is_not_there_is_named(sidecar: Sidecar) -> None:
-    client = Client("http", sidecar.port)
-    assert "nowhere" in client.refused("read", ids=["nowhere"])
-    assert "whole id is wanted" in client.call("timeline", session="22222222")
-    assert "one project" in client.refused("status", project="all")
-    assert "qeury: is not a known argument" in client.refused("search", qeury="zeppelin")
-
-
-def test_a_secret_in_a_note_is_told_to_be_masked(sidecar: Sidecar) -> None:
-    client = Client("http", sidecar.port)
-    said = client.call("remember", text="The key is sk-ant-api03-" + "Zk3vQ9xW7bN1mT5rY8uP2sD4fG6hJ0aL" * 3 + "AA")
-    assert "A secret in it is masked" in said
-    assert "masked" not in client.call("remember", text="The port is 3010")
-
-
-def test_a_huge_record_is_read_in_pages_word_for_word(sidecar: Sidecar) -> None:
-    client = Client("http", sidecar.port)
+def test_a_huge_record_is_read_in_pages_word_for_word(sidecar: Sidecar, http: Client) -> None:
     text = "\n".join(f"line {number} of the log" for number in range(5_000))
     record = sidecar.post("A long log", raw_exchange=text)
     pages, number = [], 1
     while True:
-        page = client.call("read", ids=[record], page=number)
+        page = http.call("read", ids=[record], page=number)
         assert len(page) < 30_000
         pages += [line[2:] for line in page.split("\n") if line.startswith("> ")]
         if "goes on" not in page:
@@ -190,23 +145,30 @@ def test_a_huge_record_is_read_in_pages_word_for_word(sidecar: Sidecar) -> None:
         number += 1
     assert number > 3
     assert "\n".join(pages) == text
-    assert "there is no page" in client.refused("read", ids=[record], page=number + 1)
+    assert "there is no page" in http.refused("read", ids=[record], page=number + 1)
 
 
-def test_neighbours_come_from_the_same_project_in_order_of_time(sidecar: Sidecar) -> None:
-    client = Client("http", sidecar.port)
+def test_neighbours_come_from_the_same_project(sidecar: Sidecar, http: Client) -> None:
     ids = [sidecar.post(f"turn {minute}", timestamp=f"2026-03-01T10:0{minute}:00Z") for minute in range(5)]
     sidecar.post("another project", project="other", timestamp="2026-03-01T10:02:30Z")
-    assert ids_in(client.call("read", ids=[ids[2]], around=1)) == [ids[2], ids[1], ids[3]]
+    assert ids_in(http.call("read", ids=[ids[2]], around=1)) == [ids[2], ids[1], ids[3]]
 
 
-def test_a_note_that_is_kept_twice_is_one_and_one_that_is_much_alike_is_told(sidecar: Sidecar) -> None:
-    client = Client("http", sidecar.port)
+def test_note_kept_twice_is_one_and_one_alike_is_told(http: Client) -> None:
     text = "The zeppelin hangar needs new doors before the autumn storms come over the northern field and its sheds"
-    assert "Much like" not in client.call("remember", text=text, project="acme")
-    client.call("remember", text=text, project="acme")
-    assert len(ids_in(client.call("search", query="hangar doors"))) == 1
-    assert "Much like ep_note_" in client.call("remember", text=f"{text} again", project="acme")
+    note = {"text": text, "why": "It leaks", "type": "correction", "tags": "deploys", "project": "acme"}
+    assert http.call("remember", **note).startswith("Kept in project acme")
+    assert http.call("remember", **note).startswith("Kept already in project acme")
+    found = http.call("search", query="hangar doors")
+    assert len(ids_in(found)) == 1
+    assert "tags > deploys, correction" in found
+    assert "why > It leaks" in found
+    assert "Much like ep_note_" in http.call("remember", text=f"{text} again", project="acme")
+    said = http.call("remember", text="The key is sk-ant-api03-" + "Zk3vQ9xW7bN1mT5rY8uP2sD4fG6hJ0aL" * 3 + "AA")
+    assert "A secret in it is masked" in said
+    said = http.call("remember", text="The port is 3010")
+    assert "masked" not in said
+    assert "Much like" not in said
 
 
 def test_the_status_of_a_project_is_its_hand_off(sidecar: Sidecar) -> None:
@@ -220,28 +182,16 @@ def test_the_status_of_a_project_is_its_hand_off(sidecar: Sidecar) -> None:
     assert "Nothing is known of this project yet." in Client("http", sidecar.port).call("status", project="other")
 
 
-def test_new_logs_are_read_when_asked_for(sidecar: Sidecar) -> None:
-    assert "reading new logs of" in Client("http", sidecar.port).call("status", ingest=True)
+def test_odd_ids_are_refused_in_words(http: Client) -> None:
+    for odd in (
+        "../../health", "/etc/passwd", "a/../b", "x" * 200, "?include=raw", "%2e%2e", "ep\n1", "日本", "a//b", "#",
+    ):  # fmt: skip
+        text = http.refused("read", ids=[odd])
+        assert ("Traceback" in text, len(text) < 600) == (False, True), odd
 
 
-def test_a_correction_is_tagged_as_one(sidecar: Sidecar) -> None:
-    client = Client("http", sidecar.port)
-    client.call("remember", text="Deploys run on Tuesdays, not Mondays", type="correction", tags="deploys")
-    assert "tags > deploys, correction" in client.call("search", query="deploys")
-
-
-@pytest.mark.parametrize(
-    "odd", ["../../health", "/etc/passwd", "a/../b", "x" * 200, "?include=raw", "%2e%2e", "ep\n1", "日本", "a//b", "#"]
-)
-def test_odd_ids_are_refused_in_words(sidecar: Sidecar, odd: str) -> None:
-    text = Client("http", sidecar.port).refused("read", ids=[odd])
-    assert "Traceback" not in text
-    assert len(text) < 600
-
-
-@pytest.mark.parametrize(
-    ("tool", "arguments", "said"),
-    [
+def test_wrong_arguments_are_refused_by_name(http: Client) -> None:
+    for tool, arguments, said in (
         ("search", {"query": "x", "limt": 3}, "arguments: query, project, since"),
         ("search", {"query": "x", "limit": 1000}, "limit"),
         ("search", {"query": "x", "since": "soon"}, "2026-03-14"),
@@ -252,20 +202,14 @@ def test_odd_ids_are_refused_in_words(sidecar: Sidecar, odd: str) -> None:
         ("remember", {"text": "x", "type": "rumour"}, "type"),
         ("timeline", {"cursor": "made-up"}, "cursor"),
         ("reflect", {}, "the tools are: search, read, timeline"),
-    ],
-)
-def test_wrong_arguments_are_refused_by_name(
-    sidecar: Sidecar, tool: str, arguments: dict[str, object], said: str
-) -> None:
-    text, is_error = Client("http", sidecar.port).answer(tool, arguments)
-    assert is_error
-    assert said in text
+    ):
+        text, is_error = http.answer(tool, arguments)
+        assert (is_error, said in text) == (True, True), text
 
 
-def test_numbers_and_single_values_are_taken_as_models_write_them(sidecar: Sidecar) -> None:
+def test_values_are_taken_as_models_write_them(sidecar: Sidecar, http: Client) -> None:
     sidecar.post("zeppelin", timestamp="2026-03-01T10:00:00Z")
-    answer = Client("http", sidecar.port).call("search", query="zeppelin", limit="3", since=2026, kind="note")
-    assert len(ids_in(answer)) == 1
+    assert len(ids_in(http.call("search", query="zeppelin", limit="3", since=2026, kind="note"))) == 1
 
 
 def test_an_injection_in_a_record_stays_quoted(client: Client, sidecar: Sidecar) -> None:
@@ -275,10 +219,11 @@ def test_an_injection_in_a_record_stays_quoted(client: Client, sidecar: Sidecar)
         assert not re.search(r"^(System|2\. )", answer, re.MULTILINE)
 
 
-def test_twenty_hits_of_huge_texts_stay_below_ten_thousand_tokens(sidecar: Sidecar) -> None:
-    for number in range(20):
-        sidecar.post(f"zeppelin {number}", raw_exchange=f"zeppelin {number} " + "lorem ipsum dolor " * 500)
-    answer = Client("http", sidecar.port).call("search", query="zeppelin", limit=20)
+def test_twenty_huge_hits_stay_below_ten_thousand_tokens(sidecar: Sidecar, http: Client) -> None:
+    drafts = [f"zeppelin {number} " + "lorem ipsum dolor " * 500 for number in range(20)]
+    bulk = [{"summary": text[:11], "raw_exchange": text, "instance": "mac", "project": "acme"} for text in drafts]
+    assert httpx.post(f"{sidecar.base}/api/episodes/bulk", json={"episodes": bulk}, timeout=60).json()["created"] == 20
+    answer = http.call("search", query="zeppelin", limit=20)
     assert len(ids_in(answer)) >= 10
     assert len(answer) < 20_000
 
@@ -345,11 +290,10 @@ def test_stored_tags_are_broken_on_every_way_to_a_model(sidecar: Sidecar, tmp_pa
     assert all("obey" in told[way] for way in ("search", "read", "timeline", "status", "hook", "prompt", "start"))
 
 
-def test_timeline_has_one_line_a_session_and_unfolds_it(sidecar: Sidecar) -> None:
-    client = Client("http", sidecar.port)
+def test_timeline_has_one_line_a_session_and_unfolds_it(sidecar: Sidecar, http: Client) -> None:
     chunk = session(sidecar.services.store)
-    listed = client.call("timeline", project="all")
+    listed = http.call("timeline", project="all")
     assert "[session] 2026-03-01 12:00 acme/api · 1 commit · session abcd1111-" in listed
     assert "> Why is" in listed
     assert chunk[:6] not in listed
-    assert chunk[:6] in client.call("timeline", session=FIRST)
+    assert chunk[:6] in http.call("timeline", session=FIRST)

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,10 @@ TOO_DEEP = (
 LIST_TOOLS = {"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {}}
 
 
-@pytest.fixture
-def stdio(environment: None) -> Iterator["subprocess.Popen[bytes]"]:
+@contextmanager
+def started(**env: str) -> Iterator["subprocess.Popen[bytes]"]:
     """The process, with no sidecar to ask."""
-    parameters = stdio_parameters(free_port())
+    parameters = stdio_parameters(free_port(), more=env)
     process = subprocess.Popen(
         [parameters.command, *parameters.args], env=parameters.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -41,36 +42,32 @@ def stdio(environment: None) -> Iterator["subprocess.Popen[bytes]"]:
     process.communicate()
 
 
+@pytest.fixture
+def stdio() -> Iterator["subprocess.Popen[bytes]"]:
+    with started() as process:
+        yield process
+
+
 def exchange(process: "subprocess.Popen[bytes]", message: bytes) -> dict[str, object]:
-    assert process.stdin is not None
-    assert process.stdout is not None
     process.stdin.write(message)
     process.stdin.flush()
     answer: dict[str, object] = json.loads(process.stdout.readline())
     return answer
 
 
-def test_initialize_over_stdio_is_answered_before_the_sdk_is_loaded(environment: None, tmp_path: Path) -> None:
+def test_initialize_over_stdio_is_answered_before_the_sdk(tmp_path: Path) -> None:
     sdk = tmp_path / "mcp"
     sdk.mkdir()
     (sdk / "__init__.py").write_text("import time\ntime.sleep(60)\n")
-    parameters = stdio_parameters(free_port())
-    process = subprocess.Popen(
-        [parameters.command, *parameters.args], env={**(parameters.env or {}), "PYTHONPATH": str(tmp_path)},
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
-    try:
+    with started(PYTHONPATH=str(tmp_path)) as process:
         assert exchange(process, initialize())["id"] == 1
-    finally:
-        process.kill()
-        process.communicate()
 
 
-def test_the_quick_answer_is_given_once_and_the_sdk_goes_on_from_there(stdio: "subprocess.Popen[bytes]") -> None:
+def test_quick_answer_is_given_once(stdio: "subprocess.Popen[bytes]") -> None:
     exchange(stdio, initialize())
-    assert stdio.stdin is not None
-    stdio.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
-    answer = exchange(stdio, json.dumps(LIST_TOOLS).encode() + b"\n")
+    answer = exchange(
+        stdio, b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n' + json.dumps(LIST_TOOLS).encode() + b"\n"
+    )
     assert answer["id"] == 7
     assert stdio.communicate(timeout=20)[0] == b""
     assert stdio.returncode == 0
@@ -100,9 +97,6 @@ def test_the_quick_answer_is_the_sdks_own(version: str) -> None:
         return dumped
 
     assert anyio.run(ask) == answer_to(initialize(version))
-
-
-def test_the_known_versions_are_the_sdks() -> None:
     assert HANDSHAKE_VERSIONS == HANDSHAKE_PROTOCOL_VERSIONS
 
 
@@ -126,7 +120,7 @@ def test_garbage_before_and_after_the_handshake_ends_nothing(stdio: "subprocess.
 
 
 @pytest.mark.parametrize("number", range(2))
-def test_json_that_is_nested_too_deep_is_a_parse_error(sidecar: Sidecar, number: int) -> None:
+def test_json_nested_too_deep_is_a_parse_error(sidecar: Sidecar, number: int) -> None:
     url = f"{sidecar.base}/mcp"
     for _ in range(2):  # before the SDK is loaded, and after
         reply = httpx.post(url, content=TOO_DEEP[number], headers=HEADERS, timeout=60)
@@ -134,7 +128,7 @@ def test_json_that_is_nested_too_deep_is_a_parse_error(sidecar: Sidecar, number:
     assert httpx.post(url, json=LIST_TOOLS, headers=HEADERS, timeout=60).status_code == 200
 
 
-def test_a_server_that_is_down_is_told_with_its_command(environment: None) -> None:
+def test_a_server_that_is_down_is_told_with_its_command() -> None:
     with Kept("stdio", free_port()) as client:
         for name, arguments in [("search", {"query": "x"}), ("remember", {"text": "x"}), ("status", {})]:
             text = client.refused(name, **arguments)
@@ -152,24 +146,18 @@ def test_a_wrong_token_is_told_over_stdio_and_refused_over_http(guarded: Sidecar
         assert reply.status_code == 401
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"), [({"Origin": "https://evil.example"}, 403), ({"Host": "evil.example"}, 421)]
-)
-def test_pages_of_other_sites_may_not_call(sidecar: Sidecar, headers: dict[str, str], status: int) -> None:
-    assert (
-        httpx.post(f"{sidecar.base}/mcp", content=initialize(), headers=HEADERS | headers, timeout=60).status_code
-        == status
-    )
+def test_foreign_pages_and_bodies_are_refused(sidecar: Sidecar) -> None:
+    def status(method: str, content: bytes = b"", **headers: str) -> int:
+        url = f"{sidecar.base}/mcp"
+        return httpx.request(method, url, content=content, headers=HEADERS | headers, timeout=60).status_code
+
+    assert status("POST", initialize(), Origin="https://evil.example") == 403
+    assert status("POST", initialize(), Host="evil.example") == 421
+    assert (status("GET"), status("DELETE")) == (405, 405)
+    assert (status("POST", b"x" * 2_000_000), status("POST", b"{")) == (413, 400)
 
 
-def test_only_posts_of_bounded_size_are_taken(sidecar: Sidecar) -> None:
-    assert httpx.get(f"{sidecar.base}/mcp", headers=HEADERS, timeout=60).status_code == 405
-    assert httpx.delete(f"{sidecar.base}/mcp", headers=HEADERS, timeout=60).status_code == 405
-    assert httpx.post(f"{sidecar.base}/mcp", content=b"x" * 2_000_000, headers=HEADERS, timeout=60).status_code == 413
-    assert httpx.post(f"{sidecar.base}/mcp", content=b"{", headers=HEADERS, timeout=60).status_code == 400
-
-
-def test_initialize_over_http_is_answered_before_sdk_and_model_are_loaded(tmp_path: Path, environment: None) -> None:
+def test_initialize_over_http_is_answered_before_sdk_and_model_are_loaded(tmp_path: Path) -> None:
     port = free_port()
     base, parameters = f"http://127.0.0.1:{port}", stdio_parameters(port, more={"ANAMNESIS_LOCAL_ONLY": "1"})
     with (tmp_path / "log").open("wb") as log:
@@ -206,7 +194,7 @@ def test_many_calls_at_once_are_all_answered(sidecar: Sidecar) -> None:
     assert Client("http", sidecar.port).session(ask) == [False] * 30
 
 
-def test_the_sidecar_starts_and_ends_again_and_again(tmp_path: Path, environment: None) -> None:
+def test_the_sidecar_starts_and_ends_again_and_again(tmp_path: Path) -> None:
     for number in range(2):
         running = run_sidecar(tmp_path / str(number))
         (tmp_path / str(number)).mkdir()

@@ -1,6 +1,5 @@
 """The end of an answer: what is said is stored once, whatever comes between."""
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,54 +14,47 @@ from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
 from anamnesis_pipeline.sidecar.chat_stream import UNEXPECTED, TurnStream
 from anamnesis_pipeline.steps.chat import Booking
 from anamnesis_tests.chat.services import ChatServer
-from anamnesis_tests.sidecar.chat.asking import OWN_ID, SAID, of, said
+from anamnesis_tests.sidecar.chat.asking import OWN_ID, SAID, events_of, kept, of, said
 from anamnesis_tests.sidecar.conftest import TestServices, wait_for
 
 ASKED = {"message": "Go on", "backend": "ollama", "session_id": OWN_ID}
 LATE_S = 0.5
 
 
-def slow(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> threading.Event:
-    """Let a method take a while; set once it has begun."""
-    begun, work = threading.Event(), getattr(owner, name)
-
-    def work_late(*given: Any) -> Any:
-        begun.set()
-        time.sleep(LATE_S)
-        return work(*given)
-
-    monkeypatch.setattr(owner, name, work_late)
-    return begun
-
-
 @pytest.fixture
 def storing(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once an answer is being stored, which takes a while."""
-    return slow(monkeypatch, ChatRecorder, "keep")
+    begun, keep = threading.Event(), ChatRecorder.keep
+
+    def keep_late(*given: Any) -> Any:
+        begun.set()
+        time.sleep(LATE_S)
+        return keep(*given)
+
+    monkeypatch.setattr(ChatRecorder, "keep", keep_late)
+    return begun
 
 
 @contextmanager
 def answering(client: httpx.Client) -> Iterator[Callable[[], list[dict[str, Any]]]]:
     """An answer that is being written; what is left of its events."""
     with client.stream("POST", "/api/chat/stream", json=ASKED) as reply:
-        lines = (json.loads(line[6:]) for line in reply.iter_lines() if line.startswith("data: "))
+        lines = events_of(reply)
         next(lines)
         yield lambda: list(lines)
 
 
-def test_an_answer_that_is_being_stored_is_whole_and_cannot_be_stopped(
-    client: httpx.Client, storing: threading.Event
-) -> None:
+def test_answer_being_stored_cannot_be_stopped(client: httpx.Client, storing: threading.Event) -> None:
     with answering(client) as rest:
         assert storing.wait(60)
         assert client.post(f"/api/chat/sessions/{OWN_ID}/stop").json() == {"stopped": False}
         last = rest()[-1]
     assert (last["done"], last["stopped"]) == (True, False)
-    answer = client.get(f"/api/chat/sessions/{OWN_ID}").json()["messages"][1]
+    answer = kept(client, OWN_ID)[1]
     assert (answer["text"], answer["stopped"], answer["episode_id"]) == (SAID, False, last["episode_id"])
 
 
-def test_a_conversation_that_is_forgotten_while_its_answer_is_stored_leaves_nothing(
+def test_forgotten_meanwhile_leaves_nothing(
     client: httpx.Client, services: TestServices, storing: threading.Event
 ) -> None:
     with answering(client) as rest:
@@ -73,19 +65,15 @@ def test_a_conversation_that_is_forgotten_while_its_answer_is_stored_leaves_noth
     assert services.store.episodes.page(Where(), 10).items == []
 
 
-def test_who_goes_away_while_the_answer_is_stored_finds_it_whole(
-    client: httpx.Client, services: TestServices, storing: threading.Event
-) -> None:
+def test_who_goes_away_finds_it_whole(client: httpx.Client, services: TestServices, storing: threading.Event) -> None:
     with answering(client):
         assert storing.wait(60)
     wait_for(lambda: client.get(f"/api/chat/sessions/{OWN_ID}").json()["message_count"] == 2, 60)
     wait_for(lambda: len(services.store.episodes.page(Where(), 10).items) == 1, 60)
-    assert not client.get(f"/api/chat/sessions/{OWN_ID}").json()["messages"][1]["stopped"]
+    assert not kept(client, OWN_ID)[1]["stopped"]
 
 
-def test_an_answer_that_cannot_be_stored_ends_and_says_so(
-    client: httpx.Client, services: TestServices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answer_not_stored_says_so(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: TurnStream) -> None:
         raise ValueError("nobody foresaw this")
 
@@ -95,7 +83,7 @@ def test_an_answer_that_cannot_be_stored_ends_and_says_so(
     assert UNEXPECTED in last["problem"]
 
 
-def test_a_call_that_was_never_made_takes_nothing_of_the_days_budget(
+def test_call_never_made_costs_nothing(
     client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, is_stopped, book = threading.Event(), threading.Event(), Booking.book
@@ -117,13 +105,11 @@ def test_a_call_that_was_never_made_takes_nothing_of_the_days_budget(
 
 
 @pytest.mark.parametrize("backend", ["ollama", "openai", "anthropic"])
-def test_a_character_that_a_service_cuts_in_halves_is_whole_again(
-    client: httpx.Client, server: ChatServer, backend: str
-) -> None:
+def test_character_cut_in_halves_is_whole_again(client: httpx.Client, server: ChatServer, backend: str) -> None:
     server.words = ("Lifted \ud83c", "\udfd7 on Thursday.")
     more = {"model": "local-model"} if backend == "openai" else {}
     events = said(client, **(ASKED | {"backend": backend}), **more)
     assert of(events, "token") == list(server.words)
-    answer = client.get(f"/api/chat/sessions/{OWN_ID}").json()["messages"][1]
+    answer = kept(client, OWN_ID)[1]
     assert (answer["text"], answer["stopped"]) == ("Lifted \U0001f3d7 on Thursday.", False)
     assert "\U0001f3d7" in client.get(f"/api/episodes/{events[-1]['episode_id']}?include=raw").json()["raw_exchange"]

@@ -1,6 +1,6 @@
 """What is known before a message comes is searched once in a while, and never tells what is not so any more."""
 
-import time
+import json
 from datetime import UTC, datetime
 
 import httpx
@@ -13,9 +13,10 @@ from anamnesis_pipeline.search.query import SearchAnswer, SearchQuery
 from anamnesis_pipeline.sidecar import chat_known
 from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
 from anamnesis_pipeline.steps.chat import standing_of
-from anamnesis_tests.chat.services import ChatServer
+from anamnesis_tests.chat.services import ChatServer, ollama
 from anamnesis_tests.sidecar.chat.asking import NOTE, SAID, of, said
 from anamnesis_tests.sidecar.conftest import Post, TestServices, wait_for
+from anamnesis_tests.summaries.loopback import Answer
 
 ASKED = standing_of("")[1]
 
@@ -44,21 +45,20 @@ def found(known: KnownAnswers, *private: str) -> list[str]:
     return [hit.episode.summary for hit in known.hits(ASKED, Private(projects=private))]
 
 
-def test_it_is_searched_once_for_several_answers(known: KnownAnswers, searched: list[str]) -> None:
-    first = found(known)
-    assert first == ["Preferences and standing instructions: tabs, never spaces"]
-    assert [found(known) for _ in range(3)] == [first] * 3
-    assert searched == [ASKED.text]
-
-
-def test_what_was_merely_said_is_nothing_that_stands(known: KnownAnswers, post: Post) -> None:
-    post("Preferences and standing instructions are asked for", episode_id="said", kind="exchange")
-    assert found(known) == ["Preferences and standing instructions: tabs, never spaces"]
-
-
-def test_what_was_edited_or_deleted_since_is_searched_anew(
-    known: KnownAnswers, client: httpx.Client, searched: list[str]
+def test_it_is_searched_once_in_a_while(
+    services: TestServices, known: KnownAnswers, post: Post, searched: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    post("Preferences and standing instructions are asked for", episode_id="said", kind="exchange")
+    expected = ["Preferences and standing instructions: tabs, never spaces"]
+    assert [found(known) for _ in range(3)] == [expected] * 3, "what was merely said is nothing that stands"
+    assert searched == [ASKED.text]
+    monkeypatch.setattr(chat_known, "KEPT_S", 0.0)
+    short = KnownAnswers(services)
+    assert found(short) == found(short) == expected
+    assert len(searched) == 3
+
+
+def test_what_was_edited_since_is_searched_anew(known: KnownAnswers, client: httpx.Client, searched: list[str]) -> None:
     found(known)
     client.patch("/api/episodes/tabs", json={"summary": "Preferences: spaces, never tabs"})
     assert found(known) == ["Preferences: spaces, never tabs"]
@@ -67,84 +67,47 @@ def test_what_was_edited_or_deleted_since_is_searched_anew(
     assert len(searched) == 3
 
 
-def test_what_became_private_since_is_told_no_more(
-    services: TestServices, client: httpx.Client, post: Post, searched: list[str]
-) -> None:
-    post(
-        "Preferences and standing instructions: tabs, never spaces",
-        episode_id="tabs",
-        kind="preference",
-        project="acme",
-    )
-    known = KnownAnswers(services)
+def test_what_became_private_is_told_no_more(known: KnownAnswers, services: TestServices, searched: list[str]) -> None:
     assert len(found(known)) == 1
     services.store.settings.set("config.private_projects", ["acme"])
     assert found(known, "acme") == []
     assert len(searched) == 2
 
 
-def test_what_a_memory_without_its_model_answers_is_not_kept(
-    known: KnownAnswers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answer_without_the_model_is_not_kept(known: KnownAnswers, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as loading:
         loading.setattr(Engine, "search", lambda *_: SearchAnswer([], 1.0, None, ["dense: no model"], 0, None))
         assert found(known) == []
     assert len(found(known)) == 1
 
 
-def test_it_is_asked_again_after_a_while(
-    services: TestServices, known: KnownAnswers, searched: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(chat_known, "KEPT_S", 0.0)
-    short = KnownAnswers(services)
-    found(short)
-    found(short)
-    assert len(searched) == 2
-
-
 ALWAYS = {each.text for each in standing_of("")}
 
 
-def test_what_the_next_turn_asks_beside_its_message_is_at_hand_before_it_comes(
-    client: httpx.Client, server: ChatServer, searched: list[str]
+@pytest.mark.parametrize("project", ["", "acme"])
+def test_next_turns_questions_are_asked_ahead(
+    client: httpx.Client, server: ChatServer, searched: list[str], project: str
 ) -> None:
     client.post("/api/episodes", json=NOTE)
-    session = said(client, backend="ollama")[0]["session"]["session_id"]
-    wait_for(lambda: {SAID, *ALWAYS} <= set(searched), 60)
+    session = said(client, backend="ollama", **({"project": project} if project else {}))[0]["session"]["session_id"]
+    wait_for(lambda: {SAID, *(each.text for each in standing_of(project))} <= set(searched), 60)
     del searched[:]
     said(client, "And the other one?", session_id=session)
     assert searched == ["And the other one?"]
 
 
-def test_in_a_project_it_is_asked_of_that(client: httpx.Client, server: ChatServer, searched: list[str]) -> None:
-    client.post("/api/episodes", json=NOTE)
-    session = said(client, backend="ollama", project="acme")[0]["session"]["session_id"]
-    wait_for(lambda: SAID in searched, 60)
-    del searched[:]
-    said(client, "Where is the crane now?", session_id=session)
-    assert searched == ["Where is the crane now?"]
-
-
-def test_after_an_answer_that_failed_nothing_is_asked_ahead(
-    client: httpx.Client, server: ChatServer, searched: list[str]
-) -> None:
-    server.words = ()
+def test_failed_answer_is_not_asked_ahead(client: httpx.Client, server: ChatServer, searched: list[str]) -> None:
+    cut = json.dumps({"message": {}, "done": True, "done_reason": "length"}).encode() + b"\n"
+    server.respond(Answer(200, (*ollama(("Half of it",), ())[:-1], cut)))
     assert of(said(client, backend="ollama"), "error")
-    del searched[:]
-    time.sleep(0.5)
-    assert searched == []
+    said(client, backend="ollama")
+    wait_for(lambda: SAID in searched, 60)
+    assert "Half of it" not in searched
 
 
-def test_who_opens_the_chat_has_what_it_always_asks_at_hand(
-    client: httpx.Client, server: ChatServer, searched: list[str]
-) -> None:
+def test_opening_the_chat_asks_ahead(client: httpx.Client, services: TestServices, searched: list[str]) -> None:
     assert client.get("/chat").status_code == 200
     wait_for(lambda: set(searched) == ALWAYS, 60)
-
-
-def test_who_opens_a_conversation_has_its_last_reply_looked_for(
-    services: TestServices, server: ChatServer, client: httpx.Client, searched: list[str]
-) -> None:
     now = datetime.now(UTC)
     services.store.chat.put_session(ChatSession("s1", "The crane", "ollama", "m", "", now, now))
     services.store.chat.add(ChatMessage("m1", "s1", "user", "Where?", now))
@@ -153,7 +116,7 @@ def test_who_opens_a_conversation_has_its_last_reply_looked_for(
     wait_for(lambda: {"At the quay.", *ALWAYS} == set(searched), 60)
 
 
-def test_a_question_that_cannot_be_asked_ahead_holds_up_no_other_one(
+def test_failing_question_holds_up_no_other(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked: list[str] = []

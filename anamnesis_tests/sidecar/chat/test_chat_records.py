@@ -1,4 +1,4 @@
-"""Records of what was said in the chat: found in the background, whatever becomes of the first attempt."""
+"""Work behind the chat: records of what was said are found later, and places for answers are given back."""
 
 import asyncio
 import threading
@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
+from starlette.exceptions import HTTPException
 
 from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
 from anamnesis_pipeline.sidecar import chat_running
 from anamnesis_pipeline.sidecar.chat_records import FIRST_RETRY, GIVEN_UP, ChatRecorder, next_look
-from anamnesis_pipeline.sidecar.chat_running import Chats
+from anamnesis_pipeline.sidecar.chat_running import Chats, Running
 from anamnesis_pipeline.sidecar.extraction import TOO_MANY, TOO_SLOW, Extraction
 from anamnesis_pipeline.steps.recording import Pair, Recorded, Recorder
 from anamnesis_pipeline.wiring import effective_settings
@@ -60,7 +61,7 @@ def worked_off(services: TestServices, extraction: Any, chats: Chats | None = No
     return services.store.chat.records_due(datetime.now(UTC) + LONG, 9), failures._value.get()
 
 
-def test_after_a_restart_what_was_left_is_worked_off_with_what_was_said(
+def test_what_was_left_is_done_after_restart(
     services: TestServices, answered: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
@@ -76,7 +77,7 @@ def test_after_a_restart_what_was_left_is_worked_off_with_what_was_said(
     assert len(asked) == 1
 
 
-def test_while_an_answer_is_written_the_same_server_is_asked_for_nothing_else(
+def test_records_wait_for_a_running_answer(
     services: TestServices, answered: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chats, beside = Chats(), list[bool]()
@@ -94,9 +95,7 @@ def test_while_an_answer_is_written_the_same_server_is_asked_for_nothing_else(
 
 
 @pytest.mark.parametrize("waits", [TOO_MANY, TOO_SLOW])
-def test_what_is_under_way_or_finds_no_room_is_no_failure_and_comes_up_again(
-    services: TestServices, answered: str, waits: str
-) -> None:
+def test_what_finds_no_room_comes_up_again(services: TestServices, answered: str, waits: str) -> None:
     class Busy(Extraction):
         async def run(self, name: str, work: Any) -> Recorded | str:
             return waits
@@ -104,7 +103,7 @@ def test_what_is_under_way_or_finds_no_room_is_no_failure_and_comes_up_again(
     assert worked_off(services, Busy()) == (["a"], 0)
 
 
-def test_a_failure_is_counted_and_tried_again_whatever_it_was(
+def test_failure_is_counted_and_tried_again(
     services: TestServices, answered: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> Recorded:
@@ -114,15 +113,13 @@ def test_a_failure_is_counted_and_tried_again_whatever_it_was(
     assert worked_off(services, Extraction()) == (["a"], 1)
 
 
-def test_of_what_was_deleted_nothing_is_looked_for(services: TestServices, answered: str) -> None:
+def test_deleted_needs_no_records_and_others_wait_for_an_llm(services: TestServices, answered: str) -> None:
+    services.store.settings.set("config.summarizer", "none")
+    assert worked_off(services, Extraction()) == (["a"], 0)
+    services.store.settings.set("config.summarizer", "ollama")
     services.store.episodes.delete(answered)
     services.store.chat.want_records("a", NOW)
     assert worked_off(services, Extraction()) == ([], 0)
-
-
-def test_without_an_llm_the_mark_waits_for_one(services: TestServices, answered: str) -> None:
-    services.store.settings.set("config.summarizer", "none")
-    assert worked_off(services, Extraction()) == (["a"], 0)
 
 
 def test_attempts_come_ever_less_often_and_end() -> None:
@@ -133,3 +130,61 @@ def test_attempts_come_ever_less_often_and_end() -> None:
         when, attempts = later, attempts + 1
     assert attempts < 20
     assert when >= NOW + GIVEN_UP
+
+
+def test_end_of_the_service_ends_and_stores_every_answer() -> None:
+    stored: list[str] = []
+
+    async def store_after(writing: "asyncio.Task[bool]", name: str) -> None:
+        await asyncio.wait([writing])
+        await asyncio.sleep(0.05)
+        stored.append(name)
+
+    async def run() -> None:
+        chats = Chats(at_once=3)
+        tasks = []
+        for name in ("a", "b"):
+            chats.claim(name)
+            writing = asyncio.create_task(asyncio.Event().wait())
+            tasks.append(asyncio.create_task(store_after(writing, name)))
+            chats.begin(name, Running(writing, tasks[-1]))
+        await asyncio.sleep(0)
+        chats.stop_all()
+        assert not chats.stop("a"), "it ends already"
+        await asyncio.sleep(0)
+        assert not chats.stop("a"), "it is over, and being stored"
+        await asyncio.wait(tasks)
+
+    asyncio.run(run())
+    assert sorted(stored) == ["a", "b"]
+
+
+def test_answer_stopped_while_prepared_ends_as_it_begins() -> None:
+    async def run() -> None:
+        chats = Chats()
+        assert not chats.stop("a"), "there is none"
+        chats.claim("a")
+        assert chats.stop("a")
+        assert not chats.stop("a"), "it ends already"
+        writing = asyncio.create_task(asyncio.Event().wait())
+        chats.begin("a", Running(writing, writing))  # type: ignore[arg-type]
+        await asyncio.wait([writing])
+        assert writing.cancelled()
+        chats.claim("a")
+        writing = asyncio.create_task(asyncio.sleep(0))
+        chats.begin("a", Running(writing, writing))
+        await writing  # the next one is not ended
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_a_conversation_has_one_answer_and_the_service_so_many() -> None:
+    chats = Chats(at_once=2)
+    chats.claim("a")
+    with pytest.raises(HTTPException, match="stop it, or wait"):
+        chats.claim("a")
+    chats.claim("b")
+    with pytest.raises(HTTPException, match="as many answers"):
+        chats.claim("c")
+    chats.release("a")
+    chats.claim("c")
