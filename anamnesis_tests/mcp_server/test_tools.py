@@ -162,7 +162,7 @@ def test_note_kept_twice_is_one_and_one_alike_is_told(http: Client) -> None:
     found = http.call("search", query="hangar doors")
     assert len(ids_in(found)) == 1
     assert "tags > deploys, correction" in found
-    assert "why > It leaks" in found
+    assert "Why: It leaks" in found
     assert "Much like ep_note_" in http.call("remember", text=f"{text} again", project="acme")
     said = http.call("remember", text="The key is sk-ant-api03-" + "Zk3vQ9xW7bN1mT5rY8uP2sD4fG6hJ0aL" * 3 + "AA")
     assert "A secret in it is masked" in said

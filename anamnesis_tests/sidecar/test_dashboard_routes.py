@@ -1,15 +1,21 @@
+"""The dashboard's figures, the resources the service stands on, the disk and the machine."""
+
+import os
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Barrier, Event, Thread
+from typing import Any
 
+import psutil
 import pytest
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.errors import ServiceUnreachable, StoreFull
 from anamnesis_pipeline.sidecar import resources
 from anamnesis_pipeline.sidecar.disk_use import Use, disk_use
+from anamnesis_pipeline.sidecar.host_state import gpus_of, host_state
 from anamnesis_pipeline.sidecar.kept import Kept
 from anamnesis_pipeline.sidecar.overview_stats import points_of, sentence_of
 from anamnesis_pipeline.sidecar.present_problems import Growth, present_problems
@@ -69,28 +75,23 @@ def test_the_state_is_one_plain_sentence_and_kept_for_a_minute(client: TestClien
         (0, None, 0, 0, "The memory is empty; all is well."),
     ],
 )  # fmt: skip
-def test_the_sentence_says_how_much_how_new_and_how_well(
-    episodes: int, embedded: float | None, hours: int, wrong: int, told: str
+def test_sentence_says_how_much_how_new_how_well(
+    episodes: int, embedded: Any, hours: int, wrong: int, told: str
 ) -> None:
     census = Census(episodes, 0, {"zoo": episodes} if episodes else {}, {})
     assert sentence_of(census, embedded, NOW - timedelta(hours=hours), wrong, NOW) == told
 
 
-def test_a_long_history_is_drawn_by_the_week_or_month() -> None:
-    start = date(2020, 1, 1)
-    days = {start + timedelta(days=n): 2 for n in range(700)}
+def test_long_history_is_drawn_by_the_week() -> None:
+    days = {date(2020, 1, 1) + timedelta(days=n): 2 for n in range(700)}
     by_day, step = points_of(days)
     assert (len(by_day), step, by_day[0]) == (700, 1, [18262, 2])
     by_week, step = points_of(days, most=200)
-    assert step == 7
-    assert len(by_week) <= 200
-    assert sum(count for _, count in by_week) == 1400
+    assert (step, len(by_week) <= 200, sum(count for _, count in by_week)) == (7, True, 1400)
     assert points_of({}) == ([], 1)
 
 
-def test_an_embedding_that_goes_on_is_nothing_wrong_and_one_that_stands_still_is(
-    client: TestClient, services: TestServices, post: Post
-) -> None:
+def test_embedding_that_stands_still_is_wrong(client: TestClient, services: TestServices, post: Post) -> None:
     now = 0.0
     growth = Growth(clock=lambda: now)
 
@@ -106,9 +107,6 @@ def test_an_embedding_that_goes_on_is_nothing_wrong_and_one_that_stands_still_is
     assert not wrong()
     now = 600.0
     assert wrong()
-
-
-# --- values that are kept --------------------------------------------------------------------------------
 
 
 def test_a_value_is_kept_for_its_time_and_made_once_for_two_that_ask_at_once() -> None:
@@ -135,31 +133,23 @@ def test_a_value_is_kept_for_its_time_and_made_once_for_two_that_ask_at_once() -
     assert kept.get("a") == "a5", "only the latest two are kept"
 
 
-def test_what_is_dropped_or_forgotten_is_made_again() -> None:
+def test_value_dropped_forgotten_or_failed_is_made_again() -> None:
     made: list[str] = []
-    kept = Kept(lambda key: made.append(key) or len(made), 5.0, most=2)
-    kept.get("a"), kept.get("b")
-    kept.drop("a")
-    assert (kept.get("b"), kept.get("a")) == (2, 3)
-    kept.forget()
-    assert (kept.get("b"), kept.get("a")) == (4, 5)
 
+    def make(key: str) -> int:
+        made.append(key)
+        if len(made) == 1:
+            raise StoreFull("no room")
+        return len(made)
 
-def test_what_could_not_be_made_is_made_again() -> None:
-    answers = iter([StoreFull("no room"), "there"])
-
-    def make(_: None) -> str:
-        if isinstance(answer := next(answers), Exception):
-            raise answer
-        return answer
-
-    kept = Kept(make, 5.0)
+    kept = Kept(make, 5.0, most=2)
     with pytest.raises(StoreFull):
-        kept.get(None)
-    assert kept.get(None) == "there"
-
-
-# --- what the service stands on --------------------------------------------------------------------------
+        kept.get("a")
+    assert (kept.get("a"), kept.get("b")) == (2, 3)
+    kept.drop("a")
+    assert (kept.get("b"), kept.get("a")) == (3, 4)
+    kept.forget()
+    assert (kept.get("b"), kept.get("a")) == (5, 6)
 
 
 class Stub:
@@ -188,8 +178,13 @@ def stub(services: TestServices, monkeypatch: pytest.MonkeyPatch) -> Stub:
     return stub
 
 
-def test_what_answered_before_is_stale_for_two_failures_and_then_down(services: TestServices, stub: Stub) -> None:
-    asked = Resources(services, Room())
+def test_what_answered_is_stale_for_two_failures_then_down(services: TestServices, stub: Stub) -> None:
+    now = [0.0]
+    asked = Resources(services, Room(), clock=lambda: now[0])
+    stub.error = ServiceUnreachable("nobody answers")
+    (found,) = asked.status()
+    assert (found.state, found.last_ok, found.advice) == ("down", None, "do something"), "it never answered"
+    stub.error = None
     assert [asked.status(now=True)[0].state] == ["up"]
     stub.error = ServiceUnreachable("nobody answers")
     states = [asked.status(now=True)[0] for _ in range(3)]
@@ -199,17 +194,18 @@ def test_what_answered_before_is_stale_for_two_failures_and_then_down(services: 
     assert states[-1].last_ok is not None
     stub.error = None
     assert (asked.status(now=True)[0].state, asked.last()[0].failures) == ("up", 0)
-
-
-def test_what_never_answered_is_down_at_once(services: TestServices, stub: Stub) -> None:
-    stub.error = ServiceUnreachable("nobody answers")
+    before = stub.asked
+    asked.status(), asked.status()
+    assert stub.asked == before, "within the pause what is known is told"
+    now[0] = 30.0
+    stub.error = RuntimeError("the password is hunter2")
     (found,) = Resources(services, Room()).status()
-    assert (found.state, found.last_ok, found.advice) == ("down", None, "do something")
+    assert (found.state, "hunter2" in found.detail, "RuntimeError" in found.detail) == ("down", False, True)
+    asked.status()
+    assert stub.asked == before + 2
 
 
-def test_what_hangs_holds_up_nobody_and_is_not_asked_again_meanwhile(
-    services: TestServices, stub: Stub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_hangs_holds_up_nobody(services: TestServices, stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Resources(services, Room())
     monkeypatch.setattr(resources, "PROBED_WITHIN_S", 0.2)
     stub.may_go.clear()
@@ -223,25 +219,7 @@ def test_what_hangs_holds_up_nobody_and_is_not_asked_again_meanwhile(
     assert asked.status(now=True)[0].state == "up"
 
 
-def test_whoever_asks_within_the_pause_gets_what_is_known(services: TestServices, stub: Stub) -> None:
-    now = [0.0]
-    asked = Resources(services, Room(), clock=lambda: now[0])
-    asked.status(), asked.status()
-    assert stub.asked == 1
-    now[0] = 30.0
-    asked.status()
-    assert stub.asked == 2
-
-
-def test_an_error_nobody_expected_is_down_and_quotes_nothing(services: TestServices, stub: Stub) -> None:
-    stub.error = RuntimeError("the password is hunter2")
-    (found,) = Resources(services, Room()).status()
-    assert found.state == "down"
-    assert "hunter2" not in found.detail
-    assert "RuntimeError" in found.detail
-
-
-def test_all_are_asked_and_told_with_keys_masked(
+def test_resources_are_told_keys_masked(
     client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = "sk-ant-0123456789abcdefghij"
@@ -272,9 +250,7 @@ def test_all_are_asked_and_told_with_keys_masked(
     ("name", "setting", "path", "models"),
     [("Ollama", "ollama_urls", "", 1), ("OpenAI-compatible", "openai_url", "/v1", 2)],
 )
-def test_a_server_that_only_chats_may_ask_is_up_whatever_model_summaries_would_want(
-    services: TestServices, name: str, setting: str, path: str, models: int
-) -> None:
+def test_server_for_chats_alone_is_up(services: TestServices, name: str, setting: str, path: str, models: int) -> None:
     with ChatServer().running() as server:
         url = f"{server.url}{path}"
         services.store.settings.set(f"config.{setting}", [url] if setting == "ollama_urls" else url)
@@ -285,7 +261,7 @@ def test_a_server_that_only_chats_may_ask_is_up_whatever_model_summaries_would_w
     assert (found.state, found.last_ok, "reached" in found.detail) == ("down", None, True)
 
 
-def test_the_server_that_writes_summaries_is_down_without_the_model_of_theirs(services: TestServices) -> None:
+def test_server_of_summaries_is_down_without_their_model(services: TestServices) -> None:
     with ChatServer().running() as server:
         services.store.settings.set("config.ollama_urls", [server.url])
         services.store.settings.set("config.summarizer", "ollama")
@@ -315,20 +291,15 @@ class Models(BaseHTTPRequestHandler):
         pass
 
 
-def test_with_local_only_no_llm_of_another_machine_is_asked(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_local_only_asks_no_llm_elsewhere(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANAMNESIS_ANTHROPIC_API_KEY", "sk-ant-0123456789abcdefghij")
     rows = client.get("/api/resources/status").json()["resources"]
     (found,) = [row for row in rows if row["name"] == "Claude API"]
     assert (found["state"], found["used"]) == ("off", False)
-
-
-def test_short_keys_are_not_shown_in_part() -> None:
     assert [masked("short"), masked("0123456789abcdefghij")] == ["set", "012…ghij"]
 
 
-def test_a_full_store_is_down(services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_store_is_down(services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise StoreFull("the disk has no room")
 
@@ -336,11 +307,7 @@ def test_a_full_store_is_down(services: TestServices, monkeypatch: pytest.Monkey
     room.refused()
     monkeypatch.setattr(type(services.store.settings), "set", full)
     (store,) = [each for each in Resources(services, room).status() if each.kind == "store"]
-    assert store.state == "down"
-    assert "no room" in store.detail
-
-
-# --- the disk --------------------------------------------------------------------------------------------
+    assert (store.state, "no room" in store.detail) == ("down", True)
 
 
 def test_the_disk_use_names_each_entry_and_follows_no_link(tmp_path: Path) -> None:
@@ -360,19 +327,49 @@ def test_the_disk_use_names_each_entry_and_follows_no_link(tmp_path: Path) -> No
     assert disk_use(tmp_path / "nowhere").uses == ()
 
 
-def test_nothing_is_left_of_what_could_not_be_made_or_is_too_old() -> None:
-    now = [0.0]
+TOLD = "NVIDIA H100 80GB HBM3, 37, 1024, 81559\nTesla T4, [N/A], [Not Supported], 15360\n"
 
-    def make(key: int) -> int:
-        return 10 // key
 
-    kept = Kept(make, 5.0, most=3, clock=lambda: now[0])
-    with pytest.raises(ZeroDivisionError):
-        kept.get(0)
-    kept.get(1)
-    kept.drop(1)
-    assert (kept._making, kept._values) == ({}, {})
-    kept.get(1)
-    now[0] = 6.0
-    kept.get(2)
-    assert (list(kept._values), list(kept._making)) == ([2], [2])
+def test_the_machine_is_told_as_the_system_has_it(client: TestClient) -> None:
+    body = client.get("/api/host").json()
+    assert body["cpus"] == psutil.cpu_count()
+    assert body["memory_bytes"] == psutil.virtual_memory().total
+    assert 0 < body["memory_available_bytes"] <= body["memory_bytes"]
+    assert 0 <= body["cpu_percent"] <= 100
+    assert body["load"]["one"] == pytest.approx(os.getloadavg()[0], abs=2)
+    assert body["uptime_s"] > 0
+
+
+def test_what_the_system_does_not_tell_is_null(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object) -> None:
+        raise OSError("not here")
+
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(os, "getloadavg", unknown)
+    for name in ("virtual_memory", "boot_time", "cpu_percent"):
+        monkeypatch.setattr(psutil, name, unknown)
+    found = host_state()
+    names = ("load", "memory_bytes", "memory_available_bytes", "uptime_s", "cpu_percent", "gpus")
+    assert [found[name] for name in names] == [None] * len(names)  # type: ignore[literal-required]
+
+
+def test_gpus_are_told_with_what_they_say_of_themselves() -> None:
+    first, second = gpus_of(TOLD)
+    assert first == {
+        "name": "NVIDIA H100 80GB HBM3", "percent": 37.0, "memory_used_bytes": 2**30, "memory_bytes": 81_559 * 2**20,
+    }  # fmt: skip
+    assert (second["percent"], second["memory_used_bytes"]) == (None, None)
+    assert gpus_of("No devices were found\n") == []
+
+
+@pytest.mark.parametrize(("script", "gpus"), [("printf 'T4, 0, 0, 15360\\n'", 1), ("exit 9", None), ("sleep 5", None)])
+def test_gpu_program_that_fails_or_hangs(
+    script: str, gpus: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr("anamnesis_pipeline.sidecar.host_state.GPU_ASKED_S", 0.5 if "sleep" in script else 30)
+    found = host_state()["gpus"]
+    assert (None if found is None else len(found)) == gpus
