@@ -75,9 +75,7 @@ def test_the_state_is_one_plain_sentence_and_kept_for_a_minute(client: TestClien
         (0, None, 0, 0, "The memory is empty; all is well."),
     ],
 )  # fmt: skip
-def test_sentence_says_how_much_how_new_how_well(
-    episodes: int, embedded: Any, hours: int, wrong: int, told: str
-) -> None:
+def test_sentence_says_how_it_stands(episodes: int, embedded: Any, hours: int, wrong: int, told: str) -> None:
     census = Census(episodes, 0, {"zoo": episodes} if episodes else {}, {})
     assert sentence_of(census, embedded, NOW - timedelta(hours=hours), wrong, NOW) == told
 

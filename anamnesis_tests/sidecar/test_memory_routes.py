@@ -16,7 +16,7 @@ from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.sidecar.extraction import TOO_MANY, TOO_SLOW, Extraction
 from anamnesis_pipeline.steps.recording import Recorded
-from anamnesis_tests.sidecar.conftest import TestServices, wait_for
+from anamnesis_tests.sidecar.conftest import TestServices, problem, wait_for
 from anamnesis_tests.summaries.loopback import Answer
 from anamnesis_tests.summaries.ollama_server import OllamaServer, error, streamed
 
@@ -42,6 +42,14 @@ def llm(services: TestServices) -> Iterator[OllamaServer]:
         yield server
 
 
+def ingest(client: TestClient, status: int = 201, **changes: Any) -> dict[str, Any]:
+    """The answer to the pair, with these changes."""
+    answer = client.post("/memory/ingest", json={**PAIR, **changes})
+    assert answer.status_code == status, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
 def search(client: TestClient, query: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = client.post("/api/episodes/search", json={"query": query}).json()["results"]
     return found
@@ -51,13 +59,9 @@ def asked(llm: OllamaServer) -> list[Any]:
     return [request.json for request in llm.received if request.path == "/api/chat"]
 
 
-def test_a_pair_is_stored_masked_with_its_records_and_both_are_found_at_once(
-    client: TestClient, llm: OllamaServer
-) -> None:
+def test_pair_is_stored_masked_and_found_with_its_records(client: TestClient, llm: OllamaServer) -> None:
     llm.respond(reply(RECORD))
-    answer = client.post("/memory/ingest", json=PAIR)
-    assert answer.status_code == 201, answer.text
-    body = answer.json()
+    body = ingest(client)
     (record,) = body["records"]
     assert (body["created"], body["problem"], body["tags"]) == (True, None, ["payments"])
     assert (record["type"], record["text"], record["why"]) == ("decision", RECORD["text"], RECORD["why"])
@@ -70,36 +74,22 @@ def test_a_pair_is_stored_masked_with_its_records_and_both_are_found_at_once(
     (request,) = asked(llm)
     assert "quagga" in json.dumps(request)
     assert SECRET not in json.dumps(request) + stored["raw_exchange"]
-    ids = {hit["episode_id"] for hit in search(client, "idempotency key")}
-    assert {record["episode_id"], body["episode_id"]} <= ids
-    assert all(hit["similarity_score"] is not None for hit in search(client, "idempotency key"))
-
-
-def test_the_same_pair_twice_adds_nothing_and_asks_nobody(client: TestClient, llm: OllamaServer) -> None:
-    llm.respond(reply(RECORD))
-    first = client.post("/memory/ingest", json=PAIR)
+    hits = search(client, "idempotency key")
+    assert {record["episode_id"], body["episode_id"]} <= {hit["episode_id"] for hit in hits}
+    assert all(hit["similarity_score"] is not None for hit in hits)
     before = client.get("/api/episodes?include=raw").json()
-    second = client.post("/memory/ingest", json=PAIR)
-    assert (first.status_code, second.status_code) == (201, 200)
-    assert second.json() == {**first.json(), "created": False}
-    assert client.get("/api/episodes?include=raw").json() == before
-    assert len(asked(llm)) == 1
-    other = client.post("/memory/ingest", json={**PAIR, "timestamp": "2026-03-14T09:26:53Z"}).json()
+    assert ingest(client, 200) == {**body, "created": False}
+    assert client.get("/api/episodes?include=raw").json() == before, "the same twice adds nothing"
+    assert len(asked(llm)) == 1, "and asks nobody"
+    other = ingest(client, timestamp="2026-03-14T09:26:53Z")
     assert (other["created"], other["records"][0]["timestamp"]) == (True, "2026-03-14T09:26:53Z")
 
 
-def test_the_llm_gives_at_most_three_records(client: TestClient, llm: OllamaServer) -> None:
-    llm.respond(reply(*({**RECORD, "text": f"Fact {n}."} for n in range(5))))
-    records = client.post("/memory/ingest", json=PAIR).json()["records"]
-    assert [record["text"] for record in records] == ["Fact 0.", "Fact 1.", "Fact 2."]
-
-
-def test_without_an_llm_a_pair_is_stored_and_the_answer_says_why_it_has_no_records(client: TestClient) -> None:
-    answer = client.post("/memory/ingest", json=PAIR)
-    assert answer.status_code == 201
-    assert (answer.json()["records"], answer.json()["problem"]) == ([], "no LLM is set; see the setting summarizer")
-    assert [hit["episode_id"] for hit in search(client, "quagga")] == [answer.json()["episode_id"]]
-    assert client.post("/memory/ingest", json=PAIR).json()["created"] is False
+def test_pair_is_stored_without_an_llm(client: TestClient) -> None:
+    body = ingest(client)
+    assert (body["records"], body["problem"]) == ([], "no LLM is set; see the setting summarizer")
+    assert [hit["episode_id"] for hit in search(client, "quagga")] == [body["episode_id"]]
+    assert ingest(client, 200)["created"] is False
 
 
 FAR = {"summarizer": "openai", "openai_url": "http://192.0.2.1/v1", "summary_model": "m"}
@@ -118,33 +108,38 @@ PRICED = {**FAR, "llm_input_price": 1.0, "llm_output_price": 1.0}
         ({**PRICED, "local_only": False, "private_projects": ["acme"]}, "may not leave this machine"),
     ],
 )
-def test_an_llm_that_may_not_be_asked_is_not_asked_and_the_pair_is_stored(
+def test_llm_that_may_not_be_asked_is_not(
     client: TestClient, services: TestServices, llm: OllamaServer, settings: dict[str, Any], says: str
 ) -> None:
     llm.respond(reply(RECORD))
     for name, value in settings.items():
         services.store.settings.set(f"config.{name}", value)
-    answer = client.post("/memory/ingest", json=PAIR)
-    assert (answer.status_code, answer.json()["records"], asked(llm)) == (201, [], [])
-    assert says in answer.json()["problem"]
+    body = ingest(client)
+    assert (body["records"], asked(llm), says in body["problem"]) == ([], [], True)
 
 
-def test_a_failing_llm_leaves_the_pair_and_the_next_post_gets_its_records(
-    client: TestClient, llm: OllamaServer
-) -> None:
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_failing_llm_leaves_the_pair_for_later(client: TestClient, llm: OllamaServer, is_edited: bool) -> None:
     llm.respond(error(404), reply(RECORD))
-    failed = client.post("/memory/ingest", json=PAIR)
-    assert (failed.status_code, failed.json()["records"]) == (201, [])
-    assert failed.json()["problem"]
+    failed = ingest(client)
+    assert (failed["records"], bool(failed["problem"])) == ([], True)
+    address = f"/api/episodes/{failed['episode_id']}"
+    if is_edited:
+        client.patch(address, json={"summary": "mine"})
     client.put("/api/jsonl/settings", json={"summarizer": "ollama"})  # closes the breaker, as whoever mends it does
-    again = client.post("/memory/ingest", json=PAIR).json()
-    assert (again["created"], again["problem"], len(again["records"])) == (False, None, 1)
-    assert again["summary"] == "The retry double-charged; it now sends a key."
+    again = ingest(client, 200)
+    (record,) = again["records"]
+    assert (again["created"], again["problem"]) == (False, None)
+    summary = "mine" if is_edited else "The retry double-charged; it now sends a key."
+    assert client.get(address).json()["summary"] == summary
+    assert client.delete(f"/api/episodes/{record['episode_id']}").status_code == 204
+    again = ingest(client, 200)
+    assert (again["records"], "deleted before" in again["problem"]) == ([], True)
 
 
-def test_an_llm_that_asks_to_wait_is_not_waited_for(client: TestClient, llm: OllamaServer) -> None:
+def test_llm_that_asks_to_wait_is_not_waited_for(client: TestClient, llm: OllamaServer) -> None:
     llm.respond(error(503), reply(RECORD))
-    body = client.post("/memory/ingest", json=PAIR).json()
+    body = ingest(client)
     assert (body["created"], body["records"], len(asked(llm))) == (True, [], 1)
     assert "too many calls waiting" in body["problem"]
 
@@ -170,19 +165,6 @@ def test_a_slow_llm_holds_up_nobody_and_its_records_come_later(client: TestClien
         wait_for(lambda: len(client.get("/api/episodes", params=kinds).json()["items"]) == len(late))
 
 
-def test_an_edited_summary_stays_and_a_deleted_record_stays_away(client: TestClient, llm: OllamaServer) -> None:
-    llm.respond(error(404), reply(RECORD))
-    pair_id = client.post("/memory/ingest", json=PAIR).json()["episode_id"]
-    client.patch(f"/api/episodes/{pair_id}", json={"summary": "mine"})
-    client.put("/api/jsonl/settings", json={"summarizer": "ollama"})
-    (record,) = client.post("/memory/ingest", json=PAIR).json()["records"]
-    assert client.get(f"/api/episodes/{pair_id}").json()["summary"] == "mine"
-    assert client.delete(f"/api/episodes/{record['episode_id']}").status_code == 204
-    again = client.post("/memory/ingest", json=PAIR).json()
-    assert again["records"] == []
-    assert "deleted before" in again["problem"]
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -195,12 +177,11 @@ def test_an_edited_summary_stays_and_a_deleted_record_stays_away(client: TestCli
     ],
 )
 def test_what_is_no_pair_is_refused(client: TestClient, body: dict[str, Any]) -> None:
-    answer = client.post("/memory/ingest", json=body)
-    assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+    problem(client.post("/memory/ingest", json=body))
 
 
-def test_a_pair_larger_than_a_mebibyte_is_refused(client: TestClient) -> None:
-    assert client.post("/memory/ingest", json={**PAIR, "assistant": "a" * 2**20}).status_code == 413
+def test_pair_larger_than_a_mebibyte_is_refused(client: TestClient) -> None:
+    ingest(client, 413, assistant="a" * 2**20)
 
 
 def test_who_asks_for_work_under_way_gets_its_outcome_and_a_failure_is_raised() -> None:
@@ -229,32 +210,26 @@ def test_who_asks_for_work_under_way_gets_its_outcome_and_a_failure_is_raised() 
     assert len(calls) == 2
 
 
-def test_what_a_newer_llm_finds_replaces_all_that_an_older_one_found(client: TestClient, llm: OllamaServer) -> None:
-    llm.respond(reply(*({**RECORD, "text": f"Fact {n}."} for n in range(3))), reply(RECORD, summary="It is mended."))
-    client.post("/memory/ingest", json=PAIR)
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_newer_llm_replaces_all_but_edits(client: TestClient, llm: OllamaServer, is_edited: bool) -> None:
+    llm.respond(reply(*({**RECORD, "text": f"Fact {n}."} for n in range(5))), reply(RECORD, summary="It is mended."))
+    first = ingest(client)
+    assert [record["text"] for record in first["records"]] == ["Fact 0.", "Fact 1.", "Fact 2."], "three at most"
+    if is_edited:
+        client.patch(f"/api/episodes/{first['episode_id']}", json={"tags": ["mine"]})
     client.put("/api/jsonl/settings", json={"summary_model": "another"})
-    body = client.post("/memory/ingest", json=PAIR).json()
+    body = ingest(client, 200)
+    if is_edited:
+        assert (body["summary"], body["tags"]) == ("The retry double-charged; it now sends a key.", ["mine"])
+        return
     assert (body["summary"], [record["text"] for record in body["records"]]) == ("It is mended.", [RECORD["text"]])
     records = client.get("/api/episodes", params={"kind": "record"}).json()["items"]
     assert [record["summary"] for record in records] == [RECORD["text"]]
 
 
-def test_what_a_client_wrote_over_an_llms_summary_stays_when_a_newer_llm_is_asked(
-    client: TestClient, llm: OllamaServer
-) -> None:
-    llm.respond(reply(RECORD), reply(RECORD, summary="It is mended."))
-    pair_id = client.post("/memory/ingest", json=PAIR).json()["episode_id"]
-    client.patch(f"/api/episodes/{pair_id}", json={"tags": ["mine"]})
-    client.put("/api/jsonl/settings", json={"summary_model": "another"})
-    body = client.post("/memory/ingest", json=PAIR).json()
-    assert (body["summary"], body["tags"]) == ("The retry double-charged; it now sends a key.", ["mine"])
-
-
-def test_a_secret_in_a_reply_is_masked_before_the_reply_is_cached(
-    client: TestClient, services: TestServices, llm: OllamaServer
-) -> None:
+def test_secret_in_a_reply_is_not_cached(client: TestClient, services: TestServices, llm: OllamaServer) -> None:
     llm.respond(reply(RECORD, summary=f"It was {SECRET}."))
-    assert client.post("/memory/ingest", json=PAIR).json()["summary"].startswith("It was [")
+    assert ingest(client)["summary"].startswith("It was [")
     (cached,) = services.store.forgetting.replies_after("", 9)
     assert "It was [" in cached.reply
     assert SECRET not in cached.reply
