@@ -1,4 +1,4 @@
-"""Configured sources and the crawler over HTTP, on a real store and real folders; Dagster stands in."""
+"""Sources, the crawler and its configuration over HTTP, on a real store and folders; Dagster stands in."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,7 +9,8 @@ from starlette.testclient import TestClient
 
 from anamnesis_pipeline.dagster_api.runs import IngestRun, IngestRuns
 from anamnesis_pipeline.steps.host_clock import HostClock, failed, read_clock, write_clock
-from anamnesis_tests.sidecar.conftest import TestServices
+from anamnesis_pipeline.steps.tag_patterns import stored_patterns
+from anamnesis_tests.sidecar.conftest import TestServices, problem
 
 pytestmark = pytest.mark.usefixtures("roots")
 
@@ -24,11 +25,8 @@ def names(client: TestClient) -> list[str]:
     return [source["name"] for source in reply.json()["sources"]]
 
 
-def test_built_in_sources_are_listed_without_configuration(client: TestClient) -> None:
-    assert names(client) == ["local-logs", "local-memory"]
-
-
-def test_a_source_is_added_changed_and_removed_by_name(client: TestClient, roots: Path) -> None:
+def test_source_is_added_changed_and_removed_by_name(client: TestClient, roots: Path) -> None:
+    assert names(client) == ["local-logs", "local-memory"], "without configuration"
     fields = {"kind": "documents", "root": str(roots / "notes"), "include": ["*.md"], "interval_s": 60}
     added = client.put("/api/sources/notes", json=fields)
     assert (added.status_code, added.json()["machine"], added.json()["built_in"]) == (200, "mac", False)
@@ -39,13 +37,12 @@ def test_a_source_is_added_changed_and_removed_by_name(client: TestClient, roots
     assert names(client) == ["local-logs", "local-memory"]
 
 
-def test_the_whole_list_is_put_and_a_bad_one_changes_nothing(client: TestClient, roots: Path) -> None:
+def test_list_is_put_whole_or_not_at_all(client: TestClient, roots: Path) -> None:
     far = {"name": "nas", "kind": "claude_logs", "root": "~/.claude/projects", "host": "ann@nas"}
-    both = client.put("/api/sources", json={"sources": [notes(roots), far]})
-    assert both.status_code == 200, both.text
+    assert client.put("/api/sources", json={"sources": [notes(roots), far]}).status_code == 200
     assert names(client)[2:] == ["nas", "notes"]
     twice = client.put("/api/sources", json={"sources": [notes(roots), notes(roots)]})
-    assert (twice.status_code, twice.json()["errors"][0]["path"]) == (422, "sources")
+    assert problem(twice)["errors"][0]["path"] == "sources"
     assert names(client)[2:] == ["nas", "notes"]
     assert client.put("/api/sources", json={"sources": []}).status_code == 200
     assert names(client) == ["local-logs", "local-memory"]
@@ -59,55 +56,44 @@ def test_the_whole_list_is_put_and_a_bad_one_changes_nothing(client: TestClient,
     ],
 )  # fmt: skip
 def test_what_cannot_be_a_source_is_refused(client: TestClient, roots: Path, wrong: dict[str, Any]) -> None:
-    fields = {key: value for key, value in notes(roots, **wrong).items() if key != "name"}
-    reply = client.put("/api/sources/notes", json=fields)
-    assert reply.status_code == 422, reply.text
+    fields = notes(roots, **wrong)
+    problem(client.put(f"/api/sources/{fields.pop('name')}", json=fields))
     assert names(client) == ["local-logs", "local-memory"]
 
 
-def test_a_trial_says_what_would_be_crawled_and_stores_nothing(
-    client: TestClient, services: TestServices, roots: Path
-) -> None:
-    body = client.post("/api/sources/test", json={"source": notes(roots)}).json()
-    assert (body["ok"], body["files"], body["first"]) == (True, 1, ["a.md"])
-    assert body["formats"] == [{"format": "markdown", "files": 1, "bytes": 4}]
-    assert client.post("/api/sources/test", json={"name": "local-logs"}).json()["partitions"] == 1
-    assert [source.key for source in services.store.files.sources() if source.kind != "reserved"] == []
-    assert client.post("/api/sources/test", json={"name": "nope"}).status_code == 422
-    assert client.post("/api/sources/test", json={}).status_code == 422
+def test_trial_says_what_would_be_crawled(client: TestClient, services: TestServices, roots: Path) -> None:
+    def tried(**asked: Any) -> dict[str, Any]:
+        return client.post("/api/sources/test", json=asked).json()
 
-
-def test_a_trial_of_a_host_that_is_away_is_an_answer(client: TestClient, roots: Path) -> None:
-    reply = client.post("/api/sources/test", json={"source": notes(roots, host="me@127.0.0.1:1")})
-    assert (reply.status_code, reply.json()["ok"]) == (200, False)
-    assert "127.0.0.1" in reply.json()["problem"]
-
-
-def test_a_machine_that_answers_when_it_is_tried_is_away_no_longer(
-    client: TestClient, services: TestServices, roots: Path
-) -> None:
     settings = services.store.settings
     write_clock(settings, "", failed(HostClock(), datetime.now(UTC), "away", 3_600))
-    assert client.post("/api/sources/test", json={"source": notes(roots)}).json()["ok"]
-    assert read_clock(settings, "").next_at is None
+    body = tried(source=notes(roots))
+    assert (body["ok"], body["files"], body["first"]) == (True, 1, ["a.md"])
+    assert body["formats"] == [{"format": "markdown", "files": 1, "bytes": 4}]
+    assert read_clock(settings, "").next_at is None, "a machine that answers is away no longer"
+    assert tried(name="local-logs")["partitions"] == 1
+    assert [source.key for source in services.store.files.sources() if source.kind != "reserved"] == []
+    for body in ({"name": "nope"}, {}):
+        problem(client.post("/api/sources/test", json=body))
+    far = tried(source=notes(roots, host="me@127.0.0.1:1"))
+    assert (far["ok"], "127.0.0.1" in far["problem"]) == (False, True)
 
 
-def test_a_run_looks_and_asks_dagster_for_what_is_new(client: TestClient, services: TestServices, roots: Path) -> None:
+def test_run_looks_and_asks_for_what_is_new(client: TestClient, services: TestServices, roots: Path) -> None:
+    assert client.get("/api/crawler/status").json()["running"] is False
     client.put("/api/sources", json={"sources": [notes(roots)]})
     reply = client.post("/api/crawler/run")
-    assert reply.status_code == 202
     body = reply.json()
-    assert body["run_id"] == "ingest2", "the first is the look at what is new"
-    assert body["link"]
-    assert len(body["sources"]) == 2
+    assert (reply.status_code, body["run_id"]) == (202, "ingest2"), "the first is the look at what is new"
+    assert (bool(body["link"]), len(body["sources"])) == (True, 2)
     only = client.post("/api/crawler/run", json={"sources": ["notes"]}).json()
     assert [key.split("--")[1] for key in only["sources"]] == ["notes.documents"]
-    assert client.post("/api/crawler/run", json={"sources": ["nope"]}).status_code == 422
+    problem(client.post("/api/crawler/run", json={"sources": ["nope"]}))
+    body = client.get("/api/crawler/status").json()
+    assert (body["running"], body["current_activity"]) == (True, ["3 requests about to be run"])
 
 
-def test_a_source_that_is_new_or_changed_is_read_at_once_and_one_that_is_not_is_left(
-    client: TestClient, services: TestServices, roots: Path
-) -> None:
+def test_new_source_is_read_at_once(client: TestClient, services: TestServices, roots: Path) -> None:
     fields = {"kind": "documents", "root": str(roots / "notes")}
     added = client.put("/api/sources/notes", json=fields).json()["first_look"]
     assert (added["started"], added["run_id"], "read now" in added["text"]) == (True, "ingest1", True)
@@ -119,26 +105,17 @@ def test_a_source_that_is_new_or_changed_is_read_at_once_and_one_that_is_not_is_
     assert [key.split("--")[1] for keys, _ in services.dagster.ingests for key in keys] == ["notes.documents"]
 
 
-def test_a_source_that_is_put_while_dagster_is_away_is_kept_and_when_it_is_read_is_said(
-    client: TestClient, services: TestServices, roots: Path
-) -> None:
+def test_source_is_kept_without_dagster(client: TestClient, services: TestServices, roots: Path) -> None:
     services.dagster.up = False
     look = client.put("/api/sources", json={"sources": [notes(roots)]}).json()["first_look"]
     assert (look["started"], "next look of `anamnesis up`" in look["text"]) == (False, True)
     assert names(client)[-1] == "notes"
-
-
-def test_without_dagster_no_run_is_promised_and_the_status_says_why(client: TestClient, services: TestServices) -> None:
-    services.dagster.up = False
-    assert client.post("/api/crawler/run").status_code == 503
+    problem(client.post("/api/crawler/run"), 503)
     body = client.get("/api/crawler/status").json()
-    assert body["running"] is None
-    assert body["dagster"]
+    assert (body["running"], bool(body["dagster"])) == (None, True)
 
 
-def test_the_status_tells_of_every_machine_source_and_run(
-    client: TestClient, services: TestServices, roots: Path
-) -> None:
+def test_status_tells_of_machines_and_runs(client: TestClient, services: TestServices, roots: Path) -> None:
     far = {"name": "nas", "kind": "documents", "root": "/x", "host": "me@127.0.0.1:1", "machine": "nas"}
     client.put("/api/sources", json={"sources": [notes(roots), far]})
     client.post("/api/crawler/run")
@@ -152,24 +129,105 @@ def test_the_status_tells_of_every_machine_source_and_run(
     assert body["totals"]["sources"] == 4
 
 
-def test_a_run_that_was_asked_for_is_running_before_dagster_has_begun_with_it(
-    client: TestClient, services: TestServices, roots: Path
-) -> None:
-    assert client.get("/api/crawler/status").json()["running"] is False
-    assert client.post("/api/crawler/run").json()["run_id"]
-    body = client.get("/api/crawler/status").json()
-    assert (body["running"], body["current_activity"]) == (True, ["1 request about to be run"])
-
-
-def test_regular_expressions_are_checked(client: TestClient) -> None:
-    assert client.post("/api/crawler/validate-regex", json={"pattern": "a+b"}).json() == {
-        "valid": True,
-        "problem": None,
-    }
-    wrong = client.post("/api/crawler/validate-regex", json={"pattern": "a("}).json()
+def test_expressions_and_folders_are_looked_at(client: TestClient) -> None:
+    right, wrong = (client.post("/api/crawler/validate-regex", json={"pattern": p}).json() for p in ("a+b", "a("))
+    assert right == {"valid": True, "problem": None}
     assert (wrong["valid"], bool(wrong["problem"])) == (False, True)
-
-
-def test_folders_that_may_hold_logs_are_listed_with_their_counts(client: TestClient, tmp_path: Path) -> None:
     folders = client.get("/api/crawler/available-mounts").json()["folders"]
     assert all(set(folder) == {"path", "logs", "readable", "configured"} for folder in folders)
+
+
+URL = "/api/crawler/config/doc-tag-patterns"
+INVOICE = {"match": "invoice", "tag": "money"}
+NUMBER = {"match": r"\bACME-\d+", "tag": "acme", "field": "content", "regex": True, "ignorecase": False}
+
+
+def test_patterns_round_trip_in_their_order(client: TestClient) -> None:
+    assert client.get(URL).json() == {"patterns": []}
+    whole = [{"field": "filename", "regex": False, "ignorecase": True, **INVOICE}, NUMBER]
+    assert client.put(URL, json={"patterns": [INVOICE, NUMBER]}).json() == {"patterns": whole}
+    assert client.get(URL).json() == {"patterns": whole}
+    assert client.put(URL, json={"patterns": []}).json() == {"patterns": []}
+    assert client.put(URL, json={"patterns": [INVOICE] * 100}).status_code == 200
+    problem(client.put(URL, json={"patterns": [INVOICE] * 101}))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ({"match": "(", "regex": True}, "no regular expression of RE2"),
+        ({"match": "(?=a)", "regex": True}, "no regular expression of RE2"),
+        ({"match": ""}, "at least 1 character"),
+        ({"tag": "two words"}, "pattern"),
+        ({"field": "body"}, "'filename' or 'content'"),
+        ({"match": "a" * 1_001}, "at most 1000 characters"),
+        ({"flags": "i"}, "is not a known field"),
+    ],
+)
+def test_bad_pattern_is_refused(client: TestClient, services: TestServices, pattern: dict[str, Any], said: str) -> None:
+    client.put(URL, json={"patterns": [INVOICE]})
+    refused = client.put(URL, json={"patterns": [NUMBER, {"match": "a", "tag": "t", **pattern}]})
+    assert said in str(problem(refused))
+    assert [found.tag for found in stored_patterns(services.store.settings)] == ["money"]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "other"),
+    [("jsonl-roots", "claude_logs", "documents"), ("machine-roots", "documents", "claude_logs")],
+)
+def test_roots_are_sources_that_keep_their_settings(client: TestClient, path: str, kind: str, other: str) -> None:
+    def configured() -> dict[str, dict[str, Any]]:
+        return {spec["name"]: spec for spec in client.get("/api/sources").json()["sources"] if not spec["built_in"]}
+
+    url = f"/api/crawler/config/{path}"
+    for name, made in (("mine", kind), ("other", other)):
+        fields = {"kind": made, "root": f"/srv/{name}", "interval_s": 60}
+        assert client.put(f"/api/sources/{name}", json=fields).status_code == 200
+    assert client.get(url).json() == {"roots": [{"root": "/srv/mine", "host": ""}]}
+    wish = [{"root": "/srv/mine/", "host": ""}, {"root": "/srv/new", "host": ""}]
+    reply = client.put(url, json={"roots": [*wish, *wish]}).json()
+    assert {root["root"] for root in reply["roots"]} == {"/srv/mine", "/srv/new"}
+    found = configured()
+    assert (found["mine"]["interval_s"], found["other"]["root"], len(found)) == (60, "/srv/other", 3)
+    removed = client.put(url, json={"roots": []}).json()
+    assert (removed["roots"], len(removed["removed"]), "mine" in removed["removed"]) == ([], 2, True)
+    assert list(configured()) == ["other"]
+
+
+def test_new_roots_leave_what_claude_itself_remembers(client: TestClient) -> None:
+    url = "/api/crawler/config/machine-roots"
+    for name, root in (("nas-memory", "~/.claude"), ("nas-notes", "~/notes")):
+        assert client.put(f"/api/sources/{name}", json={"kind": "documents", "root": root}).status_code == 200
+    memory = {"root": "~/.claude", "host": ""}
+    assert client.put(url, json={"roots": []}).json() == {"roots": [memory], "removed": ["nas-notes"]}
+    assert client.put(url, json={"roots": [memory]}).json() == {"roots": [memory], "removed": []}
+    assert "nas-memory" in names(client)
+
+
+def test_root_that_cannot_be_is_refused(client: TestClient, tmp_path: Path) -> None:
+    url = "/api/crawler/config/machine-roots"
+    refused = client.put(url, json={"roots": [{"root": str(tmp_path / "a")}, {"root": "/"}]})
+    assert "whole machine" in str(problem(refused))
+    refused = client.put(url, json={"roots": [{"root": "notes"}]})
+    assert "roots.0.root: should be absolute or beginning with ~" in problem(refused)["detail"]
+    assert client.get(url).json() == {"roots": []}
+
+
+def test_interval_is_stored_and_let_go(
+    client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = "/api/crawler/config/interval"
+    assert client.get(address).json() == {"interval_s": 300, "origin": "default"}
+    changed = client.put(address, json={"interval_s": 60}).json()
+    assert (changed["interval_s"], changed["origin"]) == (60, "stored")
+    assert changed["reload"].startswith("Dagster reloaded its schedules and sensors")
+    assert client.put(address, json={"interval_s": 60}).json() == {"interval_s": 60, "origin": "stored"}
+    assert services.dagster.reloads == 1
+    assert client.get("/api/crawler/status").json()["interval_s"] == 60
+    for wrong in (5, 86_401, "60", 60.5):
+        problem(client.put(address, json={"interval_s": wrong}))
+    unset = client.put(address, json={"interval_s": None}).json()
+    assert (unset["interval_s"], unset["origin"]) == (300, "default")
+    monkeypatch.setenv("ANAMNESIS_LOCK_ENV", "1")
+    monkeypatch.setenv("ANAMNESIS_CRAWL_INTERVAL_S", "120")
+    assert problem(client.put(address, json={"interval_s": 60}))["errors"][0]["path"] == "interval_s"

@@ -1,4 +1,4 @@
-"""The real process over TCP."""
+"""The real process over TCP, and the order in which it starts: settings, address, store, requests, model."""
 
 import json
 import os
@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -33,24 +35,39 @@ def environment(home: Path, port: int, **more: str) -> dict[str, str]:
     return {**kept, "ANAMNESIS_HOME": str(home), "ANAMNESIS_PORT": str(port), "ANAMNESIS_LOCAL_ONLY": "1", **more}
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A running sidecar; its address."""
-    port = free_port()
-    home = tmp_path_factory.mktemp("home")
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen(COMMAND, env=environment(home, port), stdout=log, stderr=log)
+@contextmanager
+def sidecar(home: Path, **settings: str) -> Iterator[tuple[str, Path]]:
+    """A service of this home, once it answers; its address and its log."""
+    home.mkdir(exist_ok=True)
+    port, log = free_port(), home / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(COMMAND, env=environment(home, port, **settings), stdout=output, stderr=output)
     try:
         wait_for(lambda: answers(f"http://127.0.0.1:{port}"), STARTS_S)
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{port}", log
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) in (0, -signal.SIGTERM)
-        text = (home / "log").read_text()
-        assert "Traceback" not in text
-        assert "hunter2" not in text
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A running sidecar; its address."""
+    with sidecar(tmp_path_factory.mktemp("home")) as (base, log):
+        yield base
+    text = log.read_text()
+    assert "Traceback" not in text
+    assert "hunter2" not in text
+
+
+def refused_start(home: Path, port: int, **settings: str) -> str:
+    """What a start that fails says."""
+    env = environment(home, port, **settings)
+    done = subprocess.run(COMMAND, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+    return done.stderr
 
 
 def answers(base: str) -> bool:
@@ -60,17 +77,17 @@ def answers(base: str) -> bool:
         return False
 
 
-def test_words_are_found_before_the_model_is_there_and_meaning_after(base: str) -> None:
+def test_words_are_found_before_the_model_and_meaning_after(base: str) -> None:
+    def found(**asked: Any) -> dict[str, Any]:
+        return httpx.post(f"{base}/api/episodes/search", json=asked, timeout=60).json()
+
     assert httpx.post(f"{base}/api/episodes", json=DRAFT, timeout=60).status_code == 201
-    early = httpx.post(f"{base}/api/episodes/search", json={"query": "zeppelin hunter2"}, timeout=60).json()
-    assert early["results"][0]["summary"] == DRAFT["summary"]
+    assert found(query="zeppelin hunter2")["results"][0]["summary"] == DRAFT["summary"]
     wait_for(lambda: httpx.get(f"{base}/ready", timeout=60).status_code == 200, 90)
     assert httpx.post(f"{base}/api/episodes", json={**DRAFT, "summary": "A dog barked"}, timeout=60).status_code == 201
-    late = httpx.post(
-        f"{base}/api/episodes/search", json={"query": "noisy puppy", "mode": "semantic", "top_k": 1}, timeout=60
-    )
-    assert [hit["summary"] for hit in late.json()["results"]] == ["A dog barked"]
-    assert all("no vectors yet" in note for note in late.json()["degraded"])
+    late = found(query="noisy puppy", mode="semantic", top_k=1)
+    assert [hit["summary"] for hit in late["results"]] == ["A dog barked"]
+    assert all("no vectors yet" in note for note in late["degraded"])
 
 
 def test_an_answer_is_sent_at_once(base: str) -> None:
@@ -84,39 +101,19 @@ def test_an_answer_is_sent_at_once(base: str) -> None:
         wait_for(lambda: min(seconds(client) for _ in range(50)) < 0.03, 60)
 
 
-def test_a_body_of_two_megabytes_gets_its_answer_over_the_wire(base: str) -> None:
-    reply = httpx.post(
-        f"{base}/api/episodes", content=b"x" * 2_000_000, headers={"Content-Type": "application/json"}, timeout=60
-    )
-    assert reply.status_code == 413
-
-    def pieces() -> Iterator[bytes]:
-        for _ in range(20):
-            yield b"x" * 100_000
-
-    reply = httpx.post(
-        f"{base}/api/episodes", content=pieces(), headers={"Content-Type": "application/json"}, timeout=60
-    )
-    assert reply.status_code == 413
+def test_body_of_two_megabytes_gets_its_answer(base: str) -> None:
+    headers = {"Content-Type": "application/json"}
+    for content in (b"x" * 2_000_000, (b"x" * 100_000 for _ in range(20))):
+        assert httpx.post(f"{base}/api/episodes", content=content, headers=headers, timeout=60).status_code == 413
 
 
-def test_a_second_server_on_the_port_names_the_setting_to_change(base: str, tmp_path: Path) -> None:
+def test_taken_or_open_address_ends_the_start(base: str, tmp_path: Path) -> None:
     port = int(base.rpartition(":")[2])
-    done = subprocess.run(
-        COMMAND, env=environment(tmp_path, port), capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 1
-    assert "ANAMNESIS_PORT" in done.stderr
-    assert str(port) in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_an_open_address_without_a_token_is_refused_at_the_start(tmp_path: Path) -> None:
-    env = environment(tmp_path, free_port(), ANAMNESIS_BIND="0.0.0.0")
-    done = subprocess.run(COMMAND, env=env, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1
-    assert "ANAMNESIS_API_TOKEN" in done.stderr
-    assert "Traceback" not in done.stderr
+    told = refused_start(tmp_path, port)
+    assert "ANAMNESIS_PORT" in told
+    assert str(port) in told
+    assert "ANAMNESIS_API_TOKEN" in refused_start(tmp_path, free_port(), ANAMNESIS_BIND="0.0.0.0")
+    assert not (tmp_path / "anamnesis.db").exists(), "the store is not made before"
 
 
 def test_the_process_multiplies_matrices_in_one_thread(tmp_path: Path) -> None:
@@ -129,3 +126,30 @@ def test_the_process_multiplies_matrices_in_one_thread(tmp_path: Path) -> None:
     given = environment(tmp_path, 0, ANAMNESIS_PORT="none", OPENBLAS_NUM_THREADS="2")
     told = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True)
     assert set(json.loads(told.stdout)) == {1}
+
+
+STARTS, STARTED = "Started server process", "Application startup complete"
+NO_MODEL = "no embedding model"
+ABSENT_MODEL = "BAAI/bge-small-en-v1.5"
+
+
+def test_model_that_will_not_load_comes_last(tmp_path: Path) -> None:
+    with sidecar(tmp_path, ANAMNESIS_MODEL=ABSENT_MODEL) as (base, log):
+        wait_for(lambda: NO_MODEL in log.read_text(), 30)
+        assert httpx.post(f"{base}/api/episodes", json=DRAFT, timeout=60).status_code == 201
+        listed = httpx.get(f"{base}/api/episodes", timeout=60).json()["items"]
+        found = httpx.post(f"{base}/api/episodes/search", json={"query": "zeppelin"}, timeout=60).json()["results"]
+        assert [each["summary"] for each in (*listed, *found)] == [DRAFT["summary"]] * 2, "the memory is in use"
+        ready = httpx.get(f"{base}/ready", timeout=60)
+        assert (ready.status_code, ABSENT_MODEL in ready.json()["detail"]) == (503, True)
+        text = log.read_text()
+    assert text.index(STARTS) < text.index(STARTED) < text.index("GET /api/episodes 200")
+    assert text.index(STARTS) < text.index(NO_MODEL)
+
+
+def test_store_that_will_not_open_ends_the_start(tmp_path: Path) -> None:
+    (tmp_path / "anamnesis.db").write_bytes(b"this is no database" * 1000)
+    told = refused_start(tmp_path, free_port(), ANAMNESIS_MODEL=ABSENT_MODEL)
+    assert "anamnesis.db" in told
+    assert STARTS not in told
+    assert NO_MODEL not in told

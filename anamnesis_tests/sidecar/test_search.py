@@ -16,7 +16,7 @@ from anamnesis_tests.sidecar.conftest import (
     know_the_unrelated,
     open_services,
     wait_for,
-)
+)  # fmt: skip
 
 
 def search(client: TestClient, query: str, **more: Any) -> dict[str, Any]:
@@ -49,11 +49,11 @@ def test_an_answer_has_exactly_the_fields_of_the_contract(client: TestClient, po
     assert answer["model_id"] == "hashing-64"
 
 
-def test_a_hit_says_by_what_its_score_was_multiplied_and_what_it_was_made_of(client: TestClient, post: Post) -> None:
+def test_hit_says_what_it_was_made_of_and_multiplied_by(client: TestClient, post: Post) -> None:
     post("The zeppelin hangar and all that was said of it", metadata={"consolidated_from": ["one", "two"]})
-    (hit,) = search(client, "zeppelin")["results"]
-    assert hit["consolidated_from"] == ["one", "two"]
-    assert hit["priority_multiplier"] == 1.2
+    reply = client.post("/api/episodes/search", json={"query_text": "zeppelin"})  # another name of query
+    (hit,) = reply.json()["results"]
+    assert (hit["consolidated_from"], hit["priority_multiplier"]) == (["one", "two"], 1.2)
 
 
 def test_a_hit_points_to_the_records_of_its_own_passage(client: TestClient, services: TestServices) -> None:
@@ -69,12 +69,6 @@ def test_a_hit_points_to_the_records_of_its_own_passage(client: TestClient, serv
         "machine": "mac", "path": "a/b.jsonl", "session_id": "s1", "message_ids": ["m2"], "trust": "transcript",
     }  # fmt: skip
     assert len(hit["excerpt"]) == 1200
-
-
-def test_query_text_is_another_name_of_query(client: TestClient, post: Post) -> None:
-    post("The zeppelin hangar")
-    reply = client.post("/api/episodes/search", json={"query_text": "zeppelin"})
-    assert summaries(reply.json()) == ["The zeppelin hangar"]
 
 
 def test_filters_never_cost_results(client: TestClient, post: Post) -> None:
@@ -113,59 +107,40 @@ def test_a_retrieval_is_counted_when_asked(client: TestClient, post: Post, track
     assert (episode["last_retrieved"] is not None) == track
 
 
-def test_explain_tells_how_a_hit_came_about(client: TestClient, post: Post) -> None:
+def test_explain_tells_how_hits_came_about(client: TestClient, post: Post) -> None:
     post("The zeppelin hangar", episode_id="hangar")
-    post("The zeppelin shed", episode_id="shed")
-    answer = search(client, "zeppelin hangar", explain=True, min_score=0)
-    assert answer["results"][0]["explanation"]["words_text"]["rank"] == 1
-    lists = answer["explanation"]["lists"]
-    assert lists["words_text"]["first"][0]["episode_id"] == "hangar"
-    assert {"dense_text", "dense_context"} <= lists.keys()
-    assert not {"dense_text", "dense_context"} & search(
-        client, "zeppelin", mode="exact", explain=True
-    )["explanation"]["lists"].keys()  # fmt: skip
-    plain = search(client, "zeppelin")
-    assert "explanation" not in plain
-    assert "explanation" not in plain["results"][0]
-
-
-def test_explain_says_how_many_the_floor_dropped(client: TestClient, post: Post) -> None:
-    post("The zeppelin hangar")
     post("Nothing in common with it at all")
     answer = search(client, "The zeppelin hangar", explain=True, min_score=0.9)
-    assert len(answer["results"]) == 1
-    assert answer["explanation"]["candidates"] == 2
-    assert answer["explanation"]["below_floor"] == 1
+    assert answer["results"][0]["explanation"]["words_text"]["rank"] == 1
+    found = answer["explanation"]
+    assert found["lists"]["words_text"]["first"][0]["episode_id"] == "hangar"
+    assert {"dense_text", "dense_context"} <= found["lists"].keys()
+    assert (len(answer["results"]), found["candidates"], found["below_floor"]) == (1, 2, 1)
+    exact = search(client, "zeppelin", mode="exact", explain=True)["explanation"]["lists"]
+    assert not {"dense_text", "dense_context"} & exact.keys()
+    plain = search(client, "zeppelin")
+    assert "explanation" not in plain.keys() | plain["results"][0].keys()
 
 
-def test_a_private_project_is_searched_only_when_it_is_named(
-    client: TestClient, post: Post, services: TestServices
-) -> None:
+def test_private_project_is_found_only_by_name(client: TestClient, post: Post, services: TestServices) -> None:
     for number in range(30):
         post(f"The zeppelin diary, page {number}", project="me/diary", episode_id=f"page{number}")
     post("The zeppelin plan", project="acme/plan", episode_id="plan")
     services.store.settings.set("config.private_projects", ["diary"])
 
-    def ids(**asked: Any) -> set[str]:
-        hits = search(client, "zeppelin", min_score=0, fold=False, top_k=100, **asked)["results"]
-        return {hit["episode_id"].rstrip("0123456789") for hit in hits}
+    def ids(items: list[dict[str, Any]]) -> set[str]:
+        return {item["episode_id"].rstrip("0123456789") for item in items}
+
+    def found(**asked: Any) -> set[str]:
+        return ids(search(client, "zeppelin", min_score=0, fold=False, top_k=100, **asked)["results"])
 
     def listed(**asked: Any) -> set[str]:
-        page = client.get("/api/episodes", params={"limit": 100, **asked}).json()
-        return {item["episode_id"].rstrip("0123456789") for item in page["items"]}
+        return ids(client.get("/api/episodes", params={"limit": 100, **asked}).json()["items"])
 
-    for found in (ids, listed):
-        assert found() == {"plan"}
-        assert found(project="diary") == {"page"}
-        assert found(include_private=["me/diary"]) == found(include_private=["*"]) == {"page", "plan"}
-        assert found(include_private=["other"]) == {"plan"}
-
-
-@pytest.mark.parametrize("mode", ["hybrid", "semantic", "exact"])
-def test_each_mode_finds_the_episode(client: TestClient, post: Post, mode: str) -> None:
-    post("The zeppelin hangar")
-    post("Nothing in common with it at all")
-    assert summaries(search(client, "zeppelin hangar", mode=mode))[0] == "The zeppelin hangar"
+    for way in (found, listed):
+        assert way() == way(include_private=["other"]) == {"plan"}
+        assert way(project="diary") == {"page"}
+        assert way(include_private=["me/diary"]) == way(include_private=["*"]) == {"page", "plan"}
 
 
 def test_below_the_threshold_the_nearest_come_as_weak(client: TestClient, post: Post, services: TestServices) -> None:
@@ -184,15 +159,14 @@ def test_below_the_threshold_the_nearest_come_as_weak(client: TestClient, post: 
     assert (known["weak"], known["results"][0]["weak"]) == (False, False)
 
 
-def test_words_are_searched_while_the_model_loads_and_the_answer_says_so(tmp_path: Path) -> None:
+def test_words_are_searched_while_the_model_loads(tmp_path: Path) -> None:
     go_on = threading.Event()
 
     def slow() -> HashedWords:
         go_on.wait(60)
         return HashedWords()
 
-    services = open_services(tmp_path, slow)
-    with TestClient(create_app(services), base_url=BASE) as client:
+    with TestClient(create_app(open_services(tmp_path, slow)), base_url=BASE) as client:
         try:
             posted = {"summary": "The zeppelin hangar", "instance": "mac", "project": "acme"}
             assert client.post("/api/episodes", json=posted).status_code == 201
@@ -201,8 +175,7 @@ def test_words_are_searched_while_the_model_loads_and_the_answer_says_so(tmp_pat
             assert "loading" in answer["degraded"][0]
             assert answer["results"][0]["similarity_score"] is None
             ready = client.get("/ready")
-            assert ready.status_code == 503
-            assert "loading" in ready.json()["missing"][0]
+            assert (ready.status_code, "loading" in ready.json()["missing"][0]) == (503, True)
             assert int(ready.headers["retry-after"]) > 0
         finally:
             go_on.set()
@@ -211,28 +184,23 @@ def test_words_are_searched_while_the_model_loads_and_the_answer_says_so(tmp_pat
         assert search(client, "zeppelin")["degraded"] == [waiting]
 
 
-def test_a_layer_narrows_a_search_and_every_hit_says_its_own(client: TestClient, post: Post) -> None:
+def test_layer_narrows_a_search(client: TestClient, post: Post) -> None:
     post("The zeppelin is about to land")
     post("The zeppelin landed last year", timestamp="2025-03-14")
     post("Always moor the zeppelin first", kind="preference")
 
-    def found(**asked: Any) -> set[tuple[str, str]]:
-        return {(hit["summary"], hit["layer"]) for hit in search(client, "zeppelin", **asked)["results"]}
+    def found(**asked: Any) -> dict[str, str]:
+        return {hit["layer"]: hit["summary"] for hit in search(client, "zeppelin", **asked)["results"]}
 
-    new, old, holds = (
-        ("The zeppelin is about to land", "working"),
-        ("The zeppelin landed last year", "episodic"),
-        ("Always moor the zeppelin first", "semantic"),
-    )
-    assert found(layer=["working"], track=False) == {new}
-    assert found(layer=["semantic", "episodic"], track=False) == {holds, old}
-    assert found() == found() == found() == {new, old, holds}
-    assert found(layer=["codebase"]) == set()
+    working = {"working": "The zeppelin is about to land"}
+    others = {"episodic": "The zeppelin landed last year", "semantic": "Always moor the zeppelin first"}
+    assert found(layer=["working"], track=False) == working
+    assert found(layer=["semantic", "episodic"], track=False) == others
+    assert found() == found() == found() == working | others
+    assert found(layer=["codebase"]) == {}
 
 
-def test_reading_moves_an_episode_on_and_listing_does_not(
-    client: TestClient, post: Post, services: TestServices
-) -> None:
+def test_reading_moves_an_episode_on_but_not_listing(client: TestClient, post: Post, services: TestServices) -> None:
     name = post("The zeppelin is about to land")["episode_id"]
 
     def layer() -> str:

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from httpx2 import Response
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.errors import (
-    AnamnesisError,
     BadSetting,
     DimensionMismatch,
     EmbeddingQueueFull,
@@ -22,21 +22,17 @@ from anamnesis_pipeline.errors import (
 )
 from anamnesis_pipeline.search.query import SearchAnswer, SearchQuery
 from anamnesis_pipeline.sidecar.app import create_app
-from anamnesis_tests.sidecar.conftest import BASE, HashedWords, Post, TestServices, open_services, wait_for
+from anamnesis_tests.sidecar.conftest import BASE, HashedWords, Post, TestServices, open_services, problem, wait_for
 
 
-class FailingEngine:
-    """Raises instead of answering."""
+def asked(client: TestClient, services: TestServices, error: Exception) -> Response:
+    """The reply to a search that raises this."""
 
-    def __init__(self, error: Exception) -> None:
-        self._error = error
+    def fail(_: SearchQuery) -> SearchAnswer:
+        raise error
 
-    def search(self, query: SearchQuery) -> SearchAnswer:
-        raise self._error
-
-
-def failing(tmp_path: Path, error: Exception) -> TestServices:
-    return replace(open_services(tmp_path), engine=FailingEngine(error))  # type: ignore[arg-type]
+    services.engine.search = fail  # type: ignore[method-assign]
+    return client.post("/api/episodes/search", json={"query": "q"})
 
 
 def test_health_answers_without_store_or_model(tmp_path: Path) -> None:
@@ -44,9 +40,7 @@ def test_health_answers_without_store_or_model(tmp_path: Path) -> None:
     with TestClient(create_app(services), base_url=BASE) as client:
         services.store.close()
         body = client.get("/health").json()
-    assert body["status"] == "ok"
-    assert body["service"] == "anamnesis"
-    assert body["version"]
+    assert (body["status"], body["service"], bool(body["version"])) == ("ok", "anamnesis", True)
 
 
 def test_ready_reports_coverage_and_never_waits_for_it(client: TestClient, services: TestServices, post: Post) -> None:
@@ -84,10 +78,8 @@ def test_metrics_count_requests_by_route_and_tell_what_is_stored(client: TestCli
         for sample in family.samples
     }
     route = "/api/episodes/{episode_id}"
-    counted = {key: value for key, value in samples.items() if key[0] == "anamnesis_http_requests_total"}
-    assert counted["anamnesis_http_requests_total", *sorted((route, "200", "GET"))] == 1
-    assert counted["anamnesis_http_requests_total", *sorted((route, "404", "GET"))] == 1
-    assert counted["anamnesis_http_requests_total", *sorted(("unrouted", "404", ""))] == 1
+    for labels in ((route, "200", "GET"), (route, "404", "GET"), ("unrouted", "404", "")):
+        assert samples["anamnesis_http_requests_total", *sorted(labels)] == 1
     assert samples["anamnesis_http_request_seconds_count", route] == 2
     assert samples["anamnesis_episodes",] == 1
     assert samples["anamnesis_passages",] == 1
@@ -99,50 +91,43 @@ def test_metrics_count_requests_by_route_and_tell_what_is_stored(client: TestCli
     assert samples["anamnesis_model_ready",] == 1
 
 
-def test_docs_describe_every_route(client: TestClient) -> None:
-    assert "openapi.json" in client.get("/docs").text
+def test_document_has_a_summary_of_every_call(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert {"/health", "/api/episodes/search", "/api/sources", "/api/uploads"} < set(paths)  # all: test_documents.py
     assert all(call["summary"] and call["responses"] for calls in paths.values() for call in calls.values())
 
 
 @pytest.mark.parametrize("path", ["/nope", "/health/", "/api", "/api/episodesx", "/redoc"])
-def test_an_unknown_address_is_a_problem(client: TestClient, path: str) -> None:
-    reply = client.get(path)
-    assert reply.status_code == 404
-    assert reply.headers["content-type"] == "application/problem+json"
-    assert reply.json() == {
+def test_unknown_address_is_a_problem(client: TestClient, path: str) -> None:
+    assert problem(client.get(path), 404) == {
         "type": "about:blank", "title": "Not Found", "status": 404, "detail": "no such address; /docs lists them",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "allow"),
+    ("path", "wrong", "allow"),
     [
-        ("PUT", "/api/episodes/x", "DELETE, GET, PATCH"),
-        ("DELETE", "/api/episodes", "GET, POST"),
-        ("GET", "/api/episodes/search", "POST"),
-        ("DELETE", "/api/episodes/bulk", "POST"),
-        ("GET", "/api/episodes/reembed", "POST"),
-        ("DELETE", "/api/episodes/reembed/pause", "POST"),
-        ("PATCH", "/api/episodes/reembed/status", "GET"),
-        ("POST", "/api/episodes/reembed/status", "GET"),
-        ("GET", "/api/embedding/model", "POST"),
-        ("POST", "/health", "GET"),
+        ("/api/episodes/x", ["PUT"], "DELETE, GET, PATCH"),
+        ("/api/episodes", ["DELETE"], "GET, POST"),
+        ("/api/episodes/search", ["GET"], "POST"),
+        ("/api/episodes/bulk", ["DELETE"], "POST"),
+        ("/api/episodes/reembed", ["GET"], "POST"),
+        ("/api/episodes/reembed/pause", ["DELETE"], "POST"),
+        ("/api/episodes/reembed/status", ["PATCH", "POST"], "GET"),
+        ("/api/episodes/rolling/upsert", ["GET"], "POST"),
+        ("/api/embedding/model", ["GET"], "POST"),
+        ("/health", ["POST"], "GET"),
     ],
 )
-def test_a_method_that_an_address_does_not_know_is_told_which_it_does(
-    client: TestClient, method: str, path: str, allow: str
-) -> None:
-    reply = client.request(method, path)
-    assert reply.status_code == 405
-    assert reply.headers["allow"] == allow
-    assert reply.headers["content-type"] == "application/problem+json"
+def test_wrong_method_is_told_the_right_ones(client: TestClient, path: str, wrong: list[str], allow: str) -> None:
+    for method in wrong:
+        reply = client.request(method, path)
+        problem(reply, 405)
+        assert reply.headers["allow"] == allow
 
 
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
+def test_what_waiting_may_help_says_when(client: TestClient, services: TestServices) -> None:
+    for error, status in (
         (StoreBusy("the store is busy"), 503),
         (StoreFull("the disk is full; make room"), 503),
         (StoreCorrupt("the file is damaged"), 503),
@@ -150,44 +135,33 @@ def test_a_method_that_an_address_does_not_know_is_told_which_it_does(
         (UnknownModel("no such model"), 503),
         (DimensionMismatch("64 is not 384"), 503),
         (EmbeddingQueueFull("too many"), 429),
-    ],
-)
-def test_what_waiting_or_repair_may_help_says_when_to_ask_again(
-    tmp_path: Path, error: AnamnesisError, status: int
-) -> None:
-    with TestClient(create_app(failing(tmp_path, error)), base_url=BASE) as client:
-        reply = client.post("/api/episodes/search", json={"query": "q"})
-    assert reply.status_code == status
-    assert int(reply.headers["retry-after"]) > 0
-    assert reply.json()["detail"] == str(error)
+    ):
+        reply = asked(client, services, error)
+        assert int(reply.headers["retry-after"]) > 0
+        assert problem(reply, status)["detail"] == str(error)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("hunter2"), BadSetting("hunter2")])
-def test_what_nobody_expected_tells_the_client_nothing_and_the_log_no_values(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, error: Exception
+def test_unexpected_error_tells_no_values(
+    client: TestClient, services: TestServices, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
-    with TestClient(create_app(failing(tmp_path, error)), base_url=BASE) as client:
-        reply = client.post("/api/episodes/search", json={"query": "q"})
-        assert client.get("/health").status_code == 200
-    assert reply.status_code == 500
-    assert reply.headers["content-type"] == "application/problem+json"
+    client = TestClient(client.app, base_url=BASE, raise_server_exceptions=False)
+    reply = asked(client, services, error)
+    assert client.get("/health").status_code == 200
+    problem(reply, 500)
     assert reply.headers["cache-control"] == "no-store"
-    assert "hunter2" not in reply.text
-    assert "hunter2" not in caplog.text
+    assert "hunter2" not in reply.text + caplog.text
     assert type(error).__name__ in caplog.text
 
 
-def test_the_access_log_has_one_line_a_request_without_id_query_or_body(
-    client: TestClient, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_access_log_has_no_id_query_or_body(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "anamnesis.access"):
         client.get("/api/episodes/hunter2?include=raw&x=hunter2")
         client.post("/api/episodes/search", json={"query": "hunter2"})
     lines = [record.getMessage() for record in caplog.records if record.name == "anamnesis.access"]
     assert [line.rsplit(" ", 2)[0] for line in lines] == [
-        "GET /api/episodes/{episode_id} 404",
-        "POST /api/episodes/search 200",
-    ]
+        "GET /api/episodes/{episode_id} 404", "POST /api/episodes/search 200",
+    ]  # fmt: skip
 
 
 def test_closing_the_application_closes_the_services_once(tmp_path: Path) -> None:
@@ -215,14 +189,7 @@ def test_metrics_tell_how_long_each_stage_of_a_search_took(client: TestClient, p
     samples = families["anamnesis_search_stage_seconds"].samples
     counts = {s.labels["stage"]: s.value for s in samples if s.name.endswith("_count")}
     both = dict.fromkeys(("embed", "lists", "order", "late", "read", "fold", "show"), 2)
-    assert counts == both | {
-        "words_text": 1,
-        "words_context": 1,
-        "dense_text": 1,
-        "dense_context": 1,
-        "exact": 1,
-        "rare": 1,
-    }
+    assert counts == both | dict.fromkeys("words_text words_context dense_text dense_context exact rare".split(), 1)
     assert all(s.value > 0 for s in samples if s.name.endswith("_sum"))
     below = [s.value for s in samples if s.name.endswith("_bucket") and s.labels["stage"] == "read"]
     assert below == sorted(below)
