@@ -1,14 +1,13 @@
 """Consolidation over HTTP, on a real store and pool; an LLM on loopback merges."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.model import Source
-from anamnesis_tests.sidecar.conftest import TestServices
+from anamnesis_tests.sidecar.conftest import Post, TestServices, problem
 from anamnesis_tests.store.samples import put
 from anamnesis_tests.summaries.ollama_server import MODEL, OllamaServer, streamed
 
@@ -32,9 +31,7 @@ def found(client: TestClient, **asked: Any) -> dict[str, str | None]:
     return {hit["episode_id"]: hit["superseded_by"] for hit in reply.json()["results"]}
 
 
-def test_a_run_hides_what_is_repeated_and_it_can_be_seen_and_undone(
-    client: TestClient, snapshots: TestServices
-) -> None:
+def test_run_hides_what_is_repeated_and_is_undone(client: TestClient, snapshots: TestServices) -> None:
     assert client.get("/api/consolidation/status").json()["changed"] == 1
     ran = client.post("/api/consolidation/run").json()
     assert (ran["sessions"], ran["superseded"], ran["waiting"]) == (1, 1, 0)
@@ -51,7 +48,7 @@ def test_a_run_hides_what_is_repeated_and_it_can_be_seen_and_undone(
     assert client.post("/api/consolidation/unsupersede/search").status_code == 422
 
 
-def test_merges_are_proposed_unless_asked_for(client: TestClient, post: Callable[..., dict[str, Any]]) -> None:
+def test_merges_are_proposed_unless_asked_for(client: TestClient, post: Post) -> None:
     ids = [post(f"{SAID} {n}", instance=n, episode_id=n)["episode_id"] for n in ("mac", "linux")]
     defaults = client.get("/api/consolidation/regime_2/defaults").json()
     assert (defaults["dry_run"], defaults["threshold"], defaults["neighbours"]) == (True, 0.84, 10)
@@ -64,9 +61,7 @@ def test_merges_are_proposed_unless_asked_for(client: TestClient, post: Callable
     assert set(found(client)) == set(ids)
 
 
-def test_a_merge_is_found_instead_of_its_members_and_undone(
-    client: TestClient, post: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_merge_is_found_and_undone(client: TestClient, post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = {post(f"{SAID} {n}", instance=n, episode_id=n)["episode_id"] for n in ("mac", "linux")}
     with OllamaServer().running() as server:
         server.respond(streamed(REPLY))
@@ -83,10 +78,9 @@ def test_a_merge_is_found_instead_of_its_members_and_undone(
 
 
 @pytest.mark.parametrize("body", [{"threshold": 2}, {"sample": 1}, {"most": 0}, {"cluster_most": 6}, {"x": 1}])
-def test_a_merge_that_cannot_be_is_refused_by_its_field(client: TestClient, body: dict[str, Any]) -> None:
-    reply = client.post("/api/consolidation/run_regime_2", json=body)
-    assert reply.status_code == 422
-    assert next(iter(body)) in json.dumps(reply.json()["errors"])
+def test_merge_that_cannot_be_is_refused_by_its_field(client: TestClient, body: dict[str, Any]) -> None:
+    refused = problem(client.post("/api/consolidation/run_regime_2", json=body))
+    assert next(iter(body)) in json.dumps(refused["errors"])
 
 
 def test_the_schedule_is_kept_and_says_when_it_runs_next(client: TestClient, services: TestServices) -> None:

@@ -4,7 +4,7 @@ import base64
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -28,6 +28,9 @@ from anamnesis_tests.sidecar.conftest import wait_for
 
 TOKEN = "correct horse battery staple"
 MUTATION = "mutation{stopRunningSchedule{__typename}}"
+
+
+Guarded = Callable[..., httpx.Client]
 
 
 @contextmanager
@@ -71,23 +74,17 @@ def webserver() -> Webserver:
 
 
 @pytest.fixture
-def guarded(webserver: Webserver) -> Iterator[Callable[..., httpx.Client]]:
+def guarded(webserver: Webserver) -> Iterator[Guarded]:
     """Starts the guard with these settings before the webserver; a client of it."""
-    opened: list[Callable[[], object]] = []
+    with ExitStack() as opened:
 
-    def start(**settings: object) -> httpx.Client:
-        upstream = serving(webserver.app)
-        relay = Relay("127.0.0.1", upstream.__enter__())
-        guard = serving(DagsterGuard(relay, Settings(home=Path("/nowhere"), **settings)))  # type: ignore[arg-type]
-        client = httpx.Client(base_url=f"http://127.0.0.1:{guard.__enter__()}", trust_env=False)
-        opened.extend(
-            [client.close, lambda: guard.__exit__(None, None, None), lambda: upstream.__exit__(None, None, None)]
-        )
-        return client
+        def start(**settings: object) -> httpx.Client:
+            relay = Relay("127.0.0.1", opened.enter_context(serving(webserver.app)))
+            guard = DagsterGuard(relay, Settings(home=Path("/nowhere"), **settings))  # type: ignore[arg-type]
+            port = opened.enter_context(serving(guard))
+            return opened.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False))
 
-    yield start
-    for close in opened:
-        close()
+        yield start
 
 
 def graphql(client: httpx.Client, **headers: str) -> int:
@@ -96,7 +93,7 @@ def graphql(client: httpx.Client, **headers: str) -> int:
     return client.post("/graphql", json={"query": MUTATION}, headers=names).status_code
 
 
-def test_program_and_own_page_are_handed_on(guarded: Callable[..., httpx.Client], webserver: Webserver) -> None:
+def test_program_and_own_page_are_handed_on(guarded: Guarded, webserver: Webserver) -> None:
     client = guarded()
     assert graphql(client) == 200
     assert graphql(client, Origin=str(client.base_url), Sec_Fetch_Site="same-origin") == 200
@@ -117,9 +114,7 @@ def test_program_and_own_page_are_handed_on(guarded: Callable[..., httpx.Client]
         {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
     ],
 )
-def test_foreign_page_reaches_nothing(
-    guarded: Callable[..., httpx.Client], webserver: Webserver, headers: dict[str, str]
-) -> None:
+def test_foreign_page_reaches_nothing(guarded: Guarded, webserver: Webserver, headers: dict[str, str]) -> None:
     client = guarded()
     assert client.post("/graphql", json={"query": MUTATION}, headers=headers).status_code in (403, 421)
     assert client.post("/report_asset_materialization/x", headers=headers).status_code in (403, 421)
@@ -131,9 +126,7 @@ def test_foreign_page_reaches_nothing(
     "path", ["/graphql", "/graphql/", "/x/../graphql", "/%67raphql", "//graphql", "/prefix/graphql"]
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT"])
-def test_graphql_by_other_methods_is_refused(
-    guarded: Callable[..., httpx.Client], webserver: Webserver, path: str, method: str
-) -> None:
+def test_graphql_by_other_methods_is_refused(guarded: Guarded, webserver: Webserver, path: str, method: str) -> None:
     client = guarded()
     with socket.create_connection(("127.0.0.1", client.base_url.port or 0)) as raw:
         raw.sendall(f"{method} {path}?query={MUTATION} HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n".encode())
@@ -142,17 +135,21 @@ def test_graphql_by_other_methods_is_refused(
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "text/plain; a=application/json"])
-def test_graphql_of_a_form_is_refused(guarded: Callable[..., httpx.Client], webserver: Webserver, kind: str) -> None:
+def test_graphql_of_a_form_is_refused(guarded: Guarded, webserver: Webserver, kind: str) -> None:
     reply = guarded().post("/graphql", params={"query": MUTATION}, content="x=1", headers={"Content-Type": kind})
     assert reply.status_code == 415
     assert webserver.asked == []
 
 
-def test_graphiql_page_is_handed_on(guarded: Callable[..., httpx.Client]) -> None:
-    assert guarded().get("/graphql", headers={"Accept": "text/html"}).status_code == 200
+def test_names_and_pages_of_dagster_are_handed_on(guarded: Guarded) -> None:
+    client = guarded(dagster_url="http://webserver:3000", dagster_link="https://dagster.example")
+    assert graphql(client, Host="webserver:3000") == 200
+    assert graphql(client, Host="dagster.example", Origin="https://dagster.example") == 200
+    assert graphql(client, Host="sidecar:3000") == 421
+    assert client.get("/graphql", headers={"Accept": "text/html"}).status_code == 200, "the page of GraphiQL"
 
 
-def test_token_is_wanted_for_all_but_server_info(guarded: Callable[..., httpx.Client], webserver: Webserver) -> None:
+def test_token_is_wanted_for_all_but_server_info(guarded: Guarded, webserver: Webserver) -> None:
     client = guarded(api_token=SecretStr(TOKEN))
     assert client.get("/server_info").status_code == 200
     for path in ("/", "/runs", "/graphql", "/logs/x", "/server_info/"):
@@ -163,15 +160,16 @@ def test_token_is_wanted_for_all_but_server_info(guarded: Callable[..., httpx.Cl
     assert [each for each in webserver.asked if "server_info" not in each] == [webserver.asked[-1]]
 
 
-def test_browser_types_token_once(guarded: Callable[..., httpx.Client]) -> None:
+def test_browser_types_token_once(guarded: Guarded) -> None:
+    def basic(typed: str) -> httpx.Response:
+        return client.get("/", headers={"Authorization": f"Basic {base64.b64encode(typed.encode()).decode()}"})
+
     client = guarded(api_token=SecretStr(TOKEN))
     for typed in ("me:", "me:wrong", "\N{SNOWMAN}"):
-        basic = base64.b64encode(typed.encode()).decode()
-        assert client.get("/", headers={"Authorization": f"Basic {basic}"}).status_code == 401
+        assert basic(typed).status_code == 401
     assert client.get("/", headers={"Authorization": "Basic ???"}).status_code == 401
-    reply = client.get("/", headers={"Authorization": "Basic " + base64.b64encode(f"me:{TOKEN}".encode()).decode()})
-    assert reply.status_code == 200
-    assert TOKEN not in reply.headers["set-cookie"]
+    reply = basic(f"me:{TOKEN}")
+    assert (reply.status_code, TOKEN in reply.headers["set-cookie"]) == (200, False)
     assert {"HttpOnly", "SameSite=Strict"} <= set(reply.headers["set-cookie"].split("; "))
     assert client.get("/runs").status_code == 200, "its cookie is enough"
 
@@ -180,7 +178,7 @@ def websocket_url(client: httpx.Client) -> str:
     return f"ws://127.0.0.1:{client.base_url.port}/graphql"
 
 
-def test_websocket_is_relayed_until_closed(guarded: Callable[..., httpx.Client]) -> None:
+def test_websocket_is_relayed_until_closed(guarded: Guarded) -> None:
     client = guarded()
     origin = Origin(str(client.base_url).rstrip("/"))
     with connect(websocket_url(client), origin=origin, subprotocols=[Subprotocol("graphql-ws")], proxy=None) as socket_:
@@ -195,9 +193,7 @@ def test_websocket_is_relayed_until_closed(guarded: Callable[..., httpx.Client])
 @pytest.mark.parametrize(
     "headers", [{"Origin": "http://evil.example"}, {"Host": "evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {}]
 )
-def test_websocket_of_a_foreign_page_is_refused(
-    guarded: Callable[..., httpx.Client], webserver: Webserver, headers: dict[str, str]
-) -> None:
+def test_foreign_websocket_is_refused(guarded: Guarded, webserver: Webserver, headers: dict[str, str]) -> None:
     client = guarded(**({} if headers else {"api_token": SecretStr(TOKEN)}))
     lines = {"Host": "127.0.0.1", "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
     lines |= {"Sec-WebSocket-Key": "x3JJHMbDL1EzLkh9GBhXDw==", **headers}
@@ -208,14 +204,7 @@ def test_websocket_of_a_foreign_page_is_refused(
     assert webserver.asked == []
 
 
-def test_names_of_dagsters_addresses_are_allowed(guarded: Callable[..., httpx.Client]) -> None:
-    client = guarded(dagster_url="http://webserver:3000", dagster_link="https://dagster.example")
-    assert graphql(client, Host="webserver:3000") == 200
-    assert graphql(client, Host="dagster.example", Origin="https://dagster.example") == 200
-    assert graphql(client, Host="sidecar:3000") == 421
-
-
-def test_body_is_bounded(guarded: Callable[..., httpx.Client]) -> None:
+def test_body_is_bounded(guarded: Guarded) -> None:
     def pieces() -> Iterator[bytes]:
         for _ in range(BODY_LIMIT // 65_536 + 2):
             yield b"x" * 65_536
@@ -237,14 +226,11 @@ def test_webserver_that_is_away_is_a_503() -> None:
             pass
 
 
-def test_hidden_address_is_another_each_time() -> None:
-    found = {hidden_address() for _ in range(20)}
-    assert len({host for host, _ in found}) == 20
-    assert all(host.startswith("127.") for host, _ in found)
-
-
-def test_open_address_wants_a_token() -> None:
+def test_open_address_wants_a_token_and_hidden_ones_differ() -> None:
     with pytest.raises(BadSetting, match="ANAMNESIS_API_TOKEN"):
         require_token("0.0.0.0", None)
     require_token("127.0.0.1", None)
     require_token("0.0.0.0", SecretStr(TOKEN))
+    found = {hidden_address() for _ in range(20)}
+    assert len({host for host, _ in found}) == 20
+    assert all(host.startswith("127.") for host, _ in found)

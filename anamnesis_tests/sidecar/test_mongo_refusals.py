@@ -13,7 +13,7 @@ from anamnesis_pipeline.store.mongo.opening import open_mongo
 from anamnesis_tests.mongo_server.faults import TOO_LARGE
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.sidecar import conftest
-from anamnesis_tests.sidecar.conftest import BASE, open_services, wait_for
+from anamnesis_tests.sidecar.conftest import BASE, open_services, problem, wait_for
 
 UNAUTHORIZED = 13
 MAX_DOCUMENT_BYTES = 300_000
@@ -44,9 +44,7 @@ def client(server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("asked", sorted(REQUESTS))
-def test_a_user_whom_the_server_refuses_is_told_so_by_whatever_is_asked(
-    client: TestClient, server: LoopbackServer, asked: str
-) -> None:
+def test_refused_user_is_told_so_by_every_route(client: TestClient, server: LoopbackServer, asked: str) -> None:
     method, address, more = REQUESTS[asked]
     server.faults.add("find", "aggregate", "insert", "update", "findAndModify", error=UNAUTHORIZED, times=None)
     refused = client.request(method, address, **more)
@@ -56,13 +54,10 @@ def test_a_user_whom_the_server_refuses_is_told_so_by_whatever_is_asked(
     assert client.request(method, address, **more).is_success
 
 
-def test_an_episode_that_no_document_may_hold_is_told_as_too_large_and_nothing_of_it_stays(
-    client: TestClient, server: LoopbackServer
-) -> None:
+def test_episode_too_large_for_a_document_leaves_nothing(client: TestClient, server: LoopbackServer) -> None:
     server.faults.add("insert", "update", error=TOO_LARGE, times=None, over_bytes=MAX_DOCUMENT_BYTES)
     large = {**POSTED, "raw_exchange": "walrus " * (2 * MAX_DOCUMENT_BYTES // 7)}
-    refused = client.post("/api/episodes", json=large)
-    assert refused.status_code == 413, refused.text
-    assert "one document for episodes has more than the 16 MB it may" in refused.json()["detail"]
+    told = problem(client.post("/api/episodes", json=large), 413)["detail"]
+    assert "one document for episodes has more than the 16 MB it may" in told
     assert client.get("/api/episodes").json()["items"] == []
     assert client.post("/api/episodes", json=POSTED).status_code == 201

@@ -50,9 +50,7 @@ def test_a_source_is_read_at_once_and_then_only_after_the_gap() -> None:
     assert pace.wait_s(100) == float("inf")
 
 
-def test_the_route_answers_at_once_and_many_nudges_are_one_run(
-    services: TestServices, transcripts: Callable[[str], str]
-) -> None:
+def test_many_nudges_are_one_run(services: TestServices, transcripts: Callable[[str], str]) -> None:
     paths = [transcripts("-home-ann-shop"), transcripts("-home-ann-other")]
     nudges = Nudges(services, settle_s=0.05)
     for path in [*paths * 20, "/nowhere/x.jsonl"]:

@@ -27,9 +27,7 @@ def counts(client: TestClient) -> tuple[int, int, int]:
     return body["queries"], body["answered"], body["used"]
 
 
-def test_a_search_is_remembered_and_counts_as_used_when_something_that_it_found_is_read(
-    client: TestClient, post: Post
-) -> None:
+def test_search_counts_as_used_when_a_find_is_read(client: TestClient, post: Post) -> None:
     found = post("The zeppelin hangar")["episode_id"]
     other = post("A teapot")["episode_id"]
     assert ask(client, "zeppelin", project="acme", top_k=1) == [found]
@@ -47,9 +45,7 @@ def test_what_is_not_tracked_is_not_remembered_and_the_report_itself_is_not(clie
     assert counts(client) == (0, 0, 0)
 
 
-def test_a_question_that_found_nothing_is_listed_with_what_another_way_to_search_finds(
-    client: TestClient, post: Post
-) -> None:
+def test_missed_question_is_listed_with_another_way(client: TestClient, post: Post) -> None:
     wanted = post("The zeppelin hangar is painted green")["episode_id"]
     question = "which zeppelin hangar is green"
     assert ask(client, question, mode="semantic", project="acme", min_score=0.99) == []
@@ -84,7 +80,7 @@ def test_secrets_in_a_question_are_masked(client: TestClient, services: TestServ
 
 
 @pytest.mark.parametrize("named", ["api", "acme/api"])
-def test_nothing_is_remembered_of_a_private_project_nor_where_the_user_wants_none(
+def test_nothing_private_or_unwanted_is_kept(
     client: TestClient, post: Post, services: TestServices, named: str
 ) -> None:
     post("The zeppelin hangar", project="acme/api")

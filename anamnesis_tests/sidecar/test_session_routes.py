@@ -80,7 +80,6 @@ def test_pages_show_one_line_a_session(client: TestClient, services: TestService
 def test_a_session_unfolds_to_its_chunks(client: TestClient, services: TestServices) -> None:
     chunk_id = session(services.store)
     unfolding = read(client, "/dashboard/timeline").select_one("summary[hx-get]")
-    assert unfolding is not None
     lines = read(client, str(unfolding["hx-get"]))
     assert [a["href"] for a in lines.select(".lines a")] == [f"/dashboard/episodes/{chunk_id}"]
 
@@ -88,13 +87,9 @@ def test_a_session_unfolds_to_its_chunks(client: TestClient, services: TestServi
 def test_page_of_a_session_reads_from_top_to_bottom(client: TestClient, services: TestServices) -> None:
     session(services.store)
     soup = read(client, f"/dashboard/sessions/{FIRST}")
-    assert [p.text for p in soup.select(".run .note")] == [
-        "Why is the build red?",
-        f"A test waited {SCRIPT} too short.",
-    ]
-    folded = soup.select_one("article details pre")
-    assert folded is not None
-    assert folded.text == "Look at the log first"
+    notes = [p.text for p in soup.select(".run .note")]
+    assert notes == ["Why is the build red?", f"A test waited {SCRIPT} too short."]
+    assert soup.select_one("article details pre").text == "Look at the log first"
     for told in (*RECORD.decisions, *RECORD.open_items, *RECORD.commits, *RECORD.tests, *RECORD.files, "/logs/s.jsonl"):
         assert told in soup.text
     assert f"claude --resume {FIRST}" in soup.text
@@ -105,11 +100,8 @@ def test_session_keeps_what_it_said_in_a_private_project(client: TestClient, ser
     session(services.store)
     put(services.store, "vault", "wombat", session_id=FIRST, project="x/vault", kind="exchange", summary="The wombat")
     services.store.settings.set("config.private_projects", ["x/vault"])
-    for path in (
-        f"/api/sessions/{FIRST}",
-        f"/dashboard/sessions/{FIRST}",
-        f"/dashboard/sessions/lines?session_id={FIRST}",
-    ):
+    paths = (f"/api/sessions/{FIRST}", f"/dashboard/sessions/{FIRST}", f"/dashboard/sessions/lines?session_id={FIRST}")
+    for path in paths:
         assert "wombat" not in client.get(path).text, path
     services.store.settings.set("config.private_projects", [])
     assert "The wombat" in client.get(f"/api/sessions/{FIRST}").text
