@@ -82,14 +82,13 @@ def listed(sidecar: Sidecar) -> list[dict[str, Any]]:
     return items
 
 
-def of_source(sidecar: Sidecar, folder: Path) -> None:
+def of_source(sidecar: Sidecar, folder: Path, **spec: Any) -> None:
     (folder / "notes.md").write_text(f"# Quagga and wombat\n\n{SECRET}\n")
-    crawl(sidecar, SourceSpec("vault", DOCUMENTS, str(folder), private=True))
+    crawl(sidecar, SourceSpec("vault", DOCUMENTS, str(folder), **{"private": True, **spec}))
 
 
 def of_source_with_project(sidecar: Sidecar, folder: Path) -> None:
-    (folder / "notes.md").write_text(f"# Quagga and wombat\n\n{SECRET}\n")
-    crawl(sidecar, SourceSpec("vault", DOCUMENTS, str(folder), private=True, project="acme/money"))
+    of_source(sidecar, folder, project="acme/money")
 
 
 KINDS = {"project": of_project, "source": of_source, "source of a project": of_source_with_project}
@@ -117,17 +116,21 @@ def by_http_search(vault: Vault, place: Place) -> str:
 
 
 def by_list(vault: Vault, place: Place) -> str:
-    return vault.get("/api/episodes", **({"project": place.project} if place.project else {}))
+    return vault.get("/api/episodes", **named(place))
+
+
+def named(place: Place, **both: str) -> dict[str, str]:
+    """The fields that a place gives, by these names."""
+    given = {"project": place.project, **({both["folder"]: place.folder} if both else {})}
+    return {name: value for name, value in given.items() if value}
 
 
 def by_context(vault: Vault, place: Place) -> str:
-    named = {"cwd": place.folder, "project": place.project}
-    return vault.post("/api/context", {"query": ASKED, **{k: v for k, v in named.items() if v}})
+    return vault.post("/api/context", {"query": ASKED, **named(place, folder="cwd")})
 
 
 def by_session_start(vault: Vault, place: Place) -> str:
-    named = {"cwd": place.folder, "project": place.project}
-    return vault.post("/api/context", {"source": "startup", **{k: v for k, v in named.items() if v}})
+    return vault.post("/api/context", {"source": "startup", **named(place, folder="cwd")})
 
 
 def by_hook(vault: Vault, place: Place) -> str:
@@ -137,15 +140,15 @@ def by_hook(vault: Vault, place: Place) -> str:
 
 
 def by_mcp_search(vault: Vault, place: Place) -> str:
-    return vault.client(place).call("search", query=ASKED, **({"project": place.project} if place.project else {}))
+    return vault.client(place).call("search", query=ASKED, **named(place))
 
 
 def by_mcp_recent(vault: Vault, place: Place) -> str:
-    return vault.client(place).call("search", **({"project": place.project} if place.project else {}))
+    return vault.client(place).call("search", **named(place))
 
 
 def by_mcp_timeline(vault: Vault, place: Place) -> str:
-    return vault.client(place).call("timeline", **({"project": place.project} if place.project else {}))
+    return vault.client(place).call("timeline", **named(place))
 
 
 def by_mcp_status(vault: Vault, place: Place) -> str:
@@ -202,9 +205,8 @@ def test_from_inside_what_is_private_is_shown(vault: Vault) -> None:
 
 def test_an_open_project_of_the_same_name_is_not_inside_a_private_source(sidecar: Sidecar, folder: Path) -> None:
     know_the_unrelated(sidecar.services.store)
-    (folder / "notes.md").write_text(f"# Quagga\n\n{SECRET}\n")
     sidecar.post(OPEN, project="/srv/money", episode_id="open")
-    crawl(sidecar, SourceSpec("vault", DOCUMENTS, str(folder), private=True, project="/srv/money"))
+    of_source(sidecar, folder, project="/srv/money")
     vault, ways = Vault(sidecar, folder, "/srv/money"), (*FROM_FOLDERS, by_mcp_remember)
     assert [way.__name__ for way in ways if holds(way(vault, Place("/srv/money")))] == []
     assert "open harbour" in by_mcp_search(vault, Place("/srv/money"))
@@ -214,12 +216,7 @@ def test_an_open_project_of_the_same_name_is_not_inside_a_private_source(sidecar
 
 
 def test_pages_and_figures_show_what_is_private_only_on_demand(vault: Vault) -> None:
-    for path in (
-        "/api/dashboard/stats",
-        "/dashboard",
-        "/dashboard/episodes",
-        "/dashboard/timeline",
-    ):
+    for path in ("/api/dashboard/stats", "/dashboard", "/dashboard/episodes", "/dashboard/timeline"):
         assert not holds(vault.get(path)), path
     assert not holds(vault.get("/api/similar", episode_id="open"))
     for path in ("/dashboard/episodes", "/dashboard/timeline"):
@@ -253,8 +250,7 @@ def test_a_question_about_what_is_private_is_not_remembered(vault: Vault) -> Non
 
 @pytest.mark.parametrize("private", [True, False])
 def test_a_removed_source_stays_as_private_as_it_was(sidecar: Sidecar, folder: Path, private: bool) -> None:
-    (folder / "notes.md").write_text(f"# Quagga and wombat\n\n{SECRET}\n")
-    crawl(sidecar, SourceSpec("vault", DOCUMENTS, str(folder), private=private))
+    of_source(sidecar, folder, private=private)
     remove_spec(sidecar.services.store.settings, "vault")
     vault = Vault(sidecar, folder, str(folder))
     for way in (by_http_search, by_list, by_mcp_search):
@@ -274,10 +270,6 @@ def test_a_project_of_the_same_name_is_not_inside_a_private_one(sidecar: Sidecar
     sidecar.services.store.settings.set("config.private_projects", ["acme/api"])
     sidecar.post("zeppelin harbour", project="api")
     client = Client("http", sidecar.port, folder="/srv/api")
-    for arguments in (
-        {"query": "zeppelin"},
-        {"query": "zeppelin", "project": "all"},
-        {"query": "zeppelin", "project": "api"},
-    ):
-        assert not holds(client.call("search", **arguments)), arguments
+    for named in ({}, {"project": "all"}, {"project": "api"}):
+        assert not holds(client.call("search", query="zeppelin", **named)), named
     assert "zeppelin wombat" in client.call("search", query="zeppelin", project="acme/api")

@@ -14,7 +14,7 @@ from anamnesis_pipeline.chat_model import FORGOTTEN, ChatMessage, ChatSession, C
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.sidecar.pages.chat import SESSIONS_SHOWN
 from anamnesis_pipeline.sidecar.pages.chat_view import CITATION_CHARS, MOST_CHARS, MOST_TURNS, UNANSWERED, latest
-from anamnesis_tests.sidecar.conftest import TestServices
+from anamnesis_tests.sidecar.conftest import Post, TestServices
 from anamnesis_tests.sidecar.pages.reading import PAGE, SCRIPT, page_of, read
 from anamnesis_tests.summaries.loopback import json_answer
 from anamnesis_tests.summaries.ollama_server import OllamaServer
@@ -137,14 +137,6 @@ def test_failed_or_stopped_answer_can_be_tried_again(client: TestClient, opened:
     assert one(last, "[data-again]")
     files = one(page, ".turn.user .files")
     assert (files["aria-label"], [each.text for each in files.select("li")]) == ("Attached files", ["plan.txt", SCRIPT])
-
-
-def test_a_conversation_that_is_not_there_is_told_as_a_page(client: TestClient) -> None:
-    assert one(read(client, "/chat/nothing", 404), "h1").text == "Not found"
-    for path in ("/chat/nothing/head", "/chat/nothing/earlier?before=x", "/chat/messages/nothing"):
-        assert client.get(path).status_code == 404
-    assert client.post("/chat/nothing/title", data={"title": "x"}).status_code == 404
-    assert client.post("/chat/messages/nothing/feedback", data={"value": "1"}).status_code == 404
 
 
 def test_conversations_are_found_by_title(client: TestClient, opened: Open) -> None:
@@ -270,13 +262,19 @@ def test_a_conversation_keeps_its_own_model(client: TestClient, opened: Open, ol
     assert part.select("#model option")[0]["value"] == ""
 
 
-def test_an_answer_is_copied_as_it_was_written(client: TestClient, opened: Open) -> None:
+def test_answer_is_copied_as_it_was_written(client: TestClient, opened: Open) -> None:
     written = "# Title\n\n| a |\n|-|\n| b |\n\n```python\nx < 1\n```\n" + SCRIPT
     opened(messages=[said(0), said(1, written)])
     button = one(read(client, "/chat/s1"), "[data-copy-said]")
     reply = client.get(f"/chat/messages/{button['data-copy-said']}/text")
     assert (reply.text, reply.headers["content-type"]) == (written, "text/plain; charset=utf-8")
-    assert client.get("/chat/messages/nope/text").status_code == 404
+    for path in ("/head", "/earlier?before=x"):
+        assert client.get(f"/chat/nothing{path}").status_code == 404
+    for path in ("/chat/messages/nope/text", "/chat/messages/nope"):
+        assert client.get(path).status_code == 404
+    assert client.post("/chat/nothing/title", data={"title": "x"}).status_code == 404
+    assert client.post("/chat/messages/nothing/feedback", data={"value": "1"}).status_code == 404
+    assert one(read(client, "/chat/nothing", 404), "h1").text == "Not found"
 
 
 def test_renaming_keeps_the_former_names(client: TestClient, opened: Open, services: TestServices) -> None:
@@ -292,50 +290,32 @@ def test_renaming_keeps_the_former_names(client: TestClient, opened: Open, servi
     assert services.store.chat.session("s1").title == "Second name"
 
 
-def test_deleting_asks_and_leads_to_an_empty_conversation(client: TestClient, opened: Open) -> None:
-    opened(messages=[said(0), said(1)])
-    page = read(client, "/chat/s1")
-    assert one(page, "[data-open=delete-dialog]").text == "Delete"
-    reply = client.post(str(one(page, "#delete-dialog form")["hx-post"]))
-    target = reply.headers["hx-redirect"]
-    after = read(client, target)
-    assert "The conversation is deleted." in one(after, "[role=status].good").text
-    assert after.select("#session-list .name") == []
-    assert client.get("/chat/s1").status_code == 404
-
-
-def test_a_conversation_takes_its_episodes_with_it_only_when_asked_to(
-    client: TestClient, opened: Open, post: Callable[..., dict[str, object]], services: TestServices
+def test_deleting_takes_episodes_only_when_asked(
+    client: TestClient, opened: Open, post: Post, services: TestServices
 ) -> None:
     for session_id in ("s1", "s2"):
         post(f"What was said in {session_id}.", episode_id=f"chat/{session_id}")
         made = {"session_id": session_id, "episode_id": f"chat/{session_id}"}
-        opened(messages=[said(0, **made), said(1, **made)], session_id=session_id)  # type: ignore[arg-type]
-    assert one(read(client, "/chat/s1"), "#delete-dialog [name=episodes]")["value"] == "true"
-    client.post("/chat/s1/delete")
+        opened(messages=[said(0, **made), said(1, **made)], session_id=session_id)
+    page = read(client, "/chat/s1")
+    assert one(page, "[data-open=delete-dialog]").text == "Delete"
+    assert one(page, "#delete-dialog [name=episodes]")["value"] == "true"
     client.post("/chat/s2/delete", data={"episodes": "true"})
+    reply = client.post(str(one(page, "#delete-dialog form")["hx-post"]))
+    after = read(client, reply.headers["hx-redirect"])
+    assert "The conversation is deleted." in one(after, "[role=status].good").text
+    assert after.select("#session-list .name") == []
+    assert client.get("/chat/s1").status_code == 404
     assert list(services.store.episodes.get(["chat/s1", "chat/s2"])) == ["chat/s1"]
 
 
-def test_an_answer_is_rated_and_the_rating_taken_back(client: TestClient, opened: Open, services: TestServices) -> None:
+def test_answer_is_rated_and_the_rating_taken_back(client: TestClient, opened: Open, services: TestServices) -> None:
     opened(messages=[said(0), said(1)])
-
-    def press(page: BeautifulSoup, button: str) -> BeautifulSoup:
-        found = one(page, f"#feedback-s1-m1-{button}")
-        reply = client.post(str(found["hx-post"]), data={"value": str(found["hx-vals"]).split(":")[1].strip(" }")})
-        assert reply.status_code == 200, reply.text
-        return BeautifulSoup(reply.text, "lxml")
-
-    def pressed(page: BeautifulSoup) -> list[str]:
-        return [str(each["aria-label"]) for each in page.select("[aria-pressed=true]")]
-
     page = read(client, "/chat/s1")
-    assert pressed(page) == []
-    page = press(page, "up")
-    assert pressed(page) == ["Good answer"]
-    page = press(page, "down")
-    assert pressed(page) == ["Bad answer"]
-    assert services.store.chat.message("s1-m1").feedback == -1
-    assert pressed(read(client, "/chat/s1")) == ["Bad answer"]
-    assert pressed(press(page, "down")) == []
+    for button, rating, label in (("up", 1, "Good answer"), ("down", -1, "Bad answer"), ("down", 0, "")):
+        found = one(page, f"#feedback-s1-m1-{button}")
+        value = str(found["hx-vals"]).split(":")[1].strip(" }")
+        page = page_of(client.post(str(found["hx-post"]), data={"value": value}))
+        assert [each["aria-label"] for each in page.select("[aria-pressed=true]")] == ([label] if label else [])
+        assert services.store.chat.message("s1-m1").feedback == rating
     assert client.post("/chat/messages/s1-m1/feedback", data={"value": "5"}).status_code == 422

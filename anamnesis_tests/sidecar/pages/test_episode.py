@@ -8,7 +8,6 @@ from httpx2 import Response
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.errors import StoreBusy
-from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.sidecar.pages import episode as page_of_one
 from anamnesis_pipeline.sidecar.pages.episode_view import TEXT_BYTES, bars_of, shown_text
 from anamnesis_tests.sidecar.conftest import Post, TestServices, problem
@@ -84,7 +83,7 @@ def test_a_long_text_comes_in_part_and_the_rest_when_asked_for(client: TestClien
     assert whole.select_one("#text").text == text
 
 
-def test_as_much_of_a_text_is_shown_as_fits_with_its_marks_escaped() -> None:
+def test_as_much_of_a_text_is_shown_as_fits() -> None:
     assert shown_text("<" * 10) == ("<" * 10, True)
     cut, is_whole = shown_text("<" * TEXT_BYTES)
     assert (len(cut), is_whole) == (TEXT_BYTES // len("&lt;"), False)
@@ -129,36 +128,27 @@ def test_an_edit_writes_what_differs_masks_secrets_and_can_be_undone(client: Tes
     }  # fmt: skip
 
 
-def test_a_form_that_changes_nothing_writes_nothing(client: TestClient, post: Post) -> None:
+def test_edit_that_changes_nothing_or_too_late_writes_nothing(client: TestClient, post: Post) -> None:
     post("The zeppelin", episode_id="a", tags=["red, or blue"])
-    _, toast = act(client, "edit", "a", **form_of(opened(client, "a")))
+    form = form_of(opened(client, "a"))
+    _, toast = act(client, "edit", "a", **form)
     assert toast == {"text": "Nothing was changed.", "undo": None}
     assert client.get("/api/events", params={"kind": "edit"}).json()["counts"]["edit"] == 0
-
-
-def test_an_edit_of_what_somebody_else_edited_is_refused(client: TestClient, post: Post) -> None:
-    post("The zeppelin", episode_id="a")
-    form = form_of(opened(client, "a"))
+    for fields in ({"summary": " "}, {"project": ""}, {"kind": "k" * 51}, {"tags": "t" * 101}):
+        assert refused(client, "edit", "a", 422, **form | fields)
+    assert stored(client, "a")["summary"] == "The zeppelin"
     client.patch("/api/episodes/a", json={"summary": "The airship"})
     assert "open it again" in refused(client, "edit", "a", 409, **form | {"summary": "The balloon"})
     assert stored(client, "a")["summary"] == "The airship"
 
 
-@pytest.mark.parametrize("fields", [{"summary": " "}, {"project": ""}, {"kind": "k" * 51}, {"tags": "t" * 101}])
-def test_a_value_that_cannot_be_is_told(client: TestClient, post: Post, fields: dict[str, str]) -> None:
-    post("The zeppelin", episode_id="a", tags=["red"])
-    form = form_of(opened(client, "a"))
-    assert refused(client, "edit", "a", 422, **form | fields)
-    assert stored(client, "a")["summary"] == "The zeppelin"
-
-
-def test_pinning_and_its_opposite(client: TestClient, post: Post) -> None:
+def test_episode_is_pinned_and_unpinned(client: TestClient, post: Post) -> None:
     post("The zeppelin", episode_id="a")
     soup, toast = act(client, "pin", "a")
     assert (stored(client, "a")["tags"], toast["text"]) == (["pinned"], "Pinned: it lasts.")
     assert soup.select_one("#pin")["aria-pressed"] == "true"
     assert "semantic, pinned" in soup.text
-    soup, toast = act(client, "pin", "a")
+    _, toast = act(client, "pin", "a")
     assert (stored(client, "a")["tags"], toast["text"]) == ([], "Unpinned.")
     client.post(toast["undo"])
     assert stored(client, "a")["tags"] == ["pinned"]
@@ -264,7 +254,7 @@ def test_the_history_and_the_lineage_of_an_episode_are_shown(client: TestClient,
     assert "(gone)" in lineage.text
 
 
-def test_what_moves_an_episode_in_the_ranking_is_shown_as_bars(services: TestServices, client: TestClient) -> None:
+def test_ranking_of_an_episode_is_shown_as_bars(services: TestServices, client: TestClient) -> None:
     told = {"value": 4.5, "value_signals": {"correction": 3.0, "decisions": 1.5}}
     one = samples.episode("a", source="logs", tags=("critical",), session_id="s", metadata=told)
     services.store.episodes.put([(one, samples.passages("text"))])
@@ -275,9 +265,5 @@ def test_what_moves_an_episode_in_the_ranking_is_shown_as_bars(services: TestSer
         "decisions": ("1.5", "4.5"),
     }  # fmt: skip
     assert "the user corrected what Claude had said or done" in soup.select_one(".means").text
-
-
-@pytest.mark.parametrize("metadata", [{"value": "much"}, {"value": True}, {"value_signals": [1]}, {}])
-def test_values_that_are_none_make_no_bars(metadata: dict[str, Any]) -> None:
-    one: Episode = samples.episode("a", metadata=metadata)
-    assert bars_of(one, 0.5) == []
+    for metadata in ({"value": "much"}, {"value": True}, {"value_signals": [1]}, {}):
+        assert bars_of(samples.episode("a", metadata=metadata), 0.5) == [], metadata
