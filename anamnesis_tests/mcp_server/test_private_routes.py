@@ -146,12 +146,8 @@ def shown(answer: str, words: tuple[str, ...]) -> list[str]:
 
 
 def test_each_route_that_hides_names_nothing_private(zoo: Zoo) -> None:
-    for route, asked in HIDES.items():
+    for route, asked in (*HIDES.items(), ("GET /api/episodes", {"by_session": True})):
         assert shown(zoo.answer(route, asked), (*NAMES, *CONTENT)) == [], route
-
-
-def test_episodes_by_session_name_nothing_private(zoo: Zoo) -> None:
-    assert shown(zoo.answer("GET /api/episodes", {"by_session": True}), (*NAMES, *CONTENT)) == []
 
 
 def test_pages_that_manage_sources_name_no_text_or_file(zoo: Zoo) -> None:
@@ -176,14 +172,11 @@ def test_figures_count_what_is_private_in_one_number(zoo: Zoo) -> None:
     assert shown(page, ("zanzibarfund",)) == []
 
 
-def test_events_of_a_private_episode_are_named_when_asked_for(zoo: Zoo) -> None:
+def test_events_of_private_episodes_are_named_only_by_id(zoo: Zoo) -> None:
     events = json.loads(zoo.answer("GET /api/events", {"limit": 1000}))["events"]
     assert {(event["project"], event["episode_id"]) for event in events} == {("private", ""), ("x/y", "open")}
     named = json.loads(zoo.answer("GET /api/events", {"episode_id": "wombatium-secret"}))["events"]
     assert {event["project"] for event in named} == {"zanzibarfund"}
-
-
-def test_events_of_gone_private_episodes_stay_unnamed(zoo: Zoo) -> None:
     store = zoo.sidecar.services.store
     (source,) = (source.key for source in store.files.sources() if source.spec == "quokkasource")
     (gone,) = store.episodes.page(Where(source=source), 1).items
@@ -209,13 +202,10 @@ def test_names_are_offered_with_private_ones_on_demand(zoo: Zoo) -> None:
     assert shown(uploads, ("cuscus",)) == ["cuscus"]
 
 
-def test_uploading_a_private_text_again_tells_nothing_of_it(zoo: Zoo) -> None:
+def test_texts_like_private_ones_tell_nothing_of_them(zoo: Zoo) -> None:
     text = {"text": "# Cuscus\n\nThe cuscusium retry did charge twice.\n", "filename": "mine.md"}
     reply = httpx.post(f"{zoo.sidecar.base}/api/uploads", json=text, timeout=60).json()
     assert (reply["duplicate"], reply["filename"], reply["project"]) == (True, "mine.md", "private")
-
-
-def test_remembering_a_text_like_a_private_one_does_not_name_it(zoo: Zoo) -> None:
     client = Client("http", zoo.sidecar.port, folder="/srv/other")
     for project in ({}, {"project": "x/y"}):
         said = client.call("remember", text="The wombatium retry did charge twice, since no key was sent.", **project)
@@ -231,19 +221,16 @@ def test_a_question_of_a_project_private_by_now_is_not_reported(zoo: Zoo) -> Non
     assert shown(zoo.answer("GET /api/queries", {}), (*NAMES, *CONTENT)) == []
 
 
-LISTS = ("projects list", "uploads list", "dead-letters list", "exclude list")
+def test_lists_of_commands_name_private_things_on_demand(zoo: Zoo) -> None:
+    def run(command: str) -> str:
+        told = CliRunner().invoke(app, command.split())
+        assert told.exit_code == 0, told.output
+        return told.output
 
-
-@pytest.mark.parametrize("command", LISTS)
-def test_lists_of_commands_name_no_private_text_or_file(zoo: Zoo, command: str) -> None:
-    told = CliRunner().invoke(app, command.split())
-    assert told.exit_code == 0, told.output
-    assert shown(told.output, (*CONTENT, "zanzibarfund")) == []
-
-
-def test_private_projects_and_uploads_are_listed_on_demand(zoo: Zoo) -> None:
+    for command in ("projects list", "uploads list", "dead-letters list", "exclude list"):
+        assert shown(run(command), (*CONTENT, "zanzibarfund")) == [], command
     for command in ("projects list", "uploads list"):
-        assert "private: " in CliRunner().invoke(app, command.split()).output
-        assert "zanzibarfund" in CliRunner().invoke(app, [*command.split(), "--private"]).output
+        assert "private: " in run(command)
+        assert "zanzibarfund" in run(f"{command} --private")
     hint = CliRunner().invoke(app, ["search", "retry", "--project", "nosuch"]).output
     assert shown(hint, NAMES) == []

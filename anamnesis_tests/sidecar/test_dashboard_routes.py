@@ -1,11 +1,11 @@
 """The dashboard's figures, the resources the service stands on, the disk and the machine."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Barrier, Event, Thread
+from threading import Barrier, Event
 from typing import Any
 
 import psutil
@@ -58,7 +58,7 @@ def test_private_projects_are_counted_and_not_listed(client: TestClient, service
     assert (body["recent"], body["most_retrieved"]) == ([], [])
 
 
-def test_the_state_is_one_plain_sentence_and_kept_for_a_minute(client: TestClient, post: Post) -> None:
+def test_state_is_one_sentence_kept_for_a_minute(client: TestClient, post: Post) -> None:
     first = client.get("/api/status/summary").json()
     assert first["text"].startswith("The memory is empty;")
     post("The zeppelin hangar")
@@ -107,28 +107,23 @@ def test_embedding_that_stands_still_is_wrong(client: TestClient, services: Test
     assert wrong()
 
 
-def test_a_value_is_kept_for_its_time_and_made_once_for_two_that_ask_at_once() -> None:
-    now, made, both = [0.0], [], Barrier(3)
+def test_value_is_made_once_for_two_that_ask_at_once() -> None:
+    now, made, both = [0.0], [], Barrier(2)
 
     def make(key: str) -> str:
         made.append(key)
         return f"{key}{len(made)}"
 
     kept = Kept(make, 5.0, most=2, clock=lambda: now[0])
-    threads = [Thread(target=lambda: (both.wait(), kept.get("a"))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    both.wait()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(lambda _: (both.wait(), kept.get("a"))[1], range(2))) == ["a1", "a1"]
     assert made == ["a"]
     now[0] = 4.9
     assert kept.get("a") == "a1"
     now[0] = 5.1
     assert kept.get("a") == "a2"
     kept.get("b"), kept.get("c")
-    assert kept.get("b") == "b3"
-    assert kept.get("a") == "a5", "only the latest two are kept"
+    assert (kept.get("b"), kept.get("a")) == ("b3", "a5"), "only the latest two are kept"
 
 
 def test_value_dropped_forgotten_or_failed_is_made_again() -> None:
@@ -221,18 +216,15 @@ def test_resources_are_told_keys_masked(
     client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = "sk-ant-0123456789abcdefghij"
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Models)
-    Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "0")
-    monkeypatch.setenv("ANAMNESIS_OPENAI_URL", f"http://127.0.0.1:{server.server_port}/v1")
-    monkeypatch.setenv("ANAMNESIS_OPENAI_API_KEY", key)
-    monkeypatch.setenv("ANAMNESIS_SUMMARY_MODEL", "little")
-    monkeypatch.setenv("ANAMNESIS_SUMMARIZER", "openai")
-    monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", "http://127.0.0.1:9")
     services.dagster.up = False
-    reply = client.get("/api/resources/status")
-    server.shutdown()
-    server.server_close()
+    with ChatServer().running() as server:
+        for name, value in {
+            "LOCAL_ONLY": "0", "OPENAI_URL": f"{server.url}/v1", "OPENAI_API_KEY": key, "SUMMARIZER": "openai",
+            "SUMMARY_MODEL": "local-model", "OLLAMA_URLS": "http://127.0.0.1:9",
+        }.items():  # fmt: skip
+            monkeypatch.setenv(f"ANAMNESIS_{name}", value)
+        reply = client.get("/api/resources/status")
+        assert {request.path for request in server.received} == {"/v1/models"}, "nothing that costs money was asked"
     found = {row["name"]: row for row in reply.json()["resources"]}
     assert {name: row["state"] for name, row in found.items()} == {
         "Store": "up", "Embedding": "up", "Dagster": "down", "Sensors and schedules": "off",
@@ -241,7 +233,6 @@ def test_resources_are_told_keys_masked(
     assert (found["OpenAI-compatible"]["key"], found["OpenAI-compatible"]["used"]) == ("sk-…ghij", True)
     assert not found["Ollama"]["used"]
     assert key not in reply.text
-    assert Models.paths == ["GET /v1/models"], "nothing that costs money was asked"
 
 
 @pytest.mark.parametrize(
@@ -271,22 +262,6 @@ def test_server_of_summaries_is_down_without_their_model(services: TestServices)
 def asked(services: TestServices, name: str) -> Resource:
     (found,) = [each for each in Resources(services, Room()).status() if each.name == name]
     return found
-
-
-class Models(BaseHTTPRequestHandler):
-    """The list of models of an OpenAI-compatible service."""
-
-    paths: list[str] = []  # noqa: RUF012 - of one test
-
-    def do_GET(self) -> None:
-        self.paths.append(f"GET {self.path}")
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(b'{"object": "list", "data": [{"id": "little", "object": "model"}]}')
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 def test_local_only_asks_no_llm_elsewhere(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

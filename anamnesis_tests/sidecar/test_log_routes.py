@@ -7,6 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.sidecar.log_tail import LONGEST, LogTail, is_telling, tailing
+from anamnesis_tests.sidecar.conftest import problem
 
 log = logging.getLogger("anamnesis_pipeline.somewhere")
 SECRET = "ghp_" + "a1B2" * 9
@@ -84,6 +85,6 @@ def test_small_talk_is_left_out(name: str, level: int, args: tuple[object, ...],
     assert is_telling(logging.LogRecord(name, level, "", 0, "%s %s %d %.1f ms", args, None)) is is_kept
 
 
-@pytest.mark.parametrize("query", [{"limit": 0}, {"limit": 2_001}, {"since": -1}, {"level": "loud"}])
-def test_what_cannot_be_asked_is_refused(client: TestClient, query: dict[str, Any]) -> None:
-    assert client.get("/api/logs", params=query).status_code == 422
+def test_what_cannot_be_asked_is_refused(client: TestClient) -> None:
+    for query in ({"limit": 0}, {"limit": 2_001}, {"since": -1}, {"level": "loud"}):
+        problem(client.get("/api/logs", params=query))

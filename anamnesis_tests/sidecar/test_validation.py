@@ -68,8 +68,7 @@ def test_search_with_a_bad_value_is_refused(client: TestClient, name: str, value
 
 
 @pytest.mark.parametrize(
-    "query",
-    "limit=0 limit=101 limit=x skip=-1 skip=99999999999999999999 since=x project=a&project=b tag=%00".split(),
+    "query", "limit=0 limit=101 limit=x skip=-1 skip=99999999999999999999 since=x project=a&project=b tag=%00".split()
 )
 def test_parameter_with_a_bad_value_is_refused(client: TestClient, query: str) -> None:
     (error,) = problem(client.get("/api/episodes?" + query))["errors"]

@@ -215,23 +215,27 @@ def test_models_that_answer_are_offered_and_the_others_say_why_not(client: TestC
     assert "anthropic_api_key" in away.text
 
 
-def test_a_service_that_lists_no_models_takes_one_by_its_name(
+def test_service_without_a_list_takes_a_name(
     client: TestClient, ollama: OllamaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANAMNESIS_OPENAI_URL", "http://127.0.0.1:9/v1")
     part = read(client, "/chat/parts/models")
     option = one(part, "option[data-any]")
     assert (option.text, json.loads(str(option["value"]))) == ("A model by its name …", ["openai", "", ""])
-    assert option.parent is not None
     assert "disabled" not in option.parent.attrs
     name = one(part, "#any-model")
     assert ("hidden" in name.attrs, one(name, "label")["for"]) == (True, one(name, "input")["id"])
     assert "OpenAI-compatible service: the service at http://127.0.0.1:9/v1 cannot be reached" in part.text
 
 
-def test_each_of_several_servers_is_offered_by_its_address(
+def test_each_server_is_offered_and_a_chosen_one_kept(
     client: TestClient, opened: Open, ollama: OllamaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    opened()
+    for path in ("/chat/s1", "/chat/parts/models?open=s1"):
+        kept = read(client, path).select("#model option")[0]
+        assert kept.text == "ollama · llama3.2", path
+    assert kept["value"] == ""
     monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", f"{ollama.url},http://127.0.0.1:9")
     part = read(client, "/chat/parts/models")
     address = ollama.url.removeprefix("http://")
@@ -252,14 +256,6 @@ def test_without_any_model_it_is_told_what_to_do(client: TestClient, monkeypatch
     assert "anamnesis config set" in away.text
     kept = read(client, "/chat/parts/models").select("option")[0]
     assert (kept.text, kept["value"]) == ("Default: Ollama", "")
-
-
-def test_a_conversation_keeps_its_own_model(client: TestClient, opened: Open, ollama: OllamaServer) -> None:
-    opened()
-    assert read(client, "/chat/s1").select("#model option")[0].text == "ollama · llama3.2"
-    part = read(client, "/chat/parts/models?open=s1")
-    assert part.select("#model option")[0].text == "ollama · llama3.2"
-    assert part.select("#model option")[0]["value"] == ""
 
 
 def test_answer_is_copied_as_it_was_written(client: TestClient, opened: Open) -> None:

@@ -59,6 +59,6 @@ def test_types_are_told_in_words(schema: dict[str, object], words: str) -> None:
     assert type_of(schema) == words
 
 
-def test_the_bare_address_leads_to_the_pages(client: TestClient) -> None:
+def test_bare_address_leads_to_the_pages(client: TestClient) -> None:
     led = client.get("/", headers=PAGE, follow_redirects=False)
     assert (led.status_code, led.headers["location"]) == (307, "/dashboard")

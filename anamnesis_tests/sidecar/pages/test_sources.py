@@ -183,12 +183,10 @@ def test_tags_by_pattern_are_added_and_removed(client: TestClient) -> None:
     assert client.get("/api/crawler/config/doc-tag-patterns").json()["patterns"] == []
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"match": "("}, {"match": ""}, {"tag": "two words"}, {"tag": ""}, {"field": "smell"}]
-)
-def test_pattern_that_cannot_be_is_refused(client: TestClient, wrong: dict[str, str]) -> None:
-    sent = {"match": "a", "tag": "b", "field": "filename", "regex": "on", **wrong}
-    assert problem_of(send(client, f"{PATH}/tags/add", **sent))
+def test_pattern_that_cannot_be_is_refused(client: TestClient) -> None:
+    for wrong in ({"match": "("}, {"match": ""}, {"tag": "two words"}, {"tag": ""}, {"field": "smell"}):
+        sent = {"match": "a", "tag": "b", "field": "filename", "regex": "on", **wrong}
+        assert problem_of(send(client, f"{PATH}/tags/add", **sent)), wrong
     assert client.get("/api/crawler/config/doc-tag-patterns").json()["patterns"] == []
 
 
