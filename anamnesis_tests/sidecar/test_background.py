@@ -108,9 +108,7 @@ def test_a_place_is_free_again_after_work_that_failed() -> None:
     anyio.run(twice)
 
 
-def test_rush_of_searches_is_refused(
-    client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rush_of_calls_is_refused(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
     work, search = Turnstile(), services.engine.search
     monkeypatch.setattr(services.engine, "search", lambda query: (work(), search(query))[1])
     client.app.state.admission = Admission(at_once=1, waiting=0)  # type: ignore[attr-defined]

@@ -213,9 +213,7 @@ def test_root_that_cannot_be_is_refused(client: TestClient, tmp_path: Path) -> N
     assert client.get(url).json() == {"roots": []}
 
 
-def test_interval_is_stored_and_let_go(
-    client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interval_set_and_unset(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
     address = "/api/crawler/config/interval"
     assert client.get(address).json() == {"interval_s": 300, "origin": "default"}
     changed = client.put(address, json={"interval_s": 60}).json()

@@ -212,9 +212,7 @@ def test_what_hangs_holds_up_nobody(services: TestServices, stub: Stub, monkeypa
     assert asked.status(now=True)[0].state == "up"
 
 
-def test_resources_are_told_keys_masked(
-    client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resources_mask_keys(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
     key = "sk-ant-0123456789abcdefghij"
     services.dagster.up = False
     with ChatServer().running() as server:
@@ -336,9 +334,7 @@ def test_gpus_are_told_with_what_they_say_of_themselves() -> None:
 
 
 @pytest.mark.parametrize(("script", "gpus"), [("printf 'T4, 0, 0, 15360\\n'", 1), ("exit 9", None), ("sleep 5", None)])
-def test_gpu_program_that_fails_or_hangs(
-    script: str, gpus: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpu_program_may_fail(script: str, gpus: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "nvidia-smi"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)

@@ -123,9 +123,7 @@ def test_space_whose_model_is_gone_is_not_used(client: TestClient, services: Tes
 
 @pytest.mark.usefixtures("posted")
 @pytest.mark.parametrize("path", [MODEL, REEMBED])
-def test_unknown_model_or_absent_dagster_changes_nothing(
-    client: TestClient, services: TestServices, model: str, path: str
-) -> None:
+def test_refused_model_changes_nothing(client: TestClient, services: TestServices, model: str, path: str) -> None:
     refused = problem(client.post(path, json={"model_id": "nobody/no-such-model"}))
     assert refused["errors"][0]["path"] == "model_id"
     assert "nobody/no-such-model" in refused["detail"]
@@ -139,9 +137,7 @@ def test_unknown_model_or_absent_dagster_changes_nothing(
 
 
 @pytest.mark.usefixtures("posted")
-def test_second_model_waits_for_the_first(
-    client: TestClient, services: TestServices, model: str, tmp_path: Path
-) -> None:
+def test_second_model_waits_for_first(client: TestClient, services: TestServices, model: str, tmp_path: Path) -> None:
     first = start(client, model)["space"]
     for name in (model_folder(tmp_path / "other", seed=1), model):
         assert first in problem(client.post(MODEL, json={"model_id": name}), 409)["detail"]
@@ -170,9 +166,7 @@ def test_backfill_by_hand_of_another_space_is_in_the_way(
 
 
 @pytest.mark.usefixtures("posted")
-def test_backfill_of_the_active_or_a_dropped_space_is_no_bar(
-    client: TestClient, services: TestServices, model: str
-) -> None:
+def test_backfill_of_no_built_space_is_no_bar(client: TestClient, services: TestServices, model: str) -> None:
     services.dagster.by_hand = [EmbeddingBackfill("byhand", frozenset({SPACE.key, "dropped"}))]
     assert start(client, model)["backfill_id"] == "backfill1"
 
@@ -191,9 +185,7 @@ def test_using_the_active_space_gives_up_the_reembed(client: TestClient, service
 
 @pytest.mark.usefixtures("posted")
 @pytest.mark.parametrize("dagster_is_up", [True, False])
-def test_dropping_the_space_being_built_ends_its_backfill(
-    client: TestClient, services: TestServices, model: str, dagster_is_up: bool
-) -> None:
+def test_drop_ends_the_backfill(client: TestClient, services: TestServices, model: str, dagster_is_up: bool) -> None:
     key = start(client, model)["space"]
     services.dagster.up = dagster_is_up
     assert client.delete(f"/api/embedding/spaces/{key}").status_code == 204
@@ -358,9 +350,7 @@ def test_active_model_makes_a_new_generation(
     assert len(services.dagster.launched) == 1
 
 
-def test_status_follows_the_work_while_searches_are_answered(
-    client: TestClient, services: TestServices, notes: list[str], model: str
-) -> None:
+def test_status_follows_the_reembed(client: TestClient, services: TestServices, notes: list[str], model: str) -> None:
     old = status(client)["active_space"]
     new = client.post(REEMBED, json={}).json()["space"]
     begun = status(client)
@@ -385,9 +375,7 @@ def test_status_follows_the_work_while_searches_are_answered(
     assert client.post("/api/episodes/search", json={"query": "zeppelin hangar"}).json()["results"]
 
 
-def test_what_is_posted_during_a_reembed_is_found_at_once(
-    client: TestClient, services: TestServices, notes: list[str], post: Post
-) -> None:
+def test_post_meanwhile_is_found(client: TestClient, services: TestServices, notes: list[str], post: Post) -> None:
     old = status(client)["active_space"]
     new = client.post(REEMBED, json={}).json()["space"]
     post("A dog barked at the postman", episode_id="dog")
@@ -421,9 +409,7 @@ def test_pause_holds_without_dagster(client: TestClient, services: TestServices,
     assert client.post(f"{REEMBED}/pause").json()["state"] == "paused"
 
 
-def test_failures_in_a_row_are_told_and_tried_again(
-    client: TestClient, services: TestServices, notes: list[str]
-) -> None:
+def test_failures_are_told_and_tried_again(client: TestClient, services: TestServices, notes: list[str]) -> None:
     new = client.post(REEMBED, json={}).json()["space"]
     for _ in range(3):
         with pytest.raises(InvalidVectors):

@@ -58,9 +58,7 @@ def test_status_counts_what_is_stored(client: TestClient, services: TestServices
     assert counters["sources"] == len(listed), "as the command line counts them"
 
 
-def test_status_counts_unread_files(
-    client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unread_files_are_counted(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
     for path, state in {"a": {}, "b": {"unread": "denied"}, "c": {"unread": "denied", "gone": True}}.items():
         cursor = FileCursor("logs", path, lines=10, parsed_lines=-1, **state)  # type: ignore[arg-type]
         services.store.files.commit_crawl(None, cursor, None)
@@ -110,9 +108,7 @@ def test_status_shows_the_llms_use_and_problem(client: TestClient, services: Tes
     assert get_status(client)["llm"]["breakers"] == [], "another model is tried at once"
 
 
-def test_ingest_is_one_backfill_over_all_sources(
-    client: TestClient, services: TestServices, sources: list[str], no_logs: Path
-) -> None:
+def test_ingest_is_one_backfill(client: TestClient, services: TestServices, sources: list[str], no_logs: Path) -> None:
     reply = client.post("/api/jsonl/ingest")
     assert (reply.status_code, reply.json()) == (202, {
         "run_id": "ingest1", "link": "http://127.0.0.1:3000/runs/b/ingest1", "sources": sources, "running_already": [],

@@ -80,9 +80,7 @@ def test_secrets_in_a_question_are_masked(client: TestClient, services: TestServ
 
 
 @pytest.mark.parametrize("named", ["api", "acme/api"])
-def test_nothing_private_or_unwanted_is_kept(
-    client: TestClient, post: Post, services: TestServices, named: str
-) -> None:
+def test_private_or_unwanted_is_not_kept(client: TestClient, post: Post, services: TestServices, named: str) -> None:
     post("The zeppelin hangar", project="acme/api")
     services.store.settings.set("config.private_projects", ["api"])
     assert ask(client, "zeppelin", include_private=["*"])

@@ -143,9 +143,7 @@ def test_embedded_requests_of_other_sites_are_refused(guarded: TestClient) -> No
 
 
 @pytest.mark.parametrize("how", ["header", "form"])
-def test_who_guesses_has_to_wait_but_others_do_not(
-    guarded: TestClient, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
+def test_who_guesses_waits_and_others_do_not(guarded: TestClient, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     now = 0.0
     monkeypatch.setattr(guarded.app.state.guesses, "_clock", lambda: now)  # type: ignore[attr-defined]
     stranger = TestClient(guarded.app, base_url=BASE, client=("203.0.113.5", 1))

@@ -54,9 +54,7 @@ def test_answer_being_stored_cannot_be_stopped(client: httpx.Client, storing: th
     assert (answer["text"], answer["stopped"], answer["episode_id"]) == (SAID, False, last["episode_id"])
 
 
-def test_forgotten_meanwhile_leaves_nothing(
-    client: httpx.Client, services: TestServices, storing: threading.Event
-) -> None:
+def test_forgotten_meanwhile_is_gone(client: httpx.Client, services: TestServices, storing: threading.Event) -> None:
     with answering(client) as rest:
         assert storing.wait(60)
         assert client.delete(f"/api/chat/sessions/{OWN_ID}?episodes=true").status_code == 204
@@ -83,9 +81,7 @@ def test_answer_not_stored_says_so(client: httpx.Client, monkeypatch: pytest.Mon
     assert UNEXPECTED in last["problem"]
 
 
-def test_call_never_made_costs_nothing(
-    client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unmade_call_costs_nothing(client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, is_stopped, book = threading.Event(), threading.Event(), Booking.book
 
     def book_late(*given: Any) -> Any:

@@ -61,9 +61,7 @@ def worked_off(services: TestServices, extraction: Any, chats: Chats | None = No
     return services.store.chat.records_due(datetime.now(UTC) + LONG, 9), failures._value.get()
 
 
-def test_what_was_left_is_done_after_restart(
-    services: TestServices, answered: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leftovers_are_done_on_restart(services: TestServices, answered: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def extract(self: Recorder, part: Any) -> Recorded:
@@ -77,9 +75,7 @@ def test_what_was_left_is_done_after_restart(
     assert len(asked) == 1
 
 
-def test_records_wait_for_a_running_answer(
-    services: TestServices, answered: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_wait_for_an_answer(services: TestServices, answered: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chats, beside = Chats(), list[bool]()
     chats.claim("another conversation")
 
@@ -103,9 +99,7 @@ def test_what_finds_no_room_comes_up_again(services: TestServices, answered: str
     assert worked_off(services, Busy()) == (["a"], 0)
 
 
-def test_failure_is_counted_and_tried_again(
-    services: TestServices, answered: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failure_counts_and_is_retried(services: TestServices, answered: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> Recorded:
         raise ZeroDivisionError
 

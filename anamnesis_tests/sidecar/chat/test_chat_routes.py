@@ -128,9 +128,7 @@ def test_private_goes_to_no_other_machine(
     assert of(events, "citations")[0][0]["project"] == project
 
 
-def test_use_is_told_and_beyond_the_budget_nobody_is_asked(
-    client: httpx.Client, server: ChatServer, services: TestServices
-) -> None:
+def test_use_is_told_and_the_budget_is_kept(client: httpx.Client, server: ChatServer, services: TestServices) -> None:
     services.store.settings.set("config.llm_daily_dollars", 2.5)
     said(client, backend="anthropic")
     body = client.get("/api/chat/balance").json()
@@ -171,9 +169,7 @@ def test_who_names_no_model_gets_one_that_is_there_now(
     assert client.get("/api/chat/models").json()["default"] == "openai", "the only one on this machine"
 
 
-def test_first_model_that_comes_is_taken(
-    client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_model_to_come_is_used(client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "1")
     monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", "http://127.0.0.1:9")
     monkeypatch.delenv("ANAMNESIS_OPENAI_URL")
@@ -191,9 +187,7 @@ def test_first_model_that_comes_is_taken(
     assert (kept["backend"], kept["model"]) == ("ollama", "qwen3:4b")
 
 
-def test_conversation_deleted_during_look(
-    client: httpx.Client, services: TestServices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deleted_chat_is_gone(client: httpx.Client, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
     now = datetime.now(UTC)
     services.store.chat.put_session(ChatSession("s1", "The crane", "", "", "", now, now))
 
@@ -250,9 +244,7 @@ def test_subscription_counts_in_no_budget(client: httpx.Client, services: TestSe
     assert (used["calls"], used["dollars"]) == (1, 0)
 
 
-def test_conversation_keeps_its_server(
-    client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chat_keeps_to_its_server(client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer().running() as other:
         monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", f"{server.url},{other.url}")
         offered = [each for each in client.get("/api/chat/models").json()["backends"] if each["backend"] == "ollama"]

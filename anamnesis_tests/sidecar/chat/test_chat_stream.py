@@ -35,9 +35,7 @@ SCOPE = {
 
 
 @pytest.mark.parametrize("backend", [*KINDS, "claude_cli"])
-def test_answer_is_streamed_and_becomes_an_episode(
-    client: httpx.Client, services: TestServices, server: ChatServer, backend: str
-) -> None:
+def test_answer_is_streamed(client: httpx.Client, services: TestServices, server: ChatServer, backend: str) -> None:
     assert client.post("/api/episodes", json={**NOTE, "episode_id": "crane"}).status_code == 201
     model = {"model": "local-model"} if backend == "openai" else {}
     events = said(client, backend=backend, **model)
@@ -233,9 +231,7 @@ def test_an_answer_without_a_word_is_an_error(client: httpx.Client, server: Chat
     assert told[1]["content"].endswith("Something else?")
 
 
-def test_cut_or_endless_answer_says_so_and_is_kept(
-    client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unfinished_answer_is_told(client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     last = json.dumps({"message": {}, "done": True, "done_reason": "length"}).encode() + b"\n"
     server.respond(Answer(200, (*ollama(WORDS, ())[:-1], last)))
     events = said(client, backend="ollama")
@@ -270,9 +266,7 @@ def test_failed_search_is_not_one_that_found_nothing(
     assert SPARSE not in told
 
 
-def test_project_keeps_standing_episodes(
-    client: httpx.Client, services: TestServices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_project_keeps_standing(client: httpx.Client, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
     client.post("/api/episodes", json={**NOTE, "summary": "Tests first", "kind": "decision", "episode_id": "rule"})
     client.post("/api/episodes", json={**NOTE, "project": "garden", "episode_id": "crane"})
     search = services.engine.search
@@ -295,9 +289,7 @@ def test_slow_reader_gets_all(client: httpx.Client, server: ChatServer, monkeypa
     assert events[-1]["done"]
 
 
-def test_who_reads_nothing_has_gone(
-    services: TestServices, server: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_reads_none_has_gone(services: TestServices, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_stream, "QUEUE_EVENTS", 2)
     monkeypatch.setattr(chat_stream, "UNREAD_S", 0.2)
     server.words = [f"word{number} " for number in range(300)]
@@ -335,9 +327,7 @@ def test_so_many_answers_are_written_at_once(client: httpx.Client, server: ChatS
     wait_for(lambda: client.post("/api/chat/stream", json={"message": "x", "backend": "ollama"}).status_code == 200, 60)
 
 
-def test_conversation_deleted_meanwhile_is_gone(
-    client: httpx.Client, services: TestServices, server: ChatServer
-) -> None:
+def test_chat_deleted_meanwhile_is_gone(client: httpx.Client, services: TestServices, server: ChatServer) -> None:
     server.after = "stall"
     asked = {"message": "Go on", "backend": "ollama", "session_id": OWN_ID}
     with client.stream("POST", "/api/chat/stream", json=asked) as reply:

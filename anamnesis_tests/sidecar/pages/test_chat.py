@@ -215,9 +215,7 @@ def test_models_that_answer_are_offered_and_the_others_say_why_not(client: TestC
     assert "anthropic_api_key" in away.text
 
 
-def test_service_without_a_list_takes_a_name(
-    client: TestClient, ollama: OllamaServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_service_takes_a_typed_name(client: TestClient, ollama: OllamaServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANAMNESIS_OPENAI_URL", "http://127.0.0.1:9/v1")
     part = read(client, "/chat/parts/models")
     option = one(part, "option[data-any]")
@@ -286,9 +284,7 @@ def test_renaming_keeps_the_former_names(client: TestClient, opened: Open, servi
     assert services.store.chat.session("s1").title == "Second name"
 
 
-def test_deleting_takes_episodes_only_when_asked(
-    client: TestClient, opened: Open, post: Post, services: TestServices
-) -> None:
+def test_deleting_keeps_episodes_or_not(client: TestClient, opened: Open, post: Post, services: TestServices) -> None:
     for session_id in ("s1", "s2"):
         post(f"What was said in {session_id}.", episode_id=f"chat/{session_id}")
         made = {"session_id": session_id, "episode_id": f"chat/{session_id}"}

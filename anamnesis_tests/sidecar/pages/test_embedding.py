@@ -166,9 +166,7 @@ def test_shares_are_chosen_by_click_and_let_go(client: TestClient, services: Tes
     assert stored(services) == {}
 
 
-def test_core_that_cannot_be_chosen_is_refused(
-    client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_core_is_refused(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
     only = available_cores()[0]
     client.post("/api/embedding/cpu", json={"cores": [only]})
     before = stored(services)

@@ -157,9 +157,7 @@ def test_what_is_typed_elsewhere_stays_at_a_revert(client: TestClient, services:
     assert now["timezone"] == "Europe/Berlin", "nobody typed it here"
 
 
-def test_paid_llm_is_told_with_its_cost(
-    client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paid_llm_tells_its_cost(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
     def note(summarizer: str) -> str:
         return client.get(f"{PATH}/llm-note?summarizer={summarizer}").text
 

@@ -136,9 +136,7 @@ def test_health_shows_what_is_slow_later(client: TestClient, services: TestServi
     assert ("Asked again." in again.headers["hx-trigger"], "Down" in again.text) == (True, False)
 
 
-def test_health_says_that_the_store_is_away(
-    client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_health_without_the_store(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object, **__: object) -> None:
         raise StoreBusy("MongoDB there does not answer")
 
