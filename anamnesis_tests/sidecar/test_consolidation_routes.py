@@ -77,10 +77,10 @@ def test_merge_is_found_and_undone(client: TestClient, post: Post, monkeypatch: 
     assert set(found(client)) == ids
 
 
-@pytest.mark.parametrize("body", [{"threshold": 2}, {"sample": 1}, {"most": 0}, {"cluster_most": 6}, {"x": 1}])
-def test_merge_that_cannot_be_is_refused_by_its_field(client: TestClient, body: dict[str, Any]) -> None:
-    refused = problem(client.post("/api/consolidation/run_regime_2", json=body))
-    assert next(iter(body)) in json.dumps(refused["errors"])
+def test_merge_that_cannot_be_is_refused_by_its_field(client: TestClient) -> None:
+    for name, value in {"threshold": 2, "sample": 1, "most": 0, "cluster_most": 6, "x": 1}.items():
+        refused = problem(client.post("/api/consolidation/run_regime_2", json={name: value}))
+        assert name in json.dumps(refused["errors"])
 
 
 def test_the_schedule_is_kept_and_says_when_it_runs_next(client: TestClient, services: TestServices) -> None:

@@ -22,25 +22,15 @@ from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_tests.sidecar.conftest import open_services, wait_for
 
 DEPENDS_ON_THE_MACHINE = {
-    "GET /api/handoff",
-    "POST /api/blocklist",
-    "POST /api/episodes/ingest-url",
-    "POST /api/episodes/upload",
-    "POST /api/uploads",
-    "POST /api/embedding/cpu",
-    "POST /api/embedding/model",
-    "PUT /api/crawler/config/doc-tag-patterns",
-    "PUT /api/crawler/config/jsonl-roots",
-    "PUT /api/crawler/config/machine-roots",
-    "PUT /api/embedding/config",
-    "POST /api/crawler/run",
-    "POST /api/episodes/reembed",
-    "POST /api/forget",
-    "POST /api/jsonl/ingest",
-    "POST /api/sources/test",
-    "PUT /api/jsonl/settings",
-    "PUT /api/sources",
-    "PUT /api/sources/{name}",
+    f"{method} /api/{path}"
+    for method, paths in {
+        "GET": "handoff",
+        "POST": "blocklist episodes/ingest-url episodes/upload uploads embedding/cpu embedding/model crawler/run "
+        "episodes/reembed forget jsonl/ingest sources/test",
+        "PUT": "crawler/config/doc-tag-patterns crawler/config/jsonl-roots crawler/config/machine-roots "
+        "embedding/config jsonl/settings sources sources/{name}",
+    }.items()
+    for path in paths.split()
 }
 """Here a value may be refused that the document allows: no document can say which cores, models, sources and zones
 there are, that one of several fields must say something, or which texts are a rule, an expression or a document.

@@ -22,20 +22,18 @@ def guarded(tmp_path: Path) -> Iterator[TestClient]:
         yield client
 
 
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1", "127.0.0.1:3010", "localhost", "LOCALHOST:9", "[::1]", "[::1]:3010", "memory.example:80"]
-)
-def test_a_request_may_name_loopback_or_an_allowed_host_with_any_port(guarded: TestClient, host: str) -> None:
-    assert guarded.get("/health", headers={"Host": host}).status_code == 200
+def test_request_may_name_loopback_or_an_allowed_host(guarded: TestClient) -> None:
+    for host in "127.0.0.1 127.0.0.1:3010 localhost LOCALHOST:9 [::1] [::1]:3010 memory.example:80".split():
+        assert guarded.get("/health", headers={"Host": host}).status_code == 200, host
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:3010", "127.0.0.1.evil.example", "localhost@evil.example", "127.0.0.1/x",
-             "::1", "", "a:b"],
-)  # fmt: skip
-@pytest.mark.parametrize("path", ["/health", "/api/episodes"])
-def test_request_that_names_another_host_is_misdirected(guarded: TestClient, host: str, path: str) -> None:
-    problem(guarded.get(path, headers={"Host": host, "Authorization": f"Bearer {TOKEN}"}), 421)
+def test_request_that_names_another_host_is_misdirected(guarded: TestClient) -> None:
+    for host in (
+        "evil.example", "evil.example:3010", "127.0.0.1.evil.example", "localhost@evil.example", "127.0.0.1/x", "::1",
+        "", "a:b",
+    ):  # fmt: skip
+        for path in ("/health", "/api/episodes"):
+            problem(guarded.get(path, headers={"Host": host, "Authorization": f"Bearer {TOKEN}"}), 421)
 
 
 def test_the_bind_address_may_be_named_but_not_a_wildcard() -> None:
@@ -106,15 +104,17 @@ def test_a_request_that_lies_about_its_length_is_stopped_all_the_same(client: Te
     assert "1 MiB" in reply.json()["detail"]
 
 
-@pytest.mark.parametrize("path", ["/health", "/ready", "/api/episodes", "/nope", "/api/episodes/recent", "/docs"])
-def test_responses_are_neither_stored_nor_guessed_at(client: TestClient, path: str) -> None:
-    reply = client.get(path)
-    assert reply.headers["x-content-type-options"] == "nosniff"
-    assert reply.headers["cache-control"] == "no-store"
+def test_responses_are_neither_stored_nor_guessed_at(client: TestClient) -> None:
+    for path in ("/health", "/ready", "/api/episodes", "/nope", "/api/episodes/recent", "/docs"):
+        headers = client.get(path).headers
+        assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-store"), path
 
 
 @pytest.mark.parametrize("bind", ["0.0.0.0", "192.0.2.7", "::", "memory.example"])
-def test_an_address_open_to_other_machines_needs_a_token(bind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_address_open_to_other_machines_needs_a_token(bind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for own in ("127.0.0.1", "127.0.0.2", "::1", "localhost"):
+        monkeypatch.setenv("ANAMNESIS_BIND", own)
+        assert load().api_token is None, own
     monkeypatch.setenv("ANAMNESIS_BIND", bind)
     for nothing in (None, ""):
         if nothing is not None:
@@ -123,12 +123,6 @@ def test_an_address_open_to_other_machines_needs_a_token(bind: str, monkeypatch:
             load()
     monkeypatch.setenv("ANAMNESIS_API_TOKEN", "long and random")
     assert load().bind == bind
-
-
-@pytest.mark.parametrize("bind", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
-def test_loopback_needs_no_token(bind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANAMNESIS_BIND", bind)
-    assert load().api_token is None
 
 
 def test_embedded_requests_of_other_sites_are_refused(guarded: TestClient) -> None:

@@ -39,48 +39,45 @@ def test_no_other_file_is_served(client: TestClient) -> None:
         assert client.get(f"/static/x/{name}").status_code == 404, name
 
 
-@pytest.mark.parametrize("link", NAVIGATION, ids=lambda link: link.path)
-def test_every_page_is_there_ours_alone_and_in_its_frame(client: TestClient, link: html.Link) -> None:
-    reply = client.get(link.path, headers=PAGE)
-    assert reply.headers["content-security-policy"] == html.POLICY
-    soup = page_of(reply)
-    assert len(soup.find_all("h1")) == 1
-    current = soup.select("nav [aria-current=page]")
-    assert [each["href"] for each in current] == [link.path]
-    for element in soup.select("[src], link[href]"):
-        assert (element.get("src") or element["href"]).startswith("/static/")
-    assert not soup.select("script:not([src]), style, [style]")
-    assert not [name for element in soup.find_all(True) for name in element.attrs if name.startswith(("on", "hx-on"))]
-    labels = {label["for"] for label in soup.select("label[for]")}
-    fields = soup.select("main input:not([type=hidden], [type=checkbox]), main select, main textarea")
-    assert [each for each in fields if each.get("id") not in labels and not each.get("aria-label")] == []
-    keys = [each["data-go-key"] for each in soup.select("[data-go-key]")]
-    assert len(keys) == len(set(keys))
+def test_every_page_is_ours_alone_and_in_its_frame(client: TestClient) -> None:
+    for path in (link.path for link in NAVIGATION):
+        reply = client.get(path, headers=PAGE)
+        assert reply.headers["content-security-policy"] == html.POLICY
+        soup = page_of(reply)
+        assert len(soup.find_all("h1")) == 1, path
+        assert [each["href"] for each in soup.select("nav [aria-current=page]")] == [path]
+        for element in soup.select("[src], link[href]"):
+            assert (element.get("src") or element["href"]).startswith("/static/"), path
+        assert not soup.select("script:not([src]), style, [style]"), path
+        names = [name for element in soup.find_all(True) for name in element.attrs]
+        assert not [name for name in names if name.startswith(("on", "hx-on"))], path
+        labels = {label["for"] for label in soup.select("label[for]")}
+        fields = soup.select("main input:not([type=hidden], [type=checkbox]), main select, main textarea")
+        assert [each for each in fields if each.get("id") not in labels and not each.get("aria-label")] == [], path
+        keys = [each["data-go-key"] for each in soup.select("[data-go-key]")]
+        assert len(keys) == len(set(keys))
+        for asset in (asset for asset, of in ASSET_PAGES.items() if of == path):
+            links = [str(link.get("href")) for link in soup.select("main a")]
+            assert any(link.endswith(f":3000/assets/{asset}") for link in links), asset
+    assert set(ASSET_PAGES.values()) <= {link.path for link in NAVIGATION}
 
 
-def stored_script(client: TestClient, post: Post) -> None:
+def test_stored_script_stays_text(client: TestClient, post: Post) -> None:
     for name in ("x", "<b>&'\"", SCRIPT):
         post(
             f"{SCRIPT} <script>alert('roof')</script> {name}", episode_id=name, raw_exchange=f"{SCRIPT} roof",
             tags=[SCRIPT], project=SCRIPT, instance=SCRIPT, kind=SCRIPT[:50],
             metadata={SCRIPT: SCRIPT, "notes": [{"at": SCRIPT, "text": SCRIPT}], "consolidated_from": [SCRIPT]},
         )  # fmt: skip
-
-
-Q = quote(SCRIPT, safe="")
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["", "/episodes", "/timeline", "/events", "/search?q=roof&explain=1", f"/context?project={Q}&query=roof+{Q}",
-     "/episodes/x", f"/episodes/{Q}", "/episode/text?episode_id=x", "/episode/similar?episode_id=x",
-     f"/episode/successors?episode_id=x&q={Q}"],
-)  # fmt: skip
-def test_stored_script_stays_text(client: TestClient, post: Post, path: str) -> None:
-    stored_script(client, post)
-    soup = read(client, f"/dashboard{path}")
-    assert not soup.select("main script, body > script:not([src]), b script")
-    assert "alert(1)" in (soup.main or soup).text
+    script = quote(SCRIPT, safe="")
+    for path in (
+        "", "/episodes", "/timeline", "/events", "/search?q=roof&explain=1", "/episodes/x", f"/episodes/{script}",
+        f"/context?project={script}&query=roof+{script}", "/episode/text?episode_id=x",
+        "/episode/similar?episode_id=x", f"/episode/successors?episode_id=x&q={script}",
+    ):  # fmt: skip
+        soup = read(client, f"/dashboard{path}")
+        assert not soup.select("main script, body > script:not([src]), b script"), path
+        assert "alert(1)" in (soup.main or soup).text, path
 
 
 def test_an_unknown_page_is_told_as_a_page(client: TestClient) -> None:
@@ -107,9 +104,3 @@ def test_numbers_are_written_for_people() -> None:
     assert [html.count(1_234_567), html.count(None)] == ["1,234,567", "–"]
     assert [html.share(0.734), html.share(None)] == ["73%", "–"]
     assert [html.size(900), html.size(1536), html.size(5e9)] == ["900 B", "1.5 kB", "5.0 GB"]
-
-
-@pytest.mark.parametrize(("asset", "path"), ASSET_PAGES.items())
-def test_page_of_an_asset_leads_to_it_in_dagster(client: TestClient, asset: str, path: str) -> None:
-    links = page_of(client.get(path, headers=PAGE)).select("main a")
-    assert any(str(link.get("href")).endswith(f":3000/assets/{asset}") for link in links)
