@@ -203,7 +203,7 @@ def test_from_inside_what_is_private_is_shown(vault: Vault) -> None:
         assert [way.__name__ for way in OF_ALL if not holds(way(vault, Place(str(folder), "all")))] == []
 
 
-def test_an_open_project_of_the_same_name_is_not_inside_a_private_source(sidecar: Sidecar, folder: Path) -> None:
+def test_open_project_is_not_inside_a_private_source(sidecar: Sidecar, folder: Path) -> None:
     know_the_unrelated(sidecar.services.store)
     sidecar.post(OPEN, project="/srv/money", episode_id="open")
     of_source(sidecar, folder, project="/srv/money")

@@ -242,7 +242,7 @@ def test_an_id_a_name_or_a_tag_closes_no_block(client: Client, sidecar: Sidecar)
     assert [answer.lower().count("anamnesis-memory") for answer in answers] == [2, 2, 2]
 
 
-def test_a_note_on_a_folder_that_nothing_is_known_of_is_found_there_again(sidecar: Sidecar) -> None:
+def test_note_on_an_unknown_folder_is_found_there_again(sidecar: Sidecar) -> None:
     client = Client("http", sidecar.port, folder="/home/someone/code/newcomer")
     kept = client.call("remember", text="The newcomer project lints with ruff", type="decision")
     assert "project general" not in kept

@@ -157,7 +157,7 @@ def test_foreign_pages_and_bodies_are_refused(sidecar: Sidecar) -> None:
     assert (status("POST", b"x" * 2_000_000), status("POST", b"{")) == (413, 400)
 
 
-def test_initialize_over_http_is_answered_before_sdk_and_model_are_loaded(tmp_path: Path) -> None:
+def test_initialize_over_http_is_answered_before_the_sdk(tmp_path: Path) -> None:
     port = free_port()
     base, parameters = f"http://127.0.0.1:{port}", stdio_parameters(port, more={"ANAMNESIS_LOCAL_ONLY": "1"})
     with (tmp_path / "log").open("wb") as log:

@@ -66,7 +66,7 @@ async def gather(calls: list[Callable[[], Any]], refused: int = 0, then: Callabl
     return results
 
 
-def test_no_more_run_at_once_than_allowed_and_those_in_line_follow() -> None:
+def test_no_more_run_at_once_than_allowed() -> None:
     async def rush() -> tuple[list[Any], int]:
         admission, work = Admission(at_once=2, waiting=10, patience_s=60), Turnstile()
         threading.Thread(target=let_go_late, args=(work,)).start()

@@ -18,7 +18,7 @@ def search(client: TestClient, query: str, **more: Any) -> list[dict[str, Any]]:
     return hits
 
 
-def test_a_posted_episode_comes_back_without_its_text_and_without_vectors(client: TestClient) -> None:
+def test_posted_episode_comes_back_without_text_and_vectors(client: TestClient) -> None:
     reply = client.post("/api/episodes", json={**DRAFT, "raw_exchange": "user: why?", "tags": ["billing"]})
     assert reply.status_code == 201
     body = reply.json()
@@ -194,7 +194,7 @@ def test_bulk_call_holds_a_list_of_at_most_a_thousand(client: TestClient) -> Non
     assert client.post("/api/episodes/bulk", json={"episodes": []}).status_code == 200
 
 
-def test_a_beginning_of_an_id_reads_the_episode_and_deletes_nothing(client: TestClient) -> None:
+def test_beginning_of_an_id_reads_and_deletes_nothing(client: TestClient) -> None:
     for name in ("e52b14176ce8", "e52b99ff0011"):
         client.post("/api/episodes", json={**DRAFT, "episode_id": name, "raw_exchange": name})
     assert client.get("/api/episodes/e52b1").json()["episode_id"] == "e52b14176ce8"

@@ -97,7 +97,7 @@ async def first(batches: AsyncIterator[Batch]) -> Batch:
     return ()
 
 
-def test_a_watcher_is_told_what_came_before_and_what_comes_each_once(services: TestServices):
+def test_watcher_is_told_each_event_once(services: TestServices):
     async def work() -> None:
         put(services.store, "a", "text")
         feed = EventFeed(services, 0.05)

@@ -67,7 +67,7 @@ def test_unread_files_are_counted(client: TestClient, services: TestServices, mo
     assert (counters["files"], counters["lines"], counters["unparsed_lines"], counters["errors"]) == (3, 30, 30, 1)
 
 
-def test_the_status_shows_runs_with_links_and_when_the_next_one_is(client: TestClient, services: TestServices) -> None:
+def test_status_shows_runs_and_the_next_one(client: TestClient, services: TestServices) -> None:
     going, ended = IngestRun("r2", "s", "STARTED", 1e9, None), IngestRun("r1", "s", "SUCCESS", 1e9, 1e9 + 7.5)
     cut_off = IngestRun("r0", "s", "FAILURE", 1e9, 1e9 + 1)
     services.dagster.runs = IngestRuns((going,), replace(ended, ingested=3), cut_off)

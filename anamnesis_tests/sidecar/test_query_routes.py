@@ -38,7 +38,7 @@ def test_search_counts_as_used_when_a_find_is_read(client: TestClient, post: Pos
     assert counts(client) == (1, 1, 1)
 
 
-def test_what_is_not_tracked_is_not_remembered_and_the_report_itself_is_not(client: TestClient, post: Post) -> None:
+def test_what_is_not_tracked_is_not_remembered(client: TestClient, post: Post) -> None:
     post("The zeppelin hangar")
     ask(client, "zeppelin", track=False)
     assert counts(client) == (0, 0, 0)

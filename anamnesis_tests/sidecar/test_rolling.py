@@ -33,7 +33,7 @@ def ids(client: TestClient, query: str) -> list[str]:
     return [hit["episode_id"] for hit in results]
 
 
-def test_two_upserts_are_one_episode_whose_text_grows_and_whose_tags_merge(client: TestClient) -> None:
+def test_two_upserts_are_one_episode_that_grows(client: TestClient) -> None:
     first = upsert(client, "Began with the quagga.", 201, tags=["a", "b"])
     assert first == {
         "episode_id": ID, "created": True, "appended": True, "chars": 22, "tags": ["a", "b"], "closed": None,
@@ -47,7 +47,7 @@ def test_two_upserts_are_one_episode_whose_text_grows_and_whose_tags_merge(clien
     assert len(client.get("/api/episodes").json()["items"]) == 1
 
 
-def test_the_same_delta_again_changes_nothing_unless_something_came_between(client: TestClient) -> None:
+def test_same_delta_again_changes_nothing(client: TestClient) -> None:
     upsert(client, "one", 201)
     assert upsert(client, "one")["appended"] is False
     upsert(client, "two")
@@ -76,7 +76,7 @@ def test_oldest_text_moves_into_closed_episodes(client: TestClient, monkeypatch:
     assert stored(client, siblings[0])["metadata"] == {"rolling": ID, "part": 1}
 
 
-def test_a_delta_longer_than_a_model_reads_is_found_by_its_last_words(client: TestClient) -> None:
+def test_long_delta_is_found_by_its_last_words(client: TestClient) -> None:
     filler = " ".join(f"filler{n % 50}" for n in range(1_200))
     upsert(client, f"{filler} and lastly the okapi", 201)
     upsert(client, f"{filler[:9_000]} and lastly the tapir")
@@ -101,7 +101,7 @@ def test_a_session_whose_id_begins_like_anothers_is_refused(client: TestClient) 
     assert stored(client)["raw_exchange"] == "one"
 
 
-def test_secrets_are_masked_and_the_same_secret_again_changes_nothing(client: TestClient) -> None:
+def test_secrets_are_masked_and_repeats_change_nothing(client: TestClient) -> None:
     secret = "ghp" + "_" + "q7Zk" * 9
     upsert(client, f"the token is {secret}", 201)
     assert upsert(client, f"the token is {secret}")["appended"] is False

@@ -171,7 +171,7 @@ def test_closing_the_application_closes_the_services_once(tmp_path: Path) -> Non
     assert closed == [1]
 
 
-def test_the_application_imports_neither_dagster_nor_a_model_library() -> None:
+def test_application_imports_no_dagster_and_no_model_library() -> None:
     code = "import sys, json, anamnesis_pipeline.sidecar.app; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     roots = {name.partition(".")[0] for name in json.loads(done.stdout)}

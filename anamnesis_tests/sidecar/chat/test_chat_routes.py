@@ -222,7 +222,7 @@ def test_failed_records_are_counted(client: httpx.Client, services: TestServices
     wait_for(lambda: "anamnesis_chat_records_failed_total 1.0" in client.get("/metrics").text, 60)
 
 
-def test_a_client_may_name_its_conversations_by_uuid_and_clear_what_is_in_memory(client: httpx.Client) -> None:
+def test_client_may_name_its_conversations_by_uuid(client: httpx.Client) -> None:
     assert said(client, backend="ollama", session_id=OWN_ID)[0]["session"]["session_id"] == OWN_ID
     said(client, "And then?", session_id=OWN_ID)
     assert client.delete(f"/api/chat/session/{OWN_ID}").status_code == 204

@@ -200,7 +200,7 @@ def ollama(monkeypatch: pytest.MonkeyPatch) -> Iterator[OllamaServer]:
         yield server
 
 
-def test_models_that_answer_are_offered_and_the_others_say_why_not(client: TestClient, ollama: OllamaServer) -> None:
+def test_models_are_offered_and_others_say_why_not(client: TestClient, ollama: OllamaServer) -> None:
     part = read(client, "/chat/parts/models")
     assert part.select("label")[0]["for"] == one(part, "select")["id"] == "model"
     offered = {option.text: str(option["value"]) for option in part.select("optgroup:not([disabled]) option")}

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.sidecar.app import create_app
-from anamnesis_pipeline.sidecar.pages.embedding import PATH
+from anamnesis_pipeline.sidecar.pages.embedding import PATH, _share_of
 from anamnesis_tests.sidecar.conftest import (
     ABSENT,
     BASE,
@@ -23,7 +23,7 @@ from anamnesis_tests.sidecar.conftest import (
 from anamnesis_tests.sidecar.pages.reading import press, problem_of, read, send
 
 
-def test_the_first_answer_shows_model_spaces_cores_and_where_they_come_from(client: TestClient, post: Post) -> None:
+def test_page_shows_model_spaces_cores_and_their_origin(client: TestClient, post: Post) -> None:
     post("The zeppelin hangar")
     page = read(client, PATH)
     assert "Ready" in page.text
@@ -164,6 +164,15 @@ def test_shares_are_chosen_by_click_and_let_go(client: TestClient, services: Tes
     assert [name for name in pressed(after) if name.startswith("share-")] == [f"share-{share}"]
     press(client, after, "cores-revert")
     assert stored(services) == {}
+
+
+def test_share_of_few_cores_is_the_chosen_or_the_least() -> None:
+    by_share = {25: [0], 50: [0], 100: [0, 1]}
+    config: Any = {"cores": [0], "cpu_pct": 50, "origin": {"embed_cores": "stored", "embed_cpu_pct": "stored"}}
+    assert _share_of(config, by_share) == 50
+    config["origin"]["embed_cpu_pct"] = "default"
+    assert _share_of(config, by_share) == 25, "of a core that was chosen itself the least"
+    assert _share_of({**config, "cores": [1]}, by_share) is None
 
 
 def test_bad_core_is_refused(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ def test_similar_episodes_have_a_percentage(
     assert "another process writes" in client.get(address).text
 
 
-def test_an_edit_writes_what_differs_masks_secrets_and_can_be_undone(client: TestClient, post: Post) -> None:
+def test_edit_writes_what_differs_and_can_be_undone(client: TestClient, post: Post) -> None:
     before = post("The zeppelin", episode_id="a", tags=["red", "blue"], metadata={"x": 1})
     form = form_of(opened(client, "a"))
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

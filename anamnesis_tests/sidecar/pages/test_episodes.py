@@ -141,7 +141,7 @@ def test_what_is_missing_is_told(client: TestClient) -> None:
         assert told in problem(reply)["detail"]
 
 
-def test_deletions_that_failed_are_told_until_somebody_has_read_it(client: TestClient, post: Post) -> None:
+def test_failed_deletions_are_told_until_read(client: TestClient, post: Post) -> None:
     post("One", episode_id="a")
     client.app.state.undo._problems.append("a is not deleted: another process writes")  # type: ignore[attr-defined]
     assert "another process writes" in listed(client).select_one(".problem").text

@@ -7,7 +7,7 @@ from anamnesis_pipeline.sidecar.pages.interface import groups_of, shapes_of, typ
 from anamnesis_tests.sidecar.pages.reading import PAGE, page_of
 
 
-def test_every_operation_and_every_shape_of_the_document_is_on_the_page(client: TestClient) -> None:
+def test_every_operation_and_shape_is_on_the_page(client: TestClient) -> None:
     soup = page_of(client.get("/docs", headers=PAGE))
     assert soup.find(attrs={"hx-get": "/docs/shapes"})
     shapes = page_of(client.get("/docs/shapes"))

@@ -21,7 +21,7 @@ def guarded(tmp_path: Path) -> Iterator[TestClient]:
         yield client
 
 
-def test_who_opens_a_page_is_led_to_the_form_and_after_it_to_the_page(guarded: TestClient) -> None:
+def test_login_form_leads_back_to_the_page(guarded: TestClient) -> None:
     led = guarded.get("/dashboard/episodes?project=a%26b", headers=PAGE)
     assert (led.status_code, led.headers["location"]) == (303, "/login?next=/dashboard/episodes%3Fproject%3Da%2526b")
     form = BeautifulSoup(guarded.get(led.headers["location"], headers=PAGE).text, "lxml").form

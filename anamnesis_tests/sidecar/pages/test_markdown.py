@@ -55,7 +55,7 @@ def test_headings_go_below_those_of_the_page() -> None:
     assert [each.name for each in page.find_all(["h1", "h2", "h3", "h4", "h5", "h6"])] == ["h3", "h4", "h6"]
 
 
-def test_a_table_scrolls_and_is_aligned_without_a_style_of_its_own() -> None:
+def test_table_scrolls_and_is_aligned_without_a_style() -> None:
     page = read("| name | n |\n|:-|-:|\n| a | 1 |\n\n> | x |\n> |-|\n> | y |")
     regions = page.select("div.scroll[tabindex='0'][role=group] > table")
     assert len(regions) == 2

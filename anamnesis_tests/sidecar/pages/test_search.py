@@ -36,7 +36,7 @@ def test_page_without_a_question_says_what_to_do(client: TestClient, post: Post)
     assert told.select_one(".empty a")["href"] == "/dashboard/search?q=letter"
 
 
-def test_an_answer_has_its_words_marked_and_can_be_opened_and_copied(client: TestClient, post: Post) -> None:
+def test_answer_is_marked_opened_and_copied(client: TestClient, post: Post) -> None:
     post("The zeppelin hangar needs a new roof", episode_id="a/b: c?d#e", tags=["roofs"])
     soup = search(client, "zeppelin hangar")
     assert ids(soup) == ["a/b: c?d#e"]
@@ -56,7 +56,7 @@ def test_what_is_still_to_be_embedded_is_said_above_the_results(services: TestSe
     assert "no vectors yet of 1 of 1 passage" in soup.select_one(".results-head ~ .muted").text
 
 
-def test_the_words_of_a_question_are_marked_as_the_index_compares_them() -> None:
+def test_words_are_marked_as_the_index_compares_them() -> None:
     assert marked("He retried <b>", "retry") == "He <mark>retried</mark> &lt;b&gt;"
     assert marked("in src/billing.py:44", "why `src/billing.py`") == "in <mark>src/billing.py</mark>:44"
     assert marked("nothing of it", "the") == "nothing of it"

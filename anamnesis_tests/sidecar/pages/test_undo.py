@@ -84,7 +84,7 @@ def test_what_is_deleted_twice_is_taken_back_by_either(services: TestServices, u
     assert stored(services) == {"b", "c"}
 
 
-def test_of_several_deletions_the_last_one_of_what_is_shown_is_taken_back(undo: Undo) -> None:
+def test_last_deletion_of_what_is_shown_is_taken_back(undo: Undo) -> None:
     first = undo.delete_later(["a"], exclude=True)
     second = undo.delete_later(["b"], exclude=True)
     assert undo.address_of({"a", "c"}) == first
