@@ -114,17 +114,13 @@ def test_dagster_that_is_away_is_told(client: TestClient, services: TestServices
     assert read(client, PATH).select_one("h1") is not None
 
 
-@pytest.mark.parametrize(
-    ("sent", "words"),
-    [
-        ({"model_id": "other", "other": "/no/such/folder"}, "/no/such/folder"),
-        ({"model_id": "other", "other": " "}, "Choose a model"),
-        ({"model_id": "voyage-3.5"}, "LOCAL_ONLY"),
-        ({"model_id": "BAAI/bge-large-en-v1.5"}, "none may be downloaded"),
-    ],
-)
-def test_bad_model_is_refused(client: TestClient, services: TestServices, sent: dict[str, str], words: str) -> None:
-    assert words.lower() in problem_of(send(client, f"{PATH}/model", **sent)).lower()
+def test_bad_model_is_refused(client: TestClient, services: TestServices) -> None:
+    for model, other, words in (
+        ("other", "/no/such/folder", "/no/such/folder"), ("other", " ", "Choose a model"),
+        ("voyage-3.5", "", "LOCAL_ONLY"), ("BAAI/bge-large-en-v1.5", "", "none may be downloaded"),
+    ):  # fmt: skip
+        sent = {"model_id": model, **({"other": other} if other else {})}
+        assert words.lower() in problem_of(send(client, f"{PATH}/model", **sent)).lower(), model
     assert stored(services) == {}
 
 

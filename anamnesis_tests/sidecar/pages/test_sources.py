@@ -106,35 +106,23 @@ def test_a_folder_is_tried_added_changed_and_removed(client: TestClient, service
     assert "no source that can be removed" in problem_of(press(client, page, "remove-mac-notes"))
 
 
-@pytest.mark.parametrize(
-    ("typed", "field", "words"),
-    [
-        ({"place": "notes"}, "place", "begins with / or ~"),
-        ({"place": "/"}, "place", "whole machine"),
-        ({"place": "./a b:c"}, "place", "begins with / or ~"),
-        ({"place": "ann@nas"}, "place", "ann@nas:~/.claude/projects"),
-        ({"place": "C:\\notes"}, "place", "Windows"),
-        ({"interval_s": "5"}, "interval_s", "30 to 86,400"),
-        ({"interval_s": "soon"}, "interval_s", "whole seconds"),
-        ({"max_mb": "much"}, "max_mb", "bytes"),
-        ({"name": "a b"}, "name", "letters, digits"),
-        ({"name": "local-logs"}, "name", "already"),
-        ({"name": "local-x"}, "name", "local-"),
-        ({"kind": "pictures"}, "kind", "claude_logs"),
-        ({"exclude": "!"}, "include", "pattern"),
-    ],
-)
-def test_bad_field_is_refused(client: TestClient, roots: Path, typed: dict[str, str], field: str, words: str) -> None:
-    sent = {"place": str(roots / "notes"), "kind": "documents", "project": SCRIPT, **typed}
-    form = send(client, f"{PATH}/save", **sent)
-    assert words in form.find(id=f"source-{field}-told").text
-    assert form.find(id="source-project")["value"] == SCRIPT
+def test_bad_field_is_refused_and_what_was_typed_stays(client: TestClient, roots: Path) -> None:
+    good = {"place": str(roots / "notes"), "kind": "documents", "project": SCRIPT}
+    for name, value, words in (
+        ("place", "notes", "begins with / or ~"), ("place", "/", "whole machine"),
+        ("place", "./a b:c", "begins with / or ~"), ("place", "ann@nas", "ann@nas:~/.claude/projects"),
+        ("place", "C:\\notes", "Windows"), ("interval_s", "5", "30 to 86,400"),
+        ("interval_s", "soon", "whole seconds"), ("max_mb", "much", "bytes"), ("name", "a b", "letters, digits"),
+        ("name", "local-logs", "already"), ("name", "local-x", "local-"), ("kind", "pictures", "claude_logs"),
+        ("exclude", "!", "pattern"),
+    ):  # fmt: skip
+        form = send(client, f"{PATH}/save", **{**good, name: value})
+        field = "include" if name == "exclude" else name
+        assert words in form.find(id=f"source-{field}-told").text, (name, value)
+        assert form.find(id="source-project")["value"] == SCRIPT
     assert configured(client) == {}
-
-
-def test_a_place_that_is_taken_is_refused(client: TestClient, roots: Path) -> None:
-    send(client, f"{PATH}/save", place=str(roots / "notes"), kind="documents", name="one")
-    again = send(client, f"{PATH}/save", place=str(roots / "notes"), kind="documents", name="two")
+    send(client, f"{PATH}/save", **good, name="one")
+    again = send(client, f"{PATH}/save", **good, name="two")
     assert "taken by the source 'one'" in again.find(id="source-place-told").text
     assert list(configured(client)) == ["one"]
 
@@ -168,33 +156,30 @@ def test_the_interval_is_stored_refused_and_let_go(client: TestClient, services:
 
 
 def test_tags_by_pattern_are_added_and_removed(client: TestClient) -> None:
-    added = send(client, f"{PATH}/tags/add", match=SCRIPT, tag="incident", field="content", case="on")
-    (pattern,) = client.get("/api/crawler/config/doc-tag-patterns").json()["patterns"]
-    assert pattern == {"match": SCRIPT, "tag": "incident", "field": "content", "regex": False, "ignorecase": False}
-    assert added.select_one("tbody code").text == SCRIPT
-    again = send(client, f"{PATH}/tags/add", match=SCRIPT, tag="incident", field="content", case="on")
-    assert "already" in problem_of(again)
+    def patterns() -> list[dict[str, Any]]:
+        return client.get("/api/crawler/config/doc-tag-patterns").json()["patterns"]
+
+    for wrong in ({"match": "("}, {"match": ""}, {"tag": "two words"}, {"tag": ""}, {"field": "smell"}):
+        sent = {"match": "a", "tag": "b", "field": "filename", "regex": "on", **wrong}
+        assert problem_of(send(client, f"{PATH}/tags/add", **sent)), wrong
+    assert patterns() == []
+    wanted = {"match": SCRIPT, "tag": "incident", "field": "content", "case": "on"}
+    assert send(client, f"{PATH}/tags/add", **wanted).select_one("tbody code").text == SCRIPT
+    made = {"match": SCRIPT, "tag": "incident", "field": "content", "regex": False, "ignorecase": False}
+    assert patterns() == [made]
+    assert "already" in problem_of(send(client, f"{PATH}/tags/add", **wanted))
     stale = send(client, f"{PATH}/tags/remove", number=0, match="else", tag="incident")
     assert "nothing was removed" in problem_of(stale)
     form = stale.select_one("tbody form")
     assert "hx-confirm" in form.attrs
-    fields = {str(each["name"]): str(each["value"]) for each in form.select("input")}
-    send(client, str(form["hx-post"]), **fields)
-    assert client.get("/api/crawler/config/doc-tag-patterns").json()["patterns"] == []
+    send(client, str(form["hx-post"]), **{str(each["name"]): str(each["value"]) for each in form.select("input")})
+    assert patterns() == []
 
 
-def test_pattern_that_cannot_be_is_refused(client: TestClient) -> None:
-    for wrong in ({"match": "("}, {"match": ""}, {"tag": "two words"}, {"tag": ""}, {"field": "smell"}):
-        sent = {"match": "a", "tag": "b", "field": "filename", "regex": "on", **wrong}
-        assert problem_of(send(client, f"{PATH}/tags/add", **sent)), wrong
-    assert client.get("/api/crawler/config/doc-tag-patterns").json()["patterns"] == []
-
-
-def test_what_was_handed_in_is_listed_and_can_be_forgotten(client: TestClient) -> None:
+def test_what_was_handed_in_is_listed_and_forgotten(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     page = read(client, PATH)
-    assert {str(form["data-hand-in"]) for form in page.select("form[data-hand-in]")} == {
-        "/api/uploads", "/api/episodes/ingest-url",
-    }  # fmt: skip
+    forms = {str(form["data-hand-in"]) for form in page.select("form[data-hand-in]")}
+    assert forms == {"/api/uploads", "/api/episodes/ingest-url"}
     assert "Nothing yet" in page.select_one("#uploads").text
     sent = {"text": "# Storm\nThe hangar roof was lost.\n", "title": SCRIPT, "project": "acme"}
     taken = client.post("/api/uploads", json=sent).json()
@@ -205,13 +190,9 @@ def test_what_was_handed_in_is_listed_and_can_be_forgotten(client: TestClient) -
     assert "Nothing yet" in send(client, str(button["hx-post"])).text
     assert client.get("/api/uploads").json()["items"] == []
     assert "gone already" in client.post(str(button["hx-post"])).headers["hx-trigger"]
-
-
-def test_with_local_only_no_page_is_offered_to_be_fetched(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "1")
     page = read(client, PATH)
-    assert page.find(id="url") is None
-    assert "ANAMNESIS_LOCAL_ONLY" in page.text
+    assert (page.find(id="url"), "ANAMNESIS_LOCAL_ONLY" in page.text) == (None, True), "no page is to be fetched"
 
 
 def test_gone_worktrees_are_joined_and_parted_by_one_click(client: TestClient, services: TestServices) -> None:
