@@ -193,8 +193,7 @@ def test_no_text_is_cut_by_claude_code() -> None:
 
 
 def test_instructions_name_what_triggers_a_search() -> None:
-    for trigger in ("I don't know", "decide", "error", "last time", "start of work"):
-        assert trigger in INSTRUCTIONS
+    assert all(words in INSTRUCTIONS for words in ("I don't know", "decide", "error", "last time", "start of work"))
 
 
 def test_only_what_changes_nothing_says_so() -> None:

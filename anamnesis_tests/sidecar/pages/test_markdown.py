@@ -1,6 +1,5 @@
 """Answers as HTML: what an LLM writes becomes no tag, request or style of its own."""
 
-import pytest
 from bs4 import BeautifulSoup
 
 from anamnesis_pipeline.sidecar.pages.markdown import rendered
@@ -10,43 +9,30 @@ def read(text: str) -> BeautifulSoup:
     return BeautifulSoup(rendered(text), "lxml")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<script>alert(1)</script>",
-        "a <img src=x onerror=alert(1)> b",
-        "<div style='position:fixed'>\n\ntext\n\n</div>",
-        '```py" onclick="x\n<script>alert(1)</script>\n```',
-        "`<b>`",
+def test_html_in_an_answer_stays_text() -> None:
+    for text in (
+        "<script>alert(1)</script>", "a <img src=x onerror=alert(1)> b", "`<b>`",
+        "<div style='position:fixed'>\n\ntext\n\n</div>", '```py" onclick="x\n<script>alert(1)</script>\n```',
         "| <script>x</script> |\n|-|\n| <i>y</i> |",
-    ],
-)
-def test_html_in_an_answer_stays_text(text: str) -> None:
-    page = read(text)
-    assert page.find(["script", "img", "b", "i"]) is None
-    assert not [each for each in page.find_all(True) if {"style", "onclick", "onerror"} & set(each.attrs)]
-    assert "<" in page.text
+    ):  # fmt: skip
+        page = read(text)
+        assert page.find(["script", "img", "b", "i"]) is None, text
+        assert not [each for each in page.find_all(True) if {"style", "onclick", "onerror"} & set(each.attrs)]
+        assert "<" in page.text
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,x", "file:///etc/passwd", "vscode://x", "//host/x"],
-)
-def test_only_web_mail_and_own_pages_become_links(address: str) -> None:
-    assert read(f"[click]({address}) <{address}>").find("a") is None
-
-
-def test_links_to_other_hosts_open_beside_and_tell_them_nothing() -> None:
+def test_only_web_mail_and_own_pages_become_links() -> None:
+    for address in (
+        "javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,x", "file:///etc/passwd", "vscode://x",
+        "//host/x",
+    ):  # fmt: skip
+        assert read(f"[click]({address}) <{address}>").find("a") is None, address
     page = read("[a](https://example.org/x) [b](/dashboard/episodes/mac/1)")
     other, own = page.find_all("a")
     assert (other["target"], other["rel"]) == ("_blank", ["noopener", "noreferrer", "nofollow"])
     assert "target" not in own.attrs
-
-
-def test_a_picture_is_a_link_and_nothing_is_fetched() -> None:
     page = read("![secret](https://example.org/x.png?told=secret)")
-    assert page.find("img") is None
-    assert page.a is not None
+    assert page.find("img") is None, "a picture is a link and nothing is fetched"
     assert page.a["href"] == "https://example.org/x.png?told=secret"
 
 
