@@ -251,6 +251,15 @@ def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
         time.sleep(0.01)
 
 
+def raising(error: Exception) -> Callable[..., Any]:
+    """A function that fails with this, whatever it is given."""
+
+    def fail(*_: object, **__: object) -> Any:
+        raise error
+
+    return fail
+
+
 def problem(reply: Any, status: int = 422) -> dict[str, Any]:
     """The body of a refusal."""
     assert (reply.status_code, reply.headers["content-type"]) == (status, "application/problem+json"), reply.text

@@ -24,7 +24,7 @@ from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
 from anamnesis_pipeline.sidecar.measuring import measure_if_due
 from anamnesis_pipeline.sidecar.pages.undo import Undo
 from anamnesis_pipeline.sidecar.trimming import trim
-from anamnesis_tests.sidecar.conftest import BASE, SPACE, Post, TestServices, problem, wait_for
+from anamnesis_tests.sidecar.conftest import BASE, SPACE, Post, TestServices, problem, raising, wait_for
 
 
 class Turnstile:
@@ -96,8 +96,7 @@ def test_who_finds_no_place_is_sent_away(waiting: int, patience_s: float, calls:
 
 
 def test_a_place_is_free_again_after_work_that_failed() -> None:
-    def fail() -> None:
-        raise ValueError("no")
+    fail = raising(ValueError("no"))
 
     async def twice() -> None:
         admission = Admission(at_once=1, waiting=0, patience_s=60)
@@ -177,10 +176,7 @@ def test_space_is_measured_once_it_has_grown_or_after_a_failure(
 ) -> None:
     assert not measure_if_due(services)
     post("The quagga retry did charge twice, since no idempotency key was sent.")
-
-    def busy(*_: object) -> list[object]:
-        raise StoreBusy("another process writes; try again")
-
+    busy = raising(StoreBusy("another process writes; try again"))
     with monkeypatch.context() as patched:
         patched.setattr(services.store.text, "unknown", busy)
         assert not measure_if_due(services)

@@ -24,7 +24,7 @@ from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.store.records.overview import Census
 from anamnesis_pipeline.wording import counted
 from anamnesis_tests.chat.services import ChatServer
-from anamnesis_tests.sidecar.conftest import Post, TestServices, wait_for
+from anamnesis_tests.sidecar.conftest import Post, TestServices, raising, wait_for
 from anamnesis_tests.store.samples import put
 
 NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)
@@ -271,9 +271,7 @@ def test_local_only_asks_no_llm_elsewhere(client: TestClient, monkeypatch: pytes
 
 
 def test_full_store_is_down(services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise StoreFull("the disk has no room")
-
+    full = raising(StoreFull("the disk has no room"))
     room = Room()
     room.refused()
     monkeypatch.setattr(type(services.store.settings), "set", full)
@@ -312,9 +310,7 @@ def test_the_machine_is_told_as_the_system_has_it(client: TestClient) -> None:
 
 
 def test_what_the_system_does_not_tell_is_null(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(*_: object) -> None:
-        raise OSError("not here")
-
+    unknown = raising(OSError("not here"))
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(os, "getloadavg", unknown)
     for name in ("virtual_memory", "boot_time", "cpu_percent"):

@@ -16,7 +16,7 @@ from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.sidecar.extraction import TOO_MANY, TOO_SLOW, Extraction
 from anamnesis_pipeline.steps.recording import Recorded
-from anamnesis_tests.sidecar.conftest import TestServices, problem, wait_for
+from anamnesis_tests.sidecar.conftest import TestServices, problem, raising, wait_for
 from anamnesis_tests.summaries.loopback import Answer
 from anamnesis_tests.summaries.ollama_server import OllamaServer, error, streamed
 
@@ -182,8 +182,7 @@ def test_work_under_way_is_shared_and_its_failure_raised() -> None:
         assert begun.wait(60)
         return recorded
 
-    def fail() -> Recorded:
-        raise StoreBusy("held")
+    fail = raising(StoreBusy("held"))
 
     async def ask() -> None:
         extraction = Extraction()

@@ -20,17 +20,21 @@ from anamnesis_pipeline.errors import (
     StoreFull,
     UnknownModel,
 )
-from anamnesis_pipeline.search.query import SearchAnswer, SearchQuery
 from anamnesis_pipeline.sidecar.app import create_app
-from anamnesis_tests.sidecar.conftest import BASE, HashedWords, Post, TestServices, open_services, problem, wait_for
+from anamnesis_tests.sidecar.conftest import (
+    BASE,
+    Post,
+    TestServices,
+    open_services,
+    problem,
+    raising,
+    wait_for,
+)
 
 
 def asked(client: TestClient, services: TestServices, error: Exception) -> Response:
     """The reply to a search that raises this."""
-
-    def fail(_: SearchQuery) -> SearchAnswer:
-        raise error
-
+    fail = raising(error)
     services.engine.search = fail  # type: ignore[method-assign]
     return client.post("/api/episodes/search", json={"query": "q"})
 
@@ -58,9 +62,7 @@ def test_ready_reports_coverage_and_never_waits_for_it(client: TestClient, servi
 
 
 def test_ready_says_that_a_model_will_not_load(tmp_path: Path) -> None:
-    def load() -> HashedWords:
-        raise UnknownModel("no such model: pick another")
-
+    load = raising(UnknownModel("no such model: pick another"))
     with TestClient(create_app(open_services(tmp_path, load)), base_url=BASE) as client:
         wait_for(lambda: "pick another" in client.get("/ready").json()["detail"])
         assert client.get("/ready").status_code == 503
@@ -197,9 +199,7 @@ def test_metrics_tell_how_long_each_stage_of_a_search_took(client: TestClient, p
 def test_a_full_store_is_not_ready_until_it_takes_a_write_again(
     client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise StoreFull("the disk has no room to write")
-
+    full = raising(StoreFull("the disk has no room to write"))
     body = {"summary": "The harbour crane", "instance": "mac", "project": "acme"}
     with monkeypatch.context() as patched:
         patched.setattr(type(services.store.episodes), "create", full)

@@ -15,7 +15,7 @@ from anamnesis_pipeline.sidecar.chat_stream import UNEXPECTED, TurnStream
 from anamnesis_pipeline.steps.chat import Booking
 from anamnesis_tests.chat.services import ChatServer
 from anamnesis_tests.sidecar.chat.asking import OWN_ID, SAID, events_of, kept, of, said
-from anamnesis_tests.sidecar.conftest import TestServices, wait_for
+from anamnesis_tests.sidecar.conftest import TestServices, raising, wait_for
 
 ASKED = {"message": "Go on", "backend": "ollama", "session_id": OWN_ID}
 LATE_S = 0.5
@@ -72,9 +72,7 @@ def test_who_goes_away_finds_it_whole(client: httpx.Client, services: TestServic
 
 
 def test_answer_not_stored_says_so(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: TurnStream) -> None:
-        raise ValueError("nobody foresaw this")
-
+    fail = raising(ValueError("nobody foresaw this"))
     monkeypatch.setattr(TurnStream, "_message", fail)
     last = said(client, **ASKED)[-1]
     assert (last["done"], last["message_id"]) == (True, None)

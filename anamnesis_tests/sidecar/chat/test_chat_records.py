@@ -16,7 +16,7 @@ from anamnesis_pipeline.sidecar.chat_running import Chats, Running
 from anamnesis_pipeline.sidecar.extraction import TOO_MANY, TOO_SLOW, Extraction
 from anamnesis_pipeline.steps.recording import Pair, Recorded, Recorder
 from anamnesis_pipeline.wiring import effective_settings
-from anamnesis_tests.sidecar.conftest import TestServices
+from anamnesis_tests.sidecar.conftest import TestServices, raising
 
 NOW = datetime.now(UTC)
 LONG = timedelta(days=9)
@@ -100,9 +100,7 @@ def test_what_finds_no_room_comes_up_again(services: TestServices, answered: str
 
 
 def test_failure_counts_and_is_retried(services: TestServices, answered: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> Recorded:
-        raise ZeroDivisionError
-
+    fail = raising(ZeroDivisionError())
     monkeypatch.setattr(Recorder, "extract", fail)
     assert worked_off(services, Extraction()) == (["a"], 1)
 

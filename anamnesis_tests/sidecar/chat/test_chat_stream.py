@@ -23,7 +23,7 @@ from anamnesis_pipeline.steps.chat import SPARSE, SYSTEM, UNASKED
 from anamnesis_tests.chat.services import KINDS, WORDS, ChatServer, ClaudeCommand, ollama
 from anamnesis_tests.live_system import free_ports
 from anamnesis_tests.sidecar.chat.asking import NOTE, OWN_ID, SAID, events_of, kept, of, said
-from anamnesis_tests.sidecar.conftest import TestServices, wait_for
+from anamnesis_tests.sidecar.conftest import TestServices, raising, wait_for
 from anamnesis_tests.summaries.loopback import Answer
 
 SCOPE = {
@@ -252,10 +252,7 @@ def test_failed_search_is_not_one_that_found_nothing(
     rule = {"summary": "Preferences and standing instructions", "kind": "preference", "episode_id": "rule"}
     client.post("/api/episodes", json={**NOTE, **rule})
     assert [each["episode_id"] for each in of(said(client, backend="ollama"), "citations")[0]] == ["rule"]
-
-    def busy(_: object) -> None:
-        raise StoreBusy("the store is busy")
-
+    busy = raising(StoreBusy("the store is busy"))
     monkeypatch.setattr(services.engine, "search", busy)
     events = said(client, backend="ollama")
     assert "".join(of(events, "token")) == SAID, "the model answers all the same"

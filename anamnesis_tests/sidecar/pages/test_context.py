@@ -1,7 +1,5 @@
 """The page that shows what a session would be told, level by level; nobody is told anything by looking."""
 
-from typing import Any
-
 import pytest
 from bs4 import BeautifulSoup
 from starlette.testclient import TestClient
@@ -10,7 +8,7 @@ from anamnesis_pipeline.errors import RetryLater
 from anamnesis_pipeline.model import MEMORY_BEGINS
 from anamnesis_pipeline.sidecar.pages.context import PATH, WHY_LEFT_OUT
 from anamnesis_pipeline.steps.context import LeftOut
-from anamnesis_tests.sidecar.conftest import Post, TestServices, know_the_unrelated
+from anamnesis_tests.sidecar.conftest import Post, TestServices, know_the_unrelated, raising
 from anamnesis_tests.sidecar.pages.reading import SCRIPT, read
 
 WHY = "why did the quagga retry charge twice"
@@ -123,8 +121,6 @@ def test_stored_text_stays_text(client: TestClient, post: Post):
 
 @pytest.mark.usefixtures("quagga")
 def test_what_cannot_answer_now_is_named(client: TestClient, services: TestServices):
-    def away(*_: Any) -> None:
-        raise RetryLater("model is loading")
-
+    away = raising(RetryLater("model is loading"))
     services.engine._embed_query = away  # type: ignore[method-assign]
     assert "model is loading" in read(client, PATH, project="acme", query=WHY).select(".problem")[0].text

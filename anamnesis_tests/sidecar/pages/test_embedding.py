@@ -18,6 +18,7 @@ from anamnesis_tests.sidecar.conftest import (
     TestServices,
     embed_all,
     open_services,
+    raising,
     stored,
 )  # fmt: skip
 from anamnesis_tests.sidecar.pages.reading import press, problem_of, read, send
@@ -47,9 +48,7 @@ def test_progress_that_stays_the_same_is_not_sent_again(client: TestClient, post
 
 
 def test_a_model_that_loads_or_failed_is_told(tmp_path: Path) -> None:
-    def broken() -> Any:
-        raise OSError("weights are gone")
-
+    broken = raising(OSError("weights are gone"))
     with TestClient(create_app(open_services(tmp_path, broken)), base_url=BASE) as client:
         text = read(client, PATH).text
     assert "Loading" in text or "Failed" in text

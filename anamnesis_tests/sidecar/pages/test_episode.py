@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.sidecar.pages import episode as page_of_one
 from anamnesis_pipeline.sidecar.pages.episode_view import TEXT_BYTES, bars_of, shown_text
-from anamnesis_tests.sidecar.conftest import Post, TestServices, problem
+from anamnesis_tests.sidecar.conftest import Post, TestServices, problem, raising
 from anamnesis_tests.sidecar.pages.reading import PAGE, page_of, read
 from anamnesis_tests.store import samples
 
@@ -104,10 +104,7 @@ def test_similar_episodes_have_a_percentage(
     assert "Nothing else is near it" in client.get(address).text
     services.store.episodes.put([(samples.episode("new"), samples.passages("text"))])
     assert "still to be made" in client.get("/dashboard/episode/similar?episode_id=new").text
-
-    def busy(*_: Any) -> None:
-        raise StoreBusy("another process writes")
-
+    busy = raising(StoreBusy("another process writes"))
     monkeypatch.setattr(page_of_one, "find_similar", busy)
     assert "another process writes" in client.get(address).text
 

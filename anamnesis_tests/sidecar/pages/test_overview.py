@@ -9,7 +9,7 @@ from anamnesis_pipeline.dagster_api.runs import Automation
 from anamnesis_pipeline.errors import StoreBusy, StoreFull
 from anamnesis_pipeline.sidecar.pages.timeline import ranges_of
 from anamnesis_pipeline.store.base import TextProblem
-from anamnesis_tests.sidecar.conftest import BASE, Post, TestServices
+from anamnesis_tests.sidecar.conftest import BASE, Post, TestServices, raising
 from anamnesis_tests.sidecar.pages.reading import SCRIPT, page_of, problem_of, read
 
 FORM = {"Origin": BASE}
@@ -85,9 +85,7 @@ def test_dagster_that_is_away_is_told_once_it_was_asked(client: TestClient, serv
 
 
 def test_full_store_is_told(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise StoreFull("the disk has no room")
-
+    full = raising(StoreFull("the disk has no room"))
     client.app.state.room.refused()
     monkeypatch.setattr(type(services.store.settings), "set", full)
     assert "the disk has no room" in one(read(client, "/dashboard"), ".findings").text
@@ -137,9 +135,7 @@ def test_health_shows_what_is_slow_later(client: TestClient, services: TestServi
 
 
 def test_health_without_the_store(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(*_: object, **__: object) -> None:
-        raise StoreBusy("MongoDB there does not answer")
-
+    away = raising(StoreBusy("MongoDB there does not answer"))
     for records in (services.store.settings, services.store.overview, services.store.spaces, services.store.episodes):
         for name in ("get", "all", "counts", "active", "page"):
             if hasattr(type(records), name):

@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.errors import ModelLoading
 from anamnesis_pipeline.sidecar.pages.marking import marked
 from anamnesis_pipeline.sidecar.pages.search import MOST_SHOWN
-from anamnesis_tests.sidecar.conftest import Post, TestServices, know_the_unrelated
+from anamnesis_tests.sidecar.conftest import Post, TestServices, know_the_unrelated, raising
 from anamnesis_tests.sidecar.pages.reading import PAGE, problem_of, read
 from anamnesis_tests.store import samples
 
@@ -144,10 +144,7 @@ def test_what_is_not_understood_is_said_beside_the_form(client: TestClient) -> N
 
 def test_answer_by_words_alone_says_so(services: TestServices, client: TestClient, post: Post) -> None:
     post("The zeppelin", episode_id="a")
-
-    def away(*_: object) -> None:
-        raise ModelLoading("the model is loading")
-
+    away = raising(ModelLoading("the model is loading"))
     services.engine._embed_query = away  # type: ignore[assignment, method-assign]
     soup = search(client, "zeppelin")
     assert ids(soup) == ["a"]
