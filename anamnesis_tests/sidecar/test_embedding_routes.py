@@ -208,7 +208,6 @@ def test_active_or_unknown_space_is_refused_by_name(client: TestClient, method: 
 
 def test_other_cores_are_taken_without_loading_the_model(client: TestClient, services: TestServices) -> None:
     pool, last = services.pool.pool, available_cores()[-1]
-    assert pool is not None
     body = client.post(CPU, json={"cores": [last]}).json()
     assert (body["cores"], body["workers"], list(pool.cores)) == ([last], 1, [last])
     assert services.pool.pool is pool

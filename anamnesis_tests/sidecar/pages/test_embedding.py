@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bs4 import BeautifulSoup, Tag
+from bs4 import BeautifulSoup
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.embeddings.cores import available_cores
@@ -29,11 +29,10 @@ def test_page_shows_model_spaces_cores_and_their_origin(client: TestClient, post
     page = read(client, PATH)
     assert "Ready" in page.text
     row = page.select_one("#progress tbody tr")
-    assert row is not None
     assert "hashing-1" in row.text
     assert "1 of 1" in row.text
     assert "256 B" in row.text, "two vectors of 64 numbers, two bytes each"
-    assert page.select_one("#model-from").text == "default"  # type: ignore[union-attr]
+    assert page.select_one("#model-from").text == "default"
     assert [b["id"] for b in page.select("#cores [id^=core-]")] == [f"core-{core}" for core in available_cores()]
     assert page.select("#cores-revert, #model-revert") == []
 
@@ -41,7 +40,7 @@ def test_page_shows_model_spaces_cores_and_their_origin(client: TestClient, post
 def test_progress_that_stays_the_same_is_not_sent_again(client: TestClient, post: Post) -> None:
     empty = read(client, PATH + "/progress")
     assert "anamnesis ingest" in empty.text
-    mark = str(empty.select_one("[name=seen]")["value"])  # type: ignore[index]
+    mark = str(empty.select_one("[name=seen]")["value"])
     assert client.get(f"{PATH}/progress?seen={mark}").status_code == 204
     post("The zeppelin hangar")
     assert client.get(f"{PATH}/progress?seen={mark}").status_code == 200
@@ -64,8 +63,8 @@ def test_reembed_from_start_to_switch(client: TestClient, services: TestServices
     ((space, *_),) = services.dagster.launched
     running = read(client, PATH + "/progress")
     assert "0 of 1" in running.text
-    assert running.select_one("progress")["value"] == "0"  # type: ignore[index]
-    assert running.select_one("dl a")["href"] == "http://127.0.0.1:3000/runs/b/backfill1"  # type: ignore[index]
+    assert running.select_one("progress")["value"] == "0"
+    assert running.select_one("dl a")["href"] == "http://127.0.0.1:3000/runs/b/backfill1"
 
     assert "Paused" in press(client, running, "reembed-toggle").text
     assert client.get("/api/episodes/reembed/status").json()["state"] == "paused"
@@ -77,12 +76,12 @@ def test_reembed_from_start_to_switch(client: TestClient, services: TestServices
     done = read(client, PATH + "/progress")
     assert "waits for your yes" in done.text
     assert "answers the searches" in press(client, done, "reembed-switch").text
-    assert services.store.spaces.active().key == space  # type: ignore[union-attr]
+    assert services.store.spaces.active().key == space
 
     back = read(client, PATH + "/progress")
     assert "answers the searches" in press(client, back, f"use-{SPACE.key}").text
-    assert services.store.spaces.active().key == SPACE.key  # type: ignore[union-attr]
-    assert "hx-confirm" in back.find(id="reembed-anew").attrs  # type: ignore[union-attr]
+    assert services.store.spaces.active().key == SPACE.key
+    assert "hx-confirm" in back.find(id="reembed-anew").attrs
 
 
 @pytest.mark.usefixtures("first_model_is_there")
@@ -91,7 +90,7 @@ def test_reembed_can_be_given_up(client: TestClient, services: TestServices, mod
     send(client, f"{PATH}/model", model_id="other", other=model)
     assert "is being built" in problem_of(send(client, f"{PATH}/anew"))
     running = read(client, PATH + "/progress")
-    assert "hx-confirm" in running.find(id="reembed-stay").attrs  # type: ignore[union-attr]
+    assert "hx-confirm" in running.find(id="reembed-stay").attrs
     assert "is built no further" in press(client, running, "reembed-stay").text
     assert services.dagster.cancelled == ["backfill1"]
     after = read(client, PATH + "/progress")
@@ -106,7 +105,6 @@ def test_dagster_that_is_away_is_told(client: TestClient, services: TestServices
     form = send(client, f"{PATH}/model", model_id="other", other=model)
     assert "does not answer" in problem_of(form)
     field = form.find(id="other")
-    assert isinstance(field, Tag)
     assert (field["value"], field["aria-invalid"]) == (model, "true")
     assert "model-problem" in str(field["aria-describedby"])
     assert stored(services) == {}
@@ -131,9 +129,9 @@ def test_a_stored_model_can_be_let_go(
     monkeypatch.setenv("ANAMNESIS_MODEL", SPACE.model_id)
     form = send(client, f"{PATH}/model", model_id="other", other=model)
     assert stored(services)["config.model"] == model
-    assert "is built no further" in client.post(form.find(id="model-revert")["hx-post"]).headers["hx-trigger"]  # type: ignore[index]
+    assert "is built no further" in client.post(form.find(id="model-revert")["hx-post"]).headers["hx-trigger"]
     assert stored(services) == {}
-    assert read(client, PATH).select_one("#model-from").text == "from the environment"  # type: ignore[union-attr]
+    assert read(client, PATH).select_one("#model-from").text == "from the environment"
 
 
 def pressed(page: BeautifulSoup) -> list[str]:

@@ -25,7 +25,6 @@ def test_login_form_leads_back_to_the_page(guarded: TestClient) -> None:
     led = guarded.get("/dashboard/episodes?project=a%26b", headers=PAGE)
     assert (led.status_code, led.headers["location"]) == (303, "/login?next=/dashboard/episodes%3Fproject%3Da%2526b")
     form = BeautifulSoup(guarded.get(led.headers["location"], headers=PAGE).text, "lxml").form
-    assert form is not None
     after = form.find("input", {"name": "after"})["value"]
     let_in = enter(guarded, f" {TOKEN}\n", after)
     assert (let_in.status_code, let_in.headers["location"]) == (303, "/dashboard/episodes?project=a%26b")
