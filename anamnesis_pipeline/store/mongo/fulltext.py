@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from typing_extensions import override
+
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
-from anamnesis_pipeline.store.base import TextProblem
+from anamnesis_pipeline.store.base import TextIndex, TextProblem
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document
@@ -54,8 +56,8 @@ class _Search:
     newest: int
 
 
-class MongoTextIndex:
-    """See `TextIndex`."""
+class MongoTextIndex(TextIndex):
+    """Full text by `$search`."""
 
     def __init__(self, database: Database, index: SearchIndex) -> None:
         self._database = database
@@ -73,18 +75,18 @@ class MongoTextIndex:
         except AnamnesisError as exc:
             log.warning("Full text cannot be searched fast yet: %s", exc)
 
+    @override
     def matching(
         self, words: Sequence[str], k: int, where: Where, *, analyzer: str = STEM, variant: Variant = Variant.TEXT
     ) -> list[ScoredPassage]:
-        """See `TextIndex.matching`."""
         phrases = self._phrases(analyzer, words)
         if not phrases or k < 1:
             return []
         query = TextQuery((tuple(phrases[:MOST_PHRASES]),), _fields(analyzer, variant))
         return self._database.read(lambda tables: self._found(tables, query, k, where), within_s=SEARCHED_S)
 
+    @override
     def with_all(self, words: Sequence[str], k: int, where: Where, *, analyzer: str = STEM) -> list[ScoredPassage]:
-        """See `TextIndex.with_all`."""
         pieces = dict.fromkeys(piece for word in words for piece in parted(word).split())
         groups = dict.fromkeys(tuple(found) for piece in pieces if (found := self._phrases(analyzer, [piece])))
         if not groups or k < 1:
@@ -92,20 +94,22 @@ class MongoTextIndex:
         query = TextQuery(tuple(groups)[:MOST_PHRASES], _fields(analyzer, Variant.TEXT))
         return self._database.read(lambda tables: self._found(tables, query, k, where), within_s=SEARCHED_S)
 
+    @override
     def held_by_few(self, words: Sequence[str], most: int, where: Where) -> list[list[ScoredPassage]]:
-        """See `TextIndex.held_by_few`."""
         found = [self.matching([word], most + 1, where, analyzer=EXACT) for word in words]
         return [few if len(few) <= most else [] for few in found]
 
+    @override
     def unknown(self, words: Sequence[str]) -> list[str]:
-        """See `TextIndex.unknown`. Of so many words that it would take seconds, only the first are looked for."""
+        """Of so many words that it would take seconds, only the first are looked for."""
         asked = {word: found[0] for word in words[:MOST_PHRASES] if (found := self._phrases(STEM, [word]))}
         phrases = list(dict.fromkeys(asked.values()))
         known = self._database.read(lambda tables: self._known(tables, phrases), within_s=SEARCHED_S)
         return [word for word, phrase in asked.items() if phrase not in known]
 
+    @override
     def check(self) -> list[TextProblem]:
-        """See `TextIndex.check`: whether the index holds as many passages as there are, once it caught up."""
+        """Whether the index holds as many passages as there are, once it caught up."""
         over = time.monotonic() + CHECKED_FOR_S
         while (problem := self._database.read(self._problem)) is not None and time.monotonic() < over:
             time.sleep(0.1)

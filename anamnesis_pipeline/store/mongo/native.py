@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from typing_extensions import override
+
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.episode_values import EPISODE_FIELDS
 from anamnesis_pipeline.store.gateway import Row
@@ -11,12 +13,13 @@ from anamnesis_pipeline.store.mongo.engine import MongoTables
 from anamnesis_pipeline.store.mongo.facets import of_episodes
 from anamnesis_pipeline.store.mongo.passage_docs import terms_of
 from anamnesis_pipeline.store.mongo.space_docs import live_spaces
-from anamnesis_pipeline.store.native import Lacking
+from anamnesis_pipeline.store.native import Lacking, Native
 
 
-class MongoNative:
-    """See `Native`."""
+class MongoNative(Native):
+    """What MongoDB does in its own form."""
 
+    @override
     def page(
         self,
         tables: MongoTables,
@@ -27,7 +30,6 @@ class MongoNative:
         *,
         oldest_first: bool = False,
     ) -> list[Row]:
-        """See `Native`."""
         way, operator = (1, "$gt") if oldest_first else (-1, "$lt")
         behind: Document = {}
         if after is not None:
@@ -45,19 +47,20 @@ class MongoNative:
         )
         return [{**document, "episode_id": document["_id"]} for document in found]
 
+    @override
     def count(self, tables: MongoTables, where: Where) -> int:
-        """See `Native`."""
         return tables.collections["episodes"].count(of_episodes(where))
 
+    @override
     def projects(self, tables: MongoTables) -> list[str]:
-        """See `Native`."""
         return tables.collections["episodes"].values("project", {})
 
+    @override
     def note_lacking(self, tables: MongoTables, written: Sequence[Lacking]) -> None:
-        """See `Native`."""
         pending.note(tables.collections, live_spaces(tables.collections), written)
 
+    @override
     def prepare(self, texts: Iterable[str]) -> None:
-        """See `Native`. What is worked out is remembered: a transaction may run again."""
+        """What is worked out is remembered: a transaction may run again."""
         for text in texts:
             terms_of(text)

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
+from typing_extensions import override
+
 from anamnesis_pipeline.memory_layers import LASTING_KINDS, LASTING_TAGS, WORKING_BELOW
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.mongo.client import Database, Tables
@@ -44,23 +46,23 @@ _OFTEN_FIRST = (("read_count", -1), ("last_retrieved", -1), ("_id", 1))
 
 
 class MongoOverview(OverviewRecords):
-    """See `OverviewRecords`."""
+    """Counts over all episodes in MongoDB."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(MongoGateway(database))
         self._database = database
 
+    @override
     def sources(self) -> dict[str, SourceState]:
-        """See `OverviewRecords.sources`."""
         rows = self._database.read(lambda tables: tables["episodes"].aggregate(_SOURCES))
         return {row["_id"]: SourceState(row["episodes"], moment(row["newest"])) for row in rows}
 
+    @override
     def tally(self) -> Tally:
-        """See `OverviewRecords.tally`."""
         return self._database.snapshot(_tally)
 
+    @override
     def census(self, where: Where = EVERYTHING) -> Census:
-        """See `OverviewRecords.census`."""
         wanted = of_episodes(where)
         projects, instances, found = self._database.read(
             lambda tables: (
@@ -72,8 +74,9 @@ class MongoOverview(OverviewRecords):
         retrievals = found[0]["retrievals"] if found else 0
         return Census(sum(projects.values()), retrievals, projects, instances)
 
+    @override
     def kept_away(self, tables: MongoTables, source: str | None) -> int:
-        """See `OverviewRecords.kept_away`. Held are looked for among parts, the others among tombstones.
+        """Held are looked for among parts, the others among tombstones.
 
         https://www.mongodb.com/docs/manual/reference/operator/aggregation/lookup/
         """
@@ -90,8 +93,8 @@ class MongoOverview(OverviewRecords):
         parts, tombstones = tables.collections["parts"], tables.collections["tombstones"]
         return _without_episode(parts, held, "part_id") + _without_episode(tombstones, buried, "episode_id")
 
+    @override
     def days(self, where: Where) -> dict[date, int]:
-        """See `OverviewRecords.days`."""
         stages: list[dict[str, Any]] = [
             # said of the project, the index is read that has all but tags and sessions
             {"$match": {"$and": [of_episodes(where), {"project": {"$gte": ""}}]}},
@@ -101,8 +104,8 @@ class MongoOverview(OverviewRecords):
         rows = self._database.read(lambda tables: tables["episodes"].aggregate(stages))
         return {date.fromisoformat(row["_id"]): row["episodes"] for row in rows}
 
+    @override
     def most_read(self, where: Where, limit: int) -> list[str]:
-        """See `OverviewRecords.most_read`."""
         wanted = {"$and": [{"read_count": {"$gt": 0}}, of_episodes(where)]}
         rows = self._database.read(
             lambda tables: tables["episodes"].find(wanted, ("_id",), order=_OFTEN_FIRST, limit=limit)

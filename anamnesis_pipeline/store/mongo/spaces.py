@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from typing_extensions import override
+
 from anamnesis_pipeline.errors import SpaceConflict
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.store.mongo import pending
@@ -39,7 +41,7 @@ class SpaceIndexes:
 
 
 class MongoSpaces(SpaceRecords):
-    """See `SpaceRecords`."""
+    """The embedding spaces in MongoDB."""
 
     def __init__(self, database: Database, indexes: SpaceIndexes) -> None:
         self._engine = MongoGateway(database)
@@ -47,8 +49,8 @@ class MongoSpaces(SpaceRecords):
         self._database = database
         self._indexes = indexes
 
+    @override
     def put(self, space: Space) -> bool:
-        """See `SpaceRecords.put`."""
         self.finish_drops()
         claimed = self._engine.write(lambda tables: self._claim(tables, space))
         if claimed is None:
@@ -66,8 +68,9 @@ class MongoSpaces(SpaceRecords):
             raise
         return done
 
+    @override
     def activate(self, key: str, *, only_from: str | None = None) -> bool:
-        """See `SpaceRecords.activate`. Over another space it switches only once the new one's index answers."""
+        """Over another space it switches only once the new one's index answers."""
         with self._engine.read() as tables:
             space = find_space(tables.collections, key)
             is_awaited = (
@@ -80,9 +83,8 @@ class MongoSpaces(SpaceRecords):
             return False
         return super().activate(key, only_from=only_from)
 
+    @override
     def drop(self, key: str) -> None:
-        """See `SpaceRecords.drop`."""
-
         def work(tables: MongoTables) -> None:
             found = tables["spaces"].one({"key": key}, ["space_id", "status"])
             if found is not None and found["status"] == "active":
@@ -101,6 +103,7 @@ class MongoSpaces(SpaceRecords):
             self._database.read(partial(_forget_pending, space_id=each["space_id"]))
             self._engine.write(partial(self._remove, space_id=each["space_id"], key=each["key"]))
 
+    @override
     def _has_vectors(self, tables: MongoTables, space: StoredSpace) -> bool:
         return tables.collections[vectors_name(space.key)].has({})
 

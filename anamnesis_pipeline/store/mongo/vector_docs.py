@@ -4,7 +4,8 @@ The numbers are float16's, which SQLite stores, so that both backends hold and s
 float16, so they are written as float32 (https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-stage/).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
@@ -13,15 +14,15 @@ from numpy.typing import NDArray
 from pymongo import ReplaceOne, UpdateOne
 
 from anamnesis_pipeline.errors import DimensionMismatch
-from anamnesis_pipeline.model import Variant, Where
-from anamnesis_pipeline.store.base import TokenRows
-from anamnesis_pipeline.store.episode_middles import EpisodeMiddles, middles_of
+from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
-from anamnesis_pipeline.store.mongo.facets import FACETS, of_episodes
+from anamnesis_pipeline.store.mongo.facets import FACETS
+from anamnesis_pipeline.store.mongo.passage_docs import spread
 from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, seq_counter, tokens_name, vectors_name
-from anamnesis_pipeline.store.token_values import Tokens, bytes_each, packed, token_rows
+from anamnesis_pipeline.store.token_values import Tokens, packed
 from anamnesis_pipeline.store.values import instant
+from anamnesis_pipeline.store.vector_recall import POOL, kth_scores, share_found, unlike
 
 Vectors = NDArray[np.float32]
 Rows = Mapping[Variant, Mapping[int, Vectors]]
@@ -110,42 +111,54 @@ def write_tokens(tables: Tables, space: SpaceDoc, passage_ids: Sequence[int], to
     ])  # fmt: skip
 
 
-def read_tokens(tables: Tables, space: SpaceDoc, passage_ids: Sequence[int]) -> TokenRows:
-    """See `VectorIndex.tokens`."""
-    found = tables[tokens_name(space.key)].find({"_id": {"$in": list(passage_ids)}}) if passage_ids else []
-    return token_rows([(each["_id"], each["tokens"], each["data"]) for each in found], space.token_dims)
+# --- recall of the search index --------------------------------------------------------------------------
+
+PAGE_ROWS = 4_096
 
 
-def token_bytes(tables: Tables, space: SpaceDoc) -> int:
-    """See `VectorIndex.token_bytes`; the index over `tokens` holds what is needed."""
-    found = tables[tokens_name(space.key)].aggregate([
-        {"$match": {"tokens": {"$gt": 0}}},
-        {"$group": {"_id": None, "tokens": {"$sum": "$tokens"}}},
-    ])  # fmt: skip
-    return int(found[0]["tokens"]) * bytes_each(space.token_dims) if found else 0
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Vectors of a variant that are looked for, of shape (n, dim), and the k-th highest score that each is to find."""
+
+    queries: Vectors
+    wanted: NDArray[np.float32]
+    k: int
+
+    def share(self, found: Sequence[Sequence[float]]) -> float:
+        """Share of what is nearest among these scores, in [0, 1]."""
+        return share_found(found, self.wanted, self.k)
 
 
-# --- middles of episodes ---------------------------------------------------------------------------------
+def sample_of(tables: Tables, name: str, variant: str, dim: int, k: int, samples: int) -> Sample | None:
+    """A sample that is spread over the passages by their keys, without any two that are alike; None: there are none."""
+    ids = [found["_id"] for found in tables[name].each({}, ("_id",), order=[("_id", 1)])]
+    pool = _vectors(tables, name, variant, dim, [ids[place] for place in spread(len(ids), POOL * samples)])
+    if not len(pool):
+        return None
+    total = 0
+
+    def pages() -> Iterator[Vectors]:
+        nonlocal total
+        for page in _pages(tables, name, variant):
+            total += len(page)
+            yield unpack(page, dim)
+
+    queries = unlike(pool, samples)
+    wanted = kth_scores(pages(), queries, k)
+    return Sample(queries, wanted, min(k, total))
 
 
-def read_middles(
-    tables: Tables, space: SpaceDoc, variant: Variant, where: Where, after: int, limit: int
-) -> EpisodeMiddles:
-    """See `VectorIndex.middles`."""
-    wanted = {"$and": [of_episodes(where), {"number": {"$gt": after}}]}
-    episodes = tables["episodes"].find(wanted, ("_id", "project", "number"), order=[("number", 1)], limit=limit)
-    places = {each["_id"]: place for place, each in enumerate(episodes)}
-    passages = list(tables["passages"].among("episode_id", places, ("_id", "episode_id", "ordinal")))
-    has = {variant.value: {"$exists": True}}
-    found = tables[vectors_name(space.key)].among(
-        "_id", (each["_id"] for each in passages), ("_id", variant.value), **has
-    )
-    vectors = {each["_id"]: each[variant.value] for each in found}
-    held = [each for each in passages if each["_id"] in vectors]
-    held.sort(key=lambda each: (places[each["episode_id"]], each["ordinal"]))
-    return middles_of(
-        [(each["_id"], each["project"]) for each in episodes],
-        [(places[each["episode_id"]], each["_id"]) for each in held],
-        unpack([vectors[each["_id"]] for each in held], space.dim),
-        episodes[-1]["number"] if len(episodes) == limit else None,
-    )
+def _vectors(tables: Tables, name: str, variant: str, dim: int, ids: Sequence[int]) -> Vectors:
+    where = {"_id": {"$in": list(ids)}, variant: {"$exists": True}}
+    return unpack([found[variant] for found in tables[name].find(where, (variant,), order=[("_id", 1)])], dim)
+
+
+def _pages(tables: Tables, name: str, variant: str) -> Iterator[list[bytes]]:
+    page: list[bytes] = []
+    for found in tables[name].each({variant: {"$exists": True}}, (variant,)):
+        page.append(found[variant])
+        if len(page) == PAGE_ROWS:
+            yield page
+            page = []
+    if page:
+        yield page

@@ -5,18 +5,21 @@
 
 from collections.abc import Iterable, Sequence
 
+from typing_extensions import override
+
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.episode_values import EPISODE_FIELDS
 from anamnesis_pipeline.store.gateway import Row
-from anamnesis_pipeline.store.native import Lacking
+from anamnesis_pipeline.store.native import Lacking, Native
 from anamnesis_pipeline.store.sqlite import pending
 from anamnesis_pipeline.store.sqlite.engine import SqliteTables
 from anamnesis_pipeline.store.sqlite.filters import condition
 
 
-class SqliteNative:
-    """See `Native`."""
+class SqliteNative(Native):
+    """What SQLite does in its own form."""
 
+    @override
     def page(
         self,
         tables: SqliteTables,
@@ -27,7 +30,6 @@ class SqliteNative:
         *,
         oldest_first: bool = False,
     ) -> list[Row]:
-        """See `Native`."""
         terms, values = condition(where)
         way, beyond = ("", ">") if oldest_first else (" DESC", "<")
         if after is not None:
@@ -41,13 +43,14 @@ class SqliteNative:
         rows = tables["episodes"].among("number", [number for (number,) in numbers], EPISODE_FIELDS)
         return sorted(rows, key=lambda row: (row["timestamp"], row["episode_id"]), reverse=not oldest_first)
 
+    @override
     def count(self, tables: SqliteTables, where: Where) -> int:
-        """See `Native`."""
         terms, values = condition(where)
         return int(tables.connection.execute(f"SELECT count(*) FROM episodes e WHERE {terms}", values).fetchone()[0])
 
+    @override
     def projects(self, tables: SqliteTables) -> list[str]:
-        """See `Native`. One seek in the index for each name: DISTINCT walks all of it."""
+        """One seek in the index for each name: DISTINCT walks all of it."""
         rows = tables.connection.execute(
             """WITH RECURSIVE names (project) AS (
                     SELECT min(project) FROM episodes
@@ -58,9 +61,10 @@ class SqliteNative:
         )
         return [name for (name,) in rows]
 
+    @override
     def note_lacking(self, tables: SqliteTables, written: Sequence[Lacking]) -> None:
-        """See `Native`."""
         pending.refresh(tables.connection, [each.number for each in written])
 
+    @override
     def prepare(self, texts: Iterable[str]) -> None:
         """Do nothing: SQLite indexes the texts as it writes them."""

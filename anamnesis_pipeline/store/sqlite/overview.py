@@ -5,6 +5,8 @@
 
 from datetime import date
 
+from typing_extensions import override
+
 from anamnesis_pipeline.memory_layers import LASTING_KINDS, LASTING_TAGS, WORKING_BELOW
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, OverviewRecords, SourceState, Tally
@@ -30,20 +32,20 @@ _KEPT_AWAY = """SELECT count(*) FROM (
 
 
 class SqliteOverview(OverviewRecords):
-    """See `OverviewRecords`."""
+    """Counts over all episodes in SQLite."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(SqliteGateway(database))
         self._database = database
 
+    @override
     def sources(self) -> dict[str, SourceState]:
-        """See `OverviewRecords.sources`."""
         with self._database.read() as connection:
             rows = connection.execute("SELECT source, count(*), max(timestamp) FROM episodes GROUP BY source")
             return {source: SourceState(count, moment(newest)) for source, count, newest in rows}
 
+    @override
     def tally(self) -> Tally:
-        """See `OverviewRecords.tally`."""
         given = {
             "kinds": json_list(sorted(LASTING_KINDS)), "tags": json_list(sorted(LASTING_TAGS)),
             "confirmed": WORKING_BELOW,
@@ -51,8 +53,8 @@ class SqliteOverview(OverviewRecords):
         with self._database.read() as connection:
             return Tally(*connection.execute(_TALLY, given).fetchone())
 
+    @override
     def census(self, where: Where = EVERYTHING) -> Census:
-        """See `OverviewRecords.census`."""
         terms, values = condition(where)
         of = f"FROM episodes e WHERE {terms}"
         with self._database.read() as connection:
@@ -65,12 +67,12 @@ class SqliteOverview(OverviewRecords):
             )
         return Census(episodes, retrievals, projects, instances)
 
+    @override
     def kept_away(self, tables: SqliteTables, source: str | None) -> int:
-        """See `OverviewRecords.kept_away`."""
         return int(tables.connection.execute(_KEPT_AWAY, (source,)).fetchone()[0])
 
+    @override
     def days(self, where: Where) -> dict[date, int]:
-        """See `OverviewRecords.days`."""
         terms, values = condition(where)
         with self._database.read() as connection:
             rows = connection.execute(
@@ -80,8 +82,8 @@ class SqliteOverview(OverviewRecords):
             )
             return {date.fromisoformat(day): count for day, count in rows}
 
+    @override
     def most_read(self, where: Where, limit: int) -> list[str]:
-        """See `OverviewRecords.most_read`."""
         terms, values = condition(where)
         with self._database.read() as connection:
             rows = connection.execute(

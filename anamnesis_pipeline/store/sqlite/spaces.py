@@ -5,6 +5,8 @@
 
 from pathlib import Path
 
+from typing_extensions import override
+
 from anamnesis_pipeline.errors import SpaceConflict
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
@@ -15,15 +17,15 @@ from anamnesis_pipeline.store.sqlite.engine import SPACE_VARIANTS, SqliteGateway
 
 
 class SqliteSpaces(SpaceRecords):
-    """See `SpaceRecords`. `index_dir` holds the index files that `drop` removes."""
+    """The embedding spaces in SQLite. `index_dir` holds the index files that `drop` removes."""
 
     def __init__(self, database: Database, index_dir: Path) -> None:
         super().__init__(SqliteGateway(database))
         self._database = database
         self._index_dir = index_dir
 
+    @override
     def put(self, space: Space) -> bool:
-        """See `SpaceRecords.put`."""
         with self._database.write() as connection:
             tables = SqliteTables(connection)
             if tables["spaces"].has({"key": space.key}):
@@ -35,8 +37,9 @@ class SqliteSpaces(SpaceRecords):
             pending.expect_everything(connection, space_id)
         return True
 
+    @override
     def drop(self, key: str) -> None:
-        """See `SpaceRecords.drop`. Its rows go at once; its vectors, found by no other space, in steps."""
+        """Its rows go at once; its vectors, found by no other space, in steps."""
         with self._database.write() as connection:
             row = SqliteTables(connection)["spaces"].one({"key": key}, ["space_id", "status"])
             if row is not None and row["status"] == "active":
@@ -49,6 +52,7 @@ class SqliteSpaces(SpaceRecords):
             (self._index_dir / name).unlink(missing_ok=True)
         self._remove_orphans()
 
+    @override
     def _has_vectors(self, tables: SqliteTables, space: StoredSpace) -> bool:
         found = tables.connection.execute("SELECT 1 FROM vectors WHERE space_id = ? LIMIT 1", (space.space_id,))
         return found.fetchone() is not None
