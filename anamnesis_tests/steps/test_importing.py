@@ -20,8 +20,8 @@ from anamnesis_pipeline.steps import importing
 from anamnesis_pipeline.steps.blocklist import add_rule
 from anamnesis_pipeline.steps.importing import BATCH_BYTES, BATCH_LINES, ImportReport
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.project_names import PROJECT_ALIASES
 from anamnesis_pipeline.store.records.events import Happening
+from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES
 from anamnesis_tests.mongo_server.faults import TOO_LARGE
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.store.mongo_watching import watched

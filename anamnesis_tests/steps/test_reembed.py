@@ -24,7 +24,8 @@ from anamnesis_pipeline.steps.reembed_state import (
     wanted_model,
 )
 from anamnesis_pipeline.steps.spaces import add_model, ensure_space, index_space
-from anamnesis_pipeline.store.base import IndexReport, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.contracts import IndexReport
 from anamnesis_tests.conftest import OpenStore
 from anamnesis_tests.steps.spaces import embed_all, files_of, write
 

@@ -12,7 +12,8 @@ from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.model import Space, Variant
 from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.token_projection import space_projection
-from anamnesis_pipeline.store.base import Store, sign_value
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.contracts import sign_value
 from anamnesis_tests.embeddings.fake_models import HashedWords
 from anamnesis_tests.store.samples import put
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import LlmCallTaken
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.project_names import PROJECT_ALIASES
 from anamnesis_pipeline.store.records.episodes import Publication
 from anamnesis_pipeline.store.records.forgetting import CachedReply
 from anamnesis_pipeline.store.records.llm import Lease, OpenBatch
+from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
 from anamnesis_tests.store.samples import DAY, parsed, part, put, segment, summary
 

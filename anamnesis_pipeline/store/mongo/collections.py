@@ -10,8 +10,7 @@ from pymongo.collection import Collection as DriverCollection
 from pymongo.errors import ConnectionFailure, DocumentTooLarge, OperationFailure, PyMongoError
 from pymongo.operations import SearchIndexModel
 
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import can_be_stored
+from anamnesis_pipeline.store.gateway import batches, can_be_stored
 from anamnesis_pipeline.store.mongo.schema import Index, bring_about, validator_of
 
 Document = dict[str, Any]

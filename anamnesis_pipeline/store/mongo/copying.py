@@ -22,6 +22,7 @@ from anamnesis_pipeline.store.mongo.spaces import MongoSpaces, SpaceIndexes, mak
 from anamnesis_pipeline.store.mongo.vector_docs import unpack, write_vectors
 from anamnesis_pipeline.store.records.spaces import DROPPED, SHOWN
 from anamnesis_pipeline.store.tables import EPISODES, PASSAGES, PENDING, SPACES, Table
+from anamnesis_pipeline.store.vector_values import STORED
 
 DERIVED = {
     "writer": "whose turn it is to write",
@@ -31,8 +32,6 @@ DERIVED = {
 
 MOST_BYTES = (16 << 20) - 4_096
 """A document may have 16 MiB, names of fields included (https://www.mongodb.com/docs/manual/reference/limits/)."""
-
-STORED = np.dtype("<f2")
 
 
 class MongoCopy(CopyRecords):

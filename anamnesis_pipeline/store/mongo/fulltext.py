@@ -11,8 +11,8 @@ from typing_extensions import override
 
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
-from anamnesis_pipeline.store.base import TextIndex, TextProblem
-from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.contracts import TextIndex, TextProblem
+from anamnesis_pipeline.store.gateway import batches
 from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.facets import condition

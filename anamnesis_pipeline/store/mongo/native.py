@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing_extensions import override
 
 from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.store.contracts import Lacking, Native
 from anamnesis_pipeline.store.episode_values import EPISODE_FIELDS
 from anamnesis_pipeline.store.gateway import Row
 from anamnesis_pipeline.store.mongo import pending
@@ -13,7 +14,6 @@ from anamnesis_pipeline.store.mongo.engine import MongoTables
 from anamnesis_pipeline.store.mongo.facets import of_episodes
 from anamnesis_pipeline.store.mongo.passage_docs import terms_of
 from anamnesis_pipeline.store.mongo.space_docs import live_spaces
-from anamnesis_pipeline.store.native import Lacking, Native
 
 
 class MongoNative(Native):

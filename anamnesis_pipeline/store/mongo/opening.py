@@ -16,8 +16,7 @@ from pymongo import UpdateOne
 from anamnesis_pipeline.errors import StoreBusy, StoreCorrupt
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, batches
 from anamnesis_pipeline.store.index_terms import exact_terms
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.copying import MongoCopy

@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable, Sequence
 
 from pymongo import DeleteMany, InsertOne
 
+from anamnesis_pipeline.store.contracts import Lacking
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Write
 from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, live_spaces, tokens_name, vectors_name
-from anamnesis_pipeline.store.native import Lacking
 
 PLACE = ("_id", "source", "timestamp", "number")
 """The fields of an episode's document that its entries are ordered by."""

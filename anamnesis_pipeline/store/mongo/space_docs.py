@@ -6,7 +6,7 @@ from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.records.spaces import ADDING, DROPPED, STORED_FIELDS, StoredSpace, space_not_found
-from anamnesis_pipeline.store.vector_recall import EXACT_BELOW
+from anamnesis_pipeline.store.vector_values import EXACT_BELOW
 
 _DOC_FIELDS = ("_id", *STORED_FIELDS[1:], "index_recall")
 

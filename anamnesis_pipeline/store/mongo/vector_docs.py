@@ -13,48 +13,24 @@ from bson.binary import Binary, BinaryVectorDtype
 from numpy.typing import NDArray
 from pymongo import ReplaceOne, UpdateOne
 
-from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.passage_docs import spread
 from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, seq_counter, tokens_name, vectors_name
-from anamnesis_pipeline.store.token_values import Tokens, packed
 from anamnesis_pipeline.store.values import instant
-from anamnesis_pipeline.store.vector_recall import POOL, kth_scores, share_found, unlike
+from anamnesis_pipeline.store.vector_values import POOL, Tokens, kth_scores, packed, share_found, unlike
 
 Vectors = NDArray[np.float32]
 Rows = Mapping[Variant, Mapping[int, Vectors]]
 """Variant -> passage id -> vector of shape (dim,)."""
 
-_STORED = np.dtype("<f4")
-BYTES_EACH = _STORED.itemsize
+FLOAT32 = np.dtype("<f4")
+BYTES_EACH = FLOAT32.itemsize
 """Of one number."""
 _HEAD = 2
 """Bytes before the numbers of a packed vector: type and padding (the BSON vector format)."""
-
-
-def rows_of(passage_ids: Sequence[int], vectors: Mapping[Variant, Vectors]) -> dict[Variant, dict[int, Vectors]]:
-    """The vectors as they are stored.
-
-    :raises ValueError: there are not as many as passages.
-    """
-    for matrix in vectors.values():
-        if len(passage_ids) != len(matrix):
-            raise ValueError(f"{len(passage_ids)} passage ids came with {len(matrix)} vectors")
-    return {
-        variant: dict(zip(passage_ids, np.asarray(matrix).astype(np.float16).astype(_STORED), strict=True))
-        for variant, matrix in vectors.items()
-    }
-
-
-def check_width(space: SpaceDoc, shape: tuple[int, ...], dimensions: int) -> None:
-    """:raises DimensionMismatch: the space's vectors have another width."""
-    if len(shape) != dimensions or shape[-1] != space.dim:
-        raise DimensionMismatch(
-            f"space {space.key} holds {space.dim}-d vectors and was given shape {shape}; use the model of the space"
-        )
 
 
 def write_vectors(tables: Tables, space: SpaceDoc, passages: Sequence[Document], rows: Rows) -> int:
@@ -96,7 +72,7 @@ def pack(vector: Vectors) -> Binary:
 def unpack(stored: Sequence[bytes], dim: int) -> Vectors:
     """The inverse, for several: shape (len(stored), dim)."""
     numbers = b"".join(memoryview(each)[_HEAD:] for each in stored)
-    return np.frombuffer(numbers, _STORED).astype(np.float32).reshape(len(stored), dim)
+    return np.frombuffer(numbers, FLOAT32).astype(np.float32).reshape(len(stored), dim)
 
 
 # --- token vectors: how many, and their bits, by passage -------------------------------------------------

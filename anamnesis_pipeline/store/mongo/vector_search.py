@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import ScoredPassage, Where
-from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.gateway import batches
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.facets import condition

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
-from anamnesis_pipeline.store.base import (
+from anamnesis_pipeline.store.contracts import (
+    EpisodeMiddles,
     IndexReport,
     IndexState,
     PendingEpisode,
@@ -21,9 +22,7 @@ from anamnesis_pipeline.store.base import (
     TokenRows,
     VectorIndex,
 )
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.episode_middles import EpisodeMiddles, middles_of
-from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, batches
 from anamnesis_pipeline.store.mongo import pending
 from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Database, Tables
 from anamnesis_pipeline.store.mongo.engine import MongoTables
@@ -38,11 +37,10 @@ from anamnesis_pipeline.store.mongo.spaces import SpaceIndexes
 from anamnesis_pipeline.store.mongo.translation import IndexDown
 from anamnesis_pipeline.store.mongo.vector_docs import (
     BYTES_EACH,
+    FLOAT32,
     Rows,
     Sample,
-    check_width,
     note_checkpoint,
-    rows_of,
     sample_of,
     unpack,
     write_tokens,
@@ -51,9 +49,18 @@ from anamnesis_pipeline.store.mongo.vector_docs import (
 from anamnesis_pipeline.store.mongo.vector_search import FEW, MOST_SCANNED, Question, VectorSearch
 from anamnesis_pipeline.store.records.spaces import lacks_vectors
 from anamnesis_pipeline.store.tables import TEXT
-from anamnesis_pipeline.store.token_values import Tokens, by_passage, bytes_each, check_tokens, token_rows
 from anamnesis_pipeline.store.values import moment
-from anamnesis_pipeline.store.vector_recall import EXACT_BELOW
+from anamnesis_pipeline.store.vector_values import (
+    EXACT_BELOW,
+    Tokens,
+    by_passage,
+    bytes_each,
+    check_tokens,
+    check_width,
+    middles_of,
+    token_rows,
+    vectors_by_passage,
+)
 
 Vectors = NDArray[np.float32]
 
@@ -105,10 +112,11 @@ class MongoVectors(VectorIndex):
         tokens: Sequence[NDArray[np.int8]] | None = None,
     ) -> int:
         shapes = [np.asarray(matrix).shape for matrix in vectors.values()]
-        rows, token_rows = rows_of(passage_ids, vectors), by_passage(passage_ids, tokens)
-        rows_each = max(1, len(rows) + bool(token_rows))
+        rows = {variant: vectors_by_passage(passage_ids, matrix, FLOAT32) for variant, matrix in vectors.items()}
+        token_rows_of = by_passage(passage_ids, tokens)
+        rows_each = max(1, len(rows) + bool(token_rows_of))
         return sum(
-            self._database.write(partial(_put, key=space, shapes=shapes, batch=batch, rows=rows, tokens=token_rows))
+            self._database.write(partial(_put, key=space, shapes=shapes, batch=batch, rows=rows, tokens=token_rows_of))
             for batch in batches(list(dict.fromkeys(passage_ids)), MAX_ROWS_PER_WRITE // rows_each)
         )
 

@@ -5,8 +5,7 @@ from dataclasses import astuple
 from typing import Any
 
 from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables
+from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables, batches
 from anamnesis_pipeline.store.tables import NOT_EMPTY, TEXT
 
 Generation = tuple[str, str, int]

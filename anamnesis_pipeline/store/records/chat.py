@@ -8,8 +8,7 @@ from typing import Any
 
 from anamnesis_pipeline.chat_model import FORGOTTEN, SUMMARY_CHARS, ChatMessage, ChatSession, Citation, EarlierName
 from anamnesis_pipeline.store.gateway import Gateway, Match, Order, Row, Tables, beyond
-from anamnesis_pipeline.store.paging import cursor_at, read_cursor
-from anamnesis_pipeline.store.values import clean, instant, moment
+from anamnesis_pipeline.store.values import clean, cursor_at, instant, moment, read_cursor
 
 SESSIONS, MESSAGES = "chat_sessions", "chat_messages"
 _BY_USE = ("-updated_at", "-session_id")

@@ -7,9 +7,8 @@ from functools import partial
 from anamnesis_pipeline.errors import EpisodeNotFound
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.store import episode_values
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Gateway, Match, Tables
-from anamnesis_pipeline.store.native import Native
+from anamnesis_pipeline.store.contracts import Native
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Gateway, Match, Tables, batches
 from anamnesis_pipeline.store.records import events
 from anamnesis_pipeline.store.records.episodes import write_rows
 from anamnesis_pipeline.store.records.events import Happening

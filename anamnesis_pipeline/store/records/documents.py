@@ -8,8 +8,7 @@ from operator import attrgetter
 
 from anamnesis_pipeline.document_model import source_tag
 from anamnesis_pipeline.model import FileCursor, Part, record_id
-from anamnesis_pipeline.store.batching import batches, by_rows
-from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables
+from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables, batches, by_rows
 from anamnesis_pipeline.store.records import events
 from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_pipeline.store.records.files import File, of_files, read_cursor, write_cursors

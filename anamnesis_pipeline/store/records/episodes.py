@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.model import Episode, EpisodeHead, Part, Passage, StoredPassage, Where
-from anamnesis_pipeline.store.batching import batches, by_rows
+from anamnesis_pipeline.store.contracts import Lacking, Native
 from anamnesis_pipeline.store.episode_values import (
     EPISODE_FIELDS,
     HEAD_FIELDS,
@@ -21,16 +21,14 @@ from anamnesis_pipeline.store.episode_values import (
     storable_passages,
     stored_hash,
 )
-from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, can_be_stored
-from anamnesis_pipeline.store.native import Lacking, Native
-from anamnesis_pipeline.store.paging import cursor_after, read_cursor
-from anamnesis_pipeline.store.project_names import read_aliases, store_name
+from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, batches, by_rows, can_be_stored
 from anamnesis_pipeline.store.records import chat, documents, events, exclusion, links, queries, session_notes
 from anamnesis_pipeline.store.records.events import Happening, kind_of_edit
 from anamnesis_pipeline.store.records.links import Link
 from anamnesis_pipeline.store.records.parts import mark_published
+from anamnesis_pipeline.store.records.settings import read_aliases, store_name
 from anamnesis_pipeline.store.tables import NOT_EMPTY
-from anamnesis_pipeline.store.values import LAST_CHARACTER, as_json, instant, sought
+from anamnesis_pipeline.store.values import LAST_CHARACTER, as_json, cursor_after, instant, read_cursor, sought
 from anamnesis_pipeline.summary_model import Summary
 
 TRACKED_S = 2.0

@@ -7,8 +7,7 @@ from functools import partial
 
 from anamnesis_pipeline.message_keys import borrowed_key
 from anamnesis_pipeline.model import Episode, Part
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, beyond
+from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, batches, beyond
 from anamnesis_pipeline.store.records.parts import PART_FIELDS, read_part
 from anamnesis_pipeline.store.tables import NOT_EMPTY, TEXT
 from anamnesis_pipeline.store.values import clean, instant, moment

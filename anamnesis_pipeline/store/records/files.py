@@ -6,8 +6,7 @@ from functools import partial
 
 from anamnesis_pipeline.archive_model import ArchiveFrame
 from anamnesis_pipeline.model import FileCursor, Source
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Gateway, Row, Rows, Tables
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Gateway, Row, Rows, Tables, batches
 from anamnesis_pipeline.store.records.archive import NewFrames
 from anamnesis_pipeline.store.values import clean
 

@@ -8,9 +8,8 @@ from typing import Any, Protocol
 
 from anamnesis_pipeline.model import Episode, Part, Passage
 from anamnesis_pipeline.store import episode_values
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Rows, Tables
-from anamnesis_pipeline.store.native import Native
+from anamnesis_pipeline.store.contracts import Native
+from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Rows, Tables, batches
 from anamnesis_pipeline.store.records import llm, typed
 from anamnesis_pipeline.store.records.episodes import drop_session_records, rewrite_episode
 from anamnesis_pipeline.store.records.exclusion import bury

@@ -12,8 +12,7 @@ from functools import partial
 
 from anamnesis_pipeline.errors import LlmCallTaken
 from anamnesis_pipeline.model import Part
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import Gateway, Row, Tables
+from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, batches
 from anamnesis_pipeline.store.values import clean, instant, json_list
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 

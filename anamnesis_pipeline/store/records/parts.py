@@ -13,8 +13,17 @@ import zstandard
 
 from anamnesis_pipeline.message_keys import RESULT_KEY, agent_key, call_of
 from anamnesis_pipeline.model import Part, SectionFacts, Segment, SegmentKind, content_id
-from anamnesis_pipeline.store.batching import batches, until_done
-from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Field, Gateway, Match, Row, Tables, beyond
+from anamnesis_pipeline.store.gateway import (
+    MAX_ROWS_PER_WRITE,
+    Field,
+    Gateway,
+    Match,
+    Row,
+    Tables,
+    batches,
+    beyond,
+    until_done,
+)
 from anamnesis_pipeline.store.records.session_notes import at_rest_sources
 from anamnesis_pipeline.store.tables import NOT_EMPTY, NOT_NULL, TEXT
 from anamnesis_pipeline.store.values import as_json, clean, indexed, instant, json_list, moment

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from anamnesis_pipeline.model import record_id
-from anamnesis_pipeline.store.batching import batches, until_done
-from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Gateway, Match, Tables
-from anamnesis_pipeline.store.native import Native
-from anamnesis_pipeline.store.project_names import read_aliases, store_name
+from anamnesis_pipeline.store.contracts import Native
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Gateway, Match, Tables, batches, until_done
 from anamnesis_pipeline.store.records.episodes import drop_session_records
 from anamnesis_pipeline.store.records.parts import place_agents, set_project
+from anamnesis_pipeline.store.records.settings import read_aliases, store_name
 from anamnesis_pipeline.store.tables import NOT_EMPTY
 from anamnesis_pipeline.store.values import clean
 from anamnesis_pipeline.summary_model import MAX_RECORDS

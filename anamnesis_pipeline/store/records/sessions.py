@@ -8,9 +8,8 @@ from itertools import islice
 
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.store import episode_values
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import Gateway, Row, Tables
-from anamnesis_pipeline.store.native import Native
+from anamnesis_pipeline.store.contracts import Native
+from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, batches
 from anamnesis_pipeline.store.records import events
 from anamnesis_pipeline.store.records.episodes import put_episodes, remove_episodes
 from anamnesis_pipeline.store.records.events import Happening

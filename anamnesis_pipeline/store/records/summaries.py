@@ -9,9 +9,7 @@ from heapq import merge
 from itertools import groupby, islice
 
 from anamnesis_pipeline.model import Part
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables
-from anamnesis_pipeline.store.project_names import names_of, read_aliases
+from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables, batches
 from anamnesis_pipeline.store.records.parts import (
     NEWEST_FIRST,
     behind,
@@ -22,6 +20,7 @@ from anamnesis_pipeline.store.records.parts import (
     read_summaries,
     summary_row,
 )
+from anamnesis_pipeline.store.records.settings import names_of, read_aliases
 from anamnesis_pipeline.store.tables import NOT_EMPTY, NOT_NULL, TEXT
 from anamnesis_pipeline.store.values import clean, instant
 from anamnesis_pipeline.summary_model import Summary

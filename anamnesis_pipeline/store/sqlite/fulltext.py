@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
-from anamnesis_pipeline.store.base import TextIndex, TextProblem
+from anamnesis_pipeline.store.contracts import TextIndex, TextProblem
 from anamnesis_pipeline.store.index_terms import IndexTerms, exact_phrases
 from anamnesis_pipeline.store.sqlite.common_words import ROWS_READ_PER_LIST, CommonWords, idf
 from anamnesis_pipeline.store.sqlite.connection import Database

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from anamnesis_pipeline.store.base import IndexState
+from anamnesis_pipeline.store.contracts import IndexState
 from anamnesis_pipeline.store.records.spaces import StoredSpace
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.vector_file import (
@@ -23,7 +23,7 @@ from anamnesis_pipeline.store.sqlite.vector_file import (
     grow_file,
     write_file,
 )
-from anamnesis_pipeline.store.sqlite.vector_tail import from_blobs
+from anamnesis_pipeline.store.vector_values import from_blobs
 
 REFRESH_ROWS = 5_000
 REFRESH_SHARE = 0.05

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing_extensions import override
 
 from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.store.contracts import Lacking, Native
 from anamnesis_pipeline.store.episode_values import EPISODE_FIELDS
 from anamnesis_pipeline.store.gateway import Row
-from anamnesis_pipeline.store.native import Lacking, Native
 from anamnesis_pipeline.store.sqlite import pending
 from anamnesis_pipeline.store.sqlite.engine import SqliteTables
 from anamnesis_pipeline.store.sqlite.filters import condition

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import ScoredPassage, Where
-from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.gateway import batches
 from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.sqlite.vector_file import VectorFile
-from anamnesis_pipeline.store.sqlite.vector_tail import MAX_ROWS, TailView, best_first, from_blobs
+from anamnesis_pipeline.store.sqlite.vector_tail import MAX_ROWS, TailView
 from anamnesis_pipeline.store.values import json_list
+from anamnesis_pipeline.store.vector_values import best_first, from_blobs
 
 Ids = NDArray[np.int64]
 Vectors = NDArray[np.float32]

@@ -7,27 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from anamnesis_pipeline.store.vector_values import best_first, from_blobs
+
 Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
-STORED = np.dtype("<f2")
 MAX_ROWS = 50_000
 READ_ROWS = 2_000
 STALE_ROWS = 1_000
 """Rows deleted since they were read that may stay before the tail is read anew."""
-
-
-def from_blobs(blobs: list[bytes], dim: int) -> Vectors:
-    """Stored vectors as one matrix, shape (len(blobs), dim)."""
-    return np.frombuffer(b"".join(blobs), dtype=STORED).astype(np.float32).reshape(len(blobs), dim)
-
-
-def best_first(scores: NDArray[np.float32], k: int) -> NDArray[np.intp]:
-    """Positions of the k highest scores, best first."""
-    if k >= len(scores):
-        return np.argsort(-scores, kind="stable")
-    top = np.argpartition(-scores, k)[:k]
-    return top[np.argsort(-scores[top], kind="stable")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.model import Passage, ScoredPassage, StoredPassage, Variant, Where
-from anamnesis_pipeline.store.base import (
+from anamnesis_pipeline.store.contracts import (
+    EpisodeMiddles,
     IndexReport,
     IndexState,
     PendingEpisode,
@@ -26,9 +26,7 @@ from anamnesis_pipeline.store.base import (
     TokenRows,
     VectorIndex,
 )
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.episode_middles import EpisodeMiddles, middles_of
-from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, batches
 from anamnesis_pipeline.store.records.spaces import StoredSpace, find_space
 from anamnesis_pipeline.store.sqlite import pending, vector_search
 from anamnesis_pipeline.store.sqlite.connection import Database
@@ -36,10 +34,25 @@ from anamnesis_pipeline.store.sqlite.engine import SqliteTables
 from anamnesis_pipeline.store.sqlite.filters import PassingPassages, condition
 from anamnesis_pipeline.store.sqlite.index_files import IndexFiles
 from anamnesis_pipeline.store.sqlite.vector_search import FewVectors
-from anamnesis_pipeline.store.sqlite.vector_tail import STORED, VectorTail, from_blobs
-from anamnesis_pipeline.store.token_values import by_passage, bytes_each, check_tokens, packed, token_rows
+from anamnesis_pipeline.store.sqlite.vector_tail import VectorTail
 from anamnesis_pipeline.store.values import instant, json_list, moment
-from anamnesis_pipeline.store.vector_recall import POOL, kth_scores, share_found, spread, unlike
+from anamnesis_pipeline.store.vector_values import (
+    POOL,
+    STORED,
+    by_passage,
+    bytes_each,
+    check_tokens,
+    check_width,
+    from_blobs,
+    kth_scores,
+    middles_of,
+    packed,
+    share_found,
+    spread,
+    token_rows,
+    unlike,
+    vectors_by_passage,
+)
 
 Vectors = NDArray[np.float32]
 
@@ -69,7 +82,7 @@ class SqliteVectors(VectorIndex):
         vectors: Mapping[Variant, Vectors],
         tokens: Sequence[NDArray[np.int8]] | None = None,
     ) -> int:
-        rows = {variant: _rows(passage_ids, matrix) for variant, matrix in vectors.items()}
+        rows = {variant: vectors_by_passage(passage_ids, matrix, STORED) for variant, matrix in vectors.items()}
         token_rows = by_passage(passage_ids, tokens)
         written = 0
         rows_each = max(1, len(rows) + bool(token_rows))
@@ -77,7 +90,7 @@ class SqliteVectors(VectorIndex):
             with self._database.write() as connection:
                 row = find_space(SqliteTables(connection), space)
                 for matrix in vectors.values():
-                    _check_width(row, np.asarray(matrix).shape, 2)
+                    check_width(row, np.asarray(matrix).shape, 2)
                 check_tokens(row.key, row.token_dims, token_rows)
                 written += _put(connection, row.space_id, batch, rows, token_rows)
         return written
@@ -101,7 +114,7 @@ class SqliteVectors(VectorIndex):
         with self._database.read() as connection:
             self._forget_dropped(connection)
             row = find_space(SqliteTables(connection), space)
-            _check_width(row, vector.shape, 1)
+            check_width(row, vector.shape, 1)
             current = self._files.current(connection, row, variant)
             tail = self._tail(row, variant).view(connection, current.row.covered_seq if current else 0)
             question = vector_search.Question(row.space_id, variant, vector, k, where)
@@ -271,19 +284,6 @@ class SqliteVectors(VectorIndex):
             for key in [key for key in self._tails if key[0] not in live]:
                 del self._tails[key]
         self._files.close_all_but(live)
-
-
-def _check_width(row: StoredSpace, shape: tuple[int, ...], dimensions: int) -> None:
-    if len(shape) != dimensions or shape[-1] != row.dim:
-        raise DimensionMismatch(
-            f"space {row.key} holds {row.dim}-d vectors and was given shape {shape}; use the model of the space"
-        )
-
-
-def _rows(passage_ids: Sequence[int], vectors: Vectors) -> dict[int, NDArray[np.float16]]:
-    if len(passage_ids) != len(vectors):
-        raise ValueError(f"{len(passage_ids)} passage ids came with {len(vectors)} vectors")
-    return dict(zip(passage_ids, np.asarray(vectors).astype(STORED), strict=True))
 
 
 def _put(
