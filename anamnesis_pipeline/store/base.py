@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from anamnesis_pipeline.store.contracts import Native, TextIndex, VectorIndex
 from anamnesis_pipeline.store.copying import CopyRecords
 from anamnesis_pipeline.store.gateway import Gateway
-from anamnesis_pipeline.store.records.archive import ArchiveRecords
 from anamnesis_pipeline.store.records.chat import ChatRecords
 from anamnesis_pipeline.store.records.consolidation import ConsolidationRecords
 from anamnesis_pipeline.store.records.context import ContextRecords
@@ -20,7 +19,7 @@ from anamnesis_pipeline.store.records.documents import DocumentRecords
 from anamnesis_pipeline.store.records.episodes import EpisodeRecords
 from anamnesis_pipeline.store.records.events import EventRecords
 from anamnesis_pipeline.store.records.exclusion import ExclusionRecords
-from anamnesis_pipeline.store.records.files import FileRecords
+from anamnesis_pipeline.store.records.files import ArchiveRecords, FileRecords
 from anamnesis_pipeline.store.records.forgetting import ForgetRecords, Traces
 from anamnesis_pipeline.store.records.llm import LlmRecords
 from anamnesis_pipeline.store.records.messages import MessageRecords

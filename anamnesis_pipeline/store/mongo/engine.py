@@ -13,10 +13,10 @@ from anamnesis_pipeline.store.mongo import episode_docs
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.client import Tables as Collections
 from anamnesis_pipeline.store.mongo.collections import Collection, Document, Filter, Write
+from anamnesis_pipeline.store.mongo.episode_docs import delete_passages, spread, terms_of
 from anamnesis_pipeline.store.mongo.facets import FACET_SOURCES, facets_of
-from anamnesis_pipeline.store.mongo.passage_docs import delete_passages, spread, terms_of
 from anamnesis_pipeline.store.mongo.schema import IDS
-from anamnesis_pipeline.store.mongo.search_definitions import unspaced_fields
+from anamnesis_pipeline.store.mongo.search_indexes import unspaced_fields
 from anamnesis_pipeline.store.mongo.space_docs import live_spaces, seq_counter
 from anamnesis_pipeline.store.records.forgetting import Traces
 from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, PASSAGES, Flag, RowFlag, Table

@@ -16,14 +16,18 @@ from anamnesis_pipeline.store.gateway import batches
 from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.facets import condition
-from anamnesis_pipeline.store.mongo.index_tail import IndexTail, Tail, newest_seq
-from anamnesis_pipeline.store.mongo.live_rows import live_rows
-from anamnesis_pipeline.store.mongo.passage_terms import PassageTerms
-from anamnesis_pipeline.store.mongo.search_definitions import EXACT, STEM, UNSPACED
-from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
+from anamnesis_pipeline.store.mongo.index_tail import IndexTail, Tail, live_rows, newest_seq
+from anamnesis_pipeline.store.mongo.search_indexes import EXACT, STEM, UNSPACED, SearchIndex
 from anamnesis_pipeline.store.mongo.space_docs import seq_counter
-from anamnesis_pipeline.store.mongo.term_counts import TermCounts, in_one
-from anamnesis_pipeline.store.mongo.text_queries import Phrase, Statistics, TextQuery, statistics_of
+from anamnesis_pipeline.store.mongo.text_queries import (
+    PassageTerms,
+    Phrase,
+    Statistics,
+    TermCounts,
+    TextQuery,
+    in_one,
+    statistics_of,
+)
 from anamnesis_pipeline.store.mongo.translation import IndexDown, asking
 from anamnesis_pipeline.unspaced_scripts import parted
 

@@ -22,11 +22,9 @@ from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.copying import MongoCopy
 from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTables, MongoTraces
 from anamnesis_pipeline.store.mongo.fulltext import MongoTextIndex
-from anamnesis_pipeline.store.mongo.native import MongoNative
-from anamnesis_pipeline.store.mongo.overview import MongoOverview
+from anamnesis_pipeline.store.mongo.native import MongoNative, MongoOverview
 from anamnesis_pipeline.store.mongo.schema import COLLECTIONS, INDEXES_OF_SPACES, validator_of
-from anamnesis_pipeline.store.mongo.search_definitions import unspaced_fields
-from anamnesis_pipeline.store.mongo.search_indexes import text_index
+from anamnesis_pipeline.store.mongo.search_indexes import text_index, unspaced_fields
 from anamnesis_pipeline.store.mongo.spaces import MongoSpaces
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 from anamnesis_pipeline.store.records import session_notes

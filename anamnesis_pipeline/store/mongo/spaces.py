@@ -12,12 +12,18 @@ from typing_extensions import override
 
 from anamnesis_pipeline.errors import SpaceConflict
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.store.mongo import pending
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.client import Tables as Collections
 from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTables
 from anamnesis_pipeline.store.mongo.schema import INDEXES_OF_SPACES
-from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, find_space, read_doc, tokens_name, vectors_name
+from anamnesis_pipeline.store.mongo.space_docs import (
+    SpaceDoc,
+    expect_everything,
+    find_space,
+    read_doc,
+    tokens_name,
+    vectors_name,
+)
 from anamnesis_pipeline.store.records.spaces import (
     ADDING,
     DROPPED,
@@ -157,7 +163,7 @@ def _expect_more(tables: MongoTables, space_id: int, space: Space, after: str) -
     """
     if not tables["spaces"].has({"space_id": space_id, "status": ADDING}):
         return False
-    last = pending.expect_everything(tables.collections, space_id, after=after, limit=EPISODES_PER_STEP)
+    last = expect_everything(tables.collections, space_id, after=after, limit=EPISODES_PER_STEP)
     if last is not None:
         return last
     refuse_second(tables, space.key, space.status)

@@ -15,8 +15,7 @@ from anamnesis_pipeline.store.gateway import batches
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.facets import condition
-from anamnesis_pipeline.store.mongo.index_tail import IndexTail, Tail, newest_seq
-from anamnesis_pipeline.store.mongo.live_rows import live_rows
+from anamnesis_pipeline.store.mongo.index_tail import IndexTail, Tail, live_rows, newest_seq
 from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
 from anamnesis_pipeline.store.mongo.space_docs import seq_counter
 from anamnesis_pipeline.store.mongo.translation import IndexDown, asking

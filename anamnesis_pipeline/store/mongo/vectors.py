@@ -23,16 +23,22 @@ from anamnesis_pipeline.store.contracts import (
     VectorIndex,
 )
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, batches
-from anamnesis_pipeline.store.mongo import pending
 from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Database, Tables
 from anamnesis_pipeline.store.mongo.engine import MongoTables
+from anamnesis_pipeline.store.mongo.episode_docs import passages_of
 from anamnesis_pipeline.store.mongo.facets import FACETS, of_episodes
-from anamnesis_pipeline.store.mongo.index_tail import Tail
-from anamnesis_pipeline.store.mongo.live_rows import leaves_few
-from anamnesis_pipeline.store.mongo.passage_docs import passages_of
-from anamnesis_pipeline.store.mongo.search_definitions import Quantization, quantizes
-from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex, vector_index
-from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, find_space, tokens_name, vectors_name
+from anamnesis_pipeline.store.mongo.index_tail import Tail, leaves_few
+from anamnesis_pipeline.store.mongo.search_indexes import Quantization, SearchIndex, quantizes, vector_index
+from anamnesis_pipeline.store.mongo.space_docs import (
+    SpaceDoc,
+    complete_passages,
+    count_lacking,
+    find_space,
+    lacking_totals,
+    newest_lacking,
+    tokens_name,
+    vectors_name,
+)
 from anamnesis_pipeline.store.mongo.spaces import SpaceIndexes
 from anamnesis_pipeline.store.mongo.translation import IndexDown
 from anamnesis_pipeline.store.mongo.vector_docs import (
@@ -193,7 +199,7 @@ class MongoVectors(VectorIndex):
     def progress(self, space: str) -> SpaceProgress:
         def work(tables: Tables) -> SpaceProgress:
             space_id = find_space(tables, space).space_id
-            lacking, missing = pending.totals(tables, space_id)
+            lacking, missing = lacking_totals(tables, space_id)
             (there,) = MongoTables(tables)["episodes"].sums({"source": TEXT}, ["passages"])
             reached = tables["spaces"].one({"_id": space_id}, ("last_episode", "written_at")) or {}
             written_at = reached.get("written_at")
@@ -365,7 +371,7 @@ def _put(
     written = write_vectors(tables, space, live, rows)
     episode_of = {each["_id"]: each["episode_id"] for each in live}
     write_tokens(tables, space, list(episode_of), tokens)
-    pending.refresh(tables, set(episode_of.values()), space.space_id)
+    count_lacking(tables, set(episode_of.values()), space.space_id)
     note_checkpoint(tables, space, [episode_of[passage_id] for passage_id in batch if passage_id in episode_of])
     return written
 
@@ -383,10 +389,10 @@ def _counted(tables: Tables, row: SpaceDoc, tails: Mapping[str, Tail]) -> tuple[
 
 
 def _pending(tables: Tables, space: SpaceDoc, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
-    newest = pending.newest(tables, space.space_id, sources, episodes)
+    newest = newest_lacking(tables, space.space_id, sources, episodes)
     passages = passages_of(tables, [episode_id for episode_id, _ in newest])
     ids = [stored.passage_id for found in passages.values() for stored in found]
-    done = pending.complete(tables, space, ids)
+    done = complete_passages(tables, space, ids)
     lacking = [
         (episode_id, source, tuple(s for s in passages.get(episode_id, ()) if s.passage_id not in done))
         for episode_id, source in newest

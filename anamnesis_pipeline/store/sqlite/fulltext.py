@@ -15,12 +15,19 @@ from typing_extensions import override
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
 from anamnesis_pipeline.store.contracts import TextIndex, TextProblem
 from anamnesis_pipeline.store.index_terms import IndexTerms, exact_phrases
-from anamnesis_pipeline.store.sqlite.common_words import ROWS_READ_PER_LIST, CommonWords, idf
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.filters import PassingPassages, condition
 from anamnesis_pipeline.store.sqlite.integrity import problems_of
-from anamnesis_pipeline.store.sqlite.passage_lengths import Corpus, PassageLengths
-from anamnesis_pipeline.store.sqlite.word_lists import Wanted, WordLists, ids_behind
+from anamnesis_pipeline.store.sqlite.word_lists import (
+    ROWS_READ_PER_LIST,
+    CommonWords,
+    Corpus,
+    PassageLengths,
+    Wanted,
+    WordLists,
+    idf,
+    ids_behind,
+)
 from anamnesis_pipeline.store.values import indexed, json_list
 from anamnesis_pipeline.unspaced_scripts import parted, sought
 

@@ -28,13 +28,13 @@ from anamnesis_pipeline.store.contracts import (
 )
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, batches
 from anamnesis_pipeline.store.records.spaces import StoredSpace, find_space
-from anamnesis_pipeline.store.sqlite import pending, vector_search
+from anamnesis_pipeline.store.sqlite import vector_search
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.engine import SqliteTables
 from anamnesis_pipeline.store.sqlite.filters import PassingPassages, condition
 from anamnesis_pipeline.store.sqlite.index_files import IndexFiles
-from anamnesis_pipeline.store.sqlite.vector_search import FewVectors
-from anamnesis_pipeline.store.sqlite.vector_tail import VectorTail
+from anamnesis_pipeline.store.sqlite.spaces import LACKS_A_VECTOR, count_lacking, lacking_totals, newest_lacking
+from anamnesis_pipeline.store.sqlite.vector_search import FewVectors, VectorTail
 from anamnesis_pipeline.store.values import instant, json_list, moment
 from anamnesis_pipeline.store.vector_values import (
     POOL,
@@ -161,7 +161,7 @@ class SqliteVectors(VectorIndex):
             space_id = find_space(SqliteTables(connection), space).space_id
             return [
                 _lacking(connection, space_id, episode_key, source)
-                for _, episode_key, source in pending.newest(connection, space_id, sources, episodes)
+                for _, episode_key, source in newest_lacking(connection, space_id, sources, episodes)
             ]
 
     @override
@@ -184,7 +184,7 @@ class SqliteVectors(VectorIndex):
             episodes, passages = connection.execute(
                 "SELECT count(*), coalesce(sum(passages), 0) FROM episodes INDEXED BY episodes_passages"
             ).fetchone()
-            lacking, missing = pending.totals(connection, space_id)
+            lacking, missing = lacking_totals(connection, space_id)
             last_episode, written_at = connection.execute(
                 "SELECT last_episode, written_at FROM spaces WHERE space_id = ?", (space_id,)
             ).fetchone()
@@ -309,7 +309,7 @@ def _put(
     packs = [(space_id, key, len(tokens[key]), packed(tokens[key])) for key in live if key in tokens]
     connection.executemany("DELETE FROM token_vectors WHERE space_id = ? AND passage_id = ?", [p[:2] for p in packs])
     connection.executemany("INSERT INTO token_vectors (space_id, passage_id, tokens, data) VALUES (?, ?, ?, ?)", packs)
-    pending.refresh(connection, set(live.values()), space_id)
+    count_lacking(connection, set(live.values()), space_id)
     _note_checkpoint(connection, space_id, [live[passage_id] for passage_id in passage_ids if passage_id in live])
     return len(keys)
 
@@ -337,7 +337,7 @@ def _lacking(connection: sqlite3.Connection, space_id: int, episode_key: int, so
         f"""SELECT p.passage_id, e.episode_id, p.ordinal, t.text, t.context, t.message_ids
             FROM passages p JOIN passage_texts t USING (passage_id) JOIN episodes e USING (episode_key)
             JOIN spaces s ON s.space_id = ?
-            WHERE p.episode_key = ? AND {pending.LACKS_A_VECTOR} ORDER BY p.ordinal""",
+            WHERE p.episode_key = ? AND {LACKS_A_VECTOR} ORDER BY p.ordinal""",
         (space_id, episode_key),
     )
     passages = tuple(
