@@ -53,9 +53,8 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def as_json(value: Any) -> str:
-    """Compact JSON, ASCII only: it survives any text a log may hold."""
-    return json.dumps(value, separators=(",", ":"))
+as_json = json.JSONEncoder(separators=(",", ":")).encode
+"""Compact JSON, ASCII only: it survives any text a log may hold."""
 
 
 def json_list(values: Iterable[Any]) -> str:

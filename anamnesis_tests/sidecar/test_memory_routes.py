@@ -255,6 +255,6 @@ def test_a_secret_in_a_reply_is_masked_before_the_reply_is_cached(
 ) -> None:
     llm.respond(reply(RECORD, summary=f"It was {SECRET}."))
     assert client.post("/memory/ingest", json=PAIR).json()["summary"].startswith("It was [")
-    (cached,) = services.store.forgetting.replies_after("", 9)
+    (cached,) = services.store.llm.replies_after("", 9)
     assert "It was [" in cached.reply
     assert SECRET not in cached.reply

@@ -65,7 +65,7 @@ def parts(home: Home) -> list[str]:
 
 
 def replies(home: Home) -> set[str]:
-    return {reply.key for reply in home.store.forgetting.replies_after("", 100)}
+    return {reply.key for reply in home.store.llm.replies_after("", 100)}
 
 
 def test_a_batch_that_is_open_when_its_text_is_forgotten_writes_nothing_of_it(home: Home) -> None:

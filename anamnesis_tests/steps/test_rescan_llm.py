@@ -64,7 +64,7 @@ def stored(home: Home) -> str:
     """Everything that is kept of replies, and every summary."""
     store = home.store
     parts = [part.part_id for part in store.forgetting.parts_after("", 100)]
-    replies = [reply.reply for reply in store.forgetting.replies_after("", 100)]
+    replies = [reply.reply for reply in store.llm.replies_after("", 100)]
     episodes = [f"{e.summary} {e.raw_exchange}" for e in home.episodes()]
     return " ".join([*replies, *(repr(store.summaries.summary(key)) for key in parts), *episodes])
 
@@ -81,7 +81,7 @@ def test_a_batch_that_was_open_during_a_rescan_brings_no_secret_back(home: Home)
         run()
     assert SECRET not in stored(home)
     assert home.store.summaries.summary_counts() == {"tiny": 2}, "the part of another text was asked about anew"
-    assert len(home.store.forgetting.replies_after("", 9)) == 2
+    assert len(home.store.llm.replies_after("", 9)) == 2
     assert "It was [" in stored(home), "what the other reply gave away is masked"
 
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from anamnesis_pipeline.errors import LlmCallTaken
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.episodes import Publication
-from anamnesis_pipeline.store.records.forgetting import CachedReply
-from anamnesis_pipeline.store.records.llm import Lease, OpenBatch
+from anamnesis_pipeline.store.records.llm import CachedReply, Lease, OpenBatch
 from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
 from anamnesis_tests.store.samples import DAY, parsed, part, put, segment, summary
@@ -192,7 +191,7 @@ def test_a_reply_is_written_anew_only_where_it_is_still_the_one_that_was_read(st
     assert not store.llm.rewrite_reply("k", "another", "masked")
     assert not store.llm.rewrite_reply("never asked", "told", "masked")
     assert store.llm.rewrite_reply("k", "told", "masked \ud800")
-    assert store.forgetting.replies_after("", 9) == [
+    assert store.llm.replies_after("", 9) == [
         CachedReply("k", "masked \ufffd", "ollama", "m"),
         CachedReply("other", "told", "ollama", "m"),
     ]

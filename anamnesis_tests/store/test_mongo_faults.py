@@ -377,7 +377,7 @@ def test_two_writers_of_the_same_new_rows_see_one_of_each(store: Store, server: 
             thread.join()
         assert problems == []
         for each in (store, other):
-            assert len(each.forgetting.replies_after("", 99)) == 10
+            assert len(each.llm.replies_after("", 99)) == 10
             assert len(each.exclusion.tombstones(99)) == 10
             assert len(each.episodes.get([f"e-{n}" for n in range(10)])) == 10
 

@@ -194,11 +194,12 @@ class EpisodeRecords:
         """
 
         def work(tables: Tables) -> bool:
-            if not tables["episodes"].has({"episode_id": sought(episode_id)}):
+            stored = tables["episodes"].one({"episode_id": sought(episode_id)}, ["project", "message_keys"])
+            if stored is None:
                 return False
-            events.note(tables, Happening.FORGET, [episode_id])
+            events.note(tables, Happening.FORGET, [episode_id], stored["project"])
             if tombstone:
-                exclusion.bury_episode(tables, episode_id)
+                exclusion.bury_episode(tables, episode_id, stored["message_keys"])
             else:  # the next ingest publishes it again
                 tables["parts"].update({"part_id": episode_id}, {"published_hash": None})
             remove_episodes(tables, self._native, [episode_id])

@@ -295,10 +295,9 @@ def tombstoned(tables: Tables, episodes: Sequence[Episode]) -> set[str]:
     return gone | {episode.episode_id for episode in suspects if buried.issuperset(episode.message_keys)}
 
 
-def bury_episode(tables: Tables, episode_id: str) -> None:
-    """Keep an episode that is stored, and its messages, away from later ingests."""
-    stored = tables["episodes"].one({"episode_id": episode_id}, ["message_keys"])
-    bury(tables, [(episode_id, key) for key in ("", *(stored["message_keys"] if stored else ()))])
+def bury_episode(tables: Tables, episode_id: str, message_keys: Iterable[str]) -> None:
+    """Keep an episode, and its messages, away from later ingests."""
+    bury(tables, [(episode_id, key) for key in ("", *message_keys)])
     held = [row["message_key"] for row in tables["tombstone_keys"].find({"episode_id": episode_id}, ["message_key"])]
     borrowed = [key for key in held if key.startswith(_BORROWED)]
     if borrowed:  # the original of what only a fork had may go by these alone

@@ -40,16 +40,6 @@ class Selection:
     until: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CachedReply:
-    """A reply of an LLM that is kept so as not to ask again."""
-
-    key: str
-    reply: str
-    backend: str
-    model: str
-
-
 class Traces(Protocol):
     """What an engine may keep of deleted rows."""
 
@@ -177,13 +167,6 @@ class ForgetRecords:
         now.
         """
         return self._gateway.write(lambda tables: rewrite_summary(tables, before, after))
-
-    def replies_after(self, key: str, limit: int) -> list[CachedReply]:
-        """Return cached replies in the order of their keys, behind this one; `''` comes before all."""
-        names = ("key", "reply", "backend", "model")
-        with self._gateway.read() as tables:
-            rows = tables["llm_replies"].find({"key": {"$gt": key}}, names, order=["key"], limit=limit)
-        return [CachedReply(**row) for row in rows]
 
     def scrub(self) -> list[str]:
         """Make what was deleted unreadable in the store's files: full-text, pages, write-ahead log, index files.

@@ -38,6 +38,16 @@ class OpenBatch:
     keys: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class CachedReply:
+    """A reply of an LLM that is kept so as not to ask again."""
+
+    key: str
+    reply: str
+    backend: str
+    model: str
+
+
 class LlmRecords:
     """Replies of LLMs by what was asked, and what the calls cost. A day is a UTC date, e.g. `2026-11-22`."""
 
@@ -47,6 +57,13 @@ class LlmRecords:
     def replies(self, keys: Sequence[str]) -> dict[str, str]:
         """Return key -> reply, for those that are cached."""
         return self._texts("llm_replies", "reply", keys)
+
+    def replies_after(self, key: str, limit: int) -> list[CachedReply]:
+        """Return cached replies in the order of their keys, behind this one; `''` comes before all."""
+        names = ("key", "reply", "backend", "model")
+        with self._gateway.read() as tables:
+            rows = tables["llm_replies"].find({"key": {"$gt": key}}, names, order=["key"], limit=limit)
+        return [CachedReply(**row) for row in rows]
 
     def note_asked(self, asked: Mapping[str, Part]) -> set[str]:
         """Note key -> part before an LLM is asked about the part under this key. Return the keys that may be asked: not

@@ -94,15 +94,13 @@ def in_record_with(tables: Tables, sessions: Collection[Key]) -> list[Row]:
     found = {
         key_of(row): row for match in of_sessions(sessions) for row in tables["session_notes"].find(match, STATE_FIELDS)
     }
-    machines = {row["key"]: row["machine"] for row in tables["sources"].find({}, ["key", "machine"])} if found else {}
-    for row in found.values():
+    others = in_records(tables, {row["root"] for row in found.values()})
+    sources = {row["source"] for row in (*found.values(), *others)}
+    machines = {row["key"]: row["machine"] for row in tables["sources"].among("key", sources, ["key", "machine"])}
+    for row in (*found.values(), *others):
         row["machine"] = machines.get(row["source"], "")
     records = {record_of(row) for row in found.values() if row["root"]}
-    for row in in_records(tables, {root for _, root in records}):
-        row["machine"] = machines.get(row["source"], "")
-        if record_of(row) in records:
-            found[key_of(row)] = row
-    return list(found.values())
+    return list((found | {key_of(row): row for row in others if record_of(row) in records}).values())
 
 
 def in_records(tables: Tables, roots: Collection[str]) -> list[Row]:

@@ -252,7 +252,11 @@ class SqliteEpisodes(SqliteRows):
     @override
     def delete(self, match: Match) -> int:
         """Delete them with all that belongs to them."""
-        numbers = [row["number"] for row in self.find(match, ["number"])]
+        named = match["number"] if match.keys() == {"number"} else None
+        if isinstance(named, Mapping) and named.keys() == {"$in"}:
+            numbers = list(named["$in"])
+        else:
+            numbers = [row["number"] for row in self.find(match, ["number"])]
         if not numbers:
             return 0
         SqlitePassages(self._connection, PASSAGES).delete_of(numbers)
