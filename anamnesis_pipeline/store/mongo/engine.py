@@ -13,7 +13,7 @@ from anamnesis_pipeline.store.mongo import episode_docs
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.client import Tables as Collections
 from anamnesis_pipeline.store.mongo.collections import Collection, Document, Filter, Write
-from anamnesis_pipeline.store.mongo.episode_docs import delete_passages, spread, terms_of
+from anamnesis_pipeline.store.mongo.episode_docs import delete_passages, spread_facets, terms_of
 from anamnesis_pipeline.store.mongo.facets import FACET_SOURCES, facets_of
 from anamnesis_pipeline.store.mongo.schema import IDS
 from anamnesis_pipeline.store.mongo.search_indexes import unspaced_fields
@@ -283,7 +283,9 @@ class MongoEpisodes(MongoRows):
                 for each in documents
                 if each["_id"] in before
             }
-            spread(self._collections, live_spaces(self._collections), {key: its for key, its in facets.items() if its})
+            spread_facets(
+                self._collections, live_spaces(self._collections), {key: its for key, its in facets.items() if its}
+            )
 
     @override
     def update(self, match: Match, change: Row, *, add: Mapping[str, int] | None = None) -> int:

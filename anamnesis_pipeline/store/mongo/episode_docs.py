@@ -48,7 +48,7 @@ def delete_passages(tables: Tables, spaces: Sequence[SpaceDoc], passage_ids: Seq
             tables[tokens_name(space.key)].delete(where)
 
 
-def spread(tables: Tables, spaces: Sequence[SpaceDoc], changed: Mapping[str, Document]) -> None:
+def spread_facets(tables: Tables, spaces: Sequence[SpaceDoc], changed: Mapping[str, Document]) -> None:
     """Write changed facets of episodes, by id, into their passages and the vectors of every space. Each gets a `seq` of
     its own, by which a reader knows that a search index has not seen it yet.
     """
@@ -79,7 +79,7 @@ def change(tables: Tables, documents: Sequence[Document], fields_of: Callable[[D
         writes.append(UpdateOne({"_id": document["_id"]}, {"$set": {**facets, **fields}}))
     tables["episodes"].write(writes)
     if changed:
-        spread(tables, live_spaces(tables), changed)
+        spread_facets(tables, live_spaces(tables), changed)
 
 
 def changed_facets(before: Document, after: Document) -> Document:

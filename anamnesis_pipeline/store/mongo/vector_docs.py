@@ -16,11 +16,10 @@ from pymongo import ReplaceOne, UpdateOne
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
-from anamnesis_pipeline.store.mongo.episode_docs import spread
 from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, seq_counter, tokens_name, vectors_name
 from anamnesis_pipeline.store.values import instant
-from anamnesis_pipeline.store.vector_values import POOL, Tokens, kth_scores, packed, share_found, unlike
+from anamnesis_pipeline.store.vector_values import POOL, Tokens, kth_scores, packed, share_found, spread, unlike
 
 Vectors = NDArray[np.float32]
 Rows = Mapping[Variant, Mapping[int, Vectors]]
