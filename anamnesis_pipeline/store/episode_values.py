@@ -103,10 +103,15 @@ def storable(episode: Episode) -> Episode:
 def stored_hash(episode: Episode, passages: Sequence[Passage]) -> str:
     """Hash of everything that `put` may change, so that an unchanged episode costs one look."""
     return content_id(
-        episode.content_hash, episode.source, episode.machine, episode.path, episode.session_id,
-        json_list(episode.message_ids), json_list(episode.message_keys),
+        episode.content_hash,
+        episode.source,
+        episode.machine,
+        episode.path,
+        episode.session_id,
+        json_list(episode.message_ids),
+        json_list(episode.message_keys),
         *(as_json([p.ordinal, p.text, p.context, p.message_ids]) for p in passages),
-    )  # fmt: skip
+    )
 
 
 def storable_passages(passages: Sequence[Passage]) -> list[Passage]:

@@ -203,8 +203,13 @@ class Database:
 
     def _mention_wait(self, waited_s: float, most_s: float) -> None:
         if waited_s > LONG_S:
-            log.warning("%s: waiting for another writer since %.0f s of at most %.0f; one that was killed holds its "
-                        "turn for up to a minute", self.place, waited_s, most_s)  # fmt: skip
+            log.warning(
+                "%s: waiting for another writer since %.0f s of at most %.0f; one that was killed holds its "
+                "turn for up to a minute",
+                self.place,
+                waited_s,
+                most_s,
+            )
 
     def _transaction(self, work: Callable[[Tables], T]) -> T:
         """:raises TurnTaken: another process writes."""

@@ -97,8 +97,11 @@ class Collection:
         for as long as the read may take. Where the server went, the one that is there now is asked.
         """
         command = {
-            "aggregate": self._driver.name, "pipeline": list(stages), "cursor": {}, "readConcern": {"level": "local"},
-        }  # fmt: skip
+            "aggregate": self._driver.name,
+            "pipeline": list(stages),
+            "cursor": {},
+            "readConcern": {"level": "local"},
+        }
 
         def ask() -> list[Document]:
             found = self._driver.database.cursor_command(dict(command), codec_options=self._driver.codec_options)

@@ -57,10 +57,12 @@ def spread_facets(tables: Tables, spaces: Sequence[SpaceDoc], changed: Mapping[s
     for name in ("passages", *(vectors_name(space.key) for space in spaces)):
         found = tables[name].find({"episode_id": {"$in": list(changed)}}, ("_id", "episode_id"), order=[("_id", 1)])
         first = tables.next_number(seq_counter(name), len(found)) if found else 0
-        tables[name].write([
-            UpdateOne({"_id": each["_id"]}, {"$set": {**changed[each["episode_id"]], "seq": seq}})
-            for seq, each in enumerate(found, first)
-        ])  # fmt: skip
+        tables[name].write(
+            [
+                UpdateOne({"_id": each["_id"]}, {"$set": {**changed[each["episode_id"]], "seq": seq}})
+                for seq, each in enumerate(found, first)
+            ]
+        )
 
 
 CHANGED_FIELDS = ("_id", *FACET_SOURCES, "superseded_by", "superseded_at", "retrieval_count")

@@ -15,15 +15,11 @@ from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, CHAT_KINDS, FORMER_KIND,
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
 from anamnesis_pipeline.store.values import instant, moment, sought, spellings
 
-FACETS = (
-    "episode_id", "source", "instance", "project", "kind", "status", "session_id", "tags", "at", "layer", "read_often",
-)  # fmt: skip
+FACETS = tuple("episode_id source instance project kind status session_id tags at layer read_often".split())
 """`at` is the timestamp in microseconds since 1970; `layer` is `memory_layers.Layer`, but OPEN where age decides;
 `read_often` is 1 for what was read too often to be working memory, else 0.
 """
-FACET_SOURCES = (
-    "source", "instance", "project", "kind", "status", "session_id", "tags", "timestamp", "metadata", "read_count",
-)  # fmt: skip
+FACET_SOURCES = tuple("source instance project kind status session_id tags timestamp metadata read_count".split())
 """The fields of an episode's document that its facets follow from, beside `_id`."""
 
 OPEN = "open"

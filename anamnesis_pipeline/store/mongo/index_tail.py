@@ -150,8 +150,10 @@ class IndexTail:
         log.warning(
             "Search index %s is more than %d changes behind (the newest is %d): what was written between is found once "
             "it caught up. If this stays so, look at the search process (mongot) and its log.",
-            index, STEPS[-1], newest,
-        )  # fmt: skip
+            index,
+            STEPS[-1],
+            newest,
+        )
 
 
 def _whole(settled: int, shown: int) -> int:

@@ -177,19 +177,24 @@ def _tally(tables: Tables) -> Tally:
     lasting = sum(count for kind, count in active.items() if kind in LASTING_KINDS)
     found = next(iter(episodes.aggregate([{"$match": _RETRIEVED}, *_RETRIEVALS])), {"confirmed": 0, "retrievals": 0})
     return Tally(
-        episodes=sum(kinds.values()), active=sum(active.values()), curated=lasting + episodes.count(_TO_LAST),
-        replaced=episodes.count({"superseded_by": {"$gt": ""}}), confirmed=int(found["confirmed"]),
+        episodes=sum(kinds.values()),
+        active=sum(active.values()),
+        curated=lasting + episodes.count(_TO_LAST),
+        replaced=episodes.count({"superseded_by": {"$gt": ""}}),
+        confirmed=int(found["confirmed"]),
         retrievals=int(found["retrievals"]),
-    )  # fmt: skip
+    )
 
 
 def _by(tables: Tables, name: str, wanted: Mapping[str, Any]) -> dict[str, int]:
     """Value of a field -> episodes that have it and pass a filter, read of the index that begins with it."""
-    rows = tables["episodes"].aggregate([
-        {"$match": {"$and": [{name: {"$gte": ""}}, wanted]}},
-        {"$group": {"_id": f"${name}", "episodes": {"$sum": 1}}},
-        {"$sort": {"episodes": -1, "_id": 1}},
-    ])  # fmt: skip
+    rows = tables["episodes"].aggregate(
+        [
+            {"$match": {"$and": [{name: {"$gte": ""}}, wanted]}},
+            {"$group": {"_id": f"${name}", "episodes": {"$sum": 1}}},
+            {"$sort": {"episodes": -1, "_id": 1}},
+        ]
+    )
     return {row["_id"]: row["episodes"] for row in rows}
 
 

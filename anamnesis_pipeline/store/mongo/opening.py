@@ -192,11 +192,13 @@ def _index_some(tables: Tables) -> bool:
         return False
     behind = {"_id": {"$gt": made.get("indexed_to", 0)}}
     found = tables["passages"].find(behind, ("_id", "text", "context"), order=[("_id", 1)], limit=MAX_ROWS_PER_WRITE)
-    tables["passages"].write([
-        UpdateOne({"_id": each["_id"]}, {"$set": {"terms": exact_terms(each["text"]), **fields}})
-        for each in found
-        if (fields := unspaced_fields(each["text"], each["context"]))
-    ])  # fmt: skip
+    tables["passages"].write(
+        [
+            UpdateOne({"_id": each["_id"]}, {"$set": {"terms": exact_terms(each["text"]), **fields}})
+            for each in found
+            if (fields := unspaced_fields(each["text"], each["context"]))
+        ]
+    )
     if found:
         tables["store"].update({"_id": APPLICATION}, {"$set": {"indexed_to": found[-1]["_id"]}})
     return bool(found)

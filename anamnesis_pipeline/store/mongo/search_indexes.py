@@ -226,8 +226,12 @@ class SearchIndex:
         elif usable := [state for state in mine if state.queryable]:
             self._drop_others(tables, max(usable, key=lambda state: state.generation), newer=False)
         elif all(state.status == "FAILED" for state in mine):
-            log.warning("Search index %s of %s is %s; the next build of the vector index makes it anew",
-                        self._base, self.collection, _told(mine))  # fmt: skip
+            log.warning(
+                "Search index %s of %s is %s; the next build of the vector index makes it anew",
+                self._base,
+                self.collection,
+                _told(mine),
+            )
 
     def _ask_again(self, tables: Tables, states: Sequence[IndexState]) -> None:
         if self._of_definition(states):
@@ -368,8 +372,9 @@ class _Wait:
         now = time.monotonic()
         if now - self._told >= TOLD_EVERY_S:
             self._told = now
-            log.warning("Waiting for %s since %.0f s of at most %.0f: %s", self._what, now - self._began, self._seconds,
-                     problem)  # fmt: skip
+            log.warning(
+                "Waiting for %s since %.0f s of at most %.0f: %s", self._what, now - self._began, self._seconds, problem
+            )
 
 
 def _read(base: str, found: Document) -> IndexState | None:
@@ -379,9 +384,13 @@ def _read(base: str, found: Document) -> IndexState | None:
     if prefix or not generation.isdecimal():
         return None
     return IndexState(
-        found["name"], made_by, int(generation), found.get("status", "PENDING"), bool(found.get("queryable")),
+        found["name"],
+        made_by,
+        int(generation),
+        found.get("status", "PENDING"),
+        bool(found.get("queryable")),
         _problem(found),
-    )  # fmt: skip
+    )
 
 
 def _problem(found: Document) -> str:

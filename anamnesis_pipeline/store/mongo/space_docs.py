@@ -135,10 +135,12 @@ def expect_everything(tables: Tables, space_id: int, *, after: str = "", limit: 
     )
     if not episodes:
         return None
-    tables["pending"].write([
-        DeleteMany({"space_id": space_id, "episode_id": {"$in": [episode["_id"] for episode in episodes]}}),
-        *(InsertOne(_entry(space_id, episode, episode["passages"])) for episode in episodes),
-    ])  # fmt: skip
+    tables["pending"].write(
+        [
+            DeleteMany({"space_id": space_id, "episode_id": {"$in": [episode["_id"] for episode in episodes]}}),
+            *(InsertOne(_entry(space_id, episode, episode["passages"])) for episode in episodes),
+        ]
+    )
     last: str = episodes[-1]["_id"]
     return last if len(episodes) == limit else None
 
@@ -158,10 +160,12 @@ def newest_lacking(tables: Tables, space_id: int, sources: Iterable[str], episod
 
 def lacking_totals(tables: Tables, space_id: int) -> tuple[int, int]:
     """How many episodes, and how many of their passages, lack a vector in a space."""
-    found = tables["pending"].aggregate([
-        {"$match": {"space_id": space_id}},
-        {"$group": {"_id": None, "episodes": {"$sum": 1}, "passages": {"$sum": "$missing"}}},
-    ])  # fmt: skip
+    found = tables["pending"].aggregate(
+        [
+            {"$match": {"space_id": space_id}},
+            {"$group": {"_id": None, "episodes": {"$sum": 1}, "passages": {"$sum": "$missing"}}},
+        ]
+    )
     return (found[0]["episodes"], found[0]["passages"]) if found else (0, 0)
 
 

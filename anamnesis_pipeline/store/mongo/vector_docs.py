@@ -41,10 +41,12 @@ def write_vectors(tables: Tables, space: SpaceDoc, passages: Sequence[Document],
         return 0
     name = vectors_name(space.key)
     first = tables.next_number(seq_counter(name), len(passages))
-    tables[name].write([
-        UpdateOne({"_id": each["_id"]}, {"$set": _fields(each, first + n, rows)}, upsert=True)
-        for n, each in enumerate(passages)
-    ])  # fmt: skip
+    tables[name].write(
+        [
+            UpdateOne({"_id": each["_id"]}, {"$set": _fields(each, first + n, rows)}, upsert=True)
+            for n, each in enumerate(passages)
+        ]
+    )
     return len(rows) * len(passages)
 
 
@@ -79,11 +81,13 @@ def unpack(stored: Sequence[bytes], dim: int) -> Vectors:
 
 def write_tokens(tables: Tables, space: SpaceDoc, passage_ids: Sequence[int], tokens: Mapping[int, Tokens]) -> None:
     """Write those of these passages that are in `tokens`, in place of what they had."""
-    tables[tokens_name(space.key)].write([
-        ReplaceOne({"_id": key}, {"tokens": len(tokens[key]), "data": packed(tokens[key])}, upsert=True)
-        for key in passage_ids
-        if key in tokens
-    ])  # fmt: skip
+    tables[tokens_name(space.key)].write(
+        [
+            ReplaceOne({"_id": key}, {"tokens": len(tokens[key]), "data": packed(tokens[key])}, upsert=True)
+            for key in passage_ids
+            if key in tokens
+        ]
+    )
 
 
 # --- recall of the search index --------------------------------------------------------------------------

@@ -74,9 +74,7 @@ class VectorSearch:
             return self._by_index(tables, question, newest)
         except IndexDown:
             fields = ("_id", "episode_id", question.variant)
-            found = live_rows(
-                tables, question.collection, question.where, fields, MOST_SCANNED, has=question.variant
-            )  # fmt: skip
+            found = live_rows(tables, question.collection, question.where, fields, MOST_SCANNED, has=question.variant)
             if found is None:
                 raise
             return best(_scored(found, question), question.k)

@@ -182,11 +182,13 @@ class MongoVectors(VectorIndex):
     @override
     def pending_sources(self, space: str) -> dict[str, int]:
         def work(tables: Tables) -> dict[str, int]:
-            found = tables["pending"].aggregate([
-                {"$match": {"space_id": find_space(tables, space).space_id}},
-                {"$group": {"_id": "$source", "missing": {"$sum": "$missing"}}},
-                {"$sort": {"_id": 1}},
-            ])  # fmt: skip
+            found = tables["pending"].aggregate(
+                [
+                    {"$match": {"space_id": find_space(tables, space).space_id}},
+                    {"$group": {"_id": "$source", "missing": {"$sum": "$missing"}}},
+                    {"$sort": {"_id": 1}},
+                ]
+            )
             return {each["_id"]: each["missing"] for each in found}
 
         return self._database.read(work)

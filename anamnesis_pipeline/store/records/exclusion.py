@@ -315,10 +315,12 @@ def bury(tables: Tables, graves: Iterable[tuple[str, str]]) -> None:
     """Leave tombstones where there are none, of (episode id, message key or empty)."""
     rows = [{"message_key": key, "episode_id": episode_id} for episode_id, key in dict.fromkeys(graves)]
     now = instant(datetime.now(UTC))
-    tables["tombstones"].add([
-        {"episode_id": episode_id, "deleted_at": now, "reason": "", "went_with": ""}
-        for episode_id in dict.fromkeys(row["episode_id"] for row in rows)
-    ])  # fmt: skip
+    tables["tombstones"].add(
+        [
+            {"episode_id": episode_id, "deleted_at": now, "reason": "", "went_with": ""}
+            for episode_id in dict.fromkeys(row["episode_id"] for row in rows)
+        ]
+    )
     tables["tombstone_keys"].add([row for row in rows if row["message_key"]])
 
 

@@ -29,24 +29,9 @@ from anamnesis_pipeline.store.tables import NOT_EMPTY, NOT_NULL, TEXT
 from anamnesis_pipeline.store.values import as_json, clean, indexed, instant, json_list, moment
 from anamnesis_pipeline.summary_model import RecordType, Summary, TypedRecord
 
-PART_FIELDS = (
-    "part_id",
-    "source",
-    "path",
-    "session_id",
-    "exchange_id",
-    "ordinal",
-    "kind",
-    "project",
-    "cwd",
-    "prompt",
-    "agent_id",
-    "agent_type",
-    "origin",
-    "lead",
-    "closed",
-    "section",
-    "segments",
+PART_FIELDS = tuple(
+    """part_id source path session_id exchange_id ordinal kind project cwd prompt agent_id agent_type origin lead
+    closed section segments""".split()
 )
 NEWEST_FIRST = ("-ended_at", "-part_id")
 """The order in which parts are worked off: by the end of their last segment, then id."""

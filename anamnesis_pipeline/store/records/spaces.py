@@ -15,20 +15,9 @@ from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables
 ADDING, DROPPED = "adding", "dropped"
 """Statuses of a space while an engine makes what it needs, and while it removes that. The space is hidden meanwhile."""
 SHOWN: Match = {"$and": [{"status": {"$ne": ADDING}}, {"status": {"$ne": DROPPED}}]}
-SPACE_FIELDS = (
-    "key",
-    "model_id",
-    "dim",
-    "generation",
-    "query_prefix",
-    "passage_prefix",
-    "pooling",
-    "precision",
-    "fidelity",
-    "variants",
-    "token_dims",
-    "token_variant",
-    "status",
+SPACE_FIELDS = tuple(
+    """key model_id dim generation query_prefix passage_prefix pooling precision fidelity variants token_dims
+    token_variant status""".split()
 )
 STORED_FIELDS = ("space_id", "key", "dim", "status", "token_dims", "variants")
 PROJECTION = np.dtype("<f4")

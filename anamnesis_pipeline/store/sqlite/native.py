@@ -107,9 +107,10 @@ class SqliteOverview(OverviewRecords):
     @override
     def tally(self) -> Tally:
         given = {
-            "kinds": json_list(sorted(LASTING_KINDS)), "tags": json_list(sorted(LASTING_TAGS)),
+            "kinds": json_list(sorted(LASTING_KINDS)),
+            "tags": json_list(sorted(LASTING_TAGS)),
             "confirmed": WORKING_BELOW,
-        }  # fmt: skip
+        }
         with self._database.read() as connection:
             return Tally(*connection.execute(_TALLY, given).fetchone())
 
