@@ -32,6 +32,7 @@ Row = dict[str, Any]
 Match = Mapping[str, Any]
 Order = Sequence[str]
 T = TypeVar("T")
+R = TypeVar("R")
 
 MAX_ROWS_PER_WRITE = 500
 """More rows are split into several transactions, so that others wait for none for long."""
@@ -174,12 +175,21 @@ def by_rows(items: Sequence[T], rows_of: Callable[[T], int]) -> Iterator[list[T]
         yield batch
 
 
-def until_done(gateway: Gateway, work: Callable[[Tables], int]) -> int:
-    """Call `work` in one transaction after the other, until it does less than `MAX_ROWS_PER_WRITE`. Return how much it
-    did in all.
-    """
-    done, last = 0, MAX_ROWS_PER_WRITE
-    while last == MAX_ROWS_PER_WRITE:
+def write_all(
+    gateway: Gateway, rows: Sequence[T], work: Callable[[Tables, Sequence[T]], R], size: int = MAX_ROWS_PER_WRITE
+) -> list[R]:
+    """Do `work` with `rows`, at most `size` of them in one transaction. Return what each returned."""
+
+    def write(batch: Sequence[T]) -> R:
+        return gateway.write(lambda tables: work(tables, batch))
+
+    return list(map(write, batches(rows, size)))
+
+
+def until_done(gateway: Gateway, work: Callable[[Tables], int], size: int = MAX_ROWS_PER_WRITE) -> int:
+    """Do `work` in one transaction after the other, until it does less than `size`. Return how much it did in all."""
+    done, last = 0, size
+    while last == size:
         last = gateway.write(work)
         done += last
     return done

@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from anamnesis_pipeline.document_model import source_tag
 from anamnesis_pipeline.model import FileCursor, Part, record_id
-from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables, batches, by_rows
+from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables, batches, by_rows, write_all
 from anamnesis_pipeline.store.records import events
 from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_pipeline.store.records.files import File, of_files, read_cursor, write_cursors
@@ -194,7 +194,7 @@ class DocumentRecords:
         """Forget where these parts were seen; what is current of their sections is decided again. Return how many
         sightings there were.
         """
-        return sum(self._gateway.write(partial(_remove, part_ids=batch)) for batch in batches(sorted(set(part_ids))))
+        return sum(write_all(self._gateway, sorted(set(part_ids)), _remove))
 
 
 def note_new_episodes(tables: Tables, part_ids: Sequence[str]) -> None:

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, replace
-from functools import partial
 from typing import Any
 
 from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame
 from anamnesis_pipeline.model import FileCursor, Source
-from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Gateway, Match, Row, Rows, Tables, batches
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Gateway, Match, Row, Rows, Tables, batches, write_all
 from anamnesis_pipeline.store.tables import NOT_EMPTY, TEXT
 from anamnesis_pipeline.store.values import clean
 
@@ -214,7 +213,7 @@ class FileRecords:
 
     def put_sources(self, sources: Sequence[Source]) -> int:
         """Add or update sources. Return how many were new."""
-        return sum(self._gateway.write(partial(_put_sources, sources=batch)) for batch in batches(sources))
+        return sum(write_all(self._gateway, sources, _put_sources))
 
     def sources(self) -> list[Source]:
         """Return all sources, reserved ones included, by key."""
@@ -256,17 +255,17 @@ class FileRecords:
 
     def commit_crawls(self, crawled: Sequence[Crawled]) -> list[bool]:
         """Do `commit_crawl` of many files, each for itself, in few transactions. No file comes twice."""
-        done: list[bool] = []
-        for batch in batches(crawled, MAX_ROWS_PER_WRITE // 2):
-            done += self._gateway.write(partial(_commit_crawls, crawled=batch))
-        return done
+        done = write_all(self._gateway, crawled, _commit_crawls, MAX_ROWS_PER_WRITE // 2)
+        return [is_done for batch in done for is_done in batch]
 
     def mark_gone(self, source: str, paths: Iterable[str]) -> int:
         """Flag files that vanished; their episodes stay. Return how many were newly flagged."""
-        return sum(
-            self._gateway.write(partial(_mark_gone, source=source, paths=batch))
-            for batch in batches(sorted(set(paths)))
-        )
+
+        def mark(tables: Tables, paths: Sequence[str]) -> int:
+            match = {"source": source, "gone": 0, "path": {"$in": list(paths)}}
+            return tables["files"].update(match, {"gone": 1}, add={"version": 1})
+
+        return sum(write_all(self._gateway, sorted(set(paths)), mark))
 
 
 def read_cursor(row: Row) -> FileCursor:
@@ -325,8 +324,3 @@ def _commit_crawls(tables: Tables, crawled: Sequence[Crawled]) -> list[bool]:
     write_cursors(tables, written)
     frames.write()
     return done
-
-
-def _mark_gone(tables: Tables, source: str, paths: Sequence[str]) -> int:
-    match = {"source": source, "gone": 0, "path": {"$in": list(paths)}}
-    return tables["files"].update(match, {"gone": 1}, add={"version": 1})

@@ -8,11 +8,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 
 from anamnesis_pipeline.errors import LlmCallTaken
 from anamnesis_pipeline.model import Part
-from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, batches
+from anamnesis_pipeline.store.gateway import Gateway, Tables, write_all
 from anamnesis_pipeline.store.values import clean, instant, json_list
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 
@@ -69,10 +68,7 @@ class LlmRecords:
         """Note key -> part before an LLM is asked about the part under this key. Return the keys that may be asked: not
         those of a part that was forgotten meanwhile, or is stored with another text or context.
         """
-        noted: set[str] = set()
-        for batch in batches(list(asked.items())):
-            noted |= self._gateway.write(partial(_note_asked, asked=batch))
-        return noted
+        return set().union(*write_all(self._gateway, list(asked.items()), _note_asked))
 
     def put_reply(self, key: str, reply: str, backend: str, model: str) -> bool:
         """Cache a reply; the first one stays, and the failure noted for the key is removed. Return False, with nothing
@@ -96,8 +92,8 @@ class LlmRecords:
 
     def put_failures(self, problems: Mapping[str, str]) -> None:
         """Note why a batch brought no reply to these keys."""
-        for batch in batches([{"key": key, "problem": clean(problem)} for key, problem in problems.items()]):
-            self._gateway.write(partial(_put_failures, rows=batch))
+        rows = [{"key": key, "problem": clean(problem)} for key, problem in problems.items()]
+        write_all(self._gateway, rows, lambda tables, rows: tables["llm_failures"].add(rows))
 
     def failures(self, keys: Sequence[str]) -> dict[str, str]:
         """Return key -> why a batch brought no reply to it, for those that have none since."""
@@ -216,10 +212,6 @@ def void(tables: Tables, part_ids: Sequence[str]) -> None:
     of_parts = {"part_id": {"$in": list(part_ids)}}
     tables["llm_asked"].update(of_parts, {"void": 1})
     tables["summaries"].update(of_parts, {"reply_key": ""})
-
-
-def _put_failures(tables: Tables, rows: Sequence[Row]) -> None:
-    tables["llm_failures"].add(rows)
 
 
 def _note_asked(tables: Tables, asked: Sequence[tuple[str, Part]]) -> set[str]:

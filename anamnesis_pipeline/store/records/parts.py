@@ -5,7 +5,6 @@ they are.
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -23,6 +22,7 @@ from anamnesis_pipeline.store.gateway import (
     batches,
     beyond,
     until_done,
+    write_all,
 )
 from anamnesis_pipeline.store.records.session_notes import at_rest_sources
 from anamnesis_pipeline.store.tables import NOT_EMPTY, NOT_NULL, TEXT
@@ -77,7 +77,7 @@ class PartRecords:
             named = tables["messages"].among("key", key_of.values(), ["key", "canonical"])
             calls = {row["key"]: row["canonical"] for row in named if row["canonical"].startswith(RESULT_KEY)}
         origins = [(part_id, call_of(calls[key])) for part_id, key in key_of.items() if key in calls]
-        return sum(self._gateway.write(partial(_link, origins=batch)) for batch in batches(origins))
+        return sum(write_all(self._gateway, origins, _link))
 
     def close_idle_parts(self, source: str, ended_before: datetime) -> int:
         """Close open parts whose last segment is older. Return how many."""
@@ -121,7 +121,12 @@ class PartRecords:
         return found
 
     def _change(self, match: Match, change: Row) -> int:
-        return until_done(self._gateway, partial(_change_some, match=match, change=change))
+        def some(tables: Tables) -> int:
+            rows = tables["parts"].find(match, ["part_id"], limit=MAX_ROWS_PER_WRITE)
+            ids = [row["part_id"] for row in rows]
+            return tables["parts"].update({"part_id": {"$in": ids}}, change) if ids else 0
+
+        return until_done(self._gateway, some)
 
 
 # --- parts and their summaries as rows -------------------------------------------------------------------
@@ -381,12 +386,6 @@ def _forbidden(tables: Tables, parts: Sequence[Part]) -> set[str]:
 
 
 # --- changes ---------------------------------------------------------------------------------------------
-
-
-def _change_some(tables: Tables, match: Match, change: Row) -> int:
-    rows = tables["parts"].find(match, ["part_id"], limit=MAX_ROWS_PER_WRITE)
-    ids = [row["part_id"] for row in rows]
-    return tables["parts"].update({"part_id": {"$in": ids}}, change) if ids else 0
 
 
 def _link(tables: Tables, origins: Sequence[tuple[str, str]]) -> int:

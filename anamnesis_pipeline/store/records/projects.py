@@ -84,11 +84,7 @@ class ProjectRecords:
             numbers = [row["number"] for row in rows]
             return tables["episodes"].update({"number": {"$in": numbers}}, {field: name}) if numbers else 0
 
-        changed, last = 0, self._AT_ONCE
-        while last == self._AT_ONCE:
-            last = self._gateway.write(work)
-            changed += last
-        return changed
+        return until_done(self._gateway, work, self._AT_ONCE)
 
 
 def _move(tables: Tables, native: Native, source: str, paths: Sequence[str], cwd: str, before: str, after: str) -> int:
