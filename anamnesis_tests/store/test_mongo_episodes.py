@@ -17,8 +17,7 @@ from anamnesis_pipeline.errors import SpaceConflict
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import client, engine, native, spaces, turns
-from anamnesis_pipeline.store.mongo.client import Database
-from anamnesis_pipeline.store.mongo.client import Tables as Collections
+from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.engine import MongoTables
 from anamnesis_pipeline.store.mongo.facets import FACETS, facets_of

@@ -16,7 +16,7 @@ from anamnesis_pipeline.errors import GiveUp, StoreBusy, StoreFull
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import client, fulltext
-from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.engine import MongoGateway
 from anamnesis_pipeline.store.mongo.opening import open_mongo
 from anamnesis_pipeline.store.records.exclusion import BuriedSection
@@ -196,7 +196,7 @@ def test_a_transaction_in_whose_midst_the_primary_steps_down_is_done_again_and_o
 ) -> None:
     runs = []
 
-    def work(tables: Tables) -> None:
+    def work(tables: Collections) -> None:
         tables["settings"].insert([{"name": f"n{len(runs)}", "value": "1"}])
         runs.append(1)
         if len(runs) == 1:

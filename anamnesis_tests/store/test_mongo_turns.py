@@ -13,7 +13,7 @@ from pymongo.collection import Collection as DriverCollection
 
 from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.store.mongo import client, turns
-from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.engine import MongoGateway
 from anamnesis_pipeline.store.mongo.native import MongoNative
@@ -81,7 +81,7 @@ def test_who_waits_is_let_first_by_who_just_wrote(
     theirs._turns._took_s = LONG_S  # so that they come late, for all that ours needs to write once more
     began, order = threading.Event(), list[str]()
 
-    def first(tables: Tables) -> None:
+    def first(tables: Collections) -> None:
         began.set()
         waits.wait(LONG_S)
         order.append("ours")
@@ -106,7 +106,7 @@ def test_who_waits_for_a_long_turn_asks_twice(
 ) -> None:
     tried: list[int] = []
 
-    def hold(tables: Tables) -> None:
+    def hold(tables: Collections) -> None:
         began.set()
         waits.wait(LONG_S)
         time.sleep(0.5)
@@ -123,7 +123,7 @@ def test_who_waits_for_a_long_turn_asks_twice(
 def test_nobody_is_waited_for_for_ever(ours: Database, theirs: Database) -> None:
     began, over = threading.Event(), threading.Event()
 
-    def hold(tables: Tables) -> None:
+    def hold(tables: Collections) -> None:
         began.set()
         over.wait(LONG_S)
 
@@ -144,7 +144,7 @@ def test_an_answer_does_not_wait_long_to_be_counted(
     monkeypatch.setattr(episodes, "TRACKED_S", 0.3)
     began, over = threading.Event(), threading.Event()
 
-    def hold(tables: Tables) -> None:
+    def hold(tables: Collections) -> None:
         began.set()
         over.wait(LONG_S)
 
@@ -161,7 +161,7 @@ def test_an_answer_does_not_wait_long_to_be_counted(
 def test_a_turn_is_not_cut_off_when_it_was_got_late(ours: Database, theirs: Database) -> None:
     name = {"name": "slow"}
 
-    def slow(tables: Tables) -> None:
+    def slow(tables: Collections) -> None:
         tables["settings"].upsert(name, {"$set": {"value": "1"}})
         time.sleep(1.2)
         tables["settings"].update(name, {"$set": {"value": "2"}})
@@ -179,7 +179,7 @@ def test_who_waits_for_long_says_for_what(
     monkeypatch.setattr(turns, "WAITS_S", 0.2)
     began, over = threading.Event(), threading.Event()
 
-    def hold(tables: Tables) -> None:
+    def hold(tables: Collections) -> None:
         began.set()
         over.wait(LONG_S)
 

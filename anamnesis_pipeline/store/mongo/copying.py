@@ -13,8 +13,7 @@ from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.store.copying import NUMBERS, CopyRecords, Key, copied_table
 from anamnesis_pipeline.store.gateway import Match, Order, Row
-from anamnesis_pipeline.store.mongo.client import Database
-from anamnesis_pipeline.store.mongo.client import Tables as Collections
+from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.engine import MongoEpisodes, MongoGateway, MongoPassages, MongoRows, MongoTables
 from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.space_docs import find_space, live_spaces, tokens_name, vectors_name

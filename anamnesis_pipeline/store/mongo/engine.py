@@ -3,21 +3,37 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from pymongo import ReplaceOne, UpdateOne
 from typing_extensions import override
 
-from anamnesis_pipeline.store.gateway import Field, Gateway, Match, Order, Row, Rows, Tables, spelled_out
-from anamnesis_pipeline.store.mongo import episode_docs
-from anamnesis_pipeline.store.mongo.client import Database
-from anamnesis_pipeline.store.mongo.client import Tables as Collections
+from anamnesis_pipeline.store.gateway import (
+    MAX_ROWS_PER_WRITE,
+    Field,
+    Gateway,
+    Match,
+    Order,
+    Row,
+    Rows,
+    Tables,
+    spelled_out,
+)
+from anamnesis_pipeline.store.index_terms import exact_terms
+from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.collections import Collection, Document, Filter, Write
-from anamnesis_pipeline.store.mongo.episode_docs import delete_passages, spread_facets, terms_of
-from anamnesis_pipeline.store.mongo.facets import FACET_SOURCES, facets_of
+from anamnesis_pipeline.store.mongo.facets import (
+    CHANGED_FIELDS,
+    FACET_SOURCES,
+    change_episodes,
+    changed_facets,
+    facets_of,
+    spread_facets,
+)
 from anamnesis_pipeline.store.mongo.schema import IDS
 from anamnesis_pipeline.store.mongo.search_indexes import unspaced_fields
-from anamnesis_pipeline.store.mongo.space_docs import live_spaces, seq_counter
+from anamnesis_pipeline.store.mongo.space_docs import live_spaces, seq_counter, tokens_name, vectors_name
 from anamnesis_pipeline.store.records.forgetting import Traces
 from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, PASSAGES, Flag, RowFlag, Table
 
@@ -29,6 +45,10 @@ KEPT = (
     "search indexes, until the parts of them that have deleted documents are merged",
 )
 """Where MongoDB keeps deleted documents."""
+terms_of = lru_cache(2 * MAX_ROWS_PER_WRITE)(exact_terms)
+"""Remembered for as many texts as two transactions write: those of one are worked out before its turn, in which nobody
+else can write, and it may run again.
+"""
 
 
 class MongoGateway(Gateway):
@@ -271,28 +291,24 @@ class MongoEpisodes(MongoRows):
         whole = [row for row in rows if len(row) == len(self._table.kinds)]
         changed = {row["number"]: self._document(row) for row in rows if len(row) < len(self._table.kinds)}
         if changed:
-            found = self._collection.among("number", changed, (*episode_docs.CHANGED_FIELDS, "number"))
-            episode_docs.change(self._collections, list(found), lambda each: changed[each["number"]])
+            found = self._collection.among("number", changed, (*CHANGED_FIELDS, "number"))
+            change_episodes(self._collections, list(found), lambda each: changed[each["number"]])
         if whole:
             documents = [self._with_facets(row) for row in whole]
             held = self._collection.among("_id", (each["_id"] for each in documents), ("_id", *FACET_SOURCES))
             before = {each["_id"]: each for each in held}
             self._collection.write([ReplaceOne({"_id": each["_id"]}, each, upsert=True) for each in documents])
             facets = {
-                each["_id"]: episode_docs.changed_facets(before[each["_id"]], each)
-                for each in documents
-                if each["_id"] in before
+                each["_id"]: changed_facets(before[each["_id"]], each) for each in documents if each["_id"] in before
             }
-            spread_facets(
-                self._collections, live_spaces(self._collections), {key: its for key, its in facets.items() if its}
-            )
+            spread_facets(self._collections, {key: its for key, its in facets.items() if its})
 
     @override
     def update(self, match: Match, change: Row, *, add: Mapping[str, int] | None = None) -> int:
         others = {self._name(value.name) for value in change.values() if isinstance(value, Field)}
-        names = {*episode_docs.CHANGED_FIELDS, *others, *(add or {})}
+        names = {*CHANGED_FIELDS, *others, *(add or {})}
         found = self._collection.find(self._filter(match), sorted(names))
-        episode_docs.change(self._collections, found, lambda each: self._changed(each, change, add or {}))
+        change_episodes(self._collections, found, lambda each: self._changed(each, change, add or {}))
         return len(found)
 
     @override
@@ -301,7 +317,7 @@ class MongoEpisodes(MongoRows):
         ids = [row["episode_id"] for row in self.find(match, ["episode_id"])]
         of_these = {"episode_id": {"$in": ids}}
         passages = [found["_id"] for found in self._collections["passages"].find(of_these, ("_id",))]
-        delete_passages(self._collections, live_spaces(self._collections), passages)
+        MongoPassages(self._collections, PASSAGES).delete_keys(passages)
         self._collections["pending"].delete(of_these)
         return self._collection.delete({"_id": {"$in": ids}})
 
@@ -350,8 +366,19 @@ class MongoPassages(MongoRows):
     def delete(self, match: Match) -> int:
         """Delete them with the vectors of every space."""
         found = [row["passage_id"] for row in self.find(match, ["passage_id"])]
-        delete_passages(self._collections, live_spaces(self._collections), found)
+        self.delete_keys(found)
         return len(found)
+
+    def delete_keys(self, passage_ids: Sequence[int]) -> None:
+        """Delete the passages of these keys with the vectors of every space."""
+        if not passage_ids:
+            return
+        where = {"_id": {"$in": list(passage_ids)}}
+        self._collection.delete(where)
+        for space in live_spaces(self._collections):
+            self._collections[vectors_name(space.key)].delete(where)
+            if space.token_dims:
+                self._collections[tokens_name(space.key)].delete(where)
 
 
 _SPREAD: Mapping[str, type[MongoRows]] = {EPISODES.name: MongoEpisodes, PASSAGES.name: MongoPassages}

@@ -13,7 +13,7 @@ from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
 from anamnesis_pipeline.store.contracts import TextIndex, TextProblem
 from anamnesis_pipeline.store.gateway import batches
-from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Database, Tables
+from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Collections, Database
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.facets import condition
 from anamnesis_pipeline.store.mongo.index_tail import IndexTail, Tail, live_rows, newest_seq
@@ -123,7 +123,7 @@ class MongoTextIndex(TextIndex):
         found = [phrase for word in dict.fromkeys(words) for phrase in self._terms.phrases(analyzer, word)]
         return list(dict.fromkeys(found))
 
-    def _found(self, tables: Tables, query: TextQuery, k: int, where: Where) -> list[ScoredPassage]:
+    def _found(self, tables: Collections, query: TextQuery, k: int, where: Where) -> list[ScoredPassage]:
         search = _Search(query, k, where, newest_seq(tables[PASSAGES]))
         if not search.newest:
             return []
@@ -132,7 +132,7 @@ class MongoTextIndex(TextIndex):
         except IndexDown as down:
             return self._by_reading(tables, search, down)
 
-    def _by_index(self, tables: Tables, search: _Search) -> list[ScoredPassage]:
+    def _by_index(self, tables: Collections, search: _Search) -> list[ScoredPassage]:
         name, (tail, hits) = self._answer(
             tables, lambda name: self._asked(tables, name, search), lambda answer: bool(answer[1])
         )
@@ -141,7 +141,7 @@ class MongoTextIndex(TextIndex):
             scores = self._in_tail(tables, name, search, tail, scores)
         return _best(scores.values(), search.k)
 
-    def _asked(self, tables: Tables, name: str, search: _Search) -> tuple[Tail, list[Document]]:
+    def _asked(self, tables: Collections, name: str, search: _Search) -> tuple[Tail, list[Document]]:
         """What the index lacks, and what it finds that passes as it is now: a document that was changed or removed
         since is read as it is, so the server goes on until `k` pass.
 
@@ -158,7 +158,7 @@ class MongoTextIndex(TextIndex):
             tail = self._behind(tables, name, search.newest)
             return tail, tables[PASSAGES].search(stages)
 
-    def _answer(self, tables: Tables, ask: Callable[[str], T], is_any: Callable[[T], bool]) -> tuple[str, T]:
+    def _answer(self, tables: Collections, ask: Callable[[str], T], is_any: Callable[[T], bool]) -> tuple[str, T]:
         """The name of the index and what it answers; of one that took its place where it is there no more.
 
         :param is_any: whether an answer tells of any passage.
@@ -178,11 +178,11 @@ class MongoTextIndex(TextIndex):
             raise
         return name, answer
 
-    def _behind(self, tables: Tables, name: str, newest: int) -> Tail:
+    def _behind(self, tables: Collections, name: str, newest: int) -> Tail:
         unused_s = partial(tables.unused_s, seq_counter(PASSAGES))
         return self._tail.behind(name, newest, partial(self._holds, tables, name), unused_s)
 
-    def _holds(self, tables: Tables, name: str, seq: int) -> bool:
+    def _holds(self, tables: Collections, name: str, seq: int) -> bool:
         with asking(name):
             stages: list[Document] = [
                 {"$search": {"index": name, "range": {"path": "seq", "gte": seq}}},
@@ -191,7 +191,7 @@ class MongoTextIndex(TextIndex):
             ]
             return bool(tables[PASSAGES].search(stages))
 
-    def _in_tail(self, tables: Tables, name: str, search: _Search, tail: Tail, scores: _Scores) -> _Scores:
+    def _in_tail(self, tables: Collections, name: str, search: _Search, tail: Tail, scores: _Scores) -> _Scores:
         """What the index has scored, and what it lacks. By an index that is new every word is a rare one: where it has
         fewer passages than are read here, these tell their words' rarity themselves, all of them.
         """
@@ -205,7 +205,7 @@ class MongoTextIndex(TextIndex):
         read = {hit.passage_id: hit for hit in found}
         return scores | read if is_new else read | scores
 
-    def _by_reading(self, tables: Tables, search: _Search, down: IndexDown) -> list[ScoredPassage]:
+    def _by_reading(self, tables: Collections, search: _Search, down: IndexDown) -> list[ScoredPassage]:
         fields = ("_id", "episode_id", *search.query.fields)
         documents = live_rows(tables, PASSAGES, search.where, fields, MOST_SCANNED)
         if documents is None:
@@ -226,7 +226,7 @@ class MongoTextIndex(TextIndex):
             if score > 0
         ]
 
-    def _known(self, tables: Tables, phrases: Sequence[Phrase]) -> set[Phrase]:
+    def _known(self, tables: Collections, phrases: Sequence[Phrase]) -> set[Phrase]:
         """Those of these phrases that some passage's own text has."""
         newest = newest_seq(tables[PASSAGES])
         if not newest or not phrases:
@@ -245,13 +245,15 @@ class MongoTextIndex(TextIndex):
         left = [phrase for phrase in phrases if phrase not in found]
         return found | {phrase for phrase in left if any(phrase.count(terms) for terms in texts)}
 
-    def _known_by(self, tables: Tables, name: str, phrases: Sequence[Phrase], newest: int) -> tuple[Tail, set[Phrase]]:
+    def _known_by(
+        self, tables: Collections, name: str, phrases: Sequence[Phrase], newest: int
+    ) -> tuple[Tail, set[Phrase]]:
         """What the index lacks, and those of these phrases that it has."""
         with asking(name):
             tail = self._behind(tables, name, newest)
             return tail, self._indexed(tables, name, phrases)
 
-    def _indexed(self, tables: Tables, name: str, phrases: Sequence[Phrase]) -> set[Phrase]:
+    def _indexed(self, tables: Collections, name: str, phrases: Sequence[Phrase]) -> set[Phrase]:
         found: set[Phrase] = set()
         for batch in batches(phrases, ASKED_AT_ONCE):
             pipelines: list[list[Document]] = [
@@ -265,7 +267,7 @@ class MongoTextIndex(TextIndex):
             found |= {batch[each["number"]] for each in tables[PASSAGES].search(in_one(PASSAGES, pipelines))}
         return found
 
-    def _problem(self, tables: Tables) -> TextProblem | None:
+    def _problem(self, tables: Collections) -> TextProblem | None:
         there = tables[PASSAGES].count({"seq": {"$gte": 0}})  # all of them, told by an index
         try:
             name, held = self._answer(tables, partial(self._total, tables), bool)
@@ -274,7 +276,7 @@ class MongoTextIndex(TextIndex):
         told = f"search index {name} holds {held:,} passages of {there:,}"
         return None if held == there else TextProblem(told, "behind")
 
-    def _total(self, tables: Tables, name: str) -> int:
+    def _total(self, tables: Collections, name: str) -> int:
         """The passages that the index holds."""
         stage = {"index": name, "exists": {"path": "seq"}, "count": {"type": "total"}}
         with asking(name):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from anamnesis_pipeline.model import Where
-from anamnesis_pipeline.store.mongo.client import Tables
+from anamnesis_pipeline.store.mongo.client import Collections
 from anamnesis_pipeline.store.mongo.collections import Collection, Document, Filter
 from anamnesis_pipeline.store.mongo.facets import condition, of_episodes
 from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
@@ -174,7 +174,7 @@ EPISODES_LOOKED_UP = 5_000
 
 
 def live_rows(
-    tables: Tables, name: str, where: Where, fields: Sequence[str], most: int, *, has: str | None = None
+    tables: Collections, name: str, where: Where, fields: Sequence[str], most: int, *, has: str | None = None
 ) -> list[Document] | None:
     """The documents of a collection that pass; None when there are more than `most`, or it takes too long to tell.
 
@@ -197,7 +197,7 @@ def live_rows(
 PASSAGES = "passages"
 
 
-def leaves_few(tables: Tables, index: SearchIndex, where: Where, most: int) -> bool:
+def leaves_few(tables: Collections, index: SearchIndex, where: Where, most: int) -> bool:
     """Whether at most so many passages pass, about; False where the index does not say."""
     try:
         name = index.name(tables)
@@ -209,7 +209,7 @@ def leaves_few(tables: Tables, index: SearchIndex, where: Where, most: int) -> b
     return passing <= most
 
 
-def _passing(tables: Tables, name: str, where: Filter, most: int) -> int:
+def _passing(tables: Collections, name: str, where: Filter, most: int) -> int:
     """How many pass, at least."""
     count = {"type": "lowerBound", "threshold": most}
     with asking(name):

@@ -11,10 +11,9 @@ from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.contracts import Lacking, Native
 from anamnesis_pipeline.store.episode_values import EPISODE_FIELDS
 from anamnesis_pipeline.store.gateway import Row
-from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.collections import Collection, Document
-from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTables
-from anamnesis_pipeline.store.mongo.episode_docs import terms_of
+from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTables, terms_of
 from anamnesis_pipeline.store.mongo.facets import of_episodes
 from anamnesis_pipeline.store.mongo.space_docs import live_spaces, note_lacking
 from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, OverviewRecords, SourceState, Tally
@@ -169,7 +168,7 @@ class MongoOverview(OverviewRecords):
         return [row["_id"] for row in rows]
 
 
-def _tally(tables: Tables) -> Tally:
+def _tally(tables: Collections) -> Tally:
     """Each count reads an index, or the few episodes that somebody changed; never texts."""
     episodes = tables["episodes"]
     kinds = {(row["_id"]["kind"], row["_id"]["status"]): int(row["episodes"]) for row in episodes.aggregate(_KINDS)}
@@ -186,7 +185,7 @@ def _tally(tables: Tables) -> Tally:
     )
 
 
-def _by(tables: Tables, name: str, wanted: Mapping[str, Any]) -> dict[str, int]:
+def _by(tables: Collections, name: str, wanted: Mapping[str, Any]) -> dict[str, int]:
     """Value of a field -> episodes that have it and pass a filter, read of the index that begins with it."""
     rows = tables["episodes"].aggregate(
         [

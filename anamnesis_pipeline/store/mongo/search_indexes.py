@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 from pymongo.errors import OperationFailure
 
 from anamnesis_pipeline.errors import StoreRefused
-from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, vectors_name
@@ -150,7 +150,7 @@ class SearchIndex:
         self._name: str | None = None
         self._asked_at = -ASKED_AGAIN_S
 
-    def name(self, tables: Tables) -> str:
+    def name(self, tables: Collections) -> str:
         """The index to ask; looked up once, and again after `forget`. Where there is none it is asked for: the service
         was away when the store was opened, or somebody dropped it.
 
@@ -175,7 +175,7 @@ class SearchIndex:
             if self._name == name:
                 self._name = None
 
-    def instead_of(self, name: str, tables: Tables, is_there: Callable[[], bool]) -> str | None:
+    def instead_of(self, name: str, tables: Collections, is_there: Callable[[], bool]) -> str | None:
         """The index to ask instead of one that found nothing, which one that was dropped does, too. None: it is there.
 
         :raises IndexDown: none can be asked.
@@ -186,7 +186,7 @@ class SearchIndex:
         current = self.name(tables)
         return current if current != name else None
 
-    def states(self, tables: Tables) -> list[IndexState]:
+    def states(self, tables: Collections) -> list[IndexState]:
         """Its indexes, old ones and those that are being built included.
 
         :raises IndexDown: the service does not say.
@@ -218,7 +218,7 @@ class SearchIndex:
             self._name = ready.name
         return is_new or ready.name != name
 
-    def _asked_for(self, tables: Tables) -> None:
+    def _asked_for(self, tables: Collections) -> None:
         states = self.states(tables)
         mine = self._of_definition(states)
         if not mine:
@@ -233,7 +233,7 @@ class SearchIndex:
                 _told(mine),
             )
 
-    def _ask_again(self, tables: Tables, states: Sequence[IndexState]) -> None:
+    def _ask_again(self, tables: Collections, states: Sequence[IndexState]) -> None:
         if self._of_definition(states):
             return
         with self._lock:
@@ -251,21 +251,21 @@ class SearchIndex:
         mine = [state for state in self._of_definition(states) if state.status != "FAILED"]
         return max(mine, key=lambda state: state.generation).name if mine else None
 
-    def _made(self, tables: Tables, *, force: bool) -> tuple[str, bool]:
+    def _made(self, tables: Collections, *, force: bool) -> tuple[str, bool]:
         """The name of the index, and whether it is new. Read and decided at one go: another process may be as quick."""
         states = self.states(tables)
         if not force and (standing := self._standing(states)):
             return standing, False
         return self._make(tables, states), True
 
-    def _make(self, tables: Tables, states: Sequence[IndexState]) -> str:
+    def _make(self, tables: Collections, states: Sequence[IndexState]) -> str:
         generation = 1 + max((state.generation for state in states), default=0)
         name = f"{self._base}_{self._digest}_{generation}"
         self._create(tables, name)
         log.info("Search index %s of %s is being built", name, self.collection)
         return name
 
-    def _create(self, tables: Tables, name: str) -> None:
+    def _create(self, tables: Collections, name: str) -> None:
         try:
             with asking(name):
                 tables[self.collection].create_search_index(name, self._kind, self._definition)
@@ -277,7 +277,7 @@ class SearchIndex:
             if exc.code != _INDEX_ALREADY_EXISTS:  # another process was as quick
                 raise
 
-    def _ready(self, tables: Tables, name: str) -> IndexState:
+    def _ready(self, tables: Collections, name: str) -> IndexState:
         """The index of this name, or the one by which another process has replaced it meanwhile. Where both are gone,
         dropped by hand or by a process with another definition, it is made again.
 
@@ -302,7 +302,7 @@ class SearchIndex:
             raise IndexDown(_told(found))
         return found[0]
 
-    def _drop_others(self, tables: Tables, ready: IndexState, *, newer: bool) -> None:
+    def _drop_others(self, tables: Collections, ready: IndexState, *, newer: bool) -> None:
         """Drop what this index replaces.
 
         :param newer: also later ones of another definition; without it these may be of a newer program that just
@@ -315,7 +315,7 @@ class SearchIndex:
                 self._drop(tables, state.name)
                 log.info("Search index %s of %s was replaced by %s", state.name, self.collection, ready.name)
 
-    def _drop(self, tables: Tables, name: str) -> None:
+    def _drop(self, tables: Collections, name: str) -> None:
         try:
             with asking(name):
                 tables[self.collection].drop_search_index(name)

@@ -7,7 +7,7 @@ from pymongo import DeleteMany, InsertOne
 
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.store.contracts import Lacking
-from anamnesis_pipeline.store.mongo.client import Tables
+from anamnesis_pipeline.store.mongo.client import Collections
 from anamnesis_pipeline.store.mongo.collections import Document, Write
 from anamnesis_pipeline.store.records.spaces import ADDING, DROPPED, STORED_FIELDS, StoredSpace, space_not_found
 from anamnesis_pipeline.store.vector_values import EXACT_BELOW
@@ -56,13 +56,13 @@ def read_doc(document: Document) -> SpaceDoc:
     )
 
 
-def live_spaces(tables: Tables) -> list[SpaceDoc]:
+def live_spaces(tables: Collections) -> list[SpaceDoc]:
     """Spaces that vectors may be expected of, those that are being added included."""
     found = tables["spaces"].find({"status": {"$ne": DROPPED}}, _DOC_FIELDS, order=[("_id", 1)])
     return list(map(read_doc, found))
 
 
-def find_space(tables: Tables, key: str) -> SpaceDoc:
+def find_space(tables: Collections, key: str) -> SpaceDoc:
     """Return the space of this key.
 
     :raises SpaceNotFound: there is none.
@@ -80,7 +80,7 @@ PLACE = ("_id", "source", "timestamp", "number")
 """The fields of an episode's document that its entries are ordered by."""
 
 
-def count_lacking(tables: Tables, episode_ids: Iterable[str], space_id: int | None = None) -> None:
+def count_lacking(tables: Collections, episode_ids: Iterable[str], space_id: int | None = None) -> None:
     """Count again what these episodes lack, in one space or (None) in all."""
     ids = sorted(set(episode_ids))
     spaces = [space for space in live_spaces(tables) if space_id in (None, space.space_id)]
@@ -97,7 +97,7 @@ def count_lacking(tables: Tables, episode_ids: Iterable[str], space_id: int | No
     note_lacking(tables, spaces, lacking)
 
 
-def note_lacking(tables: Tables, spaces: Sequence[SpaceDoc], written: Sequence[Lacking]) -> None:
+def note_lacking(tables: Collections, spaces: Sequence[SpaceDoc], written: Sequence[Lacking]) -> None:
     """Count what these episodes lack in these spaces; a few calls for each space, however many episodes."""
     if not spaces or not written:
         return
@@ -113,7 +113,7 @@ def note_lacking(tables: Tables, spaces: Sequence[SpaceDoc], written: Sequence[L
     tables["pending"].write(writes)
 
 
-def complete_passages(tables: Tables, space: SpaceDoc, passage_ids: Collection[int]) -> set[int]:
+def complete_passages(tables: Collections, space: SpaceDoc, passage_ids: Collection[int]) -> set[int]:
     """Those of these passages that have the vectors of all variants, and the token vectors if the space has some."""
     if not passage_ids:
         return set()
@@ -125,7 +125,7 @@ def complete_passages(tables: Tables, space: SpaceDoc, passage_ids: Collection[i
     return done
 
 
-def expect_everything(tables: Tables, space_id: int, *, after: str = "", limit: int) -> str | None:
+def expect_everything(tables: Collections, space_id: int, *, after: str = "", limit: int) -> str | None:
     """In a new space, episodes lack all their vectors: note so of the next `limit` after one, by id.
 
     Returns the id of the last one; None when there are no more.
@@ -145,7 +145,7 @@ def expect_everything(tables: Tables, space_id: int, *, after: str = "", limit: 
     return last if len(episodes) == limit else None
 
 
-def newest_lacking(tables: Tables, space_id: int, sources: Iterable[str], episodes: int) -> list[tuple[str, str]]:
+def newest_lacking(tables: Collections, space_id: int, sources: Iterable[str], episodes: int) -> list[tuple[str, str]]:
     """(episode id, source) of the newest episodes of these sources that lack a vector, newest first."""
     if episodes < 1:
         return []
@@ -158,7 +158,7 @@ def newest_lacking(tables: Tables, space_id: int, sources: Iterable[str], episod
     return [(each["episode_id"], each["source"]) for each in found]
 
 
-def lacking_totals(tables: Tables, space_id: int) -> tuple[int, int]:
+def lacking_totals(tables: Collections, space_id: int) -> tuple[int, int]:
     """How many episodes, and how many of their passages, lack a vector in a space."""
     found = tables["pending"].aggregate(
         [

@@ -12,8 +12,7 @@ from typing_extensions import override
 
 from anamnesis_pipeline.errors import SpaceConflict
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.store.mongo.client import Database
-from anamnesis_pipeline.store.mongo.client import Tables as Collections
+from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTables
 from anamnesis_pipeline.store.mongo.schema import INDEXES_OF_SPACES
 from anamnesis_pipeline.store.mongo.space_docs import (

@@ -14,7 +14,7 @@ from typing import Any
 
 from anamnesis_pipeline.store.gateway import batches
 from anamnesis_pipeline.store.index_terms import IndexTerms, exact_phrases
-from anamnesis_pipeline.store.mongo.client import Tables
+from anamnesis_pipeline.store.mongo.client import Collections
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
 from anamnesis_pipeline.store.mongo.search_indexes import EXACT, STEM
 from anamnesis_pipeline.store.mongo.translation import asking
@@ -300,7 +300,7 @@ class TermCounts:
         self._lock = threading.Lock()
         self._kept = _Kept(time.monotonic())
 
-    def of(self, tables: Tables, index: str, query: TextQuery) -> Statistics:
+    def of(self, tables: Collections, index: str, query: TextQuery) -> Statistics:
         """What a query's phrases are to be scored with, so that it compares with the index's own scores.
 
         :raises IndexDown: the index does not answer.
@@ -331,12 +331,12 @@ class TermCounts:
             self._kept = _Kept(now, passages)
             return self._kept
 
-    def _lengths(self, tables: Tables, fields: Sequence[str]) -> dict[str, FieldLengths]:
+    def _lengths(self, tables: Collections, fields: Sequence[str]) -> dict[str, FieldLengths]:
         sample = tables["passages"].aggregate([{"$sample": {"size": SAMPLED}}, {"$project": dict.fromkeys(fields, 1)}])
         return lengths_of(fields, self._terms.of(sample, fields))
 
 
-def _counts(tables: Tables, index: str, pieces: Mapping[Key, str]) -> tuple[int, dict[Key, int]]:
+def _counts(tables: Collections, index: str, pieces: Mapping[Key, str]) -> tuple[int, dict[Key, int]]:
     """How many passages there are, and how many have each term in a field; few round trips.
 
     :param pieces: what each is asked for by.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pymongo import ReplaceOne, UpdateOne
 
 from anamnesis_pipeline.model import Variant
-from anamnesis_pipeline.store.mongo.client import Tables
+from anamnesis_pipeline.store.mongo.client import Collections
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, seq_counter, tokens_name, vectors_name
@@ -32,7 +32,7 @@ _HEAD = 2
 """Bytes before the numbers of a packed vector: type and padding (the BSON vector format)."""
 
 
-def write_vectors(tables: Tables, space: SpaceDoc, passages: Sequence[Document], rows: Rows) -> int:
+def write_vectors(tables: Collections, space: SpaceDoc, passages: Sequence[Document], rows: Rows) -> int:
     """Write the vectors of these passages, told by documents with `_id` and `FACETS`; returns how many.
 
     A new `seq` tells every process that the vector is new.
@@ -55,7 +55,7 @@ def _fields(passage: Document, seq: int, rows: Rows) -> Document:
     return {**vectors, **{name: passage[name] for name in FACETS}, "seq": seq}
 
 
-def note_checkpoint(tables: Tables, space: SpaceDoc, episode_ids: Sequence[str]) -> None:
+def note_checkpoint(tables: Collections, space: SpaceDoc, episode_ids: Sequence[str]) -> None:
     """Name the last of these episodes that lacks nothing now; while all lack something, the older one stays named."""
     where = {"space_id": space.space_id, "episode_id": {"$in": list(dict.fromkeys(episode_ids))}}
     lacking = {found["episode_id"] for found in tables["pending"].find(where, ("episode_id",))}
@@ -79,7 +79,9 @@ def unpack(stored: Sequence[bytes], dim: int) -> Vectors:
 # --- token vectors: how many, and their bits, by passage -------------------------------------------------
 
 
-def write_tokens(tables: Tables, space: SpaceDoc, passage_ids: Sequence[int], tokens: Mapping[int, Tokens]) -> None:
+def write_tokens(
+    tables: Collections, space: SpaceDoc, passage_ids: Sequence[int], tokens: Mapping[int, Tokens]
+) -> None:
     """Write those of these passages that are in `tokens`, in place of what they had."""
     tables[tokens_name(space.key)].write(
         [
@@ -108,7 +110,7 @@ class Sample:
         return share_found(found, self.wanted, self.k)
 
 
-def sample_of(tables: Tables, name: str, variant: str, dim: int, k: int, samples: int) -> Sample | None:
+def sample_of(tables: Collections, name: str, variant: str, dim: int, k: int, samples: int) -> Sample | None:
     """A sample that is spread over the passages by their keys, without any two that are alike; None: there are none."""
     ids = [found["_id"] for found in tables[name].each({}, ("_id",), order=[("_id", 1)])]
     pool = _vectors(tables, name, variant, dim, [ids[place] for place in spread(len(ids), POOL * samples)])
@@ -127,12 +129,12 @@ def sample_of(tables: Tables, name: str, variant: str, dim: int, k: int, samples
     return Sample(queries, wanted, min(k, total))
 
 
-def _vectors(tables: Tables, name: str, variant: str, dim: int, ids: Sequence[int]) -> Vectors:
+def _vectors(tables: Collections, name: str, variant: str, dim: int, ids: Sequence[int]) -> Vectors:
     where = {"_id": {"$in": list(ids)}, variant: {"$exists": True}}
     return unpack([found[variant] for found in tables[name].find(where, (variant,), order=[("_id", 1)])], dim)
 
 
-def _pages(tables: Tables, name: str, variant: str) -> Iterator[list[bytes]]:
+def _pages(tables: Collections, name: str, variant: str) -> Iterator[list[bytes]]:
     page: list[bytes] = []
     for found in tables[name].each({variant: {"$exists": True}}, (variant,)):
         page.append(found[variant])

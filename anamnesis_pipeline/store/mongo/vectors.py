@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from anamnesis_pipeline.model import ScoredPassage, Variant, Where
+from anamnesis_pipeline.model import ScoredPassage, StoredPassage, Variant, Where
 from anamnesis_pipeline.store.contracts import (
     EpisodeMiddles,
     IndexReport,
@@ -22,10 +22,10 @@ from anamnesis_pipeline.store.contracts import (
     TokenRows,
     VectorIndex,
 )
+from anamnesis_pipeline.store.episode_values import passage_of
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, batches
-from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Database, Tables
+from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Collections, Database
 from anamnesis_pipeline.store.mongo.engine import MongoTables
-from anamnesis_pipeline.store.mongo.episode_docs import passages_of
 from anamnesis_pipeline.store.mongo.facets import FACETS, of_episodes
 from anamnesis_pipeline.store.mongo.index_tail import Tail, leaves_few
 from anamnesis_pipeline.store.mongo.search_indexes import Quantization, SearchIndex, quantizes, vector_index
@@ -128,7 +128,7 @@ class MongoVectors(VectorIndex):
 
     @override
     def get(self, space: str, variant: Variant, passage_ids: Sequence[int]) -> dict[int, Vectors]:
-        def work(tables: Tables) -> dict[int, Vectors]:
+        def work(tables: Collections) -> dict[int, Vectors]:
             row = find_space(tables, space)
             has = {variant.value: {"$exists": True}}
             found = list(tables[vectors_name(space)].among("_id", passage_ids, ("_id", variant.value), **has))
@@ -143,7 +143,7 @@ class MongoVectors(VectorIndex):
             return []
         vector = np.asarray(vector, dtype=np.float32)
 
-        def work(tables: Tables) -> list[ScoredPassage]:
+        def work(tables: Collections) -> list[ScoredPassage]:
             row = find_space(tables, space)
             check_width(row, vector.shape, 1)
             few = where.is_selective and leaves_few(tables, self._passages, where, FEW)
@@ -181,7 +181,7 @@ class MongoVectors(VectorIndex):
 
     @override
     def pending_sources(self, space: str) -> dict[str, int]:
-        def work(tables: Tables) -> dict[str, int]:
+        def work(tables: Collections) -> dict[str, int]:
             found = tables["pending"].aggregate(
                 [
                     {"$match": {"space_id": find_space(tables, space).space_id}},
@@ -199,7 +199,7 @@ class MongoVectors(VectorIndex):
 
     @override
     def progress(self, space: str) -> SpaceProgress:
-        def work(tables: Tables) -> SpaceProgress:
+        def work(tables: Collections) -> SpaceProgress:
             space_id = find_space(tables, space).space_id
             lacking, missing = lacking_totals(tables, space_id)
             (there,) = MongoTables(tables)["episodes"].sums({"source": TEXT}, ["passages"])
@@ -292,7 +292,7 @@ class MongoVectors(VectorIndex):
     def _answers(self, space: SpaceDoc) -> bool:
         """Whether a space can be searched by now: by its index, or because there is little to read."""
 
-        def work(tables: Tables) -> bool:
+        def work(tables: Collections) -> bool:
             if tables[vectors_name(space.key)].size() <= MOST_SCANNED:
                 return True
             try:
@@ -306,7 +306,7 @@ class MongoVectors(VectorIndex):
         """The recall of the index, and that of searches, which ask it for an exact search where that is too low."""
         name = vectors_name(row.key)
 
-        def work(tables: Tables) -> tuple[float, float]:
+        def work(tables: Collections) -> tuple[float, float]:
             if (sample := sample_of(tables, name, variant.value, row.dim, k, samples)) is None:
                 return 1.0, 1.0
             by_index = sample.share(self._scores(tables, row, variant, sample, exact=False))
@@ -317,7 +317,7 @@ class MongoVectors(VectorIndex):
         return self._database.read(work)
 
     def _scores(
-        self, tables: Tables, row: SpaceDoc, variant: Variant, sample: Sample, *, exact: bool
+        self, tables: Collections, row: SpaceDoc, variant: Variant, sample: Sample, *, exact: bool
     ) -> list[list[float]]:
         search, name = self._of(row)[1], vectors_name(row.key)
         questions = [Question(name, variant.value, query, sample.k, EVERYTHING, exact) for query in sample.queries]
@@ -334,7 +334,7 @@ class MongoVectors(VectorIndex):
                 return tails
             time.sleep(CAUGHT_UP_EVERY_S)
 
-    def _behind(self, tables: Tables, row: SpaceDoc) -> dict[str, Tail]:
+    def _behind(self, tables: Collections, row: SpaceDoc) -> dict[str, Tail]:
         search, nothing = self._of(row)[1], np.zeros(row.dim, np.float32)
         questions = [Question(vectors_name(row.key), variant.value, nothing, 1, EVERYTHING) for variant in row.variants]
         return {question.variant: search.behind(tables, question) for question in questions}
@@ -358,7 +358,7 @@ def _until(over: float, most_s: float) -> float:
 
 
 def _put(
-    tables: Tables,
+    tables: Collections,
     key: str,
     shapes: Sequence[tuple[int, ...]],
     batch: Sequence[int],
@@ -378,7 +378,7 @@ def _put(
     return written
 
 
-def _counted(tables: Tables, row: SpaceDoc, tails: Mapping[str, Tail]) -> tuple[int, int]:
+def _counted(tables: Collections, row: SpaceDoc, tails: Mapping[str, Tail]) -> tuple[int, int]:
     """The vectors of a space, and how many of them its index lacks."""
     collection = tables[vectors_name(row.key)]
     is_whole = not lacks_vectors(MongoTables(tables), row)  # every passage has every variant: nothing to look through
@@ -390,9 +390,12 @@ def _counted(tables: Tables, row: SpaceDoc, tails: Mapping[str, Tail]) -> tuple[
     return held, lacking
 
 
-def _pending(tables: Tables, space: SpaceDoc, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
+def _pending(tables: Collections, space: SpaceDoc, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
     newest = newest_lacking(tables, space.space_id, sources, episodes)
-    passages = passages_of(tables, [episode_id for episode_id, _ in newest])
+    rows = MongoTables(tables)["passages"].among("episode_id", [episode_id for episode_id, _ in newest])
+    passages: dict[str, list[StoredPassage]] = {}
+    for stored in sorted(map(passage_of, rows), key=lambda stored: stored.passage.ordinal):
+        passages.setdefault(stored.episode_id, []).append(stored)
     ids = [stored.passage_id for found in passages.values() for stored in found]
     done = complete_passages(tables, space, ids)
     lacking = [

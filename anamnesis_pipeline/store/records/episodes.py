@@ -17,6 +17,7 @@ from anamnesis_pipeline.store.episode_values import (
     HEAD_FIELDS,
     episode_of,
     head_of,
+    passage_of,
     storable,
     storable_passages,
     stored_hash,
@@ -248,13 +249,13 @@ class EpisodeRecords:
     def passages(self, passage_ids: Sequence[int]) -> dict[int, StoredPassage]:
         """Return key -> passage, for those that are live."""
         with self._gateway.read() as tables:
-            return {row["passage_id"]: _passage(row) for row in tables["passages"].among("passage_id", passage_ids)}
+            return {row["passage_id"]: passage_of(row) for row in tables["passages"].among("passage_id", passage_ids)}
 
     def passages_of(self, episode_id: str) -> list[StoredPassage]:
         """Return all passages of one episode, by ordinal."""
         with self._gateway.read() as tables:
             rows = tables["passages"].find({"episode_id": sought(episode_id)}, order=["ordinal"])
-        return [_passage(row) for row in rows]
+        return [passage_of(row) for row in rows]
 
     def track(self, episode_ids: Sequence[str], when: datetime, *, read: bool = False) -> None:
         """Count one retrieval of each, or (`read`) that each was read, opened or cited.
@@ -436,7 +437,7 @@ def _keep_passages(tables: Tables, wanted: dict[str, Sequence[Passage]]) -> dict
     kept: dict[str, dict[int, int]] = {}
     gone: list[int] = []
     for row in tables["passages"].among("episode_id", wanted):
-        stored = _passage(row)
+        stored = passage_of(row)
         if stored.passage in wanted[stored.episode_id]:
             kept.setdefault(stored.episode_id, {})[stored.passage.ordinal] = stored.passage_id
         else:
@@ -525,7 +526,7 @@ def _with_edits(tables: Tables, written: Sequence[Written], edited: Sequence[str
     said: dict[str, list[Passage]] = {}
     for row in sorted(tables["passages"].among("episode_id", edited), key=lambda row: int(row["ordinal"])):
         if not row["message_ids"]:
-            said.setdefault(row["episode_id"], []).append(_passage(row).passage)
+            said.setdefault(row["episode_id"], []).append(passage_of(row).passage)
     found: list[Written] = []
     for episode, passages in written:
         if (before := held.get(episode.episode_id)) is None:
@@ -545,11 +546,6 @@ def _with_edits(tables: Tables, written: Sequence[Written], edited: Sequence[str
         )
         found.append((kept, [replace(passage, ordinal=n) for n, passage in enumerate(both)]))
     return found
-
-
-def _passage(row: Row) -> StoredPassage:
-    passage = Passage(row["ordinal"], row["text"], row["context"], tuple(row["message_ids"]))
-    return StoredPassage(row["passage_id"], row["episode_id"], passage)
 
 
 def _storable(episodes: Sequence[Written]) -> list[Written]:
