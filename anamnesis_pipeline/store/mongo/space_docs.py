@@ -158,17 +158,6 @@ def newest_lacking(tables: Collections, space_id: int, sources: Iterable[str], e
     return [(each["episode_id"], each["source"]) for each in found]
 
 
-def lacking_totals(tables: Collections, space_id: int) -> tuple[int, int]:
-    """How many episodes, and how many of their passages, lack a vector in a space."""
-    found = tables["pending"].aggregate(
-        [
-            {"$match": {"space_id": space_id}},
-            {"$group": {"_id": None, "episodes": {"$sum": 1}, "passages": {"$sum": "$missing"}}},
-        ]
-    )
-    return (found[0]["episodes"], found[0]["passages"]) if found else (0, 0)
-
-
 def _entry(space_id: int, episode: Document, missing: int) -> Document:
     return {
         "space_id": space_id,

@@ -28,6 +28,7 @@ from anamnesis_pipeline.store.records.spaces import (
     DROPPED,
     SpaceRecords,
     StoredSpace,
+    droppable,
     lacks_vectors,
     refuse_second,
     space_row,
@@ -91,11 +92,8 @@ class MongoSpaces(SpaceRecords):
     @override
     def drop(self, key: str) -> None:
         def work(tables: MongoTables) -> None:
-            found = tables["spaces"].one({"key": key}, ["space_id", "status"])
-            if found is not None and found["status"] == "active":
-                raise SpaceConflict(f"space {key} is active and answers the searches; activate another one first")
-            if found is not None:
-                tables["spaces"].update({"space_id": found["space_id"]}, {"status": DROPPED})
+            if (space_id := droppable(tables, key)) is not None:
+                tables["spaces"].update({"space_id": space_id}, {"status": DROPPED})
 
         self._engine.write(work)
         self.finish_drops()

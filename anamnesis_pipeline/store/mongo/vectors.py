@@ -34,7 +34,6 @@ from anamnesis_pipeline.store.mongo.space_docs import (
     complete_passages,
     count_lacking,
     find_space,
-    lacking_totals,
     newest_lacking,
     tokens_name,
     vectors_name,
@@ -182,14 +181,9 @@ class MongoVectors(VectorIndex):
     @override
     def pending_sources(self, space: str) -> dict[str, int]:
         def work(tables: Collections) -> dict[str, int]:
-            found = tables["pending"].aggregate(
-                [
-                    {"$match": {"space_id": find_space(tables, space).space_id}},
-                    {"$group": {"_id": "$source", "missing": {"$sum": "$missing"}}},
-                    {"$sort": {"_id": 1}},
-                ]
-            )
-            return {each["_id"]: each["missing"] for each in found}
+            of_space = {"space_id": find_space(tables, space).space_id}
+            found = MongoTables(tables)["pending"].sums(of_space, ["missing"], by=["source"])
+            return dict(sorted((row["source"], row["missing"]) for row in found))
 
         return self._database.read(work)
 
@@ -201,15 +195,16 @@ class MongoVectors(VectorIndex):
     def progress(self, space: str) -> SpaceProgress:
         def work(tables: Collections) -> SpaceProgress:
             space_id = find_space(tables, space).space_id
-            lacking, missing = lacking_totals(tables, space_id)
-            (there,) = MongoTables(tables)["episodes"].sums({"source": TEXT}, ["passages"])
+            rows = MongoTables(tables)
+            (lacking,) = rows["pending"].sums({"space_id": space_id}, ["missing"])
+            (there,) = rows["episodes"].sums({"source": TEXT}, ["passages"])
             reached = tables["spaces"].one({"_id": space_id}, ("last_episode", "written_at")) or {}
             written_at = reached.get("written_at")
             return SpaceProgress(
                 episodes=there["rows"],
-                episodes_done=there["rows"] - lacking,
+                episodes_done=there["rows"] - lacking["rows"],
                 passages=there["passages"],
-                passages_done=there["passages"] - missing,
+                passages_done=there["passages"] - lacking["missing"],
                 last_episode=reached.get("last_episode"),
                 written_at=moment(written_at) if written_at else None,
             )

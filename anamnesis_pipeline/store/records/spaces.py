@@ -202,6 +202,17 @@ def lacks_vectors(tables: Tables, space: StoredSpace) -> bool:
     return tables["pending"].has({"space_id": space.space_id})
 
 
+def droppable(tables: Tables, key: str) -> int | None:
+    """Return the number of a space that may be dropped; None: there is none.
+
+    :raises SpaceConflict: it is active.
+    """
+    found = tables["spaces"].one({"key": key}, ["space_id", "status"])
+    if found is not None and found["status"] == "active":
+        raise SpaceConflict(f"space {key} is active and answers the searches; activate another one first")
+    return None if found is None else int(found["space_id"])
+
+
 def refuse_second(tables: Tables, key: str, status: str) -> None:
     """Raise SpaceConflict if another space than `key` has a status that one space at a time may have."""
     if status not in ("active", "building"):

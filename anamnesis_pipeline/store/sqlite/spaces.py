@@ -10,10 +10,9 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from anamnesis_pipeline.errors import SpaceConflict
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
-from anamnesis_pipeline.store.records.spaces import SpaceRecords, StoredSpace, refuse_second, space_row
+from anamnesis_pipeline.store.records.spaces import SpaceRecords, StoredSpace, droppable, refuse_second, space_row
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.engine import SPACE_VARIANTS, SqliteGateway, SqliteRows, SqliteTables
 from anamnesis_pipeline.store.values import json_list
@@ -117,10 +116,7 @@ class SqliteSpaces(SpaceRecords):
     def drop(self, key: str) -> None:
         """Its rows go at once; its vectors, found by no other space, in steps."""
         with self._database.write() as connection:
-            row = SqliteTables(connection)["spaces"].one({"key": key}, ["space_id", "status"])
-            if row is not None and row["status"] == "active":
-                raise SpaceConflict(f"space {key} is active and answers the searches; activate another one first")
-            of_it = (row["space_id"] if row is not None else 0,)
+            of_it = (droppable(SqliteTables(connection), key) or 0,)
             names = [n for (n,) in connection.execute("SELECT name FROM index_files WHERE space_id = ?", of_it)]
             for table in ("index_files", "pending", "space_variants", "spaces"):
                 connection.execute(f"DELETE FROM {table} WHERE space_id = ?", of_it)
