@@ -25,7 +25,8 @@ from anamnesis_pipeline.model import Part, ScoredPassage, SegmentKind, StoredPas
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.store.base import Store, TokenRows, VectorIndex
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.contracts import TokenRows, VectorIndex
 from anamnesis_pipeline.wiring import open_services
 
 KIND_OF = {

@@ -20,7 +20,7 @@ from anamnesis_pipeline.steps.llm_choice import LlmChoice, length_of
 from anamnesis_pipeline.steps.projects import project_aliases
 from anamnesis_pipeline.steps.summaries import BY_HAND, SummaryReport
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.project_names import store_name
+from anamnesis_pipeline.store.records.settings import store_name
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summaries.estimate import expected_use, price_list
 from anamnesis_pipeline.summary_model import LlmUse

@@ -14,7 +14,7 @@ from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.reembed_state import is_paused
 from anamnesis_pipeline.steps.spaces import RECALL_FLOOR, SpaceReport, index_space, known_space
-from anamnesis_pipeline.store.base import IndexReport
+from anamnesis_pipeline.store.contracts import IndexReport
 from anamnesis_pipeline.wiring import configured_cores
 
 RECALL_CHECK = "index_recall"

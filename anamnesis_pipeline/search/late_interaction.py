@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.store.base import TokenRows
+from anamnesis_pipeline.store.contracts import TokenRows
 
 _ONE = 127
 """The int8 that stands for 1.0."""

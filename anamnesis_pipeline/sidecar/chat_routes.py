@@ -49,7 +49,7 @@ from anamnesis_pipeline.sidecar.rendering import json_reply
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps import episodes
 from anamnesis_pipeline.steps.chat import Attachment, check_leave, leaning_on_private
-from anamnesis_pipeline.store.paging import CURSOR_PATTERN
+from anamnesis_pipeline.store.values import CURSOR_PATTERN
 from anamnesis_pipeline.wiring import effective_settings
 
 RATED_AT_ONCE = 50

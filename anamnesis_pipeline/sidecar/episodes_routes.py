@@ -26,7 +26,7 @@ from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps import episodes
 from anamnesis_pipeline.steps.session_reading import timeline_page
 from anamnesis_pipeline.steps.short_ids import find_episode, short_ids
-from anamnesis_pipeline.store.paging import CURSOR_PATTERN
+from anamnesis_pipeline.store.values import CURSOR_PATTERN
 
 MAX_SKIP = 1_000_000
 REPEATABLE = frozenset({"include", "tag", "kind", "include_private"})

@@ -24,7 +24,7 @@ from anamnesis_pipeline.steps.blocklist import (
     lift,
     what_comes_back,
 )
-from anamnesis_pipeline.store.paging import CURSOR_PATTERN, cursor_at, read_cursor
+from anamnesis_pipeline.store.values import CURSOR_PATTERN, cursor_at, read_cursor
 
 router = APIRouter(tags=["blocklist"], responses=PROBLEMS, dependencies=[Depends(refuse_repeated)])
 

@@ -22,7 +22,7 @@ from anamnesis_pipeline.steps.session_reading import (
     find_session,
     session_page,
 )
-from anamnesis_pipeline.store.paging import CURSOR_PATTERN
+from anamnesis_pipeline.store.values import CURSOR_PATTERN
 from anamnesis_pipeline.transcripts import SPEAKERS
 
 _ROWS = TypeAdapter(list[SessionRow])

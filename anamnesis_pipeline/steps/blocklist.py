@@ -16,9 +16,9 @@ from anamnesis_pipeline.steps.episodes import delete_episode
 from anamnesis_pipeline.steps.exclusion import RULES, STAMP, content_of, stored_rules
 from anamnesis_pipeline.steps.forgotten_lines import file_key
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.project_names import PROJECT_ALIASES
 from anamnesis_pipeline.store.records.exclusion import Lifted
 from anamnesis_pipeline.store.records.session_notes import is_of_log
+from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 from anamnesis_pipeline.wording import counted
 

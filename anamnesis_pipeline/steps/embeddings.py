@@ -12,7 +12,8 @@ from anamnesis_pipeline.errors import DimensionMismatch, InvalidVectors, SpaceNo
 from anamnesis_pipeline.model import Space, StoredPassage, Variant
 from anamnesis_pipeline.steps.reembed_state import clear_failure, noting_failure, record_rate
 from anamnesis_pipeline.steps.spaces import known_space
-from anamnesis_pipeline.store.base import PendingEpisode, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.contracts import PendingEpisode
 
 RATE_WINDOW_S = 60.0
 MAX_LEFT = 100

@@ -7,8 +7,7 @@ from anamnesis_pipeline.errors import Excluded
 from anamnesis_pipeline.model import EXCLUDED, Episode, FileCursor, content_id
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, RuleSet
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.project_names import PROJECT_ALIASES
-from anamnesis_pipeline.store.records.settings import SettingsRecords
+from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES, SettingsRecords
 
 RULES = "exclude."
 """Prefix of the stored settings that hold a rule each."""

@@ -10,7 +10,7 @@ from anamnesis_pipeline.search.project_labels import Private, labels_of, sources
 from anamnesis_pipeline.steps.projects import SEEN, project_aliases
 from anamnesis_pipeline.steps.source_specs import STORED
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.project_names import store_name
+from anamnesis_pipeline.store.records.settings import store_name
 
 MOST_LABELS = 5
 """Projects that one bare name may mean; of more the first."""

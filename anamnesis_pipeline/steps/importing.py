@@ -15,8 +15,8 @@ from anamnesis_pipeline.steps.exclusion import Exclusions, refuse, rule_of
 from anamnesis_pipeline.steps.posting import Poster, posted_passages, with_masks_counted
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.episode_values import storable
-from anamnesis_pipeline.store.project_names import PROJECT_ALIASES, store_name
 from anamnesis_pipeline.store.records.episodes import PutReport
+from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES, store_name
 
 ODD_TIME = "timestamp_as_written"
 """In the metadata of an episode whose own time cannot be: that time, as a text."""

@@ -14,7 +14,7 @@ from anamnesis_pipeline.search.project_labels import is_private
 from anamnesis_pipeline.steps.crawl import Mask
 from anamnesis_pipeline.steps.projects import GUESSED, project_aliases, project_labels
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.project_names import store_name
+from anamnesis_pipeline.store.records.settings import store_name
 from anamnesis_pipeline.summaries.base import SummaryBackend
 from anamnesis_pipeline.summary_model import LlmBudget
 

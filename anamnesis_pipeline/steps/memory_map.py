@@ -20,7 +20,7 @@ from anamnesis_pipeline.search.engine import HIDDEN_KINDS
 from anamnesis_pipeline.steps import map_layout
 from anamnesis_pipeline.steps.map_file import CENTRES, NONE, MemoryMap, map_path, read_map
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
+from anamnesis_pipeline.store.contracts import EpisodeMiddles
 
 LEAST_EPISODES = 30
 """Of fewer a map says nothing that a list does not."""

@@ -10,8 +10,7 @@ from anamnesis_pipeline.exchanges.parsing import FileState
 from anamnesis_pipeline.exchanges.projects import project_label, resolved_project
 from anamnesis_pipeline.file_names import composed
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.project_names import PROJECT_ALIASES, names_of, store_name
-from anamnesis_pipeline.store.records.settings import SettingsRecords
+from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES, SettingsRecords, names_of, store_name
 
 SEEN = "projects.seen."
 """Stored under this prefix and a directory of this machine, or `<machine>:` and one of another: its project."""

@@ -37,7 +37,8 @@ from anamnesis_pipeline.steps.spaces import (
     is_of_model,
     known_space,
 )
-from anamnesis_pipeline.store.base import SpaceProgress, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.contracts import SpaceProgress
 
 Launch = Callable[[str, Sequence[str]], str | None]
 """(space key, source keys) -> id of the backfill that embeds them; None when the sensors are to do it.

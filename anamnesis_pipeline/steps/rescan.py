@@ -316,7 +316,7 @@ class Rescan:
 
     def _replies(self, behind: Any) -> Iterator[Any]:
         last = behind or ""
-        while batch := self._store.forgetting.replies_after(last, BATCH):
+        while batch := self._store.llm.replies_after(last, BATCH):
             last = batch[-1].key
             for reply in batch:
                 masked = self._line(reply.reply)

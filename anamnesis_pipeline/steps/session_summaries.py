@@ -23,9 +23,9 @@ from anamnesis_pipeline.steps.session_record import Gathered, record_of
 from anamnesis_pipeline.steps.sessions import SUMMARY_DUE, continued, summaries_due
 from anamnesis_pipeline.steps.summaries import summarize_part
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.project_names import store_name
+from anamnesis_pipeline.store.gateway import batches
 from anamnesis_pipeline.store.records.sessions import File, NewRecord, SessionState
+from anamnesis_pipeline.store.records.settings import store_name
 from anamnesis_pipeline.store.values import instant
 from anamnesis_pipeline.summaries import extractive
 

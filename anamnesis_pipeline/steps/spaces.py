@@ -18,7 +18,8 @@ from anamnesis_pipeline.steps.reembed_state import (
     set_paused,
     set_wanted_model,
 )
-from anamnesis_pipeline.store.base import IndexReport, IndexState, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.contracts import IndexReport, IndexState
 
 RECALL_FLOOR = 0.99
 """Recall at 10 below which an index that was just brought up to date is built anew from nothing."""

@@ -15,7 +15,7 @@ from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.session_model import SESSION_KIND, of_episode
 from anamnesis_pipeline.steps.projects import add_alias, project_aliases, project_rows, remove_alias
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.project_names import store_name
+from anamnesis_pipeline.store.records.settings import store_name
 
 JOINED = "projects.joined"
 """Stored under this: repository -> the projects that were joined to it, for taking it back."""

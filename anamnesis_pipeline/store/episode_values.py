@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from anamnesis_pipeline.errors import InvalidEpisode
-from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, content_id, kind_of
+from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, StoredPassage, content_id, kind_of
 from anamnesis_pipeline.store.values import as_json, clean, indexed, instant, json_list, moment
 
 HEAD_FIELDS = (
@@ -19,54 +19,43 @@ EPISODE_FIELDS = (
     *("raw_exchange", "superseded_at", "machine", "path", "message_ids", "message_keys", "last_retrieved"),
 )
 """Fields of `tables.EPISODES` that `episode_of` reads."""
+_TEXTS = tuple("episode_id source instance kind summary raw_exchange machine path session_id".split())
+_LISTS = ("tags", "message_ids", "message_keys")
 
 
 def episode_of(row: Mapping[str, Any]) -> Episode:
     """Return the episode of a row with `EPISODE_FIELDS`."""
     superseded, retrieved = row["superseded_at"], row["last_retrieved"]
     return Episode(
-        episode_id=row["episode_id"],
-        source=row["source"],
-        timestamp=moment(row["timestamp"]),
-        instance=row["instance"],
-        project=row["project"],
-        kind=kind_of(row["source"], row["kind"]),
-        summary=row["summary"],
+        **_head(row),
         raw_exchange=row["raw_exchange"],
-        tags=tuple(row["tags"]),
-        status=row["status"],
-        superseded_by=row["superseded_by"],
         superseded_at=moment(superseded) if superseded else None,
         machine=row["machine"],
         path=row["path"],
-        session_id=row["session_id"],
         message_ids=tuple(row["message_ids"]),
         message_keys=tuple(row["message_keys"]),
-        metadata=json.loads(row["metadata"]),
-        retrieval_count=row["retrieval_count"],
-        read_count=row["read_count"],
         last_retrieved=moment(retrieved) if retrieved else None,
     )
 
 
 def head_of(row: Mapping[str, Any]) -> EpisodeHead:
     """Return the head of an episode, of a row with `HEAD_FIELDS`."""
-    return EpisodeHead(
-        episode_id=row["episode_id"],
-        source=row["source"],
-        timestamp=moment(row["timestamp"]),
-        instance=row["instance"],
-        project=row["project"],
-        kind=kind_of(row["source"], row["kind"]),
-        summary=row["summary"],
-        tags=tuple(row["tags"]),
-        status=row["status"],
-        superseded_by=row["superseded_by"],
-        session_id=row["session_id"],
-        metadata=json.loads(row["metadata"]),
-        retrieval_count=row["retrieval_count"],
-        read_count=row["read_count"],
-    )
+    return EpisodeHead(**_head(row))
+
+
+def _head(row: Mapping[str, Any]) -> dict[str, Any]:
+    values = {name: row[name] for name in HEAD_FIELDS}
+    values["timestamp"] = moment(row["timestamp"])
+    values["kind"] = kind_of(row["source"], row["kind"])
+    values["tags"] = tuple(row["tags"])
+    values["metadata"] = json.loads(row["metadata"])
+    return values
+
+
+def passage_of(row: Mapping[str, Any]) -> StoredPassage:
+    """Return the passage of a row of `tables.PASSAGES`."""
+    passage = Passage(row["ordinal"], row["text"], row["context"], tuple(row["message_ids"]))
+    return StoredPassage(row["passage_id"], row["episode_id"], passage)
 
 
 def storable(episode: Episode) -> Episode:
@@ -80,33 +69,24 @@ def storable(episode: Episode) -> Episode:
         metadata = json.loads(as_json(dict(episode.metadata)))
     except (TypeError, ValueError) as exc:
         raise InvalidEpisode("metadata", f"not JSON: {exc}") from exc
-    return replace(
-        episode,
-        episode_id=clean(episode.episode_id),
-        source=clean(episode.source),
-        timestamp=moment(instant(episode.timestamp)),
-        instance=clean(episode.instance),
-        project=indexed(episode.project),
-        kind=clean(episode.kind),
-        summary=clean(episode.summary),
-        raw_exchange=clean(episode.raw_exchange),
-        tags=tuple(map(clean, episode.tags)),
-        machine=clean(episode.machine),
-        path=clean(episode.path),
-        session_id=clean(episode.session_id),
-        message_ids=tuple(map(clean, episode.message_ids)),
-        message_keys=tuple(map(clean, episode.message_keys)),
-        metadata=metadata,
-    )
+    texts: dict[str, Any] = {name: clean(getattr(episode, name)) for name in _TEXTS}
+    lists: dict[str, Any] = {name: tuple(map(clean, getattr(episode, name))) for name in _LISTS}
+    timestamp, project = moment(instant(episode.timestamp)), indexed(episode.project)
+    return replace(episode, **texts, **lists, timestamp=timestamp, project=project, metadata=metadata)
 
 
 def stored_hash(episode: Episode, passages: Sequence[Passage]) -> str:
     """Hash of everything that `put` may change, so that an unchanged episode costs one look."""
     return content_id(
-        episode.content_hash, episode.source, episode.machine, episode.path, episode.session_id,
-        json_list(episode.message_ids), json_list(episode.message_keys),
+        episode.content_hash,
+        episode.source,
+        episode.machine,
+        episode.path,
+        episode.session_id,
+        json_list(episode.message_ids),
+        json_list(episode.message_keys),
         *(as_json([p.ordinal, p.text, p.context, p.message_ids]) for p in passages),
-    )  # fmt: skip
+    )
 
 
 def storable_passages(passages: Sequence[Passage]) -> list[Passage]:

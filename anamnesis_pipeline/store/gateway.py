@@ -32,6 +32,7 @@ Row = dict[str, Any]
 Match = Mapping[str, Any]
 Order = Sequence[str]
 T = TypeVar("T")
+R = TypeVar("R")
 
 MAX_ROWS_PER_WRITE = 500
 """More rows are split into several transactions, so that others wait for none for long."""
@@ -149,3 +150,46 @@ def can_be_stored(value: Any) -> bool:
         except UnicodeEncodeError:
             return False
     return True
+
+
+# --- how many rows go into one transaction ---------------------------------------------------------------
+
+
+def batches(rows: Sequence[T], size: int = MAX_ROWS_PER_WRITE) -> Iterator[Sequence[T]]:
+    """`rows` in runs of at most `size`."""
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+def by_rows(items: Sequence[T], rows_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Runs of items whose rows fit one transaction; an item is never divided."""
+    batch: list[T] = []
+    rows = 0
+    for item in items:
+        if batch and rows + rows_of(item) > MAX_ROWS_PER_WRITE:
+            yield batch
+            batch, rows = [], 0
+        batch.append(item)
+        rows += rows_of(item)
+    if batch:
+        yield batch
+
+
+def write_all(
+    gateway: Gateway, rows: Sequence[T], work: Callable[[Tables, Sequence[T]], R], size: int = MAX_ROWS_PER_WRITE
+) -> list[R]:
+    """Do `work` with `rows`, at most `size` of them in one transaction. Return what each returned."""
+
+    def write(batch: Sequence[T]) -> R:
+        return gateway.write(lambda tables: work(tables, batch))
+
+    return list(map(write, batches(rows, size)))
+
+
+def until_done(gateway: Gateway, work: Callable[[Tables], int], size: int = MAX_ROWS_PER_WRITE) -> int:
+    """Do `work` in one transaction after the other, until it does less than `size`. Return how much it did in all."""
+    done, last = 0, size
+    while last == size:
+        last = gateway.write(work)
+        done += last
+    return done

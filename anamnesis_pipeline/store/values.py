@@ -1,11 +1,13 @@
-"""How values are stored, the same for every backend: texts, instants and lists. Pure."""
+"""How values are stored, the same for every backend: texts, instants, lists, and cursors of pages. Pure."""
 
 import json
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from anamnesis_pipeline.errors import InvalidEpisode
 from anamnesis_pipeline.file_names import composed
+from anamnesis_pipeline.model import Episode
 
 LAST_CHARACTER = "\U0010ffff"
 """Behind every text that begins with some others, and before what follows those."""
@@ -51,11 +53,41 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def as_json(value: Any) -> str:
-    """Compact JSON, ASCII only: it survives any text a log may hold."""
-    return json.dumps(value, separators=(",", ":"))
+as_json = json.JSONEncoder(separators=(",", ":")).encode
+"""Compact JSON, ASCII only: it survives any text a log may hold."""
 
 
 def json_list(values: Iterable[Any]) -> str:
     """A JSON array, e.g. the argument of `json_each`."""
     return as_json(list(values))
+
+
+# --- where a page ends: a cursor -------------------------------------------------------------------------
+
+CURSOR_PATTERN = r"^-?[0-9]{1,16}-([0-9a-f]{2}){0,800}$"
+"""`<microseconds since 1970>-<id in hex>`: safe in a URL, and every text of this form is a place in the list."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def cursor_after(last: Episode) -> str:
+    """The cursor of the page that follows `last`, newest first."""
+    return cursor_at(last.timestamp, last.episode_id)
+
+
+def cursor_at(when: datetime, name: str) -> str:
+    """The cursor of what follows, in a list by (time, id), newest first."""
+    return f"{(when - _EPOCH) // timedelta(microseconds=1)}-{name.encode().hex()}"
+
+
+def read_cursor(cursor: str) -> tuple[datetime, str]:
+    """(timestamp, episode id) that the page follows.
+
+    :raises InvalidEpisode: it is not one of ours.
+    """
+    microseconds, _, episode_id = cursor.rpartition("-")
+    try:
+        when = _EPOCH + timedelta(microseconds=int(microseconds))
+        return when, bytes.fromhex(episode_id).decode(errors="replace")
+    except (ValueError, OverflowError) as exc:
+        raise InvalidEpisode("cursor", f"{cursor[:80]!r} is none of ours; take it from `next_cursor`") from exc

@@ -20,7 +20,8 @@ from anamnesis_pipeline.sidecar.machine_checks import Finding
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.steps.host_clock import note_read
 from anamnesis_pipeline.steps.pipeline import ingest_all
-from anamnesis_pipeline.store.base import IndexState, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.contracts import IndexState
 from anamnesis_pipeline.store.mongo import fulltext
 from anamnesis_pipeline.supervisor.advice import log_of
 from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock

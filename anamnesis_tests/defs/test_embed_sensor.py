@@ -18,7 +18,8 @@ from anamnesis_pipeline.model import RESERVED_SOURCES, Source, Space
 from anamnesis_pipeline.steps import reembed
 from anamnesis_pipeline.steps.reembed_state import FAILURE, noting_failure
 from anamnesis_pipeline.steps.spaces import begin
-from anamnesis_pipeline.store.base import IndexState, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.contracts import IndexState
 from anamnesis_pipeline.store.records.overview import SourceState
 from anamnesis_tests.dagster_parts import created_run
 from anamnesis_tests.defs.conftest import Backfills, Daemon

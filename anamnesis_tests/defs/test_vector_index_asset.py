@@ -14,7 +14,8 @@ from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.steps import reembed
 from anamnesis_pipeline.steps.reembed_state import set_wanted_model
 from anamnesis_pipeline.steps.spaces import begin
-from anamnesis_pipeline.store.base import IndexState, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.contracts import IndexState
 from anamnesis_tests.defs.conftest import HashedModels
 from anamnesis_tests.steps.spaces import embed_all, write
 

@@ -16,7 +16,7 @@ from anamnesis_pipeline.model import Source, Space, Where
 from anamnesis_pipeline.search.engine import CHARS_PER_TOKEN, Engine
 from anamnesis_pipeline.search.project_labels import labels_of
 from anamnesis_pipeline.search.query import Mode, SearchQuery
-from anamnesis_pipeline.store.base import IndexState
+from anamnesis_pipeline.store.contracts import IndexState
 from anamnesis_tests.embeddings.fake_models import Gate, HashedWords, wait_for
 from anamnesis_tests.search.memory import EMBEDDER, SPACE, START, Memory, embed_query
 

@@ -21,7 +21,7 @@ from anamnesis_pipeline.search.reranking import (
     without_vectors_heard,
 )
 from anamnesis_pipeline.search.time_expressions import times_in
-from anamnesis_pipeline.store.base import TokenRows, sign_value
+from anamnesis_pipeline.store.contracts import TokenRows, sign_value
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 

@@ -218,6 +218,6 @@ def test_newer_llm_replaces_all_but_edits(client: TestClient, llm: OllamaServer,
 def test_secret_in_a_reply_is_not_cached(client: TestClient, services: TestServices, llm: OllamaServer) -> None:
     llm.respond(reply(RECORD, summary=f"It was {SECRET}."))
     assert ingest(client)["summary"].startswith("It was [")
-    (cached,) = services.store.forgetting.replies_after("", 9)
+    (cached,) = services.store.llm.replies_after("", 9)
     assert "It was [" in cached.reply
     assert SECRET not in cached.reply

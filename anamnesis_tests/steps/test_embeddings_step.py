@@ -16,7 +16,8 @@ from anamnesis_pipeline.model import Space, Variant
 from anamnesis_pipeline.steps.embeddings import EmbedReport, embed_sources
 from anamnesis_pipeline.steps.reembed_state import Failure, failure_of, rate_of
 from anamnesis_pipeline.steps.token_projection import space_projection
-from anamnesis_pipeline.store.base import Store, sign_value
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.contracts import sign_value
 from anamnesis_tests.conftest import OpenStore
 from anamnesis_tests.embeddings.fake_models import HashedWords
 from anamnesis_tests.steps.spaces import DIM, write

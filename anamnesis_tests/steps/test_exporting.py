@@ -28,9 +28,9 @@ from anamnesis_pipeline.steps.blocklist import add_rule
 from anamnesis_pipeline.steps.exporting import body_of
 from anamnesis_pipeline.steps.importing import BATCH_BYTES, BATCH_LINES, ImportReport, Line
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.project_names import PROJECT_ALIASES
 from anamnesis_pipeline.store.records.episodes import EpisodePage
 from anamnesis_pipeline.store.records.events import Happening
+from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES
 from anamnesis_tests.mongo_server.faults import TOO_LARGE
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.steps.whole_memory import fill

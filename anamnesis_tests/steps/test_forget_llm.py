@@ -49,7 +49,7 @@ def parts(home: Home) -> list[str]:
 
 
 def replies(home: Home) -> set[str]:
-    return {reply.key for reply in home.store.forgetting.replies_after("", 100)}
+    return {reply.key for reply in home.store.llm.replies_after("", 100)}
 
 
 def test_an_open_batch_writes_nothing_of_a_forgotten_text(home: Home) -> None:
@@ -168,7 +168,7 @@ def stored(told_home: Home) -> str:
     """Everything that is kept of replies, and every summary."""
     store = told_home.store
     parts = [part.part_id for part in store.forgetting.parts_after("", 100)]
-    replies = [reply.reply for reply in store.forgetting.replies_after("", 100)]
+    replies = [reply.reply for reply in store.llm.replies_after("", 100)]
     episodes = [f"{e.summary} {e.raw_exchange}" for e in told_home.episodes()]
     return " ".join([*replies, *(repr(store.summaries.summary(key)) for key in parts), *episodes])
 
@@ -185,7 +185,7 @@ def test_a_batch_open_during_a_rescan_brings_no_secret_back(told_home: Home) -> 
         run()
     assert SECRET not in stored(told_home)
     assert told_home.store.summaries.summary_counts() == {"tiny": 2}, "the part of another text was asked about anew"
-    assert len(told_home.store.forgetting.replies_after("", 9)) == 2
+    assert len(told_home.store.llm.replies_after("", 9)) == 2
     assert "It was [" in stored(told_home), "what the other reply gave away is masked"
 
 

@@ -230,7 +230,7 @@ def test_vectors_and_cached_replies_go_with_it(home: Home) -> None:
             assert home.store.llm.put_reply(key, json.dumps({"summary": f"{version} {part.prompt}"}), "ollama", "m")
     before = home.store.vectors.count("s")
     home.forget(ids=(gone,))
-    assert {r.key for r in home.store.forgetting.replies_after("", 9)} == {f"earlier {kept}", f"present {kept}"}
+    assert {r.key for r in home.store.llm.replies_after("", 9)} == {f"earlier {kept}", f"present {kept}"}
     report = home.store.vectors.build("s")
     assert (report.dead, report.vectors) == (0, home.store.vectors.count("s"))
     assert report.vectors < before

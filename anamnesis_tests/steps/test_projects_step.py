@@ -32,7 +32,7 @@ from anamnesis_pipeline.steps.projects import (
 )
 from anamnesis_pipeline.steps.worktrees import join, joined_now, offers, part, repository_of, require_not_exposed
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.project_names import PROJECT_ALIASES
+from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES
 from anamnesis_tests.exchanges.ingested import Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, START, Log
 from anamnesis_tests.exchanges.test_parsing import git

@@ -28,7 +28,8 @@ from anamnesis_pipeline.steps.reembed_state import (
     wanted_model,
 )
 from anamnesis_pipeline.steps.spaces import SpaceReport, add_model, begin, ensure_space, generations, index_space
-from anamnesis_pipeline.store.base import IndexReport, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.contracts import IndexReport
 from anamnesis_tests.conftest import OpenStore
 from anamnesis_tests.steps.spaces import embed_all, files_of, write
 

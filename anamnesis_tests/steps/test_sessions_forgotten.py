@@ -143,9 +143,9 @@ def test_llm_summary_of_a_session_goes_with_its_text(home: Recorded) -> None:
     (episode,) = home.records()
     assert episode.summary == "The retry double-charged. It now sends an idempotency key."
     assert len(backend.asked) == 1
-    assert len(home.store.forgetting.replies_after("", 10)) == 1
+    assert len(home.store.llm.replies_after("", 10)) == 1
     home.forget(query="narwhal")
-    assert home.store.forgetting.replies_after("", 10) == []
+    assert home.store.llm.replies_after("", 10) == []
     assert home.records() == []
 
 

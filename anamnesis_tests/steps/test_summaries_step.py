@@ -16,7 +16,7 @@ from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.projects import machine_labels, right_guesses
 from anamnesis_pipeline.steps.summaries import UNSUMMARIZED, summarize_source
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.project_names import PROJECT_ALIASES
+from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
 from anamnesis_tests.steps.llms import DAY, ONE, SOURCE, USED, LlmHere, parsed, part

@@ -14,8 +14,8 @@ from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.memory_layers import Layer
 from anamnesis_pipeline.model import Episode, Passage, Variant, Where
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.project_names import PROJECT_ALIASES
 from anamnesis_pipeline.store.records.consolidation import ChangedSession
+from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES
 from anamnesis_tests.conftest import BACKENDS, mongo_database
 from anamnesis_tests.mongo_server import shared
 from anamnesis_tests.store.samples import DAY, episode, space, unit

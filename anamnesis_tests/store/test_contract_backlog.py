@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import DimensionMismatch, SpaceNotFound
 from anamnesis_pipeline.model import Variant
-from anamnesis_pipeline.store.base import SpaceProgress, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.contracts import SpaceProgress
 from anamnesis_tests.store.samples import episode, passages, put, random_units, space
 
 TEXT, CONTEXT = Variant.TEXT, Variant.CONTEXT

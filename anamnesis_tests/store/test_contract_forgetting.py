@@ -95,8 +95,8 @@ def test_rewritten_episode_keeps_its_counters(store: Store) -> None:
 def test_cached_replies_are_listed_by_key(store: Store) -> None:
     for key in ("b", "a", "c"):
         store.llm.put_reply(key, f"reply {key}", "ollama", "m")
-    assert [r.key for r in store.forgetting.replies_after("", 2)] == ["a", "b"]
-    (last,) = store.forgetting.replies_after("b", 2)
+    assert [r.key for r in store.llm.replies_after("", 2)] == ["a", "b"]
+    (last,) = store.llm.replies_after("b", 2)
     assert (last.key, last.reply, last.backend, last.model) == ("c", "reply c", "ollama", "m")
 
 

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import LlmCallTaken
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.project_names import PROJECT_ALIASES
 from anamnesis_pipeline.store.records.episodes import Publication
-from anamnesis_pipeline.store.records.forgetting import CachedReply
-from anamnesis_pipeline.store.records.llm import Lease, OpenBatch
+from anamnesis_pipeline.store.records.llm import CachedReply, Lease, OpenBatch
+from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
 from anamnesis_tests.store.samples import DAY, at_once, parsed, part, put, segment, summary
 
@@ -182,7 +181,7 @@ def test_reply_is_rewritten_only_where_it_is_what_was_read(store: Store):
     assert not store.llm.rewrite_reply("k", "another", "masked")
     assert not store.llm.rewrite_reply("never asked", "told", "masked")
     assert store.llm.rewrite_reply("k", "told", "masked \ud800")
-    assert store.forgetting.replies_after("", 9) == [
+    assert store.llm.replies_after("", 9) == [
         CachedReply("k", "masked \ufffd", "ollama", "m"),
         CachedReply("other", "told", "ollama", "m"),
     ]

@@ -5,7 +5,8 @@ import pytest
 
 from anamnesis_pipeline.errors import DimensionMismatch, SpaceConflict, SpaceNotFound
 from anamnesis_pipeline.model import Variant
-from anamnesis_pipeline.store.base import Store, TokenRows, sign_value
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.contracts import TokenRows, sign_value
 from anamnesis_tests.store.samples import put, random_units, space
 
 TEXT, CONTEXT = Variant.TEXT, Variant.CONTEXT

@@ -12,9 +12,9 @@ import pytest
 from anamnesis_pipeline.errors import SpaceConflict
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.gateway import Tables as Collections
 from anamnesis_pipeline.store.mongo import engine, native, spaces
 from anamnesis_pipeline.store.mongo.client import Database
-from anamnesis_pipeline.store.mongo.client import Tables as Collections
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.facets import FACETS, facets_of
 from anamnesis_pipeline.store.mongo.native import MongoNative

@@ -17,7 +17,7 @@ from anamnesis_pipeline.errors import GiveUp, StoreBusy, StoreFull
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import client, fulltext
-from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.engine import MongoGateway
 from anamnesis_pipeline.store.mongo.opening import open_mongo
 from anamnesis_pipeline.store.records.exclusion import BuriedSection
@@ -185,7 +185,7 @@ def test_waiting_writers_give_up(database: Database, server: LoopbackServer, mon
 def test_transaction_is_done_once_over_a_step_down(database: Database, server: LoopbackServer) -> None:
     runs = []
 
-    def work(tables: Tables) -> None:
+    def work(tables: Collections) -> None:
         tables["settings"].insert([{"name": f"n{len(runs)}", "value": "1"}])
         runs.append(1)
         if len(runs) == 1:
@@ -308,7 +308,7 @@ def test_two_writers_of_the_same_new_rows_see_one_of_each(store: Store, server: 
     with closing(open_mongo(server.uri, NAME, wait_s=20)) as other:
         at_once([partial(write, each) for each in (store, other)])
         for each in (store, other):
-            assert len(each.forgetting.replies_after("", 99)) == 10
+            assert len(each.llm.replies_after("", 99)) == 10
             assert len(each.exclusion.tombstones(99)) == 10
             assert [len(each.exclusion.buried_at("logs", f"{n}", [])) for n in range(10)] == [1] * 10
             assert len(each.episodes.get([f"e-{n}" for n in range(10)])) == 10

@@ -17,7 +17,7 @@ from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.mongo import fulltext, opening
 from anamnesis_pipeline.store.mongo import search_indexes as search_indexes_of
 from anamnesis_pipeline.store.mongo.opening import open_mongo
-from anamnesis_pipeline.store.mongo.search_definitions import UNSPACED, text_definition
+from anamnesis_pipeline.store.mongo.search_indexes import UNSPACED, text_definition
 from anamnesis_tests.mongo_server.search_behaviour import EVERY
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.store.mongo_searched import (

@@ -12,9 +12,8 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import vector_search
 from anamnesis_pipeline.store.mongo import vectors as mongo_vectors
 from anamnesis_pipeline.store.mongo.fulltext import MongoTextIndex
-from anamnesis_pipeline.store.mongo.live_rows import leaves_few
-from anamnesis_pipeline.store.mongo.search_definitions import text_definition
-from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
+from anamnesis_pipeline.store.mongo.index_tail import leaves_few
+from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex, text_definition
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 from anamnesis_tests.mongo_server.search_behaviour import EVERY, SearchBehaviour
 from anamnesis_tests.mongo_server.server import LoopbackServer

@@ -13,7 +13,7 @@ from pymongo.collection import Collection as DriverCollection
 
 from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.store.mongo import client, turns
-from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.engine import MongoGateway
 from anamnesis_pipeline.store.mongo.native import MongoNative
@@ -60,7 +60,7 @@ def held(database: Database) -> Iterator[threading.Event]:
     """Its turn is taken until the event is set, or to the end."""
     began, over = threading.Event(), threading.Event()
 
-    def hold(tables: Tables) -> None:
+    def hold(tables: Collections) -> None:
         began.set()
         over.wait(LONG_S)
 
@@ -94,7 +94,7 @@ def test_who_waits_is_let_first_by_who_just_wrote(
     theirs._turns._took_s = LONG_S  # so that they come late, for all that ours needs to write once more
     began, order = threading.Event(), list[str]()
 
-    def first(tables: Tables) -> None:
+    def first(tables: Collections) -> None:
         began.set()
         waits.wait(LONG_S)
         order.append("ours")
@@ -110,7 +110,7 @@ def test_who_waits_is_let_first_by_who_just_wrote(
 def test_who_waits_for_long_asks_twice(ours: Database, theirs: Database, waits: threading.Event, sent: Sent) -> None:
     tried: list[int] = []
 
-    def hold(tables: Tables) -> None:
+    def hold(tables: Collections) -> None:
         began.set()
         waits.wait(LONG_S)
         time.sleep(0.5)
@@ -146,7 +146,7 @@ def test_answer_does_not_wait_to_be_counted(ours: Database, theirs: Database, mo
 def test_a_turn_is_not_cut_off_when_it_was_got_late(ours: Database, theirs: Database) -> None:
     name = {"name": "slow"}
 
-    def slow(tables: Tables) -> None:
+    def slow(tables: Collections) -> None:
         tables["settings"].upsert(name, {"$set": {"value": "1"}})
         time.sleep(1.2)
         tables["settings"].update(name, {"$set": {"value": "2"}})

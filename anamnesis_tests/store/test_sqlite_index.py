@@ -20,8 +20,8 @@ from anamnesis_pipeline.store.sqlite import index_files, vector_file, vector_sea
 from anamnesis_pipeline.store.sqlite.index_files import Coverage
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.store.sqlite.vector_file import VectorFile
-from anamnesis_pipeline.store.sqlite.vector_tail import VectorTail
-from anamnesis_pipeline.store.vector_recall import kth_scores, share_found
+from anamnesis_pipeline.store.sqlite.vector_search import VectorTail
+from anamnesis_pipeline.store.vector_values import kth_scores, share_found
 from anamnesis_tests.conftest import OpenStore
 from anamnesis_tests.store.samples import episode, passages, put, random_units, space, unit
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite import filters, fulltext, word_lists
-from anamnesis_pipeline.store.sqlite.common_words import CommonWords
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_pipeline.store.sqlite.passage_lengths import Corpus
+from anamnesis_pipeline.store.sqlite.word_lists import CommonWords, Corpus
 from anamnesis_tests.store.samples import episode, passages
 
 WORDS = ("alder", "birches", "cedar", "dogwood", "elms")

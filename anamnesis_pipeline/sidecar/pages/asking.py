@@ -16,7 +16,7 @@ from anamnesis_pipeline.sidecar.fields import Kind, Name, Tag, Time
 from anamnesis_pipeline.sidecar.problems import sentence_of
 from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.sidecar.services import Services
-from anamnesis_pipeline.store.paging import CURSOR_PATTERN
+from anamnesis_pipeline.store.values import CURSOR_PATTERN
 
 KINDS = tuple(
     sorted({"exchange", "subagent", "compact_summary", "code", "note", "procedure", CHAT_ANSWER, *LASTING_KINDS})

@@ -6,9 +6,9 @@ https://www.mongodb.com/docs/manual/reference/connection-string-formats/
 import re
 
 MASK = "***"
-OPEN_OPTIONS = {
-    "authmechanism", "authsource", "directconnection", "readpreference", "replicaset", "retrywrites", "ssl", "tls", "w",
-}  # fmt: skip
+OPEN_OPTIONS = frozenset(
+    "authmechanism authsource directconnection readpreference replicaset retrywrites ssl tls w".split()
+)
 """Options that hold no secret; of all others only the name is shown."""
 
 _HOST = r"(?:\[[0-9a-fA-F:.]+\]|[\w.%-]+)(?::\d+)?"

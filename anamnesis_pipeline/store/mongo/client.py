@@ -60,7 +60,7 @@ _UNRESOLVED = (dns.exception.Timeout, dns.resolver.NoNameservers, dns.resolver.N
 T = TypeVar("T")
 
 
-class Tables:
+class Collections:
     """The collections of the database by name, inside one transaction where `session` has one."""
 
     def __init__(self, client: "MongoClient[Document]", database: str, session: ClientSession | None = None) -> None:
@@ -122,7 +122,7 @@ class Database:
         """Where it is, without user and password."""
         return f"MongoDB {hosts_of(self._uri)}/{self.name}"
 
-    def read(self, work: Callable[[Tables], T], *, within_s: float | None = None) -> T:
+    def read(self, work: Callable[[Collections], T], *, within_s: float | None = None) -> T:
         """What `work` returns of committed data. What it reads in several calls may be of several moments.
 
         :param within_s: seconds that all of it may take; None: as long as the server lives.
@@ -132,20 +132,20 @@ class Database:
             return work(tables)
 
     @contextmanager
-    def reading(self, *, within_s: float | None = None) -> Iterator[Tables]:
+    def reading(self, *, within_s: float | None = None) -> Iterator[Collections]:
         """As `read`, for a block."""
         # A limit of none would lift that of the caller.
         limit = nullcontext() if within_s is None else pymongo.timeout(within_s)
         with translated(self.place), self._from_a_primary(), limit:
-            yield Tables(self._current(), self.name)
+            yield Collections(self._current(), self.name)
 
-    def snapshot(self, work: Callable[[Tables], T]) -> T:
+    def snapshot(self, work: Callable[[Collections], T]) -> T:
         """As `read`, of one moment. Search indexes know no snapshots."""
         with self.reading_snapshot() as tables:
             return work(tables)
 
     @contextmanager
-    def reading_snapshot(self) -> Iterator[Tables]:
+    def reading_snapshot(self) -> Iterator[Collections]:
         """As `snapshot`, for a block.
 
         :raises StoreRefused: it went on for longer than the server keeps a moment.
@@ -153,7 +153,7 @@ class Database:
         with translated(self.place), self._from_a_primary():
             try:
                 with self._current().start_session(snapshot=True) as session:
-                    yield Tables(self._current(), self.name, session)
+                    yield Collections(self._current(), self.name, session)
             except OperationFailure as exc:
                 if exc.code != _SNAPSHOT_TOO_OLD:
                     raise
@@ -173,7 +173,7 @@ class Database:
             raise
         self._silent = False
 
-    def write(self, work: Callable[[Tables], T], *, within_s: float | None = None) -> T:
+    def write(self, work: Callable[[Collections], T], *, within_s: float | None = None) -> T:
         """What `work` returns, once all that it wrote is committed by a majority; nothing of it when it raises.
 
         `work` runs again where the transaction met another one or the primary changed, so it must not keep anything.
@@ -203,10 +203,15 @@ class Database:
 
     def _mention_wait(self, waited_s: float, most_s: float) -> None:
         if waited_s > LONG_S:
-            log.warning("%s: waiting for another writer since %.0f s of at most %.0f; one that was killed holds its "
-                        "turn for up to a minute", self.place, waited_s, most_s)  # fmt: skip
+            log.warning(
+                "%s: waiting for another writer since %.0f s of at most %.0f; one that was killed holds its "
+                "turn for up to a minute",
+                self.place,
+                waited_s,
+                most_s,
+            )
 
-    def _transaction(self, work: Callable[[Tables], T]) -> T:
+    def _transaction(self, work: Callable[[Collections], T]) -> T:
         """:raises TurnTaken: another process writes."""
         with self._current().start_session() as session:
             return session.with_transaction(
@@ -230,8 +235,8 @@ class Database:
         finally:
             turn.release()
 
-    def _in_turn(self, session: ClientSession, work: Callable[[Tables], T]) -> T:
-        tables = Tables(self._current(), self.name, session)
+    def _in_turn(self, session: ClientSession, work: Callable[[Collections], T]) -> T:
+        tables = Collections(self._current(), self.name, session)
         take(tables["writer"])
         return work(tables)
 

@@ -10,8 +10,7 @@ from pymongo.collection import Collection as DriverCollection
 from pymongo.errors import ConnectionFailure, DocumentTooLarge, OperationFailure, PyMongoError
 from pymongo.operations import SearchIndexModel
 
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import can_be_stored
+from anamnesis_pipeline.store.gateway import batches, can_be_stored
 from anamnesis_pipeline.store.mongo.schema import Index, bring_about, validator_of
 
 Document = dict[str, Any]
@@ -98,8 +97,11 @@ class Collection:
         for as long as the read may take. Where the server went, the one that is there now is asked.
         """
         command = {
-            "aggregate": self._driver.name, "pipeline": list(stages), "cursor": {}, "readConcern": {"level": "local"},
-        }  # fmt: skip
+            "aggregate": self._driver.name,
+            "pipeline": list(stages),
+            "cursor": {},
+            "readConcern": {"level": "local"},
+        }
 
         def ask() -> list[Document]:
             found = self._driver.database.cursor_command(dict(command), codec_options=self._driver.codec_options)

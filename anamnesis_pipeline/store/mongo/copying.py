@@ -7,13 +7,13 @@ from functools import partial
 
 import numpy as np
 from pymongo import ReplaceOne
+from typing_extensions import override
 
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.store.copying import NUMBERS, CopyRecords, Key, copied_table
 from anamnesis_pipeline.store.gateway import Match, Order, Row
-from anamnesis_pipeline.store.mongo.client import Database
-from anamnesis_pipeline.store.mongo.client import Tables as Collections
+from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.engine import MongoEpisodes, MongoGateway, MongoPassages, MongoRows, MongoTables
 from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.space_docs import find_space, live_spaces, tokens_name, vectors_name
@@ -21,6 +21,7 @@ from anamnesis_pipeline.store.mongo.spaces import MongoSpaces, SpaceIndexes, mak
 from anamnesis_pipeline.store.mongo.vector_docs import unpack, write_vectors
 from anamnesis_pipeline.store.records.spaces import DROPPED, SHOWN
 from anamnesis_pipeline.store.tables import EPISODES, PASSAGES, PENDING, SPACES, Table
+from anamnesis_pipeline.store.vector_values import STORED
 
 DERIVED = {
     "writer": "whose turn it is to write",
@@ -30,8 +31,6 @@ DERIVED = {
 
 MOST_BYTES = (16 << 20) - 4_096
 """A document may have 16 MiB, names of fields included (https://www.mongodb.com/docs/manual/reference/limits/)."""
-
-STORED = np.dtype("<f2")
 
 
 class MongoCopy(CopyRecords):
@@ -43,6 +42,7 @@ class MongoCopy(CopyRecords):
         self._spaces = spaces
         self._indexes = indexes
 
+    @override
     def write(self, table: Table, rows: Sequence[Row], gone: Sequence[Key] = ()) -> None:
         """Write as `CopyRecords` does, and make or drop the collections of spaces, which are no part of a transaction:
         those of spaces that go are gone before the others are made, since a space that was dropped and added again has
@@ -58,6 +58,7 @@ class MongoCopy(CopyRecords):
                 self._database.read(partial(make_collections, key=row["key"]))
         super().write(table, rows, gone)
 
+    @override
     def finish(self) -> None:
         """Ask for search indexes, and let batches go on behind the last number."""
         self._database.write(_count_on)
@@ -89,28 +90,33 @@ def _count_on(collections: Collections) -> None:
 class _Tables(MongoTables):
     """Also those of a copy that are no collection of the same name."""
 
+    @override
     def __getitem__(self, name: str) -> MongoRows:
         kind = _KEPT_OTHERWISE.get(name.partition("/")[0], _Rows)
         return kind(self.collections, copied_table(name))
 
 
 class _Rows(MongoRows):
+    @override
     def count(self, match: Match, *, by: Sequence[str] = ()) -> int:
         """To count the rows of the moment, the server would read all of them."""
         return super().count(match, by=by) if by else self._collection.size()
 
 
 class _Spaces(_Rows):
+    @override
     def each(
         self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
     ) -> Iterator[Row]:
         return super().each({"$and": [match, SHOWN]}, fields, order=order, limit=limit, skip=skip)
 
+    @override
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
         """At most one space is active, and one building: those that change give that up first."""
         self.update({"space_id": {"$in": [row["space_id"] for row in rows]}}, {"status": "added"})
         super().put(rows, keep)
 
+    @override
     def delete(self, match: Match) -> int:
         """The rest is removed behind the transaction."""
         self._collections["pending"].delete({"space_id": {"$in": [row["space_id"] for row in self.find(match)]}})
@@ -126,6 +132,7 @@ class _Passages(MongoPassages, _Rows):
 
 
 class _Pending(_Rows):
+    @override
     def each(
         self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
     ) -> Iterator[Row]:
@@ -134,6 +141,7 @@ class _Pending(_Rows):
         of_spaces = {"$and": [match, {"space_id": {"$in": spaces}}]}
         return super().each(of_spaces, fields, order=order, limit=limit, skip=skip)
 
+    @override
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
         numbers = {"number": {"$in": sorted({row["number"] for row in rows})}}
         found = self._collections["episodes"].find(numbers, ("_id", "number"))
@@ -150,6 +158,7 @@ class _Vectors(_Rows):
         names = {"passage_id": "_id", "vector": self._variant}
         super().__init__(collections, table, vectors_name(self._space), names)
 
+    @override
     def each(
         self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
     ) -> Iterator[Row]:
@@ -157,6 +166,7 @@ class _Vectors(_Rows):
         for row in super().each(with_one, fields, order=order, limit=limit, skip=skip):
             yield {**row, "vector": unpack([row["vector"]], -1).astype(STORED).tobytes()}
 
+    @override
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
         vectors = {row["passage_id"]: np.frombuffer(row["vector"], STORED).astype(np.float32) for row in rows}
         these = {"_id": {"$in": list(vectors)}}
@@ -164,6 +174,7 @@ class _Vectors(_Rows):
         space = find_space(self._collections, self._space)
         write_vectors(self._collections, space, passages, {Variant(self._variant): vectors})
 
+    @override
     def delete(self, match: Match) -> int:
         these = self._filter(match)
         count = self._collection.update(these, {"$unset": {self._variant: ""}})

@@ -3,20 +3,38 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from pymongo import ReplaceOne, UpdateOne
+from typing_extensions import override
 
-from anamnesis_pipeline.store.gateway import Field, Match, Order, Row, Rows, spelled_out
-from anamnesis_pipeline.store.mongo import episode_docs
-from anamnesis_pipeline.store.mongo.client import Database
-from anamnesis_pipeline.store.mongo.client import Tables as Collections
+from anamnesis_pipeline.store.gateway import (
+    MAX_ROWS_PER_WRITE,
+    Field,
+    Gateway,
+    Match,
+    Order,
+    Row,
+    Rows,
+    Tables,
+    spelled_out,
+)
+from anamnesis_pipeline.store.index_terms import exact_terms
+from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.collections import Collection, Document, Filter, Write
-from anamnesis_pipeline.store.mongo.facets import FACET_SOURCES, facets_of
-from anamnesis_pipeline.store.mongo.passage_docs import delete_passages, spread, terms_of
+from anamnesis_pipeline.store.mongo.facets import (
+    CHANGED_FIELDS,
+    FACET_SOURCES,
+    change_episodes,
+    changed_facets,
+    facets_of,
+    spread_facets,
+)
 from anamnesis_pipeline.store.mongo.schema import IDS
-from anamnesis_pipeline.store.mongo.search_definitions import unspaced_fields
-from anamnesis_pipeline.store.mongo.space_docs import live_spaces, seq_counter
+from anamnesis_pipeline.store.mongo.search_indexes import unspaced_fields
+from anamnesis_pipeline.store.mongo.space_docs import live_spaces, seq_counter, tokens_name, vectors_name
+from anamnesis_pipeline.store.records.forgetting import Traces
 from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, PASSAGES, Flag, RowFlag, Table
 
 T = TypeVar("T")
@@ -27,64 +45,70 @@ KEPT = (
     "search indexes, until the parts of them that have deleted documents are merged",
 )
 """Where MongoDB keeps deleted documents."""
+terms_of = lru_cache(2 * MAX_ROWS_PER_WRITE)(exact_terms)
+"""Remembered for as many texts as two transactions write: those of one are worked out before its turn, in which nobody
+else can write, and it may run again.
+"""
 
 
-class MongoGateway:
-    """See `Gateway`."""
+class MongoGateway(Gateway):
+    """The engine over one MongoDB database."""
 
     def __init__(self, database: Database, tables: type["MongoTables"] | None = None) -> None:
         self._database = database
         self._tables = tables or MongoTables
 
+    @override
     @contextmanager
     def read(self) -> Iterator["MongoTables"]:
-        """See `Gateway.read`."""
         with self._database.reading() as collections:
             yield self._tables(collections)
 
+    @override
     @contextmanager
     def snapshot(self) -> Iterator["MongoTables"]:
-        """See `Gateway.snapshot`."""
         with self._database.reading_snapshot() as collections:
             yield self._tables(collections)
 
+    @override
     def write(self, work: Callable[["MongoTables"], T], *, within_s: float | None = None) -> T:
-        """See `Gateway.write`."""
         return self._database.write(lambda collections: work(self._tables(collections)), within_s=within_s)
 
 
-class MongoTraces:
-    """See `Traces`."""
+class MongoTraces(Traces):
+    """What MongoDB keeps of deleted documents."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @override
     def scrub(self) -> list[str]:
         """Do nothing: what was deleted is in no collection, and no search answers with it."""
         return []
 
+    @override
     def keeps(self) -> list[str]:
-        """See `Traces`. WiredTiger writes a page to another place and leaves the old one until that is needed, even
-        where `compact` gives room back; the oplog is cut at its old end alone.
+        """WiredTiger writes a page to another place and leaves the old one until that is needed, even where
+        `compact` gives room back; the oplog is cut at its old end alone.
 
         https://www.mongodb.com/docs/manual/core/wiredtiger/, https://www.mongodb.com/docs/manual/core/replica-set-oplog/
         """
         return [f"{self._database.place}: {place}" for place in KEPT]
 
 
-class MongoTables:
-    """See `Tables`."""
+class MongoTables(Tables):
+    """The tables of the database, as its collections hold them."""
 
     def __init__(self, collections: Collections) -> None:
         self.collections = collections
 
+    @override
     def __getitem__(self, name: str) -> "MongoRows":
-        """See `Tables`."""
         return _SPREAD.get(name, MongoRows)(self.collections, BY_NAME[name])
 
 
 class MongoRows(Rows):
-    """See `Rows`."""
+    """The documents of one collection, as rows."""
 
     def __init__(
         self, collections: Collections, table: Table, name: str = "", names: Mapping[str, str] | None = None
@@ -95,10 +119,10 @@ class MongoRows(Rows):
         self._table = table
         self._names = names or {IDS.get(table.name, ""): "_id"}
 
+    @override
     def each(
         self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
     ) -> Iterator[Row]:
-        """See `Rows.each`."""
         names = fields or self._table.fields
         found = self._collection.each(
             self._filter(match), [self._name(name) for name in names], order=self._sort(order), limit=limit, skip=skip
@@ -106,8 +130,8 @@ class MongoRows(Rows):
         for document in found:
             yield self._row(document, names)
 
+    @override
     def among(self, field: str, values: Iterable[Any], fields: Sequence[str] = (), **match: Any) -> Iterator[Row]:
-        """See `Rows.among`."""
         names = fields or self._table.fields
         found = self._collection.among(
             self._name(field), values, [self._name(name) for name in names], **self._filter(match)
@@ -115,20 +139,20 @@ class MongoRows(Rows):
         for document in found:
             yield self._row(document, names)
 
+    @override
     def has(self, match: Match) -> bool:
-        """See `Rows.has`."""
         return self._collection.has(self._filter(match))
 
+    @override
     def count(self, match: Match, *, by: Sequence[str] = ()) -> int:
-        """See `Rows.count`."""
         if not by:
             return self._collection.count(self._filter(match))
         group = {"_id": {name: f"${self._name(name)}" for name in by}}
         stages: list[Document] = [{"$match": self._filter(match)}, {"$group": group}, {"$count": "groups"}]
         return next((int(each["groups"]) for each in self._collection.aggregate(stages)), 0)
 
+    @override
     def sums(self, match: Match, fields: Sequence[str] = (), *, by: Sequence[str] = ()) -> list[Row]:
-        """See `Rows.sums`."""
         sums: Document = {"rows": {"$sum": 1}, **{name: {"$sum": f"${self._name(name)}"} for name in fields}}
         group = {"_id": {name: f"${self._name(name)}" for name in by}, **sums}
         found = self._collection.aggregate([{"$match": self._filter(match)}, {"$group": group}])
@@ -136,10 +160,9 @@ class MongoRows(Rows):
             return [dict.fromkeys(("rows", *fields), 0)]
         return [{**each.pop("_id"), **each} for each in found]
 
+    @override
     def firsts(self, match: Match, *, by: Sequence[str], fields: Sequence[str], order: Order) -> list[Row]:
-        """See `Rows.firsts`.
-
-        Where an index begins with `by` and the flags of the match, the server looks at one entry of it for each group
+        """Where an index begins with `by` and the flags of the match, the server looks at one entry for each group
         (https://www.mongodb.com/docs/manual/reference/operator/aggregation/group/#optimizations).
         """
         sort = dict.fromkeys([self._name(name) for name in by], 1)
@@ -149,22 +172,22 @@ class MongoRows(Rows):
         found = self._collection.aggregate([{"$match": self._filter(match)}, {"$sort": sort}, {"$group": group}])
         return [{**each.pop("_id"), **each} for each in found]
 
+    @override
     def insert(self, rows: Sequence[Row]) -> int:
-        """See `Rows.insert`."""
         numbered, first = self._numbered(rows)
         self._collection.insert([{**self._document(row), **self._flags(row)} for row in numbered])
         return first
 
+    @override
     def add(self, rows: Sequence[Row]) -> int:
-        """See `Rows.add`."""
         writes = []
         for row in self._numbered(rows)[0]:
             first = {**self._rest(row), **self._flags(row)}
             writes.append(UpdateOne(self._key(row), {"$setOnInsert": first}, upsert=True))
         return self._collection.made(writes)
 
+    @override
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
-        """See `Rows.put`."""
         required, stages = self._table.required, flag_stages(self._table)
         writes: list[Write] = []
         for row in rows:
@@ -183,8 +206,8 @@ class MongoRows(Rows):
             writes.append(UpdateOne(self._key(row), change, upsert=is_whole))
         self._collection.write(writes)
 
+    @override
     def update(self, match: Match, change: Row, *, add: Mapping[str, int] | None = None) -> int:
-        """See `Rows.update`."""
         stages = flag_stages(self._table)
         if stages or any(isinstance(value, Field) for value in change.values()):
             added = {name: {"$add": [f"${name}", count]} for name, count in (add or {}).items()}
@@ -193,8 +216,8 @@ class MongoRows(Rows):
         changes = {"$set": self._document(change), "$inc": dict(add or {})}
         return self._collection.update(self._filter(match), {name: its for name, its in changes.items() if its})
 
+    @override
     def delete(self, match: Match) -> int:
-        """See `Rows.delete`."""
         return self._collection.delete(self._filter(match))
 
     def _flags(self, row: Row) -> Document:
@@ -257,45 +280,44 @@ class MongoRows(Rows):
 class MongoEpisodes(MongoRows):
     """Episodes. What filters look at is repeated in their passages and vectors (`facets.py`)."""
 
+    @override
     def insert(self, rows: Sequence[Row]) -> int:
-        """See `Rows.insert`."""
         numbered, first = self._numbered(rows)
         self._collection.insert([self._with_facets(row) for row in numbered])
         return first
 
+    @override
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
-        """See `Rows.put`."""
         whole = [row for row in rows if len(row) == len(self._table.kinds)]
         changed = {row["number"]: self._document(row) for row in rows if len(row) < len(self._table.kinds)}
         if changed:
-            found = self._collection.among("number", changed, (*episode_docs.CHANGED_FIELDS, "number"))
-            episode_docs.change(self._collections, list(found), lambda each: changed[each["number"]])
+            found = self._collection.among("number", changed, (*CHANGED_FIELDS, "number"))
+            change_episodes(self._collections, list(found), lambda each: changed[each["number"]])
         if whole:
             documents = [self._with_facets(row) for row in whole]
             held = self._collection.among("_id", (each["_id"] for each in documents), ("_id", *FACET_SOURCES))
             before = {each["_id"]: each for each in held}
             self._collection.write([ReplaceOne({"_id": each["_id"]}, each, upsert=True) for each in documents])
             facets = {
-                each["_id"]: episode_docs.changed_facets(before[each["_id"]], each)
-                for each in documents
-                if each["_id"] in before
+                each["_id"]: changed_facets(before[each["_id"]], each) for each in documents if each["_id"] in before
             }
-            spread(self._collections, live_spaces(self._collections), {key: its for key, its in facets.items() if its})
+            spread_facets(self._collections, {key: its for key, its in facets.items() if its})
 
+    @override
     def update(self, match: Match, change: Row, *, add: Mapping[str, int] | None = None) -> int:
-        """See `Rows.update`."""
         others = {self._name(value.name) for value in change.values() if isinstance(value, Field)}
-        names = {*episode_docs.CHANGED_FIELDS, *others, *(add or {})}
+        names = {*CHANGED_FIELDS, *others, *(add or {})}
         found = self._collection.find(self._filter(match), sorted(names))
-        episode_docs.change(self._collections, found, lambda each: self._changed(each, change, add or {}))
+        change_episodes(self._collections, found, lambda each: self._changed(each, change, add or {}))
         return len(found)
 
+    @override
     def delete(self, match: Match) -> int:
         """Delete them with all that belongs to them."""
         ids = [row["episode_id"] for row in self.find(match, ["episode_id"])]
         of_these = {"episode_id": {"$in": ids}}
         passages = [found["_id"] for found in self._collections["passages"].find(of_these, ("_id",))]
-        delete_passages(self._collections, live_spaces(self._collections), passages)
+        MongoPassages(self._collections, PASSAGES).delete_keys(passages)
         self._collections["pending"].delete(of_these)
         return self._collection.delete({"_id": {"$in": ids}})
 
@@ -315,8 +337,8 @@ class MongoEpisodes(MongoRows):
 class MongoPassages(MongoRows):
     """Passages. One never changes: it is deleted with its vectors, and another is inserted."""
 
+    @override
     def insert(self, rows: Sequence[Row]) -> int:
-        """See `Rows.insert`."""
         if not rows:
             return 0
         numbered, first = self._numbered(rows)
@@ -335,16 +357,28 @@ class MongoPassages(MongoRows):
         )
         return first
 
+    @override
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
-        """See `Rows.put`."""
         self.delete({"passage_id": {"$in": [row["passage_id"] for row in rows]}})
         self.insert(rows)
 
+    @override
     def delete(self, match: Match) -> int:
         """Delete them with the vectors of every space."""
         found = [row["passage_id"] for row in self.find(match, ["passage_id"])]
-        delete_passages(self._collections, live_spaces(self._collections), found)
+        self.delete_keys(found)
         return len(found)
+
+    def delete_keys(self, passage_ids: Sequence[int]) -> None:
+        """Delete the passages of these keys with the vectors of every space."""
+        if not passage_ids:
+            return
+        where = {"_id": {"$in": list(passage_ids)}}
+        self._collection.delete(where)
+        for space in live_spaces(self._collections):
+            self._collections[vectors_name(space.key)].delete(where)
+            if space.token_dims:
+                self._collections[tokens_name(space.key)].delete(where)
 
 
 _SPREAD: Mapping[str, type[MongoRows]] = {EPISODES.name: MongoEpisodes, PASSAGES.name: MongoPassages}

@@ -6,24 +6,24 @@ https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-stage/
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pymongo import UpdateOne
+
 from anamnesis_pipeline.memory_layers import WORKING_BELOW, WORKING_FOR, Layer, layer_of
 from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, CHAT_KINDS, FORMER_KIND, EpisodeHead, Where
-from anamnesis_pipeline.store.mongo.collections import Document, Filter
+from anamnesis_pipeline.store.mongo.client import Collections
+from anamnesis_pipeline.store.mongo.collections import Document, Filter, Write
+from anamnesis_pipeline.store.mongo.space_docs import live_spaces, seq_counter, vectors_name
 from anamnesis_pipeline.store.values import instant, moment, sought, spellings
 
-FACETS = (
-    "episode_id", "source", "instance", "project", "kind", "status", "session_id", "tags", "at", "layer", "read_often",
-)  # fmt: skip
+FACETS = tuple("episode_id source instance project kind status session_id tags at layer read_often".split())
 """`at` is the timestamp in microseconds since 1970; `layer` is `memory_layers.Layer`, but OPEN where age decides;
 `read_often` is 1 for what was read too often to be working memory, else 0.
 """
-FACET_SOURCES = (
-    "source", "instance", "project", "kind", "status", "session_id", "tags", "timestamp", "metadata", "read_count",
-)  # fmt: skip
+FACET_SOURCES = tuple("source instance project kind status session_id tags timestamp metadata read_count".split())
 """The fields of an episode's document that its facets follow from, beside `_id`."""
 
 OPEN = "open"
@@ -143,3 +143,49 @@ def _layer(document: Document) -> str:
     )
     layer = layer_of(head, _LATE)
     return OPEN if layer is Layer.EPISODIC else layer.value
+
+
+# --- following the episodes ------------------------------------------------------------------------------
+
+CHANGED_FIELDS = ("_id", *FACET_SOURCES)
+"""What `change_episodes` looks at."""
+
+
+def change_episodes(
+    tables: Collections, documents: Sequence[Document], fields_of: Callable[[Document], Document]
+) -> None:
+    """Set fields of these episodes, which are as `CHANGED_FIELDS` of theirs say, and what follows from them in their
+    passages and vectors.
+    """
+    writes: list[Write] = []
+    changed: dict[str, Document] = {}
+    for document in documents:
+        fields = fields_of(document)
+        if facets := changed_facets(document, {**document, **fields}):
+            changed[document["_id"]] = facets
+        writes.append(UpdateOne({"_id": document["_id"]}, {"$set": {**facets, **fields}}))
+    tables["episodes"].write(writes)
+    spread_facets(tables, changed)
+
+
+def changed_facets(before: Document, after: Document) -> Document:
+    """The facets of an episode that are others in `after`."""
+    old = facets_of(before)
+    return {name: value for name, value in facets_of(after).items() if value != old[name]}
+
+
+def spread_facets(tables: Collections, changed: Mapping[str, Document]) -> None:
+    """Write changed facets of episodes, by id, into their passages and the vectors of every space. Each gets a `seq` of
+    its own, by which a reader knows that a search index has not seen it yet.
+    """
+    if not changed:
+        return
+    for name in ("passages", *(vectors_name(space.key) for space in live_spaces(tables))):
+        found = tables[name].find({"episode_id": {"$in": list(changed)}}, ("_id", "episode_id"), order=[("_id", 1)])
+        first = tables.next_number(seq_counter(name), len(found)) if found else 0
+        tables[name].write(
+            [
+                UpdateOne({"_id": each["_id"]}, {"$set": {**changed[each["episode_id"]], "seq": seq}})
+                for seq, each in enumerate(found, first)
+            ]
+        )

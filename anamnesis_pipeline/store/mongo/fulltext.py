@@ -7,21 +7,27 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from typing_extensions import override
+
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
-from anamnesis_pipeline.store.base import TextProblem
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Database, Tables
+from anamnesis_pipeline.store.contracts import TextIndex, TextProblem
+from anamnesis_pipeline.store.gateway import batches
+from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Collections, Database
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.facets import condition
-from anamnesis_pipeline.store.mongo.index_tail import IndexTail, Tail, newest_seq
-from anamnesis_pipeline.store.mongo.live_rows import live_rows
-from anamnesis_pipeline.store.mongo.passage_terms import PassageTerms
-from anamnesis_pipeline.store.mongo.search_definitions import EXACT, STEM, UNSPACED
-from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
+from anamnesis_pipeline.store.mongo.index_tail import IndexTail, Tail, live_rows, newest_seq
+from anamnesis_pipeline.store.mongo.search_indexes import EXACT, STEM, UNSPACED, SearchIndex
 from anamnesis_pipeline.store.mongo.space_docs import seq_counter
-from anamnesis_pipeline.store.mongo.term_counts import TermCounts, in_one
-from anamnesis_pipeline.store.mongo.text_queries import Phrase, Statistics, TextQuery, statistics_of
+from anamnesis_pipeline.store.mongo.text_queries import (
+    PassageTerms,
+    Phrase,
+    Statistics,
+    TermCounts,
+    TextQuery,
+    in_one,
+    statistics_of,
+)
 from anamnesis_pipeline.store.mongo.translation import IndexDown, asking
 from anamnesis_pipeline.unspaced_scripts import parted
 
@@ -54,8 +60,8 @@ class _Search:
     newest: int
 
 
-class MongoTextIndex:
-    """See `TextIndex`."""
+class MongoTextIndex(TextIndex):
+    """Full text by `$search`."""
 
     def __init__(self, database: Database, index: SearchIndex) -> None:
         self._database = database
@@ -73,18 +79,18 @@ class MongoTextIndex:
         except AnamnesisError as exc:
             log.warning("Full text cannot be searched fast yet: %s", exc)
 
+    @override
     def matching(
         self, words: Sequence[str], k: int, where: Where, *, analyzer: str = STEM, variant: Variant = Variant.TEXT
     ) -> list[ScoredPassage]:
-        """See `TextIndex.matching`."""
         phrases = self._phrases(analyzer, words)
         if not phrases or k < 1:
             return []
         query = TextQuery((tuple(phrases[:MOST_PHRASES]),), _fields(analyzer, variant))
         return self._database.read(lambda tables: self._found(tables, query, k, where), within_s=SEARCHED_S)
 
+    @override
     def with_all(self, words: Sequence[str], k: int, where: Where, *, analyzer: str = STEM) -> list[ScoredPassage]:
-        """See `TextIndex.with_all`."""
         pieces = dict.fromkeys(piece for word in words for piece in parted(word).split())
         groups = dict.fromkeys(tuple(found) for piece in pieces if (found := self._phrases(analyzer, [piece])))
         if not groups or k < 1:
@@ -92,20 +98,22 @@ class MongoTextIndex:
         query = TextQuery(tuple(groups)[:MOST_PHRASES], _fields(analyzer, Variant.TEXT))
         return self._database.read(lambda tables: self._found(tables, query, k, where), within_s=SEARCHED_S)
 
+    @override
     def held_by_few(self, words: Sequence[str], most: int, where: Where) -> list[list[ScoredPassage]]:
-        """See `TextIndex.held_by_few`."""
         found = [self.matching([word], most + 1, where, analyzer=EXACT) for word in words]
         return [few if len(few) <= most else [] for few in found]
 
+    @override
     def unknown(self, words: Sequence[str]) -> list[str]:
-        """See `TextIndex.unknown`. Of so many words that it would take seconds, only the first are looked for."""
+        """Of so many words that it would take seconds, only the first are looked for."""
         asked = {word: found[0] for word in words[:MOST_PHRASES] if (found := self._phrases(STEM, [word]))}
         phrases = list(dict.fromkeys(asked.values()))
         known = self._database.read(lambda tables: self._known(tables, phrases), within_s=SEARCHED_S)
         return [word for word, phrase in asked.items() if phrase not in known]
 
+    @override
     def check(self) -> list[TextProblem]:
-        """See `TextIndex.check`: whether the index holds as many passages as there are, once it caught up."""
+        """Whether the index holds as many passages as there are, once it caught up."""
         over = time.monotonic() + CHECKED_FOR_S
         while (problem := self._database.read(self._problem)) is not None and time.monotonic() < over:
             time.sleep(0.1)
@@ -115,7 +123,7 @@ class MongoTextIndex:
         found = [phrase for word in dict.fromkeys(words) for phrase in self._terms.phrases(analyzer, word)]
         return list(dict.fromkeys(found))
 
-    def _found(self, tables: Tables, query: TextQuery, k: int, where: Where) -> list[ScoredPassage]:
+    def _found(self, tables: Collections, query: TextQuery, k: int, where: Where) -> list[ScoredPassage]:
         search = _Search(query, k, where, newest_seq(tables[PASSAGES]))
         if not search.newest:
             return []
@@ -124,7 +132,7 @@ class MongoTextIndex:
         except IndexDown as down:
             return self._by_reading(tables, search, down)
 
-    def _by_index(self, tables: Tables, search: _Search) -> list[ScoredPassage]:
+    def _by_index(self, tables: Collections, search: _Search) -> list[ScoredPassage]:
         name, (tail, hits) = self._answer(
             tables, lambda name: self._asked(tables, name, search), lambda answer: bool(answer[1])
         )
@@ -133,7 +141,7 @@ class MongoTextIndex:
             scores = self._in_tail(tables, name, search, tail, scores)
         return _best(scores.values(), search.k)
 
-    def _asked(self, tables: Tables, name: str, search: _Search) -> tuple[Tail, list[Document]]:
+    def _asked(self, tables: Collections, name: str, search: _Search) -> tuple[Tail, list[Document]]:
         """What the index lacks, and what it finds that passes as it is now: a document that was changed or removed
         since is read as it is, so the server goes on until `k` pass.
 
@@ -150,7 +158,7 @@ class MongoTextIndex:
             tail = self._behind(tables, name, search.newest)
             return tail, tables[PASSAGES].search(stages)
 
-    def _answer(self, tables: Tables, ask: Callable[[str], T], is_any: Callable[[T], bool]) -> tuple[str, T]:
+    def _answer(self, tables: Collections, ask: Callable[[str], T], is_any: Callable[[T], bool]) -> tuple[str, T]:
         """The name of the index and what it answers; of one that took its place where it is there no more.
 
         :param is_any: whether an answer tells of any passage.
@@ -170,11 +178,11 @@ class MongoTextIndex:
             raise
         return name, answer
 
-    def _behind(self, tables: Tables, name: str, newest: int) -> Tail:
+    def _behind(self, tables: Collections, name: str, newest: int) -> Tail:
         unused_s = partial(tables.unused_s, seq_counter(PASSAGES))
         return self._tail.behind(name, newest, partial(self._holds, tables, name), unused_s)
 
-    def _holds(self, tables: Tables, name: str, seq: int) -> bool:
+    def _holds(self, tables: Collections, name: str, seq: int) -> bool:
         with asking(name):
             stages: list[Document] = [
                 {"$search": {"index": name, "range": {"path": "seq", "gte": seq}}},
@@ -183,7 +191,7 @@ class MongoTextIndex:
             ]
             return bool(tables[PASSAGES].search(stages))
 
-    def _in_tail(self, tables: Tables, name: str, search: _Search, tail: Tail, scores: _Scores) -> _Scores:
+    def _in_tail(self, tables: Collections, name: str, search: _Search, tail: Tail, scores: _Scores) -> _Scores:
         """What the index has scored, and what it lacks. By an index that is new every word is a rare one: where it has
         fewer passages than are read here, these tell their words' rarity themselves, all of them.
         """
@@ -197,7 +205,7 @@ class MongoTextIndex:
         read = {hit.passage_id: hit for hit in found}
         return scores | read if is_new else read | scores
 
-    def _by_reading(self, tables: Tables, search: _Search, down: IndexDown) -> list[ScoredPassage]:
+    def _by_reading(self, tables: Collections, search: _Search, down: IndexDown) -> list[ScoredPassage]:
         fields = ("_id", "episode_id", *search.query.fields)
         documents = live_rows(tables, PASSAGES, search.where, fields, MOST_SCANNED)
         if documents is None:
@@ -218,7 +226,7 @@ class MongoTextIndex:
             if score > 0
         ]
 
-    def _known(self, tables: Tables, phrases: Sequence[Phrase]) -> set[Phrase]:
+    def _known(self, tables: Collections, phrases: Sequence[Phrase]) -> set[Phrase]:
         """Those of these phrases that some passage's own text has."""
         newest = newest_seq(tables[PASSAGES])
         if not newest or not phrases:
@@ -237,13 +245,15 @@ class MongoTextIndex:
         left = [phrase for phrase in phrases if phrase not in found]
         return found | {phrase for phrase in left if any(phrase.count(terms) for terms in texts)}
 
-    def _known_by(self, tables: Tables, name: str, phrases: Sequence[Phrase], newest: int) -> tuple[Tail, set[Phrase]]:
+    def _known_by(
+        self, tables: Collections, name: str, phrases: Sequence[Phrase], newest: int
+    ) -> tuple[Tail, set[Phrase]]:
         """What the index lacks, and those of these phrases that it has."""
         with asking(name):
             tail = self._behind(tables, name, newest)
             return tail, self._indexed(tables, name, phrases)
 
-    def _indexed(self, tables: Tables, name: str, phrases: Sequence[Phrase]) -> set[Phrase]:
+    def _indexed(self, tables: Collections, name: str, phrases: Sequence[Phrase]) -> set[Phrase]:
         found: set[Phrase] = set()
         for batch in batches(phrases, ASKED_AT_ONCE):
             pipelines: list[list[Document]] = [
@@ -257,7 +267,7 @@ class MongoTextIndex:
             found |= {batch[each["number"]] for each in tables[PASSAGES].search(in_one(PASSAGES, pipelines))}
         return found
 
-    def _problem(self, tables: Tables) -> TextProblem | None:
+    def _problem(self, tables: Collections) -> TextProblem | None:
         there = tables[PASSAGES].count({"seq": {"$gte": 0}})  # all of them, told by an index
         try:
             name, held = self._answer(tables, partial(self._total, tables), bool)
@@ -266,7 +276,7 @@ class MongoTextIndex:
         told = f"search index {name} holds {held:,} passages of {there:,}"
         return None if held == there else TextProblem(told, "behind")
 
-    def _total(self, tables: Tables, name: str) -> int:
+    def _total(self, tables: Collections, name: str) -> int:
         """The passages that the index holds."""
         stage = {"index": name, "exists": {"path": "seq"}, "count": {"type": "total"}}
         with asking(name):

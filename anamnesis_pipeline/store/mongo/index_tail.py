@@ -10,10 +10,16 @@ document that is found is always read as it is now, nothing is ever shown that d
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from anamnesis_pipeline.store.mongo.collections import Collection, Filter
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.store.mongo.client import Collections
+from anamnesis_pipeline.store.mongo.collections import Collection, Document, Filter
+from anamnesis_pipeline.store.mongo.facets import condition, of_episodes
+from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
+from anamnesis_pipeline.store.mongo.text_queries import filtered
+from anamnesis_pipeline.store.mongo.translation import IndexDown, asking
 
 log = logging.getLogger(__name__)
 
@@ -144,8 +150,10 @@ class IndexTail:
         log.warning(
             "Search index %s is more than %d changes behind (the newest is %d): what was written between is found once "
             "it caught up. If this stays so, look at the search process (mongot) and its log.",
-            index, STEPS[-1], newest,
-        )  # fmt: skip
+            index,
+            STEPS[-1],
+            newest,
+        )
 
 
 def _whole(settled: int, shown: int) -> int:
@@ -157,3 +165,53 @@ def newest_seq(collection: Collection, where: Filter | None = None) -> int:
     """The highest `seq` in a collection; 0 when it is empty."""
     found = collection.one(where or {}, ("seq",), order=[("seq", -1)])
     return int(found["seq"]) if found else 0
+
+
+# --- all that passes a filter, where it is little: what a search without an index answers from -----------
+
+EPISODES_LOOKED_UP = 5_000
+"""A filter that leaves more is not followed from the episodes, whose fields are indexed, to what belongs to them."""
+
+
+def live_rows(
+    tables: Collections, name: str, where: Where, fields: Sequence[str], most: int, *, has: str | None = None
+) -> list[Document] | None:
+    """The documents of a collection that pass; None when there are more than `most`, or it takes too long to tell.
+
+    :param has: a field that they must have.
+    """
+    wanted = {**condition(where), **({has: {"$exists": True}} if has else {})}
+    if tables[name].size() > most:
+        if not where.is_selective:
+            return None
+        episodes = tables["episodes"].find(of_episodes(where), ("_id",), limit=EPISODES_LOOKED_UP + 1)
+        if len(episodes) > EPISODES_LOOKED_UP:
+            return None
+        wanted |= {"episode_id": {"$in": [episode["_id"] for episode in episodes]}}
+    found = tables[name].find(wanted, fields, limit=most + 1)
+    return found if len(found) <= most else None
+
+
+# --- how much a filter leaves, as the index of full text counts it ---------------------------------------
+
+PASSAGES = "passages"
+
+
+def leaves_few(tables: Collections, index: SearchIndex, where: Where, most: int) -> bool:
+    """Whether at most so many passages pass, about; False where the index does not say."""
+    try:
+        name = index.name(tables)
+        passing = _passing(tables, name, condition(where), most)
+        if not passing and (other := index.instead_of(name, tables, lambda: bool(_passing(tables, name, {}, 1)))):
+            passing = _passing(tables, other, condition(where), most)
+    except IndexDown:
+        return False
+    return passing <= most
+
+
+def _passing(tables: Collections, name: str, where: Filter, most: int) -> int:
+    """How many pass, at least."""
+    count = {"type": "lowerBound", "threshold": most}
+    with asking(name):
+        (found,) = tables[PASSAGES].search([{"$searchMeta": {"index": name, **filtered([], where), "count": count}}])
+    return int(found["count"]["lowerBound"])

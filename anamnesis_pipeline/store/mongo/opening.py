@@ -16,18 +16,15 @@ from pymongo import UpdateOne
 from anamnesis_pipeline.errors import StoreBusy, StoreCorrupt
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, batches
 from anamnesis_pipeline.store.index_terms import exact_terms
-from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.copying import MongoCopy
 from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTables, MongoTraces
 from anamnesis_pipeline.store.mongo.fulltext import MongoTextIndex
-from anamnesis_pipeline.store.mongo.native import MongoNative
-from anamnesis_pipeline.store.mongo.overview import MongoOverview
+from anamnesis_pipeline.store.mongo.native import MongoNative, MongoOverview
 from anamnesis_pipeline.store.mongo.schema import COLLECTIONS, INDEXES_OF_SPACES, validator_of
-from anamnesis_pipeline.store.mongo.search_definitions import unspaced_fields
-from anamnesis_pipeline.store.mongo.search_indexes import text_index
+from anamnesis_pipeline.store.mongo.search_indexes import text_index, unspaced_fields
 from anamnesis_pipeline.store.mongo.spaces import MongoSpaces
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 from anamnesis_pipeline.store.records import session_notes
@@ -135,7 +132,7 @@ def prepare(database: Database) -> None:
     database.write(_fill)
 
 
-def _version(tables: Tables) -> int:
+def _version(tables: Collections) -> int:
     """The version of what is there; 0: nothing is."""
     found = tables["store"].one({"_id": APPLICATION})
     if found is None:
@@ -153,7 +150,7 @@ def _version(tables: Tables) -> int:
     return int(found["version"])
 
 
-def _made_by(tables: Tables) -> str:
+def _made_by(tables: Collections) -> str:
     """What tells the definitions apart that the database was made by."""
     found = tables["store"].one({"_id": APPLICATION}, ("made_by",)) or {}
     return str(found.get("made_by", ""))
@@ -171,13 +168,13 @@ def _index_names() -> dict[str, list[str]]:
     return {name: [index.name for index in indexes] for name, indexes in {**COLLECTIONS, **INDEXES_OF_SPACES}.items()}
 
 
-def _former_indexes(tables: Tables) -> dict[str, list[str]]:
+def _former_indexes(tables: Collections) -> dict[str, list[str]]:
     """The same of the definitions that the database was made by."""
     found = tables["store"].one({"_id": APPLICATION}, ("indexes",)) or {}
     return dict(found.get("indexes", {}))
 
 
-def _make_collections(tables: Tables, former: Mapping[str, Sequence[str]]) -> None:
+def _make_collections(tables: Collections, former: Mapping[str, Sequence[str]]) -> None:
     for name, indexes in COLLECTIONS.items():
         tables[name].make(indexes, former.get(name, ()))
     for name in sorted(tables.names()):
@@ -186,7 +183,7 @@ def _make_collections(tables: Tables, former: Mapping[str, Sequence[str]]) -> No
                 tables[name].make(indexes, former.get(begin, ()))
 
 
-def _index_some(tables: Tables) -> bool:
+def _index_some(tables: Collections) -> bool:
     """Give passages of an earlier version what full text holds of scripts without spaces, some at a time; it goes on
     where another process was ended. False: none is left.
     """
@@ -195,21 +192,23 @@ def _index_some(tables: Tables) -> bool:
         return False
     behind = {"_id": {"$gt": made.get("indexed_to", 0)}}
     found = tables["passages"].find(behind, ("_id", "text", "context"), order=[("_id", 1)], limit=MAX_ROWS_PER_WRITE)
-    tables["passages"].write([
-        UpdateOne({"_id": each["_id"]}, {"$set": {"terms": exact_terms(each["text"]), **fields}})
-        for each in found
-        if (fields := unspaced_fields(each["text"], each["context"]))
-    ])  # fmt: skip
+    tables["passages"].write(
+        [
+            UpdateOne({"_id": each["_id"]}, {"$set": {"terms": exact_terms(each["text"]), **fields}})
+            for each in found
+            if (fields := unspaced_fields(each["text"], each["context"]))
+        ]
+    )
     if found:
         tables["store"].update({"_id": APPLICATION}, {"$set": {"indexed_to": found[-1]["_id"]}})
     return bool(found)
 
 
-def _note_sessions(tables: Tables, keys: Sequence[tuple[str, str]]) -> None:
+def _note_sessions(tables: Collections, keys: Sequence[tuple[str, str]]) -> None:
     session_notes.note(MongoTables(tables), keys)
 
 
-def _sessions(tables: Tables) -> list[tuple[str, str]]:
+def _sessions(tables: Collections) -> list[tuple[str, str]]:
     """(source, session) of every episode of a log that has one."""
     stages: list[dict[str, Any]] = [
         {"$match": {"session_id": {"$gt": ""}}},
@@ -218,7 +217,7 @@ def _sessions(tables: Tables) -> list[tuple[str, str]]:
     return sorted((row["_id"]["source"], row["_id"]["session_id"]) for row in tables["episodes"].aggregate(stages))
 
 
-def _count_reads(tables: Tables) -> bool:
+def _count_reads(tables: Collections) -> bool:
     """Let episodes of an earlier version, some at a time, be read as often as they were found: that was not told apart
     then. False: none is left.
     """
@@ -230,7 +229,7 @@ def _count_reads(tables: Tables) -> bool:
     return bool(found)
 
 
-def _fill(tables: Tables) -> None:
+def _fill(tables: Collections) -> None:
     """What a new store begins with."""
     for key in RESERVED_SOURCES:
         row = {"machine": "", "root": "", "folder": "", "kind": "reserved", "spec": ""}

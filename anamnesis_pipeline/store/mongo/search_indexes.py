@@ -6,22 +6,106 @@ old, which is searched until the new one can be, and dropped then. States and co
 https://www.mongodb.com/docs/manual/reference/operator/aggregation/listSearchIndexes/.
 """
 
+import hashlib
+import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 from pymongo.errors import OperationFailure
 
 from anamnesis_pipeline.errors import StoreRefused
-from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.collections import Document
-from anamnesis_pipeline.store.mongo.search_definitions import Quantization, digest, text_definition, vector_definition
+from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, vectors_name
 from anamnesis_pipeline.store.mongo.translation import IndexDown, NoSearchService, asking
+from anamnesis_pipeline.unspaced_scripts import paired, parted
+
+# --- what they are made of -------------------------------------------------------------------------------
+
+Quantization = Literal["none", "scalar", "binary"]
+
+STEM, EXACT = "stem", "exact"
+
+_NUMBERS = ("at", "read_often", "seq")
+"""Of what is filtered by, these are numbers, the others texts. All fit 64 bits, and `at` not the 53 of a double."""
+
+_BETWEEN_WORDS = r"(?U)[\W_]+"
+"""Where SQLite's `unicode61` divides a text, too: at all but letters, digits and marks. `standard` would keep
+`SAVE_CONFIG` and `192.168.1.20` whole.
+"""
+
+
+UNSPACED = {"text": "text_unspaced", "context": "context_unspaced"}
+"""Field of a passage -> the one with its words that hold scripts without spaces, as they are indexed."""
+
+
+def unspaced_fields(text: str, context: str) -> dict[str, str]:
+    """The fields of `UNSPACED` for a passage: what stands between white space there and the analyzer would take for one
+    word. Most passages have none of it, and no such field.
+    """
+    found = {}
+    for name, whole in (("text", text), ("context", context)):
+        if words := [word for word in whole.split() if parted(word) != word]:
+            found[UNSPACED[name]] = paired(" ".join(words))
+    return found
+
+
+def text_definition() -> Document:
+    """The index of full text over passages: `text` and `context` stemmed and folded, and so what `unspaced_fields` says
+    of them; `terms` as they are.
+    """
+    analyzed = {**dict.fromkeys(("text", "context", *UNSPACED.values()), STEM), "terms": EXACT}
+    fields = {name: _string(analyzer) for name, analyzer in analyzed.items()}
+    return {
+        "mappings": {"dynamic": False, "fields": fields | {name: _value(name) for name in (*FACETS, "seq")}},
+        "analyzers": [
+            {
+                "name": STEM,
+                "tokenizer": {"type": "regexSplit", "pattern": _BETWEEN_WORDS},
+                "tokenFilters": [{"type": "icuFolding"}, {"type": "porterStemming"}],
+            },
+            {"name": EXACT, "tokenizer": {"type": "whitespace"}, "tokenFilters": [{"type": "lowercase"}]},
+        ],
+    }
+
+
+def vector_definition(dim: int, variants: Iterable[str], quantization: Quantization) -> Document:
+    """The index of a space's vectors. Stored ones have length 1 but for float16's rounding, so that `dotProduct` is
+    their cosine, and the very product that an exact scan computes.
+    """
+    how = {"quantization": quantization} if quantizes(dim, quantization) else {}
+    shape = {"type": "vector", "numDimensions": dim, "similarity": "dotProduct"} | how
+    vectors = [{**shape, "path": str(variant)} for variant in variants]
+    return {"fields": [*vectors, *({"type": "filter", "path": name} for name in (*FACETS, "seq"))]}
+
+
+def quantizes(dim: int, quantization: Quantization) -> bool:
+    """Whether vectors of this width are held coarser than they are. Binary ones want a multiple of 8."""
+    return quantization == "scalar" or (quantization == "binary" and dim % 8 == 0)
+
+
+def digest(definition: Mapping[str, Any]) -> str:
+    """Tells definitions apart, in the names of their indexes: a server does not give one back as it got it."""
+    text = json.dumps(definition, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _string(analyzer: str) -> Document:
+    """Phrases need positions; nothing is highlighted, and so no text is kept."""
+    return {"type": "string", "analyzer": analyzer, "indexOptions": "positions", "store": False}
+
+
+def _value(name: str) -> Document:
+    return {"type": "number", "representation": "int64"} if name in _NUMBERS else {"type": "token"}
+
+
+# --- making and asking them ------------------------------------------------------------------------------
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +150,7 @@ class SearchIndex:
         self._name: str | None = None
         self._asked_at = -ASKED_AGAIN_S
 
-    def name(self, tables: Tables) -> str:
+    def name(self, tables: Collections) -> str:
         """The index to ask; looked up once, and again after `forget`. Where there is none it is asked for: the service
         was away when the store was opened, or somebody dropped it.
 
@@ -91,7 +175,7 @@ class SearchIndex:
             if self._name == name:
                 self._name = None
 
-    def instead_of(self, name: str, tables: Tables, is_there: Callable[[], bool]) -> str | None:
+    def instead_of(self, name: str, tables: Collections, is_there: Callable[[], bool]) -> str | None:
         """The index to ask instead of one that found nothing, which one that was dropped does, too. None: it is there.
 
         :raises IndexDown: none can be asked.
@@ -102,7 +186,7 @@ class SearchIndex:
         current = self.name(tables)
         return current if current != name else None
 
-    def states(self, tables: Tables) -> list[IndexState]:
+    def states(self, tables: Collections) -> list[IndexState]:
         """Its indexes, old ones and those that are being built included.
 
         :raises IndexDown: the service does not say.
@@ -134,7 +218,7 @@ class SearchIndex:
             self._name = ready.name
         return is_new or ready.name != name
 
-    def _asked_for(self, tables: Tables) -> None:
+    def _asked_for(self, tables: Collections) -> None:
         states = self.states(tables)
         mine = self._of_definition(states)
         if not mine:
@@ -142,10 +226,14 @@ class SearchIndex:
         elif usable := [state for state in mine if state.queryable]:
             self._drop_others(tables, max(usable, key=lambda state: state.generation), newer=False)
         elif all(state.status == "FAILED" for state in mine):
-            log.warning("Search index %s of %s is %s; the next build of the vector index makes it anew",
-                        self._base, self.collection, _told(mine))  # fmt: skip
+            log.warning(
+                "Search index %s of %s is %s; the next build of the vector index makes it anew",
+                self._base,
+                self.collection,
+                _told(mine),
+            )
 
-    def _ask_again(self, tables: Tables, states: Sequence[IndexState]) -> None:
+    def _ask_again(self, tables: Collections, states: Sequence[IndexState]) -> None:
         if self._of_definition(states):
             return
         with self._lock:
@@ -163,21 +251,21 @@ class SearchIndex:
         mine = [state for state in self._of_definition(states) if state.status != "FAILED"]
         return max(mine, key=lambda state: state.generation).name if mine else None
 
-    def _made(self, tables: Tables, *, force: bool) -> tuple[str, bool]:
+    def _made(self, tables: Collections, *, force: bool) -> tuple[str, bool]:
         """The name of the index, and whether it is new. Read and decided at one go: another process may be as quick."""
         states = self.states(tables)
         if not force and (standing := self._standing(states)):
             return standing, False
         return self._make(tables, states), True
 
-    def _make(self, tables: Tables, states: Sequence[IndexState]) -> str:
+    def _make(self, tables: Collections, states: Sequence[IndexState]) -> str:
         generation = 1 + max((state.generation for state in states), default=0)
         name = f"{self._base}_{self._digest}_{generation}"
         self._create(tables, name)
         log.info("Search index %s of %s is being built", name, self.collection)
         return name
 
-    def _create(self, tables: Tables, name: str) -> None:
+    def _create(self, tables: Collections, name: str) -> None:
         try:
             with asking(name):
                 tables[self.collection].create_search_index(name, self._kind, self._definition)
@@ -189,7 +277,7 @@ class SearchIndex:
             if exc.code != _INDEX_ALREADY_EXISTS:  # another process was as quick
                 raise
 
-    def _ready(self, tables: Tables, name: str) -> IndexState:
+    def _ready(self, tables: Collections, name: str) -> IndexState:
         """The index of this name, or the one by which another process has replaced it meanwhile. Where both are gone,
         dropped by hand or by a process with another definition, it is made again.
 
@@ -214,7 +302,7 @@ class SearchIndex:
             raise IndexDown(_told(found))
         return found[0]
 
-    def _drop_others(self, tables: Tables, ready: IndexState, *, newer: bool) -> None:
+    def _drop_others(self, tables: Collections, ready: IndexState, *, newer: bool) -> None:
         """Drop what this index replaces.
 
         :param newer: also later ones of another definition; without it these may be of a newer program that just
@@ -227,7 +315,7 @@ class SearchIndex:
                 self._drop(tables, state.name)
                 log.info("Search index %s of %s was replaced by %s", state.name, self.collection, ready.name)
 
-    def _drop(self, tables: Tables, name: str) -> None:
+    def _drop(self, tables: Collections, name: str) -> None:
         try:
             with asking(name):
                 tables[self.collection].drop_search_index(name)
@@ -284,8 +372,9 @@ class _Wait:
         now = time.monotonic()
         if now - self._told >= TOLD_EVERY_S:
             self._told = now
-            log.warning("Waiting for %s since %.0f s of at most %.0f: %s", self._what, now - self._began, self._seconds,
-                     problem)  # fmt: skip
+            log.warning(
+                "Waiting for %s since %.0f s of at most %.0f: %s", self._what, now - self._began, self._seconds, problem
+            )
 
 
 def _read(base: str, found: Document) -> IndexState | None:
@@ -295,9 +384,13 @@ def _read(base: str, found: Document) -> IndexState | None:
     if prefix or not generation.isdecimal():
         return None
     return IndexState(
-        found["name"], made_by, int(generation), found.get("status", "PENDING"), bool(found.get("queryable")),
+        found["name"],
+        made_by,
+        int(generation),
+        found.get("status", "PENDING"),
+        bool(found.get("queryable")),
         _problem(found),
-    )  # fmt: skip
+    )
 
 
 def _problem(found: Document) -> str:

@@ -8,19 +8,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from typing_extensions import override
+
 from anamnesis_pipeline.errors import SpaceConflict
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.store.mongo import pending
-from anamnesis_pipeline.store.mongo.client import Database
-from anamnesis_pipeline.store.mongo.client import Tables as Collections
+from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTables
 from anamnesis_pipeline.store.mongo.schema import INDEXES_OF_SPACES
-from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, find_space, read_doc, tokens_name, vectors_name
+from anamnesis_pipeline.store.mongo.space_docs import (
+    SpaceDoc,
+    expect_everything,
+    find_space,
+    read_doc,
+    tokens_name,
+    vectors_name,
+)
 from anamnesis_pipeline.store.records.spaces import (
     ADDING,
     DROPPED,
     SpaceRecords,
     StoredSpace,
+    droppable,
     lacks_vectors,
     refuse_second,
     space_row,
@@ -39,7 +47,7 @@ class SpaceIndexes:
 
 
 class MongoSpaces(SpaceRecords):
-    """See `SpaceRecords`."""
+    """The embedding spaces in MongoDB."""
 
     def __init__(self, database: Database, indexes: SpaceIndexes) -> None:
         self._engine = MongoGateway(database)
@@ -47,8 +55,8 @@ class MongoSpaces(SpaceRecords):
         self._database = database
         self._indexes = indexes
 
+    @override
     def put(self, space: Space) -> bool:
-        """See `SpaceRecords.put`."""
         self.finish_drops()
         claimed = self._engine.write(lambda tables: self._claim(tables, space))
         if claimed is None:
@@ -66,8 +74,9 @@ class MongoSpaces(SpaceRecords):
             raise
         return done
 
+    @override
     def activate(self, key: str, *, only_from: str | None = None) -> bool:
-        """See `SpaceRecords.activate`. Over another space it switches only once the new one's index answers."""
+        """Over another space it switches only once the new one's index answers."""
         with self._engine.read() as tables:
             space = find_space(tables.collections, key)
             is_awaited = (
@@ -80,15 +89,11 @@ class MongoSpaces(SpaceRecords):
             return False
         return super().activate(key, only_from=only_from)
 
+    @override
     def drop(self, key: str) -> None:
-        """See `SpaceRecords.drop`."""
-
         def work(tables: MongoTables) -> None:
-            found = tables["spaces"].one({"key": key}, ["space_id", "status"])
-            if found is not None and found["status"] == "active":
-                raise SpaceConflict(f"space {key} is active and answers the searches; activate another one first")
-            if found is not None:
-                tables["spaces"].update({"space_id": found["space_id"]}, {"status": DROPPED})
+            if (space_id := droppable(tables, key)) is not None:
+                tables["spaces"].update({"space_id": space_id}, {"status": DROPPED})
 
         self._engine.write(work)
         self.finish_drops()
@@ -101,6 +106,7 @@ class MongoSpaces(SpaceRecords):
             self._database.read(partial(_forget_pending, space_id=each["space_id"]))
             self._engine.write(partial(self._remove, space_id=each["space_id"], key=each["key"]))
 
+    @override
     def _has_vectors(self, tables: MongoTables, space: StoredSpace) -> bool:
         return tables.collections[vectors_name(space.key)].has({})
 
@@ -154,7 +160,7 @@ def _expect_more(tables: MongoTables, space_id: int, space: Space, after: str) -
     """
     if not tables["spaces"].has({"space_id": space_id, "status": ADDING}):
         return False
-    last = pending.expect_everything(tables.collections, space_id, after=after, limit=EPISODES_PER_STEP)
+    last = expect_everything(tables.collections, space_id, after=after, limit=EPISODES_PER_STEP)
     if last is not None:
         return last
     refuse_second(tables, space.key, space.status)

@@ -1,15 +1,25 @@
-"""What is looked for in full text: as `$search` takes it, and as passages that it lacks are judged by. Pure.
+"""What is looked for in full text: as `$search` takes it, and as passages that it lacks are judged by.
 
 Scores of both stand in one list, so these are computed as Lucene does:
 https://www.mongodb.com/docs/atlas/atlas-search/score/get-details/.
 """
 
 import math
+import re
+import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from anamnesis_pipeline.store.gateway import batches
+from anamnesis_pipeline.store.index_terms import IndexTerms, exact_phrases
+from anamnesis_pipeline.store.mongo.client import Collections
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
+from anamnesis_pipeline.store.mongo.search_indexes import EXACT, STEM
+from anamnesis_pipeline.store.mongo.translation import asking
+from anamnesis_pipeline.store.values import indexed
+from anamnesis_pipeline.unspaced_scripts import sought
 
 K1, B = 1.2, 0.75
 """Lucene's constants."""
@@ -178,3 +188,182 @@ def _operator(name: str, value: Any) -> Document:
     if (values := value.get("$in")) is not None:
         return {"in": {"path": name, "value": values}}
     return {"range": {"path": name, **{_BOUNDS[bound]: limit for bound, limit in value.items()}}}
+
+
+# --- passages and words as terms, for what the search index does not hold yet ----------------------------
+
+REMEMBERED = 20_000
+"""Texts whose terms are kept; a search looks at the newest passages, and the next one mostly at the same."""
+
+_STEM_INDEX = "stem_index"
+_PIECES = re.compile(r"[^\W_]+")
+
+_Key = tuple[bool, str]
+"""Whether the terms are exact ones, and the text."""
+
+
+class PassageTerms:
+    """Terms as FTS5 makes them, which is what `stem` means in every backend. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._stems = IndexTerms()
+        self._lock = threading.Lock()
+        self._known: dict[_Key, Terms] = {}
+
+    def phrases(self, analyzer: str, word: str) -> list[Phrase]:
+        """What a word is looked up by: alternatives, none for what is no word.
+
+        :raises ValueError: there is no such analyzer.
+        """
+        if analyzer not in (STEM, EXACT):
+            raise ValueError(f"analyzer {analyzer!r} is neither 'stem' nor 'exact'")
+        text = indexed(word).replace("\0", " ").strip()
+        if analyzer == EXACT:
+            found = [(phrase, tuple(phrase.split())) for phrase in dict.fromkeys(exact_phrases(text))]
+            return [Phrase(phrase, terms, terms) for phrase, terms in found]
+        text = sought(text)
+        terms = self._stems.of(_STEM_INDEX, [text])[text]
+        return [Phrase(text, terms, _pieces(text, terms))] if terms else []
+
+    def of(self, documents: Sequence[Document], fields: Sequence[str]) -> list[dict[str, Terms]]:
+        """The terms of passages by field."""
+        with self._lock:
+            asked = dict.fromkeys(_key(document, name) for document in documents for name in fields)
+            if any(key not in self._known for key in asked):
+                if len(self._known) > REMEMBERED:
+                    self._known = {key: self._known[key] for key in asked if key in self._known}
+                self._read([key for key in asked if key not in self._known])
+            return [{name: self._known[_key(document, name)] for name in fields} for document in documents]
+
+    def _read(self, keys: Sequence[_Key]) -> None:
+        self._known |= {(is_exact, text): tuple(text.split()) for is_exact, text in keys if is_exact}
+        if texts := [text for is_exact, text in keys if not is_exact]:
+            self._known |= {(False, text): terms for text, terms in self._stems.of(_STEM_INDEX, texts).items()}
+
+
+def _key(document: Document, name: str) -> _Key:
+    """By the text itself: a database that was restored gives its keys to other passages."""
+    return name == "terms", document.get(name, "")
+
+
+def _pieces(text: str, terms: Terms) -> tuple[str, ...]:
+    """What each term of a text is of; itself where the text is taken apart otherwise, e.g. at a stray accent."""
+    pieces = tuple(_PIECES.findall(text))
+    return pieces if len(pieces) == len(terms) else tuple(terms)
+
+
+# --- how many passages have a term, as the search index counts; asked only while there is a tail ---------
+
+KEPT_FOR_S = 20.0
+"""Counts are used so long: the lists of a search, and the searches of a conversation, ask for the same words."""
+NONE_FOR_S = 2.0
+"""So long a term that no passage has is taken to have none: a first one changes most."""
+COUNTED_AT_ONCE = 40
+ALIKE = 1.1
+"""Counts are used together where the passages were at most so many times as many for the one as for the other."""
+SAMPLED = 100
+"""Passages whose fields are taken to be like those of all."""
+
+Key = tuple[str, str]
+"""A term and a field."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What was counted since `began`, of so many passages; `none`: when a term had none."""
+
+    began: float
+    passages: int = 0
+    lengths: dict[str, FieldLengths] = field(default_factory=dict)
+    having: dict[Key, int] = field(default_factory=dict)
+    none: dict[Key, float] = field(default_factory=dict)
+
+    def goes_with(self, passages: int) -> bool:
+        """Whether counts of so many passages can be used beside it."""
+        return self.passages / ALIKE <= passages <= self.passages * ALIKE
+
+    def has(self, key: Key, now: float) -> bool:
+        """Whether a count is known."""
+        return key in self.having or self.none.get(key, now - NONE_FOR_S) > now - NONE_FOR_S
+
+    def keep(self, counts: dict[Key, int], now: float) -> None:
+        """Take counts in."""
+        self.having |= {key: count for key, count in counts.items() if count}
+        self.none |= {key: now for key, count in counts.items() if not count}
+
+
+class TermCounts:
+    """The counts of terms asked for last. Safe to share between threads."""
+
+    def __init__(self, terms: PassageTerms) -> None:
+        self._terms = terms
+        self._lock = threading.Lock()
+        self._kept = _Kept(time.monotonic())
+
+    def of(self, tables: Collections, index: str, query: TextQuery) -> Statistics:
+        """What a query's phrases are to be scored with, so that it compares with the index's own scores.
+
+        :raises IndexDown: the index does not answer.
+        """
+        pieces = {term: piece for each in query.phrases for term, piece in zip(each.terms, each.pieces, strict=True)}
+        wanted = {(term, name): piece for term, piece in pieces.items() for name in query.fields}
+        now = time.monotonic()
+        kept = self._latest(now)
+        if new := {key: piece for key, piece in wanted.items() if not kept.has(key, now)}:
+            passages, counts = _counts(tables, index, new)
+            if not kept.goes_with(passages):
+                kept = self._anew(now, passages)
+                if len(new) < len(wanted):
+                    _, counts = _counts(tables, index, wanted)
+            kept.keep(counts, now)
+        if any(name not in kept.lengths for name in query.fields):
+            kept.lengths |= self._lengths(tables, query.fields)
+        return Statistics(kept.passages, kept.lengths, {key: kept.having.get(key, 0) for key in wanted})
+
+    def _latest(self, now: float) -> _Kept:
+        with self._lock:
+            if now - self._kept.began <= KEPT_FOR_S:
+                return self._kept
+        return self._anew(now, 0)
+
+    def _anew(self, now: float, passages: int) -> _Kept:
+        with self._lock:
+            self._kept = _Kept(now, passages)
+            return self._kept
+
+    def _lengths(self, tables: Collections, fields: Sequence[str]) -> dict[str, FieldLengths]:
+        sample = tables["passages"].aggregate([{"$sample": {"size": SAMPLED}}, {"$project": dict.fromkeys(fields, 1)}])
+        return lengths_of(fields, self._terms.of(sample, fields))
+
+
+def _counts(tables: Collections, index: str, pieces: Mapping[Key, str]) -> tuple[int, dict[Key, int]]:
+    """How many passages there are, and how many have each term in a field; few round trips.
+
+    :param pieces: what each is asked for by.
+    """
+    asked: list[Document] = [{"exists": {"path": "seq"}}]
+    asked += [{"phrase": {"query": piece, "path": name}} for (_, name), piece in pieces.items()]
+    counts: list[int] = []
+    for batch in batches(asked, COUNTED_AT_ONCE):
+        pipelines = [_count(index, number, operator) for number, operator in enumerate(batch)]
+        with asking(index):
+            found = tables["passages"].search(in_one("passages", pipelines))
+        totals = {each["number"]: int(each["count"]["total"]) for each in found}
+        counts += [totals.get(number, 0) for number in range(len(batch))]
+    return counts[0], dict(zip(pieces, counts[1:], strict=True))
+
+
+def _count(index: str, number: int, operator: Document) -> list[Document]:
+    """https://www.mongodb.com/docs/atlas/atlas-search/counting/"""
+    return [
+        {"$searchMeta": {"index": index, **operator, "count": {"type": "total"}}},
+        {"$set": {"number": number}},
+    ]
+
+
+def in_one(collection: str, pipelines: Sequence[Sequence[dict[str, Any]]]) -> list[Document]:
+    """Several pipelines over one collection as one, whose results come together:
+    https://www.mongodb.com/docs/atlas/atlas-search/tutorial/search-with-unionwith/.
+    """
+    first, *others = pipelines
+    return [*first, *({"$unionWith": {"coll": collection, "pipeline": list(each)}} for each in others)]

@@ -28,17 +28,17 @@ _FULL = {
 _OVER_QUOTA = "space quota"
 """In what Atlas says with its one code for everything."""
 _TOO_LARGE = {10334, 17419, 17420, 17280}
-_COME_AGAIN = {
-    6, 7, 89, 202, 9001,  # the network between servers
-    24, 46, 112, 117, 314,  # LockTimeout, LockBusy, WriteConflict, ConflictingOperationInProgress, ObjectIsBusy
-    43, 175, 237,  # CursorNotFound, QueryPlanKilled, CursorKilled: the server was another one meanwhile
-    365, 402, 462, 489,  # TemporarilyUnavailable, ResourceExhausted, and refused because others ask too much
-    50, 262,  # MaxTimeMSExpired, ExceededTimeLimit
-    64,  # WriteConcernTimeout
-    225, 239, 246, 251, 290,  # transaction or snapshot too old, gone, or longer than it may be
-    91, 189, 10107, 11600, 11601, 11602, 13435, 13436,  # shutting down, stepped down, interrupted, no primary
-    134,  # ReadConcernMajorityNotAvailableYet
-}  # fmt: skip
+_COME_AGAIN = frozenset[int]().union(
+    (6, 7, 89, 202, 9001),  # the network between servers
+    (24, 46, 112, 117, 314),  # LockTimeout, LockBusy, WriteConflict, ConflictingOperationInProgress, ObjectIsBusy
+    (43, 175, 237),  # CursorNotFound, QueryPlanKilled, CursorKilled: the server was another one meanwhile
+    (365, 402, 462, 489),  # TemporarilyUnavailable, ResourceExhausted, and refused because others ask too much
+    (50, 262),  # MaxTimeMSExpired, ExceededTimeLimit
+    (64,),  # WriteConcernTimeout
+    (225, 239, 246, 251, 290),  # transaction or snapshot too old, gone, or longer than it may be
+    (91, 189, 10107, 11600, 11601, 11602, 13435, 13436),  # shutting down, stepped down, interrupted, no primary
+    (134,),  # ReadConcernMajorityNotAvailableYet
+)
 """https://www.mongodb.com/docs/manual/reference/error-codes/"""
 _NOT_REACHED = {
     "no primary": "its replica set has no primary now",
@@ -162,9 +162,16 @@ _NO_SEARCH = {
     59,  # CommandNotFound
 }
 _OF_THE_QUERY = (
-    '" must be', "must be indexed as", '" is required', '" cannot be', '" unrecognized field', "is not indexed as",
-    "but queried with", "against a zero vector", "Cannot execute",
-)  # fmt: skip
+    '" must be',
+    "must be indexed as",
+    '" is required',
+    '" cannot be',
+    '" unrecognized field',
+    "is not indexed as",
+    "but queried with",
+    "against a zero vector",
+    "Cannot execute",
+)
 """In messages of code 8: the query is wrong. All else that comes so is taken for a trouble of the search process, which
 has no code of its own for being overloaded, out of memory or in the midst of building, and may change its words.
 """

@@ -4,7 +4,8 @@ The numbers are float16's, which SQLite stores, so that both backends hold and s
 float16, so they are written as float32 (https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-stage/).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
@@ -12,51 +13,26 @@ from bson.binary import Binary, BinaryVectorDtype
 from numpy.typing import NDArray
 from pymongo import ReplaceOne, UpdateOne
 
-from anamnesis_pipeline.errors import DimensionMismatch
-from anamnesis_pipeline.model import Variant, Where
-from anamnesis_pipeline.store.base import TokenRows
-from anamnesis_pipeline.store.episode_middles import EpisodeMiddles, middles_of
-from anamnesis_pipeline.store.mongo.client import Tables
+from anamnesis_pipeline.model import Variant
+from anamnesis_pipeline.store.mongo.client import Collections
 from anamnesis_pipeline.store.mongo.collections import Document
-from anamnesis_pipeline.store.mongo.facets import FACETS, of_episodes
+from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, seq_counter, tokens_name, vectors_name
-from anamnesis_pipeline.store.token_values import Tokens, bytes_each, packed, token_rows
 from anamnesis_pipeline.store.values import instant
+from anamnesis_pipeline.store.vector_values import POOL, Tokens, kth_scores, packed, share_found, spread, unlike
 
 Vectors = NDArray[np.float32]
 Rows = Mapping[Variant, Mapping[int, Vectors]]
 """Variant -> passage id -> vector of shape (dim,)."""
 
-_STORED = np.dtype("<f4")
-BYTES_EACH = _STORED.itemsize
+FLOAT32 = np.dtype("<f4")
+BYTES_EACH = FLOAT32.itemsize
 """Of one number."""
 _HEAD = 2
 """Bytes before the numbers of a packed vector: type and padding (the BSON vector format)."""
 
 
-def rows_of(passage_ids: Sequence[int], vectors: Mapping[Variant, Vectors]) -> dict[Variant, dict[int, Vectors]]:
-    """The vectors as they are stored.
-
-    :raises ValueError: there are not as many as passages.
-    """
-    for matrix in vectors.values():
-        if len(passage_ids) != len(matrix):
-            raise ValueError(f"{len(passage_ids)} passage ids came with {len(matrix)} vectors")
-    return {
-        variant: dict(zip(passage_ids, np.asarray(matrix).astype(np.float16).astype(_STORED), strict=True))
-        for variant, matrix in vectors.items()
-    }
-
-
-def check_width(space: SpaceDoc, shape: tuple[int, ...], dimensions: int) -> None:
-    """:raises DimensionMismatch: the space's vectors have another width."""
-    if len(shape) != dimensions or shape[-1] != space.dim:
-        raise DimensionMismatch(
-            f"space {space.key} holds {space.dim}-d vectors and was given shape {shape}; use the model of the space"
-        )
-
-
-def write_vectors(tables: Tables, space: SpaceDoc, passages: Sequence[Document], rows: Rows) -> int:
+def write_vectors(tables: Collections, space: SpaceDoc, passages: Sequence[Document], rows: Rows) -> int:
     """Write the vectors of these passages, told by documents with `_id` and `FACETS`; returns how many.
 
     A new `seq` tells every process that the vector is new.
@@ -65,10 +41,12 @@ def write_vectors(tables: Tables, space: SpaceDoc, passages: Sequence[Document],
         return 0
     name = vectors_name(space.key)
     first = tables.next_number(seq_counter(name), len(passages))
-    tables[name].write([
-        UpdateOne({"_id": each["_id"]}, {"$set": _fields(each, first + n, rows)}, upsert=True)
-        for n, each in enumerate(passages)
-    ])  # fmt: skip
+    tables[name].write(
+        [
+            UpdateOne({"_id": each["_id"]}, {"$set": _fields(each, first + n, rows)}, upsert=True)
+            for n, each in enumerate(passages)
+        ]
+    )
     return len(rows) * len(passages)
 
 
@@ -77,7 +55,7 @@ def _fields(passage: Document, seq: int, rows: Rows) -> Document:
     return {**vectors, **{name: passage[name] for name in FACETS}, "seq": seq}
 
 
-def note_checkpoint(tables: Tables, space: SpaceDoc, episode_ids: Sequence[str]) -> None:
+def note_checkpoint(tables: Collections, space: SpaceDoc, episode_ids: Sequence[str]) -> None:
     """Name the last of these episodes that lacks nothing now; while all lack something, the older one stays named."""
     where = {"space_id": space.space_id, "episode_id": {"$in": list(dict.fromkeys(episode_ids))}}
     lacking = {found["episode_id"] for found in tables["pending"].find(where, ("episode_id",))}
@@ -95,57 +73,73 @@ def pack(vector: Vectors) -> Binary:
 def unpack(stored: Sequence[bytes], dim: int) -> Vectors:
     """The inverse, for several: shape (len(stored), dim)."""
     numbers = b"".join(memoryview(each)[_HEAD:] for each in stored)
-    return np.frombuffer(numbers, _STORED).astype(np.float32).reshape(len(stored), dim)
+    return np.frombuffer(numbers, FLOAT32).astype(np.float32).reshape(len(stored), dim)
 
 
 # --- token vectors: how many, and their bits, by passage -------------------------------------------------
 
 
-def write_tokens(tables: Tables, space: SpaceDoc, passage_ids: Sequence[int], tokens: Mapping[int, Tokens]) -> None:
+def write_tokens(
+    tables: Collections, space: SpaceDoc, passage_ids: Sequence[int], tokens: Mapping[int, Tokens]
+) -> None:
     """Write those of these passages that are in `tokens`, in place of what they had."""
-    tables[tokens_name(space.key)].write([
-        ReplaceOne({"_id": key}, {"tokens": len(tokens[key]), "data": packed(tokens[key])}, upsert=True)
-        for key in passage_ids
-        if key in tokens
-    ])  # fmt: skip
-
-
-def read_tokens(tables: Tables, space: SpaceDoc, passage_ids: Sequence[int]) -> TokenRows:
-    """See `VectorIndex.tokens`."""
-    found = tables[tokens_name(space.key)].find({"_id": {"$in": list(passage_ids)}}) if passage_ids else []
-    return token_rows([(each["_id"], each["tokens"], each["data"]) for each in found], space.token_dims)
-
-
-def token_bytes(tables: Tables, space: SpaceDoc) -> int:
-    """See `VectorIndex.token_bytes`; the index over `tokens` holds what is needed."""
-    found = tables[tokens_name(space.key)].aggregate([
-        {"$match": {"tokens": {"$gt": 0}}},
-        {"$group": {"_id": None, "tokens": {"$sum": "$tokens"}}},
-    ])  # fmt: skip
-    return int(found[0]["tokens"]) * bytes_each(space.token_dims) if found else 0
-
-
-# --- middles of episodes ---------------------------------------------------------------------------------
-
-
-def read_middles(
-    tables: Tables, space: SpaceDoc, variant: Variant, where: Where, after: int, limit: int
-) -> EpisodeMiddles:
-    """See `VectorIndex.middles`."""
-    wanted = {"$and": [of_episodes(where), {"number": {"$gt": after}}]}
-    episodes = tables["episodes"].find(wanted, ("_id", "project", "number"), order=[("number", 1)], limit=limit)
-    places = {each["_id"]: place for place, each in enumerate(episodes)}
-    passages = list(tables["passages"].among("episode_id", places, ("_id", "episode_id", "ordinal")))
-    has = {variant.value: {"$exists": True}}
-    found = tables[vectors_name(space.key)].among(
-        "_id", (each["_id"] for each in passages), ("_id", variant.value), **has
+    tables[tokens_name(space.key)].write(
+        [
+            ReplaceOne({"_id": key}, {"tokens": len(tokens[key]), "data": packed(tokens[key])}, upsert=True)
+            for key in passage_ids
+            if key in tokens
+        ]
     )
-    vectors = {each["_id"]: each[variant.value] for each in found}
-    held = [each for each in passages if each["_id"] in vectors]
-    held.sort(key=lambda each: (places[each["episode_id"]], each["ordinal"]))
-    return middles_of(
-        [(each["_id"], each["project"]) for each in episodes],
-        [(places[each["episode_id"]], each["_id"]) for each in held],
-        unpack([vectors[each["_id"]] for each in held], space.dim),
-        episodes[-1]["number"] if len(episodes) == limit else None,
-    )
+
+
+# --- recall of the search index --------------------------------------------------------------------------
+
+PAGE_ROWS = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Vectors of a variant that are looked for, of shape (n, dim), and the k-th highest score that each is to find."""
+
+    queries: Vectors
+    wanted: NDArray[np.float32]
+    k: int
+
+    def share(self, found: Sequence[Sequence[float]]) -> float:
+        """Share of what is nearest among these scores, in [0, 1]."""
+        return share_found(found, self.wanted, self.k)
+
+
+def sample_of(tables: Collections, name: str, variant: str, dim: int, k: int, samples: int) -> Sample | None:
+    """A sample that is spread over the passages by their keys, without any two that are alike; None: there are none."""
+    ids = [found["_id"] for found in tables[name].each({}, ("_id",), order=[("_id", 1)])]
+    pool = _vectors(tables, name, variant, dim, [ids[place] for place in spread(len(ids), POOL * samples)])
+    if not len(pool):
+        return None
+    total = 0
+
+    def pages() -> Iterator[Vectors]:
+        nonlocal total
+        for page in _pages(tables, name, variant):
+            total += len(page)
+            yield unpack(page, dim)
+
+    queries = unlike(pool, samples)
+    wanted = kth_scores(pages(), queries, k)
+    return Sample(queries, wanted, min(k, total))
+
+
+def _vectors(tables: Collections, name: str, variant: str, dim: int, ids: Sequence[int]) -> Vectors:
+    where = {"_id": {"$in": list(ids)}, variant: {"$exists": True}}
+    return unpack([found[variant] for found in tables[name].find(where, (variant,), order=[("_id", 1)])], dim)
+
+
+def _pages(tables: Collections, name: str, variant: str) -> Iterator[list[bytes]]:
+    page: list[bytes] = []
+    for found in tables[name].each({variant: {"$exists": True}}, (variant,)):
+        page.append(found[variant])
+        if len(page) == PAGE_ROWS:
+            yield page
+            page = []
+    if page:
+        yield page

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import ScoredPassage, Where
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.mongo.client import Tables
+from anamnesis_pipeline.store.gateway import batches
+from anamnesis_pipeline.store.mongo.client import Collections
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.facets import condition
-from anamnesis_pipeline.store.mongo.index_tail import IndexTail, Tail, newest_seq
-from anamnesis_pipeline.store.mongo.live_rows import live_rows
+from anamnesis_pipeline.store.mongo.index_tail import IndexTail, Tail, live_rows, newest_seq
 from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
 from anamnesis_pipeline.store.mongo.space_docs import seq_counter
 from anamnesis_pipeline.store.mongo.translation import IndexDown, asking
@@ -63,7 +62,7 @@ class VectorSearch:
         self._quantized = quantized
         self._tails: dict[str, IndexTail] = {}
 
-    def nearest(self, tables: Tables, question: Question) -> list[ScoredPassage]:
+    def nearest(self, tables: Collections, question: Question) -> list[ScoredPassage]:
         """The k best that pass the filter, best first; read where no index answers.
 
         :raises IndexDown: none does, and there is too much to read.
@@ -75,14 +74,12 @@ class VectorSearch:
             return self._by_index(tables, question, newest)
         except IndexDown:
             fields = ("_id", "episode_id", question.variant)
-            found = live_rows(
-                tables, question.collection, question.where, fields, MOST_SCANNED, has=question.variant
-            )  # fmt: skip
+            found = live_rows(tables, question.collection, question.where, fields, MOST_SCANNED, has=question.variant)
             if found is None:
                 raise
             return best(_scored(found, question), question.k)
 
-    def behind(self, tables: Tables, question: Question) -> Tail:
+    def behind(self, tables: Collections, question: Question) -> Tail:
         """What the index lacks of a variant.
 
         :raises IndexDown: it does not say.
@@ -96,7 +93,7 @@ class VectorSearch:
             return self._behind(tables, other, question, newest)
         return tail
 
-    def _by_index(self, tables: Tables, question: Question, newest: int) -> list[ScoredPassage]:
+    def _by_index(self, tables: Collections, question: Question, newest: int) -> list[ScoredPassage]:
         name = self._index.name(tables)
         tail, found = self._behind_and_found(tables, name, question, newest)
         if not found and (
@@ -109,13 +106,13 @@ class VectorSearch:
         return best([*late, *self._hits(held, question)], question.k)
 
     def _behind_and_found(
-        self, tables: Tables, name: str, question: Question, newest: int
+        self, tables: Collections, name: str, question: Question, newest: int
     ) -> tuple[Tail, list[Document]]:
         """What the index lacks, and what it finds."""
         tail = self._behind(tables, name, question, newest)
         return tail, self._enough(tables, name, question, tail)
 
-    def _behind(self, tables: Tables, name: str, question: Question, newest: int) -> Tail:
+    def _behind(self, tables: Collections, name: str, question: Question, newest: int) -> Tail:
         tail = self._tails.setdefault(question.variant, IndexTail())
         try:
             unused_s = partial(tables.unused_s, seq_counter(question.collection))
@@ -125,7 +122,7 @@ class VectorSearch:
             tail.forget(name)
             raise
 
-    def _enough(self, tables: Tables, name: str, question: Question, tail: Tail) -> list[Document]:
+    def _enough(self, tables: Collections, name: str, question: Question, tail: Tail) -> list[Document]:
         """What the index finds, with at least `k` that the tail does not tell better where there is so much: what was
         changed or removed since takes places, of an exact search too, and the graph may end early behind a filter.
         """
@@ -136,7 +133,9 @@ class VectorSearch:
             found = self._asked(tables, name, question, True, at_least=MOST_CANDIDATES)
         return found
 
-    def _asked(self, tables: Tables, name: str, question: Question, exact: bool, at_least: int = 0) -> list[Document]:
+    def _asked(
+        self, tables: Collections, name: str, question: Question, exact: bool, at_least: int = 0
+    ) -> list[Document]:
         passes = condition(question.where)
         fields = {"episode_id": 1, "seq": 1, "score": {"$meta": "vectorSearchScore"}}
         stages: list[Document] = [
@@ -173,20 +172,20 @@ class VectorSearch:
     def _wanted(self, question: Question) -> int:
         return (question.k + SPARE) * (QUANTIZED_FACTOR if self._quantized else 1)
 
-    def _has(self, tables: Tables, name: str, question: Question, seq: int) -> bool:
+    def _has(self, tables: Collections, name: str, question: Question, seq: int) -> bool:
         stage = {"exact": True, "filter": {"seq": {"$gte": seq}}}
         return self._finds_any(tables, name, question, stage)
 
-    def _is_there(self, tables: Tables, name: str, question: Question) -> bool:
+    def _is_there(self, tables: Collections, name: str, question: Question) -> bool:
         """Whether the index exists and holds anything: one that was dropped finds nothing, too."""
         return self._finds_any(tables, name, question, {"numCandidates": 1})
 
-    def _finds_any(self, tables: Tables, name: str, question: Question, more: Document) -> bool:
+    def _finds_any(self, tables: Collections, name: str, question: Question, more: Document) -> bool:
         stage = {"index": name, "path": question.variant, "queryVector": pack(question.vector), "limit": 1, **more}
         with asking(name):
             return bool(tables[question.collection].search([{"$vectorSearch": stage}, {"$project": {"_id": 1}}]))
 
-    def _in_tail(self, tables: Tables, question: Question, tail: Tail) -> list[ScoredPassage]:
+    def _in_tail(self, tables: Collections, question: Question, tail: Tail) -> list[ScoredPassage]:
         where = {**tail.of(condition(question.where)), question.variant: {"$exists": True}}
         return list(_scored(tables[question.collection].find(where, ("_id", "episode_id", question.variant)), question))
 

@@ -5,45 +5,48 @@ import math
 import statistics
 import threading
 import time
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from anamnesis_pipeline.model import ScoredPassage, Variant, Where
-from anamnesis_pipeline.store.base import (
+from anamnesis_pipeline.model import ScoredPassage, StoredPassage, Variant, Where
+from anamnesis_pipeline.store.contracts import (
+    EpisodeMiddles,
     IndexReport,
     IndexState,
     PendingEpisode,
     SpaceProgress,
     TokenRows,
+    VectorIndex,
 )
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
-from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
-from anamnesis_pipeline.store.mongo import pending
-from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Database, Tables
+from anamnesis_pipeline.store.episode_values import passage_of
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, batches
+from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Collections, Database
 from anamnesis_pipeline.store.mongo.engine import MongoTables
-from anamnesis_pipeline.store.mongo.facets import FACETS
-from anamnesis_pipeline.store.mongo.index_tail import Tail
-from anamnesis_pipeline.store.mongo.live_rows import leaves_few
-from anamnesis_pipeline.store.mongo.passage_docs import passages_of
-from anamnesis_pipeline.store.mongo.search_definitions import Quantization, quantizes
-from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex, vector_index
-from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, find_space, vectors_name
+from anamnesis_pipeline.store.mongo.facets import FACETS, of_episodes
+from anamnesis_pipeline.store.mongo.index_tail import Tail, leaves_few
+from anamnesis_pipeline.store.mongo.search_indexes import Quantization, SearchIndex, quantizes, vector_index
+from anamnesis_pipeline.store.mongo.space_docs import (
+    SpaceDoc,
+    complete_passages,
+    count_lacking,
+    find_space,
+    newest_lacking,
+    tokens_name,
+    vectors_name,
+)
 from anamnesis_pipeline.store.mongo.spaces import SpaceIndexes
 from anamnesis_pipeline.store.mongo.translation import IndexDown
 from anamnesis_pipeline.store.mongo.vector_docs import (
     BYTES_EACH,
+    FLOAT32,
     Rows,
-    check_width,
+    Sample,
     note_checkpoint,
-    read_middles,
-    read_tokens,
-    rows_of,
-    token_bytes,
+    sample_of,
     unpack,
     write_tokens,
     write_vectors,
@@ -51,64 +54,20 @@ from anamnesis_pipeline.store.mongo.vector_docs import (
 from anamnesis_pipeline.store.mongo.vector_search import FEW, MOST_SCANNED, Question, VectorSearch
 from anamnesis_pipeline.store.records.spaces import lacks_vectors
 from anamnesis_pipeline.store.tables import TEXT
-from anamnesis_pipeline.store.token_values import Tokens, by_passage, check_tokens
 from anamnesis_pipeline.store.values import moment
-from anamnesis_pipeline.store.vector_recall import EXACT_BELOW, POOL, kth_scores, share_found, spread, unlike
+from anamnesis_pipeline.store.vector_values import (
+    EXACT_BELOW,
+    Tokens,
+    by_passage,
+    bytes_each,
+    check_tokens,
+    check_width,
+    middles_of,
+    token_rows,
+    vectors_by_passage,
+)
 
 Vectors = NDArray[np.float32]
-
-
-# --- recall of the search index --------------------------------------------------------------------------
-
-PAGE_ROWS = 4_096
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Vectors of a variant that are looked for, of shape (n, dim), and the k-th highest score that each is to find."""
-
-    queries: Vectors
-    wanted: NDArray[np.float32]
-    k: int
-
-    def share(self, found: Sequence[Sequence[float]]) -> float:
-        """Share of what is nearest among these scores, in [0, 1]."""
-        return share_found(found, self.wanted, self.k)
-
-
-def sample_of(tables: Tables, name: str, variant: str, dim: int, k: int, samples: int) -> Sample | None:
-    """A sample that is spread over the passages by their keys, without any two that are alike; None: there are none."""
-    ids = [found["_id"] for found in tables[name].each({}, ("_id",), order=[("_id", 1)])]
-    pool = _vectors(tables, name, variant, dim, [ids[place] for place in spread(len(ids), POOL * samples)])
-    if not len(pool):
-        return None
-    total = 0
-
-    def pages() -> Iterator[Vectors]:
-        nonlocal total
-        for page in _pages(tables, name, variant):
-            total += len(page)
-            yield unpack(page, dim)
-
-    queries = unlike(pool, samples)
-    wanted = kth_scores(pages(), queries, k)
-    return Sample(queries, wanted, min(k, total))
-
-
-def _vectors(tables: Tables, name: str, variant: str, dim: int, ids: Sequence[int]) -> Vectors:
-    where = {"_id": {"$in": list(ids)}, variant: {"$exists": True}}
-    return unpack([found[variant] for found in tables[name].find(where, (variant,), order=[("_id", 1)])], dim)
-
-
-def _pages(tables: Tables, name: str, variant: str) -> Iterator[list[bytes]]:
-    page: list[bytes] = []
-    for found in tables[name].each({variant: {"$exists": True}}, (variant,)):
-        page.append(found[variant])
-        if len(page) == PAGE_ROWS:
-            yield page
-            page = []
-    if page:
-        yield page
 
 
 # --- search ----------------------------------------------------------------------------------------------
@@ -123,8 +82,8 @@ CAUGHT_UP_IN_S, CAUGHT_UP_EVERY_S = 60.0, 0.2
 EVERYTHING = Where(include_superseded=True)
 
 
-class MongoVectors:
-    """See `VectorIndex`."""
+class MongoVectors(VectorIndex):
+    """Vectors in MongoDB, and the search index over those of each space."""
 
     def __init__(
         self,
@@ -145,10 +104,11 @@ class MongoVectors:
         self._lock = threading.Lock()
         self._searches: dict[Hashable, tuple[SearchIndex, VectorSearch]] = {}
 
+    @override
     def put(self, space: str, variant: Variant, passage_ids: Sequence[int], vectors: Vectors) -> int:
-        """See `VectorIndex.put`."""
         return self.put_all(space, passage_ids, {variant: vectors})
 
+    @override
     def put_all(
         self,
         space: str,
@@ -156,19 +116,18 @@ class MongoVectors:
         vectors: Mapping[Variant, Vectors],
         tokens: Sequence[NDArray[np.int8]] | None = None,
     ) -> int:
-        """See `VectorIndex.put_all`."""
         shapes = [np.asarray(matrix).shape for matrix in vectors.values()]
-        rows, token_rows = rows_of(passage_ids, vectors), by_passage(passage_ids, tokens)
-        rows_each = max(1, len(rows) + bool(token_rows))
+        rows = {variant: vectors_by_passage(passage_ids, matrix, FLOAT32) for variant, matrix in vectors.items()}
+        token_rows_of = by_passage(passage_ids, tokens)
+        rows_each = max(1, len(rows) + bool(token_rows_of))
         return sum(
-            self._database.write(partial(_put, key=space, shapes=shapes, batch=batch, rows=rows, tokens=token_rows))
+            self._database.write(partial(_put, key=space, shapes=shapes, batch=batch, rows=rows, tokens=token_rows_of))
             for batch in batches(list(dict.fromkeys(passage_ids)), MAX_ROWS_PER_WRITE // rows_each)
         )
 
+    @override
     def get(self, space: str, variant: Variant, passage_ids: Sequence[int]) -> dict[int, Vectors]:
-        """See `VectorIndex.get`."""
-
-        def work(tables: Tables) -> dict[int, Vectors]:
+        def work(tables: Collections) -> dict[int, Vectors]:
             row = find_space(tables, space)
             has = {variant.value: {"$exists": True}}
             found = list(tables[vectors_name(space)].among("_id", passage_ids, ("_id", variant.value), **has))
@@ -177,13 +136,13 @@ class MongoVectors:
 
         return self._database.read(work)
 
+    @override
     def nearest(self, space: str, variant: Variant, vector: Vectors, k: int, where: Where) -> list[ScoredPassage]:
-        """See `VectorIndex.nearest`."""
         if k < 1:
             return []
         vector = np.asarray(vector, dtype=np.float32)
 
-        def work(tables: Tables) -> list[ScoredPassage]:
+        def work(tables: Collections) -> list[ScoredPassage]:
             row = find_space(tables, space)
             check_width(row, vector.shape, 1)
             few = where.is_selective and leaves_few(tables, self._passages, where, FEW)
@@ -192,62 +151,69 @@ class MongoVectors:
 
         return self._database.read(work, within_s=SEARCHED_S)
 
+    @override
     def tokens(self, space: str, passage_ids: Sequence[int]) -> TokenRows:
-        """See `VectorIndex.tokens`."""
-        return self._database.read(lambda tables: read_tokens(tables, find_space(tables, space), passage_ids))
+        with self._database.reading() as tables:
+            row = find_space(tables, space)
+            ids = {"_id": {"$in": list(passage_ids)}}
+            found = tables[tokens_name(space)].find(ids) if passage_ids else []
+        return token_rows([(each["_id"], each["tokens"], each["data"]) for each in found], row.token_dims)
 
+    @override
     def token_bytes(self, space: str) -> int:
-        """See `VectorIndex.token_bytes`."""
-        return self._database.read(lambda tables: token_bytes(tables, find_space(tables, space)))
+        with self._database.reading() as tables:
+            row = find_space(tables, space)
+            # the index over `tokens` holds what is needed
+            sums = {"_id": None, "tokens": {"$sum": "$tokens"}}
+            found = tables[tokens_name(space)].aggregate([{"$match": {"tokens": {"$gt": 0}}}, {"$group": sums}])
+        return int(found[0]["tokens"]) * bytes_each(row.token_dims) if found else 0
 
+    @override
     def vector_bytes(self, space: str) -> int:
-        """See `VectorIndex.vector_bytes`; what the server's index takes beside it is not known here."""
+        """What the server's index takes beside it is not known here."""
         row = self._database.read(lambda tables: find_space(tables, space))
         return self.progress(space).passages_done * len(row.variants) * row.dim * BYTES_EACH
 
+    @override
     def pending(self, space: str, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
-        """See `VectorIndex.pending`."""
         return self._database.read(lambda tables: _pending(tables, find_space(tables, space), sources, episodes))
 
+    @override
     def pending_sources(self, space: str) -> dict[str, int]:
-        """See `VectorIndex.pending_sources`."""
-
-        def work(tables: Tables) -> dict[str, int]:
-            found = tables["pending"].aggregate([
-                {"$match": {"space_id": find_space(tables, space).space_id}},
-                {"$group": {"_id": "$source", "missing": {"$sum": "$missing"}}},
-                {"$sort": {"_id": 1}},
-            ])  # fmt: skip
-            return {each["_id"]: each["missing"] for each in found}
+        def work(tables: Collections) -> dict[str, int]:
+            of_space = {"space_id": find_space(tables, space).space_id}
+            found = MongoTables(tables)["pending"].sums(of_space, ["missing"], by=["source"])
+            return dict(sorted((row["source"], row["missing"]) for row in found))
 
         return self._database.read(work)
 
+    @override
     def count(self, space: str) -> int:
-        """See `VectorIndex.count`."""
         return self.progress(space).passages_done
 
+    @override
     def progress(self, space: str) -> SpaceProgress:
-        """See `VectorIndex.progress`."""
-
-        def work(tables: Tables) -> SpaceProgress:
+        def work(tables: Collections) -> SpaceProgress:
             space_id = find_space(tables, space).space_id
-            lacking, missing = pending.totals(tables, space_id)
-            (there,) = MongoTables(tables)["episodes"].sums({"source": TEXT}, ["passages"])
+            rows = MongoTables(tables)
+            (lacking,) = rows["pending"].sums({"space_id": space_id}, ["missing"])
+            (there,) = rows["episodes"].sums({"source": TEXT}, ["passages"])
             reached = tables["spaces"].one({"_id": space_id}, ("last_episode", "written_at")) or {}
             written_at = reached.get("written_at")
             return SpaceProgress(
                 episodes=there["rows"],
-                episodes_done=there["rows"] - lacking,
+                episodes_done=there["rows"] - lacking["rows"],
                 passages=there["passages"],
-                passages_done=there["passages"] - missing,
+                passages_done=there["passages"] - lacking["missing"],
                 last_episode=reached.get("last_episode"),
                 written_at=moment(written_at) if written_at else None,
             )
 
         return self._database.snapshot(work)  # of one moment, or more might be missing than is there
 
+    @override
     def build(self, space: str, *, force: bool = False, within_s: float = math.inf) -> IndexReport:
-        """See `VectorIndex.build`. The server keeps the index up to date by itself, so it is built only where there is
+        """The server keeps the index up to date by itself, so it is built only where there is
         none of the definition that is wanted, or when it is forced; searches go on meanwhile. Nothing in it is dead: a
         vector that was removed is found no more, and leaves the index some time later. The index of full text is
         waited for, too, since opening a store waits for none.
@@ -269,14 +235,29 @@ class MongoVectors:
             seconds=time.perf_counter() - started,
         )
 
+    @override
     def middles(self, space: str, variant: Variant, where: Where, after: int, limit: int) -> EpisodeMiddles:
-        """See `VectorIndex.middles`."""
-        return self._database.read(
-            lambda tables: read_middles(tables, find_space(tables, space), variant, where, after, limit)
+        wanted = {"$and": [of_episodes(where), {"number": {"$gt": after}}]}
+        has = {variant.value: {"$exists": True}}
+        with self._database.reading() as tables:
+            row = find_space(tables, space)
+            episodes = tables["episodes"].find(wanted, ("_id", "project", "number"), order=[("number", 1)], limit=limit)
+            places = {each["_id"]: place for place, each in enumerate(episodes)}
+            passages = list(tables["passages"].among("episode_id", places, ("_id", "episode_id", "ordinal")))
+            ids = [each["_id"] for each in passages]
+            found = tables[vectors_name(space)].among("_id", ids, ("_id", variant.value), **has)
+            vectors = {each["_id"]: each[variant.value] for each in found}
+        held = [each for each in passages if each["_id"] in vectors]
+        held.sort(key=lambda each: (places[each["episode_id"]], each["ordinal"]))
+        return middles_of(
+            [(each["_id"], each["project"]) for each in episodes],
+            [(places[each["episode_id"]], each["_id"]) for each in held],
+            unpack([vectors[each["_id"]] for each in held], row.dim),
+            episodes[-1]["number"] if len(episodes) == limit else None,
         )
 
+    @override
     def recall(self, space: str, k: int = 10, samples: int = 100) -> float:
-        """See `VectorIndex.recall`."""
         row = self._database.read(lambda tables: find_space(tables, space))
         measured = [self._recall(row, variant, k, samples) for variant in row.variants]
         of_index = min(by_index for by_index, _ in measured)
@@ -285,8 +266,9 @@ class MongoVectors:
         )
         return statistics.mean(by_search for _, by_search in measured)
 
+    @override
     def index_state(self, space: str) -> IndexState:
-        """See `VectorIndex.index_state`; what is wrong with the server's index otherwise, its searches tell."""
+        """What is wrong with the server's index otherwise, its searches tell."""
         row = self._database.read(lambda tables: find_space(tables, space))
         return IndexState(recall=row.index_recall, is_exact=row.is_exact)
 
@@ -305,7 +287,7 @@ class MongoVectors:
     def _answers(self, space: SpaceDoc) -> bool:
         """Whether a space can be searched by now: by its index, or because there is little to read."""
 
-        def work(tables: Tables) -> bool:
+        def work(tables: Collections) -> bool:
             if tables[vectors_name(space.key)].size() <= MOST_SCANNED:
                 return True
             try:
@@ -319,7 +301,7 @@ class MongoVectors:
         """The recall of the index, and that of searches, which ask it for an exact search where that is too low."""
         name = vectors_name(row.key)
 
-        def work(tables: Tables) -> tuple[float, float]:
+        def work(tables: Collections) -> tuple[float, float]:
             if (sample := sample_of(tables, name, variant.value, row.dim, k, samples)) is None:
                 return 1.0, 1.0
             by_index = sample.share(self._scores(tables, row, variant, sample, exact=False))
@@ -330,7 +312,7 @@ class MongoVectors:
         return self._database.read(work)
 
     def _scores(
-        self, tables: Tables, row: SpaceDoc, variant: Variant, sample: Sample, *, exact: bool
+        self, tables: Collections, row: SpaceDoc, variant: Variant, sample: Sample, *, exact: bool
     ) -> list[list[float]]:
         search, name = self._of(row)[1], vectors_name(row.key)
         questions = [Question(name, variant.value, query, sample.k, EVERYTHING, exact) for query in sample.queries]
@@ -347,7 +329,7 @@ class MongoVectors:
                 return tails
             time.sleep(CAUGHT_UP_EVERY_S)
 
-    def _behind(self, tables: Tables, row: SpaceDoc) -> dict[str, Tail]:
+    def _behind(self, tables: Collections, row: SpaceDoc) -> dict[str, Tail]:
         search, nothing = self._of(row)[1], np.zeros(row.dim, np.float32)
         questions = [Question(vectors_name(row.key), variant.value, nothing, 1, EVERYTHING) for variant in row.variants]
         return {question.variant: search.behind(tables, question) for question in questions}
@@ -371,7 +353,7 @@ def _until(over: float, most_s: float) -> float:
 
 
 def _put(
-    tables: Tables,
+    tables: Collections,
     key: str,
     shapes: Sequence[tuple[int, ...]],
     batch: Sequence[int],
@@ -386,12 +368,12 @@ def _put(
     written = write_vectors(tables, space, live, rows)
     episode_of = {each["_id"]: each["episode_id"] for each in live}
     write_tokens(tables, space, list(episode_of), tokens)
-    pending.refresh(tables, set(episode_of.values()), space.space_id)
+    count_lacking(tables, set(episode_of.values()), space.space_id)
     note_checkpoint(tables, space, [episode_of[passage_id] for passage_id in batch if passage_id in episode_of])
     return written
 
 
-def _counted(tables: Tables, row: SpaceDoc, tails: Mapping[str, Tail]) -> tuple[int, int]:
+def _counted(tables: Collections, row: SpaceDoc, tails: Mapping[str, Tail]) -> tuple[int, int]:
     """The vectors of a space, and how many of them its index lacks."""
     collection = tables[vectors_name(row.key)]
     is_whole = not lacks_vectors(MongoTables(tables), row)  # every passage has every variant: nothing to look through
@@ -403,11 +385,14 @@ def _counted(tables: Tables, row: SpaceDoc, tails: Mapping[str, Tail]) -> tuple[
     return held, lacking
 
 
-def _pending(tables: Tables, space: SpaceDoc, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
-    newest = pending.newest(tables, space.space_id, sources, episodes)
-    passages = passages_of(tables, [episode_id for episode_id, _ in newest])
+def _pending(tables: Collections, space: SpaceDoc, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
+    newest = newest_lacking(tables, space.space_id, sources, episodes)
+    rows = MongoTables(tables)["passages"].among("episode_id", [episode_id for episode_id, _ in newest])
+    passages: dict[str, list[StoredPassage]] = {}
+    for stored in sorted(map(passage_of, rows), key=lambda stored: stored.passage.ordinal):
+        passages.setdefault(stored.episode_id, []).append(stored)
     ids = [stored.passage_id for found in passages.values() for stored in found]
-    done = pending.complete(tables, space, ids)
+    done = complete_passages(tables, space, ids)
     lacking = [
         (episode_id, source, tuple(s for s in passages.get(episode_id, ()) if s.passage_id not in done))
         for episode_id, source in newest

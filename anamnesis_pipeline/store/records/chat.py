@@ -8,15 +8,12 @@ from typing import Any
 
 from anamnesis_pipeline.chat_model import FORGOTTEN, SUMMARY_CHARS, ChatMessage, ChatSession, Citation, EarlierName
 from anamnesis_pipeline.store.gateway import Gateway, Match, Order, Row, Tables, beyond
-from anamnesis_pipeline.store.paging import cursor_at, read_cursor
-from anamnesis_pipeline.store.values import clean, instant, moment
+from anamnesis_pipeline.store.values import clean, cursor_at, instant, moment, read_cursor
 
 SESSIONS, MESSAGES = "chat_sessions", "chat_messages"
 _BY_USE = ("-updated_at", "-session_id")
 _BY_RATING = ("-at", "-message_id")
-_DETAILS = (
-    "backend", "model", "seconds", "input_tokens", "output_tokens", "dollars", "stopped", "problem",
-)  # fmt: skip
+_DETAILS = tuple("backend model seconds input_tokens output_tokens dollars stopped problem".split())
 Cited = Mapping[str, tuple[str, str]]
 """Of episodes that are there: id -> summary, project."""
 
@@ -223,20 +220,33 @@ def _session_row(session: ChatSession) -> dict[str, Any]:
     """Return a session as it is stored."""
     history = [{"title": clean(name.title), "until": instant(name.until)} for name in session.name_history]
     return {
-        "session_id": session.session_id, "title": clean(session.title), "backend": session.backend,
-        "model": session.model, "worker_url": session.worker_url, "project": clean(session.project),
+        "session_id": session.session_id,
+        "title": clean(session.title),
+        "backend": session.backend,
+        "model": session.model,
+        "worker_url": session.worker_url,
+        "project": clean(session.project),
         "created_at": instant(session.created_at),
-        "updated_at": instant(session.updated_at), "name_history": json.dumps(history, ensure_ascii=False),
-    }  # fmt: skip
+        "updated_at": instant(session.updated_at),
+        "name_history": json.dumps(history, ensure_ascii=False),
+    }
 
 
 def _session(row: Row, messages: int) -> ChatSession:
     """Return the session of a row, the inverse of `_session_row`."""
     history = tuple(EarlierName(each["title"], moment(each["until"])) for each in json.loads(row["name_history"]))
     return ChatSession(
-        row["session_id"], row["title"], row["backend"], row["model"], row["project"], moment(row["created_at"]),
-        moment(row["updated_at"]), messages, history, row["worker_url"],
-    )  # fmt: skip
+        row["session_id"],
+        row["title"],
+        row["backend"],
+        row["model"],
+        row["project"],
+        moment(row["created_at"]),
+        moment(row["updated_at"]),
+        messages,
+        history,
+        row["worker_url"],
+    )
 
 
 def _message_row(message: ChatMessage) -> dict[str, Any]:
@@ -251,26 +261,43 @@ def _message_row(message: ChatMessage) -> dict[str, Any]:
         for each in message.citations
     ]
     details = {name: getattr(message, name) for name in _DETAILS} | {
-        "citations": cited, "files": [clean(name) for name in message.files],
-    }  # fmt: skip
+        "citations": cited,
+        "files": [clean(name) for name in message.files],
+    }
     return {
-        "message_id": message.message_id, "session_id": message.session_id, "role": message.role,
-        "text": clean(message.text), "at": instant(message.at), "episode_id": message.episode_id,
-        "feedback": message.feedback, "details": json.dumps(details, ensure_ascii=False, sort_keys=True),
-    }  # fmt: skip
+        "message_id": message.message_id,
+        "session_id": message.session_id,
+        "role": message.role,
+        "text": clean(message.text),
+        "at": instant(message.at),
+        "episode_id": message.episode_id,
+        "feedback": message.feedback,
+        "details": json.dumps(details, ensure_ascii=False, sort_keys=True),
+    }
 
 
 def _message(row: Row, details: dict[str, Any], found: Cited) -> ChatMessage:
     cited = tuple(_citation_of(each, *found.get(each["episode_id"], (FORGOTTEN, ""))) for each in details["citations"])
     return ChatMessage(
-        row["message_id"], row["session_id"], row["role"], row["text"], moment(row["at"]), cited,
-        episode_id=row["episode_id"], feedback=row["feedback"], files=tuple(details["files"]),
+        row["message_id"],
+        row["session_id"],
+        row["role"],
+        row["text"],
+        moment(row["at"]),
+        cited,
+        episode_id=row["episode_id"],
+        feedback=row["feedback"],
+        files=tuple(details["files"]),
         **{name: details[name] for name in _DETAILS},
-    )  # fmt: skip
+    )
 
 
 def _citation_of(kept: Mapping[str, Any], summary: str, project: str) -> Citation:
     return Citation(
-        kept["episode_id"], summary[:SUMMARY_CHARS], project, moment(kept["timestamp"]), kept["score"],
+        kept["episode_id"],
+        summary[:SUMMARY_CHARS],
+        project,
+        moment(kept["timestamp"]),
+        kept["score"],
         kept["standing"],
-    )  # fmt: skip
+    )

@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from anamnesis_pipeline.errors import EpisodeNotFound
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.store import episode_values
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Gateway, Match, Tables
-from anamnesis_pipeline.store.native import Native
+from anamnesis_pipeline.store.contracts import Native
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Gateway, Match, Tables, write_all
 from anamnesis_pipeline.store.records import events
 from anamnesis_pipeline.store.records.episodes import write_rows
 from anamnesis_pipeline.store.records.events import Happening
@@ -89,8 +87,7 @@ class ConsolidationRecords:
         """Let every session be settled again: the rule is another one now."""
         with self._gateway.read() as tables:
             rows = tables["episodes"].sums({"session_id": NOT_EMPTY}, by=["session_id"])
-        for batch in batches(sorted(row["session_id"] for row in rows)):
-            self._gateway.write(partial(note_sessions, session_ids=batch))
+        write_all(self._gateway, sorted(row["session_id"] for row in rows), note_sessions)
 
     def links(self, episode_ids: Sequence[str]) -> dict[str, Link]:
         """Return episode id -> its link, undone ones included; for those that have one."""

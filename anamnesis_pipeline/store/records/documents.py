@@ -8,8 +8,7 @@ from operator import attrgetter
 
 from anamnesis_pipeline.document_model import source_tag
 from anamnesis_pipeline.model import FileCursor, Part, record_id
-from anamnesis_pipeline.store.batching import batches, by_rows
-from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables
+from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables, batches, by_rows, write_all
 from anamnesis_pipeline.store.records import events
 from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_pipeline.store.records.files import File, of_files, read_cursor, write_cursors
@@ -195,7 +194,7 @@ class DocumentRecords:
         """Forget where these parts were seen; what is current of their sections is decided again. Return how many
         sightings there were.
         """
-        return sum(self._gateway.write(partial(_remove, part_ids=batch)) for batch in batches(sorted(set(part_ids))))
+        return sum(write_all(self._gateway, sorted(set(part_ids)), _remove))
 
 
 def note_new_episodes(tables: Tables, part_ids: Sequence[str]) -> None:
@@ -206,9 +205,10 @@ def note_new_episodes(tables: Tables, part_ids: Sequence[str]) -> None:
     seen = list(sightings.among("part_id", part_ids, names))
     texts = _texts_of(tables, {(row["place"], row["anchor"]) for row in seen if row["present"]})
     changed = [
-        row for row in seen
+        row
+        for row in seen
         if not row["present"] or any(part_id != row["part_id"] for part_id, _ in texts[row["place"], row["anchor"]])
-    ]  # fmt: skip
+    ]
     changed += sightings.find({"became": {"$in": list(part_ids), **NOT_EMPTY}}, names) if part_ids else []
     _note(tables, ((row["place"], row["anchor"], row["source"]) for row in changed))
 
@@ -303,9 +303,16 @@ def _write_parts(tables: Tables, file: FileCursor, parts: Mapping[str, Part]) ->
         facts = part.section
         if facts is not None and stored is not None:
             facts = replace(facts, seen=stored.seen)  # when its text was first seen
-        wanted: Row = {"part_id": part_id, "source": part.source, "path": part.path, "project": indexed(part.project),
-                       "cwd": clean(part.cwd), "prompt": clean(part.prompt), "ordinal": part.ordinal,
-                       "section": pack_section(facts)}  # fmt: skip
+        wanted: Row = {
+            "part_id": part_id,
+            "source": part.source,
+            "path": part.path,
+            "project": indexed(part.project),
+            "cwd": clean(part.cwd),
+            "prompt": clean(part.prompt),
+            "ordinal": part.ordinal,
+            "section": pack_section(facts),
+        }
         if wanted != row:
             changed.append({**wanted, "published_hash": None})
     tables["parts"].put(changed)
@@ -335,10 +342,17 @@ def _rehome(tables: Tables, file: FileCursor, went: Sequence[Sighting]) -> None:
             own = [source_tag(spec)] if (spec := specs.get(other.source)) else []
             tags = tuple(dict.fromkeys([*kept, *own]))
             facts = replace(facts, first_line=other.first_line, last_line=other.last_line, tags=tags)
-        changed.append({
-            "part_id": part_id, "source": other.source, "path": other.path, "cwd": other.cwd,
-            "ordinal": other.ordinal, "section": pack_section(facts), "published_hash": None,
-        })  # fmt: skip
+        changed.append(
+            {
+                "part_id": part_id,
+                "source": other.source,
+                "path": other.path,
+                "cwd": other.cwd,
+                "ordinal": other.ordinal,
+                "section": pack_section(facts),
+                "published_hash": None,
+            }
+        )
     tables["parts"].put(changed)
 
 
@@ -375,10 +389,12 @@ def _note(tables: Tables, sections: Iterable[tuple[str, str, str]]) -> None:
         for match in _named(source_of)
         for row in tables["unsettled"].find(match, ("place", "anchor", "noted"))
     }
-    tables["unsettled"].put([
-        {"place": section[0], "anchor": section[1], "source": source, "noted": noted.get(section, 0) + 1}
-        for section, source in source_of.items()
-    ])  # fmt: skip
+    tables["unsettled"].put(
+        [
+            {"place": section[0], "anchor": section[1], "source": source, "noted": noted.get(section, 0) + 1}
+            for section, source in source_of.items()
+        ]
+    )
 
 
 def _settle(tables: Tables, verdicts: Mapping[str, Verdict]) -> Settled:

@@ -11,26 +11,25 @@ from typing import TypeVar
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.model import Episode, EpisodeHead, Part, Passage, StoredPassage, Where
-from anamnesis_pipeline.store.batching import batches, by_rows
+from anamnesis_pipeline.store.contracts import Lacking, Native
 from anamnesis_pipeline.store.episode_values import (
     EPISODE_FIELDS,
     HEAD_FIELDS,
     episode_of,
     head_of,
+    passage_of,
     storable,
     storable_passages,
     stored_hash,
 )
-from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, can_be_stored
-from anamnesis_pipeline.store.native import Lacking, Native
-from anamnesis_pipeline.store.paging import cursor_after, read_cursor
-from anamnesis_pipeline.store.project_names import read_aliases, store_name
+from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, batches, by_rows, can_be_stored
 from anamnesis_pipeline.store.records import chat, documents, events, exclusion, links, queries, session_notes
 from anamnesis_pipeline.store.records.events import Happening, kind_of_edit
 from anamnesis_pipeline.store.records.links import Link
 from anamnesis_pipeline.store.records.parts import mark_published
+from anamnesis_pipeline.store.records.settings import read_aliases, store_name
 from anamnesis_pipeline.store.tables import NOT_EMPTY
-from anamnesis_pipeline.store.values import LAST_CHARACTER, as_json, instant, sought
+from anamnesis_pipeline.store.values import LAST_CHARACTER, as_json, cursor_after, instant, read_cursor, sought
 from anamnesis_pipeline.summary_model import Summary
 
 TRACKED_S = 2.0
@@ -196,11 +195,12 @@ class EpisodeRecords:
         """
 
         def work(tables: Tables) -> bool:
-            if not tables["episodes"].has({"episode_id": sought(episode_id)}):
+            stored = tables["episodes"].one({"episode_id": sought(episode_id)}, ["project", "message_keys"])
+            if stored is None:
                 return False
-            events.note(tables, Happening.FORGET, [episode_id])
+            events.note(tables, Happening.FORGET, [episode_id], stored["project"])
             if tombstone:
-                exclusion.bury_episode(tables, episode_id)
+                exclusion.bury_episode(tables, episode_id, stored["message_keys"])
             else:  # the next ingest publishes it again
                 tables["parts"].update({"part_id": episode_id}, {"published_hash": None})
             remove_episodes(tables, self._native, [episode_id])
@@ -249,13 +249,13 @@ class EpisodeRecords:
     def passages(self, passage_ids: Sequence[int]) -> dict[int, StoredPassage]:
         """Return key -> passage, for those that are live."""
         with self._gateway.read() as tables:
-            return {row["passage_id"]: _passage(row) for row in tables["passages"].among("passage_id", passage_ids)}
+            return {row["passage_id"]: passage_of(row) for row in tables["passages"].among("passage_id", passage_ids)}
 
     def passages_of(self, episode_id: str) -> list[StoredPassage]:
         """Return all passages of one episode, by ordinal."""
         with self._gateway.read() as tables:
             rows = tables["passages"].find({"episode_id": sought(episode_id)}, order=["ordinal"])
-        return [_passage(row) for row in rows]
+        return [passage_of(row) for row in rows]
 
     def track(self, episode_ids: Sequence[str], when: datetime, *, read: bool = False) -> None:
         """Count one retrieval of each, or (`read`) that each was read, opened or cited.
@@ -437,7 +437,7 @@ def _keep_passages(tables: Tables, wanted: dict[str, Sequence[Passage]]) -> dict
     kept: dict[str, dict[int, int]] = {}
     gone: list[int] = []
     for row in tables["passages"].among("episode_id", wanted):
-        stored = _passage(row)
+        stored = passage_of(row)
         if stored.passage in wanted[stored.episode_id]:
             kept.setdefault(stored.episode_id, {})[stored.passage.ordinal] = stored.passage_id
         else:
@@ -526,7 +526,7 @@ def _with_edits(tables: Tables, written: Sequence[Written], edited: Sequence[str
     said: dict[str, list[Passage]] = {}
     for row in sorted(tables["passages"].among("episode_id", edited), key=lambda row: int(row["ordinal"])):
         if not row["message_ids"]:
-            said.setdefault(row["episode_id"], []).append(_passage(row).passage)
+            said.setdefault(row["episode_id"], []).append(passage_of(row).passage)
     found: list[Written] = []
     for episode, passages in written:
         if (before := held.get(episode.episode_id)) is None:
@@ -546,11 +546,6 @@ def _with_edits(tables: Tables, written: Sequence[Written], edited: Sequence[str
         )
         found.append((kept, [replace(passage, ordinal=n) for n, passage in enumerate(both)]))
     return found
-
-
-def _passage(row: Row) -> StoredPassage:
-    passage = Passage(row["ordinal"], row["text"], row["context"], tuple(row["message_ids"]))
-    return StoredPassage(row["passage_id"], row["episode_id"], passage)
 
 
 def _storable(episodes: Sequence[Written]) -> list[Written]:

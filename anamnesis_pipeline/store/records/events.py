@@ -103,18 +103,23 @@ class EventRecords:
         return [_event(row) for row in reversed(rows)]
 
 
-def note(tables: Tables, kind: Happening, episode_ids: Sequence[str]) -> None:
-    """Add one event about these episodes; none if there are none."""
+def note(tables: Tables, kind: Happening, episode_ids: Sequence[str], project: str | None = None) -> None:
+    """Add one event about these episodes; none if there are none.
+
+    :param project: of the first one; None: it is looked up.
+    """
     if not episode_ids:
         return
-    first = tables["episodes"].one({"episode_id": episode_ids[0]}, ["project"])
+    if project is None:
+        first = tables["episodes"].one({"episode_id": episode_ids[0]}, ["project"])
+        project = first["project"] if first else ""
     row = {
         "at": instant(datetime.now(UTC)),
         "kind": str(kind),
         "process": this_process(),
         "episode_id": episode_ids[0],
         "episodes": len(episode_ids),
-        "project": first["project"] if first else "",
+        "project": project,
     }
     number = tables["events"].insert([row])
     if number % REMOVED_EVERY == 0:

@@ -3,12 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import partial
 
 from anamnesis_pipeline.message_keys import borrowed_key
 from anamnesis_pipeline.model import Episode, Part
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, beyond
+from anamnesis_pipeline.store.gateway import Gateway, Tables, batches, beyond, write_all
 from anamnesis_pipeline.store.records.parts import PART_FIELDS, read_part
 from anamnesis_pipeline.store.tables import NOT_EMPTY, TEXT
 from anamnesis_pipeline.store.values import clean, instant, moment
@@ -69,14 +67,13 @@ class ExclusionRecords:
         """Let these parts (part -> rule) not be summarized nor published. What is published of them stays. Return how
         many were not held before.
         """
-        return sum(self._gateway.write(partial(_hold, rule_of=batch)) for batch in batches(sorted(rule_of.items())))
+        return sum(write_all(self._gateway, sorted(rule_of.items()), _hold))
 
     def release(self, rule_id: str) -> int:
         """Let the parts that a rule held be summarized and published. Return how many there are."""
         with self._gateway.read() as tables:
             rows = tables["parts"].find({"held_by": {"$eq": rule_id, **TEXT}}, ["part_id"])
-        for batch in batches([row["part_id"] for row in rows]):
-            self._gateway.write(partial(_release, part_ids=batch))
+        write_all(self._gateway, [row["part_id"] for row in rows], _release)
         return len(rows)
 
     def held(self) -> dict[str, int]:
@@ -94,8 +91,7 @@ class ExclusionRecords:
             {"episode_id": key, "reason": clean(reason), "went_with": went_with.get(key, "")}
             for key in sorted({*episode_ids, *went_with})
         ]
-        for batch in batches(rows):
-            self._gateway.write(partial(_explain, rows=batch))
+        write_all(self._gateway, rows, lambda tables, rows: tables["tombstones"].put(rows))
 
     def tombstones(self, limit: int, before: tuple[datetime, str] | None = None) -> list[Tombstone]:
         """Return tombstones, the newest first, by (time, id), but those that went with something else. `before`: only
@@ -129,16 +125,16 @@ class ExclusionRecords:
         """Remove the tombstones of these ids and of what went with them; the next ingest brings back what there is."""
         with self._gateway.snapshot() as tables:
             ids = _with_company(tables, episode_ids)
-        total = Lifted()
-        for batch in batches(sorted(ids)):
-            done = self._gateway.write(partial(_lift, ids=batch))
-            total = Lifted(total.tombstones + done.tombstones, total.parts + done.parts, total.files + done.files)
-        return total
+        done = write_all(self._gateway, sorted(ids), _lift)
+        return Lifted(sum(d.tombstones for d in done), sum(d.parts for d in done), sum(d.files for d in done))
 
     def lift_keys(self, keys: Sequence[str]) -> None:
         """Let messages of these keys come in again, whatever was deleted with them; its ids stay deleted."""
-        for batch in batches(keys):
-            self._gateway.write(partial(_delete, name="tombstone_keys", field="message_key", values=batch))
+        write_all(
+            self._gateway,
+            keys,
+            lambda tables, keys: tables["tombstone_keys"].delete({"message_key": {"$in": list(keys)}}),
+        )
 
     def secret(self) -> bytes:
         """Return 32 bytes that only this store has, for the digests that its tombstones keep."""
@@ -148,8 +144,11 @@ class ExclusionRecords:
 
     def bury_sections(self, sections: Iterable[BuriedSection]) -> None:
         """Keep these sections; what is kept already of the same section in the same file stays."""
-        for batch in batches(sorted(set(sections), key=_place)):
-            self._gateway.write(partial(_bury_sections, sections=batch))
+        write_all(
+            self._gateway,
+            [asdict(section) for section in sorted(set(sections), key=_place)],
+            lambda tables, rows: tables["buried_sections"].add(rows),
+        )
 
     def has_buried(self) -> bool:
         """Tell whether there is any buried section; cheap."""
@@ -184,14 +183,6 @@ def _hold(tables: Tables, rule_of: Sequence[tuple[str, str]]) -> int:
 
 def _release(tables: Tables, part_ids: Sequence[str]) -> None:
     tables["parts"].update({"part_id": {"$in": list(part_ids)}}, {"held_by": None})
-
-
-def _explain(tables: Tables, rows: Sequence[Row]) -> None:
-    tables["tombstones"].put(rows)
-
-
-def _bury_sections(tables: Tables, sections: Sequence[BuriedSection]) -> None:
-    tables["buried_sections"].add([asdict(section) for section in sections])
 
 
 def _above(tables: Tables, ids: Iterable[str]) -> dict[str, str]:
@@ -259,7 +250,7 @@ def _without_messages(tables: Tables, keys: Sequence[str]) -> set[File]:
     still = {row["message_key"] for row in tables["tombstone_keys"].among("message_key", keys, ["message_key"])}
     rows = list(tables["messages"].among("key", set(keys) - still, ("key", "source", "path")))
     for batch in batches([row["key"] for row in rows]):
-        _delete(tables, "messages", "key", batch)
+        tables["messages"].delete({"key": {"$in": list(batch)}})
     return {(row["source"], row["path"]) for row in rows}
 
 
@@ -278,10 +269,6 @@ def _read_again(tables: Tables, files: Iterable[File], *, is_forgotten: bool) ->
     )
 
 
-def _delete(tables: Tables, name: str, field: str, values: Sequence[str]) -> int:
-    return tables[name].delete({field: {"$in": list(values)}})
-
-
 def _place(section: BuriedSection) -> tuple[str, str, str]:
     return section.episode_id, section.source, section.path
 
@@ -296,10 +283,9 @@ def tombstoned(tables: Tables, episodes: Sequence[Episode]) -> set[str]:
     return gone | {episode.episode_id for episode in suspects if buried.issuperset(episode.message_keys)}
 
 
-def bury_episode(tables: Tables, episode_id: str) -> None:
-    """Keep an episode that is stored, and its messages, away from later ingests."""
-    stored = tables["episodes"].one({"episode_id": episode_id}, ["message_keys"])
-    bury(tables, [(episode_id, key) for key in ("", *(stored["message_keys"] if stored else ()))])
+def bury_episode(tables: Tables, episode_id: str, message_keys: Iterable[str]) -> None:
+    """Keep an episode, and its messages, away from later ingests."""
+    bury(tables, [(episode_id, key) for key in ("", *message_keys)])
     held = [row["message_key"] for row in tables["tombstone_keys"].find({"episode_id": episode_id}, ["message_key"])]
     borrowed = [key for key in held if key.startswith(_BORROWED)]
     if borrowed:  # the original of what only a fork had may go by these alone
@@ -317,10 +303,12 @@ def bury(tables: Tables, graves: Iterable[tuple[str, str]]) -> None:
     """Leave tombstones where there are none, of (episode id, message key or empty)."""
     rows = [{"message_key": key, "episode_id": episode_id} for episode_id, key in dict.fromkeys(graves)]
     now = instant(datetime.now(UTC))
-    tables["tombstones"].add([
-        {"episode_id": episode_id, "deleted_at": now, "reason": "", "went_with": ""}
-        for episode_id in dict.fromkeys(row["episode_id"] for row in rows)
-    ])  # fmt: skip
+    tables["tombstones"].add(
+        [
+            {"episode_id": episode_id, "deleted_at": now, "reason": "", "went_with": ""}
+            for episode_id in dict.fromkeys(row["episode_id"] for row in rows)
+        ]
+    )
     tables["tombstone_keys"].add([row for row in rows if row["message_key"]])
 
 

@@ -8,9 +8,8 @@ from typing import Any, Protocol
 
 from anamnesis_pipeline.model import Episode, Part, Passage
 from anamnesis_pipeline.store import episode_values
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Rows, Tables
-from anamnesis_pipeline.store.native import Native
+from anamnesis_pipeline.store.contracts import Native
+from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Rows, Tables, write_all
 from anamnesis_pipeline.store.records import llm, typed
 from anamnesis_pipeline.store.records.episodes import drop_session_records, rewrite_episode
 from anamnesis_pipeline.store.records.exclusion import bury
@@ -39,16 +38,6 @@ class Selection:
     projects: tuple[str, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CachedReply:
-    """A reply of an LLM that is kept so as not to ask again."""
-
-    key: str
-    reply: str
-    backend: str
-    model: str
 
 
 class Traces(Protocol):
@@ -105,8 +94,7 @@ class ForgetRecords:
     def bury(self, keys_of: Mapping[str, Iterable[str]]) -> None:
         """Leave a tombstone for each id (id -> message keys), and for the keys beside those that it has."""
         graves = [(episode_id, key) for episode_id, keys in keys_of.items() for key in ("", *keys)]
-        for batch in batches(graves):
-            self._gateway.write(partial(bury, graves=batch))
+        write_all(self._gateway, graves, bury)
 
     def parts(self, part_ids: Sequence[str]) -> list[Part]:
         """Return parts by id, also those whose episode was deleted."""
@@ -132,18 +120,14 @@ class ForgetRecords:
         :param resummarize: the summaries go, and so does every cached reply about these parts; the next run asks again.
             Else the summary of the former text stands for the new one.
         """
-        return sum(
-            self._gateway.write(partial(_replace_parts, native=self._native, parts=batch, resummarize=resummarize))
-            for batch in batches(parts, PARTS_PER_WRITE)
-        )
+        work = partial(_replace_parts, native=self._native, resummarize=resummarize)
+        return sum(write_all(self._gateway, parts, work, PARTS_PER_WRITE))
 
     def remove_parts(self, part_ids: Sequence[str]) -> int:
         """Remove parts, their summaries, and every reply of an LLM about any version of them, cached or still to come;
         who owns their messages stays known. Return how many parts there were.
         """
-        return sum(
-            self._gateway.write(partial(_remove_parts, part_ids=batch)) for batch in batches(part_ids, PARTS_PER_WRITE)
-        )
+        return sum(write_all(self._gateway, part_ids, _remove_parts, PARTS_PER_WRITE))
 
     def remove_file(self, source: str, path: str) -> None:
         """Let nothing tell that there was this file, of which no part is left: neither its name nor its archive."""
@@ -178,13 +162,6 @@ class ForgetRecords:
         now.
         """
         return self._gateway.write(lambda tables: rewrite_summary(tables, before, after))
-
-    def replies_after(self, key: str, limit: int) -> list[CachedReply]:
-        """Return cached replies in the order of their keys, behind this one; `''` comes before all."""
-        names = ("key", "reply", "backend", "model")
-        with self._gateway.read() as tables:
-            rows = tables["llm_replies"].find({"key": {"$gt": key}}, names, order=["key"], limit=limit)
-        return [CachedReply(**row) for row in rows]
 
     def scrub(self) -> list[str]:
         """Make what was deleted unreadable in the store's files: full-text, pages, write-ahead log, index files.
@@ -247,7 +224,7 @@ def _begins(text: str) -> Match:
     return {"$gte": text, "$lt": f"{text}{LAST_CHARACTER}"}
 
 
-def _replace_parts(tables: Tables, native: Native, parts: Sequence[Part], *, resummarize: bool) -> int:
+def _replace_parts(tables: Tables, parts: Sequence[Part], *, native: Native, resummarize: bool) -> int:
     """A summary that stays is noted as being of the new text: it is the same text under other masks. One of an even
     older text goes.
     """

@@ -8,12 +8,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 
 from anamnesis_pipeline.errors import LlmCallTaken
 from anamnesis_pipeline.model import Part
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import Gateway, Row, Tables
+from anamnesis_pipeline.store.gateway import Gateway, Tables, write_all
 from anamnesis_pipeline.store.values import clean, instant, json_list
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 
@@ -39,6 +37,16 @@ class OpenBatch:
     keys: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class CachedReply:
+    """A reply of an LLM that is kept so as not to ask again."""
+
+    key: str
+    reply: str
+    backend: str
+    model: str
+
+
 class LlmRecords:
     """Replies of LLMs by what was asked, and what the calls cost. A day is a UTC date, e.g. `2026-11-22`."""
 
@@ -49,14 +57,18 @@ class LlmRecords:
         """Return key -> reply, for those that are cached."""
         return self._texts("llm_replies", "reply", keys)
 
+    def replies_after(self, key: str, limit: int) -> list[CachedReply]:
+        """Return cached replies in the order of their keys, behind this one; `''` comes before all."""
+        names = ("key", "reply", "backend", "model")
+        with self._gateway.read() as tables:
+            rows = tables["llm_replies"].find({"key": {"$gt": key}}, names, order=["key"], limit=limit)
+        return [CachedReply(**row) for row in rows]
+
     def note_asked(self, asked: Mapping[str, Part]) -> set[str]:
         """Note key -> part before an LLM is asked about the part under this key. Return the keys that may be asked: not
         those of a part that was forgotten meanwhile, or is stored with another text or context.
         """
-        noted: set[str] = set()
-        for batch in batches(list(asked.items())):
-            noted |= self._gateway.write(partial(_note_asked, asked=batch))
-        return noted
+        return set().union(*write_all(self._gateway, list(asked.items()), _note_asked))
 
     def put_reply(self, key: str, reply: str, backend: str, model: str) -> bool:
         """Cache a reply; the first one stays, and the failure noted for the key is removed. Return False, with nothing
@@ -80,8 +92,8 @@ class LlmRecords:
 
     def put_failures(self, problems: Mapping[str, str]) -> None:
         """Note why a batch brought no reply to these keys."""
-        for batch in batches([{"key": key, "problem": clean(problem)} for key, problem in problems.items()]):
-            self._gateway.write(partial(_put_failures, rows=batch))
+        rows = [{"key": key, "problem": clean(problem)} for key, problem in problems.items()]
+        write_all(self._gateway, rows, lambda tables, rows: tables["llm_failures"].add(rows))
 
     def failures(self, keys: Sequence[str]) -> dict[str, str]:
         """Return key -> why a batch brought no reply to it, for those that have none since."""
@@ -200,10 +212,6 @@ def void(tables: Tables, part_ids: Sequence[str]) -> None:
     of_parts = {"part_id": {"$in": list(part_ids)}}
     tables["llm_asked"].update(of_parts, {"void": 1})
     tables["summaries"].update(of_parts, {"reply_key": ""})
-
-
-def _put_failures(tables: Tables, rows: Sequence[Row]) -> None:
-    tables["llm_failures"].add(rows)
 
 
 def _note_asked(tables: Tables, asked: Sequence[tuple[str, Part]]) -> set[str]:

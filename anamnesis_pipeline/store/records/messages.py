@@ -10,9 +10,8 @@ from dataclasses import asdict, dataclass, field, replace
 from anamnesis_pipeline.archive_model import DeadLetter
 from anamnesis_pipeline.message_keys import AGENT_KEY, borrowed_key
 from anamnesis_pipeline.model import SOMEWHERE, FileCursor, Occurrence, Part, content_id, part_id_of, record_id
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import Gateway, Row, Tables
-from anamnesis_pipeline.store.native import Native
+from anamnesis_pipeline.store.contracts import Native
+from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, batches
 from anamnesis_pipeline.store.records import typed
 from anamnesis_pipeline.store.records.episodes import remove_episodes
 from anamnesis_pipeline.store.records.files import File, of_files, versions_of, write_cursors

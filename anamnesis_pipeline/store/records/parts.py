@@ -5,7 +5,6 @@ they are.
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -13,31 +12,26 @@ import zstandard
 
 from anamnesis_pipeline.message_keys import RESULT_KEY, agent_key, call_of
 from anamnesis_pipeline.model import Part, SectionFacts, Segment, SegmentKind, content_id
-from anamnesis_pipeline.store.batching import batches, until_done
-from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Field, Gateway, Match, Row, Tables, beyond
+from anamnesis_pipeline.store.gateway import (
+    MAX_ROWS_PER_WRITE,
+    Field,
+    Gateway,
+    Match,
+    Row,
+    Tables,
+    batches,
+    beyond,
+    until_done,
+    write_all,
+)
 from anamnesis_pipeline.store.records.session_notes import at_rest_sources
 from anamnesis_pipeline.store.tables import NOT_EMPTY, NOT_NULL, TEXT
 from anamnesis_pipeline.store.values import as_json, clean, indexed, instant, json_list, moment
 from anamnesis_pipeline.summary_model import RecordType, Summary, TypedRecord
 
-PART_FIELDS = (
-    "part_id",
-    "source",
-    "path",
-    "session_id",
-    "exchange_id",
-    "ordinal",
-    "kind",
-    "project",
-    "cwd",
-    "prompt",
-    "agent_id",
-    "agent_type",
-    "origin",
-    "lead",
-    "closed",
-    "section",
-    "segments",
+PART_FIELDS = tuple(
+    """part_id source path session_id exchange_id ordinal kind project cwd prompt agent_id agent_type origin lead
+    closed section segments""".split()
 )
 NEWEST_FIRST = ("-ended_at", "-part_id")
 """The order in which parts are worked off: by the end of their last segment, then id."""
@@ -83,7 +77,7 @@ class PartRecords:
             named = tables["messages"].among("key", key_of.values(), ["key", "canonical"])
             calls = {row["key"]: row["canonical"] for row in named if row["canonical"].startswith(RESULT_KEY)}
         origins = [(part_id, call_of(calls[key])) for part_id, key in key_of.items() if key in calls]
-        return sum(self._gateway.write(partial(_link, origins=batch)) for batch in batches(origins))
+        return sum(write_all(self._gateway, origins, _link))
 
     def close_idle_parts(self, source: str, ended_before: datetime) -> int:
         """Close open parts whose last segment is older. Return how many."""
@@ -127,7 +121,12 @@ class PartRecords:
         return found
 
     def _change(self, match: Match, change: Row) -> int:
-        return until_done(self._gateway, partial(_change_some, match=match, change=change))
+        def some(tables: Tables) -> int:
+            rows = tables["parts"].find(match, ["part_id"], limit=MAX_ROWS_PER_WRITE)
+            ids = [row["part_id"] for row in rows]
+            return tables["parts"].update({"part_id": {"$in": ids}}, change) if ids else 0
+
+        return until_done(self._gateway, some)
 
 
 # --- parts and their summaries as rows -------------------------------------------------------------------
@@ -387,12 +386,6 @@ def _forbidden(tables: Tables, parts: Sequence[Part]) -> set[str]:
 
 
 # --- changes ---------------------------------------------------------------------------------------------
-
-
-def _change_some(tables: Tables, match: Match, change: Row) -> int:
-    rows = tables["parts"].find(match, ["part_id"], limit=MAX_ROWS_PER_WRITE)
-    ids = [row["part_id"] for row in rows]
-    return tables["parts"].update({"part_id": {"$in": ids}}, change) if ids else 0
 
 
 def _link(tables: Tables, origins: Sequence[tuple[str, str]]) -> int:

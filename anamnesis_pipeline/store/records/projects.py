@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from anamnesis_pipeline.model import record_id
-from anamnesis_pipeline.store.batching import batches, until_done
-from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Gateway, Match, Tables
-from anamnesis_pipeline.store.native import Native
-from anamnesis_pipeline.store.project_names import read_aliases, store_name
+from anamnesis_pipeline.store.contracts import Native
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Gateway, Match, Tables, batches, until_done
 from anamnesis_pipeline.store.records.episodes import drop_session_records
 from anamnesis_pipeline.store.records.parts import place_agents, set_project
+from anamnesis_pipeline.store.records.settings import read_aliases, store_name
 from anamnesis_pipeline.store.tables import NOT_EMPTY
 from anamnesis_pipeline.store.values import clean
 from anamnesis_pipeline.summary_model import MAX_RECORDS
@@ -85,11 +84,7 @@ class ProjectRecords:
             numbers = [row["number"] for row in rows]
             return tables["episodes"].update({"number": {"$in": numbers}}, {field: name}) if numbers else 0
 
-        changed, last = 0, self._AT_ONCE
-        while last == self._AT_ONCE:
-            last = self._gateway.write(work)
-            changed += last
-        return changed
+        return until_done(self._gateway, work, self._AT_ONCE)
 
 
 def _move(tables: Tables, native: Native, source: str, paths: Sequence[str], cwd: str, before: str, after: str) -> int:

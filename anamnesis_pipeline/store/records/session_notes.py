@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.session_model import SESSION_KIND, episode_id_of, name_with_source
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import Match, Row, Tables
+from anamnesis_pipeline.store.gateway import Match, Row, Tables, batches
 from anamnesis_pipeline.store.records import llm
 from anamnesis_pipeline.store.tables import NOT_EMPTY
 from anamnesis_pipeline.store.values import as_json
@@ -95,15 +94,13 @@ def in_record_with(tables: Tables, sessions: Collection[Key]) -> list[Row]:
     found = {
         key_of(row): row for match in of_sessions(sessions) for row in tables["session_notes"].find(match, STATE_FIELDS)
     }
-    machines = {row["key"]: row["machine"] for row in tables["sources"].find({}, ["key", "machine"])} if found else {}
-    for row in found.values():
+    others = in_records(tables, {row["root"] for row in found.values()})
+    sources = {row["source"] for row in (*found.values(), *others)}
+    machines = {row["key"]: row["machine"] for row in tables["sources"].among("key", sources, ["key", "machine"])}
+    for row in (*found.values(), *others):
         row["machine"] = machines.get(row["source"], "")
     records = {record_of(row) for row in found.values() if row["root"]}
-    for row in in_records(tables, {root for _, root in records}):
-        row["machine"] = machines.get(row["source"], "")
-        if record_of(row) in records:
-            found[key_of(row)] = row
-    return list(found.values())
+    return list((found | {key_of(row): row for row in others if record_of(row) in records}).values())
 
 
 def in_records(tables: Tables, roots: Collection[str]) -> list[Row]:

@@ -3,14 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from itertools import islice
 
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.store import episode_values
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import Gateway, Row, Tables
-from anamnesis_pipeline.store.native import Native
+from anamnesis_pipeline.store.contracts import Native
+from anamnesis_pipeline.store.gateway import Gateway, Tables, write_all
 from anamnesis_pipeline.store.records import events
 from anamnesis_pipeline.store.records.episodes import put_episodes, remove_episodes
 from anamnesis_pipeline.store.records.events import Happening
@@ -170,8 +168,8 @@ class SessionRecords:
             {"source": source, "session_id": session_id, **FIRST, "branch": clean(branch)}
             for session_id, branch in sorted(branches.items())
         ]
-        for batch in batches(rows):
-            self._gateway.write(partial(_note_branches, rows=batch))
+        kept = [name for name in FIRST if name != "branch"]
+        write_all(self._gateway, rows, lambda tables, rows: tables["session_notes"].put(rows, keep=kept))
 
     def join(self, members: Sequence[SessionState], root: str) -> bool:
         """Let these be one record, which begins in the session `root`. Records of theirs that hold others, which are no
@@ -228,10 +226,6 @@ class SessionRecords:
             now = {"superseded_at": instant(datetime.now(UTC))}
             tables["episodes"].update({"episode_id": {"$in": former}, "status": "active"}, superseded | now)
         change(tables, [record.root.key], {"revision": record.revision, "until": record.until})
-
-
-def _note_branches(tables: Tables, rows: Sequence[Row]) -> None:
-    tables["session_notes"].put(rows, keep=[name for name in FIRST if name != "branch"])
 
 
 def _are_as_they_were(tables: Tables, members: Sequence[SessionState]) -> bool:

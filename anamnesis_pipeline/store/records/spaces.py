@@ -15,20 +15,9 @@ from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables
 ADDING, DROPPED = "adding", "dropped"
 """Statuses of a space while an engine makes what it needs, and while it removes that. The space is hidden meanwhile."""
 SHOWN: Match = {"$and": [{"status": {"$ne": ADDING}}, {"status": {"$ne": DROPPED}}]}
-SPACE_FIELDS = (
-    "key",
-    "model_id",
-    "dim",
-    "generation",
-    "query_prefix",
-    "passage_prefix",
-    "pooling",
-    "precision",
-    "fidelity",
-    "variants",
-    "token_dims",
-    "token_variant",
-    "status",
+SPACE_FIELDS = tuple(
+    """key model_id dim generation query_prefix passage_prefix pooling precision fidelity variants token_dims
+    token_variant status""".split()
 )
 STORED_FIELDS = ("space_id", "key", "dim", "status", "token_dims", "variants")
 PROJECTION = np.dtype("<f4")
@@ -211,6 +200,17 @@ class SpaceRecords(ABC):
 def lacks_vectors(tables: Tables, space: StoredSpace) -> bool:
     """Tell whether any passage lacks a vector in the space."""
     return tables["pending"].has({"space_id": space.space_id})
+
+
+def droppable(tables: Tables, key: str) -> int | None:
+    """Return the number of a space that may be dropped; None: there is none.
+
+    :raises SpaceConflict: it is active.
+    """
+    found = tables["spaces"].one({"key": key}, ["space_id", "status"])
+    if found is not None and found["status"] == "active":
+        raise SpaceConflict(f"space {key} is active and answers the searches; activate another one first")
+    return None if found is None else int(found["space_id"])
 
 
 def refuse_second(tables: Tables, key: str, status: str) -> None:

@@ -4,14 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from heapq import merge
 from itertools import groupby, islice
 
 from anamnesis_pipeline.model import Part
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables
-from anamnesis_pipeline.store.project_names import names_of, read_aliases
+from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables, batches, write_all
 from anamnesis_pipeline.store.records.parts import (
     NEWEST_FIRST,
     behind,
@@ -22,6 +19,7 @@ from anamnesis_pipeline.store.records.parts import (
     read_summaries,
     summary_row,
 )
+from anamnesis_pipeline.store.records.settings import names_of, read_aliases
 from anamnesis_pipeline.store.tables import NOT_EMPTY, NOT_NULL, TEXT
 from anamnesis_pipeline.store.values import clean, instant
 from anamnesis_pipeline.summary_model import Summary
@@ -97,8 +95,8 @@ class SummaryRecords:
         rows.sort(key=lambda row: (row["ended_at"], row["part_id"]), reverse=True)
         listed = [row["part_id"] for row in rows if row["part_id"] not in gone]
         found = list(islice(self._accepted(listed, accepts), limit))
-        for batch in batches([] if dry_run else found):
-            self._gateway.write(partial(_ask_for, part_ids=[part_id for part_id, _ in batch]))
+        asked = [] if dry_run else [part_id for part_id, _ in found]
+        write_all(self._gateway, asked, _ask_for)
         return dict(Counter(source for _, source in found))
 
     def put_summaries(self, summaries: Sequence[Summary]) -> int:
@@ -106,7 +104,7 @@ class SummaryRecords:
         that is neither its present one nor that of the summary there is, or that was read from a reply that may not be
         kept (`LlmRecords.put_reply`).
         """
-        return sum(self._gateway.write(partial(write_summaries, summaries=batch)) for batch in batches(summaries))
+        return sum(write_all(self._gateway, summaries, write_summaries))
 
     def summary(self, part_id: str) -> Summary | None:
         """Return the summary of a part, of whatever version of it."""

@@ -12,8 +12,7 @@ from anamnesis_pipeline.message_keys import (
     typed_at,
     typed_near,
 )
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.gateway import Row, Rows, Tables
+from anamnesis_pipeline.store.gateway import Row, Rows, Tables, batches
 from anamnesis_pipeline.store.tables import NOT_EMPTY
 
 Span = tuple[str, str]

@@ -194,8 +194,12 @@ def _is_busy(exc: BaseException) -> bool:
     return isinstance(exc, sqlite3.OperationalError) and exc.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 
-@retry(retry=retry_if_exception(_is_busy), wait=wait_random(0.002, 0.05), stop=stop_after_delay(BUSY_TIMEOUT_S),
-       reraise=True)  # fmt: skip
+@retry(
+    retry=retry_if_exception(_is_busy),
+    wait=wait_random(0.002, 0.05),
+    stop=stop_after_delay(BUSY_TIMEOUT_S),
+    reraise=True,
+)
 def _keep_a_log(connection: sqlite3.Connection) -> None:
     """Write-ahead logging. SQLite waits for no lock here where others open a new file at the same moment."""
     connection.execute("PRAGMA journal_mode = WAL")

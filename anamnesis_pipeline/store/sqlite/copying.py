@@ -9,6 +9,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from typing_extensions import override
+
 from anamnesis_pipeline.store.copying import NUMBERS, CopyRecords, copied_table
 from anamnesis_pipeline.store.gateway import Match, Row
 from anamnesis_pipeline.store.sqlite.connection import Database
@@ -44,6 +46,7 @@ class SqliteCopy(CopyRecords):
         super().__init__(SqliteGateway(database, _Tables))
         self._database = database
 
+    @override
     def finish(self) -> None:
         """Let SQLite learn how its indexes are filled. Triggers keep the full text."""
         with self._database.write() as connection:
@@ -53,12 +56,14 @@ class SqliteCopy(CopyRecords):
 class _Tables(SqliteTables):
     """Also those of a copy that are no table here."""
 
+    @override
     def __getitem__(self, name: str) -> SqliteRows:
         kind = _KEPT_OTHERWISE.get(name.partition("/")[0], SqliteRows)
         return kind(self.connection, copied_table(name))
 
 
 class _Spaces(SqliteRows):
+    @override
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
         """At most one space is active, and one building: those that change give that up first."""
         these = {"space_id": {"$in": [row["space_id"] for row in rows]}}
@@ -68,6 +73,7 @@ class _Spaces(SqliteRows):
         variants.delete(these)
         variants.put([{"space_id": row["space_id"], "variant": each} for row in rows for each in row["variants"]])
 
+    @override
     def delete(self, match: Match) -> int:
         keys = [(row["space_id"],) for row in self.find(match, ["space_id"])]
         for owned in ("vectors", "token_vectors", "index_files", "pending", "space_variants"):
@@ -84,6 +90,7 @@ class _OfSpace(SqliteRows):
         found = connection.execute("SELECT space_id FROM spaces WHERE key = ?", (space,)).fetchone()
         self._own = {"space_id": found[0] if found else 0} | ({"variant": variant[0]} if variant else {})
 
+    @override
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
         """Vectors are deleted and inserted, as `vectors.py` does: a new seq tells every process that they are new."""
         self.delete({"passage_id": {"$in": [row["passage_id"] for row in rows]}})
@@ -92,6 +99,7 @@ class _OfSpace(SqliteRows):
         marks = ", ".join("?" * len(values[0]))
         self._connection.executemany(f"INSERT INTO {self._name} ({columns}) VALUES ({marks})", values)
 
+    @override
     def _where(self, match: Match) -> tuple[str, list[Any]]:
         terms, values = super()._where(match)
         own = "".join(f"{name} = ? AND " for name in self._own)
@@ -102,6 +110,7 @@ class _Numbers(SqliteRows):
     def __init__(self, connection: sqlite3.Connection, table: Table) -> None:
         super().__init__(connection, table, "sqlite_sequence")
 
+    @override
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
         """SQLite has no key over these."""
         self.delete({"name": {"$in": [row["name"] for row in rows]}})

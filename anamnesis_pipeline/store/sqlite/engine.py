@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import Any, TypeVar
 
-from anamnesis_pipeline.store.gateway import Field, Match, Order, Row, Rows, can_be_stored, spelled_out
+from typing_extensions import override
+
+from anamnesis_pipeline.store.gateway import Field, Gateway, Match, Order, Row, Rows, Tables, can_be_stored, spelled_out
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, PASSAGES, PENDING, TEXT, Table, table
 from anamnesis_pipeline.store.values import as_json, json_list
@@ -50,40 +52,41 @@ _NARROW = EPISODES.required - _LONG
 _COMPARISONS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 
 
-class SqliteGateway:
-    """See `Gateway`."""
+class SqliteGateway(Gateway):
+    """The engine over one SQLite file."""
 
     def __init__(self, database: Database, tables: type["SqliteTables"] | None = None) -> None:
         self._database = database
         self._tables = tables or SqliteTables
 
+    @override
     @contextmanager
     def read(self) -> Iterator["SqliteTables"]:
-        """See `Gateway.read`."""
         with self._database.read() as connection:
             yield self._tables(connection)
 
     snapshot = read
 
+    @override
     def write(self, work: Callable[["SqliteTables"], T], *, within_s: float | None = None) -> T:
-        """See `Gateway.write`. SQLite's own time-out holds whatever `within_s` says."""
+        """SQLite's own time-out holds whatever `within_s` says."""
         with self._database.write() as connection:
             return work(self._tables(connection))
 
 
-class SqliteTables:
-    """See `Tables`."""
+class SqliteTables(Tables):
+    """The tables of the file, on one connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
 
+    @override
     def __getitem__(self, name: str) -> "SqliteRows":
-        """See `Tables`."""
         return _SPREAD.get(name, SqliteRows)(self.connection, BY_NAME[name])
 
 
 class SqliteRows(Rows):
-    """See `Rows`."""
+    """The rows of one SQL table."""
 
     def __init__(self, connection: sqlite3.Connection, table: Table, name: str = "") -> None:
         """:param name: of the SQL table, where it has another one."""
@@ -93,10 +96,10 @@ class SqliteRows(Rows):
         self._name = name or table.name
         self._required = _NARROW if table is EPISODES else table.required
 
+    @override
     def each(
         self, match: Match, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
     ) -> Iterator[Row]:
-        """See `Rows.each`."""
         names = fields or self._table.fields
         terms, values = self._where(match)
         columns = ", ".join(column(self._table, name) for name in names)
@@ -113,27 +116,27 @@ class SqliteRows(Rows):
                 row[name] = json.loads(row[name])
             yield row
 
+    @override
     def among(self, field: str, values: Iterable[Any], fields: Sequence[str] = (), **match: Any) -> Iterator[Row]:
-        """See `Rows.among`."""
         wanted = list(filter(can_be_stored, dict.fromkeys(values)))
         return self.each({**match, field: {"$in": wanted}}, fields) if wanted else iter(())
 
+    @override
     def has(self, match: Match) -> bool:
-        """See `Rows.has`."""
         terms, values = self._where(match)
         sql = f"SELECT 1 FROM {self._origin(match)} WHERE {terms} LIMIT 1"
         return self._connection.execute(sql, values).fetchone() is not None
 
+    @override
     def count(self, match: Match, *, by: Sequence[str] = ()) -> int:
-        """See `Rows.count`."""
         if not by:
             return int(self.sums(match)[0]["rows"])
         terms, values = self._where(match)
         distinct = f"SELECT DISTINCT {self._listed(by)} FROM {self._origin(by, match)} WHERE {terms}"
         return int(self._connection.execute(f"SELECT count(*) FROM ({distinct})", values).fetchone()[0])
 
+    @override
     def sums(self, match: Match, fields: Sequence[str] = (), *, by: Sequence[str] = ()) -> list[Row]:
-        """See `Rows.sums`."""
         if not by:  # a term that every row meets keeps SQLite from counting a table without reading its rows
             match = {name: its for name, its in match.items() if its != TEXT or self._table.kinds.get(name) != "text"}
         terms, values = self._where(match)
@@ -146,8 +149,8 @@ class SqliteRows(Rows):
         )
         return [dict(zip((*by, "rows", *fields), each, strict=True)) for each in found]
 
+    @override
     def firsts(self, match: Match, *, by: Sequence[str], fields: Sequence[str], order: Order) -> list[Row]:
-        """See `Rows.firsts`."""
         names = [*by, *fields]
         terms, values = compiled(self._table, match)
         columns = ", ".join(column(self._table, name) for name in names)
@@ -158,24 +161,24 @@ class SqliteRows(Rows):
         found = self._connection.execute(sql, values)
         return [dict(zip(names, each, strict=True)) for each in found]
 
+    @override
     def insert(self, rows: Sequence[Row]) -> int:
-        """See `Rows.insert`."""
         first = 0
         for row in rows:
             number = self._connection.execute(self._insert(row), self._values(row)).lastrowid
             first = first or number or 0
         return first if self._table.serial else 0
 
+    @override
     def add(self, rows: Sequence[Row]) -> int:
-        """See `Rows.add`."""
         key = self._listed(self._table.key)
         return sum(
             self._connection.execute(f"{self._insert(row)} ON CONFLICT ({key}) DO NOTHING", self._values(row)).rowcount
             for row in rows
         )
 
+    @override
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
-        """See `Rows.put`."""
         key = self._listed(self._table.key)
         for names, its in groupby(rows, key=tuple):
             changed = [name for name in names if name not in (*self._table.key, *keep)]
@@ -188,8 +191,8 @@ class SqliteRows(Rows):
             sql = f"{self._insert(names)} ON CONFLICT ({key}) DO {action}"
             self._connection.executemany(sql, map(self._values, its))
 
+    @override
     def update(self, match: Match, change: Row, *, add: Mapping[str, int] | None = None) -> int:
-        """See `Rows.update`."""
         fields = {name: value.name for name, value in change.items() if isinstance(value, Field)}
         given = {name: value for name, value in change.items() if name not in fields}
         sets = [f'"{name}" = "{other}"' for name, other in fields.items()]
@@ -198,8 +201,8 @@ class SqliteRows(Rows):
         sql = f"UPDATE {self._name} SET {', '.join(sets)} WHERE {terms}"
         return self._connection.execute(sql, [*self._values(given), *(add or {}).values(), *values]).rowcount
 
+    @override
     def delete(self, match: Match) -> int:
-        """See `Rows.delete`."""
         terms, values = self._where(match)
         return self._connection.execute(f"DELETE FROM {self._name} WHERE {terms}", values).rowcount
 
@@ -235,20 +238,25 @@ class SqliteRows(Rows):
 class SqliteEpisodes(SqliteRows):
     """Episodes, spread over three tables."""
 
+    @override
     def insert(self, rows: Sequence[Row]) -> int:
-        """See `Rows.insert`."""
         first = super().insert([{name: row[name] for name in row if name not in _LONG} for row in rows])
         self._put_long([{**row, "number": number} for number, row in enumerate(rows, first)])
         return first
 
+    @override
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
-        """See `Rows.put`."""
         super().put([{name: row[name] for name in row if name not in _LONG} for row in rows], keep)
         self._put_long(rows)
 
+    @override
     def delete(self, match: Match) -> int:
         """Delete them with all that belongs to them."""
-        numbers = [row["number"] for row in self.find(match, ["number"])]
+        named = match["number"] if match.keys() == {"number"} else None
+        if isinstance(named, Mapping) and named.keys() == {"$in"}:
+            numbers = list(named["$in"])
+        else:
+            numbers = [row["number"] for row in self.find(match, ["number"])]
         if not numbers:
             return 0
         SqlitePassages(self._connection, PASSAGES).delete_of(numbers)
@@ -268,8 +276,8 @@ class SqliteEpisodes(SqliteRows):
 class SqlitePassages(SqliteRows):
     """Passages, whose texts are apart. One never changes: it is deleted with its vectors, and another is inserted."""
 
+    @override
     def insert(self, rows: Sequence[Row]) -> int:
-        """See `Rows.insert`."""
         sql = """INSERT INTO passages (passage_id, episode_key, ordinal)
             VALUES (?, (SELECT episode_key FROM episodes WHERE episode_id = ?), ?)"""
         texts: list[Row] = []
@@ -280,11 +288,12 @@ class SqlitePassages(SqliteRows):
         SqliteRows(self._connection, PASSAGE_TEXTS).insert(texts)
         return texts[0]["passage_id"] if texts else 0
 
+    @override
     def put(self, rows: Sequence[Row], keep: Sequence[str] = ()) -> None:
-        """See `Rows.put`."""
         self.delete({"passage_id": {"$in": [row["passage_id"] for row in rows]}})
         self.insert(rows)
 
+    @override
     def delete(self, match: Match) -> int:
         """Delete them with their full text and the vectors of every space."""
         return self._delete([row["passage_id"] for row in self.find(match, ["passage_id"])])

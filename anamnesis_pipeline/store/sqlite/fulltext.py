@@ -10,16 +10,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
-from anamnesis_pipeline.store.base import TextProblem
+from anamnesis_pipeline.store.contracts import TextIndex, TextProblem
 from anamnesis_pipeline.store.index_terms import IndexTerms, exact_phrases
-from anamnesis_pipeline.store.sqlite.common_words import ROWS_READ_PER_LIST, CommonWords, idf
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.filters import PassingPassages, condition
 from anamnesis_pipeline.store.sqlite.integrity import problems_of
-from anamnesis_pipeline.store.sqlite.passage_lengths import Corpus, PassageLengths
-from anamnesis_pipeline.store.sqlite.word_lists import Wanted, WordLists, ids_behind
+from anamnesis_pipeline.store.sqlite.word_lists import (
+    ROWS_READ_PER_LIST,
+    CommonWords,
+    Corpus,
+    PassageLengths,
+    Wanted,
+    WordLists,
+    idf,
+    ids_behind,
+)
 from anamnesis_pipeline.store.values import indexed, json_list
 from anamnesis_pipeline.unspaced_scripts import parted, sought
 
@@ -65,8 +73,8 @@ class _Search:
     corpus: Corpus
 
 
-class SqliteTextIndex:
-    """See `TextIndex`."""
+class SqliteTextIndex(TextIndex):
+    """Full text by FTS5."""
 
     def __init__(self, database: Database, few: PassingPassages) -> None:
         self._database = database
@@ -80,10 +88,10 @@ class SqliteTextIndex:
         self._lists = WordLists()
         self._common = CommonWords()
 
+    @override
     def matching(
         self, words: Sequence[str], k: int, where: Where, *, analyzer: str = "stem", variant: Variant = Variant.TEXT
     ) -> list[ScoredPassage]:
-        """See `TextIndex.matching`."""
         table, in_text = _table_of(analyzer), analyzer == "stem" and variant is Variant.TEXT
         terms = self._asked(table, words, in_text)
         if not terms or k < 1:
@@ -92,8 +100,8 @@ class SqliteTextIndex:
             search = self._search(connection, table, in_text, k, where)
             return self._best(search, self._occurring_in(search, terms))
 
+    @override
     def with_all(self, words: Sequence[str], k: int, where: Where, *, analyzer: str = "stem") -> list[ScoredPassage]:
-        """See `TextIndex.with_all`."""
         table, in_text = _table_of(analyzer), analyzer == "stem"
         asked = [self._asked(table, [piece], in_text) for word in words for piece in parted(word).split()]
         if not any(asked) or k < 1:
@@ -109,8 +117,8 @@ class SqliteTextIndex:
             ids = ids[: np.searchsorted(ids, search.corpus.newest, side="right")]
             return _passing(search, ids, self._scores(search, ids, terms, terms))
 
+    @override
     def held_by_few(self, words: Sequence[str], most: int, where: Where) -> list[list[ScoredPassage]]:
-        """See `TextIndex.held_by_few`."""
         found: list[list[ScoredPassage]] = []
         with self._database.read() as connection:
             search = self._search(connection, "exact_index", False, most + 1, where)
@@ -119,15 +127,15 @@ class SqliteTextIndex:
                 found.append(passing if len(passing) <= most else [])
         return found
 
+    @override
     def unknown(self, words: Sequence[str]) -> list[str]:
-        """See `TextIndex.unknown`."""
         asked = {word: self._asked("stem_index", [word], in_text=True) for word in words}
         with self._database.read() as connection:
             search = self._search(connection, "stem_index", True, 0, Where())
             return [w for w, terms in asked.items() if terms and not self._occurs(search, terms[0].match)]
 
+    @override
     def check(self) -> list[TextProblem]:
-        """See `TextIndex.check`."""
         with self._database.read() as connection:
             (passages,) = connection.execute("SELECT count(*) FROM passages").fetchone()
         return [TextProblem(problem) for problem in problems_of(self._database.path, passages)]

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from anamnesis_pipeline.store.base import IndexState
+from anamnesis_pipeline.store.contracts import IndexState
 from anamnesis_pipeline.store.records.spaces import StoredSpace
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.vector_file import (
@@ -23,12 +23,12 @@ from anamnesis_pipeline.store.sqlite.vector_file import (
     grow_file,
     write_file,
 )
-from anamnesis_pipeline.store.sqlite.vector_tail import from_blobs
+from anamnesis_pipeline.store.vector_values import from_blobs
 
 REFRESH_ROWS = 5_000
 REFRESH_SHARE = 0.05
 ANEW_SHARE = 0.2
-"""See `Coverage.is_worn`. Recall@10 of 50,000 vectors was 0.997 when new, 0.997 with a fifth of it replaced in tenths,
+"""Limits of `Coverage`. Recall@10 of 50,000 vectors was 0.997 when new, 0.997 with a fifth of it replaced in tenths,
 0.995 with three tenths and 0.993 with all; half removed with nothing in their place cost 0.03.
 """
 

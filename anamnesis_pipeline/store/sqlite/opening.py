@@ -8,8 +8,7 @@ from anamnesis_pipeline.store.sqlite.copying import SqliteCopy
 from anamnesis_pipeline.store.sqlite.engine import SqliteGateway
 from anamnesis_pipeline.store.sqlite.filters import PassingPassages
 from anamnesis_pipeline.store.sqlite.fulltext import SqliteTextIndex
-from anamnesis_pipeline.store.sqlite.native import SqliteNative
-from anamnesis_pipeline.store.sqlite.overview import SqliteOverview
+from anamnesis_pipeline.store.sqlite.native import SqliteNative, SqliteOverview
 from anamnesis_pipeline.store.sqlite.schema import index_texts, make_missing_tables, migrate
 from anamnesis_pipeline.store.sqlite.scrubbing import Scrubbing
 from anamnesis_pipeline.store.sqlite.spaces import SqliteSpaces

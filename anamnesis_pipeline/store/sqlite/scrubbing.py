@@ -7,7 +7,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from typing_extensions import override
+
 from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.store.records.forgetting import Traces
 from anamnesis_pipeline.store.records.spaces import StoredSpace, find_space
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.engine import SqliteTables
@@ -21,17 +24,17 @@ CHECKPOINT_TRIES = 25
 CHECKPOINT_PAUSE_S = 0.2
 
 
-class Scrubbing:
-    """See `Traces`. Pages that are freed are zeroed at once (`PRAGMA secure_delete`), so what is left to
-    do is in places where SQLite keeps deleted text on purpose, and in the index files.
+class Scrubbing(Traces):
+    """What SQLite keeps of deleted rows. Pages that are freed are zeroed at once (`PRAGMA secure_delete`), so what is
+    left to do is in places where SQLite keeps deleted text on purpose, and in the index files.
     """
 
     def __init__(self, database: Database, index_dir: Path) -> None:
         self._database = database
         self._files = IndexFiles(database, index_dir)
 
+    @override
     def scrub(self) -> list[str]:
-        """See `Traces`."""
         steps: tuple[Callable[[], str | None], ...] = (self._merge_fulltext, self._renew_index_files, self._empty_log)
         problems = []
         for step in steps:
@@ -42,8 +45,8 @@ class Scrubbing:
             problems += [problem] if problem else []
         return problems
 
+    @override
     def keeps(self) -> list[str]:
-        """See `Traces`."""
         return []
 
     def _merge_fulltext(self) -> None:

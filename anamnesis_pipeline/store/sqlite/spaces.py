@@ -1,29 +1,106 @@
-"""The embedding spaces in SQLite."""
+"""The embedding spaces in SQLite, and which episodes lack vectors of theirs."""
 
 # ruff: noqa: S608
 # only names of ours enter the SQL
 
+import sqlite3
+from collections.abc import Iterable
+from heapq import nlargest
 from pathlib import Path
 
-from anamnesis_pipeline.errors import SpaceConflict
+from typing_extensions import override
+
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
-from anamnesis_pipeline.store.records.spaces import SpaceRecords, StoredSpace, refuse_second, space_row
-from anamnesis_pipeline.store.sqlite import pending
+from anamnesis_pipeline.store.records.spaces import SpaceRecords, StoredSpace, droppable, refuse_second, space_row
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.engine import SPACE_VARIANTS, SqliteGateway, SqliteRows, SqliteTables
+from anamnesis_pipeline.store.values import json_list
+
+# --- what lacks vectors, as rows per space and episode, in the transaction that changes it ---------------
+
+LACKS_A_VECTOR = """EXISTS (
+    SELECT 1 FROM space_variants sv WHERE sv.space_id = s.space_id AND NOT EXISTS (
+        SELECT 1 FROM vectors v
+        WHERE v.space_id = sv.space_id AND v.variant = sv.variant AND v.passage_id = p.passage_id)
+    UNION ALL
+    SELECT 1 WHERE s.token_dims > 0 AND NOT EXISTS (
+        SELECT 1 FROM token_vectors t WHERE t.space_id = s.space_id AND t.passage_id = p.passage_id))"""
+
+
+def count_lacking(connection: sqlite3.Connection, episode_keys: Iterable[int], space_id: int | None = None) -> None:
+    """Count again what these episodes lack, in one space or (None) in all."""
+    keys = json_list(episode_keys)
+    connection.execute(
+        """DELETE FROM pending WHERE episode_key IN (SELECT value FROM json_each(:keys))
+            AND (:space IS NULL OR space_id = :space)""",
+        {"keys": keys, "space": space_id},
+    )
+    connection.execute(
+        f"""INSERT INTO pending (space_id, episode_key, source, timestamp, missing)
+            SELECT s.space_id, e.episode_key, e.source, e.timestamp, count(*)
+            FROM json_each(:keys) k
+            CROSS JOIN episodes e ON e.episode_key = k.value
+            CROSS JOIN passages p ON p.episode_key = e.episode_key
+            CROSS JOIN spaces s
+            WHERE (:space IS NULL OR s.space_id = :space) AND {LACKS_A_VECTOR}
+            GROUP BY s.space_id, e.episode_key""",
+        {"keys": keys, "space": space_id},
+    )
+
+
+def expect_everything(connection: sqlite3.Connection, space_id: int) -> None:
+    """In a new space, every episode lacks all its vectors. One statement over narrow rows: 75,000 take 0.2 s."""
+    connection.execute(
+        """INSERT INTO pending (space_id, episode_key, source, timestamp, missing)
+            SELECT ?, episode_key, source, timestamp, passages FROM episodes WHERE passages > 0""",
+        (space_id,),
+    )
+
+
+def newest_lacking(
+    connection: sqlite3.Connection, space_id: int, sources: Iterable[str], episodes: int
+) -> list[tuple[str, int, str]]:
+    """(timestamp, episode key, source) of the newest episodes of these sources that lack a vector, newest first.
+
+    Reads at most `episodes` rows of each source, whatever is stored.
+    """
+    return nlargest(
+        episodes,
+        (
+            row
+            for source in set(sources)
+            for row in connection.execute(
+                """SELECT timestamp, episode_key, source FROM pending WHERE space_id = ? AND source = ?
+                    ORDER BY timestamp DESC, episode_key DESC LIMIT ?""",
+                (space_id, source, episodes),
+            )
+        ),
+    )
+
+
+def lacking_totals(connection: sqlite3.Connection, space_id: int) -> tuple[int, int]:
+    """How many episodes, and how many of their passages, lack a vector in a space."""
+    episodes, passages = connection.execute(
+        "SELECT count(*), coalesce(sum(missing), 0) FROM pending INDEXED BY pending_by_source WHERE space_id = ?",
+        (space_id,),
+    ).fetchone()
+    return episodes, passages
+
+
+# --- spaces ----------------------------------------------------------------------------------------------
 
 
 class SqliteSpaces(SpaceRecords):
-    """See `SpaceRecords`. `index_dir` holds the index files that `drop` removes."""
+    """The embedding spaces in SQLite. `index_dir` holds the index files that `drop` removes."""
 
     def __init__(self, database: Database, index_dir: Path) -> None:
         super().__init__(SqliteGateway(database))
         self._database = database
         self._index_dir = index_dir
 
+    @override
     def put(self, space: Space) -> bool:
-        """See `SpaceRecords.put`."""
         with self._database.write() as connection:
             tables = SqliteTables(connection)
             if tables["spaces"].has({"key": space.key}):
@@ -32,16 +109,14 @@ class SqliteSpaces(SpaceRecords):
             space_id = tables["spaces"].insert([space_row(space)])
             variants = [{"space_id": space_id, "variant": variant} for variant in space.variants]
             SqliteRows(connection, SPACE_VARIANTS).insert(variants)
-            pending.expect_everything(connection, space_id)
+            expect_everything(connection, space_id)
         return True
 
+    @override
     def drop(self, key: str) -> None:
-        """See `SpaceRecords.drop`. Its rows go at once; its vectors, found by no other space, in steps."""
+        """Its rows go at once; its vectors, found by no other space, in steps."""
         with self._database.write() as connection:
-            row = SqliteTables(connection)["spaces"].one({"key": key}, ["space_id", "status"])
-            if row is not None and row["status"] == "active":
-                raise SpaceConflict(f"space {key} is active and answers the searches; activate another one first")
-            of_it = (row["space_id"] if row is not None else 0,)
+            of_it = (droppable(SqliteTables(connection), key) or 0,)
             names = [n for (n,) in connection.execute("SELECT name FROM index_files WHERE space_id = ?", of_it)]
             for table in ("index_files", "pending", "space_variants", "spaces"):
                 connection.execute(f"DELETE FROM {table} WHERE space_id = ?", of_it)
@@ -49,6 +124,7 @@ class SqliteSpaces(SpaceRecords):
             (self._index_dir / name).unlink(missing_ok=True)
         self._remove_orphans()
 
+    @override
     def _has_vectors(self, tables: SqliteTables, space: StoredSpace) -> bool:
         found = tables.connection.execute("SELECT 1 FROM vectors WHERE space_id = ? LIMIT 1", (space.space_id,))
         return found.fetchone() is not None

@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 from usearch.index import Index
 
-from anamnesis_pipeline.store.sqlite.vector_tail import best_first
-from anamnesis_pipeline.store.vector_recall import (
+from anamnesis_pipeline.store.vector_values import (
     ALIKE,
     EXACT_BELOW,
     POOL,
     SAMPLES,
+    best_first,
     first_alike,
     share_found,
     spread,

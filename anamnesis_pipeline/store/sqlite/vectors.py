@@ -14,30 +14,45 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.model import Passage, ScoredPassage, StoredPassage, Variant, Where
-from anamnesis_pipeline.store.base import (
+from anamnesis_pipeline.store.contracts import (
+    EpisodeMiddles,
     IndexReport,
     IndexState,
     PendingEpisode,
     SpaceProgress,
     TokenRows,
+    VectorIndex,
 )
-from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.episode_middles import EpisodeMiddles, middles_of
-from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, batches
 from anamnesis_pipeline.store.records.spaces import StoredSpace, find_space
-from anamnesis_pipeline.store.sqlite import pending, vector_search
+from anamnesis_pipeline.store.sqlite import vector_search
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.engine import SqliteTables
 from anamnesis_pipeline.store.sqlite.filters import PassingPassages, condition
 from anamnesis_pipeline.store.sqlite.index_files import IndexFiles
-from anamnesis_pipeline.store.sqlite.vector_search import FewVectors
-from anamnesis_pipeline.store.sqlite.vector_tail import STORED, VectorTail, from_blobs
-from anamnesis_pipeline.store.token_values import Tokens, by_passage, bytes_each, check_tokens, packed, token_rows
+from anamnesis_pipeline.store.sqlite.spaces import LACKS_A_VECTOR, count_lacking, lacking_totals, newest_lacking
+from anamnesis_pipeline.store.sqlite.vector_search import FewVectors, VectorTail
 from anamnesis_pipeline.store.values import instant, json_list, moment
-from anamnesis_pipeline.store.vector_recall import POOL, kth_scores, share_found, spread, unlike
+from anamnesis_pipeline.store.vector_values import (
+    POOL,
+    STORED,
+    by_passage,
+    bytes_each,
+    check_tokens,
+    check_width,
+    from_blobs,
+    kth_scores,
+    middles_of,
+    packed,
+    share_found,
+    spread,
+    token_rows,
+    unlike,
+    vectors_by_passage,
+)
 
 Vectors = NDArray[np.float32]
 
@@ -45,8 +60,8 @@ EVERYTHING = Where(include_superseded=True)
 """The filter that a scan of all stored vectors amounts to."""
 
 
-class SqliteVectors:
-    """See `VectorIndex`."""
+class SqliteVectors(VectorIndex):
+    """Vectors in SQLite, and the index files over them."""
 
     def __init__(self, database: Database, index_dir: Path, few: PassingPassages) -> None:
         self._database = database
@@ -55,10 +70,11 @@ class SqliteVectors:
         self._lock = threading.Lock()
         self._tails: dict[tuple[int, str], VectorTail] = {}
 
+    @override
     def put(self, space: str, variant: Variant, passage_ids: Sequence[int], vectors: Vectors) -> int:
-        """See `VectorIndex.put`."""
         return self.put_all(space, passage_ids, {variant: vectors})
 
+    @override
     def put_all(
         self,
         space: str,
@@ -66,8 +82,7 @@ class SqliteVectors:
         vectors: Mapping[Variant, Vectors],
         tokens: Sequence[NDArray[np.int8]] | None = None,
     ) -> int:
-        """See `VectorIndex.put_all`."""
-        rows = {variant: _rows(passage_ids, matrix) for variant, matrix in vectors.items()}
+        rows = {variant: vectors_by_passage(passage_ids, matrix, STORED) for variant, matrix in vectors.items()}
         token_rows = by_passage(passage_ids, tokens)
         written = 0
         rows_each = max(1, len(rows) + bool(token_rows))
@@ -75,13 +90,13 @@ class SqliteVectors:
             with self._database.write() as connection:
                 row = find_space(SqliteTables(connection), space)
                 for matrix in vectors.values():
-                    _check_width(row, np.asarray(matrix).shape, 2)
+                    check_width(row, np.asarray(matrix).shape, 2)
                 check_tokens(row.key, row.token_dims, token_rows)
                 written += _put(connection, row.space_id, batch, rows, token_rows)
         return written
 
+    @override
     def get(self, space: str, variant: Variant, passage_ids: Sequence[int]) -> dict[int, Vectors]:
-        """See `VectorIndex.get`."""
         with self._database.read() as connection:
             row = find_space(SqliteTables(connection), space)
             rows = connection.execute(
@@ -91,15 +106,15 @@ class SqliteVectors:
             ).fetchall()
         return dict(zip((r[0] for r in rows), from_blobs([r[1] for r in rows], row.dim), strict=True))
 
+    @override
     def nearest(self, space: str, variant: Variant, vector: Vectors, k: int, where: Where) -> list[ScoredPassage]:
-        """See `VectorIndex.nearest`."""
         if k < 1:
             return []
         vector = np.asarray(vector, dtype=np.float32)
         with self._database.read() as connection:
             self._forget_dropped(connection)
             row = find_space(SqliteTables(connection), space)
-            _check_width(row, vector.shape, 1)
+            check_width(row, vector.shape, 1)
             current = self._files.current(connection, row, variant)
             tail = self._tail(row, variant).view(connection, current.row.covered_seq if current else 0)
             question = vector_search.Question(row.space_id, variant, vector, k, where)
@@ -107,18 +122,30 @@ class SqliteVectors:
             file = current.file if current else None
             return vector_search.nearest(connection, question, file, tail, few, self._few_vectors)
 
+    @override
     def tokens(self, space: str, passage_ids: Sequence[int]) -> TokenRows:
-        """See `VectorIndex.tokens`."""
         with self._database.read() as connection:
-            return read_tokens(connection, find_space(SqliteTables(connection), space), passage_ids)
+            row = find_space(SqliteTables(connection), space)
+            rows = connection.execute(
+                """SELECT passage_id, tokens, data FROM token_vectors WHERE space_id = ?
+                    AND passage_id IN (SELECT value FROM json_each(?))""",
+                (row.space_id, json_list(passage_ids)),
+            ).fetchall()
+        return token_rows(rows, row.token_dims)
 
+    @override
     def token_bytes(self, space: str) -> int:
-        """See `VectorIndex.token_bytes`."""
         with self._database.read() as connection:
-            return token_bytes(connection, find_space(SqliteTables(connection), space))
+            row = find_space(SqliteTables(connection), space)
+            (tokens,) = connection.execute(  # the index holds what is needed
+                "SELECT coalesce(sum(tokens), 0) FROM token_vectors INDEXED BY token_vectors_by_passage"
+                " WHERE space_id = ?",
+                (row.space_id,),
+            ).fetchone()
+        return int(tokens) * bytes_each(row.token_dims)
 
+    @override
     def vector_bytes(self, space: str) -> int:
-        """See `VectorIndex.vector_bytes`."""
         with self._database.read() as connection:
             row = find_space(SqliteTables(connection), space)
             vectors, files = connection.execute(
@@ -128,17 +155,17 @@ class SqliteVectors:
             ).fetchone()
         return int(vectors) * row.dim * STORED.itemsize + int(files)
 
+    @override
     def pending(self, space: str, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
-        """See `VectorIndex.pending`."""
         with self._database.read() as connection:
             space_id = find_space(SqliteTables(connection), space).space_id
             return [
                 _lacking(connection, space_id, episode_key, source)
-                for _, episode_key, source in pending.newest(connection, space_id, sources, episodes)
+                for _, episode_key, source in newest_lacking(connection, space_id, sources, episodes)
             ]
 
+    @override
     def pending_sources(self, space: str) -> dict[str, int]:
-        """See `VectorIndex.pending_sources`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 "SELECT source, sum(missing) FROM pending WHERE space_id = ? GROUP BY source ORDER BY source",
@@ -146,18 +173,18 @@ class SqliteVectors:
             )
             return dict(rows.fetchall())
 
+    @override
     def count(self, space: str) -> int:
-        """See `VectorIndex.count`."""
         return self.progress(space).passages_done
 
+    @override
     def progress(self, space: str) -> SpaceProgress:
-        """See `VectorIndex.progress`."""
         with self._database.read() as connection:
             space_id = find_space(SqliteTables(connection), space).space_id
             episodes, passages = connection.execute(
                 "SELECT count(*), coalesce(sum(passages), 0) FROM episodes INDEXED BY episodes_passages"
             ).fetchone()
-            lacking, missing = pending.totals(connection, space_id)
+            lacking, missing = lacking_totals(connection, space_id)
             last_episode, written_at = connection.execute(
                 "SELECT last_episode, written_at FROM spaces WHERE space_id = ?", (space_id,)
             ).fetchone()
@@ -170,8 +197,9 @@ class SqliteVectors:
             written_at=moment(written_at) if written_at else None,
         )
 
+    @override
     def build(self, space: str, *, force: bool = False, within_s: float = math.inf) -> IndexReport:
-        """See `VectorIndex.build`; there is no server to wait for."""
+        """There is no server to wait for."""
         started = time.perf_counter()
         row, names = self._variants(space)
         self._files.remove_leftovers()
@@ -186,18 +214,38 @@ class SqliteVectors:
             seconds=time.perf_counter() - started,
         )
 
+    @override
     def middles(self, space: str, variant: Variant, where: Where, after: int, limit: int) -> EpisodeMiddles:
-        """See `VectorIndex.middles`."""
+        terms, values = condition(where)
         with self._database.read() as connection:
-            return read_middles(connection, find_space(SqliteTables(connection), space), variant, where, after, limit)
+            row = find_space(SqliteTables(connection), space)
+            episodes = connection.execute(
+                f"""SELECT e.episode_key, e.episode_id, e.project FROM episodes e
+                    WHERE e.episode_key > ? AND {terms} ORDER BY e.episode_key LIMIT ?""",
+                (after, *values, limit),
+            ).fetchall()
+            places = {key: place for place, (key, _, _) in enumerate(episodes)}
+            rows = connection.execute(
+                """SELECT p.episode_key, p.passage_id, v.vec FROM passages p
+                    JOIN vectors v ON v.space_id = ? AND v.variant = ? AND v.passage_id = p.passage_id
+                    WHERE p.episode_key IN (SELECT value FROM json_each(?)) ORDER BY p.episode_key, p.ordinal""",
+                (row.space_id, variant, json_list(places)),
+            ).fetchall()
+        return middles_of(
+            [(episode_id, project) for _, episode_id, project in episodes],
+            [(places[key], passage_id) for key, passage_id, _ in rows],
+            from_blobs([vector for _, _, vector in rows], row.dim),
+            episodes[-1][0] if len(episodes) == limit else None,
+        )
 
+    @override
     def recall(self, space: str, k: int = 10, samples: int = 100) -> float:
-        """See `VectorIndex.recall`."""
         row, names = self._variants(space)
         return statistics.mean(self._recall(row, variant, k, samples) for variant in names)
 
+    @override
     def index_state(self, space: str) -> IndexState:
-        """See `VectorIndex.index_state`: of the variant whose index is worst."""
+        """Of the variant whose index is worst."""
         row, names = self._variants(space)
         states = [self._files.state(row, variant) for variant in names]
         return min(states, key=lambda state: (not state.is_lost, 1.0 if state.recall is None else state.recall))
@@ -238,29 +286,6 @@ class SqliteVectors:
         self._files.close_all_but(live)
 
 
-def _check_width(row: StoredSpace, shape: tuple[int, ...], dimensions: int) -> None:
-    if len(shape) != dimensions or shape[-1] != row.dim:
-        raise DimensionMismatch(
-            f"space {row.key} holds {row.dim}-d vectors and was given shape {shape}; use the model of the space"
-        )
-
-
-def _live(connection: sqlite3.Connection, passage_ids: Sequence[int]) -> dict[int, int]:
-    """Those of `passage_ids` that still exist, with their episodes' keys."""
-    return dict(
-        connection.execute(
-            "SELECT passage_id, episode_key FROM passages WHERE passage_id IN (SELECT value FROM json_each(?))",
-            (json_list(passage_ids),),
-        ).fetchall()
-    )
-
-
-def _rows(passage_ids: Sequence[int], vectors: Vectors) -> dict[int, NDArray[np.float16]]:
-    if len(passage_ids) != len(vectors):
-        raise ValueError(f"{len(passage_ids)} passage ids came with {len(vectors)} vectors")
-    return dict(zip(passage_ids, np.asarray(vectors).astype(STORED), strict=True))
-
-
 def _put(
     connection: sqlite3.Connection,
     space_id: int,
@@ -269,15 +294,22 @@ def _put(
     tokens: Mapping[int, NDArray[np.int8]],
 ) -> int:
     """Vectors are deleted and inserted rather than updated: a new seq tells every process that the vector is new."""
-    live = _live(connection, passage_ids)
+    live = dict(
+        connection.execute(
+            "SELECT passage_id, episode_key FROM passages WHERE passage_id IN (SELECT value FROM json_each(?))",
+            (json_list(passage_ids),),
+        ).fetchall()
+    )
     keys = [(space_id, variant, passage_id) for variant in rows for passage_id in live]
     connection.executemany("DELETE FROM vectors WHERE space_id = ? AND variant = ? AND passage_id = ?", keys)
     connection.executemany(
         "INSERT INTO vectors (space_id, variant, passage_id, vec) VALUES (?, ?, ?, ?)",
         [(*key, rows[key[1]][key[2]].tobytes()) for key in keys],
     )
-    write_tokens(connection, space_id, list(live), tokens)
-    pending.refresh(connection, set(live.values()), space_id)
+    packs = [(space_id, key, len(tokens[key]), packed(tokens[key])) for key in live if key in tokens]
+    connection.executemany("DELETE FROM token_vectors WHERE space_id = ? AND passage_id = ?", [p[:2] for p in packs])
+    connection.executemany("INSERT INTO token_vectors (space_id, passage_id, tokens, data) VALUES (?, ?, ?, ?)", packs)
+    count_lacking(connection, set(live.values()), space_id)
     _note_checkpoint(connection, space_id, [live[passage_id] for passage_id in passage_ids if passage_id in live])
     return len(keys)
 
@@ -305,7 +337,7 @@ def _lacking(connection: sqlite3.Connection, space_id: int, episode_key: int, so
         f"""SELECT p.passage_id, e.episode_id, p.ordinal, t.text, t.context, t.message_ids
             FROM passages p JOIN passage_texts t USING (passage_id) JOIN episodes e USING (episode_key)
             JOIN spaces s ON s.space_id = ?
-            WHERE p.episode_key = ? AND {pending.LACKS_A_VECTOR} ORDER BY p.ordinal""",
+            WHERE p.episode_key = ? AND {LACKS_A_VECTOR} ORDER BY p.ordinal""",
         (space_id, episode_key),
     )
     passages = tuple(
@@ -313,64 +345,3 @@ def _lacking(connection: sqlite3.Connection, space_id: int, episode_key: int, so
         for key, episode_id, ordinal, text, context, ids in rows
     )
     return PendingEpisode(passages[0].episode_id, source, passages)
-
-
-# --- token vectors: one row per space and passage --------------------------------------------------------
-
-
-def write_tokens(
-    connection: sqlite3.Connection, space_id: int, passage_ids: Sequence[int], tokens: Mapping[int, Tokens]
-) -> None:
-    """Write those of these passages that are in `tokens`, in place of what they had."""
-    rows = [(space_id, key, len(tokens[key]), packed(tokens[key])) for key in passage_ids if key in tokens]
-    connection.executemany(
-        "DELETE FROM token_vectors WHERE space_id = ? AND passage_id = ?", [(row[0], row[1]) for row in rows]
-    )
-    connection.executemany("INSERT INTO token_vectors (space_id, passage_id, tokens, data) VALUES (?, ?, ?, ?)", rows)
-
-
-def read_tokens(connection: sqlite3.Connection, row: StoredSpace, passage_ids: Sequence[int]) -> TokenRows:
-    """See `VectorIndex.tokens`."""
-    rows = connection.execute(
-        """SELECT passage_id, tokens, data FROM token_vectors WHERE space_id = ?
-            AND passage_id IN (SELECT value FROM json_each(?))""",
-        (row.space_id, json_list(passage_ids)),
-    ).fetchall()
-    return token_rows(rows, row.token_dims)
-
-
-def token_bytes(connection: sqlite3.Connection, row: StoredSpace) -> int:
-    """See `VectorIndex.token_bytes`; the index holds what is needed."""
-    (tokens,) = connection.execute(
-        "SELECT coalesce(sum(tokens), 0) FROM token_vectors INDEXED BY token_vectors_by_passage WHERE space_id = ?",
-        (row.space_id,),
-    ).fetchone()
-    return int(tokens) * bytes_each(row.token_dims)
-
-
-# --- middles of episodes ---------------------------------------------------------------------------------
-
-
-def read_middles(
-    connection: sqlite3.Connection, space: StoredSpace, variant: Variant, where: Where, after: int, limit: int
-) -> EpisodeMiddles:
-    """See `VectorIndex.middles`."""
-    terms, values = condition(where)
-    episodes = connection.execute(
-        f"""SELECT e.episode_key, e.episode_id, e.project FROM episodes e
-            WHERE e.episode_key > ? AND {terms} ORDER BY e.episode_key LIMIT ?""",
-        (after, *values, limit),
-    ).fetchall()
-    places = {key: place for place, (key, _, _) in enumerate(episodes)}
-    rows = connection.execute(
-        """SELECT p.episode_key, p.passage_id, v.vec FROM passages p
-            JOIN vectors v ON v.space_id = ? AND v.variant = ? AND v.passage_id = p.passage_id
-            WHERE p.episode_key IN (SELECT value FROM json_each(?)) ORDER BY p.episode_key, p.ordinal""",
-        (space.space_id, variant, json_list(list(places))),
-    ).fetchall()
-    return middles_of(
-        [(episode_id, project) for _, episode_id, project in episodes],
-        [(places[key], passage_id) for key, passage_id, _ in rows],
-        from_blobs([vector for _, _, vector in rows], space.dim),
-        episodes[-1][0] if len(episodes) == limit else None,
-    )

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.dagster_api.runs import Automation
 from anamnesis_pipeline.errors import StoreBusy, StoreFull
 from anamnesis_pipeline.sidecar.pages.timeline import ranges_of
-from anamnesis_pipeline.store.base import TextProblem
+from anamnesis_pipeline.store.contracts import TextProblem
 from anamnesis_tests.sidecar.conftest import BASE, Post, TestServices, raising
 from anamnesis_tests.sidecar.pages.reading import SCRIPT, page_of, problem_of, read
 
