@@ -1,7 +1,7 @@
-"""A model of a service in the place of one that runs here: what it is sent, what it costs, when it is left alone.
+"""Embed texts with an external service instead of a local model: requests, costs, retries and circuit breaking.
 
-Off unless somebody names such a model, gives it a key and sets a budget. It and private projects exclude each other:
-all that is to be found by meaning is sent.
+Off by default: it needs a model name, an API key and a budget. It excludes private projects: every text that vector
+search covers is sent to the service.
 """
 
 import threading
@@ -39,20 +39,20 @@ from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 
 SAMPLE = "The meeting about the harbour crane was moved to Thursday, since the wind is too strong before."
 SAME_FROM = 0.99
-"""Cosine of two answers to the same text from which on it is taken for the same model."""
+"""Minimum cosine of two answers to the same text at which both count as one model's."""
 BREAKERS = "embeddings of "
-"""How the names of their breakers begin, beside those of LLMs."""
+"""Prefix of the names of embedding breakers, stored beside those of LLMs."""
 AT_ONCE = 4
 TEXTS_PER_CALL = 64
 BYTES_PER_CALL = 100_000
-"""Every service takes more; what is lost with a call that fails stays little."""
+"""Every service accepts more; small calls limit what a failed call loses."""
 ATTEMPTS = {"query": 1, "passage": 4}
 LONGEST_WAIT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What counts now. `refusal`: why nothing may be sent."""
+    """Limits in force now. `refusal`: why nothing may be sent."""
 
     budget: LlmBudget
     requests_per_minute: int
@@ -60,7 +60,7 @@ class Terms:
 
 
 class ApiPool:
-    """See `EmbeddingPool`. Each call is booked before it is made, in the budget of LLM calls."""
+    """Embed through a service. Each call reserves its cost in the LLM budget before it is made."""
 
     device = "service"
     precision = "fp32"
@@ -72,8 +72,8 @@ class ApiPool:
         self, store: Store, space_key: str, model: ApiModel, api: EmbeddingApi, terms: Callable[[], Terms],
         mask: Callable[[str], str], queue_max: int = 64,
     ) -> None:  # fmt: skip
-        """:param terms: read before each call, so that a project that becomes private counts at once.
-        :param mask: what nothing is sent without. Stored texts are masked; a question that somebody types is not.
+        """:param terms: read before each call, so that a project that becomes private takes effect immediately.
+        :param mask: masks secrets in each text before sending. Stored texts are masked already; typed queries are not.
         :param queue_max: calls that may wait; one more raises EmbeddingQueueFull.
         """
         self.model_id, self.dim = model.model_id, model.dim
@@ -86,16 +86,16 @@ class ApiPool:
 
     @property
     def ready(self) -> bool:
-        """Whether the service was there and is who it was."""
+        """Whether the service answered and proved to serve the expected model."""
         return self._ready and not self._closed.is_set()
 
     @property
     def depth(self) -> int:
-        """Nothing waits here."""
+        """Return 0: this pool has no queue."""
         return 0
 
     def load(self) -> None:
-        """Ask for the vector of a fixed text, and compare it with that of the space's beginning.
+        """Embed a fixed text, and compare the result with the one stored when the space was created.
 
         :raises DimensionMismatch: the service has another model behind the name.
         """
@@ -114,9 +114,9 @@ class ApiPool:
         self._ready = True
 
     def embed(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
-        """See `Embedder.embed`; a text longer than the window is sent in pieces, whose vectors are averaged.
+        """Embed texts with the service. Texts longer than the window are sent in pieces, whose vectors are averaged.
 
-        :raises LlmUnavailable, LlmBusy, LlmRefused, RetryLater: the service does not answer, or may not be asked.
+        :raises LlmUnavailable, LlmBusy, LlmRefused, RetryLater: the service does not answer, or may not be called.
         """
         if not self.ready:
             raise ModelLoading(f"{self._api.name} was not reached yet; try again in a few seconds")
@@ -128,11 +128,11 @@ class ApiPool:
             self._waiting.release()
 
     def embed_with_tokens(self, texts: Sequence[str], role: Role) -> Embedded:
-        """See `Embedder.embed_with_tokens`; a service gives no token vectors."""
+        """Embed without token vectors, which services do not return."""
         return Embedded(self.embed(texts, role), None)
 
     def use_cores(self, cores: Sequence[int]) -> None:
-        """A service has its own."""
+        """Do nothing: the service runs on its own cores."""
 
     def close(self) -> None:
         """Free threads and connections; calling twice is harmless."""
@@ -141,7 +141,7 @@ class ApiPool:
         self._api.close()
 
     def _vectors(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
-        sent = [self._mask(text.encode("utf-8", "replace").decode()) for text in texts]  # half a pair is no JSON
+        sent = [self._mask(text.encode("utf-8", "replace").decode()) for text in texts]  # a lone surrogate is no JSON
         pieces = [_pieces(text, self._model.window_chars) for text in sent]
         flat = [piece for those in pieces for piece in those]
         calls = list(_calls(flat))
@@ -164,18 +164,18 @@ class ApiPool:
         return retrying(self._booked, texts, role)
 
     def _wait(self, seconds: float) -> None:
-        """Shorter where the pool is closed meanwhile."""
+        """Sleep, or return early when the pool is closed."""
         self._closed.wait(seconds)
 
     def _booked(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
-        """One call, in the order of those of an LLM: leave, breaker, budget, turn, call, what it cost."""
+        """Make one call with the steps of an LLM call: permission, breaker, budget, rate limit, call, actual cost."""
         terms = self._terms()
         if terms.refusal is not None:
             raise terms.refusal
         state = self._breaker.state()
         if state.is_open(datetime.now(UTC)):
             raise self._left_alone(state)
-        most = sum(len(text.encode("utf-8", "replace")) for text in texts)  # a token has one byte at least
+        most = sum(len(text.encode("utf-8", "replace")) for text in texts)  # a token has at least one byte
         call_id, day = uuid.uuid4().hex, f"{datetime.now(UTC):%Y-%m-%d}"
         if not self._store.llm.reserve(
             call_id, day, self._model.service, self.model_id, self._used(most), terms.budget
@@ -185,9 +185,9 @@ class ApiPool:
         return self._asked(call_id, texts, role, most)
 
     def _wait_for_turn(self, call_id: str, role: Role, per_minute: int) -> None:
-        """Not faster than allowed, over all processes. Questions wait for nobody: each is somebody's, who waits.
+        """Limit the rate of passage calls across all processes. Queries do not wait, since a user waits for each.
 
-        :raises RetryLater: the service is left alone since then, or this is closed; what was booked is given back.
+        :raises RetryLater: the breaker has opened, or the pool was closed; the reservation is released.
         """
         if role == "passage":
             self._wait(self._store.llm.take_turn(self._name, datetime.now(UTC), per_minute))
@@ -205,7 +205,7 @@ class ApiPool:
             self._store.llm.settle(call_id, None if was_worked_on else LlmUse())
             self._tell_breaker(exc, texts)
             if role == "passage" and isinstance(exc, LlmPromptRefused | LlmAnswerInvalid):
-                # of an episode's own texts: the others are to get their vectors
+                # the fault is in this episode's texts: the other episodes must still get vectors
                 raise InvalidVectors(str(exc)) from None
             raise
         self._store.llm.settle(call_id, self._used(most // 4 if tokens is None else tokens))
@@ -237,12 +237,12 @@ def _is_worth_waiting(exc: BaseException) -> bool:
 
 
 def _pieces(text: str, most_chars: int) -> list[str]:
-    """A text in pieces of a length; at least one, as services refuse an empty text."""
+    """Split a text into pieces of `most_chars`; at least one, as services refuse an empty text."""
     return [text[start : start + most_chars] for start in range(0, len(text), most_chars)] or [" "]
 
 
 def _calls(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Texts by the call that sends them."""
+    """Group texts into calls, within the limits of one call."""
     call: list[str] = []
     size = 0
     for text in texts:
@@ -257,7 +257,7 @@ def _calls(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _averaged(rows: NDArray[np.float32], counts: Sequence[int]) -> NDArray[np.float32]:
-    """One vector of unit length for so many rows each."""
+    """Average consecutive groups of rows into one vector of unit length each; `counts` are the group sizes."""
     if all(count == 1 for count in counts):
         return rows
     starts = np.cumsum([0, *counts[:-1]])

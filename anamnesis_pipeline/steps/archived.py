@@ -1,4 +1,4 @@
-"""The lines of archived files, also while these are being rewritten, and which of them are damaged."""
+"""Read the lines of archived files, even while these are rewritten, and find damaged files."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from anamnesis_pipeline.store.base import Store
 def archived_lines(
     store: Store, archive: Archive, source: str, path: str, generation: int, from_line: int = 0
 ) -> Iterator[str]:
-    """Lines >= `from_line`, in order. A rewrite that comes in between removes the file that is being read: it goes on
-    in the new one, whose lines have the same numbers.
+    """Yield lines >= `from_line`, in order. When a rewrite removes the file that is being read, continue in the new
+    one, whose lines have the same numbers.
 
     :raises StoreCorrupt: a frame is missing or damaged.
     """
@@ -26,7 +26,7 @@ def archived_lines(
     while True:
         frames = store.archive.frames(source, path, generation, line)
         try:
-            # not a loop: its variable would keep a line of 50 MB beside what the reader makes of it
+            # no loop: its variable would keep a 50 MB line in memory beside the reader's copy
             yield from map(counted, archive.lines(source, path, frames, line))
         except StoreCorrupt:
             if frames[0].revision == revision:
@@ -38,7 +38,7 @@ def archived_lines(
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """An archived generation of a file that cannot be read whole."""
+    """An archived generation of a file that cannot be read completely."""
 
     source: str
     path: str
@@ -46,7 +46,7 @@ class Damage:
     problem: str
 
     def __str__(self) -> str:
-        """File and problem, for people."""
+        """Return file and problem as text."""
         former = f" (generation {self.generation})" if self.generation else ""
         return f"{self.path} of {self.source}{former}: {self.problem}"
 
@@ -56,7 +56,7 @@ def damaged_files(
 ) -> list[Damage]:
     """Read the whole archive and compare each frame with its checksum.
 
-    :param tell: told how many of all files are done.
+    :param tell: progress callback (files done, files in all).
     """
     cursors = [c for source in store.files.sources() for c in store.files.cursors(source.key).values()]
     found = []

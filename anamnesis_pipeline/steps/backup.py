@@ -1,8 +1,8 @@
-"""A backup of a memory, taken while everything runs.
+"""Back up a memory while everything runs.
 
-What it holds is of one moment: that of the store's rows. The archive is copied after that: it only grows, and a file is
-copied up to the last frame that the rows know. What would remove archived lines (`forget`, `redact --rescan`) waits
-until the copy is there. `restore.py` makes a memory of it again, in any backend.
+A backup is a snapshot of the store's rows. The archive is copied afterwards: it only grows, and each file is copied up
+to the last frame that the rows name. Operations that remove archived lines (`forget`, `redact --rescan`) wait until the
+copy is done. `restore.py` turns a backup into a memory, in any backend.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,15 +33,15 @@ from anamnesis_pipeline.store.values import instant
 
 SALT = "redaction.salt"
 OF_THE_HOME = ("config.toml", SALT)
-"""Files of a home that a backup holds beside store and archive. All others are made anew (index, Dagster's records of
-runs, logs of the services, hooks, lock), or hold a store.
+"""Files of a home that a backup holds beside store and archive. All others are rebuilt (index, Dagster's run records,
+service logs, hooks, lock), or hold a store.
 """
 _SPACE_FIELDS = ("key", "variants", "token_dims")
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The folder of everything that is not in the store, and the archive in it."""
+    """The folder of everything that is not in the store, and its archive."""
 
     folder: Path
     archive: Archive
@@ -50,7 +50,7 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What a backup holds. `bytes`: of the file."""
+    """What a backup holds. `bytes`: size of the file."""
 
     taken_at: datetime
     rows: int
@@ -62,11 +62,11 @@ class BackupReport:
 def back_up(
     store: Store, home: Home, out: Path, backend: str, tell: Tell, *, with_archive: bool = True
 ) -> BackupReport:
-    """Write a backup to a file that is not there yet; it appears when it is whole.
+    """Write a backup to a new file, which appears only when it is complete.
 
-    :param backend: the store's name, for whoever looks into the file.
-    :raises GiveUp: the file is there, or cannot be written; or the backend cannot keep one moment for so long.
-    :raises StoreFull: its disk has no room.
+    :param backend: the store's name, for readers of the file.
+    :raises GiveUp: the file exists or cannot be written, or the backend cannot keep its snapshot for that long.
+    :raises StoreFull: its disk is full.
     """
     with appearing(out) as file:
         with home.archive.still() if with_archive else nullcontext():
@@ -97,7 +97,7 @@ def _header(now: Reading, backend: str, taken_at: datetime, *, with_archive: boo
 
 
 def _noting_ends(frames: Iterable[Row], archive: Archive, ends: dict[str, int]) -> Iterator[Row]:
-    """The same rows; `ends` gets the name of each archive file, and how many bytes of it count."""
+    """Yield the rows unchanged; record in `ends` the name of each archive file and its number of valid bytes."""
     for frame in frames:
         file = archive.file_of(frame["source"], frame["path"], frame["generation"], frame["revision"])
         name = f"archive/{file.parent.name}/{file.name}"

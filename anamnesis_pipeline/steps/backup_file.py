@@ -1,12 +1,12 @@
-"""The file of a backup: a tar archive within one zstd stream, written and read from its beginning to its end.
+"""Read and write backup files: a tar archive in one zstd stream, processed from beginning to end.
 
-    backup.json                    what it is: `Header`
+    backup.json                    `Header`
     home/<name>                    files of the home
-    tables/<table>/<number>.jsonl  rows, as `store/copying.py` has them, some megabytes in each
-    archive/<source>/<name>        archive files, as far as the rows name them
-    manifest.json                  how many rows and bytes, and their checksums: `Manifest`
+    tables/<table>/<number>.jsonl  rows as `store/copying.py` formats them, some megabytes in each
+    archive/<source>/<name>        archive files, up to the last frame that the rows name
+    manifest.json                  numbers of rows and bytes, and their checksums: `Manifest`
 
-`zstd -dc FILE | tar -t` lists it. The manifest comes last, so that a file without one was not written to its end.
+`zstd -dc FILE | tar -t` lists it. The manifest comes last: a file without one is incomplete.
 """
 
 import hashlib
@@ -36,8 +36,8 @@ HEADER, MANIFEST = "backup.json", "manifest.json"
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a backup is. `spaces`: what its tables are told by, of each space (see `tables_of`); `shape`: a checksum of
-    the tables' fields, which a later version may have changed.
+    """Description of a backup. `spaces`: the fields of each space that define its tables (see `tables_of`); `shape`: a
+    checksum of the tables' fields, which a later version may have changed.
     """
 
     backup_id: str
@@ -50,13 +50,13 @@ class Header:
     format: int = FORMAT
 
     def tables(self) -> list[Table]:
-        """The tables that it holds, in order."""
+        """Return its tables, in order."""
         return tables_of(self.spaces)
 
 
 @dataclass(slots=True)
 class Manifest:
-    """Rows and checksum of each table; bytes and checksum of each file; what could not be saved whole."""
+    """Rows and checksum of each table; bytes and checksum of each file; what could not be saved completely."""
 
     tables: dict[str, tuple[int, str]] = field(default_factory=dict)
     files: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -64,13 +64,13 @@ class Manifest:
 
 
 def shape_of(tables: Iterable[Table]) -> str:
-    """Names and fields of the tables that every store has, as a checksum."""
+    """Return a checksum of the names and fields of the tables that every store has."""
     fields = [[table.name, *table.fields] for table in tables if not table.space]
     return hashlib.blake2b(json.dumps(fields).encode(), digest_size=8).hexdigest()
 
 
 def is_backup(begin: bytes) -> bool:
-    """Whether an unpacked stream that begins so is a backup. Pure."""
+    """Return whether an unpacked stream with this beginning is a backup. Pure."""
     try:
         return tarfile.TarInfo.frombuf(begin[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape").name == HEADER
     except tarfile.TarError:
@@ -78,18 +78,18 @@ def is_backup(begin: bytes) -> bool:
 
 
 class BackupWriter:
-    """Writes one backup into a stream: `begin`, then tables and files, then `end`."""
+    """Write one backup into a stream: `begin`, then tables and files, then `end`."""
 
     def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar = tar
         self.manifest = Manifest()
 
     def begin(self, header: Header) -> None:
-        """Write what it is."""
+        """Write the header."""
         self._add(HEADER, json.dumps(asdict(header), indent=1).encode())
 
     def table(self, table: Table, rows: Iterable[Row]) -> None:
-        """All rows of a table."""
+        """Write all rows of a table."""
         digest, chunk, number, size = Digest(), [], 0, 0
         for row in rows:
             line = line_of(row)
@@ -104,7 +104,7 @@ class BackupWriter:
         self.manifest.tables[table.name] = (digest.rows, digest.checksum)
 
     def file(self, name: str, path: Path, limit: int | None = None) -> int:
-        """The first `limit` bytes of a file (None: all it has now); returns how many that were, 0 of one that is gone.
+        """Write the first `limit` bytes of a file (None: all it has now). Return their number; 0: no such file.
 
         :raises GiveUp: it cannot be read.
         """
@@ -135,7 +135,7 @@ class BackupWriter:
 
 @contextmanager
 def writing(out: BinaryIO) -> Iterator[BackupWriter]:
-    """A backup into `out`; it is whole when the block ends without an exception."""
+    """Yield a writer of a backup into `out`; the backup is complete when the block ends without an exception."""
     compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
     with (
         compressor.stream_writer(out, closefd=False) as packed,
@@ -147,15 +147,15 @@ def writing(out: BinaryIO) -> Iterator[BackupWriter]:
 
 
 Member = tuple[str, BinaryIO]
-"""A name, and what it holds; it is read before the next one is asked for."""
+"""Name and content; read the content before requesting the next member."""
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[tuple[Header, Iterator[Member]]]:
-    """What a backup is, and its other members in order.
+    """Yield the header of a backup, and its other members in order.
 
-    :raises GiveUp: it is no backup, of a version with other tables, or damaged, which may only show while the members
-        are read.
+    :raises GiveUp: it is no backup, has the tables of another version, or is damaged, which may only show while the
+        members are read.
     """
     with _opened(path) as packed:
         unpacked = zstandard.ZstdDecompressor().stream_reader(packed, read_size=_BUFFER)
@@ -168,12 +168,12 @@ def reading(path: Path) -> Iterator[tuple[Header, Iterator[Member]]]:
 
 
 def read_rows(content: BinaryIO) -> Iterator[Row]:
-    """The rows of a member of a table."""
+    """Yield the rows of a table's member."""
     return map(row_of, content)
 
 
 def read_manifest(content: BinaryIO) -> Manifest:
-    """The last member."""
+    """Parse the last member."""
     found = json.loads(content.read())
     return Manifest(
         {name: (rows, checksum) for name, (rows, checksum) in found["tables"].items()},
@@ -183,12 +183,12 @@ def read_manifest(content: BinaryIO) -> Manifest:
 
 
 def table_of(name: str) -> str:
-    """The table that a member has rows of; empty: none."""
+    """Return the table whose rows a member holds; empty: none."""
     return name.removeprefix("tables/").rpartition("/")[0] if name.startswith("tables/") else ""
 
 
 def checksum_of(content: BinaryIO) -> tuple[int, str]:
-    """Bytes and checksum of what is left of a stream."""
+    """Return size and checksum of the rest of a stream."""
     hashed, size = hashlib.blake2b(digest_size=16), 0
     while piece := content.read(_BUFFER):
         hashed.update(piece)
@@ -239,14 +239,14 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 
 
 class _Hashed(io.RawIOBase):
-    """The first `size` bytes of a stream, whose checksum is known once they are read."""
+    """The first `size` bytes of a stream; their checksum is available once they are read."""
 
     def __init__(self, content: BinaryIO, size: int) -> None:
         self._content, self._left = content, size
         self._hash = hashlib.blake2b(digest_size=16)
 
     def read(self, size: int = -1) -> bytes:
-        """Up to `size` bytes (below 0: all that are left)."""
+        """Return up to `size` bytes (below 0: all that are left)."""
         data = self._content.read(self._left if size < 0 else min(size, self._left))
         self._left -= len(data)
         self._hash.update(data)
@@ -254,5 +254,5 @@ class _Hashed(io.RawIOBase):
 
     @property
     def checksum(self) -> str:
-        """Of what was read."""
+        """Return the checksum of the bytes read so far."""
         return self._hash.hexdigest()

@@ -1,4 +1,4 @@
-"""What is kept away, by rules and by tombstones: added to, listed, and lifted from."""
+"""Manage the blocklist of rules and tombstones: add, list and lift entries."""
 
 import uuid
 from collections.abc import Iterator, Sequence
@@ -29,10 +29,10 @@ _PAGE = 500
 
 
 def add_rule(store: Store, rule: Rule) -> tuple[Rule, bool]:
-    """Store a rule: what it means is not read from now on; what is stored of it stays. True when it is new; one that
-    is there gets the reason.
+    """Store a rule. From now on matching content is not read; content stored already stays. Return True when the rule
+    is new; an existing rule gets the new reason.
 
-    :raises RuleRefused: a value that its kind cannot have, or too many rules.
+    :raises RuleRefused: a value that is invalid for its kind, or too many rules.
     """
     rule = checked(rule)
     rules = {known.rule_id: known for known in stored_rules(store.settings)}
@@ -45,13 +45,13 @@ def add_rule(store: Store, rule: Rule) -> tuple[Rule, bool]:
     rule = replace(rule, added_at=added_at)
     body = asdict(rule) | {"added_at": rule.added_at.isoformat()}
     store.settings.set(RULES + rule.rule_id, body)
-    store.settings.set(STAMP, uuid.uuid4().hex)  # after the rule: who sees the stamp sees the rule
+    store.settings.set(STAMP, uuid.uuid4().hex)  # after the rule: a reader that sees the stamp sees the rule
     return rule, known is None
 
 
 def exclude_episode(store: Store, episode_id: str, reason: str) -> Rule | None:
-    """Delete an episode and keep it away: its messages, wherever they are logged, and its text, wherever it comes
-    from. None: there is no such id.
+    """Delete an episode and exclude its content: its messages in every log, and its text from every source. None: there
+    is no such id.
     """
     episode = store.episodes.get([episode_id]).get(episode_id)
     if episode is None:
@@ -64,7 +64,7 @@ def exclude_episode(store: Store, episode_id: str, reason: str) -> Rule | None:
 
 
 def lift(store: Store, entry_id: str) -> Lifted | None:
-    """Remove a rule or a tombstone; an episode's rule and its tombstone go together. None: there is no such id."""
+    """Remove a rule or a tombstone, or both where they belong to one episode. None: there is no such id."""
     rules = stored_rules(store.settings)
     episode_id = entry_id
     if entry_id.startswith(RULE_ID):
@@ -76,7 +76,7 @@ def lift(store: Store, entry_id: str) -> Lifted | None:
     ids = [episode_id, *(record_id(episode_id, number) for number in range(MAX_RECORDS))] if episode_id else []
     lifted = store.exclusion.lift([*going, *ids])
     if going or lifted.files:
-        store.settings.set(STAMP, uuid.uuid4().hex)  # so that the next look compares every file, whatever a host says
+        store.settings.set(STAMP, uuid.uuid4().hex)  # the next scan compares every file, even if hosts see no change
     if not going and not lifted.tombstones:
         return None
     return replace(lifted, parts=lifted.parts + released)
@@ -84,9 +84,9 @@ def lift(store: Store, entry_id: str) -> Lifted | None:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that is kept away: `kind` is a rule's, or `episode`, `file` or `output` of a tombstone. `held`: parts
-    that are read and wait for the rule to go. `label`: what people call it, where its value says nothing: of a
-    tombstone the file in which its text stood, if that is known.
+    """One blocklist entry. `kind`: a rule's kind, or `episode`, `file` or `output` for a tombstone. `held`: chunks in
+    quarantine until the rule is lifted. `label`: a readable name where the value is none; for a tombstone the file that
+    had its text, if known.
     """
 
     id: str
@@ -103,7 +103,7 @@ class Entry:
 def blocklist(
     store: Store, limit: int, before: tuple[datetime, str] | None = None, private: Private = NOTHING_PRIVATE
 ) -> list[Entry]:
-    """Rules and tombstones, the newest first, behind `before`. Of a private source no file is named but by a rule."""
+    """Return entries older than `before`, the newest first. Of a private source, only rules name files."""
     held = store.exclusion.held()
     rules = [entry_of(rule, held.get(rule.rule_id, 0)) for rule in stored_rules(store.settings)]
     tombstones = store.exclusion.tombstones(limit, before)
@@ -120,8 +120,8 @@ def blocklist(
 
 
 def _places(store: Store, tombstones: Sequence[str], private: Private) -> dict[str, str]:
-    """Tombstone -> the first file in which its text stood, as hits name it, and under which heading, where the text was
-    not forgotten with it.
+    """Return tombstone -> the first file that had its text, named as hits name it, with the heading unless the text was
+    forgotten with it.
     """
     sources = {source.key: source for source in store.files.sources()}
     files = {key: its[0] for key, its in store.exclusion.stood_in(tombstones).items()}
@@ -137,15 +137,15 @@ def _places(store: Store, tombstones: Sequence[str], private: Private) -> dict[s
 
 
 def place_shown(source: Source, path: str) -> str:
-    """A file as hits name it: `machine:/folder/name`; of an upload its name."""
+    """Return a file's name as hits show it: `machine:/folder/name`; for an upload, its file name."""
     if source.kind == "reserved":
         return f"{source.key}: {path.rpartition('/')[2]}"
     return f"{source.machine}:{folder_of(source)}/{path}"
 
 
 def matching_episodes(store: Store, rule: Rule) -> Iterator[str]:
-    """Ids of the stored episodes that a rule would keep away, without records of sessions of logs, which follow what
-    they tell of. Reads all of them.
+    """Yield ids of the stored episodes that a rule would exclude. Skips session records of logs, which follow their
+    session's episodes. Reads all episodes.
     """
     rules, cursor = RuleSet((rule,), store.settings.get(PROJECT_ALIASES, {})), None
     while True:
@@ -163,7 +163,7 @@ def matching_episodes(store: Store, rule: Rule) -> Iterator[str]:
 
 
 def what_comes_back(entry_id: str, lifted: Lifted) -> str:
-    """What happens after an entry was lifted, for people."""
+    """Describe, for users, what happens after an entry was lifted."""
     found = []
     if lifted.parts:
         found.append(f"what is stored of it ({counted(lifted.parts, 'part')}) comes back with the next ingest")
@@ -178,7 +178,7 @@ def what_comes_back(entry_id: str, lifted: Lifted) -> str:
 
 
 def entry_of(rule: Rule, held: int = 0) -> Entry:
-    """A rule as the list shows it."""
+    """Return a rule as a blocklist entry."""
     return Entry(
         rule.rule_id, rule.kind, rule.value, rule.machine, rule.reason, rule.added_at, rule.episode_id, held,
         rule.label,
@@ -186,6 +186,6 @@ def entry_of(rule: Rule, held: int = 0) -> Entry:
 
 
 def _kind_of(tombstone: str) -> str:
-    """What a tombstone is of: those of files begin with what they are."""
+    """Return the entry kind of a tombstone; those of files and outputs have it as their prefix."""
     name = tombstone.partition(":")[0]
     return name if name in {FILE, "output"} else "episode"

@@ -1,4 +1,4 @@
-"""What a model is told before it answers: the conversation, and what the memory has on it. Pure but for the booking."""
+"""Build what a model receives before it answers: the conversation and hits of the memory. Pure except `Booking`."""
 
 import uuid
 from collections import defaultdict
@@ -30,69 +30,69 @@ SYSTEM = (
     "guessing."
 )
 HISTORY = 20
-"""Messages of the conversation that the model is told again."""
+"""Messages of the conversation that are sent to the model again."""
 PER_QUERY, MOST_HITS = 5, 10
 QUERY_CHARS = 2_000
 REPLY_CHARS = 500
-"""Of the last reply, which says first what it is about: embedding a long text costs as much as several short ones."""
+"""Of the last reply, which names its subject first: embedding a long text costs as much as several short ones."""
 EXCERPT_CHARS = 700
 MOST_ATTACHED_BYTES = 200 * 1024
-"""Of one file, in UTF-8; of a longer one the model is told that it goes on."""
+"""Per file, in UTF-8; a longer one is cut, with a note to the model."""
 LASTING = (Layer.SEMANTIC, Layer.PROCEDURAL)
 SPARSE = "The memory has nothing on this."
 STANDING = "Found by what is asked before every message, whatever it says:"
 UNASKED = "The memory could not be asked just now; say so if the answer needs it."
 ROUNDS = 5
-"""Searches that the model may ask for one after the other."""
+"""Searches that the model may request one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A text that goes with a message."""
+    """A text attached to a message."""
 
     name: str
     text: str
 
 
 def queries_of(message: str, last_reply: str) -> list[SearchQuery]:
-    """What the memory is asked before an answer, of all projects: the message, and the last reply."""
+    """Return the queries before an answer, over all projects: the message and the last reply."""
     said, before = message.strip()[:QUERY_CHARS], last_reply.strip()[:REPLY_CHARS]
     asked = [question(said), *([_known_before(before)] if before != said else [])]
     return [each for each in asked if each.text]
 
 
 def standing_of(project: str) -> list[SearchQuery]:
-    """What is worth knowing before any answer, of what was written down to be remembered: what was merely said once
-    always holds something that is a little like such a question.
+    """Return the standing queries, useful before any answer. They search curated layers only: among everything that was
+    ever said, something is always a little similar to such a query.
     """
     asked = (f"{project} decisions and open tasks".strip(), "preferences and standing instructions")
     return [replace(_known_before(text), where=Where(layers=LASTING)) for text in asked]
 
 
 def asked_ahead(project: str, last_reply: str) -> list[SearchQuery]:
-    """What the memory will be asked first whatever the next message says."""
+    """Return the queries that are known before the next message."""
     asked = [*queries_of("", last_reply), *standing_of(project)]
     return [within(each, project) for each in asked] if project else asked
 
 
 def _known_before(text: str) -> SearchQuery:
-    """A question that does not depend on the message. What it finds nobody asked for: it counts as no retrieval."""
+    """Return a query that does not depend on the message. The user did not ask it, so it counts as no retrieval."""
     return replace(question(text), track=False)
 
 
 def question(text: str, top_k: int = PER_QUERY) -> SearchQuery:
-    """One of these as the engine takes it."""
+    """Return the engine's query for a text."""
     return SearchQuery(text, top_k=top_k)
 
 
 def within(asked: SearchQuery, project: str) -> SearchQuery:
-    """The same of this project alone."""
+    """Return the query limited to a project."""
     return replace(asked, where=replace(asked.where, projects=(project,)))
 
 
 def merged(answers: Iterable[Sequence[Hit]], most: int = MOST_HITS) -> list[Hit]:
-    """The best of several answers, each episode once. By reciprocal ranks, since scores compare within one answer only;
-    among equals those of the earlier answer come first.
+    """Return the best hits of several answers, each episode once. Merges by reciprocal rank, since scores compare
+    within one answer only; among equals, hits of the earlier answer come first.
     """
     hits: dict[str, Hit] = {}
     scores: dict[str, float] = defaultdict(float)
@@ -105,18 +105,16 @@ def merged(answers: Iterable[Sequence[Hit]], most: int = MOST_HITS) -> list[Hit]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the memory said. `standing`: ids of those that only the questions before every answer found; `problem`: why
-    it said nothing.
-    """
+    """Hits of the memory. `standing`: ids that only the standing queries found; `problem`: why there are no hits."""
 
     hits: list[Hit]
     standing: frozenset[str] = frozenset()
     problem: str = ""
 
     def with_more(self, other: "Found", most: int | None = None) -> "Found":
-        """With what another search found. What either found for what was said is not standing.
+        """Add the hits of another search. A hit that either found for the message itself is not standing.
 
-        :param most: so many hits; None: all.
+        :param most: maximum number of hits; None: all.
         """
         known = {hit.episode.episode_id for hit in self.hits}
         more = [hit for hit in other.hits if hit.episode.episode_id not in known]
@@ -124,15 +122,15 @@ class Found:
         return replace(self, hits=(self.hits + more)[:most], standing=(self.standing | other.standing) - answering)
 
     def parted(self) -> tuple[list[Hit], list[Hit]]:
-        """Those that answer what was said, and the standing ones."""
+        """Return the hits for the message, and the standing ones."""
         answering = [hit for hit in self.hits if hit.episode.episode_id not in self.standing]
         return answering, [hit for hit in self.hits if hit.episode.episode_id in self.standing]
 
 
 def found_by(asked: Sequence[Sequence[Hit]], standing: Sequence[Sequence[Hit]]) -> Found:
-    """The best of both, those that answer what was said first.
+    """Return the best of both, hits for the message first.
 
-    :param asked: what was found for what was said, and `standing` for what is asked before every answer.
+    :param asked: hits of the queries about the message; `standing`: hits of the standing queries.
     """
     said = {hit.episode.episode_id for hits in asked for hit in hits}
     best = merged([*asked, *standing])
@@ -141,7 +139,7 @@ def found_by(asked: Sequence[Sequence[Hit]], standing: Sequence[Sequence[Hit]]) 
 
 
 def block_of(found: Found) -> str:
-    """The hits as one block of quotes that ingest recognizes and drops; empty without hits."""
+    """Return the hits as one block of quotes that ingest recognizes and drops; empty without hits."""
     answering, standing = found.parted()
     return fenced([*map(_line, answering), *([STANDING] if standing else []), *map(_line, standing)])
 
@@ -154,7 +152,7 @@ def _line(hit: Hit) -> str:
 
 
 def citations_of(found: Found) -> tuple[Citation, ...]:
-    """What an answer leans on."""
+    """Return the citations of an answer."""
     return tuple(
         Citation(
             each.episode_id, each.summary[:200], each.project, each.timestamp, round(hit.score, 4),
@@ -170,8 +168,8 @@ def told(
     attachments: Sequence[Attachment],
     found: Found,
 ) -> list[Said]:
-    """The conversation as the model is told it, the latest message with what the memory has on it. It begins with a
-    question, and questions and answers take turns, since some services refuse anything else.
+    """Return the conversation as sent to the model, the latest message with the memory's hits. It begins with a
+    question, and questions and answers alternate, since some services refuse anything else.
     """
     said = [Said(each.role, each.text) for each in _kept(history)]
     answering, _ = found.parted()
@@ -181,27 +179,27 @@ def told(
 
 
 def last_reply(history: Sequence[ChatMessage]) -> str:
-    """What was answered last; empty: nothing."""
+    """Return the last answer; empty: none."""
     return next((each.text for each in reversed(history) if each.role == "assistant"), "")
 
 
 def not_told(hits: Iterable[Hit], history: Sequence[ChatMessage], leaving: Set[str] = frozenset()) -> list[Hit]:
-    """Those that the model does not know from the conversation itself: neither its round trips nor their records.
+    """Return the hits that the conversation does not contain yet: neither its round trips nor their records.
 
-    :param leaving: ids of episodes that it is not to be told at all.
+    :param leaving: ids of episodes to leave out in any case.
     """
     known = {each.episode_id for each in _kept(history)} - {""} | leaving
     return [hit for hit in hits if not known & {hit.episode.episode_id, hit.episode.metadata.get("part_id")}]
 
 
 def _kept(history: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """What the model is told of the conversation."""
+    """Return the messages of the conversation to send again."""
     kept = [each for each in history if each.text.strip() and each.text != FORGOTTEN][-HISTORY:]
     return list(dropwhile(lambda each: each.role == "assistant", kept))
 
 
 def _in_turns(said: Iterable[Said]) -> list[Said]:
-    """With questions that nobody answered put before the one that came after them."""
+    """Join unanswered questions with the question after them."""
     turns: list[Said] = []
     for each in said:
         if turns and turns[-1].role == each.role:
@@ -225,8 +223,8 @@ def _attached(file: Attachment) -> str:
 def check_leave(
     settings: Settings, backend: ChatBackend, private: Private, projects: Callable[[], Iterable[str]]
 ) -> None:
-    """:param projects: looks up all that the conversation's project may mean; not asked of a backend that is here.
-    :raises BadSetting: what is said in these, or anything, may not go where this backend is.
+    """:param projects: returns every project that the conversation's may mean; not called for a local backend.
+    :raises BadSetting: texts of these projects, or any text, may not be sent to this backend.
     """
     if backend.is_local:
         return
@@ -237,15 +235,15 @@ def check_leave(
 
 
 def shown_to(hits: Iterable[Hit], backend: ChatBackend, private: Private) -> list[Hit]:
-    """Those that a backend may see."""
+    """Return the hits that may be sent to a backend."""
     return [hit for hit in hits if backend.is_local or not private.holds(hit.episode)]
 
 
 def leaning_on_private(
     history: Sequence[ChatMessage], private: Private, look_up: Callable[[Sequence[str]], Mapping[str, EpisodeHead]]
 ) -> frozenset[str]:
-    """Ids of answers that lean on what is private; where anything is, also on what is gone, of which nobody knows. What
-    a model here said after one of them may repeat it.
+    """Return ids of answers based on private episodes, or, if there are private projects, on deleted ones, whose
+    privacy is unknown. Includes later answers of local models, which may repeat such an answer.
 
     :param look_up: finds episodes by their ids.
     """
@@ -262,16 +260,16 @@ def leaning_on_private(
 
 
 class Booking:
-    """One call in the day's budget, booked at the most it may cost before it is made."""
+    """Budget of one call: its maximum cost is reserved before the call."""
 
     def __init__(self, store: Store, backend: ChatBackend, settings: Settings) -> None:
         self._store, self._backend = store, backend
         self._budget = LlmBudget(settings.llm_daily_tokens, settings.llm_daily_dollars)
 
     def book(self, system: str, said: Sequence[Said]) -> str:
-        """The id of the call.
+        """Reserve the call's maximum cost. Return its id.
 
-        :raises RetryLater: the budget of this day does not hold it.
+        :raises RetryLater: the rest of today's budget is too small.
         """
         call_id, day = uuid.uuid4().hex, f"{datetime.now(UTC):%Y-%m-%d}"
         expected = self._backend.expected(system, said)
@@ -280,8 +278,8 @@ class Booking:
         return call_id
 
     def settle(self, call_id: str, used: LlmUse | None) -> None:
-        """What it cost; None: nobody knows, and it stays as booked where calls cost money. Dollars of a call that a
-        subscription pays are told of the answer, and count in no budget.
+        """Record the actual cost. None: unknown, so the reservation stands where calls cost money. Dollars of a call
+        that a subscription pays are shown with the answer, and count in no budget.
         """
         if not self._backend.is_paid:
             used = replace(used or LlmUse(calls=1), dollars=0.0)

@@ -1,9 +1,9 @@
-"""Episodes of one session that a later one repeats: the newest stands for them. Nothing is deleted, and all of it can
-be undone.
+"""Hide episodes that a later one of the same session repeats: the newest replaces them. Nothing is deleted, and
+everything can be undone.
 
-An episode is hidden behind a later one only where that one says all of it: each of its passages lies within `threshold`
-(cosine) of one of the later one's, and each of its words stands there. Vectors alone do not tell `retries: 3` from
-`retries: 5`.
+An episode is hidden only if the later one contains all of it: each of its passages is within `threshold` (cosine) of
+one of the later one's, and each of its words occurs there. Vectors alone do not distinguish `retries: 3` from `retries:
+5`.
 """
 
 import re
@@ -20,18 +20,18 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.links import Link
 
 LAST_RUN = "consolidation.last_run"
-"""Stored setting: the statistics of the last run."""
+"""Stored setting: statistics of the last run."""
 RULE = "consolidation.rule"
-"""Stored setting: space and threshold that sessions were settled by."""
+"""Stored setting: space and threshold that sessions were reconciled with."""
 GROUP_MOST = 500
-"""Episodes of a session that are compared with each other; of a longer one, so many after so many."""
+"""Episodes of a session that are compared with each other; a longer session is split into groups of this size."""
 PAGE = 100
 _WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationReport:
-    """What one run did. `waiting`: sessions left, whose vectors are still to come."""
+    """What one run did. `waiting`: sessions left, whose vectors are still missing."""
 
     sessions: int = 0
     episodes: int = 0
@@ -45,7 +45,7 @@ class ConsolidationReport:
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """What an episode says: its words, and its passages' vectors, shape (passages, dim)."""
+    """An episode's words, and its passages' vectors, shape (passages, dim)."""
 
     episode_id: str
     kind: str
@@ -54,7 +54,7 @@ class Spoken:
 
 
 def consolidate_sessions(store: Store, threshold: float) -> ConsolidationReport:
-    """Settle each session in which something changed since it was settled last; the cost is that of these sessions.
+    """Reconcile each session that changed since it was last reconciled; the cost depends on these sessions only.
 
     :param threshold: cosine in the active space.
     """
@@ -74,7 +74,7 @@ def consolidate_sessions(store: Store, threshold: float) -> ConsolidationReport:
 
 
 def stats_of(report: ConsolidationReport) -> dict[str, Any]:
-    """The report as it is stored and shown."""
+    """Return the report as stored and shown."""
     return {name: getattr(report, name) for name in report.__dataclass_fields__}
 
 
@@ -103,7 +103,7 @@ def _settle_changed(store: Store, space: Space, threshold: float) -> Consolidati
 def _canonicals(
     store: Store, space: Space, session_id: str, logs: frozenset[str], threshold: float
 ) -> dict[str, str | None]:
-    """Episode id -> the one that stands for it, None: none; of a session's episodes that come from logs."""
+    """Return episode id -> the one that replaces it, or None; for a session's episodes that come from logs."""
     found: dict[str, str | None] = {}
     episodes = _episodes(store, session_id, logs)
     for start in range(0, len(episodes), GROUP_MOST):
@@ -112,7 +112,7 @@ def _canonicals(
 
 
 def _episodes(store: Store, session_id: str, logs: frozenset[str]) -> list[Episode]:
-    """The oldest first; none that something else than consolidation superseded."""
+    """Return the session's episodes, oldest first, without those superseded by anything but consolidation."""
     where = Where(session_id=session_id, include_superseded=True)
     found: list[Episode] = []
     cursor, is_more = None, True
@@ -140,14 +140,14 @@ def _spoken(store: Store, space: Space, episodes: Sequence[Episode]) -> list[Spo
 
 
 def _vectors(store: Store, space: str, variant: Variant, episode_id: str) -> NDArray[np.float32] | None:
-    """Of all passages of an episode; None where one has none."""
+    """Return the vectors of all passages of an episode; None if one is missing."""
     ids = [stored.passage_id for stored in store.episodes.passages_of(episode_id)]
     found = store.vectors.get(space, variant, ids)
     return np.stack([found[key] for key in ids]) if ids and len(found) == len(ids) else None
 
 
 def newest_of_equals(episodes: Sequence[Spoken], threshold: float) -> dict[str, str | None]:
-    """Episode id -> the newest later episode of its kind that says all that it says; None: there is none.
+    """Return episode id -> the newest later episode of its kind that contains all of it, or None.
 
     :param episodes: the oldest first.
     """
@@ -163,7 +163,7 @@ def newest_of_equals(episodes: Sequence[Spoken], threshold: float) -> dict[str, 
 
 
 def _says(newer: Spoken, older: Spoken, threshold: float) -> bool:
-    """Whether one says all of the other. Words are looked at first: they decide most pairs, and cost the least."""
+    """Return whether one contains all of the other. Words are compared first: they decide most pairs cheaply."""
     if newer.kind != older.kind or not older.words <= newer.words:
         return False
     nearest = (older.vectors @ newer.vectors.T).max(axis=1)

@@ -1,4 +1,4 @@
-"""What a session is told of the memory: what answers its prompt, or where its project stands."""
+"""Build the context of a session: what answers its prompt, or the state of its project."""
 
 import logging
 from collections import Counter
@@ -29,34 +29,33 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.context import SessionMemory, Shown
 
 CANDIDATES = 12
-"""Hits that are looked at for one prompt."""
+"""Hits considered for one prompt."""
 QUOTE_TOKENS = 58
-"""Of one quote that answers a prompt, at the least: two or three sentences. A block of 400 tokens has three or four of
-them; benchmarks/README.md tells what other numbers show."""
+"""Minimum of one quote, two or three sentences: 400 tokens hold 3 or 4. benchmarks/README.md compares other values."""
 LONGEST_QUOTE_TOKENS = 160
-"""Of one where few answer."""
+"""Maximum length of one quote, used where few answer."""
 SPARE_QUOTES = 3
-"""Hits that are read beside those that fit, since some are known already."""
+"""Hits read beyond those that fit, since the session may know some already."""
 AROUND_QUOTE, AROUND_QUOTES = 34, 100
-"""Tokens of what is said of one quote, and around all of them, at the most."""
+"""Maximum tokens of the text around one quote, and around all of them."""
 ASKED_HEAD, ASKED_TAIL = 1_500, 500
-"""Characters of a long prompt that are searched for: what is pasted between them says little of what is asked."""
+"""Characters searched for of a long prompt: text pasted between them says little about the question."""
 EMPTIED = frozenset({"clear", "compact"})
-"""How a session starts whose context was emptied: what it was shown may come again."""
+"""Start sources of a session with emptied context: what it was shown before may be shown again."""
 LEAST_TOKENS = 60
-"""Below this no quote has room beside the fence."""
+"""Below this, no quote fits beside the fence."""
 SAME_AMONG = 60
-"""Items shown last with which new ones are compared by their words."""
+"""Number of items shown last that new ones are compared with, by their words."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ContextRequest:
-    """Who asks for context. Empty fields are not known. `query` empty: the session starts.
+    """A request for context. Empty fields are unknown. Empty `query`: the session starts.
 
-    :param machine: where `cwd` is; empty: here.
-    :param source: how the session starts, in the words of Claude Code.
+    :param machine: where `cwd` is; empty: this machine.
+    :param source: how the session starts, in Claude Code's terms.
     """
 
     query: str = ""
@@ -70,7 +69,7 @@ class ContextRequest:
 
 @dataclass(frozen=True, slots=True)
 class ContextAnswer:
-    """What to put into a session. `skipped` counts what was left out by reason: shown, budget, floor."""
+    """Text for a session. `skipped` counts items left out, by reason: shown, budget, floor."""
 
     text: str = ""
     tokens: int = 0
@@ -80,19 +79,19 @@ class ContextAnswer:
 
 
 class LeftOut(StrEnum):
-    """Why a quote is not in a block."""
+    """Reason why a quote is not in a block."""
 
     FLOOR = "floor"
-    """It does not tell enough."""
+    """It is below the relevance threshold."""
     REPEATED = "repeated"
     """Another quote of the block says the same."""
     BUDGET = "budget"
-    """There was no room."""
+    """The token budget was used up."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextPreview:
-    """What a session would be told that was shown nothing yet, and which quotes it would not be."""
+    """The context of a session that was shown nothing yet, and the quotes left out of it."""
 
     projects: tuple[str, ...] = ()
     block: Block = field(default_factory=Block)
@@ -100,7 +99,7 @@ class ContextPreview:
 
 
 class ContextMaker:
-    """Makes the context of sessions. Stateless; what sessions were shown is in the store."""
+    """Make the context of sessions. Stateless; the store records what each session was shown."""
 
     def __init__(
         self,
@@ -110,14 +109,14 @@ class ContextMaker:
         machine: str,
         hidden: Set[str] = frozenset(),
     ) -> None:
-        """:param machine: the name of this machine, whose disk tells projects.
+        """:param machine: name of this machine, whose disk identifies projects.
         :param hidden: ids of episodes that previews and hand-offs leave out.
         """
         self._hidden = hidden
         self._store, self._engine, self._pieces, self._machine = store, engine, pieces, machine
 
     def make(self, asked: ContextRequest, now: datetime) -> ContextAnswer:
-        """The block for a session. What is in it counts as shown to the session from now on."""
+        """Return the block for a session. Its items count as shown to the session from now on."""
         if asked.session_id and asked.source in EMPTIED:
             self._store.context.restart(asked.session_id, now)
         if asked.max_tokens < LEAST_TOKENS:
@@ -140,7 +139,7 @@ class ContextMaker:
         return ContextAnswer(block.text, block.tokens, ids, projects, skipped)
 
     def preview(self, asked: ContextRequest) -> ContextPreview:
-        """What `make` answers a session that was shown nothing yet. Counts as shown to nobody, and as found by none."""
+        """Return what `make` answers a session that was shown nothing yet. Counts as neither shown nor retrieved."""
         projects, left = self.projects(asked), list[tuple[LeftOut, Item]]()
         if asked.max_tokens < LEAST_TOKENS:
             return ContextPreview(projects)
@@ -160,8 +159,8 @@ class ContextMaker:
         return ContextPreview(projects, block, (*left, *((LeftOut.BUDGET, item) for item in out)))
 
     def handoff(self, asked: ContextRequest) -> tuple[tuple[str, ...], Handoff, Block]:
-        """The projects that a request is about, where they stand, and that as a block, which says what is not known.
-        Counts as shown to nobody.
+        """Return a request's projects, their state, and that state as a block, which names what is unknown. Not counted
+        as shown.
         """
         projects = self.projects(asked)
         handoff = self._handoff(asked, projects)
@@ -175,13 +174,13 @@ class ContextMaker:
         return projects, handoff, Block(text, tokens) if tokens <= asked.max_tokens else Block()
 
     def _handoff(self, asked: ContextRequest, projects: tuple[str, ...], without: str = "") -> Handoff:
-        """Where the projects stand; of private sources only what is asked for by name, or from inside."""
+        """Return the state of the projects; of private sources only those requested by name, or from inside."""
         inside = self._inside(asked, projects)
         hidden = self._engine.private().elsewhere(self._store, projects, inside) if inside else ()
         return read_handoff(self._store, projects, without, hidden)
 
     def _inside(self, asked: ContextRequest, projects: tuple[str, ...]) -> tuple[str, ...]:
-        """The projects and the private sources that the folder is in; none where a project is named."""
+        """Return the projects and the private sources around the folder; none if the request names a project."""
         if asked.project or not asked.cwd:
             return ()
         return (*projects, *self._engine.private().around(asked.cwd, asked.machine or self._machine))
@@ -195,7 +194,7 @@ class ContextMaker:
         ]
 
     def projects(self, asked: ContextRequest) -> tuple[str, ...]:
-        """The stored projects that a request is about; none: not known."""
+        """Return the stored projects of a request; none: unknown."""
         if asked.project:
             return projects_called(self._store, asked.project)
         if not asked.cwd:
@@ -208,7 +207,7 @@ class ContextMaker:
     def _answering(
         self, asked: ContextRequest, projects: tuple[str, ...], memory: SessionMemory, skipped: Counter[str]
     ) -> list[Section]:
-        """What answers a prompt well enough."""
+        """Return the quotes relevant enough to a prompt that the session does not know."""
         hits, clear = self._hits(asked, projects)
         skipped["floor"] += len(hits) - len(clear)
         known = {shown.episode_id for shown in memory.shown}
@@ -217,7 +216,7 @@ class ContextMaker:
         return [self._quotes(asked, new)]
 
     def _hits(self, asked: ContextRequest, projects: tuple[str, ...]) -> tuple[list[Hit], list[Hit]]:
-        """What a search finds for a prompt, and what of it tells enough."""
+        """Return the search hits for a prompt, and those above the relevance threshold."""
         if not says_what_it_asks(asked.query) or (asked.project and not projects):
             return [], []
         query = SearchQuery(
@@ -229,7 +228,7 @@ class ContextMaker:
         return hits, telling(hits, is_stranger=bool(asked.cwd) and not projects)
 
     def _quotes(self, asked: ContextRequest, hits: Sequence[Hit]) -> Section:
-        """What is quoted of hits: of each the sentences that answer best."""
+        """Return the quotes of hits: of each the sentences that answer best."""
         most = _quote_tokens(asked.max_tokens, len(hits))
         texts = list(dict.fromkeys(s.text for hit in hits for run in hit.runs for s in run))
         tokens = dict(zip(texts, counted_tokens(texts, self._pieces), strict=True))
@@ -241,8 +240,8 @@ class ContextMaker:
     def _unseen(
         self, sections: Sequence[Section], session_id: str, memory: SessionMemory, skipped: Counter[str]
     ) -> list[Section]:
-        """The sections without what the session knows: what it was shown, its like, and what it said itself since its
-        context was emptied.
+        """Return the sections without what the session knows: items shown to it, near-duplicates of these, and what it
+        said itself since its context was emptied.
         """
         known = {shown.episode_id for shown in memory.shown}
         texts = self._texts(memory.shown[-SAME_AMONG:])
@@ -265,7 +264,7 @@ class ContextMaker:
         return found
 
     def _texts(self, shown: Sequence[Shown]) -> list[str]:
-        """What the session saw of these, as it is now; what was deleted since is not compared."""
+        """Return the current texts of shown items; items deleted since are not compared."""
         passages = self._store.episodes.passages([s.passage_id for s in shown if s.passage_id is not None])
         episodes = self._store.episodes.get([s.episode_id for s in shown if s.passage_id is None])
         return [p.passage.text for p in passages.values()] + [e.summary for e in episodes.values()]
@@ -280,7 +279,7 @@ class ContextMaker:
         now: datetime,
         skipped: Counter[str],
     ) -> tuple[Block, list[Item]]:
-        """The block with only what no other call showed the session meanwhile."""
+        """Return the block without items that another call showed the session in the meantime."""
         shown = [Shown(item.episode.episode_id, item.passage_id) for item in block.items]
         mine = self._store.context.show(asked.session_id, shown, now)
         if mine == {item.episode_id for item in shown}:
@@ -292,7 +291,7 @@ class ContextMaker:
     def _track(self, ids: Sequence[str], now: datetime) -> None:
         try:
             self._store.episodes.track(ids, now)
-        except AnamnesisError as exc:  # an answer is worth more than its count
+        except AnamnesisError as exc:  # the answer matters more than its count
             log.warning("what a session was told is not counted as retrieved: %s", exc)
 
     def _parts(self, episodes: Iterable[Episode]) -> dict[str, Part]:
@@ -300,13 +299,13 @@ class ContextMaker:
 
 
 def _quote_tokens(most: int, quotes: int) -> int:
-    """Of each quote, so that few of them fill what many would."""
+    """Return the tokens for each quote; fewer quotes may be longer."""
     share = (most - AROUND_QUOTES) // max(quotes, 1) - AROUND_QUOTE
     return min(max(share, QUOTE_TOKENS), LONGEST_QUOTE_TOKENS)
 
 
 def _own_session(asked: ContextRequest) -> str:
-    """The session whose own words are in its context."""
+    """Return the session whose own words are in its context."""
     return "" if asked.source in EMPTIED else asked.session_id
 
 
@@ -316,12 +315,12 @@ def _item(hit: Hit, parts: dict[str, Part], run: Run = ()) -> Item:
 
 
 def _is_of(project: str, projects: Sequence[str]) -> bool:
-    """Whether an episode is of one of the projects, by its whole name: a search also takes those that end like it."""
+    """Return whether an episode is of one of the projects, by full name: a search also matches name endings."""
     return not projects or project in projects
 
 
 def _said_it(item: Item, session_id: str, memory: SessionMemory) -> bool:
-    """Whether a quote is of the session itself, and still in its context."""
+    """Return whether a quote is from the session itself, and still in its context."""
     if not session_id or item.episode.session_id != session_id:
         return False
     return memory.restarted_at is None or item.episode.timestamp >= memory.restarted_at

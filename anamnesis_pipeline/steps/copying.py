@@ -1,8 +1,8 @@
-"""One store made equal to another, or to a backup, and proven equal.
+"""Copy one store, or a backup, into another, and prove them equal.
 
-Rows of both are compared by key, in order, and only those that differ are written or removed: a copy that was
-interrupted goes on, and one that is made again costs what changed. The store that is copied into bears a mark until it
-is used as a memory, so that no memory is ever copied over another.
+Rows of both are compared by key, in order; only those that differ are written or removed. An interrupted copy resumes,
+and a repeated one costs only what changed. The target has a mark until it is used as a memory, so that no memory is
+overwritten by another.
 """
 
 import logging
@@ -34,22 +34,22 @@ from anamnesis_pipeline.wording import counted
 log = logging.getLogger(__name__)
 
 MARK = f"{OWN_SETTINGS}of"
-"""Name of the stored setting {origin, complete} of a store that is a copy and was not used yet."""
+"""Name of the stored setting {origin, complete} of a store that is an unused copy."""
 COPIED_FROM = f"{OWN_SETTINGS}from"
-"""Name of the stored setting that says where the memory was copied from: what is forgotten here is there still."""
+"""Name of the stored setting with the origin of a copied memory: what is forgotten here still exists there."""
 
 INDEX_WITHIN_S = 300.0
-"""So long the end of a copy waits for the search indexes, all together."""
+"""Seconds that a copy waits at its end for all search indexes together."""
 
 Tell = Callable[[str, int, int], None]
-"""Told of the step, how much of it is done, and how much there is."""
+"""Progress callback: step, amount done, amount in all."""
 Digests = Mapping[str, Digest]
-"""Of each table, by its name."""
+"""Table name -> digest."""
 
 
 @dataclass(slots=True)
 class Changes:
-    """How many rows there are, and how many of them were written or removed to make the target so."""
+    """Number of rows, and how many were written or removed to make the target equal."""
 
     rows: int = 0
     written: int = 0
@@ -58,7 +58,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class MoveReport:
-    """What a copy came to. `resumed`: it went on where an earlier one was."""
+    """Result of a copy. `resumed`: it continued an earlier one."""
 
     changes: Changes
     resumed: bool
@@ -68,15 +68,15 @@ class MoveReport:
 
 
 def memory_id(reading: Reading) -> str:
-    """What a memory and its copies have in common, and no other memory; says nothing of what it is made of."""
+    """Return an id that a memory shares only with its copies; it reveals no content."""
     return content_id("memory", *(row["secret"].hex() for row in rows_of(reading, SECRET)))
 
 
 def begin(store: Store, origin: str, place: str) -> bool:
-    """Mark a store as the unfinished copy of `origin`; whether it was one before. Of copies of different memories that
-    begin at once one does.
+    """Mark a store as the unfinished copy of `origin`. Return whether it was one before. When copies of different
+    memories begin at the same time, one succeeds.
 
-    :param place: where it is, in words.
+    :param place: its location, in words.
     :raises GiveUp: it holds a memory, or the copy of another one.
     """
     while True:
@@ -93,12 +93,12 @@ def begin(store: Store, origin: str, place: str) -> bool:
 
 
 def complete(store: Store, origin: str) -> None:
-    """Note that a copy is whole. From its first use on it is a memory of its own."""
+    """Mark a copy as complete. From its first use on it is an independent memory."""
     store.settings.set(MARK, {"origin": origin, "complete": True})
 
 
 def note_origin(store: Store, place: str) -> None:
-    """Keep where a memory was copied from, in words."""
+    """Store where a memory was copied from, in words."""
     store.settings.set(COPIED_FROM, place)
 
 
@@ -112,7 +112,7 @@ def settle(store: Store, place: str) -> None:
 
 
 def check_whole(store: Store, place: str) -> bool:
-    """Whether a store is a copy that was not used yet.
+    """Return whether a store is an unused copy.
 
     :raises GiveUp: it is an unfinished one.
     """
@@ -126,7 +126,7 @@ def check_whole(store: Store, place: str) -> bool:
 
 
 def _held(store: Store) -> str:
-    """A table of a store that holds what a new one's does not; empty: there is none."""
+    """Return the name of a table with rows that a new store does not have; empty: none."""
     begins_with = {SECRET.name: 1, "sources": len(RESERVED_SOURCES)}
     with store.copies.reading() as now:
         for table in now.tables():
@@ -140,9 +140,9 @@ def _held(store: Store) -> str:
 
 
 def move(source: Store, target: Store, place: str, tell: Tell) -> MoveReport:
-    """Make `target` a copy of `source` as it is at this moment, and prove it. The source is only read.
+    """Make `target` a copy of the current state of `source`, and prove it. The source is only read.
 
-    :param place: where the target is, in words.
+    :param place: location of the target, in words.
     :raises GiveUp: the target holds another memory, or differs in the end.
     """
     with source.copies.reading() as now:
@@ -155,15 +155,15 @@ def move(source: Store, target: Store, place: str, tell: Tell) -> MoveReport:
 
 
 def told(now: Reading, tell: Tell) -> Iterator[tuple[Table, Iterator[Row]]]:
-    """Every table with its rows; `tell` hears of each page."""
+    """Yield every table with its rows; call `tell` for each page."""
     for table in now.tables():
         yield table, _told(rows_of(now, table), table, now.count(table), tell)
 
 
 def bring(target: CopyRecords, table: Table, rows: Iterable[Row], changes: Changes) -> Digest:
-    """Make a table of `target` consist of these rows, which come by key; returns what they are known by.
+    """Make a table of `target` equal to these rows, which come in key order. Return their digest.
 
-    :param changes: what it took is added to.
+    :param changes: rows written and removed are added to it.
     """
     digest, batch, held = Digest(), _Batch(), _Ahead(target, table)
     for row in rows:
@@ -185,7 +185,7 @@ def bring(target: CopyRecords, table: Table, rows: Iterable[Row], changes: Chang
 
 
 def finish(target: Store, origin: str, digests: Digests, place: str, tell: Tell) -> None:
-    """Prove that a copy is what it should be, and make it whole.
+    """Check a copy, and mark it complete.
 
     :raises GiveUp: it differs.
     """
@@ -195,7 +195,7 @@ def finish(target: Store, origin: str, digests: Digests, place: str, tell: Tell)
 
 
 def check(target: CopyRecords, digests: Digests, place: str, tell: Tell) -> None:
-    """:raises GiveUp: the target's tables are others than these, by number or by checksum of their rows."""
+    """:raises GiveUp: the target's tables differ from these in number or checksum of their rows."""
     with target.reading() as now:
         tables = now.tables()
     if surplus := {table.name for table in tables} ^ digests.keys():
@@ -213,7 +213,7 @@ def check(target: CopyRecords, digests: Digests, place: str, tell: Tell) -> None
 
 
 def _rows_now(store: CopyRecords, table: Table) -> Iterator[Row]:
-    """All rows of a table by key, each page as it is when it is read: no backend has to keep one moment for so long."""
+    """Yield all rows of a table by key. Each page is a separate snapshot: no backend has to keep one for that long."""
     after: Key | None = None
     while True:
         with store.reading() as now:
@@ -225,17 +225,17 @@ def _rows_now(store: CopyRecords, table: Table) -> Iterator[Row]:
 
 
 def make_fast(store: Store, tell: Tell) -> str:
-    """Build what the searched space's vectors are found fast by; nothing where they are few. What a server builds is
-    waited for some minutes, since somebody sits before it and all is there by now; it goes on by itself.
+    """Build the search index of the active space; does nothing for few vectors. Waits some minutes for an index that a
+    server builds, since a user is waiting and all vectors are there; the server then continues alone.
 
-    :return: why it could not be built, which makes the copy no less whole; empty: it is there.
+    :return: why it could not be built, which leaves the copy complete; empty: it is there.
     """
     if (space := store.spaces.active()) is None:
         return ""
     tell("search index", 0, 1)
     try:
         store.vectors.build(space.key, within_s=INDEX_WITHIN_S)
-        forget_recall(store, space.key)  # it was of the other store's index
+        forget_recall(store, space.key)  # measured on the other store's index
     except AnamnesisError as problem:
         log.warning("Of space %s no search index could be built: %s", space.key, problem)
         return str(problem)
@@ -245,7 +245,7 @@ def make_fast(store: Store, tell: Tell) -> str:
 
 @dataclass(slots=True)
 class _Batch:
-    """What goes into one transaction."""
+    """Changes for one transaction."""
 
     rows: list[Row] = field(default_factory=list)
     gone: list[Key] = field(default_factory=list)
@@ -271,9 +271,7 @@ def _write(target: CopyRecords, table: Table, batch: _Batch, changes: Changes) -
 
 
 class _Ahead:
-    """The rows of a table of the target, looked at in the order of their keys: what is written meanwhile lies behind
-    them.
-    """
+    """The rows of a table of the target, read in key order: rows written meanwhile come before the read position."""
 
     def __init__(self, target: CopyRecords, table: Table) -> None:
         self._table = table
@@ -281,13 +279,13 @@ class _Ahead:
         self._row = next(self._rows, None)
 
     def before(self, key: Key | None) -> Iterator[Key]:
-        """Take the rows before `key` (None: all that are left); yields their keys."""
+        """Take the rows before `key` (None: all that are left). Yield their keys."""
         while (row := self._row) is not None and (key is None or self._table.key_of(row) < key):
             self._row = next(self._rows, None)
             yield self._table.key_of(row)
 
     def take(self, key: Key) -> Row | None:
-        """Take the row of this key, if there is one; those before it were taken."""
+        """Take the row with this key, if there is one; those before it were taken."""
         row = self._row
         if row is None or self._table.key_of(row) != key:
             return None

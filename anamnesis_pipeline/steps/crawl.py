@@ -1,6 +1,6 @@
-"""Bring the new lines of a source into the archive: exactly once, secrets masked, only new bytes read.
+"""Copy the new lines of a source into the archive: exactly once, secrets masked, only new bytes read.
 
-Outputs of tools come first: whoever finds a record in the archive finds the output it refers to there, too.
+Outputs of tools come first: a record in the archive is always readable together with the output that it refers to.
 """
 
 import time
@@ -44,17 +44,17 @@ from anamnesis_pipeline.store.base import Store
 
 FRAME_LINES = 2_000
 OUTPUT_FRAME_LINES = 100_000
-"""Of an output the frame is what its secrets are looked for in, so it has more lines."""
+"""The secrets of an output are searched for frame by frame, so its frames have more lines."""
 SECRET_BYTES = 64 << 10
-"""What stands around a frame of an output is looked at as far as this, since a secret may reach over its border."""
+"""Bytes on each side of an output's frame that are scanned too, since a secret may cross the frame's boundary."""
 
 Mask = Callable[[str], tuple[str, Counter[str]]]
-"""A raw line -> the line with its secrets masked, and how many of each kind there were."""
+"""Raw line -> the line with masked secrets, and the number of secrets by kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class CrawlReport:
-    """What one crawl of a source did. `files` are those listed and not left out; `masked` counts secrets by kind."""
+    """What one crawl of a source did. `files`: listed and not left out; `masked`: secrets by kind."""
 
     files: int = 0
     new: int = 0
@@ -68,7 +68,7 @@ class CrawlReport:
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
     left_out: dict[str, int] = field(default_factory=dict)
-    """Of documents: reason -> files that are not read for it."""
+    """Documents: reason -> number of files not read."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class _Tally:
 
 @dataclass(frozen=True, slots=True)
 class _Crawl:
-    """What every file of a crawl shares."""
+    """State shared by all files of a crawl."""
 
     store: Store
     host: SourceHost
@@ -94,23 +94,23 @@ class _Crawl:
 
 
 def folder_of(source: Source) -> str:
-    """The folder on the source's machine that holds its files."""
+    """Return the folder on the source's machine that holds its files."""
     return source.root if source.folder in {"", "."} else f"{source.root.rstrip('/')}/{source.folder}"
 
 
 def place_of(source: Source, path: str) -> str:
-    """Where a file of a source is on its machine: in its folder, but for the record of the Cowork session around it."""
+    """Return a file's path on its machine: below the source's folder, or the record of a Cowork session around it."""
     folder = folder_of(source).rstrip("/")
     record = record_above(folder)
     return record if record.endswith(f"/{path}") else f"{folder}/{path}"
 
 
 def crawl_source(store: Store, host: SourceHost, archive: Archive, source: Source, mask: Mask) -> CrawlReport:
-    """Archive what is new in a source. A file that cannot be read is reported and does not stop the others.
+    """Archive new content of a source. A file that cannot be read is reported and does not stop the others.
 
-    A folder that cannot be listed is a problem of the report too; then nothing is taken for gone. Of one that was
-    removed, while its root can be listed, every file is.
-    :raises StoreFull: the disk has no room; what was committed before stays.
+    A folder that cannot be listed is reported too; then no file counts as deleted. If the folder was removed while its
+    root can be listed, all of its files count as deleted.
+    :raises StoreFull: the disk is full; what was committed before stays.
     """
     started = time.perf_counter()
     try:
@@ -125,10 +125,10 @@ def crawl_source(store: Store, host: SourceHost, archive: Archive, source: Sourc
 
 
 def listed(host: SourceHost, source: Source) -> Listing:
-    """The files of a source. The history is one file among many that are not ours to read.
+    """Return the files of a source. Only one file is read for the history; the files beside it are not ours to read.
 
-    A folder that was removed has none.
-    :raises SourceUnreadable: it cannot be listed; or it is missing and its root, on a disk that is not there, as well.
+    A removed folder has none.
+    :raises SourceUnreadable: it cannot be listed, or both it and its root are missing (such as an unmounted disk).
     """
     if source.kind == "claude_history":
         return _history(host, source)
@@ -147,8 +147,8 @@ def listed(host: SourceHost, source: Source) -> Listing:
 def _wanted(
     exclusions: Exclusions, source: Source, listing: Listing, cursors: Mapping[str, FileCursor]
 ) -> tuple[Listing, dict[str, FileCursor]]:
-    """Both without the files that a rule keeps away: these are neither read nor taken for gone, and their cursors stay
-    where they are, so that they are read on when the rule goes.
+    """Drop excluded files. They are neither read nor treated as deleted; their cursors stay, so that reading continues
+    when the rule is removed.
     """
     rules, folder, machine = exclusions.now(), folder_of(source), source.machine
     kept = tuple(file for file in listing.files if not rules.of_path(machine, f"{folder}/{file.path}"))
@@ -159,7 +159,7 @@ def _wanted(
 def _history(host: SourceHost, source: Source) -> Listing:
     history = host.file(folder_of(source), HISTORY)
     if history is None:
-        host.folders(folder_of(source))  # whether it can be seen at all
+        host.folders(folder_of(source))  # raises if the folder cannot be listed
     return Listing((history,) if history else ())
 
 
@@ -185,7 +185,7 @@ def _crawl_listing(crawl: _Crawl, listing: Listing) -> CrawlReport:
 
 
 def _crawl_files(crawl: _Crawl, selection: Selection) -> Counter[str]:
-    """Outcome -> files. New ones are read whole, so a host far away sends them ahead of us; so are ends of others."""
+    """Return outcome -> number of files. A remote host streams new files, and new ends of known ones, ahead of use."""
     outcomes: Counter[str] = Counter()
     to_read = sorted(_to_read(selection), key=lambda found: not is_tool_output(found[0].path))
     new = [(_absolute(crawl, file), file.size) for file, cursor in to_read if cursor is None]
@@ -197,7 +197,7 @@ def _crawl_files(crawl: _Crawl, selection: Selection) -> Counter[str]:
     with crawl.host.fetching(new) as whole, reading_ahead(whole, grown) as read:
         crawl = replace(crawl, read=read)
         for file, cursor in to_read:
-            if crawl.exclusions.of_path(crawl.source.machine, _absolute(crawl, file)):  # since just now
+            if crawl.exclusions.of_path(crawl.source.machine, _absolute(crawl, file)):  # a rule added just now
                 outcomes[EXCLUDED] += 1
                 continue
             try:
@@ -213,7 +213,7 @@ def _absolute(crawl: _Crawl, file: FileStat) -> str:
 
 
 def _note_unread(crawl: _Crawl, file: FileStat, reason: str) -> None:
-    """Remember that this very state of a file could not be read; what was read of it before stays as it is."""
+    """Record that this state of a file could not be read; what was read of it before stays."""
     stored = crawl.store.files.cursor(crawl.source.key, file.path)
     cursor = stored or _first_seen(crawl, file)
     tried = replace(
@@ -230,7 +230,7 @@ def _to_read(selection: Selection) -> Iterator[tuple[FileStat, FileCursor | None
 
 
 def _crawl_file(crawl: _Crawl, file: FileStat, cursor: FileCursor | None) -> str:
-    """Archive what is new in one file: `new`, `grown` or `replaced`."""
+    """Archive the new content of one file. Return `new`, `grown` or `replaced`."""
     read = _reader(crawl, file)
     if cursor is None:
         outcome, start = "new", _first_seen(crawl, file)
@@ -247,7 +247,7 @@ def _first_seen(crawl: _Crawl, file: FileStat) -> FileCursor:
 
 
 def _is_same_file(crawl: _Crawl, read: ReadBlock, file: FileStat, cursor: FileCursor) -> bool:
-    """Whether a file begins with all that was archived of it, so that only what follows is new.
+    """Return whether a file begins with all that was archived of it, so that only the rest is new.
 
     Programs that save by writing a new file in place of the old one would otherwise fill the archive with copies.
     """
@@ -261,12 +261,12 @@ def _is_same_file(crawl: _Crawl, read: ReadBlock, file: FileStat, cursor: FileCu
 
 
 def _ended_inside_a_line(read: ReadBlock, file: FileStat, cursor: FileCursor) -> bool:
-    """Whether a text has more now behind a last line that had no newline: the line is another one."""
+    """Return whether a last line without newline was continued, which makes it another line."""
     return 0 < cursor.offset < file.size and read(cursor.offset - 1, 1) != b"\n"
 
 
 def _is_archived(crawl: _Crawl, read: ReadBlock, cursor: FileCursor) -> bool:
-    """Whether the archive holds just the lines that the file begins with."""
+    """Return whether the archive holds exactly the lines that the file begins with."""
     if not cursor.lines or is_description(cursor.path):
         return False
     start = FileCursor(cursor.source, cursor.path)
@@ -277,7 +277,7 @@ def _is_archived(crawl: _Crawl, read: ReadBlock, cursor: FileCursor) -> bool:
 
 
 def _next_generation(cursor: FileCursor) -> FileCursor:
-    """The parser's state stays: it may have yet to finish the generation before."""
+    """Return the cursor of a new generation. The parser's state stays: the generation before may be unfinished."""
     return FileCursor(
         cursor.source, cursor.path, generation=cursor.generation + 1 if cursor.lines else cursor.generation,
         parsed_lines=-1 if cursor.parsed_lines < cursor.lines else 0, parser_state=cursor.parser_state,
@@ -286,7 +286,7 @@ def _next_generation(cursor: FileCursor) -> FileCursor:
 
 
 def _new_lines(crawl: _Crawl, cursor: FileCursor, read: ReadBlock, end: int) -> Iterator[tuple[str, int]]:
-    """(line, offset behind it) for what is new in a file; a description is one object, however it is laid out."""
+    """Yield (line, offset after it) of a file's new content; a description is one object, in any layout."""
     if is_description(cursor.path):
         return whole_object(read, end) if cursor.offset == 0 else iter(())
     is_seam = partial(_is_seam, crawl, read)
@@ -296,14 +296,14 @@ def _new_lines(crawl: _Crawl, cursor: FileCursor, read: ReadBlock, end: int) -> 
 
 
 def _is_seam(crawl: _Crawl, read: ReadBlock, at: int) -> bool:
-    """Whether no secret goes across an offset: what stands around it is masked alike, whole and in two."""
+    """Return whether no secret crosses an offset: the text around it is masked identically in one piece and in two."""
     start = max(0, at - SECRET_BYTES)
     before, after = (raw.decode("utf-8", "replace") for raw in (read(start, at - start), read(at, SECRET_BYTES)))
     return crawl.mask(before + after)[0] == crawl.mask(before)[0] + crawl.mask(after)[0]
 
 
 def _is_inside_a_line(crawl: _Crawl, cursor: FileCursor, read: ReadBlock) -> bool:
-    """Whether a run ended amid a long line, some pieces of which are archived."""
+    """Return whether a run ended inside a long line, with some of its pieces archived."""
     if not cursor.lines or not cursor.offset or read(cursor.offset - 1, 1) == b"\n":
         return False
     file = cursor.source, cursor.path, cursor.generation
@@ -313,7 +313,7 @@ def _is_inside_a_line(crawl: _Crawl, cursor: FileCursor, read: ReadBlock) -> boo
 def _masked_batches(
     crawl: _Crawl, cursor: FileCursor, read: ReadBlock, end: int
 ) -> Iterator[tuple[list[str], int, bool]]:
-    """`batches` of the new lines of a file, with their secrets masked."""
+    """Yield `batches` of a file's new lines, with masked secrets."""
     is_text, start = is_tool_output(cursor.path), cursor.offset
     most = OUTPUT_FRAME_LINES if is_text else FRAME_LINES
     for lines, offset, last in batches(_new_lines(crawl, cursor, read, end), start, most):
@@ -327,7 +327,7 @@ def _masked_batches(
 def _archive_lines(
     crawl: _Crawl, file: FileStat, stored: FileCursor | None, cursor: FileCursor, read: ReadBlock
 ) -> None:
-    """Frame by frame: append to the archive, then commit. Stops when another run was faster."""
+    """Append to the archive, then commit, frame by frame. Stop when another run was faster."""
     end, revision = _archive_end(crawl.store, cursor)
     for lines, offset, last in _masked_batches(crawl, cursor, read, file.size):
         frame = None
@@ -335,9 +335,9 @@ def _archive_lines(
         if lines:
             frame = _archive_frame(crawl, cursor, lines, at=end, revision=revision)
             end += frame.archive_bytes
-        del lines  # a huge one does not stay beside the next
+        del lines  # frees a huge line before the next one
         after = _read_up_to(cursor, file, read, offset, count)
-        if not last:  # a time that no listing shows: should this run die here, the next one goes on
+        if not last:  # a time that no listing shows: if this run dies here, the next continues
             after = replace(after, mtime_ns=0)
         if not crawl.store.files.commit_crawl(stored, after, frame):
             return
@@ -346,7 +346,7 @@ def _archive_lines(
 
 
 def _archive_frame(crawl: _Crawl, cursor: FileCursor, lines: list[str], *, at: int, revision: int) -> ArchiveFrame:
-    """Append masked lines, compressed against those of the file that this one is a copy or a fork of, if it is."""
+    """Append masked lines, compressed against those of the file that this one is a copy or fork of, if any."""
     file = cursor.source, cursor.path, cursor.generation
     mark = "" if cursor.lines else mark_of([output_name(cursor.path) or ""] if is_tool_output(cursor.path) else lines)
     base = crawl.store.archive.archive_base(*file, mark, cursor.lines, len(lines))
@@ -365,14 +365,14 @@ def _read_up_to(cursor: FileCursor, file: FileStat, read: ReadBlock, offset: int
 
 
 def _archive_end(store: Store, cursor: FileCursor) -> tuple[int, int]:
-    """Where the archived generation ends, and its revision."""
+    """Return the end of the archived generation, and its revision."""
     last_line = max(0, cursor.lines - 1)
     frames: list[ArchiveFrame] = store.archive.frames(cursor.source, cursor.path, cursor.generation, last_line)
     return max(((f.archive_offset + f.archive_bytes, f.revision) for f in frames), default=(0, 0))
 
 
 def _masked(crawl: _Crawl, lines: list[str]) -> list[str]:
-    """The lines with their secrets masked. They are used up: a huge one does not stay beside its copy."""
+    """Return the lines with masked secrets. Empties `lines`, so that a huge line is freed once copied."""
     lines.reverse()
     masked = []
     while lines:
@@ -383,8 +383,8 @@ def _masked(crawl: _Crawl, lines: list[str]) -> list[str]:
 
 
 def _masked_text(crawl: _Crawl, read: ReadBlock, lines: list[str], place: tuple[int, int, int]) -> list[str]:
-    """Lines of a text masked together with what stands around them. `place`: offsets before and behind the lines, and
-    of the end of the text.
+    """Mask lines of a text together with the text around them. `place`: offsets before and after the lines, and of the
+    end of the text.
     """
     start, behind, end = place
     first = max(0, start - SECRET_BYTES)

@@ -1,6 +1,6 @@
-"""Bring the documents of a source into the archive: each version as masked text, only changed files read.
+"""Copy the documents of a source into the archive: each version as masked text, only changed files read.
 
-A version is one generation of its file. Formats that are no text are converted first, since secrets must be masked
+A version is one generation of its file. Formats other than text are converted first, since secrets must be masked
 before anything is archived.
 """
 
@@ -37,31 +37,31 @@ from anamnesis_pipeline.store.base import Store
 
 BATCH_FILES = 1_000
 BATCH_CHARS = 8 << 20
-"""A batch of files is archived, then committed, when it has so many files or so much text."""
+"""A batch of files is archived, then committed, when it reaches this number of files or characters."""
 RULES_FILES = 20
-"""Read with the rules of one moment: a look at the store costs as much as reading a small file."""
+"""Files read with one snapshot of the rules: querying the store costs as much as reading a small file."""
 READ_BYTES = 1 << 20
 
 
 class ChosenFiles(Protocol):
-    """What a selection says of a survey."""
+    """The selection made from a survey."""
 
     @property
     def files(self) -> Sequence[FileStat]:
-        """Those to read."""
+        """Files to read."""
 
     @property
     def left_out(self) -> Mapping[str, int]:
-        """Reason -> how many are not read for it."""
+        """Reason -> number of files not read."""
 
     @property
     def too_large(self) -> Collection[str]:
-        """Paths of those that only their size leaves out."""
+        """Paths of files left out only because of their size."""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentRules:
-    """How a source of documents is looked at: what to ask its host for, and which of what is there to read."""
+    """How a source of documents is scanned: the request to its host, and the selection of files to read."""
 
     spec: SourceSpec
     wanted: Wanted
@@ -81,7 +81,7 @@ class _Tally:
 
 @dataclass(frozen=True, slots=True)
 class _Crawl:
-    """What every document of a crawl shares."""
+    """State shared by all documents of a crawl."""
 
     store: Store
     archive: Archive
@@ -106,14 +106,14 @@ def crawl_documents(
     mask: Mask,
     label: Callable[[str], str],
 ) -> CrawlReport:
-    """Archive the changed documents of a source. What cannot be read is reported and stops nothing else.
+    """Archive the changed documents of a source. A file that cannot be read is reported and stops no other.
 
-    Only a complete listing takes files for gone: while the root is missing, or the host does not answer, nothing is.
+    Files count as deleted only after a complete listing: never while the root is missing, or the host does not answer.
 
     :param label: absolute folder on the source's machine -> project. Where it raises, new documents are left for the
-        next time.
+        next run.
     :raises HostUnreachable, HostRefused: `label` did before any document was read.
-    :raises StoreFull: the disk has no room; what was committed before stays.
+    :raises StoreFull: the disk is full; what was committed before stays.
     """
     started = time.perf_counter()
     try:
@@ -161,7 +161,7 @@ def _crawl_chosen(
 def _without_outgrown(
     crawl: _Crawl, cursors: Mapping[str, FileCursor], too_large: Collection[str]
 ) -> dict[str, FileCursor]:
-    """The cursors without those of files that grew too large: they are there still, so nothing of them is retired."""
+    """Return the cursors without files that grew too large: these still exist, so nothing of them is retired."""
     outgrown = sorted(path for path, cursor in cursors.items() if path in too_large and not cursor.gone)
     crawl.tally.problems += [f"{path}: too large by now, what was read of it stays as it was" for path in outgrown]
     return {path: cursor for path, cursor in cursors.items() if path not in too_large}
@@ -169,7 +169,7 @@ def _without_outgrown(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """`files` and `cursors` without what a rule keeps away; `kept_away`: files of which that is yet to be noted."""
+    """`files` and `cursors` without excluded files; `kept_away`: excluded files to be recorded as such."""
 
     files: list[FileStat]
     cursors: dict[str, FileCursor]
@@ -177,8 +177,8 @@ class _Wanted:
 
 
 def _wanted(crawl: _Crawl, files: Sequence[FileStat], cursors: Mapping[str, FileCursor]) -> _Wanted:
-    """What a rule keeps away is not read, and is not taken for gone while it is there. By its path it leaves no trace;
-    else that it was kept away is noted, so that the next look does not take it for new.
+    """Drop excluded files: they are not read, and not treated as deleted while they exist. A rule by path leaves no
+    trace; other exclusions are recorded, so that the next scan does not treat the file as new.
     """
     rules = crawl.exclusions.now()
     if not rules.rules:
@@ -197,7 +197,7 @@ def _wanted(crawl: _Crawl, files: Sequence[FileStat], cursors: Mapping[str, File
 
 
 def _renamed(crawl: _Crawl, wanted: _Wanted, named: Callable[[str], str]) -> list[ReadDocument]:
-    """Unchanged memories whose project is known by now: they are parsed once more, and go by it."""
+    """Return unchanged memories whose project has become known, to be parsed again under its name."""
     unchanged: dict[str, tuple[FileStat, FileCursor]] = {}
     for file in wanted.files:
         cursor = wanted.cursors.get(file.path)
@@ -213,7 +213,7 @@ def _rule_of_path(crawl: _Crawl, rules: RuleSet, path: str) -> Rule | None:
 
 
 def _is_noted(cursor: FileCursor | None, file: FileStat, noted: str) -> bool:
-    """Whether a file is as it was when it was noted that today's rules keep it away."""
+    """Return whether a file is unchanged since it was recorded as excluded by today's rules."""
     return cursor is not None and cursor.unread == noted and is_unchanged(file, cursor)
 
 
@@ -233,7 +233,7 @@ def _crawl_changed(crawl: _Crawl, host: SourceHost, selection: Selection) -> Non
     with (
         host.fetching([(_absolute(crawl, file), file.size) for file, _ in changed]) as read,
         ThreadPoolExecutor(WRITERS) as writers,
-        ThreadPoolExecutor(1) as committer,  # the disk takes one batch while the next is read and masked
+        ThreadPoolExecutor(1) as committer,  # writes one batch while the next is read and masked
     ):
         last: Future[None] | None = None
         for batch in _batches(_looked_at_all(crawl, read, changed)):
@@ -264,7 +264,7 @@ def _batches(found: Iterator[ReadDocument]) -> Iterator[list[ReadDocument]]:
 def _looked_at_all(
     crawl: _Crawl, read: Read, changed: Sequence[tuple[FileStat, FileCursor | None]]
 ) -> Iterator[ReadDocument]:
-    """Ends where the host is gone: what is left is no file that cannot be read, and the next run reads it."""
+    """Yield what each file holds. Stop without error when the host is gone: the next run reads the other files."""
     for number, (file, before) in enumerate(changed):
         if number % RULES_FILES == 0:
             rules = crawl.exclusions.now()
@@ -280,10 +280,10 @@ def _looked_at(crawl: _Crawl, rules: RuleSet, read: Read, file: FileStat, before
         data = _whole(read, _absolute(crawl, file), file.size)
         crawl.tally.bytes_read += len(data)
         if rules.of_bytes(data):
-            # no reading of it counts, so that it comes in when nobody minds any more
+            # not recorded as read, so that the file is read once the rule is gone
             crawl.tally.left_out[EXCLUDED] += 1
             return unread(crawl.source, file, before, crawl.noted)
-        text = to_text(file.path, data) if data.strip() else ""  # many a file of code is empty, and no problem
+        text = to_text(file.path, data) if data.strip() else ""  # an empty file, frequent in code, is no problem
         version = _version(crawl, file)
         lines = masked_lines(crawl.tombstones, crawl.mask, file.path, version, text, crawl.tally.masked)
     except (SourceUnreadable, DocumentUnreadable) as problem:
@@ -293,14 +293,14 @@ def _looked_at(crawl: _Crawl, rules: RuleSet, read: Read, file: FileStat, before
 
 
 def _version(crawl: _Crawl, file: FileStat) -> Version:
-    """What is noted of a file as it is now, of whatever generation."""
+    """Return the metadata of a file's current state; its generation is set later."""
     origin = crawl.origin(file.path)
     seen_ns = min(file.mtime_ns, time.time_ns())
     return Version(0, seen_ns, crawl.skew_ns, origin.project, origin.place, origin.cwd, inside=origin.inside)
 
 
 def _whole(read: Read, path: str, size: int) -> bytes:
-    """:raises SourceUnreadable: it has another size by now; the next look reads it as it is then."""
+    """:raises SourceUnreadable: its size has changed; the next scan reads its new state."""
     data = bytearray()
     while len(data) < size and (block := read(path, len(data), min(READ_BYTES, size - len(data)))):
         data += block

@@ -1,4 +1,4 @@
-"""How the crawler is doing, from what the last looks left in the store: no host is asked."""
+"""Report the crawler's state from what the last scans stored: no host is contacted."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -12,14 +12,14 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wording import counted
 
 STALE_AFTER = 3
-"""Intervals without a successful look after which a source is no longer fresh."""
+"""Intervals without a successful scan after which a source is no longer fresh."""
 MOST_ERRORS = 20
-"""Files that could not be read, each with the reason, and what else went wrong when a source was last read."""
+"""Maximum errors shown: unreadable files with their reasons, and other problems of the last reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostStatus:
-    """A machine: `host` is empty for this one."""
+    """A machine; `host` is empty for this one."""
 
     host: str
     machine: str
@@ -27,7 +27,7 @@ class HostStatus:
 
     @property
     def state(self) -> str:
-        """`new`: never tried; `well`; `away`: it did not answer the last time."""
+        """Return `new` (never tried), `well` or `away` (it did not answer the last time)."""
         if self.clock.failures:
             return "away"
         return "well" if self.clock.answered_at else "new"
@@ -35,10 +35,10 @@ class HostStatus:
 
 @dataclass(frozen=True, slots=True)
 class SpecStatus:
-    """A configured source. `partitions` are its sources; `behind` of them have something new, the one that waits
-    longest for `lag_s`, which of a source that cannot be seen is since the last success, and None without any.
-    `fresh`: it was seen within three intervals, or is too new to have been. `errors`: why its machine is away, file
-    and reason, and what else went wrong when it was last read.
+    """A configured source. `partitions`: its stored sources. `behind`: how many of them have new content. `lag_s`: the
+    longest wait among these, in seconds; for a source that cannot be seen, since its last success; None: never seen.
+    `fresh`: seen within three intervals, or too new to have been. `errors`: why its machine is away, unreadable files
+    with reasons, and other problems of the last reading.
     """
 
     spec: SourceSpec
@@ -61,9 +61,9 @@ class CrawlerStatus:
 
 
 def crawler_status(store: Store, specs: Sequence[SourceSpec], interval_s: int, now: datetime) -> CrawlerStatus:
-    """How each machine and each configured source is doing.
+    """Return the state of each machine and each configured source.
 
-    :param interval_s: of sources that have none of their own.
+    :param interval_s: for sources without their own interval.
     """
     stored = [source for source in store.files.sources() if source.kind != "reserved"]
     owned = {spec.name: [source for source in stored if is_of(source, spec)] for spec in specs}
@@ -105,8 +105,8 @@ def _spec_status(
 
 
 def lag_s(behind: Collection[datetime], seen_at: datetime | None, is_seen: bool, now: datetime) -> float | None:
-    """How long the source that waits longest has something new, in seconds; of one that cannot be seen now, how long
-    it may have. None: it was never seen. Pure.
+    """Return the longest time that a source has had new content, in seconds; for one that cannot be seen now, the time
+    that it may have. None: it was never seen. Pure.
     """
     if seen_at is None:
         return None
@@ -115,14 +115,14 @@ def lag_s(behind: Collection[datetime], seen_at: datetime | None, is_seen: bool,
 
 
 def is_fresh(look: Look, clock: HostClock, interval_s: int, now: datetime) -> bool:
-    """Whether a source was looked at with success within three intervals. One that was never tried is. Pure."""
+    """Return whether a source was scanned successfully within three intervals, or never tried. Pure."""
     if look.seen_at is None:
         return not look.error and not clock.failures
     return now - look.seen_at <= timedelta(seconds=STALE_AFTER * interval_s)
 
 
 def _errors(store: Store) -> dict[str, list[str]]:
-    """Source -> why files of it could not be read."""
+    """Return source -> why files of it could not be read."""
     found: dict[str, list[str]] = defaultdict(list)
     for cursor in store.files.incomplete_files():
         if cursor.unread and len(found[cursor.source]) < MOST_ERRORS:

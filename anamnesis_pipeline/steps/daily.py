@@ -1,4 +1,4 @@
-"""When the schedules run: their cron strings, made from the settings, and the next run as pages show it. Pure."""
+"""Compute when the schedules run: cron strings from the settings, and the next run that pages show. Pure."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ TIME_SETTINGS = (
     "consolidate_hour",
     "crawl_interval_s",
 )
-"""What schedules and sensors are made from. Dagster reads it when it loads the code location, not at each tick."""
+"""Settings behind schedules and sensors. Dagster reads them when it loads the code location, not at each tick."""
 NIGHTLY, DISABLED = "nightly", "disabled"
 INTERVALS = {
     "30min": ("*/30 * * * *", range(24), (0, 30)),
@@ -40,26 +40,26 @@ class Timing:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether it runs at all."""
+        """Return whether it runs at all."""
         return self.preset != DISABLED
 
     @property
     def cron(self) -> str:
-        """As Dagster takes it. A disabled schedule keeps the nightly one, since Dagster wants a cron string."""
+        """Return the cron string. A disabled schedule keeps the nightly one, since Dagster requires a cron string."""
         return INTERVALS[self.preset][0] if self.preset in INTERVALS else f"0 {self.hour} * * *"
 
     def last_tick(self, now: datetime) -> datetime:
-        """The latest tick at or before `now`, in UTC."""
+        """Return the latest tick at or before `now`, in UTC."""
         return max(tick for tick in self._ticks_around(now) if tick <= now)
 
     def next_tick(self, after: datetime) -> datetime | None:
-        """The first tick later than `after`, in UTC; None where it is disabled."""
+        """Return the first tick later than `after`, in UTC; None if disabled."""
         return min(tick for tick in self._ticks_around(after) if tick > after) if self.is_enabled else None
 
     def _ticks_around(self, moment: datetime) -> set[datetime]:
-        """All ticks from two days before to two days after, as Dagster reads the cron string where clocks change: a
+        """Return all ticks from two days before to two days after, as Dagster reads the cron string at clock changes: a
         skipped time moves to the end of the gap, a repeated one counts the second time. A cron string for every hour
-        has no tick in the gap, and each repeated one.
+        has no tick in the gap, and one for each repeated hour.
         """
         zone = ZoneInfo(self.zone)
         _, hours, minutes = INTERVALS.get(self.preset, ("", (self.hour,), (0,)))
@@ -78,7 +78,7 @@ class Timing:
 
 
 def timings(settings: Settings) -> dict[str, Timing]:
-    """When each schedule runs, by its name in Dagster."""
+    """Return the timing of each schedule, by its name in Dagster."""
     zone, late = settings.timezone, settings.consolidate_hour
     return {
         "daily_ingest": Timing(settings.ingest_schedule, settings.ingest_hour, zone),

@@ -1,4 +1,4 @@
-"""Lines that could not be read are read again: a later version may understand them."""
+"""Retry lines that could not be parsed: a later version may understand them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,14 +12,14 @@ from anamnesis_pipeline.steps.tool_outputs import outputs_of
 from anamnesis_pipeline.store.base import Store
 
 ATTEMPTS = 5
-"""Times that a letter is tried while another run keeps writing the same file."""
+"""Maximum attempts per letter while another run keeps writing the same file."""
 
 EVERY_LETTER = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class RetryReport:
-    """What `retry_dead_letters` did. `revived` letters are none any more; `messages` could not be read before."""
+    """Result of `retry_dead_letters`. `revived`: letters resolved; `messages`: messages that were unreadable before."""
 
     letters: int = 0
     revived: int = 0
@@ -30,10 +30,10 @@ class RetryReport:
 def retry_dead_letters(
     store: Store, archive_lines: ArchiveLines, *, label_of: Callable[[Source], Callable[[str], str]], idle_minutes: int
 ) -> RetryReport:
-    """Parse every dead letter with this version. What can be read now becomes parts of their own; what was read of a
-    line before is not written twice. A letter of which something still cannot be read stays, with today's reason.
+    """Parse every dead letter with this version. Newly readable content becomes separate chunks; content of the line
+    read before is not written twice. A letter that is still partly unreadable stays, with the new reason.
 
-    :param label_of: of a source: working directory -> project.
+    :param label_of: source -> (working directory -> project).
 
     :raises StoreBusy: another run keeps writing a file.
     """
@@ -53,7 +53,7 @@ def retry_dead_letters(
 
 
 def _retry(context: ParseContext, letter: DeadLetter) -> tuple[Advance, bool]:
-    """Read one line again, and commit what it gives; whether nothing is wrong with it any more."""
+    """Parse one line again, and commit the result. Return it, and whether the line is now fully readable."""
     for _ in range(ATTEMPTS):
         cursor = context.store.files.cursor(letter.source, letter.path)
         if cursor is None:
@@ -71,18 +71,18 @@ def _retry(context: ParseContext, letter: DeadLetter) -> tuple[Advance, bool]:
 
 
 def _place_of(cursor: FileCursor) -> FileState:
-    """What the parser knows of the file, for a line somewhere in it: whose it is, but not what went before."""
+    """Return the parser's state of the file for a line anywhere in it: the file's owner, but not what came before."""
     state = FileState.from_json(cursor.parser_state) or FileState()
     return replace(state, exchange=None, part_id="", last_timestamp=None)
 
 
 def _as_addition(step: Advance) -> Advance:
-    """Closed parts; a message that the line gave before is there already, and no copy of itself."""
+    """Return the step with closed chunks and no occurrences: messages that the line gave before are stored already."""
     return replace(step, parts=tuple(replace(part, closed=True) for part in step.parts), occurrences=())
 
 
 def _with_ordinal(cursor: FileCursor, step: Advance) -> FileCursor:
-    """The cursor, moved on by nothing but the number of parts."""
+    """Return the cursor with only its number of chunks advanced."""
     state = FileState.from_json(cursor.parser_state)
     if state is None:
         return cursor

@@ -1,4 +1,4 @@
-"""What was read of a document becomes a version of its file in the archive, its secrets masked."""
+"""Archive what was read of a document as a version of its file, with masked secrets."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from anamnesis_pipeline.store.base import Store
 
 @dataclass(frozen=True, slots=True)
 class ReadDocument:
-    """One file that was looked at: its cursor before and after, and the lines of a new version."""
+    """One scanned file: its cursor before and after, and the lines of a new version."""
 
     before: FileCursor | None
     after: FileCursor
@@ -29,12 +29,12 @@ class ReadDocument:
 
     @property
     def characters(self) -> int:
-        """How much text waits to be archived."""
+        """Return the number of characters to archive."""
         return sum(map(len, self.lines or ()))
 
 
 def tombstones_of(store: Store, source: str) -> SectionTombstones | None:
-    """What is to stay away of the documents of a source; None where there is nothing, so that nobody looks for it."""
+    """Return the tombstones of a source's documents; None if there are none, which saves searching for them."""
     found = SectionTombstones(store, source)
     return None if found.is_empty else found
 
@@ -42,10 +42,10 @@ def tombstones_of(store: Store, source: str) -> SectionTombstones | None:
 def masked_lines(
     tombstones: SectionTombstones | None, mask: Mask, path: str, version: Version, text: str, masked: Counter[str]
 ) -> list[str]:
-    """The lines of a document with its secrets masked, and nothing in those of sections that were forgotten.
+    """Return the lines of a document with masked secrets, and empty lines for forgotten sections.
 
     :param masked: counts the secrets.
-    :raises DocumentUnreadable: no sections can be made of it, so that nobody knows whether one of them was forgotten.
+    :raises DocumentUnreadable: it cannot be split into sections, so forgotten ones cannot be found.
     """
     text, found = mask(text)
     text, of_tables = tables_masked(path, text, mask)
@@ -59,9 +59,9 @@ def masked_lines(
 def versioned(
     source: Source, file: FileStat, before: FileCursor | None, lines: list[str], version: Version
 ) -> ReadDocument:
-    """What follows from the text of a file: a new version, or that only its time is another.
+    """Return the result of reading a file: a new version, or only a new modification time.
 
-    :param version: of whatever generation.
+    :param version: with any generation.
     """
     cursor = before or FileCursor(source.key, file.path, first_mtime_ns=file.mtime_ns)
     digest = content_id("\n".join(lines))
@@ -80,13 +80,13 @@ def versioned(
 
 
 def parsed_again(before: FileCursor | None, seen: FileCursor, version: Version) -> ReadDocument:
-    """The text that is archived already is parsed once more."""
+    """Return the archived text as pending, to be parsed once more."""
     again = [*waiting(seen), replace(version, generation=seen.generation)]
     return ReadDocument(before, replace(seen, parsed_lines=-1, parser_state=noted(again)))
 
 
 def unread(source: Source, file: FileStat, before: FileCursor | None, reason: str) -> ReadDocument:
-    """What was read of a file before stays as it is."""
+    """Record why a file was not read; what was read of it before stays."""
     cursor = before or FileCursor(source.key, file.path, first_mtime_ns=file.mtime_ns)
     tried = replace(
         cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, gone=False,
@@ -98,7 +98,7 @@ def unread(source: Source, file: FileStat, before: FileCursor | None, reason: st
 def archive_versions(
     store: Store, archive: Archive, source: Source, batch: Sequence[ReadDocument], writers: Executor | None = None
 ) -> list[bool]:
-    """Archive and commit some files; False for those that another run was faster with. Whoever calls holds
+    """Archive and commit some files. Return False for those that another run committed first. The caller must hold
     `archive.writing`.
 
     :param writers: see `Archive.add_generations`.
@@ -119,26 +119,26 @@ def archive_versions(
 
 
 def _base(store: Store, after: FileCursor, lines: int) -> ArchiveBase | None:
-    """An earlier version of the file."""
+    """Return an earlier version of the file."""
     if not after.generation:
         return None
     return store.archive.archive_base(after.source, after.path, after.generation, _mark(after), 0, lines)
 
 
 def _mark(cursor: FileCursor) -> str:
-    """What all versions of a file have in common."""
+    """Return the mark that all versions of a file share."""
     return content_id("document", cursor.source, cursor.path)
 
 
 def add_version(
     store: Store, archive: Archive, source: Source, path: str, data: bytes, mask: Mask, version: Version
 ) -> None:
-    """Archive one document that somebody handed in, as a version of the file `path` of `source`.
+    """Archive one uploaded document as a version of the file `path` of `source`.
 
-    :param version: of whatever generation.
-    :raises DocumentUnreadable: the bytes are not of the format that the name says.
-    :raises StoreBusy: another process writes the same document all the time.
-    :raises StoreFull: the disk has no room.
+    :param version: with any generation.
+    :raises DocumentUnreadable: the bytes do not have the format of the name.
+    :raises StoreBusy: another process keeps writing the same document.
+    :raises StoreFull: the disk is full.
     """
     text = to_text(path, data)
     lines = masked_lines(tombstones_of(store, source.key), mask, path, version, text, Counter())

@@ -1,4 +1,4 @@
-"""What is noted of each version of a document when it is crawled, for the step that parses it. Pure."""
+"""Metadata of document versions, stored by the crawl for the parsing step. Pure."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -12,11 +12,11 @@ from anamnesis_pipeline.model import FileCursor, Source
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One generation of a file. `mtime_ns` is the file's time, `skew_ns` how far its machine's clock may be off.
+    """One generation of a file. `mtime_ns`: the file's time; `skew_ns`: maximum error of its machine's clock.
 
-    `place` is what the document is known by (`message_keys.place_of`), `inside` its path from the top of its
-    repository, the same in every clone; empty outside of one with a remote. `title` is what it is called instead of by
-    its name, `tags` come on top of its own; `instance` is that of its episodes instead of its source's.
+    `place` identifies the document (`message_keys.place_of`). `inside` is its path from the top of its repository, the
+    same in every clone; empty outside of one with a remote. `title` replaces its name; `tags` are added to its own;
+    `instance` replaces that of its source in its episodes.
     """
 
     generation: int
@@ -36,21 +36,21 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 def waiting(cursor: FileCursor) -> list[Version]:
-    """The versions of a file that are not parsed yet, in order."""
+    """Return the versions of a file that are not parsed yet, in order."""
     if not cursor.parser_state:
         return []
     return [Version(**{**row, "tags": tuple(row["tags"])}) for row in json.loads(cursor.parser_state)]
 
 
 def noted(versions: Sequence[Version]) -> str:
-    """The inverse of `waiting`, for `FileCursor.parser_state`."""
+    """Return the inverse of `waiting`, for `FileCursor.parser_state`."""
     rows = [{name: getattr(version, name) for name in _FIELDS} for version in versions]
     return _ENCODER.encode(rows) if rows else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Project, `place`, folder and path in its repository (see `Version`) of a document."""
+    """Project, `place`, folder and path in the repository (see `Version`) of a document."""
 
     project: str
     place: str
@@ -65,22 +65,20 @@ def origins(
     label: Callable[[str], str],
     project_named: Callable[[str], str] = lambda path: "",
 ) -> Callable[[str], Origin]:
-    """Path relative to `root` -> origin.
+    """Return a function: path relative to `root` -> origin.
 
-    A file in a repository with a remote is known by the remote and its path in there, on every machine and in every
-    worktree; any other by its machine and path.
+    A file in a repository with a remote is identified by the remote and its path in the repository, on every machine
+    and in every worktree; any other file by its machine and path.
 
     :param repositories: folders with a `.git`, relative to `root`; `.` is `root` itself.
     :param label: absolute folder on the source's machine -> project.
-    :param project_named: absolute path -> what somebody calls the project of this file; empty: what is found out.
+    :param project_named: absolute path -> configured project of the file; empty: it is detected.
     """
     tops = frozenset(repositories)
 
     @lru_cache(maxsize=10_000)
     def placed(below: str) -> tuple[str, str, str | None]:
-        """Of a folder: what it belongs to, its absolute path, and that from the top of its repository if this has a
-        remote.
-        """
+        """Return a folder's project and absolute path, and its path in the repository if this has a remote."""
         folder, absolute = PurePosixPath(below), PurePosixPath(root, below)
         inside = next((f for f in (folder, *folder.parents) if str(f) in tops), None)
         top = str(PurePosixPath(root, inside)) if inside is not None else ""
@@ -105,7 +103,7 @@ def _joined(folder: str, name: str) -> str:
 
 
 def _around(root: str, label: Callable[[str], str]) -> tuple[str, str]:
-    """What a root belongs to that has no repository of its own: maybe one around it."""
+    """Return project and top folder of a root without its own repository: there may be one around it."""
     identity, top = label(root), PurePosixPath(root)
     if is_remote(identity):
         while top.parent != top and label(str(top.parent)) == identity:
@@ -114,5 +112,5 @@ def _around(root: str, label: Callable[[str], str]) -> tuple[str, str]:
 
 
 def is_remote(project: str) -> bool:
-    """Whether a project is called by a repository's remote, and not by a path."""
+    """Return whether a project is named by a repository's remote, and not by a path."""
     return "/" in project and not project.startswith(("~", "/")) and project[1:2] != ":"

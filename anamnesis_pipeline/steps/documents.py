@@ -1,4 +1,4 @@
-"""What the asset `documents` does: archived versions of documents become titled sections, each text of one once."""
+"""Implement the asset `documents`: archived versions of documents become titled sections, each text stored once."""
 
 import json
 import time
@@ -25,9 +25,9 @@ from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.records.documents import ParsedDocument, Settled, Sighting, Unsettled, Verdict
 
 UPLOADS = "uploads"
-"""Key of the reserved source whose documents people send."""
+"""Key of the reserved source of uploaded documents."""
 PEOPLE = "users.json"
-"""In an export of Slack, who is who."""
+"""The list of people in a Slack export."""
 BETWEEN_TITLES = " › "
 BATCH_CHARS = 8 << 20
 SETTLED_AT_ONCE = 100
@@ -36,8 +36,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class DocumentReport:
-    """What one run of `parse_documents` did. `versions` were parsed, with `sections` in them, of which `written` are
-    new; `formats` counts versions; `gone` files hold no section any more. `overtaken` files were left to another run.
+    """Result of `parse_documents`. `versions` parsed, with `sections`, of which `written` are new; `formats` counts
+    versions; `gone` files hold no section any more. `overtaken` files were left to another run.
     """
 
     versions: int = 0
@@ -61,17 +61,17 @@ class _Tally:
 
 
 def holds_documents(source: Source) -> bool:
-    """Whether the files of a source are documents, and not logs."""
+    """Return whether the files of a source are documents, and not logs."""
     return source.kind == DOCUMENTS or source.key == UPLOADS
 
 
 def parse_documents(
     store: Store, archive_lines: ArchiveLines, source: Source, patterns: Sequence[TagPattern] = ()
 ) -> DocumentReport:
-    """Turn every archived version that was not parsed yet into sections, in order, and let those of files that are gone
-    be present no more. What is current then is decided by `settle_source`, when the episodes are there.
+    """Parse every pending archived version into sections, in order, and mark the sections of deleted files as absent.
+    Later, when the episodes exist, `settle_source` decides which are current.
 
-    A run that is interrupted goes on where it was; a file that another run changes meanwhile is left to it.
+    An interrupted run resumes; a file that another run changes in the meantime is left to that run.
 
     :param patterns: give documents further tags.
     """
@@ -90,7 +90,7 @@ def parse_documents(
 
 
 class _Parser:
-    """Parses the files of a source, and commits many at a time."""
+    """Parse the files of a source, committing many at a time."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class _Parser:
         self._known_people: dict[str, dict[str, str]] = {}
 
     def parse(self, cursor: FileCursor) -> None:
-        """Every version of a file that waits. Each is committed before the next is begun."""
+        """Parse every pending version of a file. Each is committed before the next begins."""
         versions = waiting(cursor)
         for number, version in enumerate(versions):
             left = versions[number + 1 :]
@@ -126,7 +126,7 @@ class _Parser:
         text = "\n".join(lines)
         try:
             found = sections_of(version.inside or before.path, text, self._people(before.path, text))
-        except Exception as problem:  # whatever a parser trips over in one file, the others are parsed
+        except Exception as problem:  # a parser failure in one file does not stop the others
             self._give_up(before, after, f"{before.path}: no sections could be made of it: {problem!r}")
             return False
         parts = parts_of(self.source, before.path, text, version, found, self._patterns)
@@ -137,7 +137,7 @@ class _Parser:
         return True
 
     def _people(self, path: str, text: str) -> Mapping[str, str]:
-        """Who writes in an export of Slack, by its `users.json`: beside the file, or above its folder."""
+        """Return the people of a Slack export by its `users.json`: beside the file, or in the folder above."""
         folder = path.rpartition("/")[0]
         if format_of(path) != "json" or not is_chat_export(text):
             return {}
@@ -159,7 +159,7 @@ class _Parser:
             return {}
 
     def _give_up(self, before: FileCursor, after: FileCursor, problem: str) -> None:
-        """The sections stay what they were; the next crawl shows the file as one that could not be read."""
+        """Keep the sections unchanged; the next crawl reports the file as unreadable."""
         self._tally.problems.append(problem)
         noted_so = replace(after, parsed_lines=after.lines, parser_state="", unread=problem, version=before.version + 1)
         self.store.files.commit_crawl(before, noted_so, None)
@@ -172,7 +172,7 @@ class _Parser:
             self.flush()
 
     def flush(self) -> None:
-        """Commit what was parsed so far."""
+        """Commit the documents parsed so far."""
         for written in self.store.documents.commit(self._batch):
             self._tally.overtaken += written is None
             self._tally.written += written or 0
@@ -190,10 +190,10 @@ def parts_of(
     sections: Iterable[Section],
     patterns: Sequence[TagPattern] = (),
 ) -> list[tuple[Part, Sighting]]:
-    """The parts of one version of a document, with where they stand in it. Pure.
+    """Return the chunks of one version of a document, with their occurrences in it. Pure.
 
-    :param text: of all of it.
-    :param version: when it was seen, and what it is known by.
+    :param text: the whole document.
+    :param version: when it was seen, and its identity.
     """
     full_path = f"{version.cwd}/{path.rpartition('/')[2]}" if version.cwd else path
     form, seen = format_of(path) or "text", _EPOCH + timedelta(microseconds=version.mtime_ns // 1_000)
@@ -264,7 +264,7 @@ def _sighting(part: Part, version: Version, section: Section) -> Sighting:
 
 
 def _body(text: str) -> str:
-    """A text without the heading that it begins with."""
+    """Return a text without its leading heading."""
     first, _, rest = text.lstrip().partition("\n")
     return rest.strip() if first.startswith("#") else text
 
@@ -273,8 +273,8 @@ def _body(text: str) -> str:
 
 
 def settle_source(store: Store, source: Source) -> Settled:
-    """Decide of every section in which something came or went which text is current; the episodes of the others are
-    superseded, and those of a text that came back are active again.
+    """Reconcile every section with an added or removed occurrence: decide which text is current. Episodes of other
+    texts are superseded; those of a text that came back are active again.
     """
     total, machines = Settled(), {each.key: each.machine for each in store.files.sources()}
     last: list[Unsettled] = []
@@ -286,7 +286,7 @@ def settle_source(store: Store, source: Source) -> Settled:
 
 
 def settle(store: Store, sections: Sequence[Unsettled], machines: Mapping[str, str]) -> Settled:
-    """`settle_source` for some sections.
+    """Reconcile some sections.
 
     :param machines: of every source.
     """
@@ -299,13 +299,13 @@ def settle(store: Store, sections: Sequence[Unsettled], machines: Mapping[str, s
 
 
 def verdicts_on(sightings: Sequence[Sighting], machines: Mapping[str, str]) -> dict[str, Verdict]:
-    """What is to become of each text under one heading, or under equal ones, of one document. Pure.
+    """Return the verdict on each text under one heading, or under equal ones, of one document. Pure.
 
-    Current are the text that came last among those that stand somewhere, and all that stand in a file with it. Another
-    one that came within the doubt about the clocks is, too. One that stands nowhere gives way to what took its place in
-    its file, else to the only current one if that came from another file, else to none.
+    Current are the newest text that is present, and all texts in the same files. So is a text whose time differs from
+    the newest one's by no more than the clocks' error. An absent text is superseded by the text that took its place in
+    its file, else by the only current text if that is from another file, else by none.
 
-    :param machines: source -> its machine; sources of one machine go by one clock.
+    :param machines: source -> its machine; sources of one machine share one clock.
     """
     present = [s for s in sightings if s.present]
     newest = max(present, key=lambda s: (s.since_ns, s.part_id), default=None)
@@ -320,7 +320,7 @@ def verdicts_on(sightings: Sequence[Sighting], machines: Mapping[str, str]) -> d
 
 
 def _successors(sightings: Sequence[Sighting], current: set[str]) -> dict[str, str]:
-    """Part that is not current -> the part that it gives way to."""
+    """Return chunk that is not current -> the chunk that supersedes it."""
     files: dict[str, set[tuple[str, str]]] = {}
     for s in sightings:
         files.setdefault(s.part_id, set()).add((s.source, s.path))
