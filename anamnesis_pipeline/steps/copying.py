@@ -64,7 +64,7 @@ class MoveReport:
     resumed: bool
 
 
-# --- whose copy a store is -------------------------------------------------------------------------------
+# --- identity of a copy ----------------------------------------------------------------------------------
 
 
 def memory_id(reading: Reading) -> str:

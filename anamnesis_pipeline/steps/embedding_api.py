@@ -1,4 +1,4 @@
-"""One call of a service that embeds, in the service's own words. Private texts never come here: see `api_pool.py`.
+"""Call an embedding service with its own request format. Private texts never reach this module: see `api_pool.py`.
 
 https://docs.voyageai.com/reference/embeddings-api, https://platform.openai.com/docs/api-reference/embeddings,
 https://ai.google.dev/api/embeddings (`batchEmbedContents`).
@@ -23,11 +23,10 @@ from anamnesis_pipeline.summaries.refusals import error_of_status
 
 CONNECT_TIMEOUT_S = 5.0
 TIMEOUT_S: Mapping[Role, float] = {"query": 5.0, "passage": 60.0}
-"""Of each step, and of the whole answer once it is asked for. A search goes on with its words when the question's
-vector takes longer."""
+"""Limit of each step, and of the whole answer. A search continues with words only when the query's vector is late."""
 BYTES_PER_NUMBER = 40
 OTHER_BYTES = 100_000
-"""Bound of an answer: numbers are written with some 20 characters, an error in fewer than these."""
+"""Size limit of an answer: numbers take about 20 characters each, an error fewer than these."""
 URLS: Mapping[Service, str] = {
     "voyage": "https://api.voyageai.com/v1",
     "openai": "https://api.openai.com/v1",
@@ -47,7 +46,7 @@ class _Usage(BaseModel):
 
 
 class _Listed(BaseModel):
-    """What Voyage and OpenAI answer."""
+    """Response of Voyage and OpenAI."""
 
     data: list[_Item]
     usage: _Usage
@@ -58,16 +57,16 @@ class _Values(BaseModel):
 
 
 class _Batch(BaseModel):
-    """What Gemini answers; it tells no tokens."""
+    """Response of Gemini; it does not count tokens."""
 
     embeddings: list[_Values]
 
 
 class EmbeddingApi:
-    """A model of a service, behind one key. Safe to share between threads."""
+    """A service's model, used with one key. Safe to share between threads."""
 
     def __init__(self, model: ApiModel, key: str, url: str = "") -> None:
-        """:param url: instead of the service's own, up to where its paths begin."""
+        """:param url: replaces the service's base URL."""
         base = url or URLS[model.service]
         self._model = model
         self.name = f"{model.service} at {urlsplit(base).hostname}"
@@ -77,10 +76,10 @@ class EmbeddingApi:
         )  # fmt: skip
 
     def embed(self, texts: Sequence[str], role: Role) -> tuple[NDArray[np.float32], int | None]:
-        """Vectors of unit length, shape (len(texts), dim), and how many tokens they cost, where the service says so.
+        """Return vectors of unit length, shape (len(texts), dim), and the tokens used, if the service reports them.
 
         :raises LlmBusy, LlmUnavailable, LlmRefused, LlmPromptRefused, LlmAnswerInvalid: see `SummaryBackend.ask`.
-        :raises InvalidVectors: the answer is none, of another width, or holds what is no number.
+        :raises InvalidVectors: the answer has no vectors, another width, or values that are no numbers.
         """
         path, body = _question(self._model, texts, role)
         most = len(texts) * self._model.dim * BYTES_PER_NUMBER + OTHER_BYTES
@@ -93,7 +92,7 @@ class EmbeddingApi:
     def _post(
         self, path: str, body: dict[str, Any], timeout_s: float, most_bytes: int
     ) -> tuple[int, httpx.Headers, bytes]:
-        """Status, headers and body of the answer, which is as long and as late as agreed and no more."""
+        """Return status, headers and body of the answer, within the limits of time and size."""
         timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
         deadline = time.monotonic() + timeout_s
         content = bytearray()
@@ -138,7 +137,7 @@ def _key_header(service: Service, key: str) -> dict[str, str]:
 
 
 def _question(model: ApiModel, texts: Sequence[str], role: Role) -> tuple[str, dict[str, Any]]:
-    """Path and body of a call."""
+    """Return path and body of a call."""
     match model.service:
         case "voyage":
             kind = {"input_type": _VOYAGE_TYPES[role], "output_dimension": model.dim}
@@ -154,9 +153,9 @@ def _question(model: ApiModel, texts: Sequence[str], role: Role) -> tuple[str, d
 
 
 def _unit(rows: Sequence[Sequence[float]], count: int, model: ApiModel) -> NDArray[np.float32]:
-    """At unit length: services give shortened vectors as they are.
+    """Scale vectors to unit length: services return shortened vectors unscaled.
 
-    :raises InvalidVectors: they are too few, of another width, or hold what is no number.
+    :raises InvalidVectors: their number or width is wrong, or they hold values that are no numbers.
     """
     if len(rows) != count or any(len(row) != model.dim for row in rows):
         raise InvalidVectors(f"{model.model_id} answers with other vectors than {count} of {model.dim} numbers")

@@ -1,4 +1,4 @@
-"""What the asset `embeddings` does: vectors for passages that have none in a space."""
+"""Implement the asset `embeddings`: compute vectors for passages that have none in a space."""
 
 import time
 from collections import defaultdict, deque
@@ -17,16 +17,15 @@ from anamnesis_pipeline.store.contracts import PendingEpisode
 
 RATE_WINDOW_S = 60.0
 MAX_LEFT = 100
-"""Episodes without valid vectors after which a run gives up."""
+"""Number of episodes without valid vectors after which a run gives up."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedReport:
     """What was embedded so far. `seconds` covers embedding and writing.
 
-    `passages_per_s` is of the last minute, 0 when nothing was to do. `checkpoint_s`: what the last checkpoint
-    took. `sources` holds the passages embedded of each source that had some to embed. `paused`: it was told to end, and
-    something may be left.
+    `passages_per_s`: over the last minute; 0 when nothing was pending. `checkpoint_s`: duration of the last checkpoint.
+    `sources`: source -> passages embedded, if any. `paused`: the run was asked to end, and passages may be pending.
     """
 
     episodes: int = 0
@@ -41,7 +40,7 @@ class EmbedReport:
 
 @dataclass(slots=True)
 class _Tally:
-    """Counts of a run, its pace over the last minute, and the episodes it leaves because their vectors are invalid."""
+    """Counts of a run, its rate over the last minute, and the episodes skipped because their vectors are invalid."""
 
     started: float = field(default_factory=time.monotonic)
     episodes: int = 0
@@ -55,7 +54,7 @@ class _Tally:
         self.pace.append((self.started, 0))
 
     def add(self, batch: Sequence[PendingEpisode], vectors: int) -> None:
-        """Count a batch that is written."""
+        """Count a written batch."""
         for episode in batch:
             self.episodes += 1
             self.passages += len(episode.passages)
@@ -67,12 +66,12 @@ class _Tally:
             self.pace.popleft()
 
     def invalid(self, key: str) -> InvalidVectors:
-        """The error that tells what was left; some was."""
+        """Return the error that names the skipped episodes; there must be some."""
         first, problem = next(iter(self.left.items()))
         return InvalidVectors(f"episodes left without vectors in {key}: {len(self.left)}, first {first}: {problem}")
 
     def report(self, *, paused: bool = False) -> EmbedReport:
-        """What was done so far."""
+        """Return the report so far."""
         (first, before), (last, after) = self.pace[0], self.pace[-1]
         rate = (after - before) / (last - first) if last > first else 0.0
         checkpoint_s = round(last - self.pace[-2][0], 2) if len(self.pace) > 1 else 0.0
@@ -93,16 +92,15 @@ def embed_sources(
     on_checkpoint: Callable[[EmbedReport], None] = lambda report: None,
     before_checkpoint: Callable[[], None] = lambda: None,
 ) -> EmbedReport:
-    """Embed what these sources lack in a space, the newest episodes of all of them first.
+    """Embed the pending passages of these sources in a space, the newest episodes of all of them first.
 
-    Every `checkpoint_every` episodes the vectors are written: a killed run loses at most that many. A failure is noted
-    for those who would try again, and goes on to the caller. Episodes whose vectors are invalid stay pending, and do
-    not keep the others from theirs.
+    Vectors are written every `checkpoint_every` episodes: a killed run loses at most that many. A failure is recorded
+    for later runs, and raised to the caller. Episodes with invalid vectors stay pending, and do not stop the others.
 
-    :param should_pause: asked before each checkpoint's work; True ends the run with what is left still pending.
-    :param before_checkpoint: called before each checkpoint's work, for what may change meanwhile.
-    :raises SpaceNotFound: the space was dropped, perhaps while it was being embedded.
-    :raises InvalidVectors: vectors that are no numbers: at the end, when everything that can be written is, or once
+    :param should_pause: called before each checkpoint's work; True ends the run and leaves the rest pending.
+    :param before_checkpoint: called before each checkpoint's work, to apply changes made in the meantime.
+    :raises SpaceNotFound: the space was dropped, perhaps during the run.
+    :raises InvalidVectors: vectors that are no numbers: raised at the end, when all valid ones are written, or once
         `MAX_LEFT` episodes have such.
     """
     with noting_failure(store, space_key):
@@ -112,7 +110,7 @@ def embed_sources(
             before_checkpoint()
             batch = _next_batch(store, space, sources, checkpoint_every, tally)
             ids = tuple(passage.passage_id for episode in batch for passage in episode.passages)
-            if not batch or ids == previous:  # what was written for these must be gone again; the next run looks anew
+            if not batch or ids == previous:  # their vectors were removed again; the next run retries
                 if tally.left:
                     raise tally.invalid(space.key)
                 return tally.report()
@@ -132,7 +130,7 @@ def _next_batch(
 def _embed_checkpoint(
     store: Store, space: Space, batch: Sequence[PendingEpisode], embedder: Embedder, tally: _Tally
 ) -> bool:
-    """Embed a checkpoint's episodes, one at a time where together they fail; whether any was written."""
+    """Embed a checkpoint's episodes, one at a time where together they fail. Return whether any was written."""
     before = tally.episodes
     try:
         tally.add(batch, _embed_batch(store, space, batch, embedder))
@@ -146,7 +144,7 @@ def _embed_alone(store: Store, space: Space, episode: PendingEpisode, embedder: 
     try:
         tally.add([episode], _embed_batch(store, space, [episode], embedder))
     except InvalidVectors as exc:
-        tally.left[episode.episode_id] = str(exc)  # the error itself would keep the vectors in memory
+        tally.left[episode.episode_id] = str(exc)  # the error object would keep the vectors in memory
         if len(tally.left) >= MAX_LEFT:
             raise tally.invalid(space.key) from exc
 
@@ -165,10 +163,10 @@ def _note_progress(store: Store, key: str, report: EmbedReport, on_checkpoint: C
 
 
 def embed_passages(store: Store, space: Space, passages: Sequence[StoredPassage], embedder: Embedder) -> int:
-    """Vectors of every variant of the space for these passages, and token vectors where it has those, in one pass;
-    returns rows of vectors written.
+    """Write vectors of every variant of the space for these passages, and its token vectors, if any, in one pass.
+    Return the number of vector rows written.
 
-    :raises DimensionMismatch: the embedder makes no token vectors, and the space has some.
+    :raises DimensionMismatch: the space has token vectors, and the embedder makes none.
     """
     wanted = space.variants
     if space.token_dims:

@@ -1,4 +1,4 @@
-"""What the asset `episodes` does: parts and summaries become searchable episodes."""
+"""Implement the asset `episodes`: chunks and summaries become searchable episodes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,11 +33,11 @@ from anamnesis_pipeline.transcripts import transcript
 
 BATCH = 50
 RECORD_KIND = "record"
-"""Of the episodes that typed records are."""
+"""Kind of the episodes of typed records."""
 FORMER_TAG = "former-version"
-"""Of what only a former transcript of a session holds, which Claude Code set aside."""
+"""Tag of episodes found only in a former transcript of a session, which Claude Code set aside."""
 SECTION_KINDS = ("document", "code")
-"""Of the parts that were written, and not said."""
+"""Kinds of written chunks, as opposed to spoken ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ class EpisodeReport:
     put: PutReport
     passages: int
     records: int = 0
-    """Typed records among what was put."""
+    """Typed records among the episodes written."""
     problem: str = ""
-    """Why some parts have no episode of what is stored of them; empty: all have."""
+    """Why some chunks have no episode of their stored text; empty: all have."""
     settled: Settled = field(default_factory=Settled)
-    """Of documents: how many episodes are superseded now, or current again."""
+    """Documents: episodes superseded now, or current again."""
 
 
 def publish_source(
@@ -62,13 +62,13 @@ def publish_source(
     weights: Mapping[str, float] = WEIGHTS,
     instance: str = "",
 ) -> EpisodeReport:
-    """Write the episode of every part that has none, or an older one.
+    """Write the episode of every chunk that has none, or an outdated one.
 
-    Ends with a problem when the same parts come back, and nothing of them is another.
+    End with a problem when the same chunks come back unchanged.
 
-    :param headline: stands in for the summary of a part that is still open.
+    :param headline: replaces the summary of a chunk that is still open.
     :param weights: points of every rule of the value.
-    :param instance: of the episodes, where a part says none itself; empty: the source's machine.
+    :param instance: of the episodes whose chunk names none; empty: the source's machine.
     """
     total, passages, records, problem = PutReport(), 0, 0, ""
     last: list[tuple[Part, Summary | None]] = []
@@ -116,9 +116,9 @@ def _publication(
 
 
 def delete_episode(store: Store, episode_id: str, *, tombstone: bool = True, reason: str = "") -> bool:
-    """Remove an episode and the typed records drawn from it; False when there is no such id.
+    """Remove an episode and its typed records. Return False when there is no such id.
 
-    :param reason: why it is to stay away, for whoever reads the blocklist.
+    :param reason: shown in the blocklist.
     """
     if tombstone and store.episodes.get([episode_id]):
         parts = store.forgetting.parts([episode_id])
@@ -138,8 +138,8 @@ def _provisional(part: Part, headline: Callable[[Part], str]) -> Summary:
 
 
 def surplus_records(part: Part, summary: Summary | None) -> list[str]:
-    """Ids of records that an earlier summary may have had and this one has not. They leave no tombstone, since a later
-    one may have them again.
+    """Return ids of records that an earlier summary may have had and this one has not. They leave no tombstone, since a
+    later summary may have them again.
     """
     first = len(summary.records) if summary else 0
     return [record_id(part.part_id, number) for number in range(first, MAX_RECORDS)]
@@ -148,9 +148,9 @@ def surplus_records(part: Part, summary: Summary | None) -> list[str]:
 def episodes_of_records(
     part: Part, episode: Episode, records: Sequence[TypedRecord], pieces: PieceCounter
 ) -> list[tuple[Episode, list[Passage]]]:
-    """The episodes of the typed records drawn from a part, with their passages.
+    """Return the episodes of a chunk's typed records, with their passages.
 
-    :param episode: the part's own.
+    :param episode: the chunk's own.
     """
     found = []
     for number, record in enumerate(records[:MAX_RECORDS]):
@@ -162,9 +162,9 @@ def episodes_of_records(
 
 
 def _record_episode(part: Part, episode: Episode, record: TypedRecord, number: int) -> Episode:
-    """Of the time and with the ids of the messages it was drawn from.
+    """Return a record's episode, with the time and ids of the messages it was drawn from.
 
-    It has no message keys: who deletes it deletes nothing of the exchange.
+    It has no message keys: deleting it deletes nothing of the exchange.
     """
     drawn_from = tuple(s for s in part.segments if s.uuid in record.message_ids) or part.segments
     return replace(
@@ -182,7 +182,7 @@ def _record_episode(part: Part, episode: Episode, record: TypedRecord, number: i
 
 
 def episode_of(part: Part, source: Source, summary: Summary, weights: Mapping[str, float] = WEIGHTS) -> Episode:
-    """The episode of a part. Its id is the part's, so a growing part stays one episode."""
+    """Return the episode of a chunk. Its id is the chunk's, so a growing chunk stays one episode."""
     value = value_of(part, weights)
     text = verbatim(part)
     named = log_name(part.path)
@@ -216,12 +216,12 @@ def episode_of(part: Part, source: Source, summary: Summary, weights: Mapping[st
 
 
 def _told_by(value: Value) -> tuple[str, ...]:
-    """The tag of an exchange in which the user takes back what was said or done, with an LLM's summary or without."""
+    """Return the tag of an exchange in which the user corrects a statement or an action; needs no LLM summary."""
     return ("correction",) if "correction" in value.signals else ()
 
 
 def _metadata_of(section: SectionFacts | None) -> dict[str, Any]:
-    """What an episode says of the section that it is."""
+    """Return the metadata of a section's episode."""
     if section is None:
         return {}
     return {
@@ -231,7 +231,7 @@ def _metadata_of(section: SectionFacts | None) -> dict[str, Any]:
 
 
 def verbatim(part: Part) -> str:
-    """The text of a part as it was said or written: of code what stands in the file, and not its outline."""
+    """Return the text of a chunk as said or written: for code, the file's text without its outline."""
     if part.section is None or part.kind not in SECTION_KINDS:
         return transcript(part.segments)
     written = [s.text for s in part.segments if s.kind is not SegmentKind.OUTLINE]

@@ -1,4 +1,4 @@
-"""Parse what the archive of a source holds and no part has yet."""
+"""Parse the archived lines of a source that no chunk has yet."""
 
 import json
 import time
@@ -32,13 +32,13 @@ from anamnesis_pipeline.store.records.parts import PartRecords
 
 CHUNK_LINES = 200
 CHUNK_CHARACTERS = 2_000_000
-"""A chunk ends at either; one longer line is a chunk of its own."""
+"""Lines are parsed in runs that end at either limit; one longer line is a separate run."""
 
 HEAD_LINES = 20
-"""Lines of a new file that are looked at for where its conversation began."""
+"""Lines of a new file that are searched for the beginning of its conversation."""
 
 FOLDERS = "userSelectedFolders"
-"""Field of the record of a Cowork session."""
+"""Field of a Cowork session's record."""
 
 ArchiveLines = Callable[[FileCursor, int], Iterator[str]]
 """(cursor, from_line) -> the masked lines of the cursor's generation, from that line on."""
@@ -46,12 +46,12 @@ ArchiveLines = Callable[[FileCursor, int], Iterator[str]]
 
 @dataclass(frozen=True, slots=True)
 class ParseReport:
-    """What one run of `parse_source` did.
+    """Result of `parse_source`.
 
     `messages` are new, `duplicates` were known already. `parts` and `exchanges` count those written, `closed` the
-    parts that fell idle. `skipped` counts records, blocks and messages left out on purpose, by reason: under `own:`
-    what this system itself put into a log. `malformed` lines are dead letters now, since something in them could not be
-    read. `overtaken` files were left to another run that was faster.
+    chunks that became idle. `skipped`: records, blocks and messages left out on purpose, by reason; under `own:`, text
+    that this system put into a log. `malformed`: lines that are dead letters now, since something in them is
+    unreadable. `overtaken` files were left to another, faster run.
     """
 
     files: int = 0
@@ -66,13 +66,13 @@ class ParseReport:
     overtaken: int = 0
     seconds: float = 0.0
     again: "AgainReport | None" = None
-    """What was parsed again; None: nothing was asked for."""
+    """What was parsed again; None: nothing was requested."""
 
 
 @dataclass(slots=True)
 class AgainReport:
-    """What one run of `parse_again` did. Parts are `unchanged`, `changed` (new ones too) or `removed`; `overtaken`
-    files changed meanwhile and are left to the next run.
+    """Result of `parse_again`. Chunks are `unchanged`, `changed` (new ones too) or `removed`; `overtaken` files changed
+    during the run and are left to the next one.
     """
 
     files: int = 0
@@ -85,7 +85,7 @@ class AgainReport:
 
 @dataclass(slots=True)
 class Tally:
-    """What a run counts as it goes."""
+    """Counters of a run."""
 
     files: int = 0
     lines: int = 0
@@ -98,7 +98,7 @@ class Tally:
     skipped: Counter[str] = field(default_factory=Counter)
 
     def count(self, batch: Batch, step: Advance) -> None:
-        """Add what one chunk brought."""
+        """Add the results of one run of lines."""
         self.lines += batch.lines
         self.messages += len(step.keys)
         self.duplicates += len(step.occurrences)
@@ -112,7 +112,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class ParseContext:
-    """What is the same for every file of a run, and how lines of its source are read."""
+    """State shared by all files of a run, and how lines of its source are read."""
 
     store: Store
     archive_lines: ArchiveLines
@@ -123,24 +123,26 @@ class ParseContext:
     agents: dict[str, tuple[str, str]]
     """Path of a subagent's file -> its type and the call that spawned it."""
     forgotten: Callable[[Sequence[str]], set[str]]
-    """Those of some keys that a tombstone forbids."""
+    """Return the given keys that a tombstone forbids."""
     outputs: Mapping[str, FileCursor] = field(default_factory=dict)
     """Name of a tool's output -> its archived file."""
     observers: ObserverRules = field(default_factory=built_in)
-    """Which sessions are other memory tools' own."""
+    """Rules that recognize sessions of other memory tools."""
     branches: dict[str, str] = field(default_factory=dict)
-    """Session -> git branch that it is on, as far as this run has read."""
+    """Session -> its git branch, as far as this run has read."""
     folders: dict[str, str] = field(default_factory=dict)
-    """Path that the logs of a Cowork session begin with -> the folder that was chosen for it; empty: of all."""
+    """Path prefix of a Cowork session's logs -> the folder chosen for it; empty prefix: all logs."""
 
     def origin(self, path: str) -> FileOrigin:
-        """Which file lines of `path` come from."""
+        """Return the origin of the lines of `path`."""
         agent_type, spawned_by = self.agents.get(path, ("", ""))
         folder = next((folder for place, folder in self.folders.items() if path.startswith(place)), "")
         return FileOrigin(self.source.key, path, agent_type, spawned_by, folder, self.source.folder)
 
     def read(self, lines: list[str], first_line: int, fired: str = "") -> Batch:
-        """The messages on some lines, which are used up; the first is number `first_line`. `fired`: of the state."""
+        """Parse the messages on some lines and empty the list. `first_line`: number of the first; `fired`: of the
+        state.
+        """
         if self._is_history:
             return read_history(_used_up(lines), first_line)
         return read_messages(_used_up(lines), first_line, fired=fired)
@@ -153,11 +155,11 @@ class ParseContext:
         seen: Collection[str] | None = None,
         open_part: Part | None = None,
     ) -> Advance:
-        """What a batch adds to what the store knows.
+        """Return what a batch adds to the store.
 
-        :param seen: of a file that is parsed again, the keys that it has given since its first line: of what it owns
-            only these are known. None: it goes on where it was.
-        :param open_part: of such a file, the part that `state` names.
+        :param seen: of a file that is parsed again, the keys it gave since its first line: only these of its keys are
+            known. None: parsing continues.
+        :param open_part: of such a file, the chunk that `state` names.
         """
         batch = self._without_deleted(batch)
         own, origin = (self.source.key, path), self.origin(path)
@@ -190,22 +192,20 @@ class ParseContext:
         )
 
     def _without_deleted(self, batch: Batch) -> Batch:
-        """The batch without messages that stand for a deleted one: a prompt that was known from the history only, or a
-        message from a fork.
-        """
+        """Drop messages that stand for a deleted one: a prompt known from the history only, or a fork's message."""
         claims = [claim for logged in batch.messages for claim in logged.claims]
         if not (gone := self.forgotten([*claims, *batch.lent_keys])):
             return batch
         return replace(batch, messages=tuple(m for m in batch.messages if gone.isdisjoint(stands_for(m))))
 
     def _without_observers(self, batch: Batch) -> tuple[Batch, Counter[str]]:
-        """Entries of the history without those of other memory tools' sessions, and how many of these there were."""
+        """Drop history entries of other memory tools' sessions. Return the rest and the number dropped by tool."""
         names = [self.observers.name_of(logged.cwd, logged.entrypoint) for logged in batch.messages]
         kept = tuple(logged for logged, name in zip(batch.messages, names, strict=True) if not name)
         return replace(batch, messages=kept), Counter(filter(None, names))
 
     def _with_outputs(self, batch: Batch, known: set[str]) -> Batch:
-        """The batch with the whole text of new results whose record has a preview of it."""
+        """Insert the whole text of new results whose record has only a preview."""
         if not self.outputs:
             return batch
         messages = tuple(
@@ -217,7 +217,7 @@ class ParseContext:
         return replace(batch, messages=messages)
 
     def chunks(self, lines: Iterator[str]) -> Iterator[list[str]]:
-        """Lines of a log in runs that take little memory, with what they are to be read together with."""
+        """Yield lines of a log in runs that fit in memory together with the outputs that they name."""
         sizes = {name.rpartition("/")[2]: cursor.offset for name, cursor in self.outputs.items()}
         return _chunks(lines, lambda line: len(line) + characters_named(line, sizes))
 
@@ -235,23 +235,23 @@ def parse_source(
     label: Callable[[str], str],
     observers: ObserverRules | None = None,
 ) -> ParseReport:
-    """Parse every archived line of `source` that was not parsed yet, and close the parts that fell idle.
+    """Parse every pending archived line of `source`, and close idle chunks.
 
-    A message belongs to the oldest file that has it, and of files of one source to the first that was read, so the
-    order counts: sessions before their subagents, present logs before former ones that were set aside, files known
-    before ahead of new ones, originals before forks, then by the first record's time and by that of the last change. A
-    run that is interrupted goes on where it was; a file that another run parses meanwhile is left to it.
+    A message belongs to the oldest file that has it, and among files of one source to the first that was read, so the
+    order matters: sessions before their subagents, present logs before former ones that were set aside, known files
+    before new ones, originals before forks, then by the time of the first record and of the last change. An interrupted
+    run resumes; a file that another run is parsing is left to it.
 
-    :param now: an open part whose last segment is more than `idle_minutes` older is closed.
+    :param now: an open chunk whose last segment is more than `idle_minutes` older is closed.
     :param label: working directory -> project.
-    :param observers: which sessions are other memory tools' own; None: as the rules of this package say.
+    :param observers: recognize sessions of other memory tools; None: the rules of this package.
     """
     begun, cursors = time.monotonic(), store.files.cursors(source.key)
     context = open_context(store, archive_lines, source, idle_minutes, label, observers)
     tally = context.tally
     for waiting in _unparsed(context, cursors.values()):
         tally.files += 1
-        cursor = store.files.cursor(source.key, waiting.path)  # a file before may have taken messages over from it
+        cursor = store.files.cursor(source.key, waiting.path)  # an earlier file may have claimed its messages
         tally.overtaken += cursor is None or not _parse_file(context, cursor)
     store.parts.link_agents(source.key)
     closed = store.parts.close_idle_parts(source.key, now - timedelta(minutes=idle_minutes))
@@ -278,7 +278,7 @@ def open_context(
     label: Callable[[str], str],
     observers: ObserverRules | None = None,
 ) -> ParseContext:
-    """What a run needs to know before it reads logs: also what other files say of them."""
+    """Build the context of a run before it reads logs, including what other files say about them."""
     cursors = store.files.cursors(source.key)
     context = ParseContext(
         store, archive_lines, source, label, idle_minutes, Tally(), {}, store.forgetting.forgotten,
@@ -290,7 +290,7 @@ def open_context(
 
 
 def _unparsed(context: ParseContext, cursors: Iterable[FileCursor]) -> list[FileCursor]:
-    """The files with something to parse, those first that own what several have."""
+    """Return files with pending lines; files that own shared messages come first."""
     waiting = [c for c in cursors if c.parsed_lines < c.lines and not is_description(c.path)]
 
     def order(cursor: FileCursor) -> tuple[bool, bool, bool, Beginning, int, str]:
@@ -303,7 +303,7 @@ def _unparsed(context: ParseContext, cursors: Iterable[FileCursor]) -> list[File
 
 
 def _read_descriptions(context: ParseContext, cursors: Mapping[str, FileCursor]) -> None:
-    """Learn what is said of subagents; parts that were made before are set right."""
+    """Read the descriptions of subagents; update chunks made before."""
     for cursor in cursors.values():
         if not is_agent_description(cursor.path):
             continue
@@ -317,7 +317,7 @@ def _read_descriptions(context: ParseContext, cursors: Mapping[str, FileCursor])
 
 
 def _read_session_records(context: ParseContext, cursors: Mapping[str, FileCursor]) -> None:
-    """Learn which folders were chosen for Cowork sessions; parts that were made before move to their projects."""
+    """Read the folders chosen for Cowork sessions; move chunks made before to their projects."""
     for cursor in cursors.values():
         if not is_session_record(cursor.path):
             continue
@@ -338,7 +338,7 @@ def _read_session_records(context: ParseContext, cursors: Mapping[str, FileCurso
 
 
 def _chosen_folder(text: str) -> str:
-    """The first folder that a person chose for a Cowork session; empty where its record names none."""
+    """Return the first folder chosen for a Cowork session; empty: its record names none."""
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):
@@ -348,7 +348,7 @@ def _chosen_folder(text: str) -> str:
 
 
 def _description(text: str) -> tuple[str, str]:
-    """Type of a subagent and id of the call that spawned it, as far as its description names them."""
+    """Return a subagent's type and the id of the call that spawned it, if its description has them."""
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):
@@ -359,7 +359,7 @@ def _description(text: str) -> tuple[str, str]:
 
 
 def _parse_file(context: ParseContext, cursor: FileCursor) -> bool:
-    """Parse one file up to the last archived line. False if another run changed its cursor meanwhile.
+    """Parse one file up to the last archived line. Return False if another run changed its cursor in the meantime.
 
     A file may have been replaced before its former content was parsed, so earlier generations come first.
     """
@@ -385,7 +385,7 @@ def _parse_file(context: ParseContext, cursor: FileCursor) -> bool:
 
 
 def _state_of(cursor: FileCursor) -> FileState:
-    """Where the parser stands. A state from another version is given up: parsing goes on at the next line."""
+    """Return the parser's state. The state of another version is dropped: parsing continues at the next line."""
     if not cursor.parser_state:
         return FileState()
     state = FileState.from_json(cursor.parser_state)
@@ -393,13 +393,13 @@ def _state_of(cursor: FileCursor) -> FileState:
 
 
 def _ended_part(parts: PartRecords, state: FileState) -> tuple[Part, ...]:
-    """The part that was open when the file was replaced, closed."""
+    """Return the chunk that was open when the file was replaced, closed."""
     part = parts.part(state.part_id) if state.part_id else None
     return (replace(part, closed=True),) if part else ()
 
 
 def _used_up(lines: list[str]) -> Iterator[str]:
-    """Each line once, the list losing it: a huge one must not stay beside what is made of it."""
+    """Yield each line and remove it from the list: a huge line must not stay in memory beside its result."""
     lines.reverse()
     while lines:
         yield lines.pop()
@@ -426,7 +426,7 @@ def _chunks(lines: Iterator[str], length: Callable[[str], int] = len) -> Iterato
 def _parse_chunk(
     context: ParseContext, cursor: FileCursor, state: FileState, lines: list[str], ended: tuple[Part, ...]
 ) -> tuple[FileCursor | None, FileState]:
-    """Parse and commit some lines. Returns the cursor (None if another run was faster) and state behind them."""
+    """Parse and commit some lines. Return the cursor (None if another run was faster) and the state after them."""
     batch = context.read(lines, state.line, state.fired)
     note_continued(context.store, dict(batch.continued))
     _note_branches(context, batch)
@@ -449,7 +449,7 @@ def _parse_chunk(
 
 
 def _note_branches(context: ParseContext, batch: Batch) -> None:
-    """Remember the git branch of each session where it is another now; those of subagents do not count."""
+    """Store the git branch of each session where it changed; subagents do not count."""
     found = {
         logged.session_id: logged.branch
         for logged in batch.messages
@@ -469,13 +469,13 @@ def commit_step(
     dead: Sequence[DeadLetter] = (),
     revived: Sequence[DeadLetter] = (),
 ) -> FileCursor | None:
-    """Write a step; returns the cursor as stored, or None if another run was faster.
+    """Write a step. Return the cursor as stored, or None if another run was faster.
 
-    A single huge line makes thousands of parts. The new ones are then written first, in small transactions: should
-    the last one never come, the next run makes them again, since their messages belong to nobody yet. The part that
-    was open before must not grow twice, so it always goes with the cursor.
+    A single huge line makes thousands of chunks. The new ones are written first, in small transactions: if the last
+    transaction is lost, the next run makes them again, since no file owns their messages yet. The chunk that was open
+    before must not grow twice, so it is always written with the cursor.
 
-    :param grown_id: the part that was open before.
+    :param grown_id: the chunk that was open before.
     """
     parts = step.parts
     rows = len(step.keys) + len(step.aliases) + len(step.claims) + len(step.occurrences)

@@ -1,4 +1,4 @@
-"""Episodes as JSON lines that anything can read (docs/export-format.md), and back."""
+"""Export episodes as portable JSON lines (docs/export-format.md), and read compressed ones."""
 
 import gzip
 import io
@@ -16,19 +16,19 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.events import Happening
 
 SCHEMA = "anamnesis.episode/1"
-"""Stands in every line, so that each says by itself what it is."""
+"""Part of every line, so that each is self-describing."""
 PAGE = 200
 PASSES = 5
-"""At most, while somebody goes on editing."""
+"""Maximum passes while clients keep editing."""
 EDITS = (Happening.EDIT, Happening.PROMOTE)
 _ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 
 
 def export(store: Store, where: Where, out: BinaryIO) -> int:
-    """Write the episodes that pass the filter, the oldest first, one a line; returns how many.
+    """Write the episodes that pass the filter, oldest first, one per line. Return their number.
 
-    What is written meanwhile may be among them or not; none is written twice, or half. Who edits an episode may move it
-    in time, across the place where this is: what such edits hid from one pass is written by the next, behind the rest.
+    Episodes written meanwhile may be included or not; none is written twice or partially. An edit may move an episode
+    in time across the read position: episodes that one pass missed so are appended by the next.
     """
     written: set[str] = set()
     for _ in range(PASSES):
@@ -53,12 +53,12 @@ def _pages(store: Store, where: Where) -> Iterator[Episode]:
 
 
 def line_of(episode: Episode, passages: Sequence[Passage]) -> bytes:
-    """One episode as a line of UTF-8. Pure."""
+    """Return one episode as a line of UTF-8. Pure."""
     return json.dumps(body_of(episode, passages), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 def body_of(episode: Episode, passages: Sequence[Passage]) -> dict[str, Any]:
-    """The fields of a line; each is explained in docs/export-format.md. Pure."""
+    """Return the fields of a line, which docs/export-format.md explains. Pure."""
     return {
         "schema": SCHEMA,
         "episode_id": episode.episode_id,
@@ -90,7 +90,7 @@ def body_of(episode: Episode, passages: Sequence[Passage]) -> dict[str, Any]:
 
 @contextmanager
 def packing(out: BinaryIO, name: str) -> Iterator[BinaryIO]:
-    """What is written into it goes into `out`, compressed as the name of the file says: `.zst`, `.gz`, or not."""
+    """Yield a stream that writes into `out`, compressed by the file's suffix: `.zst`, `.gz`, or not."""
     if name.endswith(".zst"):
         with zstandard.ZstdCompressor(level=3, write_checksum=True).stream_writer(out, closefd=False) as packed:
             yield packed
@@ -103,7 +103,7 @@ def packing(out: BinaryIO, name: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def unpacking(packed: io.BufferedReader, path: Path) -> Iterator[io.BufferedReader | gzip.GzipFile]:
-    """The lines in a stream, which is compressed or not: its first bytes say how.
+    """Yield the lines of a stream, decompressed if its first bytes show a compression.
 
     :raises GiveUp: the compressed stream is damaged.
     """
@@ -122,7 +122,7 @@ def unpacking(packed: io.BufferedReader, path: Path) -> Iterator[io.BufferedRead
 
 
 def is_export(path: Path) -> bool:
-    """Whether a file begins as an export does, compressed or not."""
+    """Return whether a file begins like an export, compressed or not."""
     try:
         with path.open("rb") as packed, unpacking(packed, path) as lines:
             return lines.read(1) == b"{"

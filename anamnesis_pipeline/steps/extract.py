@@ -1,4 +1,4 @@
-"""Logs, and versions of documents, written back from the archive, line by line."""
+"""Restore logs and document versions from the archive, line by line."""
 
 import os
 from collections import Counter
@@ -20,12 +20,12 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.forgetting import Selection
 
 EVERY = -1
-"""Asks for every generation of a file, not only the latest."""
+"""Requests every generation of a file, not only the latest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extractable:
-    """One generation of an archived file, and where it goes, relative to the folder that is asked for."""
+    """One generation of an archived file, and its target relative to the output folder."""
 
     cursor: FileCursor
     generation: int
@@ -34,7 +34,7 @@ class Extractable:
 
 @dataclass(frozen=True, slots=True)
 class ExtractReport:
-    """What was written, and the archived files that are damaged, of which nothing was."""
+    """What was written, and the damaged archived files, which were skipped."""
 
     files: int
     lines: int
@@ -50,11 +50,11 @@ def extractable(
     path: str = "",
     generation: int | None = None,
 ) -> list[Extractable]:
-    """The archived files of a session, of sources by key, or at or below a path as on the source's machine; all when
-    nothing is given.
+    """Return the archived files of a session, of sources by key, or at or below a path on the source's machine; all
+    without filters.
 
-    Files lie as at the source: `<project folder>/<path>`, below the source's key where two sources have a folder of
-    the same name. Former generations, if asked for, get `.generation-<N>` before their suffix.
+    Files get the source's layout: `<project folder>/<path>`, below the source's key where two sources have a folder of
+    the same name. Former generations, if requested, get `.generation-<N>` before their suffix.
 
     :param generation: None: the latest of each file that has lines; `EVERY`; or the number.
     """
@@ -73,10 +73,10 @@ def extractable(
 
 
 def without_private(store: Store, private: Private, wanted: Sequence[Extractable], path: str = "") -> list[Extractable]:
-    """Those of no private source or project. A file that holds some of a private project is private, and so are the
-    outputs of its session.
+    """Drop files of private sources and projects. A file that holds some of a private project is private, and so are
+    the outputs of its session.
 
-    :param path: what was asked for; one inside of a private source, or inside of a project's folder, names it.
+    :param path: the requested path; one inside a private source, or inside a project's folder, names it.
     """
     sources = {source.key: source for source in store.files.sources()}
     hidden = {source.key for source in private.sources if not (path and is_below(path, source.root))}
@@ -99,10 +99,10 @@ def without_private(store: Store, private: Private, wanted: Sequence[Extractable
 
 
 def extract(store: Store, archive: Archive, wanted: Sequence[Extractable], to: Path, *, force: bool) -> ExtractReport:
-    """Write files below `to`, each in one step. Nothing is written if a file is there already, unless `force`. A file
+    """Write files below `to`, each in one step. Nothing is written if a file exists already, unless `force`. A file
     that is damaged in the archive stops no other.
 
-    :raises GiveUp: a file is there already or cannot be written, or a name leads out of `to`.
+    :raises GiveUp: a file exists already or cannot be written, or a name leads out of `to`.
     """
     targets = [_inside(to, item.target) for item in wanted]
     present = [target for target in targets if target.exists()]
@@ -136,30 +136,30 @@ def _wanted(store: Store, sources: dict[str, Source], session_id: str, path: str
 
 
 def names(path: str, session_id: str) -> bool:
-    """Whether a log's path says that it belongs to a session: its own file, or one in its folder."""
+    """Return whether a log's path shows that it belongs to a session: its own file, or one in its folder."""
     parts = PurePosixPath(path).parts
     return session_id in parts or log_stem(parts[-1]) == session_id
 
 
 def is_below(path: str, place: str) -> bool:
-    """Whether `path` is the file `place`, or lies in the folder `place`."""
+    """Return whether `path` is the file `place`, or is in the folder `place`."""
     return path == place or path.startswith(f"{place.rstrip('/')}/")
 
 
 def _labels(sources: Iterable[Source]) -> dict[str, str]:
-    """Source -> the folder its files go to."""
+    """Return source -> output folder of its files."""
     folders = {s.key: s.folder if s.folder not in {"", "."} else PurePosixPath(s.root).name for s in sources}
     shared = Counter(folders.values())
     return {key: folder if folder and shared[folder] == 1 else key for key, folder in folders.items()}
 
 
 def _name_of_text(path: str) -> str:
-    """Of a document of a format that is no text only its text is kept."""
+    """Return the output name: a document that is no text file is archived as text only."""
     return f"{path}.md" if format_of(path) in CONVERTED else path
 
 
 def _generations(store: Store, cursor: FileCursor) -> list[int]:
-    """Those that hold lines, in order."""
+    """Return the generations with lines, in order."""
     return [n for n in range(cursor.generation + 1) if store.archive.frames(cursor.source, cursor.path, n)]
 
 
@@ -181,12 +181,12 @@ def _inside(to: Path, target: str) -> Path:
 
 
 def _for_me_alone(path: str, flags: int) -> int:
-    """A log may say anything; Claude Code's own are readable by their owner only, too."""
+    """Open for the owner only, as Claude Code does with its logs: a log may hold anything."""
     return os.open(path, flags, 0o600)
 
 
 def _write(store: Store, archive: Archive, item: Extractable, target: Path) -> tuple[int, int]:
-    """Lines and bytes written."""
+    """Write one file. Return lines and bytes written."""
     draft, count = target.with_name(f"{target.name}.extracting"), 0
     archived = archived_lines(store, archive, item.cursor.source, item.cursor.path, item.generation)
     try:

@@ -1,4 +1,4 @@
-"""Calls that may hang, one per place at most, each in a thread of its own that nobody has to wait for."""
+"""In-flight requests: calls that may hang, at most one per place, each in a thread that no caller must join."""
 
 import threading
 import time
@@ -10,12 +10,12 @@ T = TypeVar("T")
 
 AT_ONCE = 16
 MOST = 64
-"""Threads that may be under way together, those included that an earlier call left behind."""
+"""Maximum number of threads, including those left behind by earlier calls."""
 
 
 @dataclass(slots=True)
 class Flight(Generic[T]):
-    """A call under way. When it `landed`, either `answer` or `error` is there."""
+    """An in-flight call. Once it has `landed`, either `answer` or `error` is set."""
 
     started: float
     landed: bool = False
@@ -24,8 +24,8 @@ class Flight(Generic[T]):
 
 
 class Flights(Generic[T]):
-    """Calls by place. One that hangs holds up no other, and its place gets no second one until it has landed; what it
-    then brought is still there for whoever asks next.
+    """Calls by place. A hanging call delays no other, and its place gets no second call until it ends; its result is
+    then kept for the next caller.
     """
 
     def __init__(self) -> None:
@@ -33,8 +33,8 @@ class Flights(Generic[T]):
         self._changed = threading.Condition()
 
     def launch(self, calls: Mapping[str, Callable[[], T]]) -> list[str]:
-        """Begin these calls, but for places whose last one is under way or was not collected yet; at most AT_ONCE of
-        them work at the same time. Returns the places for which there was no room.
+        """Start these calls, except for places whose last one is in flight or not collected yet; at most AT_ONCE of
+        them run at the same time. Return the places refused because of the limit.
         """
         slots, refused = threading.BoundedSemaphore(AT_ONCE), []
         with self._changed:
@@ -49,8 +49,8 @@ class Flights(Generic[T]):
         return refused
 
     def landing(self, until: float) -> Iterator[tuple[str, Flight[T]]]:
-        """Those that have landed, each as it lands, until all have or this moment of `time.monotonic` has come. Who
-        stops early finds the rest the next time.
+        """Yield calls as they end, until all have or `time.monotonic` reaches `until`. A caller that stops early gets
+        the rest the next time.
         """
         while (landed := self._next(until)) is not None:
             yield landed
@@ -68,7 +68,7 @@ class Flights(Generic[T]):
             return None
 
     def under_way(self) -> dict[str, float]:
-        """Place -> seconds since its call began."""
+        """Return place -> seconds since its call began."""
         with self._changed:
             return {place: time.monotonic() - flight.started for place, flight in self._flights.items()}
 
@@ -76,7 +76,7 @@ class Flights(Generic[T]):
         try:
             with slots:
                 flight.answer = call()
-        except Exception as exc:  # whatever it is, it is told to whoever collects
+        except Exception as exc:  # any error is passed to the caller that collects
             flight.error = exc
         finally:
             with self._changed:

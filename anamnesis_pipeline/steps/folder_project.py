@@ -1,4 +1,4 @@
-"""Which stored project somebody works on who says only in which folder."""
+"""Find the stored project of a working directory."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
@@ -13,13 +13,13 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.settings import store_name
 
 MOST_LABELS = 5
-"""Projects that one bare name may mean; of more the first."""
+"""Maximum projects that one bare name may mean; only the first are taken."""
 PARENTS = 12
-"""Folders above one that are looked up."""
+"""Maximum parent folders that are looked up."""
 
 
 def projects_called(store: Store, name: str) -> tuple[str, ...]:
-    """The stored projects that a name means, under the names they are called by: `api` means `acme/api`, too."""
+    """Return the stored projects that a name means, under their current names: `api` also means `acme/api`."""
     called = store_name(project_aliases(store), composed(name))
     if store.context.has_project(called):
         return (called,)
@@ -27,13 +27,12 @@ def projects_called(store: Store, name: str) -> tuple[str, ...]:
 
 
 def projects_of_folder(store: Store, cwd: str, machine: str, *, is_here: bool, private: Private) -> tuple[str, ...]:
-    """The stored projects of a working directory, named as ingest names them; none: nothing is stored of it.
+    """Return the stored projects of a working directory, named as ingest names them; none: nothing is stored of it.
 
-    A folder that no project is of takes the one project that bears its name, if there is only one. Of what is private
-    only a project without a place of its own, whose label is that name alone, is taken so: the folder is not inside
-    another.
+    A folder without a project gets the project with its name, if there is exactly one. A private project is taken so
+    only if it has no folder and its label is just that name: the folder is not inside another.
 
-    :param is_here: the folder is of this machine, whose disk may be read; of another, only what was seen of it counts.
+    :param is_here: the folder is on this machine, whose disk may be read; else only stored observations count.
     """
     aliases = project_aliases(store)
     for name in _names(store, cwd, machine, is_here=is_here):
@@ -48,8 +47,8 @@ def projects_of_folder(store: Store, cwd: str, machine: str, *, is_here: bool, p
 
 
 def _names(store: Store, cwd: str, machine: str, *, is_here: bool) -> Iterable[str]:
-    """What the folder may be called, the surest first: by its repository, as it was seen, by its path, as the folders
-    around it were seen, and by the project that is set for a source of documents it is in.
+    """Yield possible names of the folder, the most certain first: by its repository, as stored before, by its path, by
+    its stored parent folders, and by the project configured for a source of documents around it.
     """
     if is_here and (found := resolved_project(cwd)) is not None:
         yield found
@@ -67,7 +66,7 @@ def _names(store: Store, cwd: str, machine: str, *, is_here: bool) -> Iterable[s
 
 
 def _parents(cwd: str) -> Sequence[PurePosixPath]:
-    """The folders around one, but those that hold homes: a project of a whole home is none of what is in it."""
+    """Return the parent folders without those that hold homes: a whole home's project is not that of its subfolders."""
     if not cwd.startswith("/"):
         return []
     outer = {"", "/", "~", "/home", "/Users"}
