@@ -1,8 +1,7 @@
-"""Forgetting for good: episodes, what they were made of, the archived lines, and every copy of these.
+"""Forget for good: delete episodes, their source content, the archived lines, and every copy of these.
 
-What is under way is noted in the store (ids only), and every step can be repeated: a run that dies is finished by
-`resume`, which every later run and every ingest begins with. The texts of the parts say what else to look for, so they
-go last.
+The job in progress is recorded in the store (ids only), and every step can be repeated: `resume`, called first by every
+later run and every ingest, finishes a run that died. The chunks' texts are needed to find copies, so they go last.
 """
 
 import shlex
@@ -46,19 +45,19 @@ from anamnesis_pipeline.wording import counted
 
 _LAST, _CONTEXT_UNTIL = datetime.max.replace(tzinfo=UTC), CONTEXT_WITHIN + timedelta(microseconds=1)
 JOB = "forget.job"
-"""Setting that names what is being forgotten."""
+"""Setting with the job in progress."""
 FORGOTTEN = "forgotten"
 """Reason of the tombstones."""
 SHOWN = 50
-"""Episodes that a report describes."""
+"""Maximum episodes that a report describes."""
 NAMED_FILES = 3
-"""Of each machine; the others are counted."""
+"""Files named per machine; the others are counted."""
 TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An episode, to be recognized by."""
+    """An episode as reports show it."""
 
     episode_id: str
     timestamp: str
@@ -70,8 +69,8 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class ForgetReport:
-    """What goes, or went. `messages` of logs and of conversations here, `sections` of documents; `lines` of the archive
-    in `files` of it; `remains` says where else it may still be, and `problems` what could not be done now.
+    """What is or was removed: `messages` of logs and of chats here, `sections` of documents, archived `lines` in
+    `files`. `remains`: other places that may still hold it; `problems`: what could not be done now.
     """
 
     dry_run: bool
@@ -86,16 +85,16 @@ class ForgetReport:
 
 
 def is_forgetting(store: Store) -> bool:
-    """Whether something is being forgotten, or was when a run died."""
+    """Return whether a job is in progress, or was left by a run that died."""
     return store.settings.get(JOB) is not None
 
 
 class Forgetter:
-    """Forgets in one home.
+    """Forget in one home.
 
-    :param publish: writes the episodes of a source's parts that changed.
-    :param specs: the configured sources, for who names one.
-    :param private: what a report shows neither text nor files of, unless the request names it.
+    :param publish: writes the episodes of a source's changed chunks.
+    :param specs: the configured sources, to resolve their names.
+    :param private: neither text nor files of it are in reports, unless the request names it.
     """
 
     def __init__(
@@ -115,26 +114,26 @@ class Forgetter:
 
     @property
     def problems(self) -> list[str]:
-        """What the last call could not do, and why."""
+        """Return what the last call could not do, and why."""
         return list(self._problems)
 
     def preview(self, request: ForgetRequest) -> ForgetReport:
-        """What `forget` would remove. Reads the archived files that it would rewrite.
+        """Return what `forget` would remove. Reads the archived files that it would rewrite.
 
-        :raises GiveUp: nothing is asked for.
+        :raises GiveUp: the request is empty.
         """
         self._problems = {}
         target = self._target(request)
         return self._report(target, self._lines_to_go(target), request, dry_run=True)
 
     def forget(self, request: ForgetRequest, rule_id: str = "") -> ForgetReport:
-        """Remove it, everywhere; what an earlier run left undone is finished first. An archived file that is damaged
-        stays as it is, and is a problem of the report.
+        """Remove what the request means, everywhere, after finishing an earlier run's job. A damaged archive file stays
+        unchanged, and is a problem of the report.
 
-        :param rule_id: the rule that keeps it away as well: its tombstones are no entries of their own, and are lifted
+        :param rule_id: the rule that excludes the content too: its tombstones are no separate entries, and are lifted
             with the rule.
-        :raises GiveUp: nothing is asked for.
-        :raises StoreFull: no room for a rewritten archive file; what is left to do is done by the next run.
+        :raises GiveUp: the request is empty.
+        :raises StoreFull: no space for a rewritten archive file; the next run does the rest.
         """
         self._problems = {}
         with self._archive.alone():
@@ -152,7 +151,7 @@ class Forgetter:
             return replace(report, problems=self.problems)
 
     def resume(self) -> bool:
-        """Finish what was begun; False when nothing was. One that is under way is waited for."""
+        """Finish a job left by a run that died; False when there is none. Waits for one in progress."""
         self._problems = {}
         if not is_forgetting(self._store):
             return False
@@ -160,7 +159,7 @@ class Forgetter:
             return self._finish()
 
     def remove_leftovers(self) -> None:
-        """Let nothing stay of uploads that are gone and of which no episode was made."""
+        """Remove leftovers of deleted uploads that have no episode."""
         with self._archive.alone():
             remove_forgotten_files(self._store, self._archive)
             self._store.forgetting.scrub()
@@ -178,7 +177,7 @@ class Forgetter:
         messages = messages_to_forget(self._store, request, self._choice.chosen(request), found.ids)
         return Target(self._store, found.ids, found.whole, found.kept, messages)
 
-    # --- what is shown ---
+    # --- reports ---
 
     def _report(
         self, target: Target, lines: Mapping[File, int], request: ForgetRequest, *, dry_run: bool
@@ -208,7 +207,7 @@ class Forgetter:
         )
 
     def _shared_lines(self, lines: Mapping[File, int], session_id: str) -> list[str]:
-        """What the logs of a session, a copy or a fork, hold of others that own it."""
+        """Describe the lines in a copied or forked session's logs that other sessions own."""
         found = []
         for file, going in lines.items():
             kept = sum(line not in {EMPTY_LINE, NO_LINE} for line in self._lines(file)) - going
@@ -219,7 +218,7 @@ class Forgetter:
         return found
 
     def _remains(self, files: Sequence[File], private: Private, unnamed: Set[File]) -> list[str]:
-        """Places that are not ours to change, or that are not known.
+        """Return places that this program may not change, or does not know.
 
         :param unnamed: files of private projects.
         """
@@ -233,7 +232,7 @@ class Forgetter:
         ]  # fmt: skip
 
     def _origins(self, files: Sequence[File], private: Private, unnamed: Set[File]) -> list[str]:
-        """Where those of archived files are from that are still there: of each machine the first few, and a count."""
+        """Return the original places of archived files that still exist: per machine the first few, and a count."""
         there: dict[str, list[str]] = {}
         for key, path in files:
             cursor = self._store.files.cursor(key, path)
@@ -262,12 +261,12 @@ class Forgetter:
         return going
 
     def _lines(self, file: File) -> Iterator[str]:
-        """The archived lines of every generation."""
+        """Yield the archived lines of every generation."""
         for generation in self._generations(file):
             yield from self._readable(file, generation)
 
     def _readable(self, file: File, generation: int, from_line: int = 0) -> Iterator[str]:
-        """The archived lines of a generation, up to the first that cannot be read."""
+        """Yield the archived lines of a generation, up to the first unreadable one."""
         try:
             yield from archived_lines(self._store, self._archive, *file, generation, from_line)
         except StoreCorrupt as problem:
@@ -278,7 +277,7 @@ class Forgetter:
         self._problems[f"{damage}, and forget again; or delete that archive file: nothing was removed from it"] = None
 
     def _outputs(self, target: Target) -> list[File]:
-        """The files with outputs of tools that go: of the results on lines that do, and those of whole sessions."""
+        """Return the output files to remove: of results on removed lines, and of whole sessions."""
         names = {
             name
             for file in target.logs
@@ -295,12 +294,12 @@ class Forgetter:
         }
         return sorted(named | {file for file in target.whole if is_tool_output(file[1])})
 
-    # --- doing it ---
+    # --- execution ---
 
     def _carry_out(self, target: Target, rule_id: str, *, is_resumed: bool = False) -> None:
-        """Every step in order; each may be repeated. What could not be done is a problem.
+        """Run every step in order; each may be repeated. What could not be done is a problem.
 
-        :param is_resumed: some of the texts may be gone, so that nothing says which questions name them.
+        :param is_resumed: some of the texts may be gone, so the queries that quote them cannot be identified.
         """
         marks = None if is_resumed else self._marks(target)
         self._renew_contexts_of_posted(target)
@@ -309,14 +308,14 @@ class Forgetter:
         self._store.forgetting.bury(graves)
         bury_sections(self._store, target.parts)
         for episode_id in self._store.episodes.get(sorted(target.ids)):
-            self._store.episodes.delete(episode_id, tombstone=not target.kept)  # else it has one, without what is kept
+            self._store.episodes.delete(episode_id, tombstone=not target.kept)  # else bury() did, without kept keys
         self._store.chat.forget(target.chat)
-        # most of these ids are of records that never were: nobody need see them
+        # most of these ids are of records that never existed: the blocklist hides them
         records = {record_id(key, number): key for key in target.ids for number in range(MAX_RECORDS)}
         self._store.exclusion.explain(
             FORGOTTEN, target.ids, dict.fromkeys(graves if rule_id else (), rule_id) | records
         )
-        for file in outputs:  # before the lines that say that they go
+        for file in outputs:  # before the lines that name these outputs
             self._rewrite(file, lambda lines: [NO_LINE] * len(lines))
         for file in target.logs:
             self._rewrite(file, self._rule(target, file).changed)
@@ -325,21 +324,21 @@ class Forgetter:
         self._store.documents.remove(sorted(target.ids))
         for source, path in sorted({*target.files} - {*target.documents}):
             self._clear_state(target, source, path)
-        self._renew_neighbours(target)  # no part can come any more that carries some of it
+        self._renew_neighbours(target)  # no new chunk can carry some of it any more
         forget_sessions(self._store, self._sessions(target), self._publish)
         drop_uploads(self._store, target.ids, target.keys_of)
         self._store.forgetting.remove_parts(sorted(target.ids))
         remove_forgotten_files(self._store, self._archive)
         if marks is None:
-            self._store.queries.clear()  # any question may hold some of the text
+            self._store.queries.clear()  # any query may hold some of the text
         else:
             forget_questions(self._store, marks)
-        self._store.events.clear()  # they name what was forgotten, and its project
+        self._store.events.clear()  # they name forgotten episodes and their projects
         self._problems |= dict.fromkeys(self._store.forgetting.scrub())
         self._store.settings.set(JOB, None)
 
     def _sessions(self, target: Target) -> set[str]:
-        """The sessions of which nothing stays."""
+        """Return the sessions of which nothing remains."""
         named = {part.session_id for part in target.parts} | {log_stem(path) for _, path in target.whole}
         return {
             session
@@ -348,7 +347,7 @@ class Forgetter:
         }
 
     def _marks(self, target: Target) -> set[str] | None:
-        """What questions are recognized by that may name what goes; None: not known, where turns of chats go."""
+        """Return the marks of queries that may quote removed text; None: unknown, as when chat turns are removed."""
         if target.chat:
             return None
         texts: list[str] = []
@@ -369,7 +368,7 @@ class Forgetter:
         return LineRule(target.keys, target.said, self._store.messages.known_keys, is_history, file in target.emptied)
 
     def _document_change(self, target: Target, file: File) -> Change:
-        """What becomes of the lines of a version of a document, all of which are in one frame."""
+        """Return the change of a document version's lines, all of which are in one frame."""
         if file in target.whole:
             return lambda lines: [NO_LINE] * len(lines)
 
@@ -389,7 +388,7 @@ class Forgetter:
         return range(cursor.generation + 1) if cursor else range(0)
 
     def _rewrite(self, file: File, change: Change) -> None:
-        """Archive lines that go become empty ones, in a new revision; files of former revisions are removed."""
+        """Replace removed archive lines with empty ones, in a new revision; remove files of former revisions."""
         source, path = file
         for generation in self._generations(file):
             try:
@@ -398,8 +397,8 @@ class Forgetter:
                 self._note_damage(file, generation, problem)
 
     def _renew_neighbours(self, target: Target) -> None:
-        """Parts that stay lose what they carry of the text, and their summaries, which may say it too. Their episodes
-        are written in any case, since a run may have died in between.
+        """Remove forgotten text that remaining chunks carry, and their summaries, which may repeat it. Always rewrites
+        their episodes, since a run may have died in between.
         """
         self._store.forgetting.replace_parts([target.without_context(p) for p in target.neighbours], resummarize=True)
         for source in sorted({source for source, _ in target.files}):
@@ -409,7 +408,7 @@ class Forgetter:
                 self._clear_edited(target, part)
 
     def _clear_edited(self, target: Target, part: Part) -> None:
-        """Publishing leaves alone what a client edited, metadata among it."""
+        """Remove a forgotten prompt from an edited episode: publishing keeps clients' edits, metadata included."""
         episode = self._store.episodes.get([part.part_id]).get(part.part_id)
         if episode is None or not target.said.holds(str(episode.metadata.get("prompt", ""))):
             return
@@ -419,7 +418,7 @@ class Forgetter:
         )
 
     def _renew_contexts_of_posted(self, target: Target) -> None:
-        """Episodes posted soon after a posted one have its summary as their context."""
+        """Rebuild the context of episodes posted soon after a removed one: it has that one's summary."""
         for episode in self._store.episodes.get(sorted(target.ids)).values():
             if episode.source != "direct":
                 continue
@@ -437,8 +436,8 @@ class Forgetter:
                     self._store.forgetting.rewrite_episode(later, passages)
 
     def _clear_state(self, target: Target, source: str, path: str) -> None:
-        """What the parser remembers of a file holds the head of a prompt and the end of what was said last. A line that
-        is empty now is no dead letter either.
+        """Clear the parser's state of a file, which holds the beginning of a prompt and the end of the last text.
+        Removes dead letters of lines that are empty now.
         """
         letters = self._letters_of_nothing(source, path)
         for _ in range(TRIES):
@@ -454,7 +453,7 @@ class Forgetter:
         raise StoreBusy(f"{path} is being read all the time; forget once more when the ingest is done")
 
     def _letters_of_nothing(self, source: str, path: str) -> list[DeadLetter]:
-        """The dead letters of a file whose line is empty."""
+        """Return the dead letters of a file whose line is empty."""
         letters = [found for found in self._store.messages.dead_letters(source, EVERY_LETTER) if found.path == path]
         found = []
         for letter in letters:
@@ -465,7 +464,7 @@ class Forgetter:
 
 
 def _origin(source: Source, path: str) -> str:
-    """Where an archived file is from, in words."""
+    """Describe the original place of an archived file."""
     if source.key == UPLOADS:
         return f"the file that was uploaded, where it was sent from: {path.rpartition('/')[2]}"
     what = "file" if holds_documents(source) else "log"

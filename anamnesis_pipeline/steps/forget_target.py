@@ -1,4 +1,4 @@
-"""What is asked to be forgotten, and everything that goes with it."""
+"""Resolve requests to forget into everything to remove."""
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
@@ -34,10 +34,10 @@ MOST_HITS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ForgetRequest:
-    """What a client asks to forget: all filters given must hold, and at least one must be given.
+    """Filters of a request to forget: all that are given must match, and at least one must be given.
 
-    `machine`: what was read on it; `source`: the name of a source, as `sources list` shows it. `query`: only what holds
-    every one of its words. `files` go as a whole, beside what the filters mean.
+    `machine`: content read on it; `source`: a source's name, as in `sources list`. `query`: only content with every one
+    of its words. `files` are removed whole, in addition to what the filters match.
     """
 
     ids: tuple[str, ...] = ()
@@ -50,28 +50,28 @@ class ForgetRequest:
     until: datetime | None = None
     query: str = ""
     keeps_copies: bool = False
-    """Whether the very same text of a document stays where else it stands, as it does for `machine` and `source`."""
+    """Keep identical text of documents in other places, as `machine` and `source` do."""
     files: tuple[File, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is asked for."""
+        """Return whether no filter is given."""
         return replace(self, keeps_copies=False) == ForgetRequest()
 
     @property
     def names_something(self) -> bool:
-        """Whether it names what is to go, and does not only describe it."""
+        """Return whether it names its targets, and does not only describe them."""
         return bool(self.ids or self.session_id or self.project or self.path or self.source or self.files)
 
     @property
     def is_of_whole_files(self) -> bool:
-        """Whether the files that it names go as a whole, with what was never parsed."""
+        """Return whether matching files are removed whole, including what was never parsed."""
         bare = replace(self, session_id="", path="", machine="", source="", files=())
         return bare.is_empty and not self.is_empty
 
 
 class Target:
-    """Everything that goes with some ids: parts, message keys, archived files. Reads what is stored when asked."""
+    """Everything to remove with some ids: chunks, message keys, archived files. Reads the store on access."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Target:
         kept: Iterable[str] = (),
         chat: Iterable[str] = (),
     ) -> None:
-        """:param kept: message keys that get no tombstone, since something that stays says the same.
+        """:param kept: message keys without tombstones, since remaining content has the same text.
         :param chat: ids of messages of conversations here.
         """
         self.chat = frozenset(chat)
@@ -90,17 +90,17 @@ class Target:
 
     @cached_property
     def parts(self) -> list[Part]:
-        """Those of the ids."""
+        """Return the chunks of the ids."""
         return self._store.forgetting.parts(sorted(self.ids))
 
     @cached_property
     def said(self) -> ForgottenText:
-        """What they say."""
+        """Return the text of the chunks."""
         return text_of(self.parts)
 
     @cached_property
     def keys_of(self) -> dict[str, list[str]]:
-        """Id -> message keys, with the further ones by which copies are known."""
+        """Return id -> message keys, with the aliases that identify copies."""
         of_parts = {part.part_id: {segment.message_key for segment in part.segments} for part in self.parts}
         episodes = self._store.episodes.get(sorted(self.ids))
         keys = {key: of_parts.get(key, set()) | set(_keys(episodes.get(key))) for key in self.ids}
@@ -111,12 +111,12 @@ class Target:
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """All of these keys."""
+        """Return all of these keys."""
         return frozenset(key for its in self.keys_of.values() for key in its)
 
     @cached_property
     def files(self) -> list[File]:
-        """Every log or document with a line of it: the messages' own, and those that hold copies."""
+        """Return every log or document with a line of it: the messages' own, and those with copies."""
         keys = sorted(self.keys)
         copies = {(source, found.path) for source, found in self._store.messages.occurrences_of(keys)}
         own = {(part.source, part.path) for part in self.parts} | self._store.documents.files_of(sorted(self.ids))
@@ -124,19 +124,19 @@ class Target:
 
     @cached_property
     def documents(self) -> list[File]:
-        """Those of these files that are documents."""
+        """Return the documents among these files."""
         sources = {source.key for source in self._store.files.sources() if holds_documents(source)}
         return [file for file in self.files if file[0] in sources]
 
     @cached_property
     def logs(self) -> list[File]:
-        """Those of these files that hold lines of JSON."""
+        """Return the files with lines of JSON among these."""
         documents = set(self.documents)
         return [file for file in self.files if not is_tool_output(file[1]) and file not in documents]
 
     @cached_property
     def emptied(self) -> frozenset[File]:
-        """Files of which nothing that was said stays, so that what surrounds it goes too."""
+        """Return files of which no message remains, so that the lines around messages are removed too."""
         left: set[File] = set()
         had: set[File] = set()
         for part in self._store.forgetting.parts_of_files(self.files):
@@ -145,7 +145,7 @@ class Target:
 
     @cached_property
     def tombstones(self) -> dict[str, list[str]]:
-        """Id -> keys to bury: of messages, of their texts, and of files of which nothing stays."""
+        """Return id -> keys to bury: of messages, of their texts, and of files of which nothing remains."""
         keys = {episode_id: [key for key in its if key not in self.kept] for episode_id, its in self.keys_of.items()}
         for part in self.parts:
             bodies = [key for key in body_keys_of(part) if key not in self.kept]
@@ -154,12 +154,12 @@ class Target:
 
     @cached_property
     def neighbours(self) -> list[Part]:
-        """Parts of the same files that stay and carry some of the text, as their context or in their titles."""
+        """Return remaining chunks of the same files that carry some of the text, as context or in titles."""
         others = self._store.forgetting.parts_of_files(self.files)
         return [p for p in others if p.part_id not in self.ids and self.without_context(p) != p]
 
     def without_context(self, part: Part) -> Part:
-        """A part that stays without what it carries of the text."""
+        """Return a remaining chunk without the text that it carries."""
         lead, prompt = ("" if self.said.holds(text) else text for text in (part.lead, part.prompt))
         title = self._title_left(part)
         if part.section is None or title is None:
@@ -171,7 +171,7 @@ class Target:
         )  # fmt: skip
 
     def _segments_left(self, part: Part) -> tuple[Segment, ...]:
-        """What the section says, its outline without what goes."""
+        """Return the section's segments, its outline without removed sections."""
         gone = self._headings.get(part.exchange_id)
         if part.section is None or part.kind != "code" or not gone:
             return part.segments
@@ -183,12 +183,12 @@ class Target:
 
     @cached_property
     def _talks(self) -> set[str]:
-        """Conversations with a title of which some goes: it may tell what was said. A channel is no title."""
+        """Return titled conversations of which some is removed, since titles may reveal it. Channel names do not."""
         its = {part.session_id for part in self.parts if part.section is not None and part.kind == "exchange"}
         return {session for session in its if session and not session.startswith(CHANNEL)}
 
     def _title_left(self, part: Part) -> tuple[str, ...] | None:
-        """What the section is called now; None: nothing of its title can be of what goes."""
+        """Return the section's new title; None: its title cannot reveal removed text."""
         gone = self._headings.get(part.exchange_id)
         if part.section is None:
             return None
@@ -198,7 +198,7 @@ class Target:
 
     @cached_property
     def _headings(self) -> dict[str, set[tuple[str, ...]]]:
-        """Document (`Part.exchange_id`) -> the ways to its sections that go, without the name of the file."""
+        """Return document (`Part.exchange_id`) -> title paths of its removed sections, without the file name."""
         found: dict[str, set[tuple[str, ...]]] = {}
         for part in self.parts:
             if part.section is not None and part.kind in SECTION_KINDS:
@@ -207,16 +207,15 @@ class Target:
 
 
 def without_headings(title: tuple[str, ...], gone: Set[tuple[str, ...]]) -> tuple[str, ...]:
-    """The way to a section, the name of the file first, without the headings of sections around it that are gone. Pure.
-
-    :param gone: the ways to these, without the name of the file.
+    """Return a section's title path (file name first) without the headings of enclosing sections that are removed.
+    Pure.
     """
     last = len(title) - 1
     return tuple(name for n, name in enumerate(title) if n in {0, last} or title[1 : n + 1] not in gone)
 
 
 class Choice:
-    """What requests mean, of what is stored.
+    """Resolve requests against the store.
 
     :param sources: all that are stored.
     :param specs: the configured ones.
@@ -226,9 +225,9 @@ class Choice:
         self._store, self._sources, self._specs = store, tuple(sources), specs
 
     def target(self, request: ForgetRequest) -> Target:
-        """Everything that a request means.
+        """Return everything that a request means.
 
-        :raises GiveUp: nothing is asked for.
+        :raises GiveUp: no filter is given.
         """
         if request.is_empty:
             raise GiveUp("say what to forget: an id, a session, a project, a path, a time or words to look for")
@@ -239,12 +238,12 @@ class Choice:
             return Target(self._store, self._with_records(sorted(own | same)), whole)
         own -= self._seen_elsewhere(own, whole, self.chosen(request))
         kept = {s.message_key for part in self._store.forgetting.parts(sorted(same - own)) for s in part.segments}
-        # what others say under another heading is not looked for, so no body is forbidden to them
+        # text under other headings is not searched, so its bodies stay allowed
         kept |= {key for part in self._store.forgetting.parts(sorted(own)) for key in body_keys_of(part)}
         return Target(self._store, self._with_records(sorted(own)), whole, kept)
 
     def _other_versions(self, ids: Set[str]) -> set[str]:
-        """Turns of imported conversations with a message of theirs: former versions, and those of other exports."""
+        """Return turns of imported conversations that share messages with these: former versions, other exports."""
         chosen = [p for p in self._store.forgetting.parts(sorted(ids)) if p.section is not None and p.session_id]
         keys = {segment.message_key for part in chosen for segment in part.segments if segment.uuid}
         sessions = {part.session_id for part in chosen}
@@ -267,19 +266,19 @@ class Choice:
         told = {
             key for key, head in heads.items() if head.kind == SESSION_KIND and is_of_log(head.source, head.session_id)
         }
-        return [key for key in ids if key in hits and key not in told]  # a record goes with what it tells of
+        return [key for key in ids if key in hits and key not in told]  # a session record is removed with its session
 
     def _of_chat(self, what: Selection) -> list[str]:
-        """The episodes of a conversation here, which name no session."""
+        """Return the episodes of a conversation here, which name no session."""
         messages = self._store.chat.messages(what.session_id) if what.session_id else []
         made = {each.episode_id for each in messages if each.episode_id}
         ids = tuple(made if what.ids is None else made & set(what.ids))
         return self._store.forgetting.matching(replace(what, ids=ids, session_id="")) if ids else []
 
     def _seen_elsewhere(self, ids: Set[str], whole: Set[File], chosen: Sequence[str] | None) -> set[str]:
-        """Those of `ids` that stand in a document of another source too, such as another clone of a repository.
+        """Return those of `ids` that also occur in a document of another source, such as another clone of a repository.
 
-        :param chosen: the sources that are asked for, whichever clone's the parts are; None: those of the parts.
+        :param chosen: the requested sources, even if the chunks are another clone's; None: the chunks' sources.
         """
         documents, sources = self._store.documents, {source for source, _ in whole} | set(chosen or ())
         if chosen is None:
@@ -288,14 +287,14 @@ class Choice:
         return documents.seen_in(sorted(others)) & ids
 
     def chosen(self, request: ForgetRequest) -> tuple[str, ...] | None:
-        """Keys of the sources that are asked for; None: every one."""
+        """Return keys of the requested sources; None: every one."""
         if not (request.machine or request.source):
             return None
         sources = sources_named(request.source, self._sources, self._specs) if request.source else self._sources
         return tuple(source.key for source in sources if request.machine in {"", source.machine})
 
     def _hits(self, query: str) -> set[str]:
-        """Ids of the episodes that hold every word."""
+        """Return ids of the episodes that hold every word."""
         where = Where(include_superseded=True)
         found = [
             {hit.episode_id for hit in self._store.text.matching([word], MOST_HITS, where, analyzer="exact")}
@@ -304,7 +303,7 @@ class Choice:
         return set.intersection(*found) if found else set()
 
     def _with_records(self, ids: Sequence[str]) -> set[str]:
-        """The ids, with what records were drawn from, and every record that these may have or get."""
+        """Return the ids, the chunks that records among them come from, and all present and future records of both."""
         episodes = self._store.episodes.get(ids)
         parts = {
             str(e.metadata["part_id"]) for e in episodes.values() if e.kind == "record" and "part_id" in e.metadata
@@ -337,11 +336,11 @@ def _keys(episode: Episode | None) -> tuple[str, ...]:
 
 
 def cleared_state(cursor: FileCursor, target: Target) -> str:
-    """What the parser remembers of a file (`FileCursor.parser_state`) without anything that is forgotten."""
+    """Return the parser's state of a file (`FileCursor.parser_state`) without forgotten text."""
     if is_description(cursor.path):
         return EMPTY_LINE if (cursor.source, cursor.path) in target.whole else cursor.parser_state
     state = FileState.from_json(cursor.parser_state)
-    if state is None:  # of another version: nobody reads it
+    if state is None:  # another version's state, which is not used
         return FileState(generation=cursor.generation, line=max(cursor.parsed_lines, 0)).to_json()
     exchange, trail = state.exchange, state.trail
     if exchange is not None and target.said.holds(exchange.prompt):

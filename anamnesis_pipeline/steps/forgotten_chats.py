@@ -1,7 +1,7 @@
-"""What a request to forget means of the conversations here. Reads only.
+"""Find the messages of conversations here that a request to forget means. Reads only.
 
-A turn that was answered is an episode, and goes with it. One whose answer failed, was stopped or is nobody else's
-business is in its conversation alone.
+An answered turn is an episode, and is removed with it. A turn whose answer failed, was stopped or stays private is
+stored in its conversation only.
 """
 
 from collections.abc import Callable, Iterator, Sequence, Set
@@ -18,10 +18,10 @@ SESSIONS_AT_ONCE = 100
 def messages_to_forget(
     store: Store, request: ForgetRequest, chosen: Sequence[str] | None, episode_ids: Set[str]
 ) -> frozenset[str]:
-    """Ids of the messages that go.
+    """Return ids of the messages to remove.
 
-    :param chosen: keys of the sources that are asked for; None: every one.
-    :param episode_ids: the episodes that go.
+    :param chosen: keys of the requested sources; None: every one.
+    :param episode_ids: the episodes to remove.
     """
     means = _chooser(request, chosen)
     return frozenset(
@@ -35,7 +35,7 @@ def messages_to_forget(
 
 
 def turns_of(messages: Sequence[ChatMessage]) -> list[Turn]:
-    """Each question with what follows it. Pure."""
+    """Return each question with the messages after it. Pure."""
     turns: list[list[ChatMessage]] = []
     for message in messages:
         if message.role == "user" or not turns:
@@ -45,7 +45,7 @@ def turns_of(messages: Sequence[ChatMessage]) -> list[Turn]:
 
 
 def is_meant(request: ForgetRequest, session: ChatSession, turn: Turn) -> bool:
-    """Whether the filters of a request mean a turn that became no episode; it is of the time of its question. Pure."""
+    """Return whether a request's filters match a turn without an episode; its time is that of its question. Pure."""
     if request.ids or request.path:
         return False
     text = "\n".join(each.text for each in turn).casefold()

@@ -1,4 +1,4 @@
-"""Which lines hold what is to be forgotten: of the archive, and of logs that are read later. Pure."""
+"""Find the lines to forget, in the archive and in logs that are read later. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,44 +12,44 @@ from anamnesis_pipeline.message_keys import RESULT_KEY
 from anamnesis_pipeline.model import Part, content_id
 
 EMPTY_LINE = "{}"
-"""What stays of a forgotten line, so that the lines behind it keep their numbers."""
+"""Replaces a forgotten line, so that the lines after it keep their numbers."""
 TELLING_CHARS = 20
-"""A shorter text says nothing of where it comes from."""
+"""Minimum length of a text that identifies its origin."""
 _ENVELOPE = frozenset(
     "cwd sessionId uuid parentUuid leafUuid messageId timestamp version gitBranch type slug requestId toolUseID".split()
 )
-"""Fields of every record: what they hold may well occur in a text, and is no copy of it."""
+"""Fields of every record; their values may well occur in a text without being a copy of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForgottenText:
-    """What parts say, by message key. Texts of one message are joined, as far as they are consecutive."""
+    """Text of chunks, by message key. Consecutive texts of one message are joined."""
 
     texts: tuple[str, ...]
     whole: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Join the texts once: whoever asks `holds` does so for every line."""
+        """Join the texts once: `holds` is called for every line."""
         object.__setattr__(self, "whole", "\n\0\n".join(self.texts))
 
     @property
     def text_keys(self) -> set[str]:
-        """Of the texts that are long enough to be told by."""
+        """Return the keys of the texts long enough to identify."""
         return {text_key(text) for text in self.texts if len(text) >= TELLING_CHARS}
 
     def holds(self, text: str) -> bool:
-        """Whether `text`, a lead or a prompt's head, was taken from it."""
+        """Return whether `text`, a lead or a prompt's beginning, was taken from it."""
         return bool(text) and text in self.whole
 
     def is_quoted_in(self, text: str) -> bool:
-        """Whether `text` is a copy of something of it, or holds one."""
+        """Return whether `text` is a copy of some of it, or contains one."""
         if len(text) < TELLING_CHARS:
             return False
         return text in self.whole or any(t in text for t in self.texts if len(t) >= TELLING_CHARS)
 
 
 def text_of(parts: Iterable[Part]) -> ForgottenText:
-    """Everything that these parts say."""
+    """Return the text of these chunks."""
     said: dict[str, list[tuple[int, str]]] = {}
     for part in parts:
         for segment in part.segments:
@@ -59,12 +59,12 @@ def text_of(parts: Iterable[Part]) -> ForgottenText:
 
 @dataclass(frozen=True, slots=True)
 class LineRule:
-    """Which lines of one file go.
+    """Rule for the lines of one file to remove.
 
-    :param keys: message keys, aliases included, that are forgotten.
-    :param said: what their messages say.
-    :param emptied: nothing that was said in this file stays, so neither does what surrounds it.
-    :param known: those of some keys that belong to messages that are stored.
+    :param keys: forgotten message keys, aliases included.
+    :param said: the text of their messages.
+    :param emptied: no message of this file remains, so the lines around messages are removed too.
+    :param known: returns the given keys that belong to stored messages.
     """
 
     keys: frozenset[str]
@@ -74,7 +74,7 @@ class LineRule:
     emptied: bool = False
 
     def goes(self, line: str) -> bool:
-        """Whether the line holds something to forget."""
+        """Return whether the line holds forgotten content."""
         if line == EMPTY_LINE:
             return False
         names = names_on(line, is_history=self.is_history)
@@ -84,22 +84,22 @@ class LineRule:
             return False
         if names and not any(name.startswith(RESULT_KEY) for name in names):
             return self.emptied
-        # no message, or a result that was left out: what this memory answered quotes what it was asked for
+        # no message, or a result that was left out: answers of this memory quote its content
         return self.emptied or any(map(self.said.is_quoted_in, _texts_on(line)))
 
     def changed(self, lines: Sequence[str]) -> list[str]:
-        """The lines, with `EMPTY_LINE` for each that goes."""
+        """Return the lines, with `EMPTY_LINE` for each to remove."""
         return [EMPTY_LINE if self.goes(line) else line for line in lines]
 
 
 def without_forgotten(
     lines: Sequence[str], file: str, forgotten: Callable[[Sequence[str]], set[str]], *, is_history: bool
 ) -> list[str]:
-    """Lines of a log that is read now, with `EMPTY_LINE` for each that was forgotten before: logs come back, from
-    backups or from other machines.
+    """Return newly read lines of a log, with `EMPTY_LINE` for each forgotten before: logs return from backups or from
+    other machines.
 
     :param file: `file_key` of the log.
-    :param forgotten: those of some keys that a tombstone forbids.
+    :param forgotten: returns the given keys that a tombstone forbids.
     """
     names = [names_on(line, is_history=is_history) for line in lines]
     texts = [set() if found else set(map(text_key, _texts_on(line))) for line, found in zip(lines, names, strict=True)]
@@ -113,23 +113,23 @@ def without_forgotten(
 
 
 def file_key(source: str, path: str) -> str:
-    """What a tombstone names a log by of which nothing stays."""
+    """Return the tombstone key of a log of which nothing remains."""
     return f"file:{content_id(source, path)}"
 
 
 def text_key(text: str) -> str:
-    """What a tombstone names a text by, wherever it stands in a log."""
+    """Return the tombstone key of a text, for any place in a log."""
     return f"text:{content_id(text.strip())}"
 
 
 def names_on(line: str, *, is_history: bool) -> set[str]:
-    """Every key by which a message on this line is known."""
+    """Return every key of the messages on this line."""
     batch = (read_history if is_history else read_messages)([line], 0)
     return {name for logged in batch.messages for name in (*logged.names, *stands_for(logged))}
 
 
 def _texts_on(line: str) -> Iterator[str]:
-    """The texts of a line that holds no message: of its records, or of what cannot be read."""
+    """Yield the texts of a line without messages: of its records, or of unreadable content."""
     records, damaged = read_records(line)
     for record in records:
         yield from _leaves(record)

@@ -1,4 +1,4 @@
-"""What of a document is to be forgotten: in its archive, and in copies that are read later. Pure."""
+"""Find the text of a document to forget, in its archive and in copies that are read later. Pure."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -14,24 +14,24 @@ from anamnesis_pipeline.model import Part, SegmentKind
 from anamnesis_pipeline.steps.tool_outputs import NO_LINE
 
 DOCUMENT = "document"
-"""Kind of a section of text: not of code, and not of a chat."""
+"""Kind of a text section, as opposed to code and chats."""
 
 
 def without_forgotten_sections(
     path: str, lines: Sequence[str], going: Callable[[Sequence[Section], str], Sequence[Section]]
 ) -> list[str]:
-    """The lines of a document without the text of sections that were forgotten; as many lines.
+    """Return the lines of a document without the text of forgotten sections; their number stays the same.
 
-    :param going: those of its sections that tombstones forbid, of the text that comes second.
-    :raises DocumentUnreadable: no sections can be made of it.
+    :param going: returns the given sections that tombstones forbid; its second argument is the document's text.
+    :raises DocumentUnreadable: it cannot be split into sections.
     """
     return _without(lines, going(_sections(path, lines), "\n".join(lines)))
 
 
 def without_sections(path: str, lines: Sequence[str], keys: Collection[str]) -> list[str]:
-    """The lines of a document without the text of sections all of whose text has some of `keys`; as many lines.
+    """Return the lines of a document without sections whose whole text has keys in `keys`; their number stays the same.
 
-    :raises DocumentUnreadable: no sections can be made of it.
+    :raises DocumentUnreadable: it cannot be split into sections.
     """
     return _without(lines, [s for s in _sections(path, lines) if goes(s, keys)])
 
@@ -39,17 +39,17 @@ def without_sections(path: str, lines: Sequence[str], keys: Collection[str]) -> 
 def _sections(path: str, lines: Sequence[str]) -> list[Section]:
     try:
         return sections_of(path, "\n".join(lines))
-    except Exception as problem:  # parsers raise whatever fits the damage
+    except Exception as problem:  # parsers raise many kinds of errors
         raise DocumentUnreadable(f"{path}: no sections could be made of it: {problem!r}") from problem
 
 
 def keys_of(section: Section) -> list[str]:
-    """Keys of its pieces, in order, of messages that were turned away for one of them, and of its body."""
+    """Return keys of its pieces, in order, of messages rejected in favour of one of them, and of its body."""
     return [*(key_of(section, piece) for piece in section.pieces), *_keys_turned_away(section), *_body_keys(section)]
 
 
 def body_keys_of(part: Part) -> list[str]:
-    """The key of the body of a document's section, where it has a telling one."""
+    """Return the key of a document section's body, if that is long enough to identify it."""
     is_text = part.section is not None and part.kind == DOCUMENT
     key = section_body_key(segment.text for segment in part.segments) if is_text else None
     return [key] if key else []
@@ -61,7 +61,7 @@ def _body_keys(section: Section) -> list[str]:
 
 
 def key_of(section: Section, piece: SectionPiece) -> str:
-    """Key of a piece: of a message of a chat what its export calls it, of anything else its text."""
+    """Return the key of a piece: of a chat message its id in the export, else of its text."""
     return chat_message_key(section.session, piece.message_id) if piece.message_id else section_key(piece.text)
 
 
@@ -70,9 +70,9 @@ def _keys_turned_away(section: Section) -> list[str]:
 
 
 def goes(section: Section, gone: Collection[str]) -> bool:
-    """Whether all of its text is gone; an outline follows from other sections, too, so it changes with those. Of a chat
-    one message is enough, since what is said after it tells of it; one that was turned away counts, too. Of a text its
-    body is enough, under whatever heading.
+    """Return whether all of its text is forgotten. Outlines do not count: they depend on other sections. In a chat one
+    message is enough, since later messages refer to it; a rejected one counts too. In a text the body is enough, under
+    any heading.
     """
     named = [key_of(section, piece) for piece in section.pieces if piece.message_id]
     if any(key in gone for key in (*named, *_keys_turned_away(section), *_body_keys(section))):
@@ -82,7 +82,7 @@ def goes(section: Section, gone: Collection[str]) -> bool:
 
 
 def _without(lines: Sequence[str], sections: Sequence[Section]) -> list[str]:
-    """Lines keep their numbers. A chat's turn goes out of the JSON that it is in, anything else with its characters."""
+    """Remove sections; lines keep their numbers. Chat turns are removed from their JSON, others by characters."""
     if not sections:
         return list(lines)
     messages = [way for section in sections for way in section.values]
@@ -94,7 +94,7 @@ def _without(lines: Sequence[str], sections: Sequence[Section]) -> list[str]:
 
 
 def spans_of(section: Section, lines: Sequence[str]) -> Sequence[tuple[int, int]]:
-    """The characters [start, end) of a document's text that a section consists of."""
+    """Return the character spans [start, end) of a section in a document's text."""
     if section.spans:
         return section.spans
     start = sum(len(line) + 1 for line in lines[: section.first_line - 1])
@@ -102,12 +102,12 @@ def spans_of(section: Section, lines: Sequence[str]) -> Sequence[tuple[int, int]
 
 
 def _mark(section: Section) -> str:
-    """What is left of a piece of a longer text, so that the other pieces stay what they are."""
+    """Return the placeholder for a piece of a longer text, which leaves the other pieces unchanged."""
     return GAP if section.spans and section.kind == "document" else NO_LINE
 
 
 def _cut(text: str, spans: Iterable[tuple[int, int, str]]) -> str:
-    """The text with the third of each of `spans` in the place of the characters between the others; line feeds stay."""
+    """Replace the characters of each of `spans` (start, end, replacement) in the text; keep line feeds."""
     kept, at = [], 0
     for start, end, mark in sorted(spans):
         kept += [text[at:start], mark, "\n" * text.count("\n", max(at, start), end)]

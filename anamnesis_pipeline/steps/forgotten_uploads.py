@@ -1,4 +1,4 @@
-"""What is kept of uploads that were forgotten, so that one that is sent again is found whole."""
+"""Records of forgotten uploads, so that one that is uploaded again becomes complete."""
 
 from collections.abc import Collection, Mapping
 
@@ -8,15 +8,15 @@ from anamnesis_pipeline.store.base import Store
 
 SOURCE = "uploads"
 NO_REVISION = -1
-"""All revisions are former ones."""
+"""Makes all revisions former ones."""
 UPLOADS = "uploads."
-"""Prefix of the stored settings that describe an upload each."""
+"""Prefix of the stored settings with one upload each."""
 FORGOTTEN = "forgotten_uploads."
-"""Prefix of the settings that say of a forgotten upload how often it was, the ids of its episodes, and their keys."""
+"""Prefix of the settings with a forgotten upload's count, the ids of its episodes, and their keys."""
 
 
 def drop_uploads(store: Store, ids: Collection[str], keys_of: Mapping[str, Collection[str]]) -> None:
-    """Let every upload be without the episodes of these ids, and be gone with its last one. May be repeated.
+    """Remove the episodes of these ids from every upload, and an upload with its last one. May be repeated.
 
     :param keys_of: id -> message keys.
     """
@@ -31,15 +31,13 @@ def drop_uploads(store: Store, ids: Collection[str], keys_of: Mapping[str, Colle
 
 
 def drop_empty_upload(store: Store, upload_id: str) -> None:
-    """Let an upload be gone of which no episode was made."""
+    """Remove an upload without episodes."""
     _note(store, FORGOTTEN + upload_id, set(), set(), is_gone=True)
     store.settings.set(UPLOADS + upload_id, None)
 
 
 def remove_forgotten_files(store: Store, archive: Archive) -> None:
-    """Let the names of uploads of which nothing is left be gone, and their empty archives. Whoever calls holds
-    `archive.alone`.
-    """
+    """Remove the names and empty archives of uploads of which nothing is left. The caller must hold `archive.alone`."""
     for path, cursor in store.files.cursors(SOURCE).items():
         upload_id = path.partition("/")[0].partition("-")[0]
         is_read = cursor.parsed_lines == cursor.lines
@@ -51,7 +49,7 @@ def remove_forgotten_files(store: Store, archive: Archive) -> None:
 
 
 def bring_back(store: Store, upload_id: str) -> int:
-    """Lift every tombstone that keeps away some of an upload; returns how often it was forgotten."""
+    """Lift every tombstone of an upload. Return how often it was forgotten."""
     before = store.settings.get(FORGOTTEN + upload_id)
     if before is None:
         return 0

@@ -1,4 +1,4 @@
-"""Reads what the hand-off of a project is made of. What it costs does not grow with what is stored."""
+"""Read the content of a project's hand-off. The cost does not grow with the store."""
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
@@ -9,24 +9,24 @@ from anamnesis_pipeline.session_model import SESSION_KIND, of_episode
 from anamnesis_pipeline.store.base import Store
 
 HANDOFF_TOKENS = 2_000
-"""Most that the hand-off of a project has."""
+"""Maximum length of a project's hand-off."""
 RECORDS = 40
 REMEMBERED = 10
-"""Of each kind that clients post."""
+"""Maximum episodes of each kind that clients post."""
 CURATED = 40
 TALK = 60
-"""Exchanges of one read; a long session may fill several."""
+"""Exchanges per read; a long session may fill several."""
 TALK_READS = 4
 TOLD = 150
-"""Of the newest exchanges the messages are looked at."""
+"""Number of newest exchanges whose messages are read."""
 _POSTED_KINDS = ("decision", "correction", "preference", "procedure", "lesson", "fact", "error")
 _NOTE_KINDS = ("note", "rolling")
 
 
 def read_handoff(store: Store, projects: Sequence[str], without: str = "", hidden: Collection[str] = ()) -> Handoff:
-    """The hand-off of these projects, as one; empty without projects.
+    """Return one hand-off of these projects; empty without projects.
 
-    :param without: the session that asks; what it said itself is left out.
+    :param without: the requesting session; what it said itself is left out.
     :param hidden: keys of sources that are left out.
     """
     if not projects:
@@ -59,7 +59,7 @@ def read_handoff(store: Store, projects: Sequence[str], without: str = "", hidde
 
 
 def _talk(store: Store, projects: Sequence[str]) -> list[Episode]:
-    """The newest exchanges, until they are of enough sessions; every one down to the oldest of them."""
+    """Return the newest exchanges, read until they cover enough sessions, without gaps down to the oldest."""
     found: dict[str, Episode] = {}
     before: datetime | None = None
     for _ in range(TALK_READS):
@@ -73,7 +73,7 @@ def _talk(store: Store, projects: Sequence[str]) -> list[Episode]:
 
 
 def _last_of_sessions(talk: Sequence[Episode]) -> list[Episode]:
-    """The last exchanges of each session: how it ended."""
+    """Return the last exchanges of each session: how it ended."""
     ends: dict[str, list[Episode]] = {}
     for episode in talk:
         ends.setdefault(episode.session_id, []).append(episode)

@@ -1,4 +1,4 @@
-"""Parts that a rule keeps away are read, and wait: neither summarized nor found as long as the rule is there."""
+"""Quarantine chunks that a rule excludes: they are neither summarized nor found while the rule exists."""
 
 from anamnesis_pipeline.model import Part, Source
 from anamnesis_pipeline.sources.exclusion import Rule
@@ -11,9 +11,7 @@ _PAGE = 200
 
 
 def hold_excluded(store: Store, source: Source) -> int:
-    """Hold the parts of a source that wait to be published and that a rule means; returns how many. What is published
-    already stays.
-    """
+    """Quarantine the unpublished chunks of a source that a rule matches. Return their number. Published ones stay."""
     exclusions = Exclusions(store)
     held, after = 0, ""
     while exclusions.stamp and (parts := store.exclusion.waiting(source.key, after, _PAGE)):

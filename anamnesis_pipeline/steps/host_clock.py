@@ -1,4 +1,4 @@
-"""When a machine is looked at again, and what is known of it and of each configured source. Pure but for the store."""
+"""Decide when a machine is scanned again; store the state of machines and configured sources. Pure except the store."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -8,24 +8,24 @@ from typing import Any
 from anamnesis_pipeline.store.records.settings import SettingsRecords
 
 HOST, LOOK, PROBLEMS, READ = "crawl.host.", "crawl.source.", "crawl.problems.", "crawl.read."
-"""Stored under these prefixes: the clock of a host (`local`: this machine), what was seen of a configured source, and
-of one of its partitions what went wrong when it was last read, and when it was last read to its end.
+"""Setting prefixes: the clock of a host (`local`: this machine), the last scan of a configured source, and per stored
+source the problems of its last reading and the time of its last complete one.
 """
 MOST_PROBLEMS = 20
-"""Of one reading that are kept."""
+"""Maximum problems stored per reading."""
 LOCAL = "local"
 LONGEST_WAIT_S = 3_600
 EARLY = 0.1
-"""Share of an interval by which a look may come too early: ticks are not exact, and waiting for the next costs a whole
-one.
+"""Share of an interval by which a scan may come early: ticks are inexact, and waiting for the next one costs a whole
+interval.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class HostClock:
-    """When a host was tried and last answered, how often in a row it did not since, and when it is tried again.
+    """When a host was tried, when it last answered, its failures in a row since, and the time of the next attempt.
 
-    `next_at` is None while it answers: then the intervals of its sources count. `skew_s`: its clock is so many seconds
+    `next_at` is None while it answers: then the intervals of its sources apply. `skew_s`: seconds that its clock is
     ahead of ours.
     """
 
@@ -37,7 +37,7 @@ class HostClock:
     skew_s: float | None = None
 
     def is_due(self, now: datetime) -> bool:
-        """Whether it may be tried: the tick that comes about then may come a little too early."""
+        """Return whether it may be tried; the tick for it may come slightly early."""
         if self.next_at is None:
             return True
         wait = self.next_at - self.tried_at if self.tried_at else timedelta()
@@ -46,11 +46,11 @@ class HostClock:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen of a configured source when it was last looked at.
+    """Result of the last scan of a configured source.
 
-    `state` is that of the survey after which nothing was left to do, for a selection as `rules` names it. `after` is
-    the source up to which a tick came that ran out of time. `behind`: since when a source has something to read.
-    `is_missing`: the `error` is that there is no such folder.
+    `state`: the survey after which nothing was pending, for the selection `rules`. `after`: the source at which a tick
+    ran out of time. `behind`: since when each source has pending content. `is_missing`: the `error` is that the folder
+    does not exist.
     """
 
     tried_at: datetime | None = None
@@ -68,19 +68,19 @@ class Look:
     is_missing: bool = False
 
     def is_due(self, now: datetime, interval_s: int, next_tick_s: float = 0.0) -> bool:
-        """Whether its interval is over, or will be before the next tick, in so many seconds, could look at it."""
+        """Return whether its interval is over, or will be before the next tick, `next_tick_s` seconds from now."""
         early_s = max(interval_s * EARLY, next_tick_s * (1 - EARLY))
         return self.tried_at is None or now >= self.tried_at + timedelta(seconds=interval_s - early_s)
 
 
 def answered(clock: HostClock, now: datetime, skew_s: float | None) -> HostClock:
-    """The clock of a host that answered."""
+    """Return the clock of a host that answered."""
     return HostClock(now, now, skew_s=skew_s if skew_s is not None else clock.skew_s)
 
 
 def failed(clock: HostClock, now: datetime, error: str, interval_s: int) -> HostClock:
-    """The clock of a host that did not answer: tried again after one interval, then two, four, ... at most an hour.
-    Whoever asks by hand before its time makes nobody wait longer.
+    """Return the clock of a host that did not answer: the next attempt follows after one interval, then two, four, ...
+    at most an hour. An early attempt by hand does not lengthen the wait.
     """
     if not clock.is_due(now):
         return replace(clock, tried_at=now, error=error)
@@ -91,28 +91,28 @@ def failed(clock: HostClock, now: datetime, error: str, interval_s: int) -> Host
 
 
 def clock_name(host: str) -> str:
-    """What the clock of a host is stored under; `host` as a source names it."""
+    """Return the setting of a host's clock; `host` as a source names it."""
     return HOST + (host or LOCAL)
 
 
 def read_clock(settings: SettingsRecords, host: str) -> HostClock:
-    """The clock of a host; a new one for a host that was never tried."""
+    """Return the clock of a host; a new one for a host that was never tried."""
     return HostClock(**_with_times(settings.get(clock_name(host), {}), ("tried_at", "answered_at", "next_at")))
 
 
 def write_clock(settings: SettingsRecords, host: str, clock: HostClock) -> None:
-    """Keep the clock of a host."""
+    """Store the clock of a host."""
     settings.set(clock_name(host), _plain(asdict(clock)))
 
 
 def read_look(settings: SettingsRecords, name: str) -> Look:
-    """What was seen of a configured source; nothing of one that was never looked at."""
+    """Return the last scan of a configured source; an empty one if there was none."""
     kept = _with_times(settings.get(LOOK + name, {}), ("tried_at", "seen_at"))
     return Look(**kept | {"problems": tuple(kept.get("problems", ()))})
 
 
 def looked_since(settings: SettingsRecords, places: Mapping[str, str], since: datetime) -> bool:
-    """Whether every configured source was looked at since then, but those of hosts that do not answer.
+    """Return whether every configured source was scanned since then, except those of hosts that do not answer.
 
     :param places: the name of each source -> its host.
     """
@@ -122,41 +122,41 @@ def looked_since(settings: SettingsRecords, places: Mapping[str, str], since: da
 
 
 def write_look(settings: SettingsRecords, name: str, look: Look | None) -> None:
-    """Keep it; None forgets it."""
+    """Store a scan; None removes it."""
     settings.set(LOOK + name, None if look is None else _plain(asdict(look)))
 
 
 def read_problems(settings: SettingsRecords, key: str) -> tuple[str, ...]:
-    """What went wrong when the stored source `key` was last read."""
+    """Return the problems of the last reading of the stored source `key`."""
     return tuple(settings.get(PROBLEMS + key, ()))
 
 
 def all_problems(settings: SettingsRecords) -> dict[str, tuple[str, ...]]:
-    """The same of every stored source that had any, in one question."""
+    """Return the problems of every stored source that had any, with one query."""
     return {name.removeprefix(PROBLEMS): tuple(told) for name, told in settings.all(PROBLEMS).items()}
 
 
 def write_problems(settings: SettingsRecords, key: str, problems: Sequence[str]) -> None:
-    """Keep the first of them; none forgets those of before."""
+    """Store the first of them; an empty list removes those stored before."""
     kept = list(problems[:MOST_PROBLEMS])
     if kept != list(read_problems(settings, key)):
         settings.set(PROBLEMS + key, kept or None)
 
 
 def note_read(settings: SettingsRecords, key: str, at: datetime) -> None:
-    """The stored source `key` was read to its end; `at` is when that began."""
+    """Record that the stored source `key` was read completely by a reading that began at `at`."""
     settings.set(READ + key, at.isoformat())
 
 
 def read_since(settings: SettingsRecords, keys: Iterable[str], since: datetime) -> bool:
-    """Whether each of these stored sources was read to its end since then."""
+    """Return whether each of these stored sources was read completely since then."""
     read = [settings.get(READ + key) for key in keys]
     return all(at is not None and datetime.fromisoformat(at) >= since for at in read)
 
 
 def still_behind(settings: SettingsRecords, look: Look) -> dict[str, datetime]:
-    """Key -> since when there is something to read, of the sources of a look that were not read since; where one was
-    read before that look, since then.
+    """Return key -> since when content is pending, for the scan's sources that were not read since. For a source read
+    before the scan, this is at the earliest the time of that reading.
     """
     read = {key: settings.get(READ + key) for key in look.behind}
     times = {key: datetime.fromisoformat(at) for key, at in read.items() if at}

@@ -1,4 +1,4 @@
-"""Which machine a source is on: one connection per place, shared by all of its sources."""
+"""Find the machine of a source: one connection per place, shared by all of its sources."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from anamnesis_pipeline.steps.source_specs import spec_of_source
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """The machines of the configured sources. `open_remote` gets (machine, place) and gives the same host for the same
-    place; nothing is connected by it. With `local_only` no other machine is asked for anything.
+    """The machines of the configured sources. `open_remote` gets (machine, place), returns the same host for the same
+    place, and does not connect. With `local_only`, no other machine is contacted.
     """
 
     specs: Sequence[SourceSpec]
@@ -22,7 +22,7 @@ class Hosts:
     local_only: bool = False
 
     def of_spec(self, spec: SourceSpec) -> SourceHost:
-        """The machine of a configured source.
+        """Return the machine of a configured source.
 
         :raises HostRefused: it is another one, and `local_only` is set.
         """
@@ -33,7 +33,7 @@ class Hosts:
         return self.open_remote(spec.machine, spec.host)
 
     def of_source(self, source: Source) -> SourceHost:
-        """The machine of a stored source.
+        """Return the machine of a stored source.
 
         :raises SourceUnreadable: it is not configured any more.
         :raises HostRefused: as `of_spec`.
@@ -42,12 +42,12 @@ class Hosts:
         if spec is not None:
             return self.of_spec(spec)
         if not source.spec and source.machine == self.local.machine:
-            return self.local  # of a former log root: what is left of it can be read
+            return self.local  # of a former log root: its remaining files are readable
         raise SourceUnreadable(
             f"{source.key} is not read any more, since the source {source.spec or source.root!r} was removed; what was "
             "read of it stays"
         )
 
     def spec_of(self, source: Source) -> SourceSpec | None:
-        """What a stored source comes from; None: nothing that is configured now."""
+        """Return the configuration of a stored source; None: it is not configured now."""
         return spec_of_source(source, self.specs)
