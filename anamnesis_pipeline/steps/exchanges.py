@@ -140,9 +140,7 @@ class ParseContext:
         return FileOrigin(self.source.key, path, agent_type, spawned_by, folder, self.source.folder)
 
     def read(self, lines: list[str], first_line: int, fired: str = "") -> Batch:
-        """Parse the messages on some lines and empty the list. `first_line`: number of the first; `fired`: of the
-        state.
-        """
+        """Parse the messages on `lines`, and empty the list. `first_line`: the first's number; `fired`: the state's."""
         if self._is_history:
             return read_history(_used_up(lines), first_line)
         return read_messages(_used_up(lines), first_line, fired=fired)
@@ -471,9 +469,9 @@ def commit_step(
 ) -> FileCursor | None:
     """Write a step. Return the cursor as stored, or None if another run was faster.
 
-    A single huge line makes thousands of chunks. The new ones are written first, in small transactions: if the last
-    transaction is lost, the next run makes them again, since no file owns their messages yet. The chunk that was open
-    before must not grow twice, so it is always written with the cursor.
+    A single huge line makes thousands of chunks. Then the new ones are written first, in small transactions: if the
+    last transaction is lost, the next run makes them again, since no file owns their messages yet. The chunk that was
+    open before must not grow twice, so it is always written with the cursor.
 
     :param grown_id: the chunk that was open before.
     """
