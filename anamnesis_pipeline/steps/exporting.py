@@ -1,4 +1,4 @@
-"""Export episodes as portable JSON lines (docs/export-format.md), and read compressed ones."""
+"""Export episodes as portable JSON lines (docs/reference/export-format.md), and read compressed ones."""
 
 import gzip
 import io
@@ -58,7 +58,7 @@ def line_of(episode: Episode, passages: Sequence[Passage]) -> bytes:
 
 
 def body_of(episode: Episode, passages: Sequence[Passage]) -> dict[str, Any]:
-    """Return the fields of a line, which docs/export-format.md explains. Pure."""
+    """Return the fields of a line, which docs/reference/export-format.md explains. Pure."""
     return {
         "schema": SCHEMA,
         "episode_id": episode.episode_id,

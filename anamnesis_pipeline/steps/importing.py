@@ -1,4 +1,4 @@
-"""Episodes that an export, or another program, wrote as JSON lines (docs/export-format.md): masked, and stored once."""
+"""Mask and store episodes of an export, or of another program, once (docs/reference/export-format.md)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -38,7 +38,7 @@ from anamnesis_tests.store.mongo_watching import watched
 from anamnesis_tests.store.samples import DAY, episode, put
 from anamnesis_tests.store.samples import passages as passages_of
 
-FORMAT = Path(__file__).parents[2] / "docs/export-format.md"
+FORMAT = Path(__file__).parents[2] / "docs/reference/export-format.md"
 Opened = tuple[Settings, Store]
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 LINE = {"summary": "the zeppelin needs helium", "timestamp": "2026-03-01T12:00:00Z"}
