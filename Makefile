@@ -29,13 +29,15 @@ up: $(VENV)/.installed ## Install when needed, then start everything (LOGS=dir r
 	@exec $(BIN)/anamnesis up
 
 .PHONY: check
-check: $(VENV)/.installed-dev ## Static checks: lint, format, types, import rules, definitions, secrets
+check: $(VENV)/.installed-dev ## Static checks: lint, format, types, import rules, definitions, documentation, secrets
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	scratch=$$(mktemp -d) && trap 'rm -r "$$scratch"' EXIT && cp dagster.yaml "$$scratch" && \
 		DAGSTER_HOME=$$scratch ANAMNESIS_HOME=$$scratch VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/dg check defs
+	$(BIN)/python docs/reference.py --check
+	scratch=$$(mktemp -d) && trap 'rm -r "$$scratch"' EXIT && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir "$$scratch"
 	git ls-files -z ':!anamnesis_tests' ':!examples' | xargs -0 -n 100 -P 2 $(BIN)/detect-secrets-hook --disable-plugin HexHighEntropyString --disable-plugin Base64HighEntropyString --exclude-secrets '^(anamnesis-ssh|anamnesis-postgres|ro.)$$'
 
 .PHONY: test
@@ -74,9 +76,17 @@ test-mongo: $(VENV)/.installed-dev ## The store's tests against the compose file
 bench: $(VENV)/.installed-dev ## Measure, and print the tables of benchmarks/README.md
 	$(BIN)/python -m benchmarks
 
+.PHONY: docs
+docs: $(VENV)/.installed-dev ## Serve the documentation at http://127.0.0.1:8000, rebuilt at each change
+	$(BIN)/mkdocs serve
+
+.PHONY: reference
+reference: $(VENV)/.installed-dev ## Write the reference pages of docs/ again from the code
+	$(BIN)/python docs/reference.py
+
 .PHONY: clean
 clean: ## Remove the virtual environment and all caches; stored memory is kept
-	rm -rf $(VENV) $(VENV)-dagster build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-dagster build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 # Nothing is installed again until pyproject.toml or constraints.txt changes.

@@ -1,4 +1,14 @@
-"""The `anamnesis` command: thin calls into the commands, the supervisor and search."""
+"""The `anamnesis` command: thin calls into the commands, the supervisor and search.
+
+Commands work on the memory in `ANAMNESIS_HOME` and ask its running service where there is one. Exit status: 0 if all
+went well, 1 if the command failed, found nothing, or found something wrong (the message is on stderr), 2 if an argument
+or option is invalid.
+
+Times are in the local zone: a day, month or moment (`2026-03-14`, `2026-02`, `2026-03-14T09:00`) or a word such as
+`yesterday`. `--since` is inclusive, `--until` is exclusive, and a day or month stands for its first moment. Text of
+private projects is left out unless `--project` names one or `--private` is given; `search` and `sessions` include the
+private project of the current folder. `--json` prints JSON instead of text.
+"""
 
 import json
 import os
@@ -56,16 +66,24 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-config_app = typer.Typer(help="Show, store and forget settings.", invoke_without_command=True)
+config_app = typer.Typer(
+    help="Show every setting of this shell with its value and its origin; store and remove settings.",
+    invoke_without_command=True,
+)
 app.add_typer(config_app, name="config")
-model_app = typer.Typer(help="List, add, use and drop embedding models.", invoke_without_command=True)
+model_app = typer.Typer(
+    help="Show the embedding model, its cores, every space with its coverage, and known models; add, use and drop.",
+    invoke_without_command=True,
+)
 app.add_typer(model_app, name="model")
-reembed_app = typer.Typer(help="Embed everything anew, and see how far it is.", invoke_without_command=True)
+reembed_app = typer.Typer(
+    help="Show progress, time left and link of the re-embed; start, pause and resume it.", invoke_without_command=True
+)
 app.add_typer(reembed_app, name="reembed")
-projects_app = typer.Typer(help="List projects, and say which are one and the same.", no_args_is_help=True)
+projects_app = typer.Typer(help="List projects, merge and split them.", no_args_is_help=True)
 app.add_typer(projects_app, name="projects")
 app.add_typer(sources_app, name="sources")
-dead_letters_app = typer.Typer(help="Lines of logs that could not be read.", no_args_is_help=True)
+dead_letters_app = typer.Typer(help="Lines of logs that could not be parsed.", no_args_is_help=True)
 app.add_typer(dead_letters_app, name="dead-letters")
 app.add_typer(exclude_command.app, name="exclude")
 app.add_typer(archive_app, name="archive")
@@ -120,7 +138,7 @@ def _options(
 
 @app.command()
 def up() -> None:
-    """Start the sidecar and Dagster, and keep both running until Ctrl-C."""
+    """Start the service and Dagster, and keep both running until Ctrl-C; `make up` calls this."""
     settings = settings_file.load()
     if advice := examples_advice(settings.log_roots, settings.home):
         typer.echo(advice)
@@ -129,13 +147,13 @@ def up() -> None:
 
 @app.command()
 def mcp() -> None:
-    """Serve the memory to an MCP client over standard input and output; `claude mcp add` names this command."""
+    """Serve the MCP tools over standard input and output; MCP clients start this command, e.g. `claude mcp add`."""
     raise typer.Exit(serve_mcp())
 
 
 @app.command()
 def demo() -> None:
-    """The same on a temporary home with the bundled example logs."""
+    """Run `anamnesis up` on a temporary home with the bundled example logs; the home is deleted at the end."""
     raise typer.Exit(run_demo(Console(highlight=False)))
 
 
@@ -143,26 +161,27 @@ def demo() -> None:
 def search(
     query: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[WORDS]", help="What to look for, in your own words; none: asks, one line at a time."),
+        typer.Argument(metavar="[WORDS]", help="Query; omit for interactive mode."),
     ] = None,
-    top_k: Annotated[int, typer.Option(min=1, max=100, help="Most results to show.")] = 5,
-    project: Annotated[str | None, typer.Option(help="Only this project; `api` also means `acme/api`.")] = None,
+    top_k: Annotated[int, typer.Option(min=1, max=100, help="Max results.")] = 5,
+    project: Annotated[str | None, typer.Option(help="Only this project; `api` also matches `acme/api`.")] = None,
     instance: Annotated[str | None, typer.Option(help="Only this instance.")] = None,
-    since: Annotated[str | None, typer.Option(help="From this time on (local zone): 2026-02, yesterday.")] = None,
-    until: Annotated[str | None, typer.Option(help="Before this time (local zone).")] = None,
-    mode: Annotated[Mode, typer.Option(help="Words and meaning, meaning only, or literal tokens.")] = Mode.HYBRID,
-    kind: Annotated[list[str] | None, typer.Option(help="Only this kind; may be repeated.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Only with this tag; repeated: with all.")] = None,
+    since: Annotated[str | None, typer.Option(help="Start time, inclusive (local zone): 2026-02, yesterday.")] = None,
+    until: Annotated[str | None, typer.Option(help="End time, exclusive (local zone).")] = None,
+    mode: Annotated[Mode, typer.Option(help="Words and meaning, meaning only, or literal text.")] = Mode.HYBRID,
+    kind: Annotated[list[str] | None, typer.Option(help="Only this kind; repeatable (any of them).")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Only with this tag; repeatable (all of them).")] = None,
     include_superseded: Annotated[
-        bool, typer.Option("--include-superseded", help="Also what something newer replaced, or is gone.")
+        bool, typer.Option("--include-superseded", help="Include superseded and removed texts.")
     ] = False,
-    private: Annotated[
-        bool, typer.Option("--private", help="Also what is private elsewhere; without it only --project names it.")
-    ] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Also why each hit stands where it does.")] = False,
+    private: Annotated[bool, typer.Option("--private", help="Include private projects and sources.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Explain the rank of each hit.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Search the memory: asks the running sidecar, else the store itself. Exit status 1: nothing was found."""
+    """Search the memory. Ask the running service, or the store itself if it is down. Without words on a terminal: read
+    one query per line until an empty line. `★` marks a hit that its tags or kind raise besides its words. Exit status
+    1: nothing found.
+    """
 
     def answered(words: str) -> bool:
         body = search_command.search_body(
@@ -186,7 +205,7 @@ def search(
 
 @app.command()
 def status(as_json: AsJson = False) -> None:
-    """What the memory holds, and what is running; exit status 1 when the home cannot be used."""
+    """Show what the memory holds and what is running. Exit status 1: the home cannot be used."""
     found = status_command.gather_status(settings_file.load())
     typer.echo(json.dumps(found, ensure_ascii=False, indent=2) if as_json else status_command.render(found))
     raise typer.Exit(1 if found["home_problem"] else 0)
@@ -194,17 +213,17 @@ def status(as_json: AsJson = False) -> None:
 
 @app.command()
 def ingest() -> None:
-    """Read everything new in all logs once, in this process, without Dagster."""
+    """Read all new logs and documents once, in this process, without Dagster."""
     run_ingest(settings_file.load(), typer.echo)
 
 
-OnlyProject = Annotated[str | None, typer.Option("--project", help="Only this project; `api` also means `acme/api`.")]
-AtMost = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many parts, the newest.")]
+OnlyProject = Annotated[str | None, typer.Option("--project", help="Only this project; `api` also matches `acme/api`.")]
+AtMost = Annotated[int | None, typer.Option("--limit", min=1, help="Max chunks, newest first.")]
 
 
 @app.command()
 def summarize(project: OnlyProject = None, limit: AtMost = None) -> None:
-    """Make the summaries that are missing, here and now; a paid LLM needs no budget for it."""
+    """Write the missing summaries now, in this process. A paid LLM needs no budget for it."""
     summaries_command.run_summarize(settings_file.load(), typer.echo, project, limit)
 
 
@@ -212,24 +231,30 @@ def summarize(project: OnlyProject = None, limit: AtMost = None) -> None:
 def backfill(
     project: OnlyProject = None,
     limit: AtMost = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many there are.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print their number and the expected cost.")] = False,
 ) -> None:
-    """Have everything summarized anew that another model than the present one summarized."""
+    """Summarize again everything that is worth it and was summarized by another model than the present one."""
     summaries_command.run_backfill(settings_file.load(), typer.echo, project=project, limit=limit, dry_run=dry_run)
 
 
 @app.command()
-def value(episode_id: str, as_json: AsJson = False) -> None:
-    """Why an exchange of a log is worth an LLM's summary, or not."""
+def value(
+    episode_id: Annotated[str, typer.Argument(help="Id of an episode, or a unique prefix.")], as_json: AsJson = False
+) -> None:
+    """Explain why an exchange is worth an LLM's summary, or not."""
     body = summaries_command.explain_value(settings_file.load(), episode_id)
     typer.echo(json.dumps(body, ensure_ascii=False, indent=2) if as_json else summaries_command.render_value(body))
 
 
 @app.command()
 def doctor(
-    start: Annotated[bool, typer.Option("--start", help="First start sensors and schedules that are stopped.")] = False,
+    start: Annotated[
+        bool, typer.Option("--start", help="First start the sensors and schedules of Dagster that are stopped.")
+    ] = False,
 ) -> None:
-    """Say what is wrong and what to do; exit status 1 when something is."""
+    """Check Python, home, disk, logs, model, service, Dagster, store, archive, LLMs and coverage, and print what to do
+    about each problem. Exit status 1: there is a problem.
+    """
     if start:
         started = open_dagster(settings_in_use(settings_file.load())).start_automations()
         typer.echo(f"started: {', '.join(each.name for each in started) or 'nothing was stopped'}")
@@ -240,20 +265,26 @@ def doctor(
 
 @app.command()
 def forget(
-    ids: Annotated[list[str] | None, typer.Option("--id", help="An episode; may be repeated.")] = None,
-    session: Annotated[str | None, typer.Option(help="Everything of a session; a unique beginning will do.")] = None,
-    project: Annotated[str | None, typer.Option(help="Everything of a project.")] = None,
-    path: Annotated[str | None, typer.Option(help="A file, or those in a folder; also as search shows it.")] = None,
-    machine: Annotated[str | None, typer.Option(help="What was read on this machine.")] = None,
-    source: Annotated[str | None, typer.Option(help="What was read of a source; `sources list` names all.")] = None,
-    since: Annotated[str | None, typer.Option(help="From this time on (local zone): 2026-02, yesterday.")] = None,
-    until: Annotated[str | None, typer.Option(help="Before this time (local zone).")] = None,
-    query: Annotated[str | None, typer.Option(help="What holds every one of these words.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without, only say what would go.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Only finish what was interrupted.")] = False,
+    ids: Annotated[list[str] | None, typer.Option("--id", help="Id of an episode; repeatable.")] = None,
+    session: Annotated[str | None, typer.Option(help="Id of a session, or a unique prefix.")] = None,
+    project: Annotated[str | None, typer.Option(help="Name of a project.")] = None,
+    path: Annotated[str | None, typer.Option(help="File or folder, also as hits name it (machine:/path).")] = None,
+    machine: Annotated[
+        str | None, typer.Option(help="Only what was read on this machine; copies read elsewhere stay.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Only what was read of this source (`sources list`); copies read elsewhere stay.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(help="Start time, inclusive (local zone): 2026-02, yesterday.")] = None,
+    until: Annotated[str | None, typer.Option(help="End time, exclusive (local zone).")] = None,
+    query: Annotated[str | None, typer.Option(help="Only texts that contain all of these words.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove; without it only print what would be removed.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Only finish an interrupted run.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove for good: episodes, what they were made of, archived lines and their copies. All filters must hold."""
+    """Remove for good: episodes, their chunks and summaries, archived lines, and copies of these. All filters are
+    combined with AND. Without `--yes`, only print what would be removed.
+    """
     if resume:
         done, problems = forget_command.finish_forgetting(settings_file.load())
         typer.echo("what was interrupted is finished" if done else "nothing was interrupted")
@@ -270,11 +301,13 @@ def forget(
 
 @app.command()
 def redact(
-    rescan: Annotated[bool, typer.Option("--rescan", help="Mask what is stored by the rules of this version.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    rescan: Annotated[bool, typer.Option("--rescan", help="Required: mask stored texts again.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the secrets.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Apply today's rules for secrets to everything that is stored, archive included."""
+    """Apply the masking rules of this version to everything stored, the archive included. An interrupted run
+    continues.
+    """
     if not rescan:
         raise GiveUp("say --rescan: what is read is masked by itself, and this masks what is stored already")
     report = redact_command.run_rescan(
@@ -300,8 +333,11 @@ def config(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 @config_app.command("set", context_settings={"ignore_unknown_options": True})  # -5 is a value, if a wrong one
-def config_set(name: str, value: str) -> None:
-    """Store a setting; it then wins over environment and file."""
+def config_set(
+    name: Annotated[str, typer.Argument(help="Name of a setting.")],
+    value: Annotated[str, typer.Argument(help="Its value, as the environment would have it.")],
+) -> None:
+    """Store a setting; it then overrides the environment and `config.toml` (see `lock_env`)."""
     notes = config_command.store_setting(settings_file.load(), name, value)
     typer.echo("\n".join([f"{name} is stored", *notes]))
     if name == "model":
@@ -309,8 +345,8 @@ def config_set(name: str, value: str) -> None:
 
 
 @config_app.command("unset")
-def config_unset(name: str) -> None:
-    """Forget a stored setting."""
+def config_unset(name: Annotated[str, typer.Argument(help="Name of a setting.")]) -> None:
+    """Remove a stored setting, so that environment, `config.toml` or default apply."""
     had, reload = config_command.unstore_setting(settings_file.load(), name)
     typer.echo(f"{name} is no longer stored" if had else f"{name} was not stored")
     if reload:
@@ -326,26 +362,30 @@ def model(context: typer.Context, as_json: AsJson = False) -> None:
 
 @model_app.command("list")
 def model_list(as_json: AsJson = False) -> None:
-    """The same."""
+    """Show the same as `anamnesis model`."""
     _show(model_command.describe(settings_file.load()), model_command.render, as_json)
 
 
 @model_app.command("add")
-def model_add(model_id: str) -> None:
-    """Make a space for a model, without embedding anything yet."""
+def model_add(
+    model_id: Annotated[str, typer.Argument(help="Name of a known model, a sentence-transformers id or a path.")],
+) -> None:
+    """Create a space for a model, without embedding anything yet; the Dagster UI can then fill it as a backfill."""
     space = model_command.add(settings_file.load(), model_id)
     typer.echo(f"{space.key} is {space.status}. Embed everything with it: anamnesis model use {space.key}")
 
 
 @model_app.command("use")
-def model_use(name: Annotated[str, typer.Argument(help="A model, or the key of a space.")]) -> None:
-    """Answer searches with a model or from a space: at once when it is complete, else once it is embedded."""
+def model_use(name: Annotated[str, typer.Argument(help="Name of a model, or key of a space.")]) -> None:
+    """Answer searches with a model or a space: at once if it is complete, else once all passages are embedded. The
+    active space ends a re-embed.
+    """
     _show(model_command.use(settings_file.load(), name), model_command.render_started)
 
 
 @model_app.command("drop")
-def model_drop(key: Annotated[str, typer.Argument(help="The key of a space, as `anamnesis model` lists it.")]) -> None:
-    """Forget a space and its vectors."""
+def model_drop(key: Annotated[str, typer.Argument(help="Key of a space (`anamnesis model`).")]) -> None:
+    """Delete a space and its vectors; not the active one."""
     model_command.drop(settings_file.load(), key)
     typer.echo(f"{key} is dropped")
 
@@ -360,9 +400,9 @@ def reembed(context: typer.Context, as_json: AsJson = False) -> None:
 @reembed_app.command("start")
 def reembed_start(
     model_id: Annotated[str | None, typer.Option("--model", help="Another model than the active one.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much there is to embed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the passages.")] = False,
 ) -> None:
-    """Embed everything anew; searches are answered meanwhile."""
+    """Embed everything again in a new space; the active space answers searches meanwhile."""
     if dry_run:
         typer.echo(reembed_command.count(settings_file.load(), model_id))
     else:
@@ -371,65 +411,67 @@ def reembed_start(
 
 @reembed_app.command("pause")
 def reembed_pause() -> None:
-    """Stop within one checkpoint; nothing is lost."""
+    """Pause the re-embed within one checkpoint; embedded passages are kept."""
     _show(reembed_command.pause(settings_file.load()), reembed_command.render)
 
 
 @reembed_app.command("resume")
 def reembed_resume() -> None:
-    """Go on with what is left."""
+    """Continue a paused re-embed."""
     _show(reembed_command.resume(settings_file.load()), reembed_command.render)
 
 
 @reembed_app.command("status")
 def reembed_status(as_json: AsJson = False) -> None:
-    """The same as without a command."""
+    """Show the same as `anamnesis reembed`."""
     _show(reembed_command.status(settings_file.load()), reembed_command.render, as_json)
 
 
 @projects_app.command("list")
 def projects_list(
-    private: Annotated[bool, typer.Option("--private", help="Also what is private.")] = False,
+    private: Annotated[bool, typer.Option("--private", help="Include private projects.")] = False,
 ) -> None:
-    """Every project with its episodes and other names, and which seem to be worktrees of one repository."""
+    """List projects with their episodes and other names, and projects that seem to be worktrees of one repository
+    whose folders are gone.
+    """
     typer.echo(projects_command.listed(settings_file.load(), private=private))
 
 
 @projects_app.command("join")
 def projects_join(
     target: Annotated[
-        str, typer.Argument(metavar="REPOSITORY", help="A repository that `projects list` offers, or part of its name.")
+        str, typer.Argument(metavar="REPOSITORY", help="Repository that `projects list` offers, or part of its name.")
     ],
-    undo: Annotated[bool, typer.Option("--undo", help="Give its worktrees their own names back.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo a merge.")] = False,
 ) -> None:
-    """Merge the worktrees whose folders are gone into their repository."""
+    """Merge the worktrees of a repository, whose folders are gone, into it."""
     typer.echo(projects_command.join(settings_file.load(), target, undo=undo))
 
 
 @projects_app.command("alias")
 def projects_alias(
-    name: Annotated[str, typer.Argument(metavar="FROM", help="The project that is to have another name.")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="The project that it belongs to.")],
+    name: Annotated[str, typer.Argument(metavar="FROM", help="Project to rename.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="Project that it becomes part of.")],
 ) -> None:
-    """Merge a project into another: what is stored, and what comes."""
+    """Merge a project into another: stored episodes and future ones."""
     typer.echo(projects_command.alias(settings_file.load(), name, target))
 
 
 @projects_app.command("unalias")
-def projects_unalias(name: Annotated[str, typer.Argument(metavar="FROM", help="A project that was merged.")]) -> None:
-    """Give a project its own name back."""
+def projects_unalias(name: Annotated[str, typer.Argument(metavar="FROM", help="Project that was merged.")]) -> None:
+    """Give a merged project its own name back."""
     typer.echo(projects_command.unalias(settings_file.load(), name))
 
 
 @dead_letters_app.command("list")
 def dead_letters_list() -> None:
-    """Where they are, and why they could not be read."""
+    """List the lines with their place and the reason."""
     typer.echo(dead_letters_command.render(*dead_letters_command.letters(settings_file.load())))
 
 
 @dead_letters_app.command("retry")
 def dead_letters_retry() -> None:
-    """Read them again with this version, and publish what can be read now."""
+    """Parse the lines again with this version, after an upgrade, and publish those that can be parsed."""
     dead_letters_command.retry(settings_file.load(), typer.echo)
 
 

@@ -1,47 +1,8 @@
-"""Every error this package raises on purpose.
+"""Every error that this package raises on purpose, by whether waiting helps.
 
-    AnamnesisError
-    ├── RetryLater            waiting helps: the same call may succeed later
-    │   ├── StoreBusy             another process holds the store's write lock
-    │   ├── EmbeddingQueueFull    more queries wait for the model than it may queue
-    │   ├── ModelLoading          the embedding model is not in memory yet
-    │   ├── ServiceUnreachable    the sidecar or Dagster does not answer
-    │   ├── LlmBusy               an LLM asks to wait (429, 529)
-    │   ├── LlmCallTaken          another process is asking an LLM the very same
-    │   ├── LlmUnavailable        an LLM does not answer, stalls, or breaks off
-    │   ├── HostUnreachable       a crawled machine does not answer, stalls, or breaks off
-    │   └── PageUnreachable       a web server does not answer, stalls, or breaks off
-    └── GiveUp                trying again changes nothing; the text says what to change
-        ├── BadSetting            a setting has a value it cannot have
-        ├── UnknownModel          no such embedding model, or its files cannot be read
-        ├── InvalidVectors        a model answers with vectors that are no numbers, or far from its own in fp32
-        ├── DimensionMismatch     vectors of two models were about to meet
-        ├── SpaceNotFound         no such embedding space
-        ├── SpaceConflict         the space's state forbids it: one re-embed at a time, no drop of the active
-        ├── StoreCorrupt          the database file is damaged or from a newer version
-        ├── StoreFull             the disk has no room for the write
-        ├── StoreRefused          the store's server refuses the user or the request, or cannot do what is needed
-        ├── EpisodeConflict       the id exists with other content
-        ├── EpisodeNotFound       no such id
-        ├── IdAmbiguous           several ids begin so
-        ├── InvalidEpisode        a field is missing or has a value it cannot have
-        ├── Excluded              a rule keeps it away
-        ├── RuleRefused           a rule that can mean nothing, or one too many
-        ├── TooLarge              more bytes than are taken
-        ├── DocumentUnsupported   a document of a type that is not read
-        ├── PageRefused           an address that is not fetched, or a page that answers with an error
-        ├── LlmRefused            an LLM's service refuses for good: key, quota, billing, unknown model
-        ├── LlmPromptRefused      an LLM's service refuses one prompt: too long, blocked, not as it wants them
-        ├── LlmAnswerInvalid      an LLM answers with something other than what was asked for
-        ├── SourceUnreadable      a folder or file cannot be listed or read
-        │   └── SourceMissing     there is none of that name
-        ├── HostRefused           a crawled machine's key is not the known one, or it lets nobody in
-        │   └── NoSftp                it serves no files over SFTP
-        ├── DocumentUnreadable    a document's bytes are not of its format, or its parser is missing
-        ├── AlreadyRunning        another `anamnesis up` owns this home
-        └── PortInUse             another program listens on a port this one needs
-
-Adapters translate their library's exceptions into these at the border.
+A command that ends in one of these prints its message on stderr and exits with status 1. A request is answered with its
+HTTP status and `application/problem+json`, or with 500 if it has none here: no route is expected to end in it.
+Adapters translate the exceptions of their library into these, so that a message holds no secret and says what to do.
 """
 
 
@@ -50,29 +11,45 @@ class AnamnesisError(Exception):
 
 
 class RetryLater(AnamnesisError):
-    """The same call may succeed later."""
+    """Waiting helps: the same call may succeed later. A reply of 429 or 503 has `Retry-After`; `anamnesis up` and
+    runs of Dagster try again on their own.
+    """
 
 
 class StoreBusy(RetryLater):
-    """Another process holds the store's write lock for longer than the time-out."""
+    """Another process holds the write lock of the store longer than the timeout.
+
+    Try again in some seconds. A process that was killed can hold the lock of MongoDB for 60 seconds.
+    """
 
 
 class EmbeddingQueueFull(RetryLater):
-    """More work waits for the embedding model than the queue may hold."""
+    """More calls wait for the embedding model than `embed_queue_max` allows.
+
+    Try again after `Retry-After`; raise `embed_cpu_pct` if it happens often.
+    """
 
 
 class ModelLoading(RetryLater):
-    """The embedding model is not in memory yet."""
+    """The embedding model is not loaded yet.
+
+    Wait for `/ready`, about 10 seconds after the start; searches by words work meanwhile.
+    """
 
 
 class ServiceUnreachable(RetryLater):
-    """A local service (sidecar or Dagster) does not answer."""
+    """The local service or Dagster does not answer.
+
+    Start it with `anamnesis up`; `anamnesis doctor` says what is down.
+    """
 
 
 class LlmBusy(RetryLater):
-    """An LLM asks to wait.
+    """An LLM asks to wait (429, 529).
 
-    :param retry_after_s: how long, where it says so.
+    Wait. Lower `llm_requests_per_minute` if it happens often.
+
+    :param retry_after_s: how long to wait, if the LLM says so.
     """
 
     def __init__(self, problem: str, retry_after_s: float | None = None) -> None:
@@ -81,85 +58,128 @@ class LlmBusy(RetryLater):
 
 
 class LlmCallTaken(RetryLater):
-    """Another process is asking an LLM the very same."""
+    """Another process makes the same LLM call.
+
+    Wait: its reply is shared.
+    """
 
 
 class LlmUnavailable(RetryLater):
-    """An LLM does not answer, stalls, or breaks off."""
+    """An LLM does not answer, stalls, or closes the connection.
 
-
-class PageUnreachable(RetryLater):
-    """A web server does not answer, stalls, or breaks off."""
-
-
-class GiveUp(AnamnesisError):
-    """Trying again changes nothing."""
+    Check its URL in the settings, and that its server runs; `anamnesis doctor` looks at all of them.
+    """
 
 
 class HostUnreachable(RetryLater):
-    """A crawled machine does not answer, stalls, or breaks off."""
+    """A crawled machine does not answer, stalls, or closes the connection.
+
+    Start it, or check its name with `ssh`. It is tried again at growing intervals of at most an hour.
+    """
 
 
-class HostRefused(GiveUp):
-    """A crawled machine's key is unknown or another one, or it lets nobody in."""
+class PageUnreachable(RetryLater):
+    """A web server does not answer, stalls, or closes the connection.
+
+    Check the address, or try again later.
+    """
 
 
-class NoSftp(HostRefused):
-    """A crawled machine serves no files over SFTP; a shell may."""
+class GiveUp(AnamnesisError):
+    """Trying again changes nothing until the cause is removed; the message says what to change."""
 
 
 class BadSetting(GiveUp):
-    """A setting has a value it cannot have."""
+    """A setting has an invalid value.
+
+    Correct it where the message says: the store, the environment, or `config.toml`. `anamnesis config` lists all.
+    """
 
 
 class UnknownModel(GiveUp):
-    """No such embedding model, or its files cannot be read."""
+    """No embedding model has this name, or its files cannot be read.
+
+    Choose a model that `anamnesis model` lists, or a valid id or path; put missing files back.
+    """
 
 
 class InvalidVectors(GiveUp):
-    """A model answers with vectors that are no numbers, or far from its own in fp32."""
+    """A model returns vectors with invalid numbers, or far from its own in fp32.
+
+    Set `precision` to `fp32`, or use another model.
+    """
 
 
 class DimensionMismatch(GiveUp):
-    """Vectors of two models were about to meet."""
+    """Vectors of two models would be mixed.
+
+    Embed again with one model: `anamnesis reembed start`.
+    """
 
 
 class SpaceNotFound(GiveUp):
-    """No embedding space has this key."""
+    """No embedding space has this key.
+
+    `anamnesis model` lists the keys.
+    """
 
 
 class SpaceConflict(GiveUp):
-    """The state of a space forbids what was asked."""
+    """The state of a space forbids the call: another re-embed is under way, or the active space would be dropped.
+
+    Wait for the re-embed, or end it: `anamnesis model use` with the active space.
+    """
 
 
 class StoreCorrupt(GiveUp):
-    """The database file is damaged or was written by a newer version."""
+    """The database file is damaged or from a newer version.
+
+    Restore a backup (`anamnesis restore`), or update Anamnesis.
+    """
 
 
 class StoreFull(GiveUp):
-    """The disk has no room for the write."""
+    """The disk or the database has no space for the write.
+
+    Free disk space; nothing of the write was stored.
+    """
 
 
 class StoreRefused(GiveUp):
-    """The store's server refuses the user or what is asked of it, or cannot do what is needed."""
+    """The server of the store refuses the user or the request, or lacks a function.
+
+    Check `mongo_uri`, the roles of its user (`readWrite`, `dbAdmin`), and that it is a replica set with search
+    indexes.
+    """
 
 
 class EpisodeConflict(GiveUp):
-    """The id exists with other content."""
+    """An episode with this id exists with other content.
+
+    Use another id, or change the stored one with PATCH.
+    """
 
 
 class EpisodeNotFound(GiveUp):
-    """No episode has this id."""
+    """No episode has this id.
+
+    Search for it; a deleted episode does not return.
+    """
 
 
 class IdAmbiguous(GiveUp):
-    """Several episodes have an id that begins so."""
+    """Several ids begin with this text.
+
+    Give more characters of the id.
+    """
 
 
 class InvalidEpisode(GiveUp):
-    """A field is missing or has a value it cannot have.
+    """A field is missing or has an invalid value.
 
-    :param field: the field's path, e.g. ``summary``.
+    Correct the field that the message names.
+
+    :param field: path of the field, e.g. ``summary``.
     """
 
     def __init__(self, field: str, problem: str) -> None:
@@ -169,52 +189,105 @@ class InvalidEpisode(GiveUp):
 
 
 class Excluded(GiveUp):
-    """A rule keeps it away."""
+    """A rule keeps the text or file out.
+
+    `anamnesis exclude list` shows the rule, `anamnesis exclude remove` lifts it.
+    """
 
 
 class RuleRefused(GiveUp):
-    """A rule of what to keep away that can mean nothing, or one too many."""
+    """An exclusion rule is invalid, or exceeds the number of rules.
+
+    Correct the rule, or remove another one.
+    """
 
 
 class TooLarge(GiveUp):
-    """It has more bytes than are taken."""
+    """A body or file exceeds the size limit.
+
+    Send it in smaller pieces.
+    """
 
 
 class DocumentUnsupported(GiveUp):
-    """A document of a type that is not read."""
+    """Documents of this type are not read.
+
+    Convert it to a supported format, such as text, Markdown or PDF.
+    """
 
 
 class PageRefused(GiveUp):
-    """An address that is not fetched, or a page that answers with an error."""
+    """An address is not fetched, or the web server answers with an error.
+
+    Use a public `http` or `https` address; download the page and upload the file.
+    """
 
 
 class LlmRefused(GiveUp):
-    """An LLM's service refuses for good: wrong key, used-up quota, unpaid bill, unknown model."""
+    """An LLM service refuses all calls: wrong key, exhausted quota, unpaid bill, unknown model.
+
+    Correct the key, the account or the model. Calls resume after an hour, or at once with `anamnesis summarize`.
+    """
 
 
 class LlmPromptRefused(GiveUp):
-    """An LLM's service refuses this very prompt: too long, blocked, not of the form it wants. Another may pass."""
+    """An LLM service refuses one prompt: too long, blocked, or malformed. Others may pass.
+
+    Nothing: the extractive summary stays after 8 attempts.
+    """
 
 
 class LlmAnswerInvalid(GiveUp):
-    """An LLM answers with something other than what was asked for."""
+    """The reply of an LLM does not have the requested form.
+
+    Nothing: it is asked once more. Use another model if it happens often.
+    """
 
 
 class SourceUnreadable(GiveUp):
-    """A folder or file cannot be listed or read."""
+    """A folder or file cannot be listed or read.
+
+    Give the user of `anamnesis up` permission to read it, or exclude it.
+    """
 
 
 class SourceMissing(SourceUnreadable):
-    """There is no folder or file of that name."""
+    """No folder or file has this name.
+
+    Check the path with `anamnesis sources test`.
+    """
+
+
+class HostRefused(GiveUp):
+    """The key of a crawled machine is unknown or has changed, or the machine refuses the login.
+
+    Check and add the host key (`ssh-keyscan`), and try `ssh` with the same user and key.
+    """
+
+
+class NoSftp(HostRefused):
+    """A crawled machine has no SFTP server.
+
+    Nothing if a shell answers there: it is used instead. Else enable SFTP in `sshd_config`.
+    """
 
 
 class DocumentUnreadable(GiveUp):
-    """A document's bytes are not of its format, or its parser is missing."""
+    """The bytes of a document do not match its format, or its parser is missing.
+
+    Open and save the document again, or convert it.
+    """
 
 
 class AlreadyRunning(GiveUp):
-    """Another `anamnesis up` owns this home."""
+    """Another `anamnesis up` uses this home.
+
+    End the other one, or set another `ANAMNESIS_HOME`.
+    """
 
 
 class PortInUse(GiveUp):
-    """Another program listens on a port this one needs."""
+    """Another program listens on a port that is needed.
+
+    End it, or set `ANAMNESIS_PORT`, `ANAMNESIS_DAGSTER_PORT` or `ANAMNESIS_CODE_PORT`.
+    """

@@ -1,8 +1,20 @@
 """Every setting, its unit and default.
 
-A value comes from, in this order: the store (`anamnesis config set`), the environment (`ANAMNESIS_<NAME>`), a secret's
-file (`anamnesis_<name>` in `secrets_dir`), the file `$ANAMNESIS_HOME/config.toml`, the default. What is read before the
-store is open cannot be stored: the home, which store it is, ports, bind address, token.
+A value comes from the first of these places that has one:
+
+1. the store: `anamnesis config set NAME VALUE`, or the pages and routes that set it;
+2. the environment: `ANAMNESIS_<NAME>`;
+3. a file of a secret: `anamnesis_<name>` in `secrets_dir`;
+4. `config.toml` in the home, with names in lower case and without `ANAMNESIS_`;
+5. the default.
+
+With `lock_env`, the environment and `config.toml` override the store. Settings that are read before the store is open
+(home, store, ports, bind address) and secrets cannot be stored. `anamnesis config` shows each value and its place.
+
+The embedding model, its cores and the settings of the chat apply at once. Other stored settings and `config.toml` apply
+to the service at its next start, and to Dagster at its next tick or run; times of schedules and sensors apply once
+Dagster's code location has reloaded. The environment applies at the next start of `anamnesis up`. Commands use the
+ports of the running `anamnesis up` of their home, unless `ANAMNESIS_PORT` or `ANAMNESIS_DAGSTER_PORT` is set.
 """
 
 import ipaddress
@@ -65,116 +77,143 @@ def claude_projects_dir() -> Path:
 
 
 class Settings(LlmSettings):
-    """All settings. Each field's description is its row in the README's table."""
+    """All settings. Each field's description is its row in docs/reference/settings.md."""
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
 
-    home: Path = Field(default_factory=default_home, description="Folder of everything Anamnesis writes")
+    home: Path = Field(
+        default_factory=default_home,
+        description="Folder of everything that Anamnesis writes; read from the environment only",
+    )
     secrets_dir: Path = Field(
-        Path("/run/secrets"), description="Folder of secrets, each in a file `anamnesis_<name>`, as containers get them"
+        Path("/run/secrets"),
+        description="Folder of secrets, each in a file `anamnesis_<name>`, as containers receive them",
     )
     store: Literal["sqlite", "mongo"] = Field(
-        "sqlite", description="Where the memory is: in a file of the home, or in MongoDB (Atlas, or Atlas Local)"
+        "sqlite",
+        description="Store of the memory: a file in the home, or MongoDB (Atlas or Atlas Local, as a replica set)",
     )
     mongo_uri: SecretStr = Field(
         SecretStr("mongodb://127.0.0.1:5438/?directConnection=true"),
-        description="Where MongoDB answers, as its clients take it",
+        description="Connection string of MongoDB",
     )
-    mongo_database: str = Field("anamnesis", pattern=r"^[A-Za-z0-9_-]{1,38}$", description="Name of the database there")
+    mongo_database: str = Field(
+        "anamnesis", pattern=r"^[A-Za-z0-9_-]{1,38}$", description="Name of the MongoDB database"
+    )
     mongo_quantization: Literal["none", "scalar", "binary"] = Field(
-        "none", description="How MongoDB's vector indexes keep numbers: as they are, in 8 bits, or in one"
+        "none",
+        description="Quantization of MongoDB's vector indexes: none, 8 bits (`scalar`) or 1 bit (`binary`) a number",
     )
-    mongo_wait_s: int = Field(60, ge=0, le=3600, description="Seconds to wait at start for a primary of MongoDB")
+    mongo_wait_s: int = Field(60, ge=0, le=3600, description="Max wait at start for a primary of MongoDB, in seconds")
     log_roots: Annotated[tuple[Path, ...], NoDecode] = Field(
         default_factory=lambda: (claude_projects_dir(),),
-        description="Folders that hold Claude project folders, separated by `:`",
+        description="Folders that hold Claude Code's project folders, separated by `:`",
     )
     machine: str = Field(
         default_factory=socket.gethostname, min_length=1, max_length=60, description="Name of this machine in results"
     )
-    port: Port = Field(3010, description="Port of the HTTP sidecar")
+    port: Port = Field(3010, description="Port of the HTTP service")
     dagster_port: Port = Field(3000, description="Port of the Dagster UI")
     dagster_url: str = Field(
-        "", pattern=_BASE_URL, description="Where Dagster's UI is asked, if not on this machine: in containers, its own"
+        "",
+        pattern=_BASE_URL,
+        description="Base URL at which the service reaches Dagster, if not on this host (in containers)",
     )
     dagster_link: str = Field(
-        "", pattern=_BASE_URL, description="Where links to that UI lead, if a browser finds it elsewhere"
+        "",
+        pattern=_BASE_URL,
+        description="Base URL of the Dagster UI in links for a browser, if not `dagster_port` of this host",
     )
     service_link: str = Field(
         "",
         pattern=_BASE_URL,
-        description="URL of the sidecar's pages in a browser, for links from Dagster, if not `bind` and `port`",
+        description="Base URL of the pages in links from Dagster, if not `bind` and `port`",
     )
     code_port: Port = Field(3011, description="Port of the Dagster code server (loopback only)")
-    bind: str = Field("127.0.0.1", description="Address the sidecar listens on; other than loopback needs a token")
+    bind: str = Field(
+        "127.0.0.1",
+        description="Address on which the HTTP service listens; any other than loopback requires `api_token`",
+    )
     api_token: SecretStr | None = Field(
-        None, validate_default=True, description="Bearer token that every route but `/health` then wants"
+        None, validate_default=True, description="Bearer token that every route except `/health` requires, if set"
     )
     allowed_hosts: Texts = Field(
-        (), description="Host names, beside loopback, that requests may name, separated by `,`"
+        (), description="Host names besides loopback that requests may name in `Host`, separated by `,`"
     )
     default_model: str = Field(
-        MINILM, min_length=1, description="Embedding model of a new memory where no other is set; the image names one"
+        MINILM,
+        min_length=1,
+        description="Embedding model of a new memory if `model` is not set; the container image sets it",
     )
     model: str = Field(
         default_factory=lambda given: given["default_model"],
         min_length=1,
-        description="Embedding model: `all-MiniLM-L6-v2`, any sentence-transformers id or path, or one of a service",
+        description="Embedding model: `all-MiniLM-L6-v2`, a sentence-transformers id or path, or a model of a service",
     )
     precision: Literal["auto", "bf16", "fp32"] = Field(
-        "auto", description="Arithmetic of the model; `auto` takes bf16 where the processor or a GPU has it"
+        "auto", description="Arithmetic of the embedding model; `auto` uses bf16 if the processor or GPU supports it"
     )
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where the model runs; `auto`: on a GPU if any")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="Device of the embedding model; `auto` uses a GPU if there is one"
+    )
     token_vectors: bool = Field(
-        True, description="Whether new spaces keep vectors of single words, too, which rank better"
+        True, description="Store vectors of single words in new spaces too: better ranking, about 2.5 KB more a passage"
     )
     switch: Literal["auto", "ask"] = Field(
-        "auto", description="A space that is complete answers searches at once, or after `anamnesis model use`"
+        "auto",
+        description="When a complete space answers searches: at once (`auto`), or after `anamnesis model use` (`ask`)",
     )
-    embed_cpu_pct: int = Field(100, ge=1, le=100, description="Share of the cores, in %, that embedding is pinned to")
+    embed_cpu_pct: int = Field(
+        100, ge=1, le=100, description="Share of the CPU cores that embedding is pinned to, in percent"
+    )
     embed_cores: Cores = Field(
-        (), description="The cores themselves, separated by `,`; they count instead of the share"
+        (), description="CPU cores that embedding is pinned to, separated by `,`; overrides `embed_cpu_pct`"
     )
     embed_queue_max: int = Field(
-        64, ge=1, le=10_000, description="Embedding calls that may wait in the sidecar before it answers 429"
+        64, ge=1, le=10_000, description="Max embedding calls queued in the service; it answers 429 beyond that"
     )
     checkpoint_every: int = Field(25, ge=1, le=10_000, description="Episodes embedded between two checkpoints")
     embed_run_tags: dict[str, str] = Field(
-        {}, description="Tags of Dagster on every run that embeds, as JSON; on Kubernetes they lead it to a GPU"
+        {}, description="Dagster tags of every run that embeds, as JSON; on Kubernetes they select a GPU node"
     )
-    crawl_interval_s: int = Field(
-        300, ge=30, le=86_400, description="Seconds between two looks at a source that has no interval of its own"
-    )
+    crawl_interval_s: int = Field(300, ge=30, le=86_400, description="Default polling interval of a source, in seconds")
     crawl_skip: Texts = Field(
-        SKIPPED_FOLDERS, description="Folders of no documents worth reading, by name or glob, separated by `,`"
+        SKIPPED_FOLDERS, description="Folders without documents worth reading, by name or glob, separated by `,`"
     )
     ingest_schedule: Literal["disabled", "30min", "1h", "2h", "6h", "nightly"] = Field(
-        "nightly", description="When all sources are ingested, beside those in which something is new"
+        "nightly",
+        description="Schedule of the full ingest of all sources; new data of a source is ingested in any case",
     )
-    ingest_hour: int = Field(5, ge=0, le=23, description="Hour of the nightly ingest of all sources")
+    ingest_hour: int = Field(5, ge=0, le=23, description="Hour of the nightly ingest, in `timezone`")
     timezone: str = Field(
-        "UTC", description="Time zone of that hour, and of the days that a question names, e.g. `Europe/Berlin`"
+        "UTC", description="Time zone of schedules and of the days that a query names, e.g. `Europe/Berlin`"
     )
     consolidate_schedule: Literal["disabled", "30min", "1h", "2h", "6h", "nightly"] = Field(
-        "nightly", description="When episodes that a later one of their session repeats are superseded by that one"
+        "nightly",
+        description="Schedule of consolidation, which supersedes episodes that a later one of their session repeats",
     )
-    consolidate_hour: int = Field(6, ge=0, le=23, description="Hour of the nightly consolidation")
+    consolidate_hour: int = Field(
+        6, ge=0, le=23, description="Hour of the nightly consolidation and of the daily map, in `timezone`"
+    )
     consolidate_cosine: float = Field(
-        0.95, ge=0.5, le=1, description="Cosine from which on two passages of a session can be the same"
+        0.95, ge=0.5, le=1, description="Min cosine of two passages of a session that count as repeated"
     )
     merge_cosine: float = Field(
-        0.84, ge=0.5, le=1, description="Cosine from which on episodes of different origin are proposed to be merged"
+        0.84, ge=0.5, le=1, description="Min cosine of episodes of different origin that are proposed for a merge"
     )
-    idle_minutes: int = Field(30, ge=1, le=1440, description="Minutes of silence after which an open part is closed")
+    idle_minutes: int = Field(
+        30, ge=1, le=1440, description="Minutes without a new message after which an open exchange is closed"
+    )
     private_projects: Texts = Field(
         (),
-        description="Projects that are hidden unless named, and sent to no LLM elsewhere. Separated by `,`",
+        description="Projects hidden unless named, whose text no LLM on another machine receives; separated by `,`",
     )
     query_log: bool = Field(
-        True, description="Whether searches are remembered for `anamnesis queries`; those of what is private never are"
+        True,
+        description="Store searches (masked, for 90 days) for `anamnesis queries`; never those of private projects",
     )
     local_only: bool = Field(False, description="Refuse every model download and every call to another machine")
-    lock_env: bool = Field(False, description="Let environment and file win over stored settings")
+    lock_env: bool = Field(False, description="Let environment and `config.toml` override stored settings")
 
     @field_validator("log_roots", mode="before")
     @classmethod

@@ -1,48 +1,34 @@
-"""The documents say what the code does: settings, routes, commands, targets, links and example calls."""
+"""The documents say what the code does: reference pages, settings, commands, targets, links and example calls."""
 
+import importlib.util
 import re
-from collections.abc import Iterator
+import shlex
+import subprocess
+import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import typer
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 
 from anamnesis_pipeline.cli import app as command_line
 from anamnesis_pipeline.setting_places import ENV_PREFIX
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.crawler_schemas import SourceTestIn
 from anamnesis_pipeline.sidecar.schemas import EpisodeIn, SearchIn
-from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.steps.source_specs import SpecFields
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = sorted(
     path
     for pattern in ("*.md", "docs/**/*.md", "plugin/**/*.md", "examples/*.md", "benchmarks/*.md")
     for path in ROOT.glob(pattern)
 )
-OF_THE_MACHINE = {
-    "home": "~/.local/share/anamnesis", "log_roots": "~/.claude/projects", "machine": "the host name",
-    "model": "ANAMNESIS_DEFAULT_MODEL",
-}  # fmt: skip
-"""Defaults that differ from machine to machine, as the README words them."""
 OF_THE_TESTS = {"test_mongo_uri", "test_stores", "test_url"}
 """Variables that the tests alone read."""
 
 each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-
-
-def rows_of(heading: str) -> list[list[str]]:
-    """The cells of the first table under a heading of the README, without its two head rows."""
-    section = README.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    table = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
-    assert table, f"no table under {heading!r}"
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[0].splitlines()[2:]]
 
 
 def code_of(text: str) -> str:
@@ -52,31 +38,55 @@ def code_of(text: str) -> str:
     return "\n".join([*blocks, *re.findall(r"`([^`\n]+)`", fenced.sub("", text))])
 
 
-def default_of(name: str) -> str:
-    """The default as the README's table shows it."""
-    if name in OF_THE_MACHINE:
-        return OF_THE_MACHINE[name] if name == "machine" else f"`{OF_THE_MACHINE[name]}`"
-    value = Settings.model_fields[name].default
-    if value in (None, (), {}):
-        return "none"
-    if isinstance(value, SecretStr):
-        value = value.get_secret_value()
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+@pytest.fixture(scope="module")
+def reference() -> Any:
+    """The script that writes the reference pages."""
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs/reference.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def test_the_settings_table_is_the_settings_file() -> None:
-    described = {name: [default_of(name), field.description or ""] for name, field in Settings.model_fields.items()}
-    table = {row[0].strip("`").removeprefix(ENV_PREFIX).lower(): row[1:] for row in rows_of("Settings")}
-    assert table == described
+@pytest.mark.parametrize("name", ["settings.md", "cli.md", "http.md", "mcp.md", "errors.md"])
+def test_reference_page_is_as_the_code_has_it(reference: Any, name: str) -> None:
+    assert reference.is_current(ROOT / "docs/reference" / name, reference.pages()[name]), "run `make reference`"
 
 
-def test_the_defaults_of_folders_are_where_the_table_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_reference_check_names_stale_page(reference: Any, monkeypatch: Any, tmp_path: Path, capsys: Any) -> None:
+    monkeypatch.setattr(reference, "FOLDER", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["reference.py"])
+    assert reference.main() == 0
+    (tmp_path / "cli.md").write_text("# Commands\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["reference.py", "--check"])
+    assert reference.main() == 1
+    assert capsys.readouterr().err == "docs/reference/cli.md is stale; run `make reference`\n"
+
+
+def test_reference_says_the_meaning_of_everything(reference: Any) -> None:
+    """A setting, command, option, error or route without words would leave its cell or paragraph empty."""
+    pages = reference.pages()
+    tables = pages["settings.md"] + pages["cli.md"] + pages["errors.md"]
+    assert [line for line in tables.splitlines() if re.search(r"\|(?: \[required\])? +\|$", line)] == []
+    assert re.findall(r"^(#+ .+)\n\n```text\n.+\n```\n\n\n", pages["cli.md"], re.MULTILINE) == []
+    assert re.findall(r"^(### .+)\n\n(?:\n|\|)", pages["http.md"], re.MULTILINE) == []
+
+
+def test_reference_needs_no_dagster() -> None:
+    script = "import runpy, sys; runpy.run_path('docs/reference.py'); sys.exit('dagster' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
+
+
+def test_default_folders_are_as_the_reference_words_them(
+    reference: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for name in ("XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "ANAMNESIS_HOME", "ANAMNESIS_LOG_ROOTS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    settings = Settings()
-    assert settings.home == Path(OF_THE_MACHINE["home"]).expanduser()
-    assert settings.log_roots == (Path(OF_THE_MACHINE["log_roots"]).expanduser(),)
+    settings, words = Settings(), reference.DEFAULTS_OF_THE_MACHINE
+    assert settings.home == Path(words["home"].strip("`")).expanduser()
+    assert settings.log_roots == (Path(words["log_roots"].strip("`")).expanduser(),)
 
 
 @each_document
@@ -93,25 +103,50 @@ def variables_of_the_hooks() -> set[str]:
     return {name.lower() for name in re.findall(rf"\b{ENV_PREFIX}([A-Z_]+)\b", script)}
 
 
-def test_the_table_of_routes_is_the_openapi_document() -> None:
-    # The document depends on nothing but the settings.
-    paths = create_app(cast(Services, SimpleNamespace(settings=Settings()))).openapi()["paths"]
-    routes = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
-    assert {row[0].strip("`") for row in rows_of("HTTP API")} == routes
+def commands_of(document: Path) -> list[str]:
+    """Every call of `anamnesis` in a shell block of a document, without comments and continuation lines."""
+    text = document.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(?:bash|sh|console|shell)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    return [line.strip() for line in lines if re.match(r"\s*(?:\$ )?anamnesis\b", line)]
 
 
-def commands(command: Any, name: str) -> Iterator[str]:
-    """Full names of a command and everything below it; a group that only lists its commands is none itself."""
-    below = getattr(command, "commands", {})
-    if not below or command.invoke_without_command:
-        yield name
-    for inner_name, inner in below.items():
-        yield from commands(inner, f"{name} {inner_name}")
+@each_document
+def test_every_command_that_a_document_shows_parses(document: Path) -> None:
+    for line in commands_of(document):
+        words = shlex.split(re.split(r" (?:[|>&]|&&|;) ?", line.removeprefix("$ "))[0], comments=True)
+        assert parse_error(words) == "", line
 
 
-def test_the_table_of_commands_is_the_command_line() -> None:
-    known = set(commands(typer.main.get_command(command_line), "anamnesis"))
-    assert {row[0].strip("`").split(" [")[0].split(" <")[0] for row in rows_of("Commands")} == known
+@each_document
+def test_every_command_that_a_sentence_names_exists(document: Path) -> None:
+    for name in re.findall(r"`anamnesis ([a-z][a-z-]*(?: [a-z][a-z-]*)?)", document.read_text(encoding="utf-8")):
+        command: Any = typer.main.get_command(command_line)
+        for word in name.split():
+            if below := getattr(command, "commands", {}):
+                assert word in below, f"anamnesis {name}"
+                command = below[word]
+
+
+def parse_error(words: list[str]) -> str:
+    """Why the command line refuses these words; empty if it takes them. Nothing is run."""
+    command: Any = typer.main.get_command(command_line)
+    name, *words = words
+    while words and (below := getattr(command, "commands", {})):
+        if words[0] not in below:
+            return f"no command {words[0]!r} in {name}"
+        command, name, words = below[words[0]], f"{name} {words[0]}", words[1:]
+    try:
+        command.make_context(name, words)
+    except typer.TyperException as exc:
+        return str(exc)
+    return ""
+
+
+def test_parse_error_finds_wrong_commands() -> None:
+    assert parse_error(["anamnesis", "search", "relay board", "--top-k", "3"]) == ""
+    assert parse_error(["anamnesis", "sources", "ad", "x"]) == "no command 'ad' in anamnesis sources"
+    assert "--topk" in parse_error(["anamnesis", "search", "x", "--topk", "3"])
 
 
 def make_targets() -> set[str]:
@@ -124,9 +159,9 @@ def test_every_make_target_in_a_document_exists(document: Path) -> None:
     assert named <= make_targets()
 
 
-def test_every_make_target_is_explained_to_contributors() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    assert make_targets() <= set(re.findall(r"\bmake ([a-z][a-z-]*)", code_of(text)))
+def test_make_help_explains_every_target() -> None:
+    explained = re.findall(r"^([a-z-]+):.*## \S", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert make_targets() == set(explained)
 
 
 def anchors_of(document: Path) -> set[str]:

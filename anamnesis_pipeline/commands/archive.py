@@ -18,24 +18,28 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wiring import effective_settings, open_store, what_is_private
 from anamnesis_pipeline.wording import counted
 
-archive_app = typer.Typer(help="The archive of every line that was read.", no_args_is_help=True)
+archive_app = typer.Typer(help="The archive of all lines that were read.", no_args_is_help=True)
 
 
 @archive_app.command("extract")
 def _extract(
-    to: Annotated[Path, typer.Option(help="Folder to write into.")],
-    session_id: Annotated[str | None, typer.Argument(help="A session, with its subagents.")] = None,
-    source: Annotated[str | None, typer.Option(help="All of a source, as `sources list` names it.")] = None,
-    path: Annotated[str | None, typer.Option(help="A log, or the logs in a folder, as named on its machine.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every log.")] = False,
-    generation: Annotated[str | None, typer.Option(help="A former state of the files by number, or `all`.")] = None,
+    to: Annotated[Path, typer.Option(help="Output folder.")],
+    session_id: Annotated[
+        str | None, typer.Argument(help="Id of a session; includes its subagents and moved-out output.")
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="All files of a source (`sources list`).")] = None,
+    path: Annotated[str | None, typer.Option(help="File or folder, by its path on its machine.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All files.")] = False,
+    generation: Annotated[str | None, typer.Option(help="Number of an earlier version of the files, or `all`.")] = None,
     private: Annotated[
         bool,
-        typer.Option("--private", help="Also what is private, which --all leaves out."),
+        typer.Option("--private", help="Include private files in --all; else they are counted."),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
-    """Write archived logs back as JSONL, as they were but for masked secrets."""
+    """Write archived logs and documents to files, byte for byte except masked secrets. Select a session, `--source`,
+    `--path` or `--all`. Exit status 1: an archived file is damaged; the others are written.
+    """
     report = run_extract(
         settings_file.load(),
         to,

@@ -22,16 +22,18 @@ from anamnesis_pipeline.supervisor.up_lock import is_held
 from anamnesis_pipeline.wiring import open_copy, open_to_read, store_place
 from anamnesis_pipeline.wording import counted, local_time
 
-BackupFile = Annotated[Path, typer.Argument(metavar="FILE", help="E.g. memory.anamnesis; it may lie anywhere.")]
+BackupFile = Annotated[Path, typer.Argument(metavar="FILE", help="Path of the backup, e.g. memory.backup.")]
 
 
 def backup(
     file: BackupFile,
     no_archive: Annotated[
-        bool, typer.Option("--no-archive", help="Without the archive of what was read, where that is saved by itself.")
+        bool, typer.Option("--no-archive", help="Leave out the archive, if it is saved in another way.")
     ] = False,
 ) -> None:
-    """Write memory, archive and config.toml into one file, while all goes on. Keep it as safe as the memory."""
+    """Write memory, archive and `config.toml` into one file, while everything runs. Protect it like the memory itself.
+    Exit status 1: an archived file is damaged.
+    """
     settings = settings_file.load()
     mention_other_store(settings)
     with shown(Console(stderr=True), "no file was made") as tell:
@@ -42,7 +44,7 @@ def backup(
 
 
 def restore(file: BackupFile) -> None:
-    """Make an empty home, with the store that is set, what a backup holds; an interrupted one goes on."""
+    """Restore a backup into an empty home, with either store. An interrupted restore continues."""
     settings = settings_file.load()
     with shown(Console(stderr=True), "the same command goes on where this one was") as tell:
         report = run_restore(settings, file, tell)

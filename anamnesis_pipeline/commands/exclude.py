@@ -34,23 +34,23 @@ from anamnesis_pipeline.wording import counted
 
 SHOWN = 200
 
-app = typer.Typer(help="Keep files, projects and texts away for good, and let them in again.", no_args_is_help=True)
+app = typer.Typer(help="Keep files, sessions, projects and texts out, and let them in again.", no_args_is_help=True)
 
 
 @app.command("add")
 def _add(
-    path: Annotated[str | None, typer.Option(help="A file, or a folder with all below it.")] = None,
-    session: Annotated[str | None, typer.Option(help="A session, with its subagents.")] = None,
-    project: Annotated[str | None, typer.Option(help="A project, by any of its names.")] = None,
-    pattern: Annotated[str | None, typer.Option(help="Paths, as a line of a .gitignore, e.g. `*.pem`.")] = None,
-    content_pattern: Annotated[str | None, typer.Option(help="Texts that hold this regular expression.")] = None,
-    file: Annotated[Path | None, typer.Option(help="Any copy of this file.")] = None,
-    episode: Annotated[str | None, typer.Option(help="An episode: it is deleted, and stays away.")] = None,
-    machine: Annotated[str, typer.Option(help="Only on this machine; else on every one.")] = "",
-    reason: Annotated[str, typer.Option(help="Why, for whoever reads the list.")] = "",
-    forget: Annotated[bool, typer.Option("--forget", help="Forget what is stored of it, too, for good.")] = False,
+    path: Annotated[str | None, typer.Option(help="File, or folder with everything below it.")] = None,
+    session: Annotated[str | None, typer.Option(help="Id of a session; includes its subagents.")] = None,
+    project: Annotated[str | None, typer.Option(help="Project, by any of its names.")] = None,
+    pattern: Annotated[str | None, typer.Option(help="Pattern of paths, as in a .gitignore, e.g. `*.pem`.")] = None,
+    content_pattern: Annotated[str | None, typer.Option(help="Regular expression (RE2) in a chunk or section.")] = None,
+    file: Annotated[Path | None, typer.Option(help="File of which every copy is kept out, by its content.")] = None,
+    episode: Annotated[str | None, typer.Option(help="Id of an episode, which is also deleted.")] = None,
+    machine: Annotated[str, typer.Option(help="Only on this machine; default: on all.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason, shown in the list.")] = "",
+    forget: Annotated[bool, typer.Option("--forget", help="Also forget the stored texts for good.")] = False,
 ) -> None:
-    """Keep something away from now on. What is stored of it stays, unless --forget."""
+    """Keep files, sessions, projects or texts out from now on. Stored texts stay, unless `--forget` is given."""
     rules = _rules(
         {
             RuleKind.PATH: _absolute(path) if path else None,
@@ -72,7 +72,7 @@ def _add(
 
 @app.command("list")
 def _list(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False) -> None:
-    """Rules and deleted episodes that stay away, the newest first."""
+    """List rules and deleted episodes, newest first, with the reason and the file."""
     entries = listed(settings_file.load())
     if as_json:
         typer.echo(json.dumps([_plain(entry) for entry in entries], ensure_ascii=False, indent=2))
@@ -82,9 +82,11 @@ def _list(as_json: Annotated[bool, typer.Option("--json", help="Print JSON inste
 
 @app.command("remove")
 def _remove(
-    entry_id: Annotated[str, typer.Argument(metavar="ID", help="As `exclude list` shows it.")],
+    entry_id: Annotated[str, typer.Argument(metavar="ID", help="Id of an entry (`exclude list`).")],
 ) -> None:
-    """Let something in again."""
+    """Lift a rule. The next crawl brings back what still exists: a deleted episode from the archive, a forgotten one
+    from its log or file.
+    """
     typer.echo(remove(settings_file.load(), entry_id))
 
 

@@ -36,16 +36,17 @@ STANDARD = Path("-")
 
 def export(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="`.jsonl`, `.jsonl.zst` or `.jsonl.gz`; `-`: standard output.")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Path that ends in `.jsonl`, `.jsonl.zst` or `.jsonl.gz`; `-`: standard output."
+        ),
     ],
-    project: Annotated[str | None, typer.Option(help="Only this project; `api` also means `acme/api`.")] = None,
-    since: Annotated[str | None, typer.Option(help="From this time on (local zone): 2026-02, yesterday.")] = None,
-    until: Annotated[str | None, typer.Option(help="Before this time (local zone).")] = None,
-    private: Annotated[
-        bool, typer.Option("--private", help="Also what is private; without it only --project names it.")
-    ] = False,
+    project: Annotated[str | None, typer.Option(help="Only this project; `api` also matches `acme/api`.")] = None,
+    since: Annotated[str | None, typer.Option(help="Start time, inclusive (local zone): 2026-02, yesterday.")] = None,
+    until: Annotated[str | None, typer.Option(help="End time, exclusive (local zone).")] = None,
+    private: Annotated[bool, typer.Option("--private", help="Include private projects and sources.")] = False,
 ) -> None:
-    """Write episodes as JSON lines, superseded ones too (docs/export-format.md)."""
+    """Write episodes as JSON lines, superseded ones too, in an open format (docs/reference/export-format.md)."""
     settings = settings_file.load()
     mention_other_store(settings)
     count = run_export(settings, file, project=project, since=since, until=until, private=private)
@@ -56,7 +57,9 @@ def export(
 def import_file(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines, compressed or not; `-`: standard input.")],
 ) -> None:
-    """Take in episodes as `export` writes them, secrets masked; what is stored already stays as it is."""
+    """Import episodes of an export, with secrets masked. Episodes that are stored, or were deleted here, do not
+    change.
+    """
     say = now_and_then(lambda text: typer.echo(text, err=True))
     report = run_import(settings_file.load(), file, lambda number: say(f"{counted(number, 'line')} read", False))
     typer.echo(render(report))

@@ -49,23 +49,25 @@ class Wanted:
         return self.hooks == self.mcp
 
 
-OfProject = Annotated[bool, typer.Option("--project/--user", help="In this project, or in all of yours.")]
+OfProject = Annotated[bool, typer.Option("--project/--user", help="Settings of this project, or of the user.")]
 OnlyHooks = Annotated[bool, typer.Option("--hooks", help="Only the hooks.")]
 OnlyMcp = Annotated[bool, typer.Option("--mcp", help="Only the MCP server.")]
-OnlySay = Annotated[bool, typer.Option("--dry-run", help="Only print what would change, as a diff.")]
+OnlySay = Annotated[bool, typer.Option("--dry-run", help="Only print the changes, as a diff.")]
 
 
 def install(
     project: OfProject = False, hooks: OnlyHooks = False, mcp: OnlyMcp = False, dry_run: OnlySay = False
 ) -> None:
-    """Put hooks and MCP server into Claude Code's own settings, where the plugin is not used."""
+    """Add hooks and MCP server to the settings of Claude Code, if the plugin is not used. `<file>.before-anamnesis`
+    keeps the first copy.
+    """
     typer.echo("\n".join(run_install(settings_file.load(), Wanted(project, hooks, mcp, dry_run))))
 
 
 def uninstall(
     project: OfProject = False, hooks: OnlyHooks = False, mcp: OnlyMcp = False, dry_run: OnlySay = False
 ) -> None:
-    """Take them out again; nothing else is touched."""
+    """Remove hooks and MCP server from the settings of Claude Code, and nothing else."""
     typer.echo("\n".join(run_uninstall(settings_file.load(), Wanted(project, hooks, mcp, dry_run))))
 
 

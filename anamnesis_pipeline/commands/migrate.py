@@ -48,13 +48,15 @@ class Migration:
 
 
 def migrate(
-    to: Annotated[Backend, typer.Option(help="The store to copy into.")],
+    to: Annotated[Backend, typer.Option(help="Target store.")],
     uri: Annotated[
-        str | None, typer.Option(help="Where MongoDB answers; better as ANAMNESIS_MONGO_URI where it has a password.")
+        str | None, typer.Option(help="Connection string of MongoDB; use ANAMNESIS_MONGO_URI if it has a password.")
     ] = None,
-    database: Annotated[str | None, typer.Option(help="Name of the database there.")] = None,
+    database: Annotated[str | None, typer.Option(help="Name of the MongoDB database.")] = None,
 ) -> None:
-    """Copy the memory into another, empty store. The present one stays as it is; an interrupted copy goes on."""
+    """Copy the memory into another, empty store, and compare both row by row. The source is not changed; an
+    interrupted copy continues.
+    """
     settings = settings_file.load()
     mention_other_store(settings)
     with shown(Console(stderr=True), "the same command goes on where this one was") as tell:

@@ -23,10 +23,14 @@ _WAYS = {"exact": "holds all its words", "semantic": "is near in meaning"}
 
 
 def queries(
-    limit: Annotated[int, typer.Option(min=1, max=100, help="Questions without an answer that are asked anew.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=1, max=100, help="Max searches without a result that are tried again.")
+    ] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """How searches fared, and which of those that found nothing another way to search answers."""
+    """Report how searches of the last 90 days fared, and which of those without a result another way of searching
+    answers.
+    """
     body, remark = _report(settings_file.load(), limit)
     if remark:
         typer.echo(f"anamnesis: {remark}", err=True)

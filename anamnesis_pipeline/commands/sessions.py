@@ -51,14 +51,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text
 
 
 def sessions(
-    project: Annotated[str | None, typer.Option(help="Only this project; `api` also means `acme/api`.")] = None,
-    since: Annotated[str | None, typer.Option(help="From this time on (local zone): 2026-02, yesterday.")] = None,
-    until: Annotated[str | None, typer.Option(help="Before this time (local zone).")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=500, help="Most sessions to show.")] = 20,
-    private: Annotated[bool, typer.Option("--private", help="Also what is private elsewhere.")] = False,
+    project: Annotated[str | None, typer.Option(help="Only this project; `api` also matches `acme/api`.")] = None,
+    since: Annotated[str | None, typer.Option(help="Start time, inclusive (local zone): 2026-02, yesterday.")] = None,
+    until: Annotated[str | None, typer.Option(help="End time, exclusive (local zone).")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="Max sessions.")] = 20,
+    private: Annotated[bool, typer.Option("--private", help="Include private projects and sources.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List sessions, newest first: what was asked, how it ended, commits."""
+    """List sessions, newest first: first prompt, outcome, commits."""
     settings = settings_file.load()
     require_stored(settings)
     mention_other_store(settings)
@@ -77,9 +77,13 @@ def sessions(
 
 def show(
     name: Annotated[
-        str, typer.Argument(metavar="ID", help="An id, a unique beginning of one, or the number of a search's result.")
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="Id of an episode or session, a unique prefix, or the number of a hit of the last search.",
+        ),
     ],
-    around: Annotated[int, typer.Option(min=0, max=50, help="Also so many episodes before and after.")] = 0,
+    around: Annotated[int, typer.Option(min=0, max=50, help="Number of episodes before and after to show too.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Show an episode or a session word for word."""

@@ -9,45 +9,57 @@ import typer
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands import sources as sources_command
 
-sources_app = typer.Typer(help="What is crawled, on this machine and on others.", no_args_is_help=True)
+sources_app = typer.Typer(help="Sources: what is crawled, on this machine and on others.", no_args_is_help=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 @sources_app.command("list")
 def sources_list(as_json: AsJson = False) -> None:
-    """Every source, how it is doing, and which machines are away."""
+    """List sources with their state, and machines that do not answer."""
     _show(sources_command.run_list(settings_file.load()), sources_command.render_list, as_json)
 
 
-Patterns = Annotated[list[str] | None, typer.Option(help="As in a .gitignore, relative to the root; may be repeated.")]
+Patterns = Annotated[
+    list[str] | None, typer.Option(help="Pattern as in a .gitignore, relative to the root; repeatable.")
+]
 
 
 @sources_app.command("add")
 def sources_add(
     place: Annotated[
-        str, typer.Argument(metavar="[USER@HOST:]ROOT", help="Without a root: what Claude Code keeps there.")
+        str,
+        typer.Argument(
+            metavar="[USER@HOST:]ROOT",
+            help="Folder, on this machine or over SSH; without ROOT: logs and memory of Claude Code on that host.",
+        ),
     ],
-    kind: Annotated[str, typer.Option(help="logs, documents, or auto: what the root holds.")] = "auto",
-    name: Annotated[str, typer.Option(help="Of the source; else of machine and folder.")] = "",
-    machine: Annotated[str, typer.Option(help="Its name in results; else the host's.")] = "",
+    kind: Annotated[str, typer.Option(help="`logs`, `documents`, or `auto`: by the content of the folder.")] = "auto",
+    name: Annotated[str, typer.Option(help="Name of the source; default: machine and folder.")] = "",
+    machine: Annotated[str, typer.Option(help="Name of its machine in results; default: the name of the host.")] = "",
     include: Patterns = None,
     exclude: Patterns = None,
-    project: Annotated[str, typer.Option(help="Of all documents in it; else as their repository is called.")] = "",
-    instance: Annotated[str, typer.Option(help="Of all documents in it.")] = "",
-    interval: Annotated[int | None, typer.Option(help="Seconds between two looks; at least 30.")] = None,
+    project: Annotated[
+        str, typer.Option(help="Project of all its documents; default: the name of their repository.")
+    ] = "",
+    instance: Annotated[str, typer.Option(help="Instance of all its documents.")] = "",
+    interval: Annotated[
+        int | None, typer.Option(help="Polling interval, in seconds (min 30); default: the setting crawl_interval_s.")
+    ] = None,
     private: Annotated[
-        bool, typer.Option("--private", help="Hide its text unless it is named; send it to no LLM elsewhere.")
+        bool, typer.Option("--private", help="Hide its text unless named, and send it to no LLM on another machine.")
     ] = False,
     max_mb: Annotated[
-        float, typer.Option(min=0.001, max=1024, help="Largest text file; others 50 times as much.")
+        float, typer.Option(min=0.001, max=1024, help="Max size of a text file, in MB; other formats 50 times as much.")
     ] = 1.0,
-    no_test: Annotated[bool, typer.Option("--no-test", help="Add it without asking its machine.")] = False,
+    no_test: Annotated[bool, typer.Option("--no-test", help="Add it without a test.")] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Change the source of that name or place, which keeps its name.")
+        bool, typer.Option("--replace", help="Change the source of this name or place; it keeps its name.")
     ] = False,
 ) -> None:
-    """Crawl logs or documents of this machine or, over SSH, of another one."""
+    """Crawl logs or documents of this machine or, over SSH, of another one. The source is tested first, and read at
+    once while `anamnesis up` runs.
+    """
     wish = sources_command.Wish(
         place, kind, name, machine, include or (), exclude or (), project, instance, interval, private, max_mb, replace
     )
@@ -56,18 +68,20 @@ def sources_add(
 
 @sources_app.command("test")
 def sources_test(
-    source: Annotated[str, typer.Argument(metavar="NAME or PLACE", help="A source, or [USER@HOST:]ROOT.")],
+    source: Annotated[str, typer.Argument(metavar="NAME or PLACE", help="Name of a source, or [USER@HOST:]ROOT.")],
     as_json: AsJson = False,
 ) -> None:
-    """What would be crawled, and what is left out and why; nothing is stored. Exit status 1 when it does not work."""
+    """Show which files would be crawled, and which are left out and why; nothing is stored. Exit status 1: the source
+    cannot be read.
+    """
     found = sources_command.run_test(settings_file.load(), source)
     _show(found, sources_command.render_trials, as_json)
     raise typer.Exit(0 if all(trial["ok"] for trial in found["trials"]) else 1)
 
 
 @sources_app.command("remove")
-def sources_remove(name: str) -> None:
-    """Stop crawling a source; what was read of it stays."""
+def sources_remove(name: Annotated[str, typer.Argument(help="Name of a source (`sources list`).")]) -> None:
+    """Stop crawling a source; its episodes stay."""
     typer.echo(sources_command.run_remove(settings_file.load(), name))
 
 

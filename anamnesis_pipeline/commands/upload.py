@@ -20,12 +20,14 @@ from anamnesis_pipeline.wording import counted, project_name
 
 def upload(
     files: Annotated[list[Path], typer.Argument(help="Markdown, text, code, PDF, office files, mails, ...")],
-    project: Annotated[str, typer.Option(help="The project they belong to.")] = "",
-    instance: Annotated[str, typer.Option(help="Whose memory they are; this machine's when left out.")] = "",
-    tag: Annotated[list[str] | None, typer.Option(help="A tag; may be repeated.")] = None,
-    title: Annotated[str, typer.Option(help="What a single one is called instead of by its name.")] = "",
+    project: Annotated[str, typer.Option(help="Project of the documents.")] = "",
+    instance: Annotated[str, typer.Option(help="Instance of the documents; default: the name of this machine.")] = "",
+    tag: Annotated[list[str] | None, typer.Option(help="Tag; repeatable.")] = None,
+    title: Annotated[str, typer.Option(help="Title in place of the file name, for a single file.")] = "",
 ) -> None:
-    """Take in documents: found by their words at once, by their meaning when the pipeline has embedded them."""
+    """Upload documents of this machine: found by words at once, by meaning once embedded. Only their text is stored,
+    with secrets masked.
+    """
     settings = settings_file.load()
     given = Handed(
         "", b"", project=project, tags=tuple(tag or ()), title=title, instance=instance,

@@ -18,15 +18,15 @@ from anamnesis_pipeline.steps.uploads import Upload
 from anamnesis_pipeline.wiring import effective_settings, open_forgetter, open_store, open_uploads, what_is_private
 from anamnesis_pipeline.wording import counted, local_time, project_name
 
-uploads_app = typer.Typer(help="The documents that were handed in.", no_args_is_help=True)
+uploads_app = typer.Typer(help="Uploaded documents.", no_args_is_help=True)
 
 
 @uploads_app.command("list")
 def uploads_list(
-    private: Annotated[bool, typer.Option("--private", help="Also those of private projects.")] = False,
+    private: Annotated[bool, typer.Option("--private", help="Include private projects.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Every upload, the newest first."""
+    """List uploads, newest first."""
     found = run_list(settings_file.load(), private=private)
     body = [asdict(upload) | {"uploaded_at": upload.uploaded_at.isoformat()} for upload in found]
     typer.echo(json.dumps({"uploads": body}, ensure_ascii=False, indent=2) if as_json else render(found))
@@ -34,10 +34,10 @@ def uploads_list(
 
 @uploads_app.command("remove")
 def uploads_remove(
-    upload_id: Annotated[str, typer.Argument(metavar="ID", help="As the list shows it, or how it begins.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this it is only said what would go.")] = False,
+    upload_id: Annotated[str, typer.Argument(metavar="ID", help="Id of an upload, or a unique prefix.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Remove; without it only print what would be removed.")] = False,
 ) -> None:
-    """Forget an upload for good, with everything made of it."""
+    """Remove an upload for good, with everything made of it. Without `--yes`, only print what would be removed."""
     typer.echo(run_remove(settings_file.load(), upload_id, yes=yes))
 
 

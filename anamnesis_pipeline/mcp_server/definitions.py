@@ -1,4 +1,8 @@
-"""The tools that Claude sees: their names, arguments, and the words that say when to call them. No protocol here."""
+"""The tools that Claude sees: their names, arguments, and the words that say when to call them. No protocol here.
+
+`anamnesis mcp` serves them over standard input and output, the running service at `/mcp` over HTTP. The words below are
+those that Claude reads. Without `project` a tool means the project of the folder in which the client runs.
+"""
 
 from typing import Annotated, Any, Literal
 

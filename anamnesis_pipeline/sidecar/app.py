@@ -49,7 +49,7 @@ from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
 from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
 from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.connections import Wholeness
-from anamnesis_pipeline.sidecar.documentation import openapi_of
+from anamnesis_pipeline.sidecar.documentation import DESCRIPTION, TAGS, openapi_of
 from anamnesis_pipeline.sidecar.event_feed import EventFeed
 from anamnesis_pipeline.sidecar.extraction import Extraction
 from anamnesis_pipeline.sidecar.guesses import Guesses
@@ -75,8 +75,6 @@ from anamnesis_pipeline.sidecar.trimming import keep_trimmed
 from anamnesis_pipeline.sources.web import fetch_page
 
 log = logging.getLogger(__name__)
-
-DESCRIPTION = "Lasting episodic memory for Claude: post episodes, search everything that was said and done."
 
 _ROUTERS = (
     service_routes.router,
@@ -112,6 +110,7 @@ def create_app(services: Services) -> FastAPI:
         title="Anamnesis",
         version=service_routes.package_version(),
         description=DESCRIPTION,
+        openapi_tags=TAGS,
         lifespan=_lifespan,
         docs_url=None,
         redoc_url=None,

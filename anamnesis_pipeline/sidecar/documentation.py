@@ -13,6 +13,40 @@ from anamnesis_pipeline.sidecar.schemas import MAX_BULK_EPISODES, Problem
 
 _REF = "#/components/schemas/"
 
+DESCRIPTION = """Lasting episodic memory for Claude: post episodes, search everything that was said and done.
+
+Requests and replies are JSON; errors are `application/problem+json` (RFC 9457). `/docs` and `/openapi.json` of a
+running service describe every field, replies included. With `ANAMNESIS_API_TOKEN`, every route but `/health` requires
+`Authorization: Bearer <token>`.
+
+A call that starts work in Dagster answers 202 with a link to its backfill or run, 409 while another re-embed is under
+way (one that was launched in the Dagster UI included), and 503 if Dagster does not answer; nothing has changed then. An
+unknown model or core is 422, with the choices.
+
+Text of private projects and sources is left out of replies unless `project` or `include_private` names it. Times are
+ISO 8601, a day or a moment, in UTC if without a zone: `since` is inclusive, `until` is exclusive.
+"""
+"""Of the whole interface."""
+
+TAGS = [
+    {"name": "search", "description": "Search by words and by meaning, similar episodes, and how searches fared."},
+    {"name": "episodes", "description": "Episodes: store, read, list, change and delete."},
+    {"name": "sessions", "description": "Sessions of Claude Code, each from its first prompt to its outcome."},
+    {"name": "context", "description": "What a session receives: quotes for its prompt, or the state of its project."},
+    {"name": "memory", "description": "Pairs of a question and its answer, from any client."},
+    {"name": "projects", "description": "Projects and their folders."},
+    {"name": "chat", "description": "Conversations with a model that searches the memory before it answers."},
+    {"name": "uploads", "description": "Single documents: files, texts and web pages."},
+    {"name": "sources", "description": "What is crawled, on this machine and over SSH, and how the crawler is doing."},
+    {"name": "logs", "description": "Ingest of Claude Code's logs and documents: runs, settings, LLMs."},
+    {"name": "embedding", "description": "Embedding model, cores, spaces of vectors, and re-embedding."},
+    {"name": "consolidation", "description": "Episodes that repeat others: superseded, merged, and brought back."},
+    {"name": "forget", "description": "Remove for good what filters select."},
+    {"name": "blocklist", "description": "Rules that keep files, sessions, projects and texts away."},
+    {"name": "service", "description": "Health, metrics, figures and logs of the service."},
+]
+"""Resources, in the order of the reference page."""
+
 
 def _problem(description: str) -> dict[str, Any]:
     return {"description": description, "content": {MEDIA_TYPE: {"schema": {"$ref": f"{_REF}Problem"}}}}
@@ -67,7 +101,13 @@ def openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+            document = get_openapi(
+                title=app.title,
+                version=app.version,
+                description=app.description,
+                tags=app.openapi_tags,
+                routes=app.routes,
+            )
             problem = TypeAdapter(Problem).json_schema(ref_template=_REF + "{model}")
             schemas = document["components"]["schemas"]
             schemas.update(problem.pop("$defs"), Problem=problem, JsonValue=JSON_VALUE_SCHEMA)

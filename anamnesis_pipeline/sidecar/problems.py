@@ -108,9 +108,9 @@ def sentence_of(exc: RequestValidationError) -> str:
     return _sentence(_fields_of(exc))
 
 
-def status_of(exc: AnamnesisError) -> int:
-    """What a request is answered with that ends in this error; 500: nobody expected it, and its text stays here."""
-    return next((status for kind, status in _STATUS if isinstance(exc, kind)), 500)
+def status_of(kind: type[AnamnesisError]) -> int:
+    """Return the HTTP status of an error; 500 if no route expects it, and its text then stays in the log."""
+    return next((status for listed, status in _STATUS if issubclass(kind, listed)), 500)
 
 
 def install(app: FastAPI) -> None:
@@ -142,7 +142,7 @@ async def _on_invalid_request(request: Request, exc: Exception) -> Response:
 
 async def _on_our_error(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, AnamnesisError)
-    status = status_of(exc)
+    status = status_of(type(exc))
     if isinstance(exc, InvalidEpisode):
         return problem(status, str(exc), errors=[{"path": exc.field, "message": exc.problem}])
     if isinstance(exc, StoreFull):

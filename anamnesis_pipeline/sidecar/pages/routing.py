@@ -47,4 +47,4 @@ def _told(exc: AnamnesisError | HTTPException | RequestValidationError) -> tuple
         return exc.status_code, "There is no such page." if exc.status_code == 404 else str(exc.detail)
     if isinstance(exc, RequestValidationError):
         return 422, sentence_of(exc)
-    return status_of(exc), str(exc)
+    return status_of(type(exc)), str(exc)
