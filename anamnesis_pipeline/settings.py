@@ -4,7 +4,7 @@ A value comes from the first of these places that has one:
 
 1. the store: `anamnesis config set NAME VALUE`, or the pages and routes that set it;
 2. the environment: `ANAMNESIS_<NAME>`;
-3. a file of a secret: `anamnesis_<name>` in `secrets_dir`;
+3. the file `anamnesis_<name>` in `secrets_dir`;
 4. `config.toml` in the home, with names in lower case and without `ANAMNESIS_`;
 5. the default.
 

@@ -1,6 +1,7 @@
 """The documents say what the code does: reference pages, settings, commands, targets, links and example calls."""
 
 import importlib.util
+import os
 import re
 import shlex
 import subprocess
@@ -65,9 +66,9 @@ def test_reference_check_names_stale_page(reference: Any, monkeypatch: Any, tmp_
 
 
 def test_reference_says_the_meaning_of_everything(reference: Any) -> None:
-    """A setting, command, option, error or route without words would leave its cell or paragraph empty."""
+    """A setting, command, option, error, route or field without words would leave its cell or paragraph empty."""
     pages = reference.pages()
-    tables = pages["settings.md"] + pages["cli.md"] + pages["errors.md"]
+    tables = "".join(pages[name] for name in ("settings.md", "cli.md", "errors.md", "http.md"))
     assert [line for line in tables.splitlines() if re.search(r"\|(?: \[required\])? +\|$", line)] == []
     assert re.findall(r"^(#+ .+)\n\n```text\n.+\n```\n\n\n", pages["cli.md"], re.MULTILINE) == []
     assert re.findall(r"^(### .+)\n\n(?:\n|\|)", pages["http.md"], re.MULTILINE) == []
@@ -186,6 +187,37 @@ def test_every_file_that_a_document_names_exists(document: Path) -> None:
     code = code_of(document.read_text(encoding="utf-8"))
     named = re.findall(r"\b((?:anamnesis_pipeline|anamnesis_tests|benchmarks|docs|examples|plugin)/[\w./-]+)", code)
     assert [name for name in named if "/X" not in name and not (ROOT / name).exists()] == []
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation as `make check` builds it."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_every_link_of_the_site_resolves(site: Path) -> None:
+    broken = []
+    for page in site.rglob("*.html"):
+        for link in re.findall(r' (?:href|src)="?([^" >]+)', page.read_text(encoding="utf-8")):
+            path = link.partition("#")[0]
+            if path and not re.match(r"[a-z]+:|/", path) and not (page.parent / path).exists():
+                broken.append(f"{page.relative_to(site)}: {link}")
+    assert broken == []
+
+
+def test_site_loads_nothing_from_other_hosts(site: Path) -> None:
+    loaded = re.compile(r"<(?:script|img|iframe)[^>]+src=.?https?:[^ >]+|<link[^>]+href=.?https?:[^ >]+")
+    assert [found for page in site.rglob("*.html") for found in loaded.findall(page.read_text(encoding="utf-8"))] == []
+
+
+def test_site_holds_files_that_pages_link_to_outside_docs(site: Path) -> None:
+    assert "<h1" in (site / "repository/SECURITY.html").read_text(encoding="utf-8")
+    assert "repository/SECURITY.html" in (site / "explanation/security.html").read_text(encoding="utf-8")
 
 
 def example_calls() -> list[tuple[str, str]]:

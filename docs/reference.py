@@ -166,7 +166,7 @@ def route_lines(method: str, path: str, route: Mapping[str, Any], schemas: Mappi
                 each["in"],
                 type_of(each["schema"], schemas),
                 default_in(each["schema"], each["required"]),
-                described(each["schema"], schemas),
+                each.get("description") or described(each["schema"], schemas),
             ]
             for each in parameters
         ]
@@ -201,9 +201,10 @@ def field_rows(
     schema: Mapping[str, Any], schemas: Mapping[str, Any], prefix: str = "", above: tuple[str, ...] = ()
 ) -> Iterator[Sequence[str]]:
     """The fields of an object, and of the objects in them, as `outer.inner` or `list[].inner`."""
-    schema = resolved(schema, schemas)
-    for name, field in schema.get("properties", {}).items():
-        required = name in schema.get("required", ())
+    optional = (kind for kind in schema.get("anyOf", ()) if kind.get("type") != "null")
+    fields = resolved(next(optional, schema), schemas)
+    for name, field in fields.get("properties", {}).items():
+        required = name in fields.get("required", ())
         yield f"`{prefix}{name}`", type_of(field, schemas), default_in(field, required), described(field, schemas)
         inner, between = field, "."
         if field.get("type") == "array":
@@ -231,16 +232,16 @@ def type_of(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
         return ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
     kind = schema.get("type", "any")
     if kind == "array":
-        most = f"at most {schema['maxItems']:,} of" if "maxItems" in schema else "of"
-        return f"list {most} {type_of(schema['items'], schemas)}"
+        most = f"list (max {schema['maxItems']:,})" if "maxItems" in schema else "list"
+        return f"{most} of {type_of(schema['items'], schemas)}"
     if kind == "string":
-        most = f", at most {schema['maxLength']:,} characters" if "maxLength" in schema else ""
+        most = f" (max {schema['maxLength']:,} characters)" if "maxLength" in schema else ""
         example = f", e.g. {schema['examples'][0]}" if "examples" in schema else ""
         return f"{schema.get('format', kind)}{most}{example}"
-    least, most = schema.get("minimum", schema.get("exclusiveMinimum")), schema.get("maximum")
-    if least is None or most is None:
+    least, greatest = schema.get("minimum", schema.get("exclusiveMinimum")), schema.get("maximum")
+    if least is None or greatest is None:
         return str(kind)
-    return f"{kind}, {'more than ' if 'exclusiveMinimum' in schema else ''}{least:,g} to {most:,.0f}"
+    return f"{kind}, {'more than ' if 'exclusiveMinimum' in schema else ''}{least:,g} to {greatest:,.0f}"
 
 
 def default_in(schema: Mapping[str, Any], required: bool) -> str:

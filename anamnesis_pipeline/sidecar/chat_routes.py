@@ -44,6 +44,7 @@ from anamnesis_pipeline.sidecar.chat_schemas import (
 )
 from anamnesis_pipeline.sidecar.chat_stream import Event, Turn, TurnStream
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
+from anamnesis_pipeline.sidecar.episodes_routes import Limit
 from anamnesis_pipeline.sidecar.fields import Name
 from anamnesis_pipeline.sidecar.rendering import json_reply
 from anamnesis_pipeline.sidecar.services import Services, Uses
@@ -65,16 +66,19 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 
 router = APIRouter(prefix="/api/chat", tags=["chat"], responses=PROBLEMS)
 
-SessionId = Annotated[Name, Path(description="Of a conversation")]
-MessageId = Annotated[Name, Path(description="Of an answer")]
+SessionId = Annotated[Name, Path(description="Id of a conversation")]
+MessageId = Annotated[Name, Path(description="Id of an answer")]
+ExportFormat = Annotated[Literal["markdown", "json"], Query(description="Format of the file")]
 
 
 @router.post("/stream", response_class=StreamingResponse, responses=_STREAM)
 async def stream(wish: ChatIn, request: Request, services: Uses) -> Response:
-    """Answer a message, with what the memory has on it.
+    """Answer a message with what the memory has on it, as server-sent events: `session`, `citations`, then `token` by
+    `token`, `status` each second, `error` if something fails, and `done`.
 
-    First `session`, then `citations`, `token` by `token`, `status` each second, `error` where something fails, and
-    `done`. Whoever closes the connection ends the answer; what was said so far is kept.
+    A client that closes the connection, or reads nothing for 30 seconds, ends the answer; what was said so far is
+    kept. An answer takes 30 minutes at most. 8 answers run at once, one per conversation. A conversation holds 1,000
+    messages.
     """
     chats: Chats = request.app.state.chats
     session_id = wish.session_id or uuid.uuid4().hex
@@ -99,26 +103,26 @@ async def stream(wish: ChatIn, request: Request, services: Uses) -> Response:
 @router.get("/sessions", response_model=SessionsOut)
 def list_sessions(
     services: Uses,
-    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    limit: Limit = 20,
     cursor: Annotated[str | None, Query(pattern=CURSOR_PATTERN, description="`next_cursor` of the page before")] = None,
-    q: Annotated[str, Query(max_length=200, description="Only those whose title holds this")] = "",
+    q: Annotated[str, Query(max_length=200, description="Only those whose title contains this")] = "",
 ) -> Response:
-    """Conversations without their messages, the one that was used last first."""
+    """List conversations without their messages, most recently used first."""
     page = services.store.chat.sessions(limit, cursor, q)
     return json_reply({"sessions": [session_body(each) for each in page.items], "next_cursor": page.next_cursor})
 
 
 @router.get("/sessions/{session_id}", response_model=WholeSessionOut)
 def get_session(session_id: SessionId, services: Uses) -> Response:
-    """A conversation with all its messages."""
+    """Return a conversation with all messages and the episodes that each answer used."""
     session = _session(services, session_id)
     messages = [message_body(each) for each in services.store.chat.messages(session_id)]
     return json_reply({**session_body(session), "messages": messages})
 
 
 @router.get("/sessions/{session_id}/export", response_model=WholeSessionOut)
-def export_session(session_id: SessionId, services: Uses, format: Literal["markdown", "json"] = "markdown") -> Response:
-    """A conversation as a file."""
+def export_session(session_id: SessionId, services: Uses, format: ExportFormat = "markdown") -> Response:
+    """Return a conversation as a file, in Markdown or JSON."""
     session = _session(services, session_id)
     messages = services.store.chat.messages(session_id)
     named = {"Content-Disposition": _attachment(session.title, "md" if format == "markdown" else "json")}
@@ -131,7 +135,7 @@ def export_session(session_id: SessionId, services: Uses, format: Literal["markd
 
 @router.patch("/sessions/{session_id}/title", response_model=SessionOut)
 def rename_session(session_id: SessionId, wish: TitleIn, services: Uses) -> Response:
-    """Give another title; the former ones are kept in `name_history`."""
+    """Change the title; `name_history` keeps former ones with their times."""
     title = services.poster.masked(" ".join(wish.title.split()))
     services.store.chat.rename(session_id, title, datetime.now(UTC))
     return json_reply(session_body(_session(services, session_id)))
@@ -143,9 +147,9 @@ async def delete_session(
     session_id: SessionId,
     request: Request,
     services: Uses,
-    with_episodes: Annotated[bool, Query(alias="episodes", description="Remove what it became, too")] = False,
+    with_episodes: Annotated[bool, Query(alias="episodes", description="Remove its episodes too")] = False,
 ) -> Response:
-    """Remove a conversation; its episodes stay unless they are to go, too."""
+    """Remove a conversation; its episodes stay unless `episodes=true`."""
     await request.app.state.chats.stopped(session_id)
     await run_in_threadpool(delete_conversation, services, session_id, with_episodes=with_episodes)
     return Response(status_code=204)
@@ -153,7 +157,7 @@ async def delete_session(
 
 @router.delete("/session/{session_id}", status_code=204)
 async def clear_session(session_id: SessionId, request: Request, services: Uses) -> Response:
-    """Free what is in memory of a conversation, which is an answer that is being written; what is stored stays."""
+    """Free the memory of a conversation: end the answer that is being written. Stored messages stay."""
     await run_in_threadpool(_session, services, session_id)
     await request.app.state.chats.stopped(session_id)
     return Response(status_code=204)
@@ -168,7 +172,7 @@ async def stop_answer(session_id: SessionId, request: Request) -> Response:
 
 @router.post("/messages/{message_id}/feedback", response_model=FeedbackOut)
 def rate_answer(message_id: MessageId, wish: FeedbackIn, services: Uses) -> Response:
-    """Keep what somebody thinks of an answer, with the episodes that it leaned on."""
+    """Store the rating of an answer, with the episodes that it used."""
     if not services.store.chat.rate(message_id, wish.value):
         raise HTTPException(404, "there is no such answer")
     return json_reply({"message_id": message_id, "value": wish.value})
@@ -176,15 +180,15 @@ def rate_answer(message_id: MessageId, wish: FeedbackIn, services: Uses) -> Resp
 
 @router.get("/feedback", response_model=FeedbackCountsOut)
 def feedback(services: Uses) -> Response:
-    """How many answers were found good, and bad."""
+    """Return the numbers of answers rated good and bad."""
     counts = services.store.chat.feedback()
     return json_reply({"up": counts.up, "down": counts.down})
 
 
 @router.get("/feedback/export", response_class=Response, responses={200: {"content": {"application/jsonl": {}}}})
 def export_feedback(services: Uses) -> Response:
-    """Rated answers with their questions as JSON lines, the newest first; without those of conversations of private
-    projects, and those that lean on what is private.
+    """Return rated answers with their questions as JSON lines, newest first, without conversations of private projects
+    and answers that used private text.
     """
     first = services.store.chat.rated(RATED_AT_ONCE)  # a store that does not answer is told before the answer begins
     return StreamingResponse(_rated_lines(services, first), media_type="application/jsonl")
@@ -209,7 +213,9 @@ def _rated_lines(services: Services, rated: Sequence[ChatMessage]) -> Iterator[s
 @router.get("/models", response_model=OffersOut)
 @router.get("/inference-resources", response_model=OffersOut)
 async def list_models(services: Uses) -> Response:
-    """Which backends answer now, with their models and how they are paid; looked at side by side, nothing is kept."""
+    """List the backends that answer now, checked in parallel and not cached, with their models and how they are paid.
+    `any_model`: a model that is not listed may be named. `default` and `default_model` answer if none is named.
+    """
     settings = await run_in_threadpool(effective_settings, services.store)
     found = await offers(backend_options(settings))
     default = default_choice(settings, found)
@@ -224,7 +230,7 @@ async def list_models(services: Uses) -> Response:
 
 @router.get("/balance", response_model=BalanceOut)
 def balance(services: Uses) -> Response:
-    """What all calls of LLMs used on this day (UTC), open ones as booked, and the most that a day may use."""
+    """Return what all LLM calls used today (UTC), open ones at their booked maximum, and the daily budget."""
     settings, now = effective_settings(services.store), datetime.now(UTC)
     budget = {"tokens": settings.llm_daily_tokens, "dollars": settings.llm_daily_dollars}
     return json_reply({"used_today": asdict(services.store.llm.used(f"{now:%Y-%m-%d}")), "budget": budget})

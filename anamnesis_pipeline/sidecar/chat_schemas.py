@@ -20,8 +20,8 @@ class AttachmentIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    name: Annotated[str, Field(min_length=1, max_length=200, pattern=WORDED_PATTERN)]
-    text: Annotated[str, Field(max_length=1_000_000, pattern=TEXT_PATTERN)]
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=WORDED_PATTERN, description="File name")]
+    text: Annotated[str, Field(max_length=1_000_000, pattern=TEXT_PATTERN, description="Its text; 200 KB are used")]
 
 
 class ChatIn(BaseModel):
@@ -31,24 +31,26 @@ class ChatIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    message: Annotated[str, Field(max_length=MOST_CHARS, pattern=WORDED_PATTERN)]
+    message: Annotated[str, Field(max_length=MOST_CHARS, pattern=WORDED_PATTERN, description="The message")]
     session_id: Annotated[
-        Name | None, Field(description="The conversation that goes on, or a UUID of yours for one that begins")
+        Name | None, Field(description="Conversation to continue, or a UUID of yours for a new one")
     ] = None
-    goes_on: Annotated[
-        bool, Field(description="Begin none: where the conversation is not there, or not any more, that is 404")
-    ] = False
+    goes_on: Annotated[bool, Field(description="Continue only: 404 if there is no such conversation")] = False
     backend: Annotated[
         BackendName | None,
-        Field(description="Default: the setting `summarizer`; where that is none, one that answers now, ollama first"),
+        Field(description="Default: the setting `summarizer`; if that is none, one that answers now, Ollama first"),
     ] = None
-    model: Annotated[Name | None, Field(description="Default: the backend's own")] = None
+    model: Annotated[Name | None, Field(description="Model; default: that of the backend")] = None
     worker_url: Annotated[
         str | None,
-        Field(max_length=500, description="Of several Ollama servers the one that is to answer, and no other"),
+        Field(max_length=500, description="The one of `ollama_urls` that answers, and no other"),
     ] = None
-    project: Annotated[Name | None, Field(description="Of a new conversation: whose memories come first")] = None
-    attachments: Annotated[list[AttachmentIn], Field(max_length=MOST_FILES)] = []
+    project: Annotated[
+        Name | None, Field(description="Project of a new conversation, whose memories are preferred")
+    ] = None
+    attachments: Annotated[
+        list[AttachmentIn], Field(max_length=MOST_FILES, description="Texts for this message only")
+    ] = []
 
 
 class TitleIn(BaseModel):
@@ -56,7 +58,7 @@ class TitleIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    title: Annotated[str, Field(max_length=200, pattern=WORDED_PATTERN)]
+    title: Annotated[str, Field(max_length=200, pattern=WORDED_PATTERN, description="New title")]
 
 
 class FeedbackIn(BaseModel):
@@ -64,7 +66,7 @@ class FeedbackIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    value: Literal[1, -1, 0]
+    value: Annotated[Literal[1, -1, 0], Field(description="1: good, -1: bad, 0: no rating")]
 
 
 class EarlierNameOut(TypedDict):

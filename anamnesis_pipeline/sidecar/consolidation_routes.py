@@ -17,7 +17,7 @@ from anamnesis_pipeline.sidecar.embedding_routes import refusing
 from anamnesis_pipeline.sidecar.episodes_routes import refuse_repeated
 from anamnesis_pipeline.sidecar.fields import WHOLE, EpisodeId
 from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl
-from anamnesis_pipeline.sidecar.jsonl_schemas import Schedule
+from anamnesis_pipeline.sidecar.jsonl_schemas import Schedule, of_setting
 from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps.consolidation import LAST_RUN, consolidate_sessions, stats_of
@@ -40,10 +40,14 @@ class MergeIn(BaseModel):
 
     dry_run: Annotated[bool, Field(description="Only propose: no LLM is asked and nothing is written")] = True
     threshold: Annotated[Cosine | None, Field(description="Cosine; default: the setting `merge_cosine`")] = None
-    neighbours: Annotated[int, Field(ge=1, le=50), WHOLE] = _RULES.neighbours
-    cluster_most: Annotated[int, Field(ge=2, le=5), WHOLE] = _RULES.cluster_most
-    sample: Annotated[int, Field(ge=2, le=2_000), WHOLE] = _RULES.sample
-    most: Annotated[int, Field(ge=1, le=50), WHOLE, Field(description="Clusters at most")] = _RULES.most
+    neighbours: Annotated[int, Field(ge=1, le=50, description="Nearest passages compared with each"), WHOLE] = (
+        _RULES.neighbours
+    )
+    cluster_most: Annotated[int, Field(ge=2, le=5, description="Max episodes of a cluster"), WHOLE] = (
+        _RULES.cluster_most
+    )
+    sample: Annotated[int, Field(ge=2, le=2_000, description="Episodes looked at"), WHOLE] = _RULES.sample
+    most: Annotated[int, Field(ge=1, le=50, description="Max clusters"), WHOLE] = _RULES.most
 
 
 class ScheduleChanges(TypedDict, total=False):
@@ -53,8 +57,8 @@ class ScheduleChanges(TypedDict, total=False):
         extra="forbid", strict=True, json_schema_extra={"minProperties": 1}
     )
 
-    consolidate_schedule: Schedule | None
-    consolidate_hour: Annotated[int, Field(ge=0, le=23), WHOLE] | None
+    consolidate_schedule: Annotated[Schedule | None, of_setting("consolidate_schedule")]
+    consolidate_hour: Annotated[Annotated[int, Field(ge=0, le=23), WHOLE] | None, of_setting("consolidate_hour")]
 
 
 class RunOut(TypedDict):
@@ -136,15 +140,17 @@ class ConsolidationOut(TypedDict):
 
 @router.post("/run", response_model=RunOut)
 def run(services: Uses) -> Response:
-    """Settle the sessions that changed: what a later episode repeats is superseded by it. Nothing is deleted."""
+    """Consolidate the sessions that changed: an episode that a later one repeats in full is superseded by it. Nothing
+    is deleted.
+    """
     threshold = effective_settings(services.store).consolidate_cosine
     return json_reply(stats_of(consolidate_sessions(services.store, threshold)))
 
 
 @router.post("/run_regime_2", response_model=MergedOut)
 def run_regime_2(services: Uses, wish: MergeIn | None = None) -> Response:
-    """Propose which episodes of different origin tell of the same; with `dry_run: false` an LLM merges them, which may
-    take minutes. Text of private projects goes to no LLM elsewhere.
+    """Propose merges of episodes of different origin that say the same. With `dry_run: false` an LLM merges them,
+    which may take minutes. Text of private projects goes to no LLM on another machine.
     """
     wish = wish or MergeIn()
     settings = effective_settings(services.store)
@@ -157,8 +163,8 @@ def run_regime_2(services: Uses, wish: MergeIn | None = None) -> Response:
 
 @router.post("/unsupersede/{episode_id:path}", response_model=UnsupersededOut)
 def unsupersede(episode_id: Annotated[EpisodeId, InPath()], services: Uses) -> Response:
-    """Undo what consolidation did to an episode: it is active again, and stays so; of a merge all of its members are,
-    and the merged one is superseded. 404 when there is nothing to undo.
+    """Undo what consolidation did to an episode, for good: it is active again. For a merged episode, its members are
+    active again and it is superseded. 404 if there is nothing to undo.
     """
     undone = services.store.consolidation.unsupersede(episode_id)
     return json_reply({"restored": list(undone.restored), "retired": undone.retired})
@@ -166,26 +172,26 @@ def unsupersede(episode_id: Annotated[EpisodeId, InPath()], services: Uses) -> R
 
 @router.get("/status", response_model=ConsolidationOut)
 def status(services: Uses) -> Response:
-    """What is hidden, what is to be looked at, the last run and the next one."""
+    """Return the episodes hidden by each regime, the sessions pending, the last run and the next one."""
     return json_reply(consolidation_body(services))
 
 
 @router.get("/regime_2/defaults", response_model=MergeDefaultsOut)
 def merge_defaults(services: Uses) -> Response:
-    """What a merge does unless told otherwise; cosines are of the active space."""
+    """Return the defaults of a merge; cosines are of the active space."""
     rules = asdict(MergeRules(threshold=effective_settings(services.store).merge_cosine))
     return json_reply({"dry_run": True, "cluster_least": 2, **rules})
 
 
 @router.get("/schedule", response_model=ScheduleOut)
 def get_schedule(services: Uses) -> Response:
-    """When sessions are consolidated."""
+    """Return the schedule of consolidation."""
     return json_reply(_schedule(services))
 
 
 @router.put("/schedule", response_model=ScheduleOut)
 def put_schedule(changes: ScheduleChanges, services: Uses) -> Response:
-    """Store when sessions are consolidated, and reload Dagster's definitions; `reload` says what came of it."""
+    """Store the schedule of consolidation and reload Dagster's definitions; `reload` reports the result."""
     try:
         reload = JsonlControl(services.store, services.dagster).change_settings(changes)
     except BadSetting as exc:

@@ -38,16 +38,18 @@ class ContextIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    query: Annotated[Prompt | None, Field(description="What the user typed; without it the session starts")] = None
-    cwd: Annotated[Folder | None, Field(description="Working directory; tells the project")] = None
-    project: Annotated[Name | None, Field(description="Instead of `cwd`; a bare name will do")] = None
-    machine: Annotated[Name | None, Field(description="Where `cwd` is; default: the setting `machine`")] = None
-    session_id: Annotated[Name | None, Field(description="Nothing is shown to a session twice")] = None
+    query: Annotated[Prompt | None, Field(description="Prompt of the user; omit it at the start of a session")] = None
+    cwd: Annotated[Folder | None, Field(description="Working directory of the session, which names the project")] = None
+    project: Annotated[
+        Name | None, Field(description="Name of the project in place of `cwd`, also without its owner")
+    ] = None
+    machine: Annotated[Name | None, Field(description="Machine of `cwd`; default: the setting `machine`")] = None
+    session_id: Annotated[Name | None, Field(description="Id of the session; nothing is shown to it twice")] = None
     source: Annotated[
         Literal["startup", "resume", "clear", "compact", "fork"] | None,
-        Field(description="How the session starts; after `clear` and `compact` everything may come again"),
+        Field(description="Start of the session; after `clear` and `compact` everything may be shown again"),
     ] = None
-    max_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS, description="Of all of `text`; 0: nothing"), WHOLE] = 800
+    max_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS, description="Max tokens of `text`; 0: nothing"), WHOLE] = 800
 
     def request(self) -> ContextRequest:
         """The same as the maker takes it."""
@@ -84,10 +86,11 @@ class ContextOut(TypedDict):
 
 @router.post("/api/context", response_model=ContextOut)
 async def make_context(wanted: ContextIn, request: Request, services: Uses) -> Response:
-    """What the memory has to say to a session: on its prompt, or on where its project stands when it starts.
+    """Return what the memory has to say to a session, as one block of dated quotes within `max_tokens`: on its prompt
+    (`query`), or on the state of its project if it starts.
 
-    The text is one block of dated quotes that ingest recognizes and never remembers. It is empty when nothing is
-    relevant enough, and repeats nothing within a `session_id`.
+    The text is empty if nothing is relevant enough. Within a `session_id` nothing is repeated. Ingest recognizes the
+    block and does not store it.
     """
     admission: Admission = request.app.state.admission
 
@@ -140,14 +143,14 @@ class HandoffOut(TypedDict):
 def get_handoff(
     *,
     services: Uses,
-    project: Annotated[Name | None, Query(description="A bare name will do")] = None,
+    project: Annotated[Name | None, Query(description="Name of the project, also without its owner")] = None,
     cwd: Annotated[Folder | None, Query(description="Working directory, instead of `project`")] = None,
-    machine: Annotated[Name | None, Query(description="Where `cwd` is; default: the setting `machine`")] = None,
-    max_tokens: Annotated[int, Query(ge=0, le=HANDOFF_TOKENS, description="Of `text`")] = HANDOFF_TOKENS,
+    machine: Annotated[Name | None, Query(description="Machine of `cwd`; default: the setting `machine`")] = None,
+    max_tokens: Annotated[int, Query(ge=0, le=HANDOFF_TOKENS, description="Max tokens of `text`")] = HANDOFF_TOKENS,
 ) -> Response:
-    """Where a project stands, as of now: the last messages that report on the work, latest decisions, open loops, tests
-    that failed last, what came in since the last session, recent work, what was written down to be remembered, and what
-    was searched; at most five each. Name a `project` or a `cwd`.
+    """Return the present state of a `project`, or of that of `cwd`: last reports, latest decisions, open loops, tests
+    that failed last, what came in since the last session, recent work, curated facts, and searches; at most five each.
+    Both as JSON and as `text`.
     """
     if project is None and cwd is None:
         raise InvalidEpisode("project", "name a project, or a cwd")

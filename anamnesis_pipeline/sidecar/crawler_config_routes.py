@@ -41,11 +41,13 @@ class TagPatternModel(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    match: Annotated[str, Field(min_length=1, max_length=MOST_PATTERN_CHARS)]
-    tag: Annotated[str, Field(min_length=1, max_length=MOST_TAG_CHARS, pattern=r"^[^\s\x00-\x1f\x7f]+$")]
-    field: Literal["filename", "content"] = "filename"
-    regex: Annotated[bool, Field(description="Whether `match` is a regular expression (RE2)")] = False
-    ignorecase: bool = True
+    match: Annotated[str, Field(min_length=1, max_length=MOST_PATTERN_CHARS, description="Text to look for")]
+    tag: Annotated[
+        str, Field(min_length=1, max_length=MOST_TAG_CHARS, pattern=r"^[^\s\x00-\x1f\x7f]+$", description="Tag to add")
+    ]
+    field: Annotated[Literal["filename", "content"], Field(description="Where to look for it")] = "filename"
+    regex: Annotated[bool, Field(description="`match` is a regular expression (RE2)")] = False
+    ignorecase: Annotated[bool, Field(description="Ignore case")] = True
 
 
 class TagPatterns(BaseModel):
@@ -53,7 +55,7 @@ class TagPatterns(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    patterns: Annotated[list[TagPatternModel], Field(max_length=MOST_PATTERNS)]
+    patterns: Annotated[list[TagPatternModel], Field(max_length=MOST_PATTERNS, description="All patterns")]
 
 
 class RootModel(BaseModel):
@@ -61,7 +63,7 @@ class RootModel(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    root: RootPath
+    root: Annotated[RootPath, Field(description="Absolute path of the folder, or one that begins with `~`")]
     host: Host = ""
 
 
@@ -70,7 +72,7 @@ class Roots(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    roots: Annotated[list[RootModel], Field(max_length=MOST_SPECS)]
+    roots: Annotated[list[RootModel], Field(max_length=MOST_SPECS, description="All configured folders")]
 
 
 class RootsPut(Roots):
@@ -99,13 +101,15 @@ class IntervalOut(TypedDict):
 
 @router.get("/interval", response_model=IntervalOut)
 def get_interval(services: Uses) -> Response:
-    """How often sources are looked at that have no interval of their own."""
+    """Return the default polling interval of sources, in seconds, and its origin."""
     return _interval(services)
 
 
 @router.put("/interval", response_model=IntervalOut)
 def put_interval(wish: IntervalModel, services: Uses, control: Control) -> Response:
-    """Look at them so often; Dagster's definitions are reloaded for it."""
+    """Store the default polling interval and reload Dagster's definitions; `reload` reports the result. Null removes
+    the stored value.
+    """
     with refusing("interval_s"):
         reload = control.set_interval(wish.interval_s)
     return _interval(services, reload)
@@ -118,26 +122,28 @@ def _interval(services: Services, reload: str = "") -> Response:
 
 @router.get("/jsonl-roots", response_model=Roots)
 def get_log_roots(services: Uses) -> Response:
-    """The folders of logs that are configured, on all machines; `/api/sources` lists the built-in ones as well."""
+    """List the configured folders of logs on all machines. `/api/sources` lists the built-in ones too."""
     return _roots(services, LOGS)
 
 
 @router.put("/jsonl-roots", response_model=RootsPut)
 def put_log_roots(wish: Roots, services: Uses, control: Control) -> Response:
-    """Let these be all configured folders of logs. A source of such a folder keeps its name and patterns."""
+    """Replace the configured folders of logs. A source of such a folder keeps its name and patterns; `removed` lists
+    the sources that are no longer crawled.
+    """
     return _put_roots(wish, services, control, LOGS)
 
 
 @router.get("/machine-roots", response_model=Roots)
 def get_machine_roots(services: Uses) -> Response:
-    """The folders of documents that are configured, on all machines."""
+    """List the configured folders of documents on all machines."""
     return _roots(services, DOCUMENTS)
 
 
 @router.put("/machine-roots", response_model=RootsPut)
 def put_machine_roots(wish: Roots, services: Uses, control: Control) -> Response:
-    """Let these be all configured folders of documents. A source of such a folder keeps its name and patterns; what
-    Claude Code itself remembers (`~/.claude`) stays, and is taken out by `DELETE /api/sources/{name}`.
+    """Replace the configured folders of documents. A source of such a folder keeps its name and patterns. Claude
+    Code's own memory (`~/.claude`) stays; `DELETE /api/sources/{name}` removes it.
     """
     return _put_roots(wish, services, control, DOCUMENTS)
 
@@ -162,13 +168,13 @@ def _put_roots(wish: Roots, services: Services, control: CrawlerControl, kind: s
 
 @router.get("/doc-tag-patterns", response_model=TagPatterns)
 def get_tag_patterns(services: Uses) -> Response:
-    """The patterns that give documents further tags."""
+    """List the patterns that add tags to documents."""
     return _patterns(services)
 
 
 @router.put("/doc-tag-patterns", response_model=TagPatterns)
 def put_tag_patterns(wish: TagPatterns, services: Uses) -> Response:
-    """Let these be all patterns. They count for documents parsed from now on; others keep theirs until they change."""
+    """Replace the patterns. They apply to documents parsed from now on; others keep their tags until they change."""
     with refusing("patterns"):
         put_patterns(services.store.settings, [TagPattern(**model.model_dump()) for model in wish.patterns])
     return _patterns(services)

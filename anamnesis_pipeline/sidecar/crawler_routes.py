@@ -40,21 +40,19 @@ async def control_of(_: Request, services: Uses) -> CrawlerControl:
 
 Control = Annotated[CrawlerControl, Depends(control_of)]
 SourceName = Annotated[
-    str, Path(max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="As `/api/sources` lists it")
+    str, Path(max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Name of a source")
 ]
 
 
 @router.get("/sources", response_model=SourcesOut)
 def list_sources(control: Control) -> Response:
-    """All sources that are crawled; the built-in ones come from the setting `log_roots`."""
+    """List all sources, built-in ones (of the setting `log_roots`) first."""
     return json_reply({"sources": control.sources(), "warnings": control.warnings()})
 
 
 @router.put("/sources", response_model=PutSourcesOut)
 def put_sources(wish: SourcesIn, control: Control) -> Response:
-    """Let these be all configured sources beside the built-in ones; what is new or changed is looked at and read at
-    once. What was read of others stays.
-    """
+    """Replace all configured sources. New and changed ones are read at once; episodes of removed ones stay."""
     with refusing("sources"):
         changed = control.put_all([model.spec() for model in wish.sources])
     body = {"sources": control.sources(), "warnings": control.warnings()}
@@ -63,7 +61,9 @@ def put_sources(wish: SourcesIn, control: Control) -> Response:
 
 @router.post("/sources/test", response_model=TrialOut)
 def try_source(wish: SourceTestIn, control: Control) -> Response:
-    """What would be crawled of a source, configured (`name`) or not (`source`): its machine is asked, no more."""
+    """Show what would be crawled of a source, configured (`name`) or not (`source`), and what is left out and why. Its
+    machine is asked; nothing is stored.
+    """
     spec = wish.source.spec() if wish.source else control.find(wish.name or "")
     if spec is None:
         with refusing("name"):
@@ -74,7 +74,7 @@ def try_source(wish: SourceTestIn, control: Control) -> Response:
 
 @router.put("/sources/{name}", response_model=PutSourceOut)
 def put_source(name: SourceName, fields: SpecFields, control: Control) -> Response:
-    """Add a source, or change the one of this name; it is looked at and read at once."""
+    """Add a source, or change the one of this name; it is read at once."""
     spec = SpecModel(name=name, **fields.model_dump()).spec()
     with refusing("root"):
         is_changed = control.put(spec)
@@ -84,7 +84,7 @@ def put_source(name: SourceName, fields: SpecFields, control: Control) -> Respon
 
 @router.delete("/sources/{name}", status_code=204)
 def delete_source(name: SourceName, control: Control) -> Response:
-    """Crawl a source no longer; its episodes stay. To remove these as well: `POST /api/forget`."""
+    """Stop crawling a source; its episodes stay. `POST /api/forget` removes them."""
     try:
         control.remove(name)
     except BadSetting as exc:
@@ -94,24 +94,28 @@ def delete_source(name: SourceName, control: Control) -> Response:
 
 @router.get("/crawler/status", response_model=CrawlerStatusOut)
 def status(control: Control) -> Response:
-    """What is being read, every machine with its last answer, and every source with its lag, counts and errors."""
+    """Return current activity, every machine with its last answer, and every source with its lag (null: never seen),
+    counts and errors.
+    """
     return json_reply(control.status())
 
 
 @router.post("/crawler/run", response_model=CrawlStartedOut, status_code=202)
 def run(control: Control, wish: CrawlIn | None = None) -> Response:
-    """Look at the machines now and have what is new read: of all, or everything of these sources."""
+    """Poll all machines now and read what is new, or everything of the sources in `sources`."""
     with refusing("sources"):
         return json_reply(control.run(wish.sources if wish else ()), 202)
 
 
 @router.get("/crawler/available-mounts", response_model=LogFoldersOut)
 def list_log_folders(control: Control) -> Response:
-    """Folders of this machine that may hold logs, mounted ones and those of other users included."""
+    """List folders of this machine that may hold logs, with the number of logs; mounted folders and other users'
+    included.
+    """
     return json_reply({"folders": control.log_folders()})
 
 
 @router.post("/crawler/validate-regex", response_model=PatternOut)
 def validate_regex(wish: PatternIn) -> Response:
-    """Whether a text is a regular expression, of those that take linear time (RE2)."""
+    """Check whether a text is a valid regular expression of RE2 (linear time)."""
     return json_reply(check_regex(wish.pattern))

@@ -19,7 +19,7 @@ class SourcesIn(BaseModel):
 
     model_config = _STRICT
 
-    sources: Annotated[list[SpecModel], Field(max_length=MOST_SPECS)]
+    sources: Annotated[list[SpecModel], Field(max_length=MOST_SPECS, description="All configured sources")]
 
 
 class SourceTestIn(BaseModel):
@@ -27,8 +27,8 @@ class SourceTestIn(BaseModel):
 
     model_config = _STRICT
 
-    name: Name | None = None
-    source: SpecModel | None = None
+    name: Annotated[Name | None, Field(description="A configured source")] = None
+    source: Annotated[SpecModel | None, Field(description="A source that is not configured")] = None
 
 
 class CrawlIn(BaseModel):
@@ -36,7 +36,7 @@ class CrawlIn(BaseModel):
 
     model_config = _STRICT
 
-    sources: Annotated[list[Name], Field(default=[], max_length=MOST_SPECS)]
+    sources: Annotated[list[Name], Field(default=[], max_length=MOST_SPECS, description="Read everything of these")]
 
 
 class PatternIn(BaseModel):
@@ -44,7 +44,7 @@ class PatternIn(BaseModel):
 
     model_config = _STRICT
 
-    pattern: Annotated[str, Field(max_length=2_000)]
+    pattern: Annotated[str, Field(max_length=2_000, description="Regular expression")]
 
 
 # --- replies ---------------------------------------------------------------------------------------------

@@ -60,8 +60,8 @@ class ResourcesOut(TypedDict):
 
 @router.get("/dashboard/stats", response_model=StatsOut)
 def dashboard_stats(request: Request) -> Response:
-    """Totals, episodes by project and instance, the newest, those read most often, consolidation, and what came
-    without a log; counts are at most 5 seconds old.
+    """Return totals, the number of private episodes, episodes by project and instance, the newest, the most read,
+    consolidation, and episodes without a log. Counts are cached for 5 seconds.
     """
     overview: Overview = request.app.state.overview
     return json_reply(overview.stats())
@@ -69,8 +69,8 @@ def dashboard_stats(request: Request) -> Response:
 
 @router.get("/status/summary", response_model=StatusSummaryOut)
 def status_summary(request: Request) -> Response:
-    """The state of the memory in one sentence, at most a minute old, with what `/api/resources/status` finds. No LLM
-    writes it.
+    """Return the state of the memory in one plain sentence, cached for a minute, with the result of
+    `/api/resources/status`. No LLM writes it.
     """
     kept: Kept[None, StatusSummaryOut] = request.app.state.status_summary
     return json_reply(kept.get(None))
@@ -78,8 +78,8 @@ def status_summary(request: Request) -> Response:
 
 @router.get("/resources/status", response_model=ResourcesOut)
 def resource_status(request: Request) -> Response:
-    """Store, model, Dagster and each LLM that is configured, asked side by side within 5 seconds; no call costs
-    anything.
+    """Check store, model, Dagster and each configured LLM in parallel, for 5 seconds at most, with calls that cost
+    nothing. A resource that fails once or twice is `stale`, then `down`.
     """
     resources: Resources = request.app.state.resources
     return json_reply({"resources": [_resource_body(each) for each in resources.status()]})
@@ -87,7 +87,9 @@ def resource_status(request: Request) -> Response:
 
 @router.get("/host", response_model=HostOut)
 def host() -> Response:
-    """How busy the machine is: processors, load, memory, GPUs, uptime; null where the system does not say."""
+    """Return the load of the machine: processors, load average, memory, GPUs, uptime; null for a figure that the
+    system does not provide.
+    """
     return json_reply(host_state())
 
 

@@ -54,21 +54,21 @@ def _problem(description: str) -> dict[str, Any]:
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: _problem("Malformed request"),
-    401: _problem("No token, or a wrong one"),
+    401: _problem("Missing or wrong token"),
     404: _problem("No such episode, space or address"),
-    409: _problem("The id exists with other content, or a re-embed is under way"),
+    409: _problem("Conflict: the id has other content, a rule forbids it, or a re-embed is under way"),
     413: _problem("The body is too large"),
-    422: _problem("A field has a value it cannot have"),
-    429: _problem("Too busy; see Retry-After"),
-    503: _problem("Not ready; see Retry-After"),
+    422: _problem("A field has an invalid value"),
+    429: _problem("Too many requests; wait for Retry-After"),
+    503: _problem("Not ready; wait for Retry-After"),
     "default": _problem("Any other error"),
 }
 """Replies that every route may give."""
 
 UPLOAD_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    408: _problem("The body does not come to an end"),
-    415: _problem("A type of document that is not read"),
-    502: _problem("A web server does not answer"),
+    408: _problem("The body does not end in time"),
+    415: _problem("Unsupported type of document"),
+    502: _problem("The web server does not answer"),
 }
 
 BULK_BODY: dict[str, Any] = {

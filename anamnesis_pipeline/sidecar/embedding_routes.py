@@ -35,9 +35,7 @@ async def control_of(request: Request, services: Uses) -> EmbeddingControl:
 
 
 Control = Annotated[EmbeddingControl, Depends(control_of)]
-SpaceKey = Annotated[
-    str, Path(max_length=200, pattern=r"^[A-Za-z0-9._-]+$", description="As `/api/embedding/spaces` lists it")
-]
+SpaceKey = Annotated[str, Path(max_length=200, pattern=r"^[A-Za-z0-9._-]+$", description="Key of a space")]
 
 
 @contextmanager
@@ -57,7 +55,9 @@ def started_reply(started: StartedOut) -> Response:
 
 @router.get("/config", response_model=EmbeddingOut)
 def get_config(control: Control) -> Response:
-    """Model, precision, cores and where each setting comes from; every space with its coverage; the known models."""
+    """Return model, precision and cores with the origin of each setting, every space with its coverage, and the known
+    models.
+    """
     return json_reply(control.config())
 
 
@@ -65,7 +65,9 @@ def get_config(control: Control) -> Response:
     "/config", response_model=EmbeddingOut, responses={202: {"model": EmbeddingOut, "description": "Work was started"}}
 )
 def put_config(changes: EmbeddingChanges, control: Control) -> Response:
-    """Change cores, model, or both; kept over restarts. 202 when the model has to be embedded with first."""
+    """Change model, cores, or both; stored, so that it survives restarts. 202 if everything has to be embedded with
+    the model first.
+    """
     started, plan = None, {}
     if changes.cores or "cpu_pct" in changes.model_fields_set:
         plan = _planned(control, changes)
@@ -79,9 +81,10 @@ def put_config(changes: EmbeddingChanges, control: Control) -> Response:
 
 @router.post("/model", response_model=StartedOut, status_code=202, responses={200: {"model": StartedOut}})
 def post_model(wish: ModelIn, control: Control) -> Response:
-    """Use a model: 200 when its space is complete and answers already, else 202 and a re-embed with it.
+    """Use a model: 200 if its space is complete and answers searches now, else 202 and a re-embed starts. The active
+    model ends a re-embed.
 
-    Until that is complete, searches are answered by the model that is active now.
+    Until the new space is complete, the active model answers searches.
     """
     with refusing("model_id"):
         return started_reply(control.use_model(wish.model_id))
@@ -89,7 +92,9 @@ def post_model(wish: ModelIn, control: Control) -> Response:
 
 @router.post("/cpu", response_model=EmbeddingOut)
 def post_cpu(wish: CpuIn, control: Control) -> Response:
-    """Move the embedding to other cores at once, here and in every run; no model is loaded again."""
+    """Pin embedding to `cpu_pct` % of the cores, or to `cores`, at once, in the service and in every run. No model is
+    loaded again.
+    """
     control.set_cores(_planned(control, wish))
     return json_reply(control.config())
 
@@ -101,20 +106,20 @@ def _planned(control: EmbeddingControl, wish: CpuIn | EmbeddingChanges) -> dict[
 
 @router.get("/spaces", response_model=SpacesOut)
 def list_spaces(control: Control) -> Response:
-    """Every space with its model, status and coverage, oldest first."""
+    """List spaces with model, status and coverage, oldest first."""
     return json_reply({"spaces": control.list_spaces()})
 
 
 @router.post("/spaces/{key}/use", response_model=StartedOut, status_code=202, responses={200: {"model": StartedOut}})
 def use_space(key: SpaceKey, control: Control) -> Response:
-    """Answer searches from this space: 200 at once when it lacks nothing, else 202 and it is filled first."""
+    """Answer searches from this space: 200 at once if it is complete, else 202 and it is filled first."""
     with refusing("key"):
         return started_reply(control.use_space(key))
 
 
 @router.delete("/spaces/{key}", status_code=204)
 def drop_space(key: SpaceKey, control: Control) -> Response:
-    """Forget a space with its vectors; the active one cannot be dropped. A re-embed into it ends."""
+    """Delete a space with its vectors; not the active one. A re-embed into it ends."""
     with refusing("key"):
         control.drop(key)
     return Response(status_code=204)

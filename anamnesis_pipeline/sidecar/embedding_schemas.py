@@ -10,10 +10,12 @@ from anamnesis_pipeline.sidecar.fields import WHOLE, WORDED_PATTERN
 _STRICT = ConfigDict(extra="forbid", strict=True)
 MAX_CORES = 1024
 
-ModelId = Annotated[str, Field(max_length=500, pattern=WORDED_PATTERN, description="A known name, a hub id or a path")]
-CpuPct = Annotated[int, Field(ge=1, le=100, description="Share of the cores, in %"), WHOLE]
+ModelId = Annotated[
+    str, Field(max_length=500, pattern=WORDED_PATTERN, description="Name of a known model, a hub id or a path")
+]
+CpuPct = Annotated[int, Field(ge=1, le=100, description="Share of the cores, in percent"), WHOLE]
 Core = Annotated[int, Field(ge=0, le=65535), WHOLE]
-Cores = Annotated[list[Core], Field(min_length=1, max_length=MAX_CORES, description="The cores themselves")]
+Cores = Annotated[list[Core], Field(min_length=1, max_length=MAX_CORES, description="Numbers of the cores")]
 
 
 # --- requests --------------------------------------------------------------------------------------------

@@ -49,17 +49,24 @@ router = APIRouter(
 )
 
 
+OfProject = Annotated[Name | None, Query(description="Only this project; `api` also matches `acme/api`")]
+OfInstance = Annotated[Name | None, Query(description="Only this instance")]
+Since = Annotated[Time | None, Query(description="Start time, inclusive")]
+Until = Annotated[Time | None, Query(description="End time, exclusive")]
+Limit = Annotated[int, Query(ge=1, le=100, description="Max items of a page")]
+
+
 async def filter_of(
     *,
-    project: Name | None = None,
-    instance: Name | None = None,
-    tag: Annotated[list[Tag], Query(max_length=50, description="Every one is required")] = NO_NAMES,
-    kind: Annotated[list[Kind], Query(max_length=50, description="Any one is enough")] = NO_NAMES,
-    session_id: Annotated[Name | None, Query(description="What one session said and did")] = None,
-    since: Annotated[Time | None, Query(description="Inclusive")] = None,
-    until: Annotated[Time | None, Query(description="Exclusive")] = None,
-    include_superseded: Annotated[bool, Query(description="Also what something newer replaced")] = False,
-    only_superseded: Annotated[bool, Query(description="Only what something newer replaced")] = False,
+    project: OfProject = None,
+    instance: OfInstance = None,
+    tag: Annotated[list[Tag], Query(max_length=50, description="Only with all of these tags")] = NO_NAMES,
+    kind: Annotated[list[Kind], Query(max_length=50, description="Only one of these kinds")] = NO_NAMES,
+    session_id: Annotated[Name | None, Query(description="Only this session")] = None,
+    since: Since = None,
+    until: Until = None,
+    include_superseded: Annotated[bool, Query(description="Include superseded episodes")] = False,
+    only_superseded: Annotated[bool, Query(description="Only superseded episodes")] = False,
 ) -> Where:
     """The filter in the query string."""
     return Where(
@@ -77,16 +84,16 @@ async def filter_of(
 
 async def filter_of_time(
     *,
-    project: Name | None = None,
-    instance: Name | None = None,
-    since: Annotated[Time | None, Query(description="Inclusive")] = None,
-    until: Annotated[Time | None, Query(description="Exclusive")] = None,
+    project: OfProject = None,
+    instance: OfInstance = None,
+    since: Since = None,
+    until: Until = None,
 ) -> Where:
     """The filter of a list of sessions."""
     return Where(projects=(project,) if project else (), instance=instance, since=since, until=until)
 
 
-Order = Annotated[Literal["newest", "oldest"], Query(description="Which come first")]
+Order = Annotated[Literal["newest", "oldest"], Query(description="Sort order by time")]
 Includes = Annotated[
     list[Include],
     Query(default_factory=list, max_length=10, description="`raw` adds raw_exchange, `short_id` a short id"),
@@ -102,7 +109,9 @@ def short_of(services: Services, include: Collection[Include], episodes: Iterabl
 
 @router.post("", response_model=EpisodeOut, status_code=201, responses={200: {"model": EpisodeOut}})
 def post_episode(episode: EpisodeIn, services: Uses, include: Includes) -> Response:
-    """Store an episode: 201 when it is new, 200 when the same id holds the same, 409 when it differs."""
+    """Store an episode: 201 if new, 200 if the same id has the same content, 409 if it differs. The next search finds
+    it.
+    """
     stored, created = services.poster.create(episode.draft())
     body = episode_body(stored, include, short_of(services, include, [stored]))
     location = {"Location": f"/api/episodes/{quote(stored.episode_id, safe='/:')}"}
@@ -125,20 +134,20 @@ def list_episodes(
     services: Uses,
     where: Filter,
     include: Includes,
-    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    limit: Limit = 20,
     cursor: Annotated[str | None, Query(pattern=CURSOR_PATTERN, description="`next_cursor` of the page before")] = None,
-    skip: Annotated[int, Query(ge=0, le=MAX_SKIP, description="Episodes to leave out; a cursor is cheaper")] = 0,
+    skip: Annotated[int, Query(ge=0, le=MAX_SKIP, description="Episodes to skip; a cursor is faster")] = 0,
     order: Order = "newest",
-    by_session: Annotated[bool, Query(description="One record a session in place of what was said in it")] = False,
+    by_session: Annotated[bool, Query(description="One record per session in place of its exchanges")] = False,
     include_private: Annotated[
         list[Name],
         Query(
             max_length=50,
-            description="Private projects and sources listed without `project`; `*`: all. With `session_id`: no others",
+            description="Private projects and sources to include without `project`; `*`: all. Of a session only these",
         ),
     ] = NO_NAMES,
 ) -> Response:
-    """By time, newest first unless `order` says otherwise."""
+    """List episodes by time, newest first unless `order` says otherwise, with filters and a cursor."""
     filtered = services.engine.visible(where, include_private)
     if by_session:
         page = timeline_page(services.store, filtered, limit, cursor, skip, oldest_first=order == "oldest")
@@ -162,7 +171,9 @@ async def refuse_method() -> None:
 
 @router.get("/{episode_id:path}", response_model=EpisodeOut)
 def get_episode(episode_id: PathId, services: Uses, include: Includes) -> Response:
-    """One episode, by its id or by a beginning of at least 4 characters that no other id has; 409: several have it."""
+    """Return one episode, by its id or a unique prefix of at least 4 characters (409 if several match). `include=raw`
+    adds its whole text.
+    """
     episode = find_episode(services.store, episode_id)
     reply = json_reply(episode_body(episode, include, short_of(services, include, [episode])))
     reply.background = BackgroundTasks([BackgroundTask(keep_opened, services, [episode.episode_id])])
@@ -184,9 +195,9 @@ def patch_episode(episode_id: PathId, changes: EpisodeChanges, services: Uses, i
 def delete_episode(
     episode_id: PathId,
     services: Uses,
-    exclude: Annotated[bool, Query(description="Keep its text away from later ingests")] = True,
+    exclude: Annotated[bool, Query(description="Keep its text out of later ingests")] = True,
 ) -> Response:
-    """Remove an episode and everything derived from it, for good."""
+    """Remove an episode for good, with everything derived from it, and keep later ingests from bringing it back."""
     if not episodes.delete_episode(services.store, episode_id, tombstone=exclude):
         raise EpisodeNotFound("no episode has this id")
     return Response(status_code=204)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
-from anamnesis_pipeline.sidecar.episodes_routes import refuse_repeated
+from anamnesis_pipeline.sidecar.episodes_routes import Limit, refuse_repeated
 from anamnesis_pipeline.sidecar.fields import TEXT_PATTERN, WORDED_PATTERN, EpisodeId, Name
 from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
 from anamnesis_pipeline.sidecar.services import Uses
@@ -28,7 +28,7 @@ from anamnesis_pipeline.store.values import CURSOR_PATTERN, cursor_at, read_curs
 
 router = APIRouter(tags=["blocklist"], responses=PROBLEMS, dependencies=[Depends(refuse_repeated)])
 
-Reason = Annotated[str, Field(max_length=1_000, pattern=TEXT_PATTERN)]
+Reason = Annotated[str, Field(max_length=1_000, pattern=TEXT_PATTERN, description="Reason, shown in the list")]
 
 
 class ReasonIn(BaseModel):
@@ -45,8 +45,13 @@ class RuleIn(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     kind: RuleKind
-    value: Annotated[str, Field(max_length=MOST_CHARS, pattern=WORDED_PATTERN)]
-    machine: Name | None = None
+    value: Annotated[
+        str,
+        Field(max_length=MOST_CHARS, pattern=WORDED_PATTERN, description="Path, id, name, pattern or hash to keep out"),
+    ]
+    machine: Annotated[Name | None, Field(description="Only on this machine, for rules of paths; default: on all")] = (
+        None
+    )
     reason: Reason = ""
 
 
@@ -94,10 +99,10 @@ class LiftedOut(TypedDict):
 @router.get("/api/blocklist", response_model=BlocklistOut)
 def list_blocklist(
     services: Uses,
-    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    limit: Limit = 20,
     cursor: Annotated[str | None, Query(pattern=CURSOR_PATTERN, description="`next_cursor` of the page before")] = None,
 ) -> Response:
-    """Rules and tombstones, newest first, each with its reason."""
+    """List rules and deleted episodes, newest first, with reason and time."""
     before = read_cursor(cursor) if cursor is not None else None
     entries = blocklist(services.store, limit + 1, before, services.engine.private())
     shown = entries[:limit]
@@ -107,7 +112,7 @@ def list_blocklist(
 
 @router.post("/api/blocklist", response_model=AddedOut, status_code=201, responses={200: {"model": AddedOut}})
 def add_to_blocklist(rule: RuleIn, services: Uses) -> Response:
-    """Keep something away from now on: 201, or 200 when the rule was there. What is stored of it already stays."""
+    """Keep something out from now on: 201 if the rule is new, 200 if it existed. Stored texts stay."""
     added, is_new = add_rule(services.store, Rule(rule.kind, rule.value, rule.machine or "", rule.reason))
     return json_reply({"rule": _body(entry_of(added)), "note": STAYS}, 201 if is_new else 200)
 
@@ -116,7 +121,9 @@ def add_to_blocklist(rule: RuleIn, services: Uses) -> Response:
 def lift_from_blocklist(
     entry_id: Annotated[EpisodeId, Path(description="`id` of an entry")], services: Uses
 ) -> Response:
-    """Let it come in again. An excluded episode's tombstone and the rule by its text go together."""
+    """Lift a rule, and report what comes back. The entry of an excluded episode and the rule by its text are lifted
+    together.
+    """
     lifted = lift(services.store, entry_id)
     if lifted is None:
         raise HTTPException(404, "nothing of this id is on the blocklist")
@@ -129,9 +136,7 @@ def lift_from_blocklist(
 def exclude(
     episode_id: Annotated[EpisodeId, Path(description="May contain `/` and `:`")], body: ReasonIn, services: Uses
 ) -> Response:
-    """Remove an episode for good and keep away its messages, wherever they are logged, and its text, wherever it comes
-    from.
-    """
+    """Remove an episode for good, and keep its messages and its text out, wherever they come from."""
     rule = exclude_episode(services.store, episode_id, body.reason)
     if rule is None:
         raise HTTPException(404, "no episode has this id")

@@ -22,16 +22,20 @@ class ForgetIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"minProperties": 1})
 
-    ids: Annotated[list[EpisodeId], Field(max_length=1_000)] = []
-    session_id: Name | None = None
-    project: Name | None = None
-    path: Annotated[str, Field(max_length=4_096)] | None = None
-    machine: Annotated[Name | None, Field(description="What was read on this machine")] = None
-    source: Annotated[Name | None, Field(description="Name of a source, as `/api/sources` lists it")] = None
-    since: Time | None = None
-    until: Time | None = None
-    query: QueryText | None = None
-    dry_run: bool = True
+    ids: Annotated[list[EpisodeId], Field(max_length=1_000, description="Ids of episodes")] = []
+    session_id: Annotated[Name | None, Field(description="Id of a session, or a unique prefix")] = None
+    project: Annotated[Name | None, Field(description="Name of a project")] = None
+    path: Annotated[
+        Annotated[str, Field(max_length=4_096)] | None, Field(description="File or folder, also as `machine:/path`")
+    ] = None
+    machine: Annotated[Name | None, Field(description="Only what was read on this machine; copies elsewhere stay")] = (
+        None
+    )
+    source: Annotated[Name | None, Field(description="Only what was read of this source; copies elsewhere stay")] = None
+    since: Annotated[Time | None, Field(description="Start time, inclusive")] = None
+    until: Annotated[Time | None, Field(description="End time, exclusive")] = None
+    query: Annotated[QueryText | None, Field(description="Only texts that contain all of these words")] = None
+    dry_run: Annotated[bool, Field(description="Only report what would be removed")] = True
 
     @model_validator(mode="after")
     def _something(self) -> Self:
@@ -77,7 +81,9 @@ class ForgetOut(BaseModel):
 
 @router.post("/api/forget", response_model=ForgetOut)
 def forget(body: ForgetIn, services: Uses) -> Response:
-    """Say what would go; with `"dry_run": false` remove it for good, with everything made of it and its copies."""
+    """Report what would be removed; with `"dry_run": false` remove it for good, with everything made of it and all
+    copies.
+    """
     forgetter = open_forgetter(effective_settings(services.store), services.store)
     request = body.request()
     report: dict[str, Any] = asdict(forgetter.preview(request) if body.dry_run else forgetter.forget(request))

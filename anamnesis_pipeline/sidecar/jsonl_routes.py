@@ -39,14 +39,16 @@ Control = Annotated[JsonlControl, Depends(control_of)]
 
 @router.get("/status", response_model=StatusOut)
 def status(control: Control) -> Response:
-    """Runs under way and the last one, the next daily run, counters, summaries by model, and how the LLM is doing."""
+    """Return current runs, the last one and the last interrupted one, episodes ingested, the next scheduled run,
+    counters, summaries by model, LLM use of the day, and open circuit breakers.
+    """
     return json_reply(control.status())
 
 
 @router.post("/ingest", response_model=StartedRunsOut, status_code=202)
 def ingest(control: Control, wish: IngestIn | None = None) -> Response:
-    """Read all sources, or these, now: one run each, at the link in the Dagster UI. A paid LLM may be asked by these
-    runs also without a budget, since they are started by hand.
+    """Read all sources, or those in `sources`, now: one run per source, with its link in the Dagster UI; of more than
+    20 the rest as a backfill. These runs may use a paid LLM without a budget, since a person starts them.
     """
     with refusing("sources"):
         return json_reply(control.start(wish.sources if wish else ()), 202)
@@ -54,27 +56,29 @@ def ingest(control: Control, wish: IngestIn | None = None) -> Response:
 
 @router.post("/nudge", response_model=NudgedOut, status_code=202)
 async def nudge(wish: NudgeIn, request: Request) -> Response:
-    """A session has gone on: read its log soon. Answers at once, and reads a source every two minutes at most."""
+    """Notify that a session has new messages in the log `transcript_path`. Return at once; a source is read every two
+    minutes at most. The plugin's hooks call this.
+    """
     nudges: Nudges = request.app.state.nudges
     return json_reply({"noted": nudges.note(wish["transcript_path"])}, 202)
 
 
 @router.post("/stop", response_model=StoppedOut)
 def stop(control: Control) -> Response:
-    """End the runs under way; nothing is lost, and the next tick goes on with the rest."""
+    """End the current runs. Nothing is lost; the next tick continues."""
     return json_reply(control.stop())
 
 
 @router.get("/settings", response_model=JsonlSettingsOut)
 def get_settings(control: Control) -> Response:
-    """Summarizer, schedule and budgets as they count now, and where each comes from."""
+    """Return summarizer, schedule and budgets with the origin of each."""
     return json_reply(control.settings())
 
 
 @router.put("/settings", response_model=JsonlSettingsOut)
 def put_settings(changes: JsonlChanges, control: Control) -> Response:
-    """Store settings; they count from the next run on, and are kept over restarts. `warnings` says what then is off.
-    Changed times of schedules reload Dagster's definitions; `reload` says what came of it.
+    """Store settings; they apply from the next run and survive restarts. `warnings` lists what does not work with
+    them. Changed times, LLM or budgets reload Dagster's definitions; `reload` reports the result.
     """
     try:
         reload = control.change_settings(changes)
@@ -86,5 +90,5 @@ def put_settings(changes: JsonlChanges, control: Control) -> Response:
 
 @router.get("/models", response_model=LlmModelsOut)
 def list_models() -> Response:
-    """The LLMs known by name, with their prices."""
+    """List the LLMs known by name, with their prices."""
     return json_reply({"models": known_llm_models()})

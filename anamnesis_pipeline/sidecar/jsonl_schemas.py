@@ -1,11 +1,12 @@
 """Bodies of the routes on reading logs and on the LLM that summarizes them."""
 
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.llm_settings import MOST_PER_RUN
+from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.fields import TEXT_PATTERN, WHOLE, WORDED_PATTERN, Name
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
@@ -19,6 +20,11 @@ PerRun = Annotated[
 SourceKey = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9._-]+$")]
 
 
+def of_setting(name: str) -> Any:
+    """Return a field with the words of a setting."""
+    return Field(description=Settings.model_fields[name].description)
+
+
 # --- requests --------------------------------------------------------------------------------------------
 
 
@@ -27,7 +33,9 @@ class IngestIn(BaseModel):
 
     model_config = _STRICT
 
-    sources: Annotated[list[SourceKey], Field(default=[], min_length=1, max_length=10_000)]
+    sources: Annotated[
+        list[SourceKey], Field(default=[], min_length=1, max_length=10_000, description="Read only these partitions")
+    ]
 
 
 class NudgeIn(TypedDict):
@@ -35,7 +43,9 @@ class NudgeIn(TypedDict):
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
 
-    transcript_path: Annotated[str, Field(max_length=4096, pattern=WORDED_PATTERN)]
+    transcript_path: Annotated[
+        str, Field(max_length=4096, pattern=WORDED_PATTERN, description="Path of the log on its machine")
+    ]
 
 
 class NudgedOut(TypedDict):
@@ -51,18 +61,24 @@ class JsonlChanges(TypedDict, total=False):
         extra="forbid", strict=True, json_schema_extra={"minProperties": 1}
     )
 
-    summarizer: Summarizer | None
-    summary_model: Annotated[str, Field(max_length=200, pattern=TEXT_PATTERN)] | None
-    summary_min_value: Annotated[float, Field(ge=0, le=20)] | None
-    max_exchanges_per_run: PerRun | None
-    ingest_schedule: Schedule | None
-    ingest_hour: Annotated[int, Field(ge=0, le=23), WHOLE] | None
-    timezone: Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9_+/-]+$")] | None
-    llm_daily_tokens: Annotated[int, Field(ge=0), WHOLE] | None
-    llm_daily_dollars: Annotated[float, Field(ge=0)] | None
-    llm_requests_per_minute: Annotated[int, Field(ge=1, le=10_000), WHOLE] | None
-    llm_batch_min: Annotated[int, Field(ge=2, le=10_000), WHOLE] | None
-    private_projects: Annotated[list[Name], Field(max_length=1_000)] | None
+    summarizer: Annotated[Summarizer | None, of_setting("summarizer")]
+    summary_model: Annotated[
+        Annotated[str, Field(max_length=200, pattern=TEXT_PATTERN)] | None, of_setting("summary_model")
+    ]
+    summary_min_value: Annotated[Annotated[float, Field(ge=0, le=20)] | None, of_setting("summary_min_value")]
+    max_exchanges_per_run: Annotated[PerRun | None, of_setting("max_exchanges_per_run")]
+    ingest_schedule: Annotated[Schedule | None, of_setting("ingest_schedule")]
+    ingest_hour: Annotated[Annotated[int, Field(ge=0, le=23), WHOLE] | None, of_setting("ingest_hour")]
+    timezone: Annotated[
+        Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9_+/-]+$")] | None, of_setting("timezone")
+    ]
+    llm_daily_tokens: Annotated[Annotated[int, Field(ge=0), WHOLE] | None, of_setting("llm_daily_tokens")]
+    llm_daily_dollars: Annotated[Annotated[float, Field(ge=0)] | None, of_setting("llm_daily_dollars")]
+    llm_requests_per_minute: Annotated[
+        Annotated[int, Field(ge=1, le=10_000), WHOLE] | None, of_setting("llm_requests_per_minute")
+    ]
+    llm_batch_min: Annotated[Annotated[int, Field(ge=2, le=10_000), WHOLE] | None, of_setting("llm_batch_min")]
+    private_projects: Annotated[Annotated[list[Name], Field(max_length=1_000)] | None, of_setting("private_projects")]
 
 
 # --- replies ---------------------------------------------------------------------------------------------

@@ -39,12 +39,12 @@ class LogLinesOut(TypedDict):
 @router.get("/logs", response_model=LogLinesOut)
 def list_lines(
     request: Request,
-    since: Annotated[int | None, Query(ge=0, description="Only what follows this number; else the latest")] = None,
-    limit: Annotated[int, Query(ge=1, le=KEPT, description="Most entries")] = 500,
+    since: Annotated[int | None, Query(ge=0, description="Only entries after this number; default: the latest")] = None,
+    limit: Annotated[int, Query(ge=1, le=KEPT, description="Max entries")] = 500,
     level: Annotated[Level, Query(description="The least level")] = "info",
 ) -> Response:
-    """The latest entries of this service's log, without secrets; 2,000 are kept. Readings that went well, and what
-    libraries tell of each step, are left out.
+    """Return the latest entries of the service's log, without secrets, of 2,000 that are kept. Successful reads and
+    the libraries' step by step messages are left out.
     """
     tail: LogTail = request.app.state.log_tail
     least = LEVELS[level]

@@ -29,11 +29,11 @@ class PairIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    user: Said
-    assistant: Said
+    user: Annotated[Said, Field(description="The question")]
+    assistant: Annotated[Said, Field(description="The answer")]
     instance: Annotated[Name | None, Field(description="Default: the setting `machine`")] = None
-    project: Name | None = None
-    timestamp: Annotated[Time | None, Field(description="Default: now; part of what makes a pair the same")] = None
+    project: Annotated[Name | None, Field(description="Name of the project; default: none")] = None
+    timestamp: Annotated[Time | None, Field(description="Default: now; part of the identity of the pair")] = None
 
 
 class RecordOut(TypedDict):
@@ -60,11 +60,11 @@ class PairOut(TypedDict):
 
 @router.post("/memory/ingest", response_model=PairOut, status_code=201, responses={200: {"model": PairOut}})
 async def ingest_pair(pair: PairIn, request: Request, services: Uses) -> Response:
-    """Store a pair, found by the next search, and what the LLM thinks worth knowing of it: 0 to 3 typed records. 201
-    when it is new, 200 when it was there.
+    """Store one question with its answer, and 0 to 3 typed records that the LLM finds in them. 201 if new, 200 if
+    stored before. The next search finds the pair.
 
-    The pair is stored whatever the LLM does. One that is slow goes on in the background: the same pair, posted again,
-    gets its records.
+    The pair is stored whatever the LLM does. `problem` says why there are no records. A slow LLM continues in the
+    background: post the same pair again to get its records.
     """
     extraction: Extraction = request.app.state.extraction
     recorder, wanted = await run_in_threadpool(_open, services, pair)

@@ -81,12 +81,14 @@ class LastIngestOut(TypedDict):
 @router.get("/events", response_model=EventsOut)
 def list_events(
     services: Uses,
-    since: Annotated[int | None, Query(ge=0, description="Only what follows this number; else the latest")] = None,
-    limit: Annotated[int, Query(ge=1, le=1_000, description="Most events")] = 100,
+    since: Annotated[int | None, Query(ge=0, description="Only entries after this number; default: the latest")] = None,
+    limit: Annotated[int, Query(ge=1, le=1_000, description="Max events")] = 100,
     kind: Annotated[list[Happening] | None, Query(description="Only these kinds")] = None,
-    episode_id: Annotated[EpisodeId | None, Query(description="Only what names this episode")] = None,
+    episode_id: Annotated[EpisodeId | None, Query(description="Only events of this episode")] = None,
 ) -> Response:
-    """What was done to episodes lately, by whichever process. One about several episodes names only the first."""
+    """List recent events of episodes: one per write, read, edit, removal, consolidation or change of status, by any
+    process. An event about several episodes names only the first.
+    """
     records = services.store.events
     kinds = kind or ()
     if episode_id is not None:
@@ -99,13 +101,13 @@ def list_events(
 
 @router.get("/quality", response_model=QualityOut)
 def quality(services: Uses) -> Response:
-    """How much of the memory is embedded, written down by somebody, summarized by an LLM, replaced and confirmed."""
+    """Return how much of the memory is embedded, curated, summarized by an LLM, superseded, found more than once."""
     return json_reply(quality_body(services.store))
 
 
 @router.get("/settings/sources/last-ingest", response_model=LastIngestOut)
 def last_ingest(services: Uses) -> Response:
-    """The newest episode of each source."""
+    """Return the timestamp of the newest episode per source."""
     held = services.store.overview.sources()
     rows = [
         {

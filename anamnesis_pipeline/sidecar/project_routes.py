@@ -30,7 +30,7 @@ class CurrentProjectOut(TypedDict):
 
 @router.get("/api/projects/current", response_model=CurrentProjectOut)
 def current_project(services: Uses, cwd: Folder | None = None) -> Response:
-    """The project that a session in this folder belongs to, as its episodes are called."""
+    """Return the project of a folder (`cwd`), and whether anything of it is stored."""
     private, machine = services.engine.private(), services.settings.machine
     stored = projects_of_folder(services.store, cwd, machine, is_here=True, private=private) if cwd else ()
     named = (resolved_project(cwd) or project_label(cwd)) if cwd else None

@@ -66,9 +66,11 @@ class QueriesOut(TypedDict):
 async def list_queries(
     request: Request,
     services: Uses,
-    limit: Annotated[int, Query(ge=1, le=100, description="Questions without an answer that are asked anew")] = 20,
+    limit: Annotated[int, Query(ge=1, le=100, description="Max searches without a result that are tried again")] = 20,
 ) -> Response:
-    """How the questions that were asked fared, and which of those that found nothing another way to search answers."""
+    """Report how the searches of the last 90 days fared, and which of those without a result another way of searching
+    answers.
+    """
     admission: Admission = request.app.state.admission
     return await admission.run(lambda: json_reply(queries_body(services.store, services.engine, limit)))
 

@@ -17,10 +17,11 @@ router = APIRouter(
 
 @router.post("", response_model=StartedOut, status_code=202, responses={200: {"model": StartedOut}})
 def reembed(control: Control, wish: ReembedIn | None = None) -> Response:
-    """Embed every passage with another model, or anew with the active one; searches are answered meanwhile.
+    """Embed every passage with another model, or again with the active one; the active space answers searches
+    meanwhile.
 
-    202 with the backfill in the Dagster UI; 200 when the model's space lacks nothing and answers already; 409 while
-    another re-embed runs or is paused. A model that is not on this disk is downloaded before the reply.
+    202 with the backfill in the Dagster UI; 200 if the model's space is complete and answers now; 409 while another
+    re-embed runs or is paused. A model that is not on this disk is downloaded before the reply.
     """
     with refusing("model_id"):
         return started_reply(control.start_reembed(wish.model_id if wish else None))
@@ -28,19 +29,21 @@ def reembed(control: Control, wish: ReembedIn | None = None) -> Response:
 
 @router.post("/pause", response_model=ReembedOut)
 def pause(control: Control) -> Response:
-    """Stop within one checkpoint; nothing is lost, and the active space goes on getting its vectors."""
+    """Pause the re-embed within one checkpoint (25 episodes by default). Embedded passages are kept, and new episodes
+    are still embedded in the active space.
+    """
     return json_reply(control.pause())
 
 
 @router.post("/resume", response_model=ReembedOut)
 def resume(control: Control) -> Response:
-    """Go on with what is left."""
+    """Continue a paused re-embed."""
     return json_reply(control.resume())
 
 
 @router.get("/status", response_model=ReembedOut)
 def status(control: Control) -> Response:
-    """How far it is, how fast, how long still, what went wrong, and where the Dagster UI shows it."""
+    """Return state, counts, rate, time left, errors, last checkpoint, and the backfill's link in Dagster's UI."""
     return json_reply(control.reembed_status())
 
 

@@ -24,12 +24,14 @@ class DeltaIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    handle: Annotated[Handle, Field(description="Who writes, or what about; part of the episode's id")]
-    session_id: Name
-    delta: Annotated[str, Field(max_length=MOST_DELTA_CHARS, pattern=WORDED_PATTERN)]
+    handle: Annotated[Handle, Field(description="Author or subject; part of the episode's id")]
+    session_id: Annotated[Name, Field(description="Id of the session")]
+    delta: Annotated[str, Field(max_length=MOST_DELTA_CHARS, pattern=WORDED_PATTERN, description="Text to append")]
     machine: Annotated[Handle | None, Field(description="Default: the setting `machine`")] = None
-    project: Annotated[Name | None, Field(description="Default: that in which the session began, if known")] = None
-    tags: Tags = []
+    project: Annotated[Name | None, Field(description="Default: the project in which the session began, if known")] = (
+        None
+    )
+    tags: Annotated[Tags, Field(description="Tags to add")] = []
 
 
 class RolledOut(TypedDict):
@@ -47,8 +49,9 @@ class RolledOut(TypedDict):
 
 @router.post("/upsert", response_model=RolledOut, status_code=200, responses={201: {"model": RolledOut}})
 def upsert_rolling(wanted: DeltaIn, services: Uses) -> Response:
-    """Append to the rolling episode of a session, `ep_rolling_<machine>_<handle>_<first 8 of the session>`: 201 when it
-    was made, 200 when it was there. The next search finds the text. 409 when another session has the id.
+    """Append `delta` to the rolling notes of a session, one episode (`ep_rolling_<machine>_<handle>_<first 8 of the
+    session>`) that grows and keeps what a compaction would lose. Its oldest text moves into closed episodes. 201 if
+    created, 200 if it existed, 409 if another session has the id. The next search finds the text.
     """
     delta = Delta(
         handle=wanted.handle,

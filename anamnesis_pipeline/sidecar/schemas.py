@@ -36,19 +36,27 @@ LayerName = Literal["working", "episodic", "semantic", "procedural", "codebase"]
 # --- requests --------------------------------------------------------------------------------------------
 
 
+Summary = Annotated[SummaryText, Field(description="Text that is searched and shown")]
+Instance = Annotated[Name, Field(description="Who or what wrote it, e.g. a machine or an agent")]
+Project = Annotated[Name, Field(description="Name of the project")]
+RawExchange = Annotated[Text, Field(description="Whole text, which is searched too")]
+EpisodeTags = Annotated[Tags, Field(description="Tags to filter by")]
+EpisodeKind = Annotated[Kind, Field(description="Kind to filter by, e.g. `note`, `decision`")]
+
+
 class EpisodeIn(BaseModel):
     """A new episode."""
 
     model_config = _STRICT
 
-    summary: SummaryText
-    instance: Name
-    project: Name
-    raw_exchange: Text = ""
-    tags: Tags = []
-    timestamp: Time | None = None
-    episode_id: EpisodeId | None = None
-    kind: Kind = "note"
+    summary: Summary
+    instance: Instance
+    project: Project
+    raw_exchange: RawExchange = ""
+    tags: EpisodeTags = []
+    timestamp: Annotated[Time | None, Field(description="Default: now")] = None
+    episode_id: Annotated[EpisodeId | None, Field(description="Default: made of the content")] = None
+    kind: EpisodeKind = "note"
     metadata: Metadata = {}
 
     def draft(self) -> EpisodeDraft:
@@ -81,16 +89,16 @@ class EpisodeChanges(TypedDict, total=False):
         extra="forbid", strict=True, json_schema_extra={"minProperties": 1}
     )
 
-    summary: SummaryText
-    instance: Name
-    project: Name
-    raw_exchange: Text
-    tags: Tags
-    timestamp: Time
-    kind: Kind
+    summary: Summary
+    instance: Instance
+    project: Project
+    raw_exchange: RawExchange
+    tags: EpisodeTags
+    timestamp: Annotated[Time, Field(description="Time of the episode")]
+    kind: EpisodeKind
     metadata: Metadata
-    status: Literal["active", "superseded"]
-    superseded_by: EpisodeId | None
+    status: Annotated[Literal["active", "superseded"], Field(description="`superseded` hides it from searches")]
+    superseded_by: Annotated[EpisodeId | None, Field(description="Id of the episode that replaces it")]
 
 
 class SearchIn(BaseModel):
@@ -102,44 +110,69 @@ class SearchIn(BaseModel):
         json_schema_extra={"oneOf": [{"required": ["query"]}, {"required": ["query_text"]}]},
     )
 
-    query: Annotated[QueryText, Field(default="")]
+    query: Annotated[QueryText, Field(default="", description="Question or literal text")]
     query_text: Annotated[QueryText, Field(default="", description="The same as `query`")]
-    top_k: Annotated[int, Field(ge=1, le=100), WHOLE] = 5
-    mode: Literal["hybrid", "semantic", "exact"] = "hybrid"
-    project: Name | None = None
-    instance: Name | None = None
-    tags: Tags = []
-    kind: Annotated[list[Kind], Field(max_length=50)] = []
-    layer: Annotated[list[LayerName], Field(max_length=5)] = []
-    since: Time | None = None
-    until: Time | None = None
-    include_superseded: bool = False
-    include_private: Annotated[
-        list[Name], Field(max_length=50, description="Private projects and sources covered without `project`; `*`: all")
+    top_k: Annotated[int, Field(ge=1, le=100, description="Max results"), WHOLE] = 5
+    mode: Annotated[
+        Literal["hybrid", "semantic", "exact"],
+        Field(description="`hybrid`: words and meaning; `semantic`: meaning only; `exact`: literal text"),
+    ] = "hybrid"
+    project: Annotated[Name | None, Field(description="Only this project; `api` also matches `acme/api`")] = None
+    instance: Annotated[Name | None, Field(description="Only this instance")] = None
+    tags: Annotated[Tags, Field(description="Only with all of these tags")] = []
+    kind: Annotated[list[Kind], Field(max_length=50, description="Only one of these kinds")] = []
+    layer: Annotated[
+        list[LayerName],
+        Field(
+            max_length=5,
+            description="Only one of these layers: `working` (last half hour, not read twice yet), `episodic`, "
+            "`semantic` (curated, or valuable and read five times), `procedural`, `codebase`",
+        ),
     ] = []
-    min_score: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] | None = None
-    max_tokens: Annotated[int, Field(ge=1, le=1_000_000), WHOLE] | None = None
-    fold: bool = True
+    since: Annotated[Time | None, Field(description="Start time, inclusive")] = None
+    until: Annotated[Time | None, Field(description="End time, exclusive")] = None
+    include_superseded: Annotated[bool, Field(description="Include superseded and removed texts")] = False
+    include_private: Annotated[
+        list[Name],
+        Field(max_length=50, description="Private projects and sources to include without `project`; `*`: all"),
+    ] = []
+    min_score: Annotated[
+        Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] | None,
+        Field(description="Min score of a result; 0: also the nearest of `exact` that lack some of the text"),
+    ] = None
+    max_tokens: Annotated[
+        Annotated[int, Field(ge=1, le=1_000_000), WHOLE] | None, Field(description="Max tokens of all results together")
+    ] = None
+    fold: Annotated[bool, Field(description="Collapse near-duplicates into one result")] = True
     weak: Annotated[
         bool,
-        Field(description="Whether the nearest come, marked `weak`, where nothing answers well; not with `context`"),
+        Field(description="Return the nearest, marked `weak`, if nothing answers well; not with profile `context`"),
     ] = True
     quote_tokens: Annotated[
-        int, Field(ge=0, le=MAX_QUOTE_TOKENS, description="Of `quote`, the sentences that answer best; 0: none"), WHOLE
+        int,
+        Field(ge=0, le=MAX_QUOTE_TOKENS, description="Max tokens of `quote`, the sentences that answer best; 0: none"),
+        WHOLE,
     ] = 0
-    include: Annotated[list[Include], Field(max_length=10)] = []
-    explain: bool = False
-    track: bool = True
+    include: Annotated[
+        list[Include], Field(max_length=10, description="`raw` adds `raw_exchange`, `short_id` a short id")
+    ] = []
+    explain: Annotated[bool, Field(description="Add the ranks in each list and the effect of each stage")] = False
+    track: Annotated[bool, Field(description="Count the results as retrieved, and store the search")] = True
     profile: Annotated[
         Literal["default", "facts", "recent", "context", "plain"],
-        Field(description="How hits are ranked: `facts` shows what was written down first, `recent` lets age count"),
+        Field(
+            description="Ranking: `facts` prefers curated text, `recent` lowers old text, `context` is that of "
+            "sessions, `plain` is the fused lists alone"
+        ),
     ] = "default"
     decay: Annotated[
         Literal["none", "multiplicative", "additive"] | None,
-        Field(description="How age lowers a score, in place of what the profile says; only what happened has one"),
+        Field(description="Effect of age on working and episodic results, in place of the profile's"),
     ] = None
-    half_life_days: Annotated[float, Field(gt=0, le=36_500, description="Of `multiplicative`")] = 30.0
-    scale_days: Annotated[float, Field(gt=0, le=36_500, description="Of `additive`")] = 90.0
+    half_life_days: Annotated[float, Field(gt=0, le=36_500, description="Half-life of `multiplicative`, in days")] = (
+        30.0
+    )
+    scale_days: Annotated[float, Field(gt=0, le=36_500, description="Scale of `additive`, in days")] = 90.0
 
     @model_validator(mode="after")
     def _one_question(self) -> Self:

@@ -18,10 +18,10 @@ router = APIRouter(tags=["search"], responses=PROBLEMS)
 
 @router.post("/api/episodes/search", response_model=SearchOut)
 async def search_episodes(question: SearchIn, request: Request, services: Uses) -> Response:
-    """The episodes that answer best, each with its best passage, verbatim.
+    """Return the episodes that answer best, each with its best passage, verbatim.
 
-    Filters apply before ranking. Words and meaning are searched together; while the model loads, words alone
-    answer and `degraded` says so.
+    Filters apply before ranking. Words and meaning are searched together; while the model loads, only words, and
+    `degraded` says so. If nothing answers well, the nearest hits are returned and `weak` is true.
     """
     admission: Admission = request.app.state.admission
 

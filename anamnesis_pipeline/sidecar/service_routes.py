@@ -32,14 +32,14 @@ def package_version() -> str:
 
 @open_router.get("/health")
 async def health() -> HealthOut:
-    """The process is alive; nothing else is asked."""
+    """Return 200 while the process lives. This route requires no token."""
     return {"status": "ok", "service": "anamnesis", "version": package_version()}
 
 
 @router.get("/ready", response_model=ReadyOut)
 def ready(request: Request, services: Uses) -> Response:
-    """200 when store and model are there, and the store is not full, else 503 with what is missing. Coverage is never a
-    reason for 503.
+    """Return 200 if the store and the model are ready and the store has free space, else 503 with what is missing.
+    Coverage is never a reason for 503.
     """
     room: Room = request.app.state.room
     store_problem, covered = _look_at_store(services)
@@ -58,7 +58,7 @@ def ready(request: Request, services: Uses) -> Response:
     responses={200: {"description": "Prometheus text", "content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 def metrics(request: Request) -> Response:
-    """Requests, latencies, episodes, passages, coverage and queue, as Prometheus reads them."""
+    """Return requests, latencies, episodes, passages, coverage and queue in Prometheus text format."""
     collected: Metrics = request.app.state.metrics
     return Response(generate_latest(collected.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 

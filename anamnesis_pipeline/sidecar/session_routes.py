@@ -70,7 +70,7 @@ class SessionOut(TypedDict):
 
 IncludePrivate = Annotated[
     list[Name],
-    Query(max_length=50, description="Private projects and sources listed without `project`; `*`: all"),
+    Query(max_length=50, description="Private projects and sources to include without `project`; `*`: all"),
 ]
 
 
@@ -79,12 +79,14 @@ def list_sessions(
     *,
     services: Uses,
     where: Annotated[Where, Depends(filter_of_time)],
-    limit: Annotated[int, Query(ge=1, le=500)] = 20,
+    limit: Annotated[int, Query(ge=1, le=500, description="Max sessions of a page")] = 20,
     cursor: Annotated[str | None, Query(pattern=CURSOR_PATTERN, description="`next_cursor` of the page before")] = None,
     order: Order = "newest",
     include_private: IncludePrivate = NO_NAMES,
 ) -> Response:
-    """One record a session, newest first unless `order` says otherwise; those that go on come before all others."""
+    """List sessions, newest first unless `order` says otherwise, open ones before all others. Each has title, first
+    prompt, outcome, files, commits, tests, decisions and open items.
+    """
     filtered = services.engine.visible(where, include_private)
     page = session_page(services.store, filtered, limit, cursor, oldest_first=order == "oldest")
     return json_reply({"items": _ROWS.dump_python(page.items, mode="json"), "next_cursor": page.next_cursor})
@@ -92,13 +94,15 @@ def list_sessions(
 
 @router.get("/{session_id}", response_model=SessionOut)
 def get_session(
-    session_id: Annotated[str, Path(max_length=200, description="The id, or a unique beginning of four characters")],
+    session_id: Annotated[
+        str, Path(max_length=200, description="Id of a session, or a unique prefix of at least 4 characters")
+    ],
     services: Uses,
-    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    limit: Annotated[int, Query(ge=1, le=200, description="Max exchanges of a page")] = 50,
     cursor: Annotated[str | None, Query(pattern=CHUNK_CURSOR, description="`next_cursor` of the page before")] = None,
-    tools: Annotated[bool, Query(description="Also thoughts, and what tools were given and answered")] = False,
+    tools: Annotated[bool, Query(description="Include thoughts, tool calls and their output")] = False,
 ) -> Response:
-    """A session from its beginning, with the sessions that are joined to it."""
+    """Return a session from its beginning, with sessions joined to it. `tools=true` adds thoughts and tool calls."""
     row = find_session(services.store, session_id, Where())
     said = services.engine.private().visible_of(services.store, row.session_id, row.project)
     page = chunk_page(services.store, row, said, limit, cursor)

@@ -44,11 +44,11 @@ class SimilarOut(TypedDict):
 async def list_similar(
     request: Request,
     services: Uses,
-    episode_id: Annotated[EpisodeId, Query(description="What others are compared with")],
-    limit: Annotated[int, Query(ge=1, le=100)] = 5,
+    episode_id: Annotated[EpisodeId, Query(description="Episode to compare others with")],
+    limit: Annotated[int, Query(ge=1, le=100, description="Max results")] = 5,
 ) -> Response:
-    """Current episodes that say nearly the same as one, by its stored vectors. What is private is left out, but for
-    what is of the same project or source as a private one.
+    """List current episodes that say nearly the same as one, by its stored vectors. Private episodes are left out,
+    unless the given one is private and of the same project or source.
     """
     admission: Admission = request.app.state.admission
     return await admission.run(lambda: json_reply(_body(services, episode_id, limit)))

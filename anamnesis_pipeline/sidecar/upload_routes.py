@@ -23,7 +23,7 @@ from typing_extensions import TypedDict
 from anamnesis_pipeline.errors import PageRefused
 from anamnesis_pipeline.search.project_labels import PRIVATE
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS, UPLOAD_PROBLEMS
-from anamnesis_pipeline.sidecar.episodes_routes import NO_NAMES, refuse_repeated
+from anamnesis_pipeline.sidecar.episodes_routes import NO_NAMES, Limit, refuse_repeated
 from anamnesis_pipeline.sidecar.fields import TEXT_PATTERN, WORDED_PATTERN, Name, Tags, Time
 from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
 from anamnesis_pipeline.sidecar.services import Services, Uses
@@ -49,10 +49,10 @@ class UploadFields(BaseModel):
 
     model_config = _STRICT
 
-    project: Name | None = None
-    instance: Annotated[Name | None, Field(description="Default: none")] = None
-    tags: Tags = []
-    title: Annotated[Name | None, Field(description="Default: the name of the file")] = None
+    project: Annotated[Name | None, Field(description="Project of the document; default: none")] = None
+    instance: Annotated[Name | None, Field(description="Instance of the document; default: none")] = None
+    tags: Annotated[Tags, Field(description="Tags to filter by")] = []
+    title: Annotated[Name | None, Field(description="Title; default: the file name")] = None
     timestamp: Annotated[Time | None, Field(description="Default: now")] = None
 
 
@@ -60,21 +60,28 @@ class FileFields(UploadFields):
     """Of a file of the machine that sends it also where it lies there: rules by path are asked about it."""
 
     path: Annotated[
-        str | None, Field(max_length=4_096, pattern=WORDED_PATTERN, description="Absolute, on `instance`; not kept")
+        str | None,
+        Field(
+            max_length=4_096,
+            pattern=WORDED_PATTERN,
+            description="Absolute path on `instance`, which rules by path apply to; not stored",
+        ),
     ] = None
 
 
 class TextIn(FileFields):
     """A text as a document; the ending of `filename` says how it is read."""
 
-    text: Annotated[str, Field(pattern=TEXT_PATTERN)]
-    filename: Annotated[str, Field(max_length=200, pattern=WORDED_PATTERN)] = "text.md"
+    text: Annotated[str, Field(pattern=TEXT_PATTERN, description="Text of the document")]
+    filename: Annotated[
+        str, Field(max_length=200, pattern=WORDED_PATTERN, description="File name; its ending is the format")
+    ] = "text.md"
 
 
 class UrlIn(UploadFields):
     """A page of the public web: HTML, PDF or text."""
 
-    url: Annotated[str, Field(max_length=2_000, pattern=WORDED_PATTERN)]
+    url: Annotated[str, Field(max_length=2_000, pattern=WORDED_PATTERN, description="Address of the page")]
 
 
 class UploadOut(TypedDict):
@@ -115,7 +122,7 @@ UPLOAD_BODY: dict[str, Any] = {
                     "type": "object",
                     "required": ["file"],
                     "properties": {
-                        "file": {"type": "string", "format": "binary"},
+                        "file": {"type": "string", "format": "binary", "description": "The document"},
                         **FileFields.model_json_schema()["properties"],
                     },
                 }
@@ -135,8 +142,9 @@ _REPLIES: dict[str, Any] = {
 @router.post("/api/uploads", **_REPLIES, openapi_extra=UPLOAD_BODY)
 @router.post("/api/episodes/upload", **_REPLIES, openapi_extra=UPLOAD_BODY)
 async def upload(request: Request, services: Uses) -> Response:
-    """Take in one document of at most 50 MiB, as a form with a `file` or as JSON with a `text`: 201, or 200 when the
-    very same was there. Only its text is kept, without secrets; the next search finds it by its words.
+    """Store the text of one document of at most 50 MiB, sent as a form with a `file` or as JSON with a `text`; secrets
+    are masked. 201 if new. 200 if the same bytes were stored: project, instance, tags and title are updated. 409 if a
+    rule keeps it out. The next search finds it by its words; `note` says why nothing of it can be found.
     """
     with _place(request):
         handed = await _read(request)
@@ -145,8 +153,8 @@ async def upload(request: Request, services: Uses) -> Response:
 
 @router.post("/api/episodes/ingest-url", **_REPLIES)
 async def ingest_url(body: UrlIn, request: Request, services: Uses) -> Response:
-    """Fetch a page of the public web, of at most 10 MiB in 30 seconds and 5 redirects, and take it in as an upload.
-    Addresses of this machine and its networks are refused, also where a name or a redirect leads to one.
+    """Fetch a public web page (HTML, PDF, text) of at most 10 MiB, in 30 seconds and 5 redirects, and store it as an
+    upload. Addresses of this machine and its networks are refused, also those that a name or a redirect leads to.
     """
     if effective_settings(services.store).local_only:
         raise PageRefused("ANAMNESIS_LOCAL_ONLY is set: no page is fetched")
@@ -160,13 +168,13 @@ async def ingest_url(body: UrlIn, request: Request, services: Uses) -> Response:
 @router.get("/api/uploads", response_model=UploadsOut)
 def list_uploads(
     services: Uses,
-    limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    skip: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+    limit: Limit = 20,
+    skip: Annotated[int, Query(ge=0, le=1_000_000, description="Uploads to skip")] = 0,
     include_private: Annotated[
-        list[Name], Query(max_length=50, description="Private projects whose uploads are listed as well; `*`: all")
+        list[Name], Query(max_length=50, description="Private projects to include; `*`: all")
     ] = NO_NAMES,
 ) -> Response:
-    """Uploads, newest first, without those of private projects."""
+    """List uploads, newest first; of private projects only with `include_private`."""
     private = services.engine.private()
     found = [each for each in uploads_of(services).listed() if not private.withholds(each.project, include_private)]
     following = skip + limit if len(found) > skip + limit else None
@@ -175,7 +183,7 @@ def list_uploads(
 
 @router.delete("/api/uploads/{upload_id}", status_code=204)
 def delete_upload(upload_id: UploadId, services: Uses) -> Response:
-    """Forget an upload for good, with everything made of it."""
+    """Remove an upload for good, with everything made of it; it can be uploaded again."""
     if not forget_upload(services, upload_id):
         raise HTTPException(404, "no upload has this id")
     return Response(status_code=204)

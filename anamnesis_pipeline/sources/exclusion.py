@@ -23,7 +23,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class RuleKind(StrEnum):
-    """By what a rule tells that something is to stay away."""
+    """Kind of an exclusion rule: by path, session, project, pattern of paths, pattern of texts, or hash of a file."""
 
     PATH = "path"
     """A file, or a folder with everything below it."""

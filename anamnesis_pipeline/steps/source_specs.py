@@ -66,7 +66,9 @@ RootPath = Annotated[
     AfterValidator(_rooted),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 4_096, "pattern": _ROOT}),
 ]
-Host = Annotated[Text, Field(description="user@host, user@host:port, a name of ~/.ssh/config; empty: here")]
+Host = Annotated[
+    Text, Field(description="SSH host: `user@host`, `user@host:port` or a name of `~/.ssh/config`; empty: this machine")
+]
 Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
 
@@ -75,23 +77,35 @@ class SpecFields(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    kind: Literal["claude_logs", "documents"]
-    root: RootPath
+    kind: Annotated[Literal["claude_logs", "documents"], Field(description="What the folder holds")]
+    root: Annotated[RootPath, Field(description="Absolute path of the folder, or one that begins with `~`")]
     host: Host = ""
-    machine: Annotated[str, Field(max_length=60, pattern=_TEXT, description="Name in results; empty: the host's")] = ""
-    include: Annotated[list[Pattern], Field(max_length=200, description="As in a .gitignore; none: the default")] = []
-    exclude: Annotated[list[Pattern], Field(max_length=200, description="As in a .gitignore")] = []
-    project: Text = ""
-    instance: Text = ""
-    interval_s: Annotated[int, Field(ge=LEAST_INTERVAL_S, le=MOST_INTERVAL_S)] | None = None
-    private: bool = False
-    max_file_bytes: Annotated[int, Field(ge=1, le=MOST_FILE_BYTES)] = 1 << 20
+    machine: Annotated[
+        str,
+        Field(max_length=60, pattern=_TEXT, description="Name of its machine in results; empty: the name of the host"),
+    ] = ""
+    include: Annotated[
+        list[Pattern], Field(max_length=200, description="Patterns as in a .gitignore to read; empty: the default")
+    ] = []
+    exclude: Annotated[
+        list[Pattern], Field(max_length=200, description="Patterns as in a .gitignore to leave out")
+    ] = []
+    project: Annotated[Text, Field(description="Project of all documents; empty: the name of their repository")] = ""
+    instance: Annotated[Text, Field(description="Instance of all documents")] = ""
+    interval_s: Annotated[
+        Annotated[int, Field(ge=LEAST_INTERVAL_S, le=MOST_INTERVAL_S)] | None,
+        Field(description="Polling interval, in seconds; default: the setting `crawl_interval_s`"),
+    ] = None
+    private: Annotated[bool, Field(description="Hide its text unless named, and send it to no LLM elsewhere")] = False
+    max_file_bytes: Annotated[
+        int, Field(ge=1, le=MOST_FILE_BYTES, description="Max size of a text file, in bytes; other formats 50 times")
+    ] = 1 << 20
 
 
 class SpecModel(SpecFields):
     """A configured source, as it comes from people, clients and the store."""
 
-    name: Name
+    name: Annotated[Name, Field(description="Name of the source")]
 
     def spec(self) -> SourceSpec:
         """The noun."""
