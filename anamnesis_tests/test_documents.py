@@ -160,9 +160,9 @@ def test_every_make_target_in_a_document_exists(document: Path) -> None:
     assert named <= make_targets()
 
 
-def test_make_help_explains_every_target() -> None:
-    explained = re.findall(r"^([a-z-]+):.*## \S", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    assert make_targets() == set(explained)
+def test_every_make_target_is_explained_to_contributors() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert make_targets() <= set(re.findall(r"\bmake ([a-z][a-z-]*)", code_of(text)))
 
 
 def anchors_of(document: Path) -> set[str]:

@@ -16,6 +16,7 @@ from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.embedding_routes import refusing
 from anamnesis_pipeline.sidecar.episodes_routes import refuse_repeated
 from anamnesis_pipeline.sidecar.fields import WHOLE
+from anamnesis_pipeline.sidecar.jsonl_schemas import of_setting
 from anamnesis_pipeline.sidecar.rendering import json_reply
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
@@ -84,11 +85,13 @@ class RootsPut(Roots):
 
 
 class IntervalModel(BaseModel):
-    """Seconds between two looks at a source that has no interval of its own; null: as it is without being stored."""
+    """The default polling interval to store; null removes the stored value."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    interval_s: Annotated[int, Field(ge=LEAST_INTERVAL_S, le=MOST_INTERVAL_S), WHOLE] | None
+    interval_s: Annotated[
+        Annotated[int, Field(ge=LEAST_INTERVAL_S, le=MOST_INTERVAL_S), WHOLE] | None, of_setting("crawl_interval_s")
+    ]
 
 
 class IntervalOut(TypedDict):
