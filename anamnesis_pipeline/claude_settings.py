@@ -102,7 +102,7 @@ class Server:
         config = object_of(text)
         if SERVER in _checked_servers(config):
             raise GiveUp(
-                f"it has another server called {SERVER!r}; remove that first, or add ours by hand (docs/mcp.md)"
+                f"it has another server called {SERVER!r}; remove it first, or add ours by hand (docs/guides/claude.md)"
             )
         if "mcpServers" in config:
             return with_item(text, ["mcpServers"], self.entry, SERVER)

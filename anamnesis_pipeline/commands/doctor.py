@@ -29,7 +29,7 @@ def examine(settings: Settings) -> list[Finding]:
 
 
 def _start_mongo(settings: Settings) -> str:
-    started = "./start.sh starts it (docs/containers.md)" if settings.dagster_url else "start MongoDB"
+    started = "./start.sh starts it (docs/guides/containers.md)" if settings.dagster_url else "start MongoDB"
     return f"{started}, or let ANAMNESIS_MONGO_URI say where it is; what runs goes on by itself then"
 
 

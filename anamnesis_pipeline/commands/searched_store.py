@@ -14,7 +14,7 @@ from anamnesis_pipeline.supervisor.advice import start_it
 from anamnesis_pipeline.supervisor.up_lock import is_held, sidecar_in_use
 from anamnesis_pipeline.wiring import open_store, store_place
 
-SAME_STORE = "put the settings of the store into config.toml of the home, which every process reads; see the README"
+SAME_STORE = "set the store in config.toml of the home, which every process reads (docs/guides/mongodb.md)"
 
 
 def require_stored(settings: Settings) -> None:

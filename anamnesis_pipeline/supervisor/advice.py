@@ -7,7 +7,8 @@ from anamnesis_pipeline.settings import Settings
 
 def start_it(settings: Settings) -> str:
     """How to start what does not run."""
-    return "start it with: ./start.sh (docs/containers.md)" if settings.dagster_url else "start it with: anamnesis up"
+    how = "./start.sh (docs/guides/containers.md)" if settings.dagster_url else "anamnesis up"
+    return f"start it with: {how}"
 
 
 START_STOPPED = "start what is stopped: anamnesis doctor --start, or the button on the page Overview"

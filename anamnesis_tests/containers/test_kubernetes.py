@@ -41,8 +41,8 @@ def deployment(values: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def guide() -> dict[str, dict[str, Any]]:
-    """Kind -> object of docs/kubernetes.md."""
-    text = (ROOT / "docs/kubernetes.md").read_text()
+    """Kind -> object of docs/guides/kubernetes.md."""
+    text = (ROOT / "docs/guides/kubernetes.md").read_text()
     blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     blocks += re.findall(r"<<EOT\n(.*?)^EOT", text, re.DOTALL | re.MULTILINE)
     found = [each for block in blocks for each in yaml.safe_load_all(block)]

@@ -130,7 +130,8 @@ def test_memory_begins_with_minilm_where_its_default_model_is_absent(stack: Stac
 
 def test_mcp_answers_through_compose_by_the_command_of_the_guide(stack: Stack) -> None:
     """As a client starts it, in the folder of a project."""
-    (command,) = re.findall(r"claude mcp add anamnesis -- sh -c '(.*)'", (ROOT / "docs/containers.md").read_text())
+    guide = (ROOT / "docs/guides/containers.md").read_text()
+    (command,) = re.findall(r"claude mcp add anamnesis -- sh -c '(.*)'", guide)
     command = command.replace("/path/to/anamnesis", str(stack.repository)).replace("docker compose", "docker-compose")
     with subprocess.Popen(
         ["sh", "-c", command], cwd=stack.home, env=stack.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
