@@ -15,7 +15,7 @@ CORRECTION = "correction"
 PRIORITY_TAGS = frozenset({"critical", CORRECTION})
 PRIORITY_FACTOR = 1.5
 TIME_FACTOR = 2.0
-"""Of an episode of the time that the question names (docs/decisions/0014)."""
+"""Of an episode of the time that the question names (benchmarks/ranking.md)."""
 NEAR = timedelta(minutes=3)
 """Beside a moment to the second what is nearest comes first: up to twice that factor, less by e for each of these."""
 CANONICAL_FACTOR = 1.2

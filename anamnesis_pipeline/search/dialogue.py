@@ -11,7 +11,7 @@ POSTED = "direct"
 """Source of what clients post. The chat's own turns and documents have no speaker before them."""
 SPEAKER_FACTOR = 1.7
 """On the score of what somebody said whom the question names: who is asked about told it. By a conditional logit over
-LoCoMo's development conversations, as ASKS_FACTOR (docs/decisions/0014).
+LoCoMo's development conversations, as ASKS_FACTOR (benchmarks/ranking.md).
 """
 ASKS_FACTOR = 0.8
 """On the score of what somebody asked: the answer comes behind it."""
@@ -71,7 +71,7 @@ SAID = frozenset({Voice.PERSON, Voice.CONCLUSION, Voice.STATEMENT})
 CONCLUDED = frozenset({Voice.PERSON, Voice.CONCLUSION})
 VOICE_FACTORS = {Voice.PERSON: 1.58, Voice.CONCLUSION: 1.58, Voice.STATEMENT: 1.5}
 """On the score of a passage of a transcript, by whose words it holds; thinking, tool calls and output have 1
-(docs/decisions/0014).
+(benchmarks/ranking.md).
 """
 TOLD_FACTORS = {Voice.PERSON: 2.1, Voice.CONCLUSION: 2.1, Voice.STATEMENT: 2.0}
 """The same where a question asks for a reason, a wish or an outcome: somebody told it, no tool prints it."""

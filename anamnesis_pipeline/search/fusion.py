@@ -8,7 +8,7 @@ from anamnesis_pipeline.model import ScoredPassage
 
 RRF_K = 20
 """Reciprocal rank fusion's constant. 60 is the published value; smaller ones trust the first ranks more, which suits
-lists cut at 30. See docs/decisions/0014 for what 10, 20 and 40 find."""
+lists cut at 30. See benchmarks/ranking.md for what 10, 20 and 40 find."""
 FUSION_DEPTH = 30
 """Ranks that count in full. Deeper ranks only order what the first ranks leave: shorter lists fuse better
 (LoCoMo recall@10 .694 at 30, .663 at 50, k = 60)."""

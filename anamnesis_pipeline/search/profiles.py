@@ -19,7 +19,7 @@ class Decay(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How much each stage counts. The figures behind the numbers stand in docs/decisions/0014."""
+    """How much each stage counts. The figures behind the numbers stand in benchmarks/ranking.md."""
 
     late: float = 0.7
     """Weight of the order by late interaction against the fused lists' 1."""
