@@ -21,10 +21,10 @@ SHUTDOWN_S = 5
 
 
 def main() -> int:
-    """Exit status: 0 after a clean end, 1 when the service cannot start."""
+    """Return the exit status: 0 after a clean end, 1 when the service cannot start."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     share_arenas()
-    threadpool_limits(1, user_api="blas")  # searches run beside each other; threads in each would wait for one another
+    threadpool_limits(1, user_api="blas")  # searches run in parallel; BLAS threads in each would contend for the cores
     try:
         settings = settings_file.load()
         with listen(settings.bind, settings.port) as listener:
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def serve(settings: Settings, listener: socket.socket) -> None:
-    """Answer on `listener` until a signal ends it."""
+    """Serve on `listener` until a signal arrives."""
     app = create_app(open_services(settings))
     config = Config(
         app,
@@ -54,20 +54,20 @@ def serve(settings: Settings, listener: socket.socket) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Ends what goes on for as long as a page is open, before it waits for the answers under way."""
+    """Ends open-ended streams on shutdown, before uvicorn waits for the responses in progress."""
 
     def __init__(self, config: uvicorn.Config, end_streams: Callable[[], None]) -> None:
         super().__init__(config)
         self._end_streams = end_streams
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """See uvicorn; called in the event loop once a signal came."""
+        """End all streams, then shut down as uvicorn does. Called in the event loop after a signal."""
         self._end_streams()
         await super().shutdown(sockets)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket, made before anything slow so that a taken port is told at once.
+    """Return a listening socket. Called before anything slow, so that a taken port is reported at once.
 
     :raises PortInUse: another program has the port.
     :raises BadSetting: this machine does not have the address.

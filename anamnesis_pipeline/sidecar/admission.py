@@ -1,4 +1,4 @@
-"""How many searches run at once, how many may wait, and for how long."""
+"""Concurrency limit for searches: how many run, how many wait, and for how long."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,9 +15,9 @@ PATIENCE_S = 5.0
 
 
 class Admission:
-    """A door for work that runs in threads: so many inside, so many in line, the rest is sent away with 429.
+    """Concurrency limiter for work in threads: N running, M queued, then 429.
 
-    The work gets threads of its own, so that a rush of searches does not keep an episode from being fetched.
+    It uses its own threads, so that many searches do not delay the fetch of an episode.
     """
 
     def __init__(
@@ -29,9 +29,9 @@ class Admission:
         self._patience_s = patience_s
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns, called in a thread.
+        """Run `work` in a thread and return its result.
 
-        :raises HTTPException: 429, the line is too long or does not move.
+        :raises HTTPException: 429, the queue is full, or the wait exceeded its limit.
         """
         line = self._places.statistics()
         if line.borrowed_tokens >= line.total_tokens and line.tasks_waiting >= self._waiting:

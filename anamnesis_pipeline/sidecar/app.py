@@ -1,4 +1,4 @@
-"""The HTTP service. `create_app` puts routes, checks and errors together around the services it is given."""
+"""The HTTP service. `create_app` assembles routes, checks and error handlers around the given services."""
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -94,18 +94,18 @@ _ROUTERS = (
     consolidation_routes.router,
     crawler_routes.router,
     crawler_config_routes.router,
-    reembed_routes.router,  # before the episodes: those take any path
+    reembed_routes.router,  # before the episodes' routes, which match any path
     rolling_routes.router,
     upload_routes.router,
     episodes_routes.router,
     exclusion_routes.router,
     chat_routes.router,
 )
-"""Those that want the token, where there is one."""
+"""Routers that require the token, if one is set."""
 
 
 def create_app(services: Services) -> FastAPI:
-    """The application; it loads the model in the background when it starts and closes `services` when it ends."""
+    """Return the application. It loads the model in the background at startup and closes `services` at shutdown."""
     app = FastAPI(
         title="Anamnesis",
         version=service_routes.package_version(),
@@ -129,7 +129,7 @@ def create_app(services: Services) -> FastAPI:
 
 
 def _keep(state: State, services: Services) -> None:
-    """What routes share, for as long as the application lives."""
+    """Store the objects that routes share for the lifetime of the application."""
     state.services = services
     state.metrics = Metrics(services)
     state.background = Background(state.metrics.background_failures)
@@ -167,7 +167,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _served(state: State) -> AsyncIterator[None]:
-    """The model loads, and what goes on beside the requests does."""
+    """Start loading the model and run the background tasks."""
     await run_in_threadpool(_start_model, state.services)
     works: dict[str, Callable[[], Awaitable[None]]] = {
         "MCP": state.mcp.run,
@@ -194,14 +194,14 @@ def _open_log_tail(services: Services) -> LogTail:
 def _start_model(services: Services) -> None:
     try:
         services.pool.load_in_background()
-    except AnamnesisError as exc:  # words are still searched, and /ready says what is missing
-        log.error("no embedding model: %s", exc)  # noqa: TRY400 - expected, the text says it all
+    except AnamnesisError as exc:  # keyword search still works, and /ready says what is missing
+        log.error("no embedding model: %s", exc)  # noqa: TRY400 - expected, the text is enough
 
 
 @cache
 def _routes(*, wants_token: bool) -> list[BaseRoute]:
-    """All routes, the same for every application: FastAPI works out what a route takes when it is first looked at."""
-    # The check itself is `security.Security`; this only tells the document's readers.
+    """Return all routes, shared by every application: FastAPI analyses a route's parameters on first use."""
+    # `security.Security` does the check; this only documents it.
     documented = [Requires(HTTPBearer(auto_error=False))] if wants_token else []
     together = APIRouter()
     together.include_router(service_routes.open_router)

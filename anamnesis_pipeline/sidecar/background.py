@@ -1,4 +1,4 @@
-"""What goes on beside the requests. What fails unforeseen stops for a moment, and nothing else does."""
+"""Background tasks of the service. A task that fails unexpectedly is restarted after a pause; the others go on."""
 
 import logging
 import time
@@ -11,9 +11,9 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 from anamnesis_pipeline.sidecar.machine_checks import Finding
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
-"""Before a work that failed begins again: as long, twice as long, and so on."""
+"""Exponential pause before a failed task restarts."""
 TOLD_FOR_S = 600.0
-"""A failure is a present problem for so long."""
+"""How long a failure is listed as a present problem."""
 
 log = logging.getLogger(__name__)
 
@@ -26,17 +26,17 @@ class _Failure:
 
 
 class Background:
-    """Keeps works going, and knows which of them failed. Used on the event loop; `findings` from anywhere."""
+    """Restarts failed tasks and remembers the failures. Event loop only; `findings` is safe from any thread."""
 
     def __init__(self, failures: Counter, clock: Callable[[], float] = time.monotonic) -> None:
-        """:param failures: counts them, by work.
-        :param clock: seconds.
+        """:param failures: counts failures by task.
+        :param clock: returns seconds.
         """
         self._failures, self._clock = failures, clock
         self._failed: dict[str, _Failure] = {}
 
     async def keep(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Have a work go on until it ends by itself or is cancelled; what fails begins again."""
+        """Run a task until it returns or is cancelled; restart it when it fails."""
         await AsyncRetrying(
             retry=retry_if_exception_type(Exception),
             wait=wait_exponential(FIRST_PAUSE_S, max=LONGEST_PAUSE_S),
@@ -44,7 +44,7 @@ class Background:
         )(work)
 
     def findings(self) -> list[Finding]:
-        """One for each work that failed lately."""
+        """Return one finding for each task that failed recently."""
         advice = "it has begun again; the log names the place, which is a defect to be reported"
         lately = {name: each for name, each in self._failed.copy().items() if self._clock() - each.at < TOLD_FOR_S}
         return [

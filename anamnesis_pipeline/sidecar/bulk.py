@@ -1,4 +1,4 @@
-"""Many episodes in one call: each is checked and written on its own."""
+"""Many episodes in one call: each is validated and written separately."""
 
 import json
 from typing import Any
@@ -14,15 +14,15 @@ from anamnesis_pipeline.sidecar.schemas import BulkFailure, BulkIn, BulkOut, Epi
 from anamnesis_pipeline.steps.posting import Poster
 
 EMBEDDED_TOGETHER = 100
-"""Episodes whose passages go to the model in one call."""
+"""Episodes whose passages are embedded in one model call."""
 MAX_EPISODE_BYTES = 1024 * 1024
 
 
 def parse_bulk(body: bytes) -> list[Any]:
-    """The episodes of a bulk body, unchecked. Slow for large bodies: belongs in a thread.
+    """Return the episodes of a bulk body, not validated. Slow for large bodies: call it in a thread.
 
     :raises HTTPException: 400, it is not JSON.
-    :raises RequestValidationError: it is not an object that holds at most 1,000 episodes.
+    :raises RequestValidationError: it is not an object with at most 1,000 episodes.
     """
     try:
         parsed = json.loads(body)
@@ -35,9 +35,9 @@ def parse_bulk(body: bytes) -> list[Any]:
 
 
 def post_all(poster: Poster, items: list[Any], room: Room) -> BulkOut:
-    """Write what can be written; the rest is listed by its index, so that only that need be sent again.
+    """Write every valid episode. Failures are listed by index, so that the client resends only those.
 
-    :param room: is told where the store is full.
+    :param room: is notified when the store is full.
     """
     report: BulkOut = {"created": 0, "unchanged": 0, "failed": []}
     created: list[str] = []
@@ -56,7 +56,7 @@ def post_all(poster: Poster, items: list[Any], room: Room) -> BulkOut:
 
 
 def _post_one(poster: Poster, item: Any, room: Room) -> str | list[FieldError] | None:
-    """The id of a new episode, None for one that was there, or what is wrong with the item."""
+    """Return the id of a new episode, None if it existed, or the errors of the item."""
     try:
         draft = EpisodeIn.model_validate(item).draft()
         if _json_bytes(item) > MAX_EPISODE_BYTES:

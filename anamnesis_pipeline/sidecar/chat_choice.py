@@ -1,4 +1,4 @@
-"""Which model answers where nobody chose one: the one of the summaries, else one that is there now."""
+"""Default chat model: the summary model if one is configured, else one that is available now."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,40 +11,39 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS
 
 _EMBEDS = re.compile(r"embed|minilm|bge|paraphrase", re.IGNORECASE)
-"""Names of models that Ollama lists, too, and that cannot say anything."""
+"""Names of embedding models, which Ollama lists too but which cannot chat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A backend with one of its models."""
+    """A backend and one of its models."""
 
     backend: str
     model: str
 
 
 def default_choice(settings: Settings, found: Sequence[Offer]) -> Choice:
-    """What answers where nobody names another: what writes the summaries, which somebody has set; else the first that
-    answers now.
+    """Return the default: the configured summary LLM, else the first available model.
 
-    :param found: all that there is; need not be known where an LLM writes the summaries.
+    :param found: all available backends; may be empty when an LLM writes the summaries.
     """
     wanted = wanted_choice(settings)
     return wanted if settings.summarizer != "none" else offered_choice(settings, found) or wanted
 
 
 def wanted_choice(settings: Settings) -> Choice:
-    """What would answer if it were there: what writes the summaries, else Ollama, which is free and local. Pure."""
+    """Return the preferred choice, available or not: the summary LLM, else Ollama (free and local). Pure."""
     kind = settings.summarizer if settings.summarizer != "none" else "ollama"
     return Choice(kind, configured_model(settings, kind) or DEFAULT_MODELS.get(kind, ""))
 
 
 def configured_model(settings: Settings, kind: str) -> str:
-    """The model that is set for a backend; empty: none is. Pure."""
+    """Return the model configured for a backend, "" if none. Pure."""
     return settings.summary_model if settings.summarizer == kind else ""
 
 
 def offered_choice(settings: Settings, found: Sequence[Offer]) -> Choice | None:
-    """The first that answers now and may, beginning with the one that is wanted; None: there is none."""
+    """Return the first allowed model that answers now, the preferred one first; None if there is none."""
     options = backend_options(settings)
 
     def may(choice: Choice) -> bool:
@@ -58,10 +57,10 @@ def offered_choice(settings: Settings, found: Sequence[Offer]) -> Choice | None:
 
 
 def first_choice(found: Sequence[Offer], wanted: Choice, may: Callable[[Choice], bool]) -> Choice | None:
-    """The wanted model, else another of its backend, else one of another backend, those that are paid by the token
-    last. Pure.
+    """Return the preferred model, else another of its backend, else one of another backend; backends paid by the token
+    come last. Pure.
 
-    :param may: whether a choice may answer.
+    :param may: returns whether a choice is allowed to answer.
     """
 
     def order(pair: tuple[Offer, str]) -> tuple[bool, ...]:

@@ -1,5 +1,5 @@
-"""What the memory answers to questions of the chat that are known before a message comes, kept for some minutes: what
-is asked before every answer, and what the last reply was about. They cost more than the message's own question.
+"""Cache of search results for chat questions that are known before a message comes: the standing queries and the topic
+of the last reply. These searches cost more than the one for the message itself.
 """
 
 import logging
@@ -20,31 +20,31 @@ from anamnesis_pipeline.sidecar.services import Services
 
 KEPT_S = 300.0
 MOST_KEPT = 100
-"""Questions: two of each project that is talked about, and one of each answer."""
+"""Queries: two per active project, and one per answer."""
 AHEAD = 32
-"""Questions that may wait to be asked ahead; those beyond are asked when they are wanted."""
+"""Queries queued for prefetching; further ones run when they are needed."""
 
 log = logging.getLogger(__name__)
 
 
 class KnownAnswers:
-    """The answers of one application. Safe to share between threads."""
+    """The cached search results of one application. Thread-safe."""
 
     def __init__(self, services: Services) -> None:
-        """:param services: not looked at before something is asked."""
+        """:param services: not used before the first search."""
         self._services = services
         self._answers: Kept[Asked, SearchAnswer] = Kept(self._search, KEPT_S, MOST_KEPT)
         self._ahead: MemoryObjectSendStream[SearchQuery] | None = None
 
     def hits(self, query: SearchQuery, private: Private) -> Sequence[Hit]:
-        """What was found lately, with the episodes as they are now; anew where one of them says something else, or
-        nothing any more, or something else is private.
+        """Return recent hits with the current state of their episodes. Search again if an episode changed or was
+        deleted, or the privacy rules changed.
 
-        :param private: what is private now.
+        :param private: the current privacy rules.
         """
         asked = Asked(query, private)
         answer = self._answers.get(asked)
-        if answer.degraded:  # without the model, as it is in the first seconds, it is no answer to keep
+        if answer.degraded:  # without the model, as just after startup, the result is not worth caching
             self._answers.drop(asked)
             return answer.hits
         found = answer.hits
@@ -56,20 +56,20 @@ class KnownAnswers:
         return self._answers.get(asked).hits
 
     def look_ahead(self, queries: Iterable[SearchQuery]) -> None:
-        """Have the answers to these at hand soon. On the event loop only."""
+        """Queue these queries for prefetching. Event loop only."""
         if self._ahead is not None:
             with suppress(anyio.WouldBlock):
                 for each in queries:
                     self._ahead.send_nowait(each)
 
     async def run(self, admission: Admission) -> None:
-        """Ask what is to be at hand, one question after the other, until cancelled."""
+        """Run queued queries one at a time until cancelled."""
         self._ahead, wanted = anyio.create_memory_object_stream[SearchQuery](AHEAD)
         try:
             async for each in wanted:
                 try:
                     await admission.run(partial(self._ask_ahead, each))
-                except Exception as exc:  # whoever wants the answer asks, and is told
+                except Exception as exc:  # a later search for it reports its error
                     log.warning("a question of the chat was not asked ahead: %s", type(exc).__name__)
         finally:
             self._ahead.close()
@@ -84,7 +84,7 @@ class KnownAnswers:
 
 
 class Asked(NamedTuple):
-    """What an answer depends on beside the episodes."""
+    """The cache key: what a result depends on besides the episodes."""
 
     query: SearchQuery
     private: Private

@@ -1,5 +1,5 @@
-"""The records of what was said in the chat, found in the background. What lacks its records is marked in the store, so
-that a slow model, a full house or a restart loses nothing.
+"""Extraction of records from chat exchanges, in the background. Exchanges without records are marked in the store, so
+that a slow model, a full queue or a restart loses nothing.
 """
 
 import asyncio
@@ -20,46 +20,46 @@ from anamnesis_pipeline.steps.recording import RECORDS_DELETED, Pair, Recorder
 from anamnesis_pipeline.wiring import effective_settings, open_recorder
 
 AT_ONCE = 2
-"""Round trips of which an LLM is asked; pairs that a client posts find room beside them."""
+"""Concurrent LLM extractions of chat exchanges; leaves capacity for pairs that clients post."""
 LOOK_S = 30.0
-"""Between two looks at what is due, and until one is asked for again that an LLM is at work on."""
+"""Seconds between polls for due exchanges, and before a retry while an LLM still works on one."""
 FIRST_RETRY = timedelta(minutes=1)
 GIVEN_UP = timedelta(days=3)
-"""A round trip of which an LLM has made nothing for so long keeps to its episode."""
+"""After this age, an exchange without records keeps only its episode."""
 
 log = logging.getLogger(__name__)
 
 
 def next_look(said_at: datetime, now: datetime) -> datetime | None:
-    """When to try again after a failure: each time as long again as has passed; None: not any more. Pure."""
+    """Return when to retry after a failure: after its age again, at least `FIRST_RETRY`. None: give up. Pure."""
     age = now - said_at
     return now + max(age, FIRST_RETRY) if age < GIVEN_UP else None
 
 
 class ChatRecorder:
-    """Makes episodes of round trips; `run` has their records found."""
+    """Turns chat exchanges into episodes; `run` extracts their records."""
 
     def __init__(self, services: Services, extraction: Extraction, chats: Chats, failures: Counter) -> None:
-        """:param failures: counts attempts that failed."""
+        """:param failures: counts failed attempts."""
         self._services, self._extraction, self._chats, self._failures = services, extraction, chats, failures
         self._noted: anyio.Event | None = None
 
     def keep(self, settings: Settings, pair: Pair) -> str:
-        """The id of the episode that a round trip becomes."""
+        """Store an exchange as an episode and return its id."""
         return open_recorder(settings, self._services.store, self._services.poster).keep(pair)[0].part_id
 
     def want(self, settings: Settings, message_id: str) -> None:
-        """Have the records of an answer's round trip found, where there is an LLM for it."""
+        """Mark an answer's exchange for extraction, if an LLM is configured."""
         if settings.summarizer != "none":
             self._services.store.chat.want_records(message_id, datetime.now(UTC))
 
     def note(self) -> None:
-        """Look soon, as something may be due. On the event loop only."""
+        """Wake `run`, since an exchange may be due. Event loop only."""
         if self._noted is not None:
             self._noted.set()
 
     async def run(self) -> None:
-        """Find what is due, also what was when the service last ended, until cancelled."""
+        """Extract from due exchanges, including those left by a previous run of the service, until cancelled."""
         while True:
             self._noted = anyio.Event()
             try:
@@ -75,12 +75,12 @@ class ChatRecorder:
         if settings.summarizer == "none":
             return
         while due := await run_in_threadpool(store.chat.records_due, datetime.now(UTC), AT_ONCE):
-            if settings.summarizer == "ollama":  # it may be what answers, and would load its model anew in between
+            if settings.summarizer == "ollama":  # it may be the chat model too, and would have to reload
                 await self._chats.idle()
             await asyncio.gather(*(self._look_for(settings, message_id) for message_id in due))
 
     async def _look_for(self, settings: Settings, message_id: str) -> None:
-        """Try once, and note when to do so again."""
+        """Try once, and store when to retry."""
         store = self._services.store
         recorder = await run_in_threadpool(open_recorder, settings, store, self._services.poster)
         kept = await run_in_threadpool(self._kept, recorder, message_id)
@@ -88,19 +88,19 @@ class ChatRecorder:
         await run_in_threadpool(store.chat.want_records, message_id, again)
 
     async def _extract(self, recorder: Recorder, part: Part, said_at: datetime) -> datetime | None:
-        """When to try again; None: it is done, or nothing will come of it."""
+        """Return when to retry; None: it is done, or will never succeed."""
         try:
             found = await self._extraction.run(part.part_id, lambda: recorder.extract(part))
         except EpisodeNotFound:
             return None
-        except Exception as exc:  # one that nobody foresaw must not end the work on the others
+        except Exception as exc:  # an unexpected error must not end the work on the others
             problem = type(exc).__name__
         else:
             problem = found if isinstance(found, str) else found.problem
         if problem in ("", RECORDS_DELETED):
             return None
         now = datetime.now(UTC)
-        if problem in (TOO_MANY, TOO_SLOW):  # no failure: it is at work, or has not begun
+        if problem in (TOO_MANY, TOO_SLOW):  # no failure: it is running or queued
             log.info("records of a round trip of the chat are to come")
             return now + timedelta(seconds=LOOK_S)
         self._failures.inc()
@@ -111,7 +111,7 @@ class ChatRecorder:
         return again
 
     def _kept(self, recorder: Recorder, message_id: str) -> tuple[Part, datetime] | None:
-        """The round trip of an answer, and when it was answered; None: it is gone."""
+        """Return an answer's exchange and its time; None: it is deleted."""
         store = self._services.store
         answer = store.chat.message(message_id)
         if answer is None or not answer.episode_id:

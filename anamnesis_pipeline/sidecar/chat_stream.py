@@ -1,4 +1,4 @@
-"""One turn of a conversation as a stream of events, written by a task that ends when nobody listens any more."""
+"""One chat turn as a stream of events. The task that writes it ends when the client disconnects."""
 
 import asyncio
 import logging
@@ -59,9 +59,9 @@ from anamnesis_pipeline.summary_model import LlmUse
 HEARTBEAT_S = 1.0
 QUEUE_EVENTS = 200
 UNREAD_S = 30.0
-"""Whoever takes no event for so long has gone away."""
+"""A client that takes no event for this long is treated as disconnected."""
 MOST_S = 1_800.0
-"""For a whole answer."""
+"""Limit for a whole answer, in seconds."""
 MOST_ANSWER_CHARS = 200_000
 UNEXPECTED = "something went wrong that should not; the log names the place"
 
@@ -71,7 +71,7 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What is to be answered, masked, and by whom."""
+    """The masked question with its history, and the backend that answers it."""
 
     session: ChatSession
     history: Sequence[ChatMessage]
@@ -81,14 +81,14 @@ class Turn:
     settings: Settings
     private: Private
     is_private: bool
-    """Whether what was said before leans on what may not leave this machine."""
+    """Whether the earlier conversation is based on private episodes."""
     answer_id: str
-    """Of the message that the answer becomes."""
+    """Id of the answer's message."""
 
 
 @dataclass(slots=True)
 class _Answer:
-    """What came so far. `is_private`: as of a turn."""
+    """The answer so far. `is_private` as in `Turn`."""
 
     began: float
     is_private: bool
@@ -101,17 +101,17 @@ class _Answer:
     problem: str = ""
     stopped: bool = False
     kept: str = ""
-    """What of it is stored, masked."""
+    """The masked text that was stored."""
 
     def take(self, text: str) -> None:
-        """:raises LlmAnswerInvalid: it says too much."""
+        """Append a piece; raise LlmAnswerInvalid if the answer is too long."""
         self.tokens, self.chars = self.tokens + 1, self.chars + len(text)
         if self.chars > MOST_ANSWER_CHARS:
             raise LlmAnswerInvalid(f"the answer has more than {MOST_ANSWER_CHARS:,} characters and was ended")
         self.texts.append(text)
 
     def text(self, begins: int = 0) -> str:
-        """What was said, from a piece on. Characters that came in halves are whole in it."""
+        """Return the text from piece `begins` on. Characters split over two pieces are joined."""
         return clean("".join(self.texts[begins:]))
 
     @property
@@ -119,12 +119,12 @@ class _Answer:
         return round(time.monotonic() - self.began, 3)
 
 
-class _Unread(Exception):  # noqa: N818 - no error: somebody went away
-    """Nobody takes the events any more."""
+class _Unread(Exception):  # noqa: N818 - no error: the client disconnected
+    """The client takes no more events."""
 
 
 class TurnStream:
-    """The events of one turn. Once it was begun `end` has to be called, whether or not anybody listened."""
+    """The events of one turn. After `begin`, `end` must be called, with or without a listener."""
 
     def __init__(
         self,
@@ -136,8 +136,8 @@ class TurnStream:
         leaving: Callable[[], Set[str]],
         known: KnownAnswers,
     ) -> None:
-        """:param failures: counts answers that failed, by backend.
-        :param leaving: ids of episodes that are about to be deleted, which nobody is told any more.
+        """:param failures: counts failed answers, by backend.
+        :param leaving: returns ids of episodes about to be deleted, which are no longer shown.
         """
         self._turn, self._services, self._admission = turn, services, admission
         self._records, self._failures, self._leaving, self._known = records, failures, leaving, known
@@ -147,14 +147,14 @@ class TurnStream:
         self._running: Running | None = None
 
     def begin(self) -> Running:
-        """Have the answer written, and stored however its writing ends."""
+        """Start writing the answer. It is stored however the writing ends."""
         writing = asyncio.create_task(self._write_whole())
         self._running = Running(writing, asyncio.create_task(self._store_after(writing)))
         return self._running
 
     async def events(self) -> AsyncIterator[Event]:
-        """The session first, then citations and pieces of text, `done` last; the state at each change, and each second
-        whatever else comes.
+        """Yield the session first, then citations and text, `done` last; the status at each change, and at least every
+        second.
         """
         yield {"session": session_head(self._turn.session)}
         beat = time.monotonic() + HEARTBEAT_S
@@ -173,22 +173,22 @@ class TurnStream:
                 return
 
     def _is_over(self) -> bool:
-        """Whether nothing more will come."""
+        """Return whether no more events will come."""
         return self._running is not None and self._running.whole.done() and self._events.empty()
 
     async def end(self) -> None:
-        """Nobody listens any more: the backend is stopped, and what was said so far is stored when this returns."""
+        """Stop the backend after the client disconnects; return once the text so far is stored."""
         self._is_left = True
-        while not self._events.empty():  # nothing that waits for room in it is to wait any more
+        while not self._events.empty():  # free the queue: nothing may still block on it
             self._events.get_nowait()
-        with anyio.CancelScope(shield=True):  # who went away has cancelled this, too
+        with anyio.CancelScope(shield=True):  # the disconnect has cancelled this task too
             if self._running is not None:
                 self._running.stop()
                 await asyncio.wait([self._running.whole])
             await self._turn.backend.close()
 
     async def _write_whole(self) -> None:
-        """The answer up to its end, whatever that is."""
+        """Write the answer until it completes, fails or is stopped."""
         answer = self._answer
         try:
             async with asyncio.timeout(MOST_S):
@@ -207,10 +207,10 @@ class TurnStream:
             answer.problem = UNEXPECTED
 
     async def _store_after(self, writing: "asyncio.Task[None]") -> None:
-        """Store what was said once nothing more is, and tell the last events. Nobody cancels this."""
+        """Store the answer after writing ends, then send the last events. Never cancelled."""
         await asyncio.wait([writing])
         answer = self._answer
-        answer.stopped |= writing.cancelled()  # before it began
+        answer.stopped |= writing.cancelled()  # cancelled before it began
         done = await run_in_threadpool(self._keep_answer)
         self._records.note()
         with suppress(_Unread):
@@ -248,7 +248,7 @@ class TurnStream:
             raise LlmAnswerInvalid(f"{turn.backend.name} answered without a word; try again, or choose another model")
 
     async def _round(self, said: Sequence[Said], *, tools: bool) -> tuple[Call, ...]:
-        """One call of the model; the searches that it asks for. What it says is a paragraph of its own."""
+        """Call the model once and return its requested searches. Its text becomes a separate paragraph."""
         turn, answer = self._turn, self._answer
         booking = Booking(self._services.store, turn.backend, turn.settings)
         booked = asyncio.ensure_future(run_in_threadpool(booking.book, SYSTEM, said))
@@ -258,7 +258,7 @@ class TurnStream:
         try:
             await asyncio.shield(booked)
             await self._enter("waiting")
-            used = None  # from now on nobody knows, until it is told
+            used = None  # unknown until the backend reports it
             async with aclosing(cast(Any, turn.backend.stream(SYSTEM, said, tools=tools))) as deltas:
                 async for delta in deltas:
                     if delta.text:
@@ -276,7 +276,7 @@ class TurnStream:
         return calls
 
     async def _found(self, call: Call) -> Said:
-        """What the model gets for a call of its."""
+        """Return the result of a model's tool call."""
         query, top_k = str(call.arguments.get("query", "")).strip(), call.arguments.get("top_k", PER_QUERY)
         if call.name != SEARCH_TOOL or not query:
             return Said("tool", f"There is only {SEARCH_TOOL}, which wants a query.", call_id=call.call_id)
@@ -288,9 +288,7 @@ class TurnStream:
         return Said("tool", found.problem or block_of(found) or "Nothing was found.", call_id=call.call_id)
 
     async def _search(self, asked: Sequence[SearchQuery], standing: Sequence[SearchQuery] = ()) -> Found:
-        """The memory on all of these, asked at the same time. Where it does not answer there is an answer all the same,
-        whose model is told so.
-        """
+        """Run all queries concurrently. If searches fail, the answer goes on and the model is informed."""
         turn, run = self._turn, self._admission.run
         works = [partial(self._hits, each) for each in (*asked, *standing)]
         answers = await asyncio.gather(*map(run, works), return_exceptions=True)
@@ -310,7 +308,7 @@ class TurnStream:
         return replace(found, problem=UNASKED if problems and not found.parted()[0] else "")
 
     def _hits(self, asked: SearchQuery) -> Sequence[Hit]:
-        """What counts as a retrieval is searched now; the rest may be known."""
+        """Search now if the query counts as a retrieval; otherwise use the cache."""
         if asked.track:
             return self._services.engine.search(asked).hits
         return self._known.hits(asked, self._turn.private)
@@ -320,7 +318,7 @@ class TurnStream:
         await self._tell({**event, "problem": found.problem} if found.problem else event)
 
     async def _enter(self, state: str) -> None:
-        """:raises _Unread: nobody takes it."""
+        """Send the status if the state changes; raise _Unread if the client takes no events."""
         if self._answer.state != state:
             self._answer.state = state
             await self._tell(self._status())
@@ -330,7 +328,7 @@ class TurnStream:
         return {"status": {"state": answer.state, "elapsed_s": answer.seconds, "tokens": answer.tokens}}
 
     async def _tell(self, event: Event) -> None:
-        """:raises _Unread: nobody takes it. Where nobody listens any more it is dropped."""
+        """Queue an event, or drop it after a disconnect; raise _Unread if the client takes no events."""
         if self._is_left:
             return
         try:
@@ -340,7 +338,7 @@ class TurnStream:
             raise _Unread from None
 
     def _keep_answer(self) -> Event:
-        """Store the answer, or why there is none, and of a whole one its round trip as an episode; the last event."""
+        """Store the answer or its error, and a complete exchange as an episode; return the last event."""
         answer = self._answer
         done: Event = {"done": True, "message_id": None, "seconds": answer.seconds, "stopped": answer.stopped}
         done["usage"] = {
@@ -358,7 +356,7 @@ class TurnStream:
         except AnamnesisError as exc:
             log.warning("an answer is not kept: %s", exc)
             done["problem"] = f"the answer is not kept: {exc}"
-        except Exception as exc:  # whoever listens waits for the end
+        except Exception as exc:  # the client waits for the last event
             log.exception("an answer is not kept: %s", type(exc).__name__)
             done["problem"] = f"the answer is not kept: {UNEXPECTED}"
         return done
@@ -375,8 +373,8 @@ class TurnStream:
 
     @property
     def _is_secret(self) -> bool:
-        """Whether the memory must not hold this: an episode of the chat would carry what is private where a model
-        elsewhere may see it, unless the conversation is of a private project itself.
+        """Return whether the exchange must not become an episode: it would carry private content to models elsewhere,
+        unless the conversation belongs to a private project itself.
         """
         return self._answer.is_private and not self._turn.private.is_of(self._turn.session.project)
 

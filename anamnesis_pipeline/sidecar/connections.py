@@ -1,5 +1,5 @@
-"""Open connections whose request is not whole: so many, so long, and no more. A client that sends half a request a
-thousand times would otherwise hold every descriptor of the process, and nobody else could connect.
+"""Limit on the number and duration of connections without a complete request. Otherwise a client that sends a thousand
+half requests would take every descriptor of the process and lock out all others.
 """
 
 import asyncio
@@ -15,30 +15,30 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.server import ServerState
 
 WAITING_SHARE = 4
-"""One of so many descriptors may be a connection that waits; the others are for files, the store and answers."""
+"""One in this many descriptors may be a waiting connection; the rest is for files, the store and answers."""
 MOST_WAITING, LEAST_WAITING = 256, 16
 PATIENCE_S = 30.0
-"""For the head of a request, and between two pieces of its body."""
+"""Limit in seconds for the head of a request, and between two pieces of its body."""
 WARN_EVERY_S = 60.0
 STATE = "connection"
-"""Its name in the state that uvicorn hands to each request."""
+"""Key of the connection in the state that uvicorn passes to each request."""
 
 log = logging.getLogger(__name__)
 
 
 class Connections:
-    """Those of one server that wait for the rest of a request, or for the next one: the one that waits longest first.
-    On the event loop only.
+    """The connections of one server that wait for a request or for the rest of one, longest wait first. Event loop
+    only.
     """
 
     def __init__(self, most: int, patience_s: float = PATIENCE_S) -> None:
-        """:param most: beyond these the one that waits longest is closed."""
+        """:param most: above this number, the connection that has waited longest is closed."""
         self._most, self._patience_s = most, patience_s
         self._waiting: dict[Connection, asyncio.TimerHandle] = {}
         self._warned_at = -math.inf
 
     def wait(self, connection: "Connection") -> None:
-        """It waits from now on."""
+        """Register a connection as waiting, from now on."""
         self.end(connection)
         if len(self._waiting) >= self._most:
             self._warn()
@@ -47,14 +47,14 @@ class Connections:
         self._waiting[connection] = loop.call_later(self._patience_s, self._look, connection)
 
     def end(self, connection: "Connection") -> None:
-        """It waits no longer: its request is whole, or it is gone."""
+        """Unregister a connection: its request is complete, or it closed."""
         if (timer := self._waiting.pop(connection, None)) is not None:
             timer.cancel()
 
     def _look(self, connection: "Connection") -> None:
         loop = asyncio.get_running_loop()
         quiet_s = loop.time() - connection.heard_at
-        if connection.reads_body and quiet_s < self._patience_s:  # it keeps its place: it waits as long as before
+        if connection.reads_body and quiet_s < self._patience_s:  # it keeps its place in the order
             self._waiting[connection] = loop.call_later(self._patience_s - quiet_s, self._look, connection)
         else:
             connection.close()
@@ -67,7 +67,7 @@ class Connections:
 
 
 class Config(uvicorn.Config):
-    """That of a server which bounds its connections."""
+    """Configuration of a server with limited connections."""
 
     def __init__(self, app: ASGIApp, **options: Any) -> None:
         super().__init__(app, http=Connection, **options)
@@ -76,7 +76,7 @@ class Config(uvicorn.Config):
 
 
 class Connection(asyncio.Protocol):
-    """One connection: uvicorn's own protocol, which is told all, and what bounds it."""
+    """One connection: forwards every call to uvicorn's own protocol and tracks the waiting time."""
 
     def __init__(
         self,
@@ -93,32 +93,32 @@ class Connection(asyncio.Protocol):
         self.reads_body = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It waits for a request."""
+        """Wait for a request."""
         self._transport = cast(asyncio.Transport, transport)
         self._protocol.connection_made(transport)
         self.wait()
 
     def data_received(self, data: bytes) -> None:
-        """Some of a request."""
+        """Receive a piece of a request."""
         self.heard_at = asyncio.get_running_loop().time()
         self._protocol.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """The client says no more."""
+        """Handle the client's end of data."""
         return self._protocol.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """Handle the closed connection."""
         self._connections.end(self)
         self._transport = None
         self._protocol.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """The client reads too slowly."""
+        """Pause: the client reads too slowly."""
         self._protocol.pause_writing()
 
     def resume_writing(self) -> None:
-        """It has read."""
+        """Resume: the client has read."""
         self._protocol.resume_writing()
 
     def wait(self, *, for_body: bool = False) -> None:
@@ -128,26 +128,26 @@ class Connection(asyncio.Protocol):
             self._connections.wait(self)
 
     def work(self) -> None:
-        """A request is whole, and is answered for as long as that takes."""
+        """Stop the waiting time: the request is complete. The answer has no limit here."""
         self._connections.end(self)
 
     def close(self) -> None:
-        """End it at once, whatever was on its way."""
+        """Abort the connection at once, with any data in transit."""
         self._connections.end(self)
         if self._transport is not None:
             self._transport.abort()
 
 
 class Wholeness:
-    """Plain ASGI, outermost: tells the connection of a request when that is whole, and when it is answered. A request
-    with a body goes on inwards once some of that is there.
+    """Outermost plain ASGI middleware: notifies the connection when a request is complete and when it is answered. A
+    request with a body is passed on once its first piece has arrived.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         connection = scope.get("state", {}).get(STATE) if scope["type"] == "http" else None
         if connection is None:
             await self._app(scope, receive, send)
@@ -164,7 +164,7 @@ class Wholeness:
         if {name for name, _ in scope["headers"]} & {b"content-length", b"transfer-encoding"}:
             connection.wait(for_body=True)
             first.append(await receive_noted())
-            if first[0]["type"] == "http.disconnect":  # nobody is there to be answered
+            if first[0]["type"] == "http.disconnect":  # the client has disconnected
                 return
         else:
             connection.work()

@@ -1,4 +1,4 @@
-"""What the API and the command line do with configured sources and the crawler: one implementation for both."""
+"""Configured sources and the crawler, as the API and the command line use them."""
 
 import os
 import time
@@ -45,15 +45,15 @@ from anamnesis_pipeline.wording import counted
 
 TRIAL_S = 30.0
 RUN_LOOK_S = 10.0
-"""Whoever asks for a run waits so long for the machines; what comes later is read by the next tick."""
+"""Limit in seconds for scanning the hosts when a run is requested; later answers are read by the next tick."""
 
 
 class CrawlerControl:
-    """Works on the store; what it changes counts from the next look on."""
+    """Works on the store; changes count from the next scan."""
 
     def __init__(self, store: Store, settings: Settings, dagster: Backfills | None = None) -> None:
-        """:param settings: as they count now.
-        :param dagster: does the work; None: nobody is asked.
+        """:param settings: the effective ones.
+        :param dagster: launches runs; None: none are launched.
         """
         self._store, self._settings, self._dagster = store, settings, dagster
 
@@ -61,21 +61,21 @@ class CrawlerControl:
 
     @property
     def here(self) -> str:
-        """The name of this machine in results."""
+        """Name of this machine in results."""
         return self._settings.machine
 
     def specs(self) -> list[SourceSpec]:
-        """All sources that are crawled, built-in ones first."""
+        """Return all crawled sources, built-in ones first."""
         return configured_specs(self._settings, self._store)
 
     def sources(self) -> list[SourceOut]:
-        """The same, JSON-ready."""
+        """Return all sources, JSON-ready."""
         return [source_out(spec) for spec in self.specs()]
 
     def put_all(self, specs: Sequence[SourceSpec]) -> list[str]:
-        """Let these be all that are configured beside the built-in ones; returns the names of the new and changed ones.
+        """Replace all configured sources except the built-in ones; return the names of the new and changed ones.
 
-        :raises BadSetting: one cannot be, or they contradict each other. Nothing has changed then.
+        :raises BadSetting: a source is invalid, or two contradict each other. Nothing has changed then.
         """
         for spec in specs:
             self._check_host(spec)
@@ -84,9 +84,9 @@ class CrawlerControl:
         return [spec.name for spec in self.specs() if spec not in before]
 
     def put(self, spec: SourceSpec) -> bool:
-        """Add one, or change the one of its name; returns whether it is another one than before.
+        """Add or change the source of this name; return whether it differs from before.
 
-        :raises BadSetting: it cannot be, or contradicts another. Nothing has changed then.
+        :raises BadSetting: it is invalid, or contradicts another. Nothing has changed then.
         """
         self._check_host(spec)
         before = self.find(spec.name)
@@ -94,21 +94,21 @@ class CrawlerControl:
         return self.find(spec.name) != before
 
     def remove(self, name: str) -> SourceSpec:
-        """Crawl one no longer; what was read of it stays.
+        """Stop crawling a source; its data stays.
 
-        :raises BadSetting: none of that name can be removed.
+        :raises BadSetting: no removable source has that name.
         """
         return remove_spec(self._store.settings, name)
 
     def find(self, name: str) -> SourceSpec | None:
-        """The source of that name."""
+        """Return the source of that name."""
         return next((spec for spec in self.specs() if spec.name == name), None)
 
     def trial(self, spec: SourceSpec) -> Trial:
-        """What would be crawled of a source, configured or not; nothing is stored but that its machine answers again.
+        """Dry run: list what would be crawled of a source, configured or not. Only a host's recovery is stored.
 
-        :raises HostUnreachable: its machine does not answer, or there is too much to list.
-        :raises HostRefused: it lets nobody in, or its key is not known.
+        :raises HostUnreachable: its host does not answer, or there is too much to list.
+        :raises HostRefused: it rejects the login, or its host key is unknown.
         :raises SourceUnreadable: its root cannot be listed.
         """
         spec = with_machine(spec, self._settings.machine)
@@ -131,14 +131,14 @@ class CrawlerControl:
         raise HostUnreachable(f"{spec.machine} did not list {spec.root} within {TRIAL_S:.0f} s; name a smaller folder")
 
     def trial_out(self, spec: SourceSpec) -> TrialOut:
-        """The same, JSON-ready; what went wrong is part of the answer."""
+        """Return the dry run, JSON-ready; errors are part of the result."""
         try:
             return trial_out(self.trial(spec))
         except (HostUnreachable, HostRefused, SourceUnreadable) as exc:
             return failed_trial(with_machine(spec, self._settings.machine), str(exc))
 
     def _note_answer(self, host: str, skew_s: float | None) -> None:
-        """A machine that was away is looked at again in the next tick."""
+        """Record that an unreachable host answers, so that the next tick scans it."""
         clock = read_clock(self._store.settings, host)
         if clock.failures:
             write_clock(self._store.settings, host, answered(clock, datetime.now(UTC), skew_s))
@@ -151,9 +151,9 @@ class CrawlerControl:
             raise BadSetting(f"local_only refuses other machines, so {spec.host} cannot be crawled; unset it first")
 
     def warnings(self, tried: Sequence[Trial] = ()) -> list[str]:
-        """What is to be thought about: sources that are not private and read what a private one does.
+        """Return warnings: sources that are not private but read files of a private one.
 
-        :param tried: sources that were tried just now, and not looked at yet.
+        :param tried: sources of recent dry runs that were not scanned yet.
         """
         specs = self.specs()
         seen = {spec.name: root for spec in specs if (root := read_look(self._store.settings, spec.name).root)}
@@ -165,11 +165,11 @@ class CrawlerControl:
     # --- the crawler ---------------------------------------------------------------------------------------
 
     def state(self) -> CrawlerStatus:
-        """How each machine and source is doing; none is asked."""
+        """Return the state of each host and source, without contacting any."""
         return crawler_status(self._store, self.specs(), self._settings.crawl_interval_s, datetime.now(UTC))
 
     def status(self) -> CrawlerStatusOut:
-        """The same with what Dagster does now, JSON-ready."""
+        """Return the state with Dagster's current activity, JSON-ready."""
         counts = self._store.overview.counts()
         jsonl, state = JsonlControl(self._store, self._dagster).status(counts), self.state()
         last = jsonl["last_run"]
@@ -196,9 +196,9 @@ class CrawlerControl:
         }
 
     def run(self, names: Sequence[str] = ()) -> CrawlStartedOut:
-        """Look at the machines now, and have what is new read: all, or everything of these sources.
+        """Scan the hosts now and launch ingest of what changed: of all sources, or everything of the named ones.
 
-        :raises BadSetting: a source that is not there.
+        :raises BadSetting: a source does not exist.
         :raises ServiceUnreachable: Dagster does not answer.
         """
         specs = [spec for spec in self.specs() if not names or spec.name in names]
@@ -216,9 +216,7 @@ class CrawlerControl:
         return {**started, "problems": list(found.problems)}
 
     def first_look(self, names: Sequence[str]) -> FirstLookOut | None:
-        """Look at new and changed sources at once, and have them read; None without any. What stands against it is part
-        of the answer.
-        """
+        """Scan new and changed sources and ingest them; return None without any. Problems are part of the result."""
         if not names:
             return None
         if self._dagster is None:
@@ -236,31 +234,31 @@ class CrawlerControl:
         return first_look_out(started, "looked at again in its interval: there is nothing to read yet")
 
     def set_interval(self, interval_s: int | None) -> str:
-        """Look at sources that have no interval of their own so often; None: as environment, file or default say.
+        """Set the default polling interval; None: the value of environment, file or default.
 
-        :return: what came of the reload of Dagster's definitions; empty where the interval is as before.
-        :raises BadSetting: it cannot be, or the environment decides (ANAMNESIS_LOCK_ENV).
+        :return: the outcome of reloading Dagster's definitions; empty if the interval did not change.
+        :raises BadSetting: it is invalid, or the environment decides (ANAMNESIS_LOCK_ENV).
         """
         changes = {"crawl_interval_s": interval_s}
         settings_after(self._store, changes)
         return store_settings(self._store, changes, self._dagster)
 
     def log_folders(self) -> list[LogFolderOut]:
-        """Folders of this machine that may hold logs."""
+        """Return folders of this machine that may hold logs."""
         roots = {os.path.expanduser(spec.root) for spec in self.specs() if not spec.host}
         found = log_folders(Path(claude_projects_dir()))
         return [cast(LogFolderOut, {**asdict(folder), "configured": folder.path in roots}) for folder in found]
 
 
 def _activity(jsonl: StatusOut) -> list[str]:
-    """What goes on, in words. Pure."""
+    """Describe the current activity. Pure."""
     if jsonl["requested"] and not jsonl["runs"]:
         return [f"{counted(jsonl['requested'], 'request')} about to be run"]
     return [f"reading {run['source']} ({run['status'].lower()})" for run in jsonl["runs"]]
 
 
 def check_regex(pattern: str) -> PatternOut:
-    """Whether a text is a regular expression that takes linear time."""
+    """Check that a text is a regular expression that runs in linear time."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -271,13 +269,13 @@ def check_regex(pattern: str) -> PatternOut:
 
 
 def source_out(spec: SourceSpec) -> SourceOut:
-    """A source, JSON-ready. Pure."""
+    """Return a source, JSON-ready. Pure."""
     lists = {"include": list(spec.include), "exclude": list(spec.exclude)}
     return cast(SourceOut, {**asdict(spec), **lists, "built_in": spec.is_built_in})
 
 
 def first_look_out(started: CrawlStartedOut | None, text: str) -> FirstLookOut:
-    """What a first look led to, JSON-ready. Pure."""
+    """Return the result of a first scan, JSON-ready. Pure."""
     return {
         "started": bool(started and (started["run_id"] or started["running_already"])),
         "text": text,
@@ -288,7 +286,7 @@ def first_look_out(started: CrawlStartedOut | None, text: str) -> FirstLookOut:
 
 
 def trial_out(trial: Trial) -> TrialOut:
-    """A trial, JSON-ready. Pure."""
+    """Return a dry run, JSON-ready. Pure."""
     return {
         "ok": True,
         "problem": None,
@@ -308,13 +306,13 @@ def trial_out(trial: Trial) -> TrialOut:
 
 
 def failed_trial(spec: SourceSpec, problem: str) -> TrialOut:
-    """The answer where a source cannot be tried. Pure."""
+    """Return the result of a failed dry run. Pure."""
     trial = Trial(spec, spec.root, None, 0.0, 0, 0, 0, {}, (), {}, {}, (), "")
     return {**trial_out(trial), "ok": False, "problem": problem}
 
 
 def host_out(host: HostStatus) -> HostOut:
-    """A machine, JSON-ready. Pure."""
+    """Return a host, JSON-ready. Pure."""
     clock = host.clock
     return {
         "host": host.host,
@@ -330,7 +328,7 @@ def host_out(host: HostStatus) -> HostOut:
 
 
 def crawled_out(row: SpecStatus) -> CrawledOut:
-    """How a source is doing, JSON-ready. Pure."""
+    """Return the state of a source, JSON-ready. Pure."""
     spec, seen = row.spec, row.look
     return {
         "name": spec.name,

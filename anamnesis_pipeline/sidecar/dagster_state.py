@@ -1,4 +1,4 @@
-"""What Dagster says of its daemons and runs, as `status` and `doctor` need it."""
+"""Dagster's daemons and runs, as `status` and `doctor` need them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,12 +23,12 @@ query {
 """
 
 _PATIENCE_S = {"QUEUED": 6 * 3600, "NOT_STARTED": 600, "STARTING": 600, "STARTED": 12 * 3600, "CANCELING": 600}
-"""After so long in one state, without any event, a run is called stuck."""
+"""Seconds in one state without an event after which a run counts as stuck."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedRun:
-    """A run that has not ended; `changed_at` is its last event."""
+    """An unfinished run; `changed_at` is its last event."""
 
     run_id: str
     job: str
@@ -38,8 +38,8 @@ class UnfinishedRun:
 
 @dataclass(frozen=True, slots=True)
 class DagsterState:
-    """`daemons` are those that have to run -> healthy. `last_ingest` is the end of the last successful one. `stopped`:
-    sensors and schedules that should run, by name.
+    """`daemons` maps each required daemon to its health. `last_ingest` is the end of the last successful run. `stopped`
+    names sensors and schedules that should run.
     """
 
     daemons: Mapping[str, bool]
@@ -49,16 +49,16 @@ class DagsterState:
 
 
 def dagster_in_use(settings: Settings) -> DagsterApi | None:
-    """The Dagster of this home; None where nothing says that what answers at its port is of this home."""
+    """Return the Dagster of this home; None if nothing shows that the server at its port belongs to this home."""
     current = settings_in_use(settings)
     known = current.dagster_url or "dagster_port" in current.model_fields_set
     return open_dagster(current) if known else None
 
 
 def dagster_state(settings: Settings) -> DagsterState:
-    """Ask the webserver of this home.
+    """Query the webserver of this home.
 
-    :raises ServiceUnreachable: it does not answer, or nothing says that what answers there is of this home.
+    :raises ServiceUnreachable: it does not answer, or is not known to belong to this home.
     """
     dagster = dagster_in_use(settings)
     if dagster is None:
@@ -66,12 +66,12 @@ def dagster_state(settings: Settings) -> DagsterState:
     state = read_state(dagster.ask(_QUERY))
     try:
         return replace(state, stopped=tuple(each.name for each in dagster.stopped_automations()))
-    except ServiceUnreachable:  # the code server is starting or has failed, which its daemons' heartbeat tells
+    except ServiceUnreachable:  # the code server starts or failed; the daemons' heartbeat shows that
         return state
 
 
 def read_state(data: Mapping[str, Any]) -> DagsterState:
-    """The answer to the query, as values. Pure."""
+    """Parse the answer to the query. Pure."""
     statuses = data["instance"]["daemonHealth"]["allDaemonStatuses"]
     last = data["last"].get("results") or [{}]
     return DagsterState(
@@ -82,12 +82,12 @@ def read_state(data: Mapping[str, Any]) -> DagsterState:
 
 
 def stopped_text(names: Sequence[str]) -> str:
-    """What it means that these are stopped. Pure."""
+    """Describe the effect of these stopped automations. Pure."""
     return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} stopped: no run is requested there any more"
 
 
 def stuck(runs: tuple[UnfinishedRun, ...], now: datetime) -> list[UnfinishedRun]:
-    """Those that have shown no sign of life for longer than their state explains. Pure."""
+    """Return the runs without an event for longer than their state explains. Pure."""
     return [run for run in runs if (now - run.changed_at).total_seconds() > _PATIENCE_S.get(run.status, 3600)]
 
 

@@ -1,10 +1,10 @@
-"""Dagster's webserver behind a guard: `python -m anamnesis_pipeline.sidecar.dagster_ui`, with the options of
+"""A guard in front of Dagster's webserver: `python -m anamnesis_pipeline.sidecar.dagster_ui`, with the options of
 `dagster-webserver`, such as `-h 127.0.0.1 -p 3000 -w workspace.yaml`.
 
-Dagster checks neither Host nor Origin, has no login, and carries out mutations that come by plain GET
-(dagster_webserver/graphql.py, 1.13). So the guard owns the port that was asked for, and hands on what passes. The
+Dagster checks neither Host nor Origin, has no login, and executes mutations sent by plain GET
+(dagster_webserver/graphql.py, 1.13). So the guard owns the requested port and forwards what passes its checks. The
 webserver itself listens in the same process, on a random address of 127.0.0.0/8 and a random port: 38 bits, which a
-page that commands a browser cannot find.
+page that controls a browser cannot find.
 """
 
 import argparse
@@ -54,20 +54,20 @@ from anamnesis_pipeline.sidecar.security import (
 )
 
 ALIVE = "/server_info"
-"""Versions of Dagster, for health checks: the one path that needs no token."""
+"""Versions of Dagster, for health checks: the only path without a token."""
 BODY_LIMIT = 16 * MIB
 MESSAGE_LIMIT = 16 * MIB
-"""Of one websocket message: uvicorn's own limit."""
+"""Limit of one websocket message in bytes: uvicorn's own limit."""
 MAX_CONNECTIONS = 200
 CONNECT_TIMEOUT_S = 5.0
 _HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
 )
-"""Headers of one connection (RFC 9110, 7.6.1): none of them is handed on."""
+"""Hop-by-hop headers (RFC 9110, 7.6.1): not forwarded."""
 
 
 class DagsterGuard:
-    """Checks Host, Origin, token and the kind of GraphQL request, in this order, of HTTP and websockets alike."""
+    """Checks Host, Origin, token and GraphQL request type, in this order, of HTTP requests and websockets."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app, self._guesses = app, Guesses()
@@ -76,7 +76,7 @@ class DagsterGuard:
         self._token = settings.api_token.get_secret_value() if settings.api_token else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or one websocket."""
+        """Handle one request or one websocket."""
         headers = Headers(scope=scope)
         password = basic_password(headers)
         if refusal := self._refusal(scope, headers, password):
@@ -88,7 +88,7 @@ class DagsterGuard:
         async def send_marked(message: Message) -> None:
             if message["type"] == "http.response.start":
                 marked = MutableHeaders(scope=message)
-                marked["X-Frame-Options"] = "DENY"  # a foreign page could lead clicks into a frame
+                marked["X-Frame-Options"] = "DENY"  # a foreign page could direct clicks into a frame
                 if self._token and password:
                     value = f"{COOKIE}={session_value(self._token)}; Path=/; HttpOnly; SameSite=Strict"
                     marked.append("Set-Cookie", value)
@@ -119,7 +119,7 @@ class DagsterGuard:
 
 
 def basic_password(headers: Headers) -> str | None:
-    """The password that a browser sends once somebody typed it; None: it sends none. Pure."""
+    """Return the basic-auth password of a request; None: it sends none. Pure."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme.lower() != "basic":
         return None
@@ -130,27 +130,27 @@ def basic_password(headers: Headers) -> str | None:
 
 
 def refuse_graphql(scope: Scope, headers: Headers) -> Refusal | None:
-    """405 for GraphQL by GET, which may be a mutation, and 415 for what a form of any page can send. Pure."""
+    """Return 405 for GraphQL by GET, which may be a mutation, and 415 for types that any page's form can send. Pure."""
     if not scope["path"].rstrip("/").endswith("/graphql"):
         return None
     if scope["method"] != "POST":
-        is_page = scope["method"] == "GET" and "text/html" in headers.get("accept", "")  # GraphiQL: carries nothing out
+        is_page = scope["method"] == "GET" and "text/html" in headers.get("accept", "")  # GraphiQL: no execution
         return None if is_page else Refusal(405, "GraphQL is asked by POST here", {"Allow": "POST"})
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     return None if media_type == "application/json" else Refusal(415, "send the query as application/json")
 
 
 class Relay:
-    """Hands requests and websockets on to a server of this machine, as they are."""
+    """Forwards requests and websockets unchanged to a server on this machine."""
 
     def __init__(self, host: str, port: int) -> None:
         self._base = f"{host}:{port}"
-        # None is kept open: over loopback a new one costs less than to see to its end.
+        # No keep-alive: over loopback a new connection is cheaper than tracking an old one.
         limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=0)
         self._transport = httpx.AsyncHTTPTransport(limits=limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or one websocket until either side closes it."""
+        """Forward one request, or one websocket until either side closes it."""
         query = scope["query_string"]
         target: bytes = scope["raw_path"] + (b"?" + query if query else b"")
         if scope["type"] == "websocket":
@@ -166,7 +166,7 @@ class Relay:
             f"http://{self._base}/",
             headers=[(name, value) for name, value in request.headers.raw if name not in _HOP_BY_HOP],
             content=request.stream() if has_body else None,
-            # `target`: the bytes that were checked, since a parsed URL is normalized (`/x/../graphql`)
+            # `target`: the checked bytes, since a parsed URL is normalized (`/x/../graphql`)
             extensions={"target": target, "timeout": {"connect": CONNECT_TIMEOUT_S, "pool": CONNECT_TIMEOUT_S}},
         )
         try:
@@ -217,13 +217,13 @@ class Relay:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)  # either side may be gone
+            await asyncio.gather(*tasks, return_exceptions=True)  # either side may have closed
 
 
 def hidden_address() -> tuple[str, int]:
-    """A loopback address and a free port of it that no page can guess. Linux has all of 127.0.0.0/8.
+    """Return a loopback address and a free port that no page can guess. Linux has all of 127.0.0.0/8.
 
-    :raises BadSetting: this system has 127.0.0.1 alone.
+    :raises BadSetting: this system has only 127.0.0.1.
     """
     address = ".".join(map(str, (127, secrets.randbelow(256), secrets.randbelow(256), 1 + secrets.randbelow(254))))
     try:
@@ -234,7 +234,7 @@ def hidden_address() -> tuple[str, int]:
 
 
 def require_token(host: str, token: SecretStr | None) -> None:
-    """:raises BadSetting: the UI would be open to other machines without a token."""
+    """Raise BadSetting if the UI would be open to other machines without a token."""
     if host not in LOOPBACK and not token:
         raise BadSetting(f"{host} is open to other machines, which needs a token: set ANAMNESIS_API_TOKEN")
 
@@ -258,7 +258,7 @@ def main() -> None:
         log_level="warning",
         access_log=False,
         lifespan="off",
-        server_header=False,  # the webserver's own are handed on
+        server_header=False,  # the webserver's own are forwarded
         date_header=False,
         limit_concurrency=MAX_CONNECTIONS,
     )
@@ -267,7 +267,7 @@ def main() -> None:
     def guard() -> None:
         try:
             uvicorn.Server(config).run(sockets=[listener])
-        finally:  # without it nobody reaches the webserver
+        finally:  # without the guard the webserver is unreachable
             os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=guard, name="guard", daemon=True).start()

@@ -1,4 +1,4 @@
-"""What takes how much room under the home."""
+"""Disk use under the home, by entry."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """An entry of the home with all that is in it; `bytes` as the files say, which may be more than they take."""
+    """An entry of the home with its contents; `bytes` is the sum of file sizes, which may exceed the disk use."""
 
     name: str
     bytes: int
@@ -18,7 +18,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """The home's entries, the largest first, and the room that is left beside them, in bytes."""
+    """The home's entries, largest first, and the free space and size of its disk, in bytes."""
 
     uses: tuple[Use, ...]
     free: int
@@ -26,14 +26,12 @@ class DiskUse:
 
     @property
     def bytes(self) -> int:
-        """Of all of it."""
+        """Total of all entries."""
         return sum(use.bytes for use in self.uses)
 
 
 def disk_use(home: Path) -> DiskUse:
-    """Looks at every file, which for some 10,000 takes 0.1 s. Links are not followed; what vanishes meanwhile is left
-    out.
-    """
+    """Stat every file: 0.1 s for 10,000. Links are not followed; files that vanish meanwhile are skipped."""
     uses = [Use(entry.name, *_sum(entry)) for entry in _entries(str(home))]
     room = shutil.disk_usage(next(place for place in (home, *home.parents) if place.exists()))
     return DiskUse(tuple(sorted(uses, key=lambda use: (-use.bytes, use.name))), room.free, room.total)

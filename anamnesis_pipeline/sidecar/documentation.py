@@ -1,4 +1,4 @@
-"""The parts of the OpenAPI document that the routes' signatures do not say."""
+"""Parts of the OpenAPI document that the routes' signatures do not contain."""
 
 from collections.abc import Callable
 from typing import Any
@@ -63,7 +63,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     503: _problem("Not ready; wait for Retry-After"),
     "default": _problem("Any other error"),
 }
-"""Replies that every route may give."""
+"""Error responses of every route."""
 
 UPLOAD_PROBLEMS: dict[int | str, dict[str, Any]] = {
     408: _problem("The body does not end in time"),
@@ -93,11 +93,11 @@ BULK_BODY: dict[str, Any] = {
         },
     }
 }
-"""The route reads this body itself, in a thread."""
+"""The route parses this body itself, in a thread."""
 
 
 def openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
-    """A replacement for `app.openapi` that adds the schemas only named above."""
+    """Return a replacement for `app.openapi` that adds the schemas referenced by name only."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:

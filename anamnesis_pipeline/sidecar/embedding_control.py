@@ -1,4 +1,4 @@
-"""What the API and the command line do with models, spaces, cores and the re-embed: one implementation for both."""
+"""Models, spaces, cores and the re-embed, as the API and the command line use them."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -47,10 +47,10 @@ log = logging.getLogger(__name__)
 
 
 class EmbeddingControl:
-    """Works on the store; what it changes, every process picks up from there."""
+    """Works on the store; every process follows its changes from there."""
 
     def __init__(self, store: Store, dagster: Backfills | None = None, pool: ModelPool | None = None) -> None:
-        """:param dagster: launches the backfills; None: the sensors of the next `anamnesis up` do the work.
+        """:param dagster: launches the backfills; None: the sensors of the next `anamnesis up` do.
         :param pool: the models of this process, which follow a change of the cores at once.
         """
         self._store = store
@@ -60,7 +60,7 @@ class EmbeddingControl:
     # --- models and spaces ---------------------------------------------------------------------------------
 
     def add(self, model_id: str) -> Space:
-        """A space for a model, embedded only once somebody asks.
+        """Create a space for a model; it is embedded on request only.
 
         :raises UnknownModel: no such model; the text names the choices.
         """
@@ -69,9 +69,8 @@ class EmbeddingControl:
         return spaces.add_model(self._store, files, wanted_precision(settings, files))
 
     def use_model(self, model_id: str) -> StartedOut:
-        """Let a model answer searches, as soon as everything is embedded with it; kept over restarts.
-
-        The active one while another is being built: that one stops, and keeps what it has.
+        """Switch searches to a model once everything is embedded with it; persists over restarts. Naming the active
+        model stops the build of another one, which keeps its progress.
 
         :raises UnknownModel: no such model; nothing has changed.
         :raises BadSetting: the environment decides (ANAMNESIS_LOCK_ENV).
@@ -85,18 +84,18 @@ class EmbeddingControl:
         return self._started(started)
 
     def revert_model(self) -> StartedOut:
-        """Use the model that environment, file or default name, and store none. Raises as `use_model` does; nothing has
-        changed then.
+        """Use the model of environment, file or default, and remove the stored one. Raises as `use_model` does; then
+        nothing has changed.
         """
         started = self.use_model(self._with_changes({"model": None}).model)
         self._store.settings.set(CONFIG_PREFIX + "model", None)
         return started
 
     def use_space(self, key: str) -> StartedOut:
-        """The same for a space that is there, e.g. to move back.
+        """Switch searches to an existing space, e.g. to move back.
 
         :raises SpaceNotFound: no such key.
-        :raises UnknownModel: its model is gone, or has other files now; nothing has changed. Others as `use_model`.
+        :raises UnknownModel: its model is gone or has other files now; nothing has changed. Others as `use_model`.
         """
         space = spaces.known_space(self._store, key)
         settings = self._unless_locked({"model": space.model_id})
@@ -107,9 +106,9 @@ class EmbeddingControl:
         return self._started(reembed.use(self._store, key, precision, self._launch()))
 
     def start_reembed(self, model_id: str | None) -> StartedOut:
-        """Embed with a model, or everything anew with the active one (which makes a new generation).
+        """Embed with a model, or everything from scratch with the active one (a new generation).
 
-        :raises SpaceConflict: one is under way already. Others as `use_model`.
+        :raises SpaceConflict: a re-embed is in progress. Others as `use_model`.
         """
         self._ask_services_again()
         active, settings = self._store.spaces.active(), effective_settings(self._store)
@@ -123,11 +122,11 @@ class EmbeddingControl:
         return self._started(started)
 
     def drop(self, key: str) -> None:
-        """Forget a space with its vectors; a backfill into it is cancelled.
+        """Delete a space with its vectors; cancel a backfill into it.
 
         :raises SpaceNotFound: no such key.
         :raises SpaceConflict: it answers the searches, or would be started again at once.
-        :raises BadSetting: the environment asks for it (ANAMNESIS_LOCK_ENV).
+        :raises BadSetting: the environment selects its model (ANAMNESIS_LOCK_ENV).
         """
         space, active = spaces.known_space(self._store, key), self._store.spaces.active()
         if space.status == "building" and active is not None and active.model_id != space.model_id:
@@ -135,17 +134,17 @@ class EmbeddingControl:
         self._cancel(reembed.drop(self._store, key))
 
     def list_spaces(self) -> list[SpaceOut]:
-        """Every space with its coverage, oldest first."""
+        """Return every space with its coverage, oldest first."""
         return [self._space(space) for space in self._store.spaces.all()]
 
     # --- the re-embed --------------------------------------------------------------------------------------
 
     def pause(self) -> ReembedOut:
-        """Let the re-embed wait; its runs end within one checkpoint."""
+        """Pause the re-embed; its runs end within one checkpoint."""
         return self._reembed_body(reembed.pause(self._store, effective_settings(self._store).switch))
 
     def resume(self) -> ReembedOut:
-        """Go on with what is left.
+        """Resume the re-embed.
 
         :raises ServiceUnreachable: Dagster does not answer; it stays paused.
         """
@@ -153,13 +152,13 @@ class EmbeddingControl:
         return self._reembed_body(reembed.resume(self._store, self._launch(), effective_settings(self._store).switch))
 
     def reembed_status(self) -> ReembedOut:
-        """How far it is; without Dagster's part while that does not answer."""
+        """Return its progress; without Dagster's part while that does not answer."""
         return self._reembed_body(reembed.status(self._store, effective_settings(self._store).switch))
 
     # --- cores and the whole picture -----------------------------------------------------------------------
 
     def plan_cores(self, cores: Sequence[int], cpu_pct: int) -> dict[str, Any]:
-        """The stored settings that let embedding run on these cores, or without any on the first `cpu_pct` %.
+        """Return the settings to store so that embedding runs on these cores, or without any on the first `cpu_pct` %.
 
         :raises BadSetting: this machine lacks one of them, or the environment decides (ANAMNESIS_LOCK_ENV).
         """
@@ -168,20 +167,20 @@ class EmbeddingControl:
             plan: dict[str, Any] = {"embed_cores": list(dict.fromkeys(cores)), "embed_cpu_pct": None}
         else:
             plan = {"embed_cpu_pct": cpu_pct, "embed_cores": None}
-            if self._with_changes(plan).embed_cores:  # of environment or file, which would count instead
+            if self._with_changes(plan).embed_cores:  # of environment or file, which would win
                 plan["embed_cores"] = []
         self._unless_locked(plan)
         return plan
 
     def set_cores(self, plan: Mapping[str, Any]) -> None:
-        """Embed as `plan_cores` says: at once, everywhere, kept over restarts."""
-        for name, value in plan.items():  # what is wanted goes first: no reader sees neither
+        """Store the result of `plan_cores`: effective at once in every process, and over restarts."""
+        for name, value in plan.items():  # the wanted value is first: no reader sees neither
             self._store.settings.set(CONFIG_PREFIX + name, value)
         if self._pool is not None:
             self._pool.follow_cores()
 
     def config(self) -> EmbeddingOut:
-        """What embeds, on which cores, and where each setting comes from. Cores that are not there are a `problem`."""
+        """Return the embedding configuration and the origin of each setting. Missing cores are a `problem`."""
         settings, active = effective_settings(self._store), self._store.spaces.active()
         cores, no_cores = _cores(settings)
         origins = {row.name: row.origin for row in settings_module.origins(stored_settings(self._store))}
@@ -216,7 +215,7 @@ class EmbeddingControl:
     # --- details -------------------------------------------------------------------------------------------
 
     def _ask_services_again(self) -> None:
-        """Somebody wants work to be done now: a key may have been mended since."""
+        """Close the breakers: the user wants work now, and a key may have been fixed since."""
         close_breakers(self._store.settings, of=BREAKERS)
 
     def _launch(self) -> reembed.Launch | None:
@@ -233,7 +232,7 @@ class EmbeddingControl:
         return launch
 
     def _launched_by_hand(self, dagster: Backfills, space: str) -> str | None:
-        """The backfill that embeds a space already, since somebody launched it in the Dagster UI.
+        """Return the unfinished backfill into a space that a user launched in the Dagster UI.
 
         :raises SpaceConflict: one embeds another space that is not active.
         """
@@ -256,7 +255,7 @@ class EmbeddingControl:
             return
         try:
             self._dagster.cancel_backfill(backfill_id)
-        except ServiceUnreachable as exc:  # its runs then end by themselves: their space is not built any more
+        except ServiceUnreachable as exc:  # its runs end anyway: their space is no longer built
             log.warning("backfill %s is not cancelled: %s", backfill_id, exc)
 
     def _with_changes(self, changes: Mapping[str, Any]) -> Settings:
@@ -264,9 +263,9 @@ class EmbeddingControl:
         return settings_module.load({name: value for name, value in stored.items() if value is not None})
 
     def _unless_locked(self, changes: Mapping[str, Any]) -> Settings:
-        """The settings as they are now, if these changes would count.
+        """Return the current settings, provided that these changes would take effect.
 
-        :raises BadSetting: a setting of the environment or of the file wins over what is stored.
+        :raises BadSetting: a setting of the environment or of the file wins over the stored one.
         """
         after = self._with_changes(changes)
         for name, value in changes.items():
@@ -351,7 +350,7 @@ def _files(store: Store, settings: Settings, model_id: str) -> ModelFiles:
 
 
 def _files_of_active(store: Store, settings: Settings, active: Space) -> ModelFiles:
-    """:raises SpaceConflict: they are gone; nobody named the model, so it is no wrong value."""
+    """Return the files of the active model. Raise SpaceConflict if they are gone: the request named no model."""
     try:
         return _files(store, settings, active.model_id)
     except UnknownModel as exc:

@@ -1,4 +1,4 @@
-"""What is wrong with the models and the re-embed, and what to do, as `status` and `doctor` say it."""
+"""Problems of the models and the re-embed, with advice, for `status` and `doctor`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from anamnesis_pipeline.wording import counted
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is so, and what to do about it."""
+    """A problem and the advice for it."""
 
     text: str
     advice: str
 
 
 def model_problems(store: Store) -> list[Problem]:
-    """Spaces that are searched or built whose model is not on this disk, has other weights now, or is a service's that
-    may not be asked.
+    """Return active or building spaces whose model is not on this disk, has other weights now, or belongs to a service
+    that is not allowed.
     """
     used = (space for space in store.spaces.all() if space.status in ("active", "building"))
     return [problem for space in used if (problem := _model_problem(store, space)) is not None]
@@ -50,12 +50,12 @@ def _model_problem(store: Store, space: Space) -> Problem | None:
 
 
 def reembed_notes(state: ReembedOut) -> list[str]:
-    """A space that is complete and waits for a yes, as the setting `switch` has it: nothing is wrong. Pure."""
+    """Return notes on a complete space that waits for confirmation (setting `switch`): not a problem. Pure."""
     return [f"{state['space']}: {text}" for text in reembed_advice(state)] if state["waiting_for_use"] else []
 
 
 def reembed_problems(state: ReembedOut) -> list[Problem]:
-    """A re-embed that is paused or fails. Pure."""
+    """Return problems: a paused or failing re-embed. Pure."""
     found = reembed_advice(state)
     if not found or state["waiting_for_use"]:
         return []
@@ -68,7 +68,7 @@ def reembed_problems(state: ReembedOut) -> list[Problem]:
 
 
 def reembed_advice(state: Mapping[str, Any]) -> list[str]:
-    """What the user may do about it; empty when it goes by itself. Pure."""
+    """Return what the user can do; empty when nothing is needed. Pure."""
     match state["state"]:
         case "paused":
             return ["go on with: anamnesis reembed resume"]

@@ -1,4 +1,4 @@
-"""What happens to episodes, told to whoever watches: one look at the store a second, however many watch."""
+"""Live feed of episode events: one poll of the store a second, for any number of watchers."""
 
 import logging
 from collections.abc import AsyncIterator, Sequence
@@ -15,12 +15,12 @@ from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.store.records.events import Event
 
 EVERY_S = 1.0
-"""Between two looks: an event of another process is told within two seconds."""
+"""Seconds between polls: an event of another process is sent within two seconds."""
 MOST_WATCHERS = 32
 MOST_AT_ONCE = 1_000
-"""Events of one look; more come with the next one."""
+"""Events of one poll; the rest follows in the next."""
 BEHIND = 16
-"""Looks that a watcher may be behind. One that is further behind is let go; it asks again from where it was."""
+"""Polls that a watcher may be behind. One further behind is disconnected, and resumes from its last event."""
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +28,8 @@ Batch = tuple[Event, ...]
 
 
 def without_private(services: Services, events: Sequence[Event]) -> Batch:
-    """The events; those of what is private have `PRIVATE` as their project, and no id. So have those of what is gone,
-    unless something of their project is stored that is not private.
+    """Return the events with private ones masked: project `PRIVATE` and no id. Events of deleted episodes are masked
+    too, unless their project has a stored episode that is not private.
     """
     private, store = services.engine.private(), services.store
     if not private:
@@ -47,40 +47,40 @@ def without_private(services: Services, events: Sequence[Event]) -> Batch:
 
 
 class TooManyWatchersError(Exception):
-    """Nobody else may watch now."""
+    """The limit of watchers is reached."""
 
 
 class EventFeed:
-    """Hands each new event to all watchers. Without watchers the store is not asked."""
+    """Sends each new event to all watchers. Without watchers the store is not polled."""
 
     def __init__(self, services: Services, every_s: float = EVERY_S, most: int = MOST_WATCHERS) -> None:
-        """:param services: not looked at before `run`."""
+        """:param services: not used before `run`."""
         self._services, self._every_s, self._most = services, every_s, most
-        self._watchers: dict[MemoryObjectSendStream[Batch], int] = {}  # and what each has seen when it came
+        self._watchers: dict[MemoryObjectSendStream[Batch], int] = {}  # and the last event each had when it connected
         self._wanted = anyio.Event()
         self._ended = False
 
     @property
     def most(self) -> int:
-        """How many may watch."""
+        """Maximum number of watchers."""
         return self._most
 
     @property
     def is_full(self) -> bool:
-        """Whether nobody else may watch now."""
+        """Whether the limit of watchers is reached."""
         return len(self._watchers) >= self._most
 
     @property
     def watchers(self) -> int:
-        """How many watch now."""
+        """Current number of watchers."""
         return len(self._watchers)
 
     @asynccontextmanager
     async def watching(self, after: int) -> AsyncIterator[AsyncIterator[Batch]]:
-        """Batches of the events behind number `after`, as they come; an empty batch where nothing came for a second,
-        and the end when the service ends or the watcher fell behind.
+        """Yield batches of the events after number `after`: an empty batch after a second without any, and the end when
+        the service stops or the watcher fell behind.
 
-        :raises TooManyWatchersError: see `MOST_WATCHERS`.
+        :raises TooManyWatchersError: more than `MOST_WATCHERS`.
         """
         if self.is_full:
             raise TooManyWatchersError(f"{self._most} pages watch already; close one, or ask again later")
@@ -97,13 +97,13 @@ class EventFeed:
             receive.close()
 
     def end(self) -> None:
-        """Let all watchers go, for good: the server waits for them when it stops."""
+        """Disconnect all watchers for good: the server waits for them when it stops."""
         self._ended = True
         for watcher in list(self._watchers):
             self._drop(watcher)
 
     async def run(self) -> None:
-        """Look at the store as long as somebody watches, until cancelled."""
+        """Poll the store while there are watchers, until cancelled."""
         while True:
             if not self._watchers:
                 self._wanted = anyio.Event()
@@ -111,7 +111,7 @@ class EventFeed:
             await self._tell_new()
 
     async def _tell_new(self) -> None:
-        """From the first watcher to the last one that goes."""
+        """Poll from the first watcher until the last one disconnects."""
         last = min(self._watchers.values())
         while self._watchers:
             found: Batch = ()
@@ -144,12 +144,12 @@ class EventFeed:
             watcher.close()
 
     async def _batches(self, receive: MemoryObjectReceiveStream[Batch], after: int) -> AsyncIterator[Batch]:
-        """What the feed told others before this watcher came, then what it tells; nothing twice."""
+        """Yield the events missed before this watcher connected, then the feed's; none twice."""
         last = after
         while True:
             try:
                 missed = await self._ask(last)
-            except AnamnesisError:  # whoever watches asks again from where it was
+            except AnamnesisError:  # the watcher resumes from its last event
                 return
             if not missed:
                 break

@@ -1,4 +1,4 @@
-"""Events as people read them: what one process did again and again within two seconds is one row with a count. Pure."""
+"""Grouping of events for display: repeats by one process within two seconds are one row with a count. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -7,15 +7,15 @@ from datetime import datetime, timedelta
 from anamnesis_pipeline.store.records.events import Event, Happening
 
 WINDOW = timedelta(seconds=2)
-"""In which the same of one process is one row."""
+"""Repeats by one process within this time are one row."""
 
 _Key = tuple[Happening, int, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Events of one kind, process and project. `number`: that of the first, which names the row. `events` of them were
-    about `episodes` in all, of which `episode_id` was the first.
+    """Events of one kind, process and project. `number` is that of the first event and identifies the row. `events`
+    events concern `episodes` episodes in all; `episode_id` is the first.
     """
 
     number: int
@@ -29,8 +29,8 @@ class Row:
 
 
 class Windows:
-    """Puts events into rows as they come, in their order. Remembers one open row for each kind, process and project of
-    the last window.
+    """Groups events into rows, in order of arrival. Keeps one open row per kind, process and project of the last
+    window.
     """
 
     def __init__(self, window: timedelta = WINDOW) -> None:
@@ -38,9 +38,9 @@ class Windows:
         self._open: dict[_Key, Row] = {}
 
     def add(self, events: Iterable[Event]) -> list[Row]:
-        """The rows that these events made or changed, each once, as they are now; in the order of their first events.
+        """Return the current state of each row that these events created or changed, ordered by first event.
 
-        A window begins with its first event and does not move, so that a row is complete two seconds later.
+        A window starts with its first event and is fixed, so that a row is complete two seconds later.
         """
         touched: dict[int, Row] = {}
         for event in events:

@@ -1,4 +1,4 @@
-"""Calls of an LLM that somebody waits for over HTTP: so many at once, each in a thread of its own, and not for ever."""
+"""LLM calls that HTTP clients wait for: limited in number and waiting time, each in a separate thread."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Extraction:
-    """Work that outlasts whoever asked for it. Nothing is lost when the process ends: it is done by the next post."""
+    """Work that continues after its client stopped waiting. If the process ends, the next post does it."""
 
     def __init__(self, at_once: int = AT_ONCE, patience_s: float = PATIENCE_S) -> None:
         self._at_once, self._patience_s = at_once, patience_s
@@ -25,9 +25,9 @@ class Extraction:
         self._under_way: dict[str, Future[Recorded]] = {}
 
     async def run(self, name: str, work: Callable[[], Recorded]) -> Recorded | str:
-        """What `work` returns, or why there is nothing yet. Work of one name is done once at a time, for all who ask.
+        """Return the result of `work`, or why there is none yet. Callers with the same name share one run.
 
-        The event loop is never held up, and neither are the threads that answer other requests.
+        It blocks neither the event loop nor the threads that answer other requests.
         """
         future = self._begin(name, work)
         if future is None:
@@ -44,14 +44,14 @@ class Extraction:
             if name in self._under_way or len(self._under_way) >= self._at_once:
                 return self._under_way.get(name)
             future = self._under_way[name] = Future()
-        # a daemon, since a call of minutes must not keep the process from ending
+        # a daemon thread: a call of minutes must not block the exit of the process
         threading.Thread(target=self._work, args=(name, work, future), name="extraction", daemon=True).start()
         return future
 
     def _work(self, name: str, work: Callable[[], Recorded], future: "Future[Recorded]") -> None:
         try:
             found = work()
-        except Exception as exc:  # handed to whoever waits; who went away left it to the log
+        except Exception as exc:  # passed to waiting callers, and logged
             log.error("records of an exchange were not stored: %s", type(exc).__name__)  # noqa: TRY400 - no text
             self._end(name)
             future.set_exception(exc)
@@ -65,6 +65,6 @@ class Extraction:
 
 
 def _retrieve(future: "asyncio.Future[Recorded]") -> None:
-    """Its error is in the log: asyncio need not tell of it again where nobody waits any more."""
+    """Mark the exception as retrieved: it is logged, so asyncio need not report it."""
     if not future.cancelled():
         future.exception()

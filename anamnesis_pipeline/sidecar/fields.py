@@ -1,7 +1,7 @@
-"""The field types of requests: what each may hold, in one pattern that both the check and the OpenAPI document use.
+"""Field types of requests: each has one pattern, used by both the check and the OpenAPI document.
 
-The patterns are written for ECMA-262, Rust and Python alike, so that a client that generates data from the
-document is never refused.
+The patterns are valid for ECMA-262, Rust and Python alike, so that a client that generates data from the document is
+never refused.
 """
 
 import json
@@ -13,15 +13,15 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema
 
 RESERVED_SEGMENTS = ("search", "bulk", "reembed", "recent", "upload", "ingest-url", "rolling")
-"""First path segments that routes own, so that no id may begin with them."""
+"""First path segments that routes use; no id may begin with them."""
 RESERVED_END = "exclude"
-"""Last path segment that a route owns, so that no id may end with it."""
+"""Last path segment that a route uses; no id may end with it."""
 
 MAX_METADATA_BYTES = 64 * 1024
 MAX_METADATA_DEPTH = 16
 
 _BLANKS = r"\x00-\x20\x7f-\xa0\xad\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff"
-"""Spaces, line ends, control and invisible formatting characters; a regular expression's class body."""
+"""Spaces, line ends, control and invisible formatting characters; the body of a regular expression's class."""
 
 _UNPRINTABLE = _BLANKS.replace(r"\x00-\x20", r"\x00-\x1f") + r"\ue000-\uf8ff\ufff0-\uffff"
 
@@ -32,7 +32,7 @@ WORDED_PATTERN = rf"^[^\x00]*[^{_BLANKS}][^\x00]*$"
 ID_PATTERN = (
     rf"^(?!(?:{'|'.join(RESERVED_SEGMENTS)})(?:/|$))"
     rf"(?!.*/{RESERVED_END}$)"
-    r"(?!\.{1,2}(?:/|$))(?!.*/\.{1,2}(?:/|$))"  # clients resolve dot segments before they send a path
+    r"(?!\.{1,2}(?:/|$))(?!.*/\.{1,2}(?:/|$))"  # clients resolve dot segments before sending
     rf"[^{_UNPRINTABLE}]{{1,200}}$"
 )
 
@@ -51,7 +51,7 @@ _ID = re.compile(ID_PATTERN)
 
 
 def parse_time(value: object) -> datetime:
-    """An ISO 8601 date or date-time of the years 1970 to 2200, as UTC; without a zone it is taken as UTC.
+    """Parse an ISO 8601 date or date-time of the years 1970 to 2200 as UTC; without a zone it is UTC.
 
     :raises ValueError: anything else.
     """
@@ -62,14 +62,14 @@ def parse_time(value: object) -> datetime:
 
 
 def whole_number(value: object) -> object:
-    """JSON has one kind of number: 5.0 is 5."""
+    """Return a whole float as int: JSON has one kind of number, 5.0 is 5."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def check_id(value: str) -> str:
-    """The id itself.
+    """Return the id.
 
-    :raises ValueError: it is empty, too long, not printable, or would hide behind a fixed route.
+    :raises ValueError: it is empty, too long, not printable, or shadowed by a fixed route.
     """
     if not _ID.fullmatch(value):
         raise ValueError(
@@ -80,9 +80,9 @@ def check_id(value: str) -> str:
 
 
 def check_metadata(value: dict[str, Any]) -> dict[str, Any]:
-    """The metadata itself, when it is JSON that every store can keep.
+    """Return the metadata, if it is JSON that every store accepts.
 
-    :raises ValueError: it is too large or too deep, or holds NUL, half a surrogate pair, NaN or an infinity.
+    :raises ValueError: it is too large or too deep, or contains NUL, half a surrogate pair, NaN or an infinity.
     """
     _check_json(value, MAX_METADATA_DEPTH)
     size = len(json.dumps(value, ensure_ascii=False).encode())

@@ -1,4 +1,4 @@
-"""Who sends wrong tokens again and again is not answered for a while, so that a token cannot be guessed quickly."""
+"""Login rate limiter: an address that sends many wrong tokens is blocked for a while."""
 
 import logging
 import time
@@ -10,14 +10,14 @@ _HERE = frozenset({"127.0.0.1", "::1"})
 MOST_WRONG = 20
 WITHIN_S = 60.0
 ADDRESSES = 1_000
-"""Remembered at most; of more the longest silent ones are forgotten."""
+"""Maximum number of addresses; the least recently active are dropped."""
 
 log = logging.getLogger(__name__)
 
 
 class Guesses:
-    """Wrong tokens of the last minute by address. This machine is never shut out: a forgotten client of it with an old
-    token would shut out all others. Used from one event loop.
+    """Wrong tokens of the last minute by address. Loopback is never blocked: a forgotten local client with an old token
+    would block all others. Used from one event loop.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -25,12 +25,12 @@ class Guesses:
         self._wrong: OrderedDict[str, deque[float]] = OrderedDict()
 
     def is_shut_out(self, address: str) -> bool:
-        """Whether an address has used up its tries; then a right token is of no use either."""
+        """Return whether an address is blocked; then a right token is rejected too."""
         times = self._wrong.get(address, deque())
         return len(times) == MOST_WRONG and self._clock() - times[0] < WITHIN_S
 
     def wrong(self, address: str) -> None:
-        """One more wrong token."""
+        """Record a wrong token."""
         if address in _HERE:
             return
         times = self._wrong.setdefault(address, deque(maxlen=MOST_WRONG))

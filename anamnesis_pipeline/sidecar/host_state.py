@@ -1,4 +1,4 @@
-"""How busy the machine is that the service runs on. What the system does not tell is None, and never a zero."""
+"""Load of the service's host. Values that the system does not report are None, never zero."""
 
 import csv
 import os
@@ -12,7 +12,7 @@ import psutil
 from typing_extensions import TypedDict
 
 MEASURED_S = 0.2
-"""Over which the processors are looked at: the system only counts what they did."""
+"""Seconds over which CPU use is measured: the system only counts busy time."""
 GPU_ASKED_S = 2.0
 _GPU_FIELDS = ("name", "utilization.gpu", "memory.used", "memory.total")
 _MIB = 1024 * 1024
@@ -50,7 +50,7 @@ class HostOut(TypedDict):
 
 
 def host_state() -> HostOut:
-    """As it is now; takes `MEASURED_S`, and up to `GPU_ASKED_S` more where there is a GPU."""
+    """Return the current state; takes `MEASURED_S`, and up to `GPU_ASKED_S` more with a GPU."""
     memory = uptime = percent = load = None
     with suppress(OSError, RuntimeError):
         memory = psutil.virtual_memory()
@@ -87,7 +87,7 @@ def _gpus() -> list[GpuOut] | None:
 
 
 def gpus_of(told: str) -> list[GpuOut]:
-    """What `nvidia-smi --query-gpu` tells as CSV, of each GPU. Pure."""
+    """Parse the CSV output of `nvidia-smi --query-gpu`. Pure."""
     rows = [row for row in csv.reader(told.splitlines(), skipinitialspace=True) if len(row) == len(_GPU_FIELDS)]
     return [
         {
@@ -98,7 +98,7 @@ def gpus_of(told: str) -> list[GpuOut]:
 
 
 def _number(text: str) -> float | None:
-    """None for `[N/A]` and the like."""
+    """Return the number; None for `[N/A]` and the like."""
     try:
         return float(text)
     except ValueError:

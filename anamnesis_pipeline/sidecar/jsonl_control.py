@@ -1,4 +1,4 @@
-"""What the API and the command line do with the reading of logs and its LLM: one implementation for both."""
+"""Log ingest and its LLM, as the API and the command line use them."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -39,28 +39,28 @@ from anamnesis_pipeline.wiring import discover_sources, effective_settings, stor
 
 SETTING_NAMES = tuple(name for name in JsonlSettingsOut.__annotations__ if name not in ("origin", "warnings", "reload"))
 OF_THE_LLM = frozenset(name for name in SETTING_NAMES if name.startswith("summar"))
-"""Whoever changes one of these has seen to what the breaker opened for."""
+"""A change of one of these closes the breaker: its cause counts as fixed."""
 LEAST_PRICE = 1e-6
-"""Dollars that a call of a paid LLM costs at the least."""
+"""Minimum cost in dollars of a call to a paid LLM."""
 BACKFILL_TAG = {"anamnesis/ingest": "asked-for"}
 
 STOP_LOOKS, STOP_PAUSE_S = 5, 1.0
 
 
 class JsonlControl:
-    """Works on the store; what it changes counts from the next run on."""
+    """Works on the store; changes count from the next run."""
 
     def __init__(self, store: Store, dagster: Backfills | None = None) -> None:
-        """:param dagster: does the work; None: nobody is asked."""
+        """:param dagster: launches runs; None: none are launched."""
         self._store = store
         self._dagster = dagster
 
     # --- runs ----------------------------------------------------------------------------------------------
 
     def status(self, counts: SourceCounts | None = None) -> StatusOut:
-        """Runs, counters, and how the LLM is doing; without Dagster's part while that does not answer.
+        """Return runs, counters and the state of the LLM; without Dagster's part while that does not answer.
 
-        :param counts: of all sources, where the caller has them: a large store takes a while to count.
+        :param counts: of all sources, if the caller has them: counting a large store is slow.
         """
         settings = effective_settings(self._store)
         found, reason, requested = None, None, 0
@@ -93,9 +93,9 @@ class JsonlControl:
         }
 
     def start(self, sources: Sequence[str] = ()) -> StartedRunsOut:
-        """Have sources read now, all or these; those being read are left alone.
+        """Ingest sources now, all or these; skip those already being read.
 
-        :raises BadSetting: a source that is not there.
+        :raises BadSetting: a source does not exist.
         :raises ServiceUnreachable: Dagster does not answer.
         """
         self._store.files.put_sources(discover_sources(effective_settings(self._store)).sources)
@@ -105,7 +105,7 @@ class JsonlControl:
         return self.launch(list(sources) or known, "Ingest, asked for by hand")
 
     def launch(self, sources: Sequence[str], title: str) -> StartedRunsOut:
-        """One run of `ingest` per source that is not being read.
+        """Launch one run of `ingest` per source that is not being read.
 
         :raises ServiceUnreachable: Dagster does not answer.
         """
@@ -121,7 +121,7 @@ class JsonlControl:
         }
 
     def stop(self) -> StoppedOut:
-        """End the runs under way and those in line; nothing is lost.
+        """Stop running and queued runs; no data is lost.
 
         :raises ServiceUnreachable: Dagster does not answer.
         """
@@ -129,7 +129,7 @@ class JsonlControl:
         for backfill_id in self._dagster.unfinished_ingest_backfills():
             self._dagster.cancel_backfill(backfill_id)
         stopped: dict[str, None] = {}
-        for _ in range(STOP_LOOKS):  # one in line may begin while it is taken out
+        for _ in range(STOP_LOOKS):  # a queued run may start while it is removed
             going = [run.run_id for run in self._dagster.ingest_runs().unfinished if run.status != "CANCELING"]
             if not going:
                 break
@@ -141,9 +141,9 @@ class JsonlControl:
     # --- settings ------------------------------------------------------------------------------------------
 
     def settings(self, reload: str = "") -> JsonlSettingsOut:
-        """As they count now.
+        """Return the effective settings.
 
-        :param reload: what `change_settings` returned, where they were just changed.
+        :param reload: result of `change_settings`, after a change.
         """
         settings = effective_settings(self._store)
         origins = {row.name: row.origin for row in settings_module.origins(stored_settings(self._store))}
@@ -158,11 +158,11 @@ class JsonlControl:
         )
 
     def change_settings(self, changes: Mapping[str, Any]) -> str:
-        """Store settings; None removes. They count from the next run on. What Dagster's definitions hold reloads them.
+        """Store settings; None removes one. They count from the next run; Dagster reloads definitions that use them.
 
-        :return: what came of the reload; empty where they hold nothing that changed.
-        :raises BadSetting: a value that cannot be, an LLM that lacks a key or a URL, or one that the environment
-            decides (ANAMNESIS_LOCK_ENV). Nothing has changed then.
+        :return: the outcome of the reload; empty if none was needed.
+        :raises BadSetting: a value is invalid, an LLM lacks a key or a URL, or the environment decides
+            (ANAMNESIS_LOCK_ENV). Nothing has changed then.
         """
         if not changes:
             raise BadSetting(f"give at least one of: {', '.join(SETTING_NAMES)}")
@@ -209,7 +209,7 @@ class JsonlControl:
 
 
 def llm_state(store: Store, settings: Settings, now: datetime) -> LlmOut:
-    """The configured LLM, what it used today, and why it does not work if it does not. Nobody is called."""
+    """Return the configured LLM, its use today, and its problem, if any. No LLM is called."""
     day_use = store.llm.used(f"{now.astimezone(UTC):%Y-%m-%d}")
     budget = LlmBudget(settings.llm_daily_tokens, settings.llm_daily_dollars)
     states = breakers(store.settings)
@@ -241,7 +241,7 @@ def llm_state(store: Store, settings: Settings, now: datetime) -> LlmOut:
 def _against(
     settings: Settings, llm: LlmOut, is_open: BreakerState | None, budget: LlmBudget, used: LlmUse
 ) -> str | None:
-    """Why an LLM that can be opened is not asked."""
+    """Return why an LLM that can be opened is not called."""
     if settings.local_only and not llm["local"]:
         return f"local_only keeps all text here, so {settings.summarizer} is never asked"
     if llm["paid"] and budget == LlmBudget():
@@ -253,7 +253,7 @@ def _against(
 
 
 def known_llm_models() -> list[LlmModelOut]:
-    """The registry, by backend."""
+    """Return the model registry, by backend."""
     return [
         {
             "backend": model.backend,
@@ -270,7 +270,7 @@ def known_llm_models() -> list[LlmModelOut]:
 
 
 def _check_llm(settings: Settings) -> None:
-    """:raises BadSetting: the LLM cannot be opened with these."""
+    """Raise BadSetting if the LLM cannot be opened with these settings."""
     opening = open_llm(settings).open
     try:
         if opening is not None:

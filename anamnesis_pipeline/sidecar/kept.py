@@ -1,4 +1,4 @@
-"""Values that are kept for some seconds, since making them takes longer than who asks for them would wait."""
+"""Cache with a TTL, for values that take longer to compute than a client would wait."""
 
 import threading
 import time
@@ -11,8 +11,8 @@ V = TypeVar("V")
 
 
 class Kept(Generic[K, V]):
-    """By key, the latest `most` of them. Two that ask for the same at once have it made once. What could not be made is
-    not kept.
+    """Cache of the latest `most` values by key. Concurrent requests for a key compute it once. Failures are not
+    cached.
     """
 
     def __init__(
@@ -22,8 +22,8 @@ class Kept(Generic[K, V]):
         most: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """:param make: the value of a key, anew.
-        :param seconds: how old a value may be.
+        """:param make: computes the value of a key.
+        :param seconds: the TTL.
         """
         self._make, self._seconds, self._most, self._clock = make, seconds, most, clock
         self._values: OrderedDict[K, tuple[float, V]] = OrderedDict()
@@ -31,7 +31,7 @@ class Kept(Generic[K, V]):
         self._lock = threading.Lock()
 
     def get(self, key: K) -> V:
-        """The value, at most so old."""
+        """Return the value, at most `seconds` old."""
         with self._lock:
             turn = self._making.setdefault(key, threading.Lock())
         try:
@@ -43,23 +43,23 @@ class Kept(Generic[K, V]):
                 return made
         finally:
             with self._lock:
-                if key not in self._values:  # it could not be made
+                if key not in self._values:  # computing it failed
                     self._making.pop(key, None)
 
     def forget(self) -> None:
-        """Make everything anew the next time."""
+        """Drop all values."""
         with self._lock:
             self._values.clear()
             self._making = {key: turn for key, turn in self._making.items() if turn.locked()}
 
     def drop(self, key: K) -> None:
-        """Make this one anew the next time."""
+        """Drop one value."""
         with self._lock:
             self._values.pop(key, None)
             self._making.pop(key, None)
 
     def _keep(self, key: K, made: V) -> None:
-        """Instead of those that are too old, and of the oldest where there are too many."""
+        """Store a value; evict expired ones, and the oldest above the limit."""
         now = self._clock()
         with self._lock:
             self._values[key] = (now, made)

@@ -1,4 +1,4 @@
-"""What is wrong with the LLM that writes summaries, and what to do, as `doctor` says it."""
+"""Problems of the summary LLM, with advice, for `doctor`."""
 
 import threading
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from anamnesis_pipeline.wording import counted
 
 PROBE_STEP_S = 5.0
 PROBE_S = 10.0
-"""Seconds that a probe may take, whatever its steps do."""
+"""Limit for a whole probe, in seconds."""
 _MEND = (
     "mend what it names, then try at once with: anamnesis summarize; or go without an LLM: "
     "anamnesis config set summarizer none"
@@ -27,7 +27,7 @@ _TRY_AGAIN = "they are tried again by themselves; at once with: anamnesis summar
 
 
 def llm_problems(store: Store) -> list[Problem]:
-    """Why summaries by an LLM are missing, or will be. The LLM is probed, but not asked: nothing is spent."""
+    """Return why LLM summaries are missing or will be. The LLM is probed, not prompted: nothing is spent."""
     settings = effective_settings(store)
     state = llm_state(store, settings, datetime.now(UTC))
     problem = state["problem"] or _not_there(settings, state)
@@ -42,7 +42,7 @@ def llm_problems(store: Store) -> list[Problem]:
 
 
 def llm_text(store: Store) -> str:
-    """What writes the summaries, in words."""
+    """Describe the summarizer."""
     state = llm_state(store, effective_settings(store), datetime.now(UTC))
     if state["model"] is None:
         return "made without an LLM"
@@ -50,7 +50,7 @@ def llm_text(store: Store) -> str:
 
 
 def _not_there(settings: Settings, state: LlmOut) -> str:
-    """Why an LLM that nothing speaks against would not answer; empty: it would, or there is none."""
+    """Return why an LLM without a known problem would not answer; empty: it would, or none is configured."""
     opening = open_llm(settings).open
     if opening is None:
         return ""
@@ -67,7 +67,7 @@ def _probed(opening: Callable[[], SummaryBackend]) -> str:
 
 
 def _in_time(probe: Callable[[], str], late: str) -> str:
-    """What `probe` says, or `late`. One that hangs ends with this process."""
+    """Return the result of `probe`, or `late` on timeout. A hung probe ends with this process."""
     said = [late]
     thread = threading.Thread(target=lambda: said.append(probe()), name="llm probe", daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""The latest lines of the sidecar's own log, kept in memory and without secrets, for people who look at the service."""
+"""The latest lines of the sidecar's own log, in memory and masked, for the pages."""
 
 import logging
 import time
@@ -12,19 +12,19 @@ from itertools import islice
 from anamnesis_pipeline.sidecar.observation import access_log
 
 KEPT = 2_000
-"""Lines."""
+"""Lines kept."""
 LONGEST = 4_000
-"""Characters of one."""
+"""Max characters of one line."""
 NOISY = frozenset(
     "asyncio httpcore httpcore2 httpx httpx2 mcp multipart paramiko pymongo python_multipart urllib3".split()
 )
-"""Loggers of libraries that tell every step of theirs: only their warnings are kept."""
+"""Loggers of verbose libraries: only their warnings are kept."""
 _READS = frozenset({"GET", "HEAD"})
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One entry of the log; `text` may have several lines. `number` grows, also from one process to the next."""
+    """A log entry; `text` may have several lines. `number` increases, also across processes."""
 
     number: int
     at: datetime
@@ -34,25 +34,25 @@ class LogLine:
 
 
 class LogTail(logging.Handler):
-    """Keeps what is logged in this process; the oldest goes first. Safe to share between threads."""
+    """Keeps the log records of this process, dropping the oldest. Thread-safe."""
 
     def __init__(self, mask: Callable[[str], str], kept: int = KEPT) -> None:
-        """:param mask: what no text is kept without."""
+        """:param mask: masks secrets in every text."""
         super().__init__(logging.INFO)
         self.setFormatter(logging.Formatter("%(message)s"))
         self.addFilter(is_telling)
         self._mask = mask
         self._lines: deque[LogLine] = deque(maxlen=kept)
-        self._number = time.time_ns() // 1_000_000  # above what the process before this one gave out
+        self._number = time.time_ns() // 1_000_000  # above the numbers of the previous process
 
     @property
     def last(self) -> int:
-        """The number of the newest line."""
+        """Number of the newest line."""
         with self._locked():
             return self._number
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one record; called with the handler's lock held."""
+        """Keep one record. The caller holds the handler's lock."""
         try:
             text = self._mask(self.format(record)[: 2 * LONGEST])[:LONGEST]
         except Exception:
@@ -63,19 +63,19 @@ class LogTail(logging.Handler):
         self._lines.append(LogLine(self._number, at, record.levelname, record.name, text))
 
     def latest(self, limit: int, level: int = logging.NOTSET) -> list[LogLine]:
-        """The last `limit` lines of at least this level, in their order."""
+        """Return the last `limit` lines of at least this level, in order."""
         with self._locked():
             found = list(islice((line for line in reversed(self._lines) if _is_at_least(line, level)), limit))
         return found[::-1]
 
     def since(self, number: int, limit: int, level: int = logging.NOTSET) -> list[LogLine]:
-        """The first `limit` lines of at least this level that follow a number."""
+        """Return the first `limit` lines of at least this level after a number."""
         with self._locked():
             lines = (line for line in self._lines if line.number > number and _is_at_least(line, level))
             return list(islice(lines, limit))
 
     def lost(self, number: int) -> bool:
-        """Whether lines that followed a number are gone."""
+        """Return whether lines after a number were dropped."""
         with self._locked():
             return bool(self._lines) and self._lines[0].number > number + 1
 
@@ -89,8 +89,8 @@ class LogTail(logging.Handler):
 
 
 def is_telling(record: logging.LogRecord) -> bool:
-    """Whether a record says something: neither a library's small talk nor a reading that went well, of which pages and
-    monitors make one every few seconds. Pure.
+    """Return whether a record is informative: neither a library's routine message nor a successful read, of which pages
+    and monitors cause one every few seconds. Pure.
     """
     if record.levelno >= logging.WARNING:
         return True
@@ -102,7 +102,7 @@ def is_telling(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def tailing(tail: LogTail) -> Iterator[None]:
-    """Keep what every logger of this process says, until the end."""
+    """Keep the records of all loggers of this process during the block."""
     root = logging.getLogger()
     root.addHandler(tail)
     try:

@@ -1,4 +1,4 @@
-"""What may be wrong with this machine and what runs on it, and what to do about it. One small check per subject."""
+"""Checks of this machine and its services, with advice. One small check per subject."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ MIN_FREE_BYTES = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check. `advice` says what to do when it is not `ok`, `note` what may be done when it is."""
+    """The result of one check: `advice` when it is not `ok`, an optional `note` when it is."""
 
     ok: bool
     name: str
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 def run_checks(checks: Sequence[Callable[[T], Finding]], of: T) -> list[Finding]:
-    """What each finds. One that cannot be made, since the store is away, has found that."""
+    """Run all checks. One that cannot run, since the store is away, reports that."""
     return [_made(check, of) for check in checks]
 
 
@@ -51,26 +51,26 @@ def _made(check: Callable[[T], Finding], of: T) -> Finding:
 
 
 def python_version(_settings: Settings) -> Finding:
-    """The interpreter is one the package was made for."""
+    """Check that Python is supported."""
     found = ".".join(map(str, sys.version_info[:3]))
     return Finding(sys.version_info >= (3, 11), "python", found, "install Python 3.11 or newer, then run: make up")
 
 
 def home_writable(settings: Settings) -> Finding:
-    """Files can be created in the home, or the home itself can."""
+    """Check that files can be created in the home, or the home itself."""
     problem = home_problem(settings.home)
     return Finding(not problem, "home", problem or str(settings.home))
 
 
 def free_space(settings: Settings) -> Finding:
-    """There is room for the next ingest."""
+    """Check that there is disk space for the next ingest."""
     free = shutil.disk_usage(_nearest_existing(settings.home)).free
     advice = f"free at least {MIN_FREE_BYTES / 1e9:.0f} GB there, or set ANAMNESIS_HOME to a larger disk"
     return Finding(free >= MIN_FREE_BYTES, "disk", f"{free / 1e9:.1f} GB free at {settings.home}", advice)
 
 
 def log_roots(settings: Settings) -> Finding:
-    """Every log root exists and can be read, and there is at least one log."""
+    """Check that every log root exists and is readable, and that there is at least one log."""
     roots = log_roots_in_use(settings)
     found = survey(roots)
     detail = f"{counted(found.files, 'log')}, {found.bytes / 1e6:.1f} MB in {', '.join(map(str, roots))}"
@@ -85,7 +85,7 @@ def log_roots(settings: Settings) -> Finding:
 
 
 def retention(_settings: Settings) -> Finding:
-    """How long Claude Code keeps its logs. What was read of them stays, so that a short time is no more than a note."""
+    """Report how long Claude Code keeps its logs. Ingested logs stay, so a short time is only a note."""
     folder = claude_projects_dir().parent
     if not folder.is_dir():
         return Finding(True, "retention", f"Claude Code has no folder {folder} here")
@@ -97,7 +97,7 @@ def retention(_settings: Settings) -> Finding:
 
 
 def model_files(settings: Settings) -> Finding:
-    """The embedding model is on this disk and complete, or a service's that may be asked."""
+    """Check that the embedding model is complete on this disk, or its service is allowed."""
     if known := api_model(settings.model):
         refusal = api_refusal(settings, known)
         said = f"{known.model_id} ({known.dim} dimensions) of {known.service}: every text is sent there"
@@ -113,7 +113,7 @@ def model_files(settings: Settings) -> Finding:
 
 
 def dagster(settings: Settings) -> Finding:
-    """Dagster answers, its daemons have a heartbeat, its sensors and schedules run, and no run is stuck."""
+    """Check that Dagster answers, its daemons have a heartbeat, its sensors and schedules run, and no run is stuck."""
     try:
         state = dagster_state(settings)
     except ServiceUnreachable as exc:
@@ -134,7 +134,7 @@ def dagster(settings: Settings) -> Finding:
 CHECKS: Sequence[Callable[[Settings], Finding]] = (
     python_version, home_writable, free_space, log_roots, retention, model_files,
 )  # fmt: skip
-"""Of the machine; beside them there is what runs: `dagster`, and the sidecar."""
+"""Checks of the machine; `dagster` and the sidecar are checked separately."""
 
 
 def _nearest_existing(path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The map of memory as somebody sees it now: with names, without what is private or gone, and how old it is."""
+"""The current view of the memory map: named, without private or deleted episodes, with its age."""
 
 import json
 import struct
@@ -29,8 +29,8 @@ Drawing = Literal["no", "asking", "waits", "goes on", "failed", "away"]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The points of a project that are shown: `count` from `start` on, in the order of the map. `centre`: the episode
-    in its middle. `episodes`: all that it has.
+    """The shown points of a project: `count` from `start` on, in map order. `centre` is its most central episode;
+    `episodes` counts all of the project.
     """
 
     name: str
@@ -42,8 +42,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class MapState:
-    """How the map is doing. `made`: None, there is none. `new`: episodes that were embedded, or went, since. `drawing`:
-    whether another one is on the way; `run` and `reason` say which, or why not.
+    """State of the map. `made` is None without a map. `new` counts episodes embedded or deleted since. `drawing` says
+    whether a new map is in progress; `run` and `reason` give details.
     """
 
     made: MemoryMap | None
@@ -57,21 +57,21 @@ class MapState:
 
     @property
     def lacks(self) -> int:
-        """Episodes that are missing until there can be a map."""
+        """Number of episodes still missing for a map."""
         return max(0, LEAST_EPISODES - self.embedded)
 
     @property
     def shows(self) -> Shows:
-        """What a page of it shows: the map, that there is `none` yet, or that there are too `few` episodes for one."""
+        """What the page shows: the map, `none` yet, or too `few` episodes for one."""
         if self.made:
             return "map"
         return "few" if self.lacks else "none"
 
 
 class MapView:
-    """Reads the file of the map when it is another one, and all names when somebody looks.
+    """Reads the map file when it changed, and the names on every request.
 
-    What is `hidden` are ids of episodes that no page shows now.
+    `hidden` are ids of episodes that no page shows now.
     """
 
     def __init__(self, services: Services) -> None:
@@ -80,7 +80,7 @@ class MapView:
         self._held: tuple[tuple[int, int, int], MemoryMap | None] | None = None
 
     def current(self) -> MemoryMap | None:
-        """The map; None: there is none.
+        """Return the map; None: there is none.
 
         :raises StoreCorrupt: the file is damaged.
         """
@@ -94,8 +94,8 @@ class MapView:
             return self._held[1]
 
     def groups(self, made: MemoryMap, *, with_private: bool, hidden: Set[str] = frozenset()) -> list[Group]:
-        """The projects that may be shown, those with the most episodes first. One all of whose known episodes are gone,
-        or private, is left out.
+        """Return the projects to show, those with the most episodes first. A project whose known episodes are all
+        deleted or private is left out.
         """
         heads = self._known(made, hidden, Private() if with_private else self._services.engine.private())
         return [
@@ -108,7 +108,7 @@ class MapView:
     def point(
         self, made: MemoryMap, at: int, *, with_private: bool, hidden: Set[str] = frozenset()
     ) -> EpisodeHead | None:
-        """The episode of a point; None: it is gone, hidden, or private."""
+        """Return the episode of a point; None: it is deleted, hidden or private."""
         head = self._heads([int(made.passages[at])], hidden).get(int(made.passages[at]))
         private = Private() if with_private else self._services.engine.private()
         return None if head is None or private.holds(head) else head
@@ -116,7 +116,7 @@ class MapView:
     def found(
         self, made: MemoryMap, text: str, *, with_private: bool, hidden: Set[str] = frozenset()
     ) -> list[tuple[int, Episode]]:
-        """What a search answers of what is on the map, best first, with its points; it counts as no retrieval."""
+        """Search the episodes on the map, best first, with their points; does not count as a retrieval."""
         include = ("*",) if with_private else ()
         query = SearchQuery(text, FOUND_MOST, track=False, include_private=include)
         hits = self._services.engine.search(query).hits
@@ -128,7 +128,7 @@ class MapView:
         return found
 
     def state(self, *, asks: bool) -> MapState:
-        """How the map is doing; without asking Dagster where it is not to be asked."""
+        """Return the state of the map; query Dagster only if `asks`."""
         store, made, problem = self._services.store, None, ""
         try:
             made = self.current()
@@ -143,7 +143,7 @@ class MapView:
         )  # fmt: skip
 
     def draw(self) -> tuple[str, bool]:
-        """Have a map drawn; the address of the run, and whether it went on already.
+        """Start drawing a map; return the run's URL, and whether it was already running.
 
         :raises ServiceUnreachable: Dagster does not answer.
         """
@@ -162,7 +162,7 @@ class MapView:
         return _of_run(latest), dagster.run_link(latest.run_id) if latest else None, ""
 
     def _known(self, made: MemoryMap, hidden: Set[str], private: Private) -> dict[int, EpisodeHead]:
-        """Project, by its place in the map -> the most central episode of it that is still there and not private."""
+        """Map each project index to its most central episode that still exists and is not private."""
         known: dict[int, EpisodeHead] = {}
         for nth in range(made.centres.shape[1]):
             wanted = {n: int(row[nth]) for n, row in enumerate(made.centres) if n not in known and row[nth] != NONE}
@@ -180,16 +180,16 @@ class MapView:
 
 
 def points_of(passages: NDArray[np.int64], order: NDArray[np.intp], wanted: Sequence[int]) -> list[int]:
-    """Where on the map these passages are; `order` sorts those of the map. Pure."""
+    """Return the points of these passages; `order` sorts the map's passages. Pure."""
     at = np.searchsorted(passages, wanted, sorter=order)
     found = [int(order[place]) for place in at if place < len(order)]
     return [point for point in found if passages[point] in wanted]
 
 
 def points_body(made: MemoryMap, groups: Sequence[Group]) -> bytes:
-    """What the page draws: the length of a JSON text (4 bytes, little-endian), that text, of an even number of bytes,
-    `{"mark", "groups": [{"name", "start", "count"}]}`, then x and y of each point of these groups, in their order (2
-    bytes each, little-endian). Pure.
+    """Return the page's data: the length of a JSON text (4 bytes, little-endian), that text padded to an even length,
+    `{"mark", "groups": [{"name", "start", "count"}]}`, then x and y of each point of these groups in order (2 bytes
+    each, little-endian). Pure.
     """
     shown = [{"name": group.name, "start": group.start, "count": group.count} for group in groups]
     head = json.dumps({"mark": made.mark, "groups": shown}, ensure_ascii=False).encode()
@@ -200,7 +200,7 @@ def points_body(made: MemoryMap, groups: Sequence[Group]) -> bytes:
 
 
 def _of_run(latest: JobRun | None) -> Drawing:
-    """What the newest run of the job says. Pure."""
+    """Return the drawing state that the newest run of the job implies. Pure."""
     if latest is None or latest.status in ("SUCCESS", "CANCELED"):
         return "no"
     if latest.ended:

@@ -1,7 +1,7 @@
-"""`/mcp`: the tools over streamable HTTP, behind the same checks as every other route. Nothing is kept between calls.
+"""`/mcp`: the tools over streamable HTTP, behind the same checks as every other route. Stateless between calls.
 
-The tools ask this very application, in memory, so that what counts for a client over HTTP counts for them. The SDK
-takes a second and some memory: it is imported in a thread at the first call, which waits for it, all but `initialize`.
+The tools call this application in memory, so that the rules for HTTP clients apply to them too. The SDK takes a second
+and some memory to import: a thread does so at the first call. Every call but `initialize` waits for it.
 """
 
 import logging
@@ -28,17 +28,17 @@ log = logging.getLogger(__name__)
 
 PATH = "/mcp"
 CALLS_AT_ONCE = 64
-"""HTTP calls under way or waiting for a place of the tools; those beyond are sent away at once."""
+"""Max HTTP calls running or queued; further ones get 429 at once."""
 PATIENCE_S = 20.0
-"""How long a call waits for the SDK."""
+"""Seconds that a call waits for the SDK."""
 ADDRESS = "http://127.0.0.1"
 
 
 class McpEndpoint:
-    """An ASGI application for one address; `run` serves it as long as the sidecar lives."""
+    """ASGI application for one path; `run` serves it for the lifetime of the sidecar."""
 
     def __init__(self, application: ASGIApp, settings: Settings, version: str) -> None:
-        """:param application: whose routes the tools call, checks included."""
+        """:param application: its routes are called by the tools, with all checks."""
         self.path = PATH
         self._application = application
         self._settings = settings
@@ -50,7 +50,7 @@ class McpEndpoint:
         self._calls = 0
 
     async def run(self) -> None:
-        """Serve from the first call on until cancelled. A failure is told to those who call, and harms nobody else."""
+        """Serve from the first call until cancelled. A failure is reported to MCP clients and affects nothing else."""
         self._sessions, self._problem, self._wanted, self._decided = None, None, anyio.Event(), anyio.Event()
         await self._wanted.wait()
         async with AsyncExitStack() as stack:
@@ -68,13 +68,13 @@ class McpEndpoint:
             await anyio.sleep_forever()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One HTTP call."""
-        scope["route"] = self  # by which the metrics name it
-        if scope["method"] != "POST":  # there are no sessions to end, and no messages but answers
+        """Handle one HTTP call."""
+        scope["route"] = self  # for the metrics' label
+        if scope["method"] != "POST":  # stateless: nothing to end by DELETE, no stream to open by GET
             await problem(405, "MCP is answered to POST alone", {"Allow": "POST"})(scope, receive, send)
             return
         try:
-            body = await Request(scope, receive).body()  # first: a call that is half sent takes no place
+            body = await Request(scope, receive).body()  # first: a half-sent call takes no slot
         except ClientDisconnect:
             return
         if self._calls >= CALLS_AT_ONCE:
@@ -110,7 +110,7 @@ class McpEndpoint:
         from anamnesis_pipeline.mcp_server.server import build_server
         from anamnesis_pipeline.mcp_server.tools import Tools
 
-        for talkative in ("httpx2", "mcp"):  # they log addresses with what is asked for, and every call
+        for talkative in ("httpx2", "mcp"):  # they log every call, and URLs with queries
             logging.getLogger(talkative).setLevel(logging.WARNING)
         token = self._settings.api_token.get_secret_value() if self._settings.api_token else None
         http = open_http(ADDRESS, token, httpx2.ASGITransport(app=self._application))
@@ -119,7 +119,7 @@ class McpEndpoint:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """`receive` as if the body had not been read yet."""
+    """Return a `receive` that delivers the body again."""
     is_read = False
 
     async def receive_again() -> Message:
@@ -133,12 +133,12 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def folder_named(request: object) -> str | None:
-    """The client's folder, as the address that it calls names it: `/mcp?folder=...`; None: it does not.
+    """Return the client's folder from the URL, `/mcp?folder=...`; None without one.
 
-    Clients put the folder there as it is, so that all behind `folder=` is the folder, `+` and `&` included.
+    Clients do not escape the folder, so everything after `folder=` is part of it, `+` and `&` included.
     """
     asked = request.scope["query_string"].decode("latin-1") if isinstance(request, Request) else ""
     _, _, given = asked.partition("folder=")
     folder = unquote(given)[:4096]
     is_path = PurePosixPath(folder).is_absolute() or PureWindowsPath(folder).is_absolute()
-    return folder if is_path else None  # else a variable that was not filled in
+    return folder if is_path else None  # else an unexpanded variable

@@ -1,4 +1,4 @@
-"""Sees to it that the space that answers is measured: what is unrelated in it, so that a search can find nothing."""
+"""Measurement of the active space's null-query baseline, so that a search can return nothing."""
 
 import logging
 
@@ -15,14 +15,14 @@ LOOK_EVERY_S = 10.0
 
 
 async def keep_measured(services: Services) -> None:
-    """Look every ten seconds whether the space grew enough to be measured anew, until cancelled."""
+    """Check every ten seconds whether the space grew enough to be measured again, until cancelled."""
     while True:
         await anyio.sleep(LOOK_EVERY_S)
         await run_in_threadpool(measure_if_due, services)
 
 
 def measure_if_due(services: Services) -> bool:
-    """Whether the space that answers was measured now. What fails is tried again at the next look."""
+    """Measure the active space if due; return whether it was. Failures are retried at the next check."""
     try:
         active = services.store.spaces.active()
         if active is None or not services.pool.ready:
@@ -31,7 +31,7 @@ def measure_if_due(services: Services) -> bool:
         if not is_due(services.store, space):
             return False
         measure_level(services.store, space, services.pool.embed_query)
-    except AnamnesisError as exc:  # a busy store, or too many questions wait
+    except AnamnesisError as exc:  # a busy store, or a full query queue
         log.info("what is unrelated was not measured, and will be soon: %s", exc)
         return False
     return True

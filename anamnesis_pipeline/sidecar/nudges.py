@@ -1,4 +1,4 @@
-"""Sessions say that their transcript has grown; its source is then read soon, and not more often than is worth it."""
+"""Notifications from sessions whose transcript has grown: their source is ingested soon, at a limited rate."""
 
 import logging
 import time
@@ -18,15 +18,15 @@ log = logging.getLogger(__name__)
 SETTLE_S = 3.0
 """A session writes its last lines after the hook."""
 GAP_S = 120.0
-"""Between two readings of one source that sessions ask for: each is a process of several seconds. Without any of them
-a source is looked at every five minutes."""
+"""Minimum seconds between notified ingests of one source: each is a process of several seconds. Without notifications a
+source is scanned every five minutes."""
 MOST_PATHS = 256
-"""Transcripts that are noted and not looked up yet; more are left to the next look at all sources."""
+"""Max transcripts in the queue; further ones are left to the next scan of all sources."""
 TITLE = "Ingest, as a session has gone on"
 
 
 class Pace:
-    """Which sources may be read now. Pure but for what it remembers: one time per source."""
+    """Rate limit per source. Pure except for its state: one time per source."""
 
     def __init__(self, gap_s: float = GAP_S) -> None:
         self._gap_s = gap_s
@@ -34,7 +34,7 @@ class Pace:
         self._last: dict[str, float] = {}
 
     def due(self, keys: Iterable[str], now: float) -> set[str]:
-        """Those to read now, of `keys` and of those that wait; the others wait."""
+        """Return the keys to ingest now, from `keys` and the waiting ones; the rest waits."""
         wanted = self._waiting.union(keys)
         ready = {key for key in wanted if now - self._last.get(key, -self._gap_s) >= self._gap_s}
         self._waiting = wanted - ready
@@ -42,15 +42,15 @@ class Pace:
         return ready
 
     def wait_s(self, now: float) -> float:
-        """Seconds until one that waits may be read; infinite: none waits."""
+        """Return the seconds until a waiting key is due; infinite if none waits."""
         return min((self._last[key] + self._gap_s - now for key in self._waiting), default=float("inf"))
 
 
 class Nudges:
-    """Notes transcripts at once; `run` has their sources read in the background."""
+    """Queues transcripts at once; `run` ingests their sources in the background."""
 
     def __init__(self, services: Services, settle_s: float = SETTLE_S, gap_s: float = GAP_S) -> None:
-        """:param services: not looked at before `run`."""
+        """:param services: not used before `run`."""
         self._services = services
         self._settle_s = settle_s
         self._pace = Pace(gap_s)
@@ -58,7 +58,7 @@ class Nudges:
         self._noted: anyio.Event | None = None
 
     def note(self, path: str) -> bool:
-        """Whether the transcript is looked up soon; False: too many are noted already."""
+        """Queue a transcript; False: the queue is full."""
         if len(self._paths) >= MOST_PATHS and path not in self._paths:
             return False
         self._paths.add(path)
@@ -67,7 +67,7 @@ class Nudges:
         return True
 
     async def run(self) -> None:
-        """Look up what was noted and have it read, until cancelled."""
+        """Ingest the sources of queued transcripts, until cancelled."""
         while True:
             self._noted = anyio.Event()
             if not self._paths:
@@ -99,5 +99,5 @@ class Nudges:
 
 
 def holds(source: Source, path: str) -> bool:
-    """Whether a transcript belongs to a source; both as this machine names them. Pure."""
+    """Return whether a transcript belongs to a source; both paths as this machine names them. Pure."""
     return path.replace("\\", "/").startswith(f"{source.root}/{source.folder}/")

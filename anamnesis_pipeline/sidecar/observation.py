@@ -1,4 +1,4 @@
-"""What the sidecar tells about itself: Prometheus metrics, one log line per request, and errors nobody expected."""
+"""Observability of the sidecar: Prometheus metrics, one log line per request, and unexpected errors."""
 
 import logging
 import time
@@ -25,13 +25,13 @@ access_log = logging.getLogger("anamnesis.access")
 log = logging.getLogger(__name__)
 
 UNROUTED = "unrouted"
-"""Stands for every address that no route answers, so that strangers cannot add metrics."""
+"""Label for every path without a route, so that strangers cannot add metrics."""
 CLIENT_GONE = 499
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Metrics:
-    """The counters of one application, in a registry of their own."""
+    """The counters of one application, in a separate registry."""
 
     def __init__(self, services: Services) -> None:
         self.registry = CollectorRegistry()
@@ -60,17 +60,17 @@ class Metrics:
 
 
 class _StoreGauges(Collector):
-    """Counts that are read from the store when somebody asks; left out while the store does not answer."""
+    """Gauges read from the store at each scrape; omitted while the store does not answer."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Nothing: the registry need not read the store to learn the names."""
+        """Yield nothing: the registry need not read the store to learn the names."""
         return iter(())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Read them all."""
+        """Read all gauges."""
         pool = self._services.pool
         yield GaugeMetricFamily("anamnesis_embedding_queue_depth", "Batches waiting for the model", value=pool.depth)
         yield GaugeMetricFamily("anamnesis_model_ready", "1 when the embedding model is in memory", value=pool.ready)
@@ -81,20 +81,20 @@ class _StoreGauges(Collector):
 
 
 class _SearchStages(Collector):
-    """Times of the stages of all searches, over HTTP, MCP and for a context."""
+    """Durations of search stages, over HTTP, MCP and for contexts."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: the registry need not open the store to learn the names."""
+        """Yield nothing: the registry need not open the store to learn the names."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """A histogram per stage that ran."""
+        """Yield a histogram of every stage that ran."""
         try:
             stages = self._services.engine.times.all()
-        except AnamnesisError:  # the gauges of the store have said so already
+        except AnamnesisError:  # the store's gauges have logged it
             return
         family = HistogramMetricFamily(
             "anamnesis_search_stage_seconds", "Time of a stage of a search; lists run side by side", labels=["stage"]
@@ -128,7 +128,7 @@ def _of_store(store: Store) -> list[GaugeMetricFamily]:
 
 
 def _labeled(store: Store, reembed_state: str) -> list[GaugeMetricFamily]:
-    """Those with several values, told apart by their labels."""
+    """Return the gauges with several labelled values."""
     summaries = GaugeMetricFamily(
         "anamnesis_summaries", "Summaries by what wrote them; problem: stand in for an LLM's", labels=["model"]
     )
@@ -149,14 +149,14 @@ def _labeled(store: Store, reembed_state: str) -> list[GaugeMetricFamily]:
 
 
 class Observation:
-    """Outermost: times, counts and logs each request, and turns what nobody caught into a plain 500."""
+    """Outermost middleware: times, counts and logs each request, and turns uncaught errors into a plain 500."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -173,7 +173,7 @@ class Observation:
         except Exception as exc:
             _log_unexpected(exc)
             if status != CLIENT_GONE:
-                raise  # the reply has begun: only closing the connection tells the client
+                raise  # the response has begun: only a closed connection tells the client
             await problem(500, "this should not happen; the log names the place")(scope, receive, send_observed)
         finally:
             self._record(scope, status, time.perf_counter() - started)
@@ -188,6 +188,6 @@ class Observation:
 
 
 def _log_unexpected(exc: BaseException) -> None:
-    # The place without the message: texts of libraries may quote what they were given.
+    # The traceback without the message: messages of libraries may quote their input.
     place = "".join(traceback.format_tb(exc.__traceback__))
     log.error("unexpected %s\n%s", type(exc).__qualname__, place)

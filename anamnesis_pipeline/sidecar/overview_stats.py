@@ -1,5 +1,5 @@
-"""What all pages and clients are told of the whole memory. The store counts it in some 50 to 150 ms for 100,000
-episodes, so that it is kept for some seconds.
+"""Statistics of the whole memory, for pages and clients. The store needs 50 to 150 ms for 100,000 episodes, so they are
+cached for some seconds.
 """
 
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ class StatsOut(TypedDict):
 
 
 class Overview:
-    """What one application counts; at most `KEPT_S` old."""
+    """The statistics of one application, at most `KEPT_S` old."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -84,31 +84,31 @@ class Overview:
         )
 
     def census(self) -> Census:
-        """Of all episodes; by project and instance without what is private."""
+        """Return counts of all episodes; by project and instance without private ones."""
         shown = self._census.get(self._services.engine.visible(EVERYTHING, []))
         return replace(self._census.get(EVERYTHING), projects=shown.projects, instances=shown.instances)
 
     def days(self, where: Where) -> Mapping[date, int]:
-        """Episodes that pass a filter by day (UTC), the earliest first."""
+        """Return the number of episodes that pass a filter, by day (UTC), earliest first."""
         return self._days.get(where)
 
     def recent(self) -> list[Episode]:
-        """The newest sessions and other current episodes that are not private."""
+        """Return the newest sessions and other current episodes that are not private."""
         return timeline_page(self._services.store, self._shown(), LISTED).items[:LISTED]
 
     def most_retrieved(self) -> list[Episode]:
-        """Those read most often of the current ones that are not private."""
+        """Return the current episodes that are read most often and are not private."""
         ids = self._often.get(self._shown())
         found = self._services.store.episodes.get(ids)
         return [found[name] for name in ids if name in found]
 
     def direct(self) -> list[DirectOut]:
-        """What came without a log."""
+        """Return the counts of sources without a log."""
         held = self._sources.get(None)
         return [_direct(name, held.get(name)) for name in RESERVED_SOURCES]
 
     def stats(self) -> StatsOut:
-        """All of it, JSON-ready."""
+        """Return all statistics, JSON-ready."""
         census = self.census()
         consolidation: Any = consolidation_body(self._services)
         return {
@@ -133,17 +133,17 @@ class Overview:
 
 
 def _projects(census: Census) -> int:
-    """How many there are; what belongs to none has the name ""."""
+    """Return the number of projects; "" stands for no project."""
     return sum(map(bool, census.projects))
 
 
 def private_of(census: Census) -> int:
-    """How many episodes are of no project that is named. Pure."""
+    """Return the number of episodes outside the listed projects. Pure."""
     return census.episodes - sum(census.projects.values())
 
 
 def totals_of(census: Census) -> TotalsOut:
-    """Pure."""
+    """Return the totals of a census. Pure."""
     return {
         "episodes": census.episodes,
         "retrievals": census.retrievals,
@@ -153,8 +153,8 @@ def totals_of(census: Census) -> TotalsOut:
 
 
 def points_of(days: Mapping[date, int], most: int = 1_000) -> tuple[list[list[int]], int]:
-    """What a chart draws: [days since 1970, episodes from that day on], for days in their order; and over how many days
-    each counts, more than one where there would be more than `most` points. Pure.
+    """Return a chart's points, [days since 1970, episodes from that day on], in order, and the days per point: more
+    than one if there would be more than `most` points. Pure.
     """
     for step in (1, 7, 30, 365, 3_650):
         points: dict[int, int] = {}
@@ -167,11 +167,11 @@ def points_of(days: Mapping[date, int], most: int = 1_000) -> tuple[list[list[in
 
 
 def sentence_of(census: Census, embedded: float | None, newest: datetime | None, wrong: int, now: datetime) -> str:
-    """The state of the memory in plain words. Pure.
+    """Describe the state of the memory in plain words. Pure.
 
-    :param embedded: share of what is stored that is found by its meaning; None: nothing is stored.
-    :param newest: of when the newest episode is.
-    :param wrong: how many things are wrong.
+    :param embedded: share of the passages that are embedded; None: nothing is stored.
+    :param newest: timestamp of the newest episode.
+    :param wrong: number of problems.
     """
     if not census.episodes:
         what = "The memory is empty"

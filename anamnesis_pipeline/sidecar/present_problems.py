@@ -1,4 +1,4 @@
-"""What is wrong right now, as far as that is known without asking anybody and without waiting."""
+"""Present problems, as far as known without contacting a service and without waiting."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -16,8 +16,8 @@ from anamnesis_pipeline.wiring import effective_settings
 
 
 class Growth:
-    """What one application saw of the embedding: a large memory takes hours at first, and nothing is wrong as long as
-    it goes on.
+    """Progress of the embedding, as one application sees it. A large memory takes hours at first, which is no problem
+    while it advances.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -25,16 +25,16 @@ class Growth:
         self._embedded, self._changed_at = -1, 0.0
 
     def goes_on(self, embedded: int) -> bool:
-        """Whether this many passages are another number than some minutes ago."""
+        """Return whether the number of embedded passages changed within the last minutes."""
         if embedded != self._embedded:
             self._embedded, self._changed_at = embedded, self._clock()
         return self._clock() - self._changed_at < store_checks.BEING_EMBEDDED.total_seconds()
 
 
 def present_problems(services: Services, room: Room, growth: Growth, resources: Sequence[Resource]) -> list[Finding]:
-    """What somebody should see to, the worst first.
+    """Return the problems to act on, worst first.
 
-    :param resources: as they were when they were asked last.
+    :param resources: results of the last probe.
     """
     covers = partial(_coverage, growth)
     found = [_full(services.store, room), model_loading(services.pool)]
@@ -44,7 +44,7 @@ def present_problems(services: Services, room: Room, growth: Growth, resources: 
 
 
 def model_loading(pool: ModelPool) -> Finding:
-    """The model loads, or has done so."""
+    """Check that the model is loaded or still loading."""
     if pool.failure:
         advice = "searches by words go on; choose a model that is there on the page Embedding"
         return Finding(False, "model", f"no question can be embedded: {pool.failure}", advice)
@@ -59,7 +59,7 @@ def _full(store: Store, room: Room) -> Finding:
 
 
 def _resource(found: Resource) -> Finding:
-    """One that is asked for work: a summarizer's other choices may be away as they like."""
+    """Report a service that work depends on; unused alternatives may be down."""
     is_well = found.state not in ("down", "stale") or not found.is_used
     return Finding(is_well, found.name, found.detail, found.advice)
 
@@ -71,7 +71,7 @@ def _coverage(growth: Growth, store: Store) -> Finding:
 
 
 def _llm(store: Store) -> Finding:
-    """The LLM that writes summaries may be asked: it is not left alone, and has a budget left."""
+    """Check that the summary LLM may be called: its breaker is closed and its budget is not used up."""
     problem = llm_state(store, effective_settings(store), datetime.now(UTC))["problem"]
     advice = "mend what it names, or go without an LLM: anamnesis config set summarizer none"
     return Finding(problem is None, "summaries", problem or "", advice)
@@ -81,4 +81,4 @@ CHEAP: Sequence[Callable[[Store], Finding]] = (
     store_checks.unread_logs, store_checks.dead_letters, store_checks.vector_index, store_checks.reembedding, _llm,
     store_checks.forgetting, store_checks.crawler, store_checks.clock,
 )  # fmt: skip
-"""Most are checks of `doctor`; they read some rows and ask nobody."""
+"""Mostly checks of `doctor`; they read some rows and call no service."""

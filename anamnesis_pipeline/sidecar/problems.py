@@ -1,4 +1,4 @@
-"""Every error as RFC 9457 problem+json: what was asked, what to do; never a stack trace, never the caller's values."""
+"""Errors as RFC 9457 problem+json: the fault and the remedy; never a stack trace or the caller's values."""
 
 import json
 import logging
@@ -45,9 +45,9 @@ MEDIA_TYPE = "application/problem+json"
 MAX_PATH_CHARS = 200
 MAX_ERRORS = 100
 SAFE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
-"""Of every response: neither guessed at nor kept."""
+"""Headers of every response: no MIME sniffing, no caching."""
 
-# The first that fits counts, so that the special come before the general; the two branches of the tree hold all.
+# The first match counts, so subclasses come before their bases; the two branches of the tree include all.
 _STATUS: tuple[tuple[type[AnamnesisError], int], ...] = (
     (EpisodeNotFound, 404),
     (EpisodeConflict, 409),
@@ -90,7 +90,7 @@ class FieldError(TypedDict):
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> Response:
-    """A problem+json response; 429 and 503 say when to try again."""
+    """Return a problem+json response; 429 and 503 say when to retry."""
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
     retry = {"Retry-After": _RETRY_AFTER_S[status]} if status in _RETRY_AFTER_S else {}
     content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
@@ -98,13 +98,13 @@ def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, 
 
 
 def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[FieldError]:
-    """Pydantic's errors as paths and messages, without the values that were sent."""
+    """Convert pydantic's errors to paths and messages, without the values sent."""
     listed = islice(errors, MAX_ERRORS)
     return [{"path": _path(error["loc"]), "message": _message(error)} for error in listed]
 
 
 def sentence_of(exc: RequestValidationError) -> str:
-    """The first field that is wrong, and how many more."""
+    """Describe the first wrong field, and count the others."""
     return _sentence(_fields_of(exc))
 
 
@@ -114,7 +114,7 @@ def status_of(kind: type[AnamnesisError]) -> int:
 
 
 def install(app: FastAPI) -> None:
-    """Make every expected error of `app` a problem; `observation` sees to the others."""
+    """Turn every expected error of `app` into a problem; `observation` handles the others."""
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(RequestValidationError, _on_invalid_request)
     for kind, _ in _STATUS:
@@ -161,7 +161,7 @@ def _detail(exc: HTTPException) -> str:
 
 
 def _allowed_methods(request: Request) -> str:
-    # Each method is a route of its own, so that the framework's own Allow would name the first one only.
+    # Each method is a separate route, so the framework's own Allow would name only the first.
     template = getattr(request.scope.get("route"), "path_format", request.url.path)
     return ", ".join(sorted(method.upper() for method in request.app.openapi()["paths"].get(template, {})))
 
@@ -177,7 +177,7 @@ def _sentence(fields: Sequence[FieldError]) -> str:
 
 
 def _path(location: Sequence[Any]) -> str:
-    # repr, since a field name comes from the caller and may hold anything
+    # repr, since a field name comes from the caller and may contain anything
     pieces = (piece if isinstance(piece, str) and piece.isprintable() else repr(piece) for piece in location)
     return ".".join(pieces)[:MAX_PATH_CHARS]
 

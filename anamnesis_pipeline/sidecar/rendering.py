@@ -1,4 +1,4 @@
-"""Episodes and answers as JSON bodies. Pure."""
+"""JSON bodies of episodes and answers. Pure."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -22,15 +22,15 @@ NO_IDS: Mapping[str, str] = {}
 
 
 def json_reply(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Made here, in the thread that has the data: encoding a long page would hold up the event loop."""
+    """Return a JSON response. Encode in the calling thread: a long page would block the event loop."""
     content = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     return Response(content, status, headers, media_type="application/json")
 
 
 def episode_body(episode: Episode, include: Collection[str], short: Mapping[str, str] = NO_IDS) -> EpisodeOut:
-    """One episode, without its text unless `raw` is in `include`.
+    """Return one episode, without its text unless `raw` is in `include`.
 
-    :param short: id -> its short form, of those that are to have one.
+    :param short: maps ids to short ids, where an episode has one.
     """
     body: EpisodeOut = {
         "episode_id": episode.episode_id,
@@ -64,10 +64,10 @@ def answer_body(
     quote_tokens: int = 0,
     short: Mapping[str, str] = NO_IDS,
 ) -> SearchOut:
-    """A whole answer.
+    """Return a whole answer.
 
-    :param quote_tokens: of the sentences that are quoted of a hit; 0: none are.
-    :param short: as of `episode_body`.
+    :param quote_tokens: limit of the sentences quoted per hit; 0: no quotes.
+    :param short: as in `episode_body`.
     """
     body: SearchOut = {
         "results": [_hit_body(hit, include, explain, quote_tokens, short) for hit in answer.hits],
@@ -83,7 +83,7 @@ def answer_body(
 
 
 def utc_text(moment: datetime) -> str:
-    """ISO 8601 with `Z`."""
+    """Format as ISO 8601 with `Z`."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 

@@ -1,6 +1,5 @@
-"""How everything is doing that the service stands on: store, model, Dagster and the LLMs that are configured. All are
-asked at once, by what costs nothing, and nobody waits longer than five seconds. One that does not answer is not asked
-again until it has.
+"""Health of the services behind the sidecar: store, model, Dagster and the configured LLMs. All are probed in parallel,
+by calls without cost, within five seconds. A pending probe is not repeated.
 """
 
 import asyncio
@@ -32,12 +31,12 @@ log = logging.getLogger(__name__)
 
 PROBED_WITHIN_S = 4.5
 KEPT_S = 25.0
-"""Whoever asks every 30 seconds makes it look anew; more who ask do not."""
+"""A client that polls every 30 seconds triggers a new probe each time; more clients add none."""
 STALE_FAILURES = 2
-"""What answered before may miss so many times in a row before it counts as down."""
+"""Consecutive failures tolerated in a service that answered before; one more, and it counts as down."""
 
 AUTOMATIONS = "Sensors and schedules"
-"""Name of the place that says whether they run."""
+"""Name of the resource that reports whether they run."""
 
 State = Literal["up", "loading", "stale", "down", "off"]
 Kind = Literal["store", "model", "dagster", "llm"]
@@ -45,8 +44,8 @@ Kind = Literal["store", "model", "dagster", "llm"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Something that can be asked. `where`: its address; `key`: what is shown of its key; `is_used`: work waits for it;
-    `ask` says how it is in words, or raises an AnamnesisError.
+    """A service to probe. `where` is its address, `key` its masked key; `is_used` says that work depends on it. `ask`
+    returns its state or raises an AnamnesisError.
     """
 
     name: str
@@ -60,7 +59,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What something said of itself, and how long that took."""
+    """The result of a successful probe."""
 
     detail: str
     state: State = "up"
@@ -68,13 +67,13 @@ class Answer:
 
 
 NEVER_LOCAL = frozenset({"anthropic", "claude_cli"})
-"""Backends whose text leaves this machine, whatever is configured."""
+"""Backends that always send text off this machine, for any configuration."""
 _NOT_ASKED = Answer("not asked: local_only keeps everything on this machine", "off")
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """How a place is. `failures` in a row; `last_ok`: when it answered last, since this service started."""
+    """State of a service. `failures` counts consecutive ones; `last_ok` is its last answer since startup."""
 
     name: str
     kind: Kind
@@ -91,7 +90,7 @@ class Resource:
 
 
 class Resources:
-    """Asks, and remembers what was answered. Safe to share between threads."""
+    """Probes services and caches the results. Thread-safe."""
 
     def __init__(self, services: Services, room: Room, clock: Callable[[], float] = time.monotonic) -> None:
         self._services, self._room, self._clock = services, room, clock
@@ -101,18 +100,18 @@ class Resources:
         self._asked_at: float | None = None
 
     def last(self) -> list[Resource]:
-        """As they were when they were asked last; empty before."""
+        """Return the results of the last probe; empty before the first."""
         return list(self._known.values())
 
     def status(self, *, now: bool = False) -> list[Resource]:
-        """As they are, at most `KEPT_S` old.
+        """Return the results, at most `KEPT_S` old.
 
-        :param now: ask in any case.
+        :param now: probe in any case.
         """
         began = self._clock()
         with self._asking:
             known = self._asked_at
-            fresh_since = began if now else began - KEPT_S  # who waited for another's answer takes that
+            fresh_since = began if now else began - KEPT_S  # concurrent callers share one probe
             if known is None or known <= fresh_since:
                 self._ask_all()
                 self._asked_at = self._clock()
@@ -127,9 +126,9 @@ class Resources:
 
 
 def judged(place: Place, flight: Flight[Answer] | None, before: Resource | None, at: datetime) -> Resource:
-    """How a place is after it was asked, and whether what answered before is only late. Pure.
+    """Return the state after a probe: a service that answered before is `stale` first. Pure.
 
-    :param flight: None: it has not answered yet.
+    :param flight: None: no answer yet.
     """
     last_ok = before.last_ok if before else None
     found = Resource(
@@ -149,7 +148,7 @@ def judged(place: Place, flight: Flight[Answer] | None, before: Resource | None,
 
 
 def places_of(services: Services, room: Room) -> list[Place]:
-    """Everything that is to be asked, as it is configured now. The store's settings count where it can be read."""
+    """Return all services to probe. Uses the stored settings if the store can be read."""
     try:
         settings = effective_settings(services.store)
     except AnamnesisError:
@@ -173,12 +172,12 @@ def places_of(services: Services, room: Room) -> list[Place]:
 
 
 def masked(key: str) -> str:
-    """What may be shown of a key: enough to tell one from another. Pure."""
+    """Mask a key, but leave enough to recognize it. Pure."""
     return f"{key[:3]}…{key[-4:]}" if len(key) >= 20 else "set"
 
 
 def _llms(settings: Settings) -> list[Place]:
-    """The LLMs that are configured: the one that writes summaries, and those that somebody gave an address or a key."""
+    """Return the configured LLMs: the summary LLM, and those with an address or a key set."""
     options = backend_options(settings)
     places = []
     if settings.summarizer == "claude_cli" or settings.claude_host or _is_chosen(settings, "claude_command"):
@@ -203,7 +202,7 @@ def _llm(
     is_used = settings.summarizer == backend
 
     def ask() -> Answer:
-        if settings.local_only and backend in NEVER_LOCAL:  # said without its library, which takes seconds to load
+        if settings.local_only and backend in NEVER_LOCAL:  # before its library, which takes seconds to load
             return _NOT_ASKED
         if not is_used:
             may_ask = not settings.local_only or is_loopback(with_scheme(where))
@@ -219,9 +218,9 @@ def _llm(
 
 
 def _for_chats(backend: str, options: BackendOptions) -> Answer:
-    """How one is that writes no summaries: a chat may be with any of its models.
+    """Probe an LLM that writes no summaries: any of its models may serve a chat.
 
-    :raises LlmUnavailable: it cannot be reached, or has none.
+    :raises LlmUnavailable: it cannot be reached, or has no model.
     """
     offer = asyncio.run(offer_of(backend, options))
     if not offer.reachable:
@@ -258,7 +257,7 @@ def _dagster(services: Services) -> Answer:
 def _automations(services: Services) -> Answer:
     try:
         stopped = services.dagster.stopped_automations()
-    except ServiceUnreachable:  # which `Dagster` tells
+    except ServiceUnreachable:  # reported by `Dagster`
         return Answer("not asked: Dagster does not answer", "off")
     return Answer(stopped_text([each.name for each in stopped]), "down") if stopped else Answer("all run")
 
@@ -276,6 +275,6 @@ def _reason(flight: Flight[Answer] | None) -> str:
         return f"no answer within {PROBED_WITHIN_S} s"
     if isinstance(flight.error, AnamnesisError):
         return str(flight.error)
-    # its text may quote what the library was given
+    # its text may quote the library's input
     log.error("asking how it is failed: %s", type(flight.error).__qualname__)
     return f"could not be asked ({type(flight.error).__qualname__}); the log of this service says more"

@@ -1,4 +1,4 @@
-"""Whether the store has room for what is written: searches answer from a full one, and nothing new is remembered."""
+"""Disk-space check of the store. When it is full, searches go on but nothing new is stored."""
 
 from datetime import UTC, datetime
 
@@ -6,11 +6,11 @@ from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.store.base import Store
 
 PROBE = "probe.write"
-"""The stored setting that is written to find out."""
+"""The stored setting that the check writes."""
 
 
 def cannot_write(store: Store) -> str | None:
-    """Why nothing can be written now; None: it can."""
+    """Return why writing fails; None: it works."""
     try:
         store.settings.set(PROBE, datetime.now(UTC).isoformat(timespec="seconds"))
     except AnamnesisError as exc:
@@ -19,17 +19,17 @@ def cannot_write(store: Store) -> str | None:
 
 
 class Room:
-    """What one application knows: only after a write was refused is the store asked, until it takes one again."""
+    """Disk-space state of one application: after a refused write, the store is probed until a write succeeds."""
 
     def __init__(self) -> None:
         self._was_refused = False
 
     def refused(self) -> None:
-        """A write met a full store."""
+        """Record that a full store refused a write."""
         self._was_refused = True
 
     def problem(self, store: Store) -> str | None:
-        """Why it still takes nothing; None: it does, or was not full."""
+        """Return why the store still refuses writes; None: it accepts them, or never refused."""
         if not self._was_refused:
             return None
         problem = cannot_write(store)

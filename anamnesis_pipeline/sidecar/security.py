@@ -1,7 +1,7 @@
-"""Who may talk to the sidecar, and how much they may say. Plain ASGI: streaming stays streaming.
+"""Access control and size limits of the sidecar. Plain ASGI: streaming stays streaming.
 
-The Host check keeps out pages whose name an attacker points at this machine (DNS rebinding), the Origin check
-pages of other sites, the token everyone else.
+The Host check stops pages whose name an attacker points at this machine (DNS rebinding), the Origin check pages of
+other sites, and the token everyone else.
 """
 
 import hmac
@@ -24,7 +24,7 @@ WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - names to recognize,
 ALIVE = "/health"
 OPEN_PATHS = frozenset({ALIVE, "/login"})
 OPEN_FOLDER = "/static/"
-"""What wants no token: whether it is alive, the form that asks for the token, and what that form looks like."""
+"""Paths without a token: the liveness check, the login form and its static files."""
 PAGES = ("/dashboard", "/chat", "/docs")
 COOKIE = "anamnesis_session"
 FOREIGN = "pages of another origin may not call this service"
@@ -35,9 +35,9 @@ BULK_BODY_LIMIT = 32 * MIB
 BULK_PATH = "/api/episodes/bulk"
 CHAT_BODY_LIMIT = 8 * MIB
 CHAT_PATH = "/api/chat/stream"
-"""Its attached files have a megabyte each, and take more as JSON."""
+"""Attached files have up to a megabyte each, and more as JSON."""
 UPLOAD_BODY_LIMIT = 51 * MIB
-"""The largest document, and what a form says beside it."""
+"""The largest document, plus the other fields of its form."""
 UPLOAD_PATHS = frozenset({"/api/uploads", "/api/episodes/upload"})
 
 Authority = tuple[str, int | None]
@@ -48,7 +48,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request goes no further."""
+    """Why a request is refused."""
 
     status: int
     detail: str
@@ -56,13 +56,13 @@ class Refusal:
 
 
 def allowed_hosts(settings: Settings) -> frozenset[str]:
-    """Host names that a request may address, in lower case, without ports."""
+    """Return the host names that a request may address, in lower case, without ports."""
     bound = set() if settings.bind in WILDCARDS else {settings.bind.lower()}
     return LOOPBACK | bound | {host.lower().strip("[]") for host in settings.allowed_hosts}
 
 
 def split_authority(text: str) -> Authority | None:
-    """`name:port` -> (name, port), brackets of an IPv6 address removed; None when it is not an authority."""
+    """Split `name:port` into (name, port), without the brackets of IPv6; None when it is not an authority."""
     try:
         parts = urlsplit(f"//{text}")
         name, port = parts.hostname, parts.port
@@ -74,7 +74,7 @@ def split_authority(text: str) -> Authority | None:
 
 
 def refuse_host(headers: Headers, allowed: Collection[str]) -> Refusal | None:
-    """421 unless exactly one Host header names this service."""
+    """Return 421 unless exactly one Host header names this service."""
     given = headers.getlist("host")
     authority = split_authority(given[0]) if len(given) == 1 else None
     if authority and authority[0] in allowed:
@@ -83,9 +83,9 @@ def refuse_host(headers: Headers, allowed: Collection[str]) -> Refusal | None:
 
 
 def refuse_origin(headers: Headers, *, is_read: bool) -> Refusal | None:
-    """403 when a page of another origin asks. Comes after `refuse_host`, so the Host header is an allowed one. Pictures
-    and the like of other sites carry no Origin; browsers tell of them by Fetch Metadata (https://www.w3.org/TR/fetch-metadata/),
-    and so they do of a link of theirs that leads here, which is the one thing that is let in.
+    """Return 403 for a request from a page of another origin. Comes after `refuse_host`, so the Host header is an
+    allowed one. Images and the like on other sites send no Origin; browsers mark these by Fetch Metadata
+    (https://www.w3.org/TR/fetch-metadata/). Only a link that leads here is allowed.
 
     :param is_read: whether the method changes nothing.
     """
@@ -107,12 +107,12 @@ def _same_place(one: Authority | None, other: Authority | None, default_port: in
 
 
 def session_value(token: str) -> str:
-    """What a browser keeps once somebody has typed the token; the token cannot be told from it."""
+    """Return the login cookie's value; the token cannot be derived from it."""
     return hmac.new(token.encode(), b"pages of anamnesis", "sha256").hexdigest()
 
 
 def refuse_token(headers: Headers, token: str) -> Refusal | None:
-    """401 without the right bearer token, or the cookie of somebody who has typed it; compared in constant time."""
+    """Return 401 without the right bearer token or login cookie; compare in constant time."""
     kept = cookie_parser(headers.get("cookie", "")).get(COOKIE)
     if kept is not None and hmac.compare_digest(kept.encode("latin-1", "replace"), session_value(token).encode()):
         return None
@@ -125,23 +125,23 @@ def refuse_token(headers: Headers, token: str) -> Refusal | None:
 
 
 def body_limit(path: str) -> int:
-    """Bytes that a request to `path` may carry."""
+    """Return the limit of a request body at `path`, in bytes."""
     if path in UPLOAD_PATHS:
         return UPLOAD_BODY_LIMIT
     return {BULK_PATH: BULK_BODY_LIMIT, CHAT_PATH: CHAT_BODY_LIMIT}.get(path, BODY_LIMIT)
 
 
 class Security:
-    """Host, Origin, token and size of the body, in this order; marks every response."""
+    """Checks Host, Origin, token and body size, in this order; adds headers to every response."""
 
     def __init__(self, app: ASGIApp, settings: Settings, guesses: Guesses) -> None:
-        """:param guesses: is told of wrong tokens, here and by the form that asks for one."""
+        """:param guesses: counts wrong tokens, from here and from the login form."""
         self._app, self._guesses = app, guesses
         self._hosts = allowed_hosts(settings)
         self._token = settings.api_token.get_secret_value() if settings.api_token else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -178,7 +178,7 @@ class Security:
 
 
 def client_of(scope: Scope) -> str:
-    """The address that a request comes from."""
+    """Return the client address of a request."""
     return str((scope.get("client") or ("", 0))[0])
 
 
@@ -187,7 +187,7 @@ def _is_open(path: str) -> bool:
 
 
 def _answer(refusal: Refusal, scope: Scope) -> Response:
-    """A person who opens a page is led to the form that asks for the token; everybody else is told the problem."""
+    """Redirect a browser that opens a page to the login form; send every other client the problem."""
     path, headers = scope["path"], Headers(scope=scope)
     is_page = scope["method"] == "GET" and (path == "/" or path.startswith(PAGES))
     wants_page = is_page and "text/html" in headers.get("accept", "") and "hx-request" not in headers
@@ -198,9 +198,9 @@ def _answer(refusal: Refusal, scope: Scope) -> Response:
 
 
 def limited(receive: Receive, limit: int) -> Receive:
-    """`receive` that stops reading at `limit` bytes, whatever the request said its length is.
+    """Return a `receive` that stops at `limit` bytes, independent of the declared length.
 
-    The message it raises becomes a 413 inside the application.
+    The error that it raises becomes a 413 inside the application.
     """
     seen = 0
 

@@ -1,4 +1,4 @@
-"""What the routes need, as `create_app` is given it."""
+"""The services that `create_app` passes to the routes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Protocol
@@ -19,7 +19,7 @@ from anamnesis_pipeline.store.base import Store
 
 
 class ModelPool(Protocol):
-    """The embedding model as far as the sidecar shows its state, moves it to other cores and measures its space."""
+    """The embedding model: its state, its cores, and query vectors to measure its space."""
 
     @property
     def ready(self) -> bool:
@@ -27,11 +27,11 @@ class ModelPool(Protocol):
 
     @property
     def failure(self) -> str | None:
-        """Why it will not be; None while there is hope."""
+        """Why it will never load; None: it may."""
 
     @property
     def depth(self) -> int:
-        """Batches that wait."""
+        """Number of waiting batches."""
 
     @property
     def model_id(self) -> str:
@@ -39,87 +39,87 @@ class ModelPool(Protocol):
 
     @property
     def pool(self) -> EmbeddingPool | None:
-        """What embeds; None until the model is in memory."""
+        """The embedding pool; None until the model is in memory."""
 
     @property
     def next_failure(self) -> tuple[str, str] | None:
-        """(model, why) when the active space's model does not load and the one before it answers."""
+        """(model, reason) if the active space's model does not load and the previous one answers."""
 
     def load_in_background(self) -> None:
         """Start loading and return at once."""
 
     def space_for(self, active: Space) -> Space:
-        """The space that is searched now."""
+        """Return the space that is searched now."""
 
     def embed_query(self, text: str, space: Space) -> QueryVectors:
-        """A question's vectors in that space; raises RetryLater while its model loads."""
+        """Embed a query in that space; raise RetryLater while its model loads."""
 
     def follow_cores(self) -> None:
-        """Take over the cores that are configured now."""
+        """Move to the configured cores."""
 
 
 class Backfills(Protocol):
-    """What is asked of Dagster; see `dagster_api.api.DagsterApi`. Every call may raise ServiceUnreachable."""
+    """The calls to Dagster, as in `dagster_api.api.DagsterApi`. Each may raise ServiceUnreachable."""
 
     def launch_embedding_backfill(self, space: str, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
-        """The id of a new backfill of `embeddings`."""
+        """Launch a backfill of `embeddings` and return its id."""
 
     def cancel_backfill(self, backfill_id: str) -> None:
-        """Start no further run of it."""
+        """Start no further runs of a backfill."""
 
     def unfinished_backfills(self) -> list[EmbeddingBackfill]:
-        """Those of `embeddings` that have work to do, whoever launched them."""
+        """Return the unfinished backfills of `embeddings`, from any origin."""
 
     def backfill_state(self, backfill_id: str) -> BackfillState | None:
-        """How far it is; None when it is not known."""
+        """Return its progress; None if unknown."""
 
     def link(self, backfill_id: str) -> str:
-        """Where the UI shows it; raises nothing."""
+        """Return its URL in the UI; never raises."""
 
     def launch_ingest(self, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> Launched:
-        """Run `ingest` for these sources, of which there is at least one."""
+        """Run `ingest` for these sources, at least one."""
 
     def ingest_runs(self, cut_off: str | None = None) -> IngestRuns:
-        """What `ingest` is doing. `cut_off`: the id of the run that was cut off last."""
+        """Return the state of `ingest`. `cut_off`: id of the last interrupted run."""
 
     def unfinished_ingest_backfills(self) -> list[str]:
-        """See `DagsterApi.unfinished_ingest_backfills`."""
+        """Return the ids of unfinished backfills of `ingest`."""
 
     def launch_job(self, job: str) -> str:
-        """The id of a new run of a job without partitions."""
+        """Launch a run of a job without partitions and return its id."""
 
     def latest_run(self, job: str) -> JobRun | None:
-        """The run of a job that was launched last."""
+        """Return the latest run of a job."""
 
     def stop_runs(self, run_ids: Sequence[str]) -> None:
-        """End these runs."""
+        """Stop these runs."""
 
     def stopped_automations(self) -> list[Automation]:
-        """Sensors and schedules that should run, and are stopped."""
+        """Return sensors and schedules that should run but are stopped."""
 
     def start_automations(self) -> list[Automation]:
-        """Start those; returns them."""
+        """Start these and return them."""
 
     def schedules(self) -> list[LoadedSchedule]:
-        """The schedules of the loaded definitions."""
+        """Return the schedules of the loaded definitions."""
 
     def reload_definitions(self) -> None:
-        """Load the definitions again."""
+        """Reload the definitions."""
 
     def run_link(self, run_id: str) -> str:
-        """Where the UI shows a run; raises nothing."""
+        """Return a run's URL in the UI; never raises."""
 
 
 class Services(Protocol):
-    """Everything behind the routes. Whoever makes the application also decides what `close` ends."""
+    """Everything behind the routes. The creator of the application decides what `close` ends."""
 
     @property
     def settings(self) -> Settings:
-        """Of this process."""
+        """Settings of this process."""
 
     @property
     def store(self) -> Store:
-        """Open."""
+        """The open store."""
 
     @property
     def engine(self) -> Engine:
@@ -135,15 +135,15 @@ class Services(Protocol):
 
     @property
     def dagster(self) -> Backfills:
-        """Does the work of a re-embed."""
+        """Runs the re-embed."""
 
     @property
     def close(self) -> Callable[[], None]:
-        """Ends everything above."""
+        """Closes everything above."""
 
 
 async def services_of(request: Request) -> Services:
-    """The services of the application that answers; async, since a plain function would cost a thread."""
+    """Return the services of the application; async, since a plain function would occupy a thread."""
     services: Services = request.app.state.services
     return services
 
@@ -152,7 +152,7 @@ Uses = Annotated[Services, Depends(services_of)]
 
 
 def coverage(store: Store) -> CoverageOut:
-    """How many passages the active space has embedded."""
+    """Return how many passages are embedded in the active space."""
     space = store.spaces.active()
     if space is None:
         return {"space": None, "model_id": None, "embedded": 0, "stored": store.overview.counts().passages}

@@ -1,4 +1,4 @@
-"""Storing settings, for the API, the pages and the command line: what is refused changes nothing."""
+"""Changes of stored settings, for the API, the pages and the command line. A refused change stores nothing."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,9 +15,9 @@ from anamnesis_pipeline.wiring import CONFIG_PREFIX, effective_settings, loaded_
 
 
 def settings_after(store: Store, changes: Mapping[str, Any]) -> Settings:
-    """The settings as these changes would make them; None removes what is stored. Nothing is written.
+    """Return the settings after these changes; None removes a stored value. Writes nothing.
 
-    :raises BadSetting: a value that cannot be, or one that the environment decides (ANAMNESIS_LOCK_ENV).
+    :raises BadSetting: a value is invalid, or the environment decides (ANAMNESIS_LOCK_ENV).
     """
     stored = {**stored_settings(store), **changes}
     after = settings_module.load({name: value for name, value in stored.items() if value is not None})
@@ -28,9 +28,9 @@ def settings_after(store: Store, changes: Mapping[str, Any]) -> Settings:
 
 
 def store_settings(store: Store, changes: Mapping[str, Any], dagster: Backfills | None = None) -> str:
-    """Write settings that `settings_after` has checked.
+    """Store settings checked by `settings_after`.
 
-    :return: see `reload_changed`.
+    :return: as `reload_changed`.
     """
     before = readable_settings(store)
     for name, value in changes.items():
@@ -39,7 +39,7 @@ def store_settings(store: Store, changes: Mapping[str, Any], dagster: Backfills 
 
 
 def readable_settings(store: Store) -> Settings | None:
-    """The settings in effect; None where one of them is refused."""
+    """Return the effective settings; None if one is invalid."""
     try:
         return effective_settings(store)
     except BadSetting:
@@ -47,10 +47,10 @@ def readable_settings(store: Store) -> Settings | None:
 
 
 def reload_changed(before: Settings | None, after: Settings | None, dagster: Backfills | None) -> str:
-    """Let Dagster load its definitions again where they hold one of the changed settings.
+    """Reload Dagster's definitions if they use one of the changed settings.
 
-    :param dagster: None where it does not run.
-    :return: what happened, for the user; empty where Dagster's definitions stay as they are.
+    :param dagster: None if it does not run.
+    :return: the outcome, for the user; empty if no definition changed.
     """
     if after is None or (before is not None and loaded_values(before) == loaded_values(after)):
         return ""

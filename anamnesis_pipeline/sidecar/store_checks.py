@@ -1,4 +1,4 @@
-"""What may be wrong with what is stored, and what to do about it. One small check per subject."""
+"""Checks of the stored data, with advice. One small check per subject."""
 
 import os
 import random
@@ -34,15 +34,15 @@ from anamnesis_pipeline.wording import counted
 
 AT_REST_AFTER = timedelta(days=1)
 BEING_EMBEDDED = timedelta(minutes=5)
-"""So long after it was read, what has no vectors yet is no problem while `anamnesis up` runs."""
+"""For this long after its ingest, content without vectors is no problem while `anamnesis up` runs."""
 RESTORE = (
     "stop Anamnesis and put a backup of the home back; without one, move the database away and start again: "
     "logs that still exist are read anew, the archive of others is kept aside as `*.kept-1`"
 )
 FILES_LOOKED_AT = 200
-"""Of the archive: a look at all would take longer the more there are."""
+"""Archive files in the sample: a full check grows with the archive."""
 NAMED = 20
-"""Damaged files that a finding names."""
+"""Max damaged files named in a finding."""
 INDEX_IS_DOWN = (
     "nothing is damaged, nothing has to be restored: look at MongoDB's search process (mongot) and its log; the index "
     "catches up once that runs"
@@ -50,14 +50,14 @@ INDEX_IS_DOWN = (
 
 
 def writable(store: Store) -> Finding:
-    """Something can be written: a server may be there, and have no room."""
+    """Check that the store accepts writes: a server may be up but full."""
     problem = cannot_write(store)
     advice = "until then searches answer, and nothing new is remembered"
     return Finding(problem is None, "writing", problem or "the store takes what is written", advice)
 
 
 def unread_logs(store: Store) -> Finding:
-    """Every file could be read the last time it was tried. A line of a log that is not whole yet waits for its rest."""
+    """Check that every file was readable at the last try. An incomplete last line of a log waits for its rest."""
     cursors, private = store.files.incomplete_files(), what_is_private(store)
     problems = [private.file_shown(cursor.source, cursor.unread) for cursor in cursors if cursor.unread]
     detail = (
@@ -80,7 +80,7 @@ def unread_logs(store: Store) -> Finding:
 
 
 def archived(store: Store) -> Finding:
-    """The archive is written by this memory, and what it was given last is there: of some files, chosen by chance."""
+    """Check that this memory writes the archive, and that the latest data of a random sample of files is there."""
     archive = open_archive(effective_settings(store))
     if other := archive.other_writer():
         holder, advice = other
@@ -100,7 +100,7 @@ def archived(store: Store) -> Finding:
 
 
 def archive_in_full(store: Store) -> Finding:
-    """The same of every file, each compared with its checksums. Reads all of the archive."""
+    """Compare every archived file with its checksums. Reads the whole archive."""
     damaged = damaged_files(store, open_archive(effective_settings(store)))
     if not damaged:
         found = archived(store)
@@ -120,7 +120,7 @@ def _archived_files(store: Store, source: str) -> list[tuple[str, FileCursor]]:
 
 
 def dead_letters(store: Store) -> Finding:
-    """Every line of every log could be read, but for one at the end of a log that a crash tore apart for good."""
+    """Check that every log line was readable, except a last line that a crash cut off for good."""
     letters = store.messages.dead_letters(limit=EVERY_LETTER)
     lasts = {(letter.source, letter.path): letter for letter in letters}.values()  # by line: the last of each file
     torn = sum(_is_torn_for_good(last, store.files.cursor(last.source, last.path)) for last in lasts)
@@ -134,7 +134,7 @@ def dead_letters(store: Store) -> Finding:
 
 
 def record_types(store: Store) -> Finding:
-    """Every record of every log, and what is in it, is of a known type. The archive keeps the others."""
+    """Check that all record types of the logs are known. Unknown ones stay in the archive."""
     unknown = unknown_records(store.settings)
     if not unknown:
         return Finding(True, "records", "every type of record is known")
@@ -147,7 +147,7 @@ def record_types(store: Store) -> Finding:
 
 
 def observers(store: Store) -> Finding:
-    """The rules on other memory tools can be read; how many of their own sessions were left out."""
+    """Check the rules on other memory tools, and count their excluded sessions."""
     name = "other memory tools"
     try:
         read_rules(effective_settings(store).home)
@@ -167,12 +167,12 @@ def _is_torn_for_good(letter: DeadLetter, cursor: FileCursor | None) -> bool:
 
 
 def _is_at_rest(cursor: FileCursor) -> bool:
-    """Whether a log did not change for a day."""
+    """Return whether a log did not change for a day."""
     return cursor.mtime_ns / 1e9 < (datetime.now(UTC) - AT_REST_AFTER).timestamp()
 
 
 def store_integrity(store: Store) -> Finding:
-    """The database engine finds nothing wrong with itself, and its full text can be asked."""
+    """Check the database's integrity and its full-text index."""
     problems = store.text.check()
     told = "; ".join(problem.text for problem in problems[:3])
     states = {problem.state for problem in problems}
@@ -183,7 +183,7 @@ def store_integrity(store: Store) -> Finding:
 
 
 def coverage(store: Store) -> Finding:
-    """Every passage can be found by its meaning, or came a moment ago and is being embedded."""
+    """Check that every passage is embedded, or was ingested a moment ago."""
     covered = embedded_of(store)
     is_whole = covered["embedded"] >= covered["stored"]
     share = covered["embedded"] / covered["stored"] if covered["stored"] else 1.0
@@ -195,7 +195,7 @@ def coverage(store: Store) -> Finding:
 
 
 def vector_index(store: Store) -> Finding:
-    """The index of the searched space is whole and finds what is nearest."""
+    """Check that the vector index of the active space is complete and finds the nearest vectors."""
     space = store.spaces.active()
     if space is None:
         return Finding(True, "vector index", "no space is searched yet")
@@ -212,7 +212,7 @@ def vector_index(store: Store) -> Finding:
 
 
 def _is_embedding(store: Store) -> bool:
-    """Whether `anamnesis up` runs, and everything without vectors is of sources that were read within minutes."""
+    """Return whether `anamnesis up` runs and all passages without vectors come from sources ingested within minutes."""
     space = store.spaces.active()
     if space is None or read_lock(effective_settings(store).home / "up.lock") is None:
         return False
@@ -221,13 +221,13 @@ def _is_embedding(store: Store) -> bool:
 
 
 def space_models(store: Store) -> Finding:
-    """The models of the spaces in use are on this disk, with the weights that made the vectors."""
+    """Check that the models of the spaces in use are on this disk, with the weights that made the vectors."""
     well = f"{counted(len(store.spaces.all()), 'space')}, the models of those in use are here"
     return replace(_finding("spaces", model_problems(store), well), note=default_model_note(store))
 
 
 def reembedding(store: Store) -> Finding:
-    """No re-embed is paused or fails."""
+    """Check that no re-embed is paused or failing."""
     state = EmbeddingControl(store).reembed_status()
     well = f"{state['state']}, {state['done']:,} of {counted(state['total'], 'passage')}"
     return replace(_finding("re-embed", reembed_problems(state), well), note="; ".join(reembed_notes(state)))
@@ -240,20 +240,20 @@ def _finding(name: str, problems: Sequence[Problem], well: str) -> Finding:
 
 
 def llm(store: Store) -> Finding:
-    """The LLM that is to write summaries can be opened, may spend money, and answers."""
+    """Check that the summary LLM can be opened, has a budget and answers."""
     return _finding("summaries", llm_problems(store), llm_text(store))
 
 
 def forgetting(store: Store) -> Finding:
-    """Nothing is half forgotten."""
+    """Check that no `forget` is left half done."""
     is_done = store.settings.get(JOB) is None
     detail = "nothing is half forgotten" if is_done else "forgetting was interrupted, and some of it is still there"
     return Finding(is_done, "forget", detail, "finish it with: anamnesis forget --resume")
 
 
 def crawler(store: Store) -> Finding:
-    """Every machine answers, every source was seen, and every one that people configured has something to read; that
-    nobody wrote a memory for Claude on a machine is well.
+    """Check that every host answers, every source was scanned, and every configured one has content. A host without
+    memory files of Claude is fine.
     """
     control = CrawlerControl(store, effective_settings(store))
     state = control.state()
@@ -277,7 +277,7 @@ def crawler(store: Store) -> Finding:
 
 
 def clock(store: Store) -> Finding:
-    """No episode lies in the future, which would mean that this clock is slow or was fast."""
+    """Check that no episode is in the future: then this clock is slow, or was fast."""
     now = datetime.now(UTC)
     newest = store.episodes.page(Where(), 1).items
     if newest and newest[0].timestamp > now + timedelta(minutes=5):
@@ -297,4 +297,4 @@ STORE_CHECKS = (
     store_integrity,
     *(archive_in_full if check is archived else check for check in OTHER_STORE_CHECKS),
 )
-"""Of a command that may take its time."""
+"""All checks, for a command without a time limit."""

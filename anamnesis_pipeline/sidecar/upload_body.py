@@ -1,4 +1,4 @@
-"""The body of an upload, read piece by piece and never more of it than is taken: nothing is written to disk."""
+"""Streaming parser for upload bodies: stops at the size limits and writes nothing to disk."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,8 +25,8 @@ class _Part:
 
 @dataclass(slots=True)
 class Form:
-    """A form as it arrives. `file` is (name, media type, bytes) of the one file; `fields` all else, as JSON would have
-    it.
+    """A form as it arrives. `file` is (name, media type, bytes) of the one file; `fields` holds the rest, as in
+    JSON.
     """
 
     file: tuple[str, str, bytes] | None = None
@@ -37,42 +37,42 @@ class Form:
     _parts: int = 0
 
     def begin_part(self) -> None:
-        """A part begins."""
+        """Begin a part."""
         self._part = _Part()
         self._parts += 1
         if self._parts > MOST_FIELDS:
             raise HTTPException(400, f"a form has at most {MOST_FIELDS} fields")
 
     def header_name(self, data: bytes, start: int, end: int) -> None:
-        """A piece of a header's name."""
+        """Append to a header's name."""
         self._header[0].extend(data[start:end])
 
     def header_value(self, data: bytes, start: int, end: int) -> None:
-        """A piece of its value."""
+        """Append to a header's value."""
         self._header[1].extend(data[start:end])
 
     def end_header(self) -> None:
-        """It is complete."""
-        name, value = (bytes(piece).decode("latin-1") for piece in self._header)  # as its bytes are
+        """Store the complete header."""
+        name, value = (bytes(piece).decode("latin-1") for piece in self._header)  # raw bytes
         self._part.headers[name.lower()] = value
         self._header = bytearray(), bytearray()
 
     def end_headers(self) -> None:
-        """All of a part are: it is a field or a file."""
+        """Read the name of the part, and whether it is a file."""
         _, options = parse_options_header(self._part.headers.get("content-disposition", ""))
         self._part.name = options.get(b"name", b"").decode("utf-8", "replace")
         if b"filename" in options:
             self._part.filename = options[b"filename"].decode("utf-8", "replace")
 
     def part_data(self, data: bytes, start: int, end: int) -> None:
-        """A piece of its content."""
+        """Append to the content."""
         self._part.data += data[start:end]
         most = MOST_FIELD_BYTES if self._part.filename is None else MOST_BYTES
         if len(self._part.data) > most:
             raise HTTPException(413, f"{self._part.name or 'a field'} has more than {most:,} bytes")
 
     def end_part(self) -> None:
-        """It is complete."""
+        """Store the complete part."""
         part = self._part
         if part.filename is not None:
             if self.file is not None:
@@ -86,14 +86,14 @@ class Form:
         part.data = bytearray()
 
     def end(self) -> None:
-        """So is the form."""
+        """Mark the form as complete."""
         self.is_complete = True
 
 
 async def read_form(request: Request, boundary: bytes) -> Form:
-    """A multipart form.
+    """Parse a multipart form.
 
-    :raises HTTPException: 400, it is none; 413, it is too large.
+    :raises HTTPException: 400, it is malformed; 413, it is too large.
     """
     form = Form()
     parser = MultipartParser(
