@@ -1,4 +1,4 @@
-"""What the address of a page asks for, as its form writes it: a field that is left blank asks for nothing."""
+"""Query parameters of pages. Empty form fields are ignored."""
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from anamnesis_pipeline.store.values import CURSOR_PATTERN
 KINDS = tuple(
     sorted({"exchange", "subagent", "compact_summary", "code", "note", "procedure", CHAT_ANSWER, *LASTING_KINDS})
 )
-"""What is offered; others can be typed."""
+"""Suggested kinds; others can be typed."""
 STATUSES = {"active": "Current", "all": "Also superseded", "superseded": "Superseded only"}
 LAYERS = {layer.value: layer.value.capitalize() for layer in Layer}
 NAMES_OFFERED = 300
@@ -29,7 +29,7 @@ TOP_K = 10
 
 
 class Listed(BaseModel):
-    """Which episodes the list shows."""
+    """Filters of an episode list."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -46,7 +46,7 @@ class Listed(BaseModel):
     cursor: str | None = Field(default=None, pattern=CURSOR_PATTERN)
 
     def where(self) -> Where:
-        """The same as a store takes it."""
+        """Return the filters for the store."""
         return Where(
             projects=(self.project,) if self.project else (),
             instance=self.instance,
@@ -63,14 +63,14 @@ class Listed(BaseModel):
 
 
 def filled(asked: QueryParams | Mapping[str, str]) -> dict[str, str]:
-    """The fields that say something, the last of each name."""
+    """Return the fields with a value; the last of each name counts."""
     return {name: value.strip() for name, value in asked.items() if value.strip()}
 
 
 def read_list(asked: QueryParams | Mapping[str, str]) -> Listed:
-    """Which episodes are to be listed.
+    """Parse the filters of a list.
 
-    :raises RequestValidationError: a field that cannot have this value.
+    :raises RequestValidationError: a field is invalid.
     """
     try:
         return Listed.model_validate(filled(asked))
@@ -79,9 +79,9 @@ def read_list(asked: QueryParams | Mapping[str, str]) -> Listed:
 
 
 def read_question(asked: Mapping[str, str]) -> SearchIn:
-    """A question of the search form, as the JSON interface takes it.
+    """Parse the search form, with the rules of the JSON API.
 
-    :raises RequestValidationError: a field that cannot have this value.
+    :raises RequestValidationError: a field is invalid.
     """
     given: dict[str, Any] = {
         name: asked[name] for name in ("mode", "project", "instance", "since", "until", "profile") if name in asked
@@ -109,24 +109,24 @@ def read_question(asked: Mapping[str, str]) -> SearchIn:
 
 
 def invalid(exc: ValidationError) -> RequestValidationError:
-    """The same for the handlers of requests."""
+    """Convert the error for the request handlers."""
     return RequestValidationError([{**error, "loc": ("query", *error["loc"])} for error in exc.errors()])
 
 
 def told(exc: RequestValidationError) -> str:
-    """What is wrong, for who filled in the form."""
+    """Describe the error for the user of the form."""
     return f"Not understood: {sentence_of(exc)}"
 
 
 def address_with(path: str, asked: Mapping[str, str], **changes: str | None) -> str:
-    """The address of the same page with some fields changed; None: without it."""
+    """Return the URL with some fields changed; None removes one."""
     fields = {**asked, **changes}
     query = urlencode({name: value for name, value in fields.items() if value is not None})
     return f"{path}?{query}" if query else path
 
 
 def names_offered(services: Services, asked: Collection[str] = ()) -> dict[str, list[str] | tuple[str, ...]]:
-    """What the fields of a filter offer to choose from: names of what is private where `private` is asked for, too."""
+    """Return suggestions for the filter fields: private names only if `private` is requested."""
     private = Private() if "private" in asked else services.engine.private()
     sources = (source for source in services.store.files.sources() if source.key not in private.keys)
     return {

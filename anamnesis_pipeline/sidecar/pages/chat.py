@@ -1,4 +1,4 @@
-"""The chat: conversations by title, one of them, and what is done to it. Answers are streamed by `chat.js`."""
+"""Chat pages: list of conversations, one conversation, and its actions. `chat.js` streams answers."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -45,7 +45,7 @@ SessionId = Annotated[str, Query(max_length=200)]
 
 @router.get(PATH)
 def new_page(request: Request, services: Uses, q: Words = "", deleted: bool = False) -> Response:
-    """A conversation that has not begun, and those that have."""
+    """Show a new conversation, and the list."""
     shown = page(
         request, "chat.html", "Chat", **_head(None, deleted=deleted), **_sessions(services, q), **_turns([]),
         **_writing(services, None), projects=names_offered(services)["projects"],
@@ -56,13 +56,13 @@ def new_page(request: Request, services: Uses, q: Words = "", deleted: bool = Fa
 
 @router.get(PATH + "/parts/sessions")
 def session_list(services: Uses, q: Words = "", open: SessionId = "", cursor: str | None = None) -> Response:
-    """The conversations whose title holds `q`; the one that is `open` is marked."""
+    """Show the conversations whose title contains `q`, with the `open` one marked."""
     return fragment("chat_sessions.html", **_sessions(services, q, open, cursor))
 
 
 @router.get(PATH + "/parts/models")
 async def models(services: Uses, open: SessionId = "") -> Response:
-    """What may answer, as it is now; the page does not wait for it."""
+    """Show the models available now; loaded after the page."""
     settings = await run_in_threadpool(effective_settings, services.store)
     session = await run_in_threadpool(services.store.chat.session, open) if open else None
     found = await offers(backend_options(settings))
@@ -75,7 +75,7 @@ async def models(services: Uses, open: SessionId = "") -> Response:
 
 @router.get(PATH + "/{session_id}")
 def session_page(session_id: str, request: Request, services: Uses, q: Words = "") -> Response:
-    """One conversation, its latest messages first to be seen."""
+    """Show one conversation, starting with its latest messages."""
     session, messages = _session(services, session_id), _messages(request, services, session_id)
     shown = page(
         request, "chat.html", session.title, **_head(session), **_sessions(services, q, session_id),
@@ -87,21 +87,21 @@ def session_page(session_id: str, request: Request, services: Uses, q: Words = "
 
 @router.get(PATH + "/{session_id}/head")
 def head(session_id: str, services: Uses) -> Response:
-    """Title and actions of one that has just begun."""
+    """Show title and actions of a conversation that has just begun."""
     return fragment("chat_head.html", **_head(_session(services, session_id), is_part=True))
 
 
 @router.get(PATH + "/{session_id}/earlier")
 def earlier(session_id: str, request: Request, services: Uses, before: SessionId) -> Response:
-    """The messages before one."""
+    """Show the messages before one."""
     session = _session(services, session_id)
     return fragment("chat_turns.html", session=session, **_turns(_messages(request, services, session_id), before))
 
 
 @router.get(PATH + "/{session_id}/answer")
 def answer(session_id: str, request: Request, services: Uses, known: bool = False) -> Response:
-    """The answer that is being written, once it is stored; until then that it is, or nothing where that is `known`: its
-    Stop button stays the same while somebody presses it.
+    """Show the answer once it is stored; until then a placeholder, or 204 if that is `known`: its Stop button must not
+    be replaced during a click.
     """
     session, is_written = _session(services, session_id), _is_written(request, session_id)
     messages = _messages(request, services, session_id)
@@ -114,21 +114,21 @@ def answer(session_id: str, request: Request, services: Uses, known: bool = Fals
 
 @router.get(PATH + "/messages/{message_id}")
 def message(message_id: str, request: Request, services: Uses) -> Response:
-    """One message, which was just written."""
+    """Show one new message."""
     shown = without(_message(services, message_id), undo_of(request).waiting())
     return fragment("chat_turn.html", turn=turn_of(shown, is_last=True), most=SUMMARY_CHARS)
 
 
 @router.get(PATH + "/messages/{message_id}/text")
 def text(message_id: str, services: Uses) -> Response:
-    """What a message says as it was written, to be copied: an answer in its Markdown."""
+    """Return a message's source text for copying: an answer in Markdown."""
     said = _message(services, message_id).text
     return Response(said, headers=HEADERS, media_type="text/plain; charset=utf-8")
 
 
 @router.post(PATH + "/{session_id}/title")
 def rename(session_id: str, services: Uses, title: Annotated[str, Form(max_length=TITLE_CHARS)]) -> Response:
-    """Give another title; the former ones are kept."""
+    """Change the title; former titles are kept."""
     name = " ".join(title.split())
     if not name:
         raise HTTPException(422, "Write a title first.")
@@ -140,7 +140,7 @@ def rename(session_id: str, services: Uses, title: Annotated[str, Form(max_lengt
 async def delete(
     session_id: str, request: Request, services: Uses, episodes: Annotated[bool, Form()] = False
 ) -> Response:
-    """Remove the conversation, on demand also what the memory has of it, and go to an empty one."""
+    """Delete the conversation, optionally with its episodes, and redirect to a new one."""
     await request.app.state.chats.stopped(session_id)
     await run_in_threadpool(delete_conversation, services, session_id, with_episodes=episodes)
     return Response(headers={**HEADERS, "HX-Redirect": PATH + "?deleted=true"})
@@ -148,7 +148,7 @@ async def delete(
 
 @router.post(PATH + "/messages/{message_id}/feedback")
 def rate(message_id: str, services: Uses, value: Annotated[Literal["1", "-1", "0"], Form()]) -> Response:
-    """Keep what somebody thinks of an answer."""
+    """Store the rating of an answer."""
     if not services.store.chat.rate(message_id, int(value)):
         raise HTTPException(404, "There is no such answer; its conversation may have been deleted.")
     told = {"1": "Kept: a good answer.", "-1": "Kept: a bad answer.", "0": "Your rating is taken back."}
@@ -156,12 +156,12 @@ def rate(message_id: str, services: Uses, value: Annotated[Literal["1", "-1", "0
 
 
 def label_of(offer: Offer) -> str:
-    """A backend by its name; one of several servers with its address. Pure."""
+    """Return the name of a backend; with the address if it is one of several servers. Pure."""
     return " · ".join(filter(None, (LABELS[offer.backend], address_of(offer.worker_url))))
 
 
 def address_of(url: str) -> str:
-    """Where a server is, in few letters. Pure."""
+    """Shorten the address of a server. Pure."""
     return url.partition("://")[2] or url
 
 
@@ -173,13 +173,13 @@ def _session(services: Services, session_id: str) -> ChatSession:
 
 
 async def _look_ahead(state: State, project: str, last: str) -> None:
-    """Have at hand what the memory is asked when somebody who looks at this writes a message."""
+    """Prefetch the searches that a message in this conversation will need."""
     known: KnownAnswers = state.chat_known
     known.look_ahead(asked_ahead(project, last))
 
 
 def _messages(request: Request, services: Services, session_id: str) -> list[ChatMessage]:
-    """All of a conversation, without what they cite of episodes that are to be deleted."""
+    """Return all messages of a conversation, without citations of episodes scheduled for deletion."""
     waiting = undo_of(request).waiting()
     return [without(each, waiting) for each in services.store.chat.messages(session_id)]
 
@@ -201,7 +201,7 @@ def _writing(services: Services, session: ChatSession | None) -> dict[str, Any]:
 
 
 def _kept(settings: Settings, session: ChatSession | None) -> str:
-    """What answers where nothing else is chosen."""
+    """Describe the model that answers by default."""
     if session is None or not session.backend:
         return f"Default: {LABELS[wanted_choice(settings).backend]}"
     return " · ".join(filter(None, (session.backend, session.model, address_of(session.worker_url))))
@@ -215,7 +215,7 @@ def _sessions(services: Services, words: str, open_id: str = "", cursor: str | N
 
 
 def _turns(messages: list[ChatMessage], before: str = "", *, is_written: bool = False) -> dict[str, Any]:
-    """:param is_written: whether the answer to the last of them is being written, here or in another window."""
+    """:param is_written: whether the answer to the last message is in progress, here or in another window."""
     shown, earlier_ones = latest(messages, before)
     is_unanswered = bool(shown) and not before and shown[-1].role == "user"
     return {

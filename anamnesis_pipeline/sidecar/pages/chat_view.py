@@ -1,4 +1,4 @@
-"""What the page of a conversation is drawn from. Pure."""
+"""View data of a conversation's page. Pure."""
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
@@ -11,29 +11,29 @@ from anamnesis_pipeline.wording import counted
 
 MOST_TURNS = 40
 MOST_CHARS = 60_000
-"""Of the messages that are shown at once, as they cost in the page; the others come when they are asked for."""
+"""Max size of the messages on a page, in characters; older ones load on request."""
 CITATION_CHARS = 450
-"""What one costs, with its markup."""
+"""Estimated size of one citation with markup."""
 SUMMARY_CHARS = 160
-"""Shown of each."""
+"""Characters shown of each summary."""
 UNANSWERED = "Not answered: it failed, or was stopped, before the first word."
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A message as it is shown."""
+    """A message with its view data."""
 
     message: ChatMessage
     html: Markup | None
-    """Of an answer."""
+    """The rendered answer."""
     facts: tuple[str, ...]
     is_last: bool = False
 
 
 def latest(messages: Sequence[ChatMessage], before: str = "") -> tuple[Sequence[ChatMessage], str]:
-    """As many as a page may hold, and the id of the first of them when older ones are left out.
+    """Return the messages that fit on a page, and the id of the first if older ones are left out.
 
-    :param before: only those before the message with this id; empty, or an id that is not there: the newest.
+    :param before: only messages before this id; if empty or unknown, the newest.
     """
     ends = {message.message_id: number for number, message in enumerate(messages)}
     end = ends.get(before, len(messages))
@@ -47,7 +47,7 @@ def latest(messages: Sequence[ChatMessage], before: str = "") -> tuple[Sequence[
 
 
 def without(message: ChatMessage, hidden: Set[str]) -> ChatMessage:
-    """The message as if these episodes were gone. Pure."""
+    """Return the message as if these episodes were deleted. Pure."""
     cited = tuple(
         replace(each, summary=FORGOTTEN, project="") if each.episode_id in hidden else each
         for each in message.citations
@@ -56,13 +56,13 @@ def without(message: ChatMessage, hidden: Set[str]) -> ChatMessage:
 
 
 def turn_of(message: ChatMessage, *, is_last: bool = False) -> Turn:
-    """One message as it is shown."""
+    """Return the view of one message."""
     is_answer = message.role == "assistant"
     return Turn(message, rendered(message.text) if is_answer else None, facts_of(message), is_last)
 
 
 def turns_of(messages: Sequence[ChatMessage]) -> list[Turn]:
-    """All as they are shown; what the last answer leans on is unfolded."""
+    """Return the views of all messages; the last answer's sources are expanded."""
     return [turn_of(message, is_last=message is messages[-1]) for message in messages]
 
 
@@ -74,7 +74,7 @@ def _cost(message: ChatMessage) -> str:
 
 
 def facts_of(message: ChatMessage) -> tuple[str, ...]:
-    """What answered, and what it took."""
+    """Return the model of an answer, and its time and cost."""
     tokens = message.output_tokens
     told = (
         message.backend,

@@ -1,6 +1,6 @@
-"""Context: what a session would be told, from what it gets unasked to what it can ask for, with what each costs.
+"""Context page: what a session gets automatically and on request, with the cost.
 
-Nothing counts as shown to a session, or as found.
+Nothing counts as shown to a session or as a retrieval.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -37,7 +37,7 @@ PATH = "/dashboard/context"
 FIELDS = ("project", "cwd", "query", "max_tokens")
 DEFAULT_TOKENS = 800
 SEARCH_TOP = 10
-"""As many as a search answers unless it is asked for more."""
+"""Default number of search results."""
 
 WHY_LEFT_OUT = {
     LeftOut.FLOOR: "not telling enough to be said unasked",
@@ -61,7 +61,7 @@ router = page_router()
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """An item as the page shows it. `about`: whose words it is, or the confidence in what a search found."""
+    """An item as displayed. `about` is its speaker, or the confidence of a search hit."""
 
     episode: Episode
     text: str
@@ -72,8 +72,8 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What a session gets at one level. `name` is its short name; `how` says when it gets it, `call` how scripts ask
-    for the same. `waits_for`: what has to be given first; empty: nothing.
+    """What a session gets at one level. `name` is its short name; `how` says when, `call` is the equivalent API call.
+    `waits_for` names missing input; empty: none.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Level:
 
 @router.get(PATH)
 async def context_page(request: Request, services: Uses) -> Response:
-    """The form, and all levels for what it says."""
+    """Show the form, and all levels for its input."""
     asked = {name: value for name in FIELDS if (value := request.query_params.get(name, "").strip())}
     shown: dict[str, Any] = {
         "asked": asked, "levels": (), "projects": (), "problem": None, "degraded": (), "default_tokens": DEFAULT_TOKENS,
@@ -110,9 +110,9 @@ async def context_page(request: Request, services: Uses) -> Response:
 
 
 def read(asked: Mapping[str, str]) -> ContextRequest:
-    """What the form says of a session.
+    """Parse the form.
 
-    :raises RequestValidationError: a field that cannot have this value.
+    :raises RequestValidationError: a field is invalid.
     """
     given: dict[str, Any] = {name: value for name, value in asked.items() if name != "max_tokens"}
     given["max_tokens"] = _whole(asked.get("max_tokens", str(DEFAULT_TOKENS)))
@@ -134,7 +134,7 @@ def _whole(text: str) -> int:
 
 
 def _answered(services: Services, wanted: ContextRequest, hidden: Set[str]) -> dict[str, Any]:
-    """The levels, the projects they are of, and what did not answer."""
+    """Return the levels, their projects, and the degraded components."""
     maker, now = maker_of(services, hidden), datetime.now(UTC)
     start = maker.preview(_starting(wanted))
     prompt = maker.preview(wanted) if wanted.query else None

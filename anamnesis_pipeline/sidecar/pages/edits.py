@@ -1,4 +1,4 @@
-"""Edits of episodes that can be taken back: what a field was is kept beside what it is now."""
+"""Reversible edits of episodes: old and new field values are kept."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _CHANGES: TypeAdapter[EpisodeChanges] = TypeAdapter(EpisodeChanges)
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What some fields of an episode were, and what they are since; the same names in both."""
+    """Old and new values of some fields of an episode; both have the same names."""
 
     episode_id: str
     before: Mapping[str, Any]
@@ -25,7 +25,7 @@ class Edit:
 
 
 def read_episode(services: Services, episode_id: str) -> Episode:
-    """The episode.
+    """Return the episode.
 
     :raises EpisodeNotFound: no such id.
     """
@@ -38,16 +38,16 @@ def read_episode(services: Services, episode_id: str) -> Episode:
 def edit(services: Services, episode: Episode, changes: Mapping[str, Any]) -> Edit:
     """Write some fields, as `PATCH` does.
 
-    :param episode: as it was when somebody decided on the changes.
-    :raises RequestValidationError: a value that its field cannot have.
-    :raises EpisodeConflict: somebody else edited it meanwhile.
+    :param episode: its state when the user made the changes.
+    :raises RequestValidationError: a value is invalid.
+    :raises EpisodeConflict: it was edited meanwhile.
     """
     edited = services.poster.patch(episode.episode_id, _checked(changes), episode.content_hash)
     return Edit(episode.episode_id, _fields(episode, changes), _fields(edited, changes))
 
 
 def take_back(services: Services, done: Edit) -> None:
-    """Write the old values again; other fields stay as they are by now.
+    """Restore the old values; other fields keep their current ones.
 
     :raises EpisodeNotFound: it is gone.
     :raises EpisodeConflict: one of the fields was edited again meanwhile.

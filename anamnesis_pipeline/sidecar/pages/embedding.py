@@ -1,6 +1,6 @@
-"""Embedding: what embeds and how much is embedded, another model, a re-embed from start to end, and its cores.
+"""Embedding page: model and coverage, switching the model, the re-embed, and its cores.
 
-Every button does what the endpoint of its name does.
+Every button corresponds to the endpoint of its name.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,16 +29,16 @@ from anamnesis_pipeline.wording import counted, duration
 
 PATH = "/dashboard/embedding"
 SHARES = (25, 50, 100)
-"""Of the cores, in %, that a click chooses."""
+"""Selectable shares of the cores, in %."""
 FURTHER = ("precision", "device", "token_vectors", "switch", "checkpoint_every", "embed_queue_max")
-"""Settings that are shown, and changed by `anamnesis config`."""
+"""Settings shown here, and changed by `anamnesis config`."""
 
 router = page_router()
 
 
 @router.get(PATH)
 def embedding_page(request: Request, services: Uses) -> Response:
-    """The whole page; what only Dagster knows of a re-embed comes after it."""
+    """Show the page; Dagster's part of a re-embed loads later."""
     control = EmbeddingControl(services.store, None, services.pool)
     config = control.config()
     return page(
@@ -49,37 +49,37 @@ def embedding_page(request: Request, services: Uses) -> Response:
 
 @router.get(PATH + "/progress")
 def progress(services: Uses, control: Control, seen: str = "") -> Response:
-    """Spaces and the re-embed as they are now."""
+    """Show the current spaces and re-embed."""
     return live("embedding_progress.html", seen, **_progress(services, control))
 
 
 @router.post(PATH + "/pause")
 def pause(control: Control) -> Response:
-    """As `POST /api/episodes/reembed/pause`."""
+    """Pause, as `POST /api/episodes/reembed/pause`."""
     return _answer(lambda: _paused(control.pause()))
 
 
 @router.post(PATH + "/resume")
 def resume(control: Control) -> Response:
-    """As `POST /api/episodes/reembed/resume`."""
+    """Resume, as `POST /api/episodes/reembed/resume`."""
     return _answer(lambda: _resumed(control.resume()))
 
 
 @router.post(PATH + "/anew")
 def anew(control: Control) -> Response:
-    """As `POST /api/episodes/reembed`: everything again with the model that is active."""
+    """Embed everything again with the active model, as `POST /api/episodes/reembed`."""
     return _answer(lambda: control.start_reembed(None))
 
 
 @router.post(PATH + "/spaces/{key}/use")
 def use_space(key: SpaceKey, control: Control) -> Response:
-    """As `POST /api/embedding/spaces/{key}/use`: switch, switch back, or stay and give up what is being built."""
+    """Switch, switch back, or cancel a build by keeping the active space, as `POST /api/embedding/spaces/{key}/use`."""
     return _answer(lambda: control.use_space(key))
 
 
 @router.post(PATH + "/spaces/{key}/drop")
 def drop_space(key: SpaceKey, control: Control) -> Response:
-    """As `DELETE /api/embedding/spaces/{key}`."""
+    """Delete a space, as `DELETE /api/embedding/spaces/{key}`."""
 
     def drop() -> str:
         control.drop(key)
@@ -94,7 +94,7 @@ def use_model(
     model_id: Annotated[str, Form(max_length=500)] = "",
     other: Annotated[str, Form(max_length=500)] = "",
 ) -> Response:
-    """As `POST /api/embedding/model`; a refusal is told beside the field."""
+    """Switch the model, as `POST /api/embedding/model`; show errors beside the field."""
     wanted = (other if model_id in {"", "other"} else model_id).strip()
     typed = {"chosen": model_id, "other": other}
     if not wanted:
@@ -109,7 +109,7 @@ def use_model(
 
 @router.post(PATH + "/model/revert")
 def revert_model(control: Control) -> Response:
-    """Let the stored model go: what environment, file or default say is used."""
+    """Remove the stored model: environment, file or default applies."""
     try:
         started = control.revert_model()
     except AnamnesisError as exc:
@@ -123,7 +123,7 @@ def change_cores(
     core: Annotated[int | None, Form(ge=0, le=65_535)] = None,
     share: Annotated[int | None, Form(ge=1, le=100)] = None,
 ) -> Response:
-    """As `POST /api/embedding/cpu`: one core more or less, or a share of all. Neither: as without what is stored."""
+    """Toggle one core or set a share, as `POST /api/embedding/cpu`. Neither: remove the stored values."""
     try:
         if core is not None:
             control.set_cores(control.plan_cores(_toggled(control.config()["cores"], core), 100))
@@ -139,7 +139,7 @@ def change_cores(
 
 
 def _toggled(cores: Collection[int], core: int) -> list[int]:
-    """The cores with one more or less.
+    """Return the cores with one added or removed.
 
     :raises BadSetting: none would be left.
     """
@@ -149,7 +149,7 @@ def _toggled(cores: Collection[int], core: int) -> list[int]:
 
 
 def _answer(act: Callable[[], StartedOut | str]) -> Response:
-    """What became of an action on spaces, for the line above them."""
+    """Show the outcome of an action on spaces, in the line above them."""
     try:
         done = act()
     except AnamnesisError as exc:
@@ -168,7 +168,7 @@ def _resumed(status: ReembedOut) -> str:
 
 
 def _started(started: StartedOut) -> str:
-    """What was asked for, in words. Pure."""
+    """Describe what was started. Pure."""
     stopped = f" {started['stopped']} is built no further; it keeps its vectors." if started["stopped"] else ""
     if started["active"]:
         return f"{started['model_id']} answers the searches.{stopped}"
@@ -208,8 +208,8 @@ def _cores(config: EmbeddingOut, problem: str | None = None) -> dict[str, Any]:
 
 
 def _share_of(config: EmbeddingOut, by_share: Mapping[int, Sequence[int]]) -> int | None:
-    """The share that is chosen, since of few cores several shares are the same; where cores were chosen one by one, the
-    least that is these. None: no share is. Pure.
+    """Return the selected share, since with few cores several shares are the same; for individually selected cores the
+    least share that equals them. None: there is none. Pure.
     """
     same = [share for share, cores in by_share.items() if list(cores) == config["cores"]]
     is_by_core = config["origin"]["embed_cores"] != "default" and config["origin"]["embed_cpu_pct"] != "stored"

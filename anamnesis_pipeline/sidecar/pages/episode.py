@@ -1,4 +1,4 @@
-"""One episode: all that is known of it, what is like it, and what can be done to it."""
+"""Episode page: its data, similar episodes, and actions."""
 
 from typing import Annotated, Any
 
@@ -37,16 +37,14 @@ AskedId = Annotated[EpisodeId, Query()]
 
 @router.get("/dashboard/episodes/{episode_id:path}")
 def episode_page(episode_id: Annotated[EpisodeId, Path()], request: Request, services: Uses) -> Response:
-    """The whole page; that somebody reads it is noted, as of any client that asks for the text. The beginning of an id
-    will do.
-    """
+    """Show the page and record the reading, as for any client that requests the text. A prefix of the id is enough."""
     undo, episode_id = undo_of(request), whole_id(services.store, episode_id)
     if episode_id in undo.waiting():
         return page(
             request, "episode_waits.html", "Being deleted", episode_id=episode_id, address=undo.address_of({episode_id})
         )
     if "HX-Request" in request.headers and not services.store.episodes.get([episode_id]):
-        return fragment("episode_gone.html", episode_id=episode_id)  # asked by the page that waits for its deletion
+        return fragment("episode_gone.html", episode_id=episode_id)  # requested by a page that waits for the deletion
     episode = read_episode(services, episode_id)
     reply = page(
         request, "episode.html", title_of(episode), view=view_of(services, episode, undo.waiting())
@@ -57,13 +55,13 @@ def episode_page(episode_id: Annotated[EpisodeId, Path()], request: Request, ser
 
 @router.get("/dashboard/episode/text")
 def whole_text(episode_id: AskedId, services: Uses) -> Response:
-    """The text of an episode that is too long for its page."""
+    """Show the full text of an episode that is too long for its page."""
     return fragment("episode_text.html", text=read_episode(services, episode_id).raw_exchange)
 
 
 @router.get("/dashboard/episode/similar")
 async def similar(episode_id: AskedId, request: Request, services: Uses) -> Response:
-    """What is nearly the same."""
+    """Show similar episodes."""
     admission: Admission = request.app.state.admission
     hidden = undo_of(request).waiting()
 
@@ -82,7 +80,7 @@ async def similar(episode_id: AskedId, request: Request, services: Uses) -> Resp
 async def successors(
     episode_id: AskedId, request: Request, services: Uses, q: Annotated[str, Query(max_length=2_000)] = ""
 ) -> Response:
-    """Episodes to choose from that may supersede one: what a search finds, or the one of this very id."""
+    """Show candidates to supersede an episode: search hits, or the episode with this id."""
     admission: Admission = request.app.state.admission
     hidden = undo_of(request).waiting() | {episode_id}
     return await admission.run(lambda: _successors(services, episode_id, q.strip(), hidden))
@@ -100,7 +98,7 @@ def edit_fields(
     instance: Annotated[str, Form()],
     tags: Annotated[str, Form()] = "",
 ) -> Response:
-    """Write the fields that differ from what was read."""
+    """Store the fields that differ from the displayed ones."""
     episode = _unchanged(services, episode_id, read_hash)
     given = {"summary": summary, "project": project, "kind": kind, "instance": instance}
     changes = episode_changes.differing(episode, given, tags)
@@ -111,7 +109,7 @@ def edit_fields(
 
 @router.post("/dashboard/episode/pin")
 def pin(request: Request, services: Uses, episode_id: FormId) -> Response:
-    """Let it last, or no more."""
+    """Pin the episode so that it lasts, or unpin it."""
     episode = read_episode(services, episode_id)
     tags, is_pinned = episode_changes.pinned_or_not(episode)
     return _edited(request, services, episode, {"tags": tags}, "Pinned: it lasts." if is_pinned else "Unpinned.")
@@ -121,7 +119,7 @@ def pin(request: Request, services: Uses, episode_id: FormId) -> Response:
 def add_note(
     request: Request, services: Uses, episode_id: FormId, note: Annotated[str, Form(max_length=4_000)]
 ) -> Response:
-    """Write something on it."""
+    """Add a note."""
     if not note.strip():
         raise HTTPException(422, "Write the note first.")
     episode = read_episode(services, episode_id)
@@ -136,14 +134,14 @@ def remove_note(
     read_hash: Annotated[str, Form(max_length=64)],
     number: Annotated[int, Form(ge=0)],
 ) -> Response:
-    """Take a note away."""
+    """Remove a note."""
     episode = _unchanged(services, episode_id, read_hash)
     return _edited(request, services, episode, episode_changes.without_note(episode, number), "Note removed.")
 
 
 @router.post("/dashboard/episode/supersede")
 def supersede(request: Request, services: Uses, episode_id: FormId, by: Annotated[EpisodeId, Form()]) -> Response:
-    """Let another one stand for it."""
+    """Mark it as superseded by another."""
     episode = read_episode(services, episode_id)
     read_episode(services, by)
     if episode_id in _successors_of(services, by):
@@ -154,23 +152,23 @@ def supersede(request: Request, services: Uses, episode_id: FormId, by: Annotate
 
 @router.post("/dashboard/episode/restore")
 def restore(request: Request, services: Uses, episode_id: FormId) -> Response:
-    """Let it be current again."""
+    """Make it current again."""
     episode = read_episode(services, episode_id)
     return _edited(request, services, episode, {"status": "active", "superseded_by": None}, "Current again.")
 
 
 @router.post("/dashboard/episode/delete")
 def delete(request: Request, services: Uses, episode_id: FormId, exclude: Annotated[bool, Form()] = False) -> Response:
-    """Delete it when nobody takes that back in time."""
+    """Schedule its deletion, which can be undone."""
     read_episode(services, episode_id)
     address = undo_of(request).delete_later([episode_id], exclude=exclude)
     return fragment("episode_waiting.html", toast="Deleted.", undo=address, episode_id=episode_id, address=address)
 
 
 def _unchanged(services: Services, episode_id: str, read_hash: str) -> Episode:
-    """The episode as the page showed it.
+    """Return the episode if the page showed its current version.
 
-    :raises EpisodeConflict: it is another by now.
+    :raises EpisodeConflict: it has changed.
     """
     episode = read_episode(services, episode_id)
     if episode.content_hash != read_hash:
@@ -201,7 +199,7 @@ def _successors(services: Services, episode_id: str, question: str, hidden: froz
 
 
 def _successors_of(services: Services, episode_id: str) -> set[str]:
-    """The episode, and what supersedes it, one after the other."""
+    """Return the episode and the chain that supersedes it."""
     seen: set[str] = set()
     following: str | None = episode_id
     while following and following not in seen and len(seen) < CHAIN_MOST:

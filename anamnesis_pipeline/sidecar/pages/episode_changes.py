@@ -1,4 +1,4 @@
-"""What an action on the page of an episode means for its fields. Pure."""
+"""Field changes of an action on an episode's page. Pure."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,9 +14,9 @@ NOTES_MOST = 100
 
 
 def differing(episode: Episode, given: Mapping[str, str], tags: str) -> dict[str, Any]:
-    """Fields that say something else than the episode. Forms change white space, so that this is no difference.
+    """Return the fields that differ from the episode. Forms change white space, so that is ignored.
 
-    :param tags: one a line.
+    :param tags: one per line.
     """
     changes: dict[str, Any] = {
         name: value.strip() for name, value in given.items() if _plain(value) != _plain(getattr(episode, name))
@@ -28,14 +28,14 @@ def differing(episode: Episode, given: Mapping[str, str], tags: str) -> dict[str
 
 
 def pinned_or_not(episode: Episode) -> tuple[list[str], bool]:
-    """The tags once the episode is pinned, or is no more if it was; and whether it is."""
+    """Return the tags after toggling the pin, and whether it is pinned then."""
     if PINNED in episode.tags:
         return [tag for tag in episode.tags if tag != PINNED], False
     return [*episode.tags, PINNED], True
 
 
 def with_note(episode: Episode, text: str) -> dict[str, Any]:
-    """The metadata with one more note.
+    """Return the metadata with one more note.
 
     :raises InvalidEpisode: there are too many, or its metadata uses the name for something else.
     """
@@ -47,9 +47,9 @@ def with_note(episode: Episode, text: str) -> dict[str, Any]:
 
 
 def without_note(episode: Episode, number: int) -> dict[str, Any]:
-    """The metadata without one of the notes, counted from 0.
+    """Return the metadata without one note, counted from 0.
 
-    :raises InvalidEpisode: there is none of this number.
+    :raises InvalidEpisode: there is no such number.
     """
     notes = _notes(episode)
     if number >= len(notes):

@@ -1,4 +1,4 @@
-"""What the page of one episode is drawn from."""
+"""View data of an episode's page."""
 
 import json
 from collections.abc import Iterable
@@ -20,16 +20,16 @@ from anamnesis_pipeline.summary_model import MAX_RECORDS
 from anamnesis_pipeline.wiring import effective_settings
 
 TEXT_BYTES = 50_000
-"""Of the text as HTML; what is beyond comes when it is asked for."""
+"""Max bytes of the text as HTML; the rest loads on request."""
 TEXT_OPEN = 6_000
-"""Characters; a longer text is folded."""
+"""Characters above which a text is collapsed."""
 LINEAGE_MOST = 20
 EVENTS_MOST = 20
 MESSAGES_MOST = 50
 VALUE_CHARS = 1_000
-"""Of one field of the metadata."""
+"""Max characters of a metadata field."""
 NOTES = "notes"
-"""Name in the metadata of what people wrote on an episode: objects of `at` and `text`, the oldest first."""
+"""Metadata field of user notes: objects of `at` and `text`, oldest first."""
 
 _SHOWN_ELSEWHERE = frozenset({NOTES, "value", "value_signals", "consolidated_from", "title", "lines"})
 _FACTORS = {
@@ -41,7 +41,7 @@ _FACTORS = {
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One thing that the rank of an episode depends on."""
+    """A component of an episode's rank."""
 
     label: str
     means: str
@@ -52,7 +52,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that somebody wrote on an episode; `number` counts from 0 in its metadata."""
+    """A user's note on an episode; `number` counts from 0 in its metadata."""
 
     number: int
     at: datetime | None
@@ -61,7 +61,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """An episode, and what it is to the one that is shown. `head`: None where it is gone."""
+    """A related episode and its relation. `head` is None if it is gone."""
 
     relation: str
     episode_id: str
@@ -69,7 +69,7 @@ class Related:
 
 
 def view_of(services: Services, episode: Episode, hidden: frozenset[str]) -> dict[str, Any]:
-    """All that the template shows.
+    """Return the template's data.
 
     :param hidden: ids that no page shows.
     """
@@ -95,7 +95,7 @@ def view_of(services: Services, episode: Episode, hidden: frozenset[str]) -> dic
 
 
 def shown_text(text: str) -> tuple[str, bool]:
-    """As much of a text as a page may hold, and whether that is all of it. Pure."""
+    """Return the part of a text that fits on a page, and whether it is complete. Pure."""
     if len(escape(text).encode()) <= TEXT_BYTES:
         return text, True
     least, most = 0, min(len(text), TEXT_BYTES)
@@ -107,7 +107,7 @@ def shown_text(text: str) -> tuple[str, bool]:
 
 
 def bars_of(episode: Episode, least_value: float) -> list[Bar]:
-    """Why it ranks as it does: factors on its score, and the points that its value is made of. Pure."""
+    """Return the components of the rank: factors on the score, and the points of the value. Pure."""
     head = EpisodeHead(
         episode.episode_id, episode.source, episode.timestamp, episode.instance, episode.project, episode.kind,
         episode.summary, episode.tags, metadata=episode.metadata,
@@ -127,7 +127,7 @@ def bars_of(episode: Episode, least_value: float) -> list[Bar]:
 
 
 def related_to(store: Store, episode: Episode, hidden: frozenset[str]) -> list[Related]:
-    """Where it comes from and what became of it."""
+    """Return its origins, successors and derived episodes."""
     own = episode.episode_id
     relations: dict[str, str] = {}
     if episode.superseded_by:
@@ -144,7 +144,7 @@ def related_to(store: Store, episode: Episode, hidden: frozenset[str]) -> list[R
 
 
 def notes_of(episode: Episode) -> list[Note]:
-    """What people wrote on an episode, the oldest first; what a client put there in another form is none. Pure."""
+    """Return the notes on an episode, oldest first; values of another form are skipped. Pure."""
     return [
         Note(number, _moment(note.get("at")), note["text"])
         for number, note in enumerate(_list(episode.metadata.get(NOTES)))

@@ -1,4 +1,4 @@
-"""The episodes, newest first, with filters and what can be done to several at once."""
+"""Episode list, newest first, with filters and bulk actions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -37,16 +37,16 @@ Action = Literal["delete", "pin", "unpin", "add-tag", "remove-tag"]
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the episodes that something was done to."""
+    """The result of a bulk action."""
 
     edits: list[Edit] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
-    """Id -> why not."""
+    """Id -> reason."""
 
 
 @router.get(PATH)
 def list_page(request: Request, services: Uses) -> Response:
-    """The whole page."""
+    """Show the list."""
     asked = asking.filled(request.query_params)
     offered: dict[str, Any] = {
         "names": asking.names_offered(services, asked), "statuses": asking.STATUSES, "layers": asking.LAYERS,
@@ -69,9 +69,9 @@ def act_on_several(
     exclude: Annotated[bool, Form()] = False,
     asked: Annotated[str, Form(max_length=4_000)] = "",
 ) -> Response:
-    """Do something to the chosen episodes; the list anew, and what could not be done.
+    """Apply an action to the selected episodes; return the new list with the failures.
 
-    :param asked: the query string of the page that is shown.
+    :param asked: the query string of the current page.
     """
     chosen = list(dict.fromkeys(ids or ()))
     if not chosen:
@@ -92,13 +92,13 @@ def act_on_several(
 
 @router.post("/dashboard/deletion-problems")
 def dismiss_problems(request: Request, services: Uses, asked: Annotated[str, Form(max_length=4_000)] = "") -> Response:
-    """Somebody has read which deletions failed."""
+    """Dismiss the list of failed deletions."""
     undo_of(request).forget_problems()
     return fragment("episodes_list.html", **_shown(request, services, asking.filled(dict(parse_qsl(asked)))))
 
 
 def tags_with(action: Action, tag: str) -> Callable[[Episode], tuple[str, ...]]:
-    """What the tags of an episode become. Pure.
+    """Return a function from an episode to its new tags. Pure.
 
     :raises HTTPException: 422, no tag is named.
     """
@@ -136,9 +136,9 @@ def _told(action: Action, tag: str, done: int, failed: int) -> str:
 
 
 def _shown(request: Request, services: Services, asked: dict[str, str]) -> dict[str, Any]:
-    """What the list is drawn from.
+    """Return the data of the list.
 
-    :raises RequestValidationError: a filter that cannot have its value.
+    :raises RequestValidationError: a filter is invalid.
     """
     listed = asking.read_list(asked)
     where = services.engine.visible(listed.where(), ["*"] if listed.private else [])

@@ -1,4 +1,4 @@
-"""Events: what was done to the memory lately, by whichever process, as it happens."""
+"""Events page: recent changes to the memory by all processes, live."""
 
 import json
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ from anamnesis_pipeline.store.records.events import EVENTS_KEPT, Happening
 PATH = "/dashboard/events"
 ROWS_KEPT = 200
 EVENTS_READ = 1_000
-"""Of which the first rows are made; a busy second may hold dozens that are one row."""
+"""Events read for the first rows; a busy second may have dozens that form one row."""
 RETRY_MS = 3_000
 
 LABELS = {
@@ -44,7 +44,7 @@ Kinds = Annotated[list[Happening], Query()]
 
 @router.get(PATH)
 def events_page(request: Request, services: Uses, kind: Kinds = []) -> Response:  # noqa: B006 - FastAPI copies it
-    """The latest rows; those that come later are told by the stream."""
+    """Show the latest rows; the stream sends later ones."""
     records, kinds = services.store.events, list(dict.fromkeys(kind))
     found = records.latest(EVENTS_READ, kinds)
     rows = [row_body(row) for row in Windows().add(without_private(services, found))][-ROWS_KEPT:]
@@ -62,10 +62,10 @@ async def stream(
     after: Annotated[int | None, Query(ge=0)] = None,
     seen: Annotated[str, Header(alias="last-event-id", max_length=20)] = "",
 ) -> Response:
-    """Rows as they come or change, and a heartbeat behind each batch of them, at least each second; from number `after`
-    on, else from now on.
+    """Stream new and changed rows, with a heartbeat after each batch, at least every second; from number `after` on,
+    else from now on.
 
-    Who comes back is told what happened meanwhile (`Last-Event-ID`). 429: too many watch.
+    A reconnecting client gets the missed ones (`Last-Event-ID`). 429: too many watchers.
     """
     feed: EventFeed = request.app.state.event_feed
     start = int(seen) if seen.isascii() and seen.isdigit() else after
@@ -85,14 +85,14 @@ async def _told(feed: EventFeed, after: int, kinds: frozenset[Happening]) -> Asy
                 for row in windows.add(event for event in batch if not kinds or event.kind in kinds):
                     body = json.dumps(row_body(row), ensure_ascii=False)
                     yield format_sse_event(event="row", data_str=body)
-                seen = str(batch[-1].number) if batch else None  # who loses the stream within a batch gets it again
+                seen = str(batch[-1].number) if batch else None  # a disconnect within a batch repeats it
                 yield format_sse_event(event="heartbeat", data_str="{}", id=seen)
-    except TooManyWatchersError as exc:  # somebody came between the look and this
+    except TooManyWatchersError as exc:  # another watcher connected meanwhile
         yield format_sse_event(event="problem", data_str=json.dumps({"error": str(exc)}))
 
 
 def row_body(row: Row) -> dict[str, Any]:
-    """A row as JSON, and as the template takes it."""
+    """Return a row for JSON and the template."""
     label, _ = LABELS[row.kind]
     return {
         "number": row.number, "at": utc_text(row.at), "kind": row.kind.value, "label": label, "process": row.process,
@@ -102,9 +102,7 @@ def row_body(row: Row) -> dict[str, Any]:
 
 
 def list_of(row: Row) -> str:
-    """Where the episodes stand that a row is about, of which it names the first; empty: it is about one, or they are
-    gone or private. Pure.
-    """
+    """Return the URL of the list with a row's episodes; empty if it has only one, or they are gone or private. Pure."""
     if row.episodes < 2 or not row.episode_id or row.kind == Happening.FORGET:
         return ""
     asked = {"project": row.project} if row.project else {}
@@ -113,6 +111,6 @@ def list_of(row: Row) -> str:
 
 
 def _latest(services: Uses) -> int:
-    """The number of the newest event; 0: there is none."""
+    """Return the number of the newest event; 0 if there is none."""
     latest = services.store.events.latest(1)
     return latest[-1].number if latest else 0

@@ -1,6 +1,6 @@
-"""Health: what `doctor` finds, how everything is that the service stands on, and what takes room.
+"""Health page: findings of `doctor`, state of the services, and disk use.
 
-What is slow, since others are asked or every page of the database is read, comes after the page is there.
+Slow parts, which query services or read the whole database, load after the page.
 """
 
 from dataclasses import dataclass
@@ -31,11 +31,11 @@ from anamnesis_pipeline.wiring import effective_settings, store_place
 
 PATH = "/dashboard/health"
 SHOWN_ENTRIES = 12
-"""Of the home, the largest."""
+"""Largest entries of the home shown."""
 EXAMINED_FOR_S = 60.0
-"""So long what was found is told to whoever asks next."""
+"""Cache TTL of the findings."""
 COMPARED_FOR_S = 600.0
-"""The same for whether full text agrees with the texts: comparing them takes a core for a minute in a large store."""
+"""Cache TTL of the full-text comparison: it takes a core for a minute in a large store."""
 
 STAGE_NAMES = {
     "words_text": "Words", "words_context": "Words, with their context", "embed": "Question to a vector",
@@ -49,7 +49,7 @@ router = page_router()
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What is slow to find out. `quality`: None where the store does not answer."""
+    """Results of the slow checks. `quality` is None if the store does not answer."""
 
     findings: list[Finding]
     disk: DiskUse
@@ -59,12 +59,12 @@ class Examination:
 
 @router.get(PATH)
 def health_page(request: Request, services: Uses) -> Response:
-    """The page, with what is known at once."""
+    """Show the page, with what is known at once."""
     resources: Resources = request.app.state.resources
     stages = stages_of(services)
     try:
         cards, problem = cards_of(services), ""
-    except AnamnesisError as exc:  # of all pages this one is looked at then
+    except AnamnesisError as exc:  # users open this page when the store fails
         cards, problem = None, str(exc)
     return page(
         request, "health.html", "Health", resources=resources.last(), cards=cards, problem=problem, stages=stages,
@@ -75,39 +75,39 @@ def health_page(request: Request, services: Uses) -> Response:
 
 @router.get(f"{PATH}/resources")
 def show_resources(request: Request, seen: Annotated[str, Query(max_length=16)] = "") -> Response:
-    """How everything is, at most half a minute old."""
+    """Show the state of the services, at most half a minute old."""
     resources: Resources = request.app.state.resources
     return live("health_resources.html", seen, resources=resources.status())
 
 
 @router.post(f"{PATH}/resources")
 def ask_again(request: Request) -> Response:
-    """The same, asked now."""
+    """Probe the services now and show their state."""
     resources: Resources = request.app.state.resources
     return live("health_resources.html", toast="Asked again.", resources=resources.status(now=True))
 
 
 @router.get(f"{PATH}/checks")
 def show_checks(request: Request) -> Response:
-    """What `doctor` finds here, at most a minute old; what takes long, ten."""
+    """Show the findings of `doctor`, at most a minute old; slow ones ten minutes."""
     return fragment("health_checks.html", **_examined(request, anew=False))
 
 
 @router.post(f"{PATH}/checks")
 def check_again(request: Request) -> Response:
-    """The same, found out now."""
+    """Run the checks now."""
     return fragment("health_checks.html", toast="Checked again.", **_examined(request, anew=True))
 
 
 def examine(services: Services, compared: Kept[None, Finding]) -> Examination:
-    """All checks of `doctor` but for the one of this service, how good the memory is, and what takes room.
+    """Run all checks of `doctor` except that of this service; measure quality and disk use.
 
-    :param compared: what the check found that takes long.
+    :param compared: cached result of the slow check.
     """
 
     def store_integrity(_: Store) -> Finding:
         found = compared.get(None)
-        if not found.ok:  # it may be mended by now
+        if not found.ok:  # it may be repaired by now
             compared.forget()
         return found
 
@@ -121,13 +121,13 @@ def examine(services: Services, compared: Kept[None, Finding]) -> Examination:
     ]
     try:
         quality = quality_body(services.store)
-    except AnamnesisError:  # a finding says so
+    except AnamnesisError:  # a finding reports it
         quality = None
     return Examination(findings, disk_use(services.settings.home), quality, datetime.now(UTC))
 
 
 def cards_of(services: Services) -> dict[str, Any]:
-    """What the cards show, all of it from the store and from memory.
+    """Return the cards' data, from the store and from memory.
 
     :raises AnamnesisError: the store does not answer.
     """
@@ -149,7 +149,7 @@ def cards_of(services: Services) -> dict[str, Any]:
 
 
 def stages_of(services: Services) -> dict[str, tuple[int, float]]:
-    """Stage of a search -> how often it ran since the start, and its mean in milliseconds."""
+    """Return search stage -> number of runs since the start, and mean in milliseconds."""
     return {
         stage: (sum(known.counts), known.total_s * 1e3 / sum(known.counts))
         for stage, known in services.engine.times.all().items()

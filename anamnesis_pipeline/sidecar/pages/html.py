@@ -1,4 +1,4 @@
-"""Templates to responses. All text that is stored is escaped: nothing but a template's own markup is markup."""
+"""Template rendering. Stored text is escaped: only a template's own markup is markup."""
 
 import json
 from collections.abc import Callable
@@ -26,8 +26,8 @@ POLICY = "; ".join(
         "connect-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'",
     )
 )  # fmt: skip
-"""Of every page: no script or style but our own files, nothing of another host, never in a frame. Without a referrer
-browsers would call the origin of our own forms `null`, which is refused.
+"""Content Security Policy of every page: only our own scripts and styles, nothing of other hosts, never in a frame.
+Without a referrer, browsers would send the origin of our own forms as `null`, which is refused.
 """
 HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin", "X-Frame-Options": "DENY"}
 
@@ -39,7 +39,7 @@ class Link:
     path: str
     label: str
     key: str
-    """Typed alone, it goes there."""
+    """Keyboard shortcut, a single key."""
 
 
 NAVIGATION = (
@@ -61,7 +61,7 @@ NAVIGATION = (
 
 
 def page(request: Request, template: str, title: str, *, status: int = 200, **context: Any) -> Response:
-    """A whole page: `template` extends `base.html`."""
+    """Render a whole page: `template` extends `base.html`."""
     settings, path = request.app.state.services.settings, request.url.path
     assets = [
         name for name, shows in ASSET_PAGES.items() if f"{path}/".startswith(f"{shows}/") and shows != "/dashboard"
@@ -75,15 +75,15 @@ def page(request: Request, template: str, title: str, *, status: int = 200, **co
 
 
 def fragment(template: str, *, toast: str | None = None, undo: str | None = None, **context: Any) -> Response:
-    """A part of a page, for htmx to put in its place.
+    """Render a part of a page for htmx.
 
-    :param toast: what to tell the reader.
-    :param undo: an address; a POST to it takes back what was done, as long as the toast is shown.
+    :param toast: a message to the user.
+    :param undo: a URL; a POST to it undoes the action while the toast is shown.
     """
     headers = dict(HEADERS)
     if toast is not None:
         told = {"text": toast, "undo": undo}
-        headers["HX-Trigger"] = json.dumps({"toast": told})  # ASCII only, as a header has to be
+        headers["HX-Trigger"] = json.dumps({"toast": told})  # ASCII only, as headers require
     return HTMLResponse(_environment().get_template(template).render(**context), headers=headers)
 
 
@@ -109,7 +109,7 @@ def _environment() -> jinja2.Environment:
 
 
 def moment(at: datetime | str | None) -> Markup:
-    """A `<time>` that the browser writes in the reader's zone (`app.js`); UTC where it does not."""
+    """Return a `<time>` that the browser shows in its time zone (`app.js`); UTC without scripts."""
     if not at:
         return Markup('<span class="muted">never</span>')
     instant = datetime.fromisoformat(at) if isinstance(at, str) else at
@@ -120,27 +120,27 @@ def moment(at: datetime | str | None) -> Markup:
 
 
 def episode_link(episode_id: str) -> str:
-    """Where the page of an episode is, whatever its id holds."""
+    """Return the URL of an episode's page, with the id escaped."""
     return "/dashboard/episodes/" + quote(episode_id, safe="/:")
 
 
 def session_link(session_id: str) -> str:
-    """Where the page of a session is, whatever its id holds."""
+    """Return the URL of a session's page, with the id escaped."""
     return "/dashboard/sessions/" + quote(session_id, safe="")
 
 
 def count(number: int | float | None) -> str:
-    """12345 -> 12,345; nothing -> a dash."""
+    """Format 12345 as 12,345; None as a dash."""
     return "–" if number is None else f"{number:,}"
 
 
 def share(part: float | None) -> str:
-    """0.734 -> 73%; nothing -> a dash."""
+    """Format 0.734 as 73%; None as a dash."""
     return "–" if part is None else f"{part:.0%}"
 
 
 def size(octets: float) -> str:
-    """Bytes in the unit that gives few digits, decimal ones as in the commands."""
+    """Format bytes in a short decimal unit, as the commands do."""
     for unit in ("B", "kB", "MB", "GB"):
         if octets < 1000:
             return f"{octets:.0f} {unit}" if octets >= 10 or unit == "B" else f"{octets:.1f} {unit}"

@@ -1,5 +1,5 @@
-"""The HTTP interface as a page: `/openapi.json` for people. FastAPI's own page would load scripts of another host into
-the origin where the login cookie counts.
+"""API reference page: `/openapi.json` for people. FastAPI's own page would load scripts of another host into the origin
+where the login cookie counts.
 """
 
 import re
@@ -17,7 +17,7 @@ from anamnesis_pipeline.sidecar.pages.routing import page_router
 PATH = "/docs"
 METHODS = ("get", "post", "put", "patch", "delete")
 MOST_VALUES = 12
-"""Of those a field may have; of more the rest is counted."""
+"""Max allowed values listed per field; the others are counted."""
 _END_OF_TITLE = re.compile(r"[.;:](?=\s|$)|\n\n")
 
 Schema = Mapping[str, Any]
@@ -27,7 +27,7 @@ router = page_router()
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A parameter, or a part of a body. `place`: path, query, or empty for a body's."""
+    """A parameter, or a part of a body. `place` is path, query, or empty for a body."""
 
     name: str
     place: str
@@ -39,7 +39,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What can be asked of one address. `shapes`: names of what a good answer is made of."""
+    """A method of one path. `shapes` are the schema names of its success response."""
 
     method: str
     path: str
@@ -52,20 +52,20 @@ class Operation:
 
 @router.get(PATH)
 async def interface_page(request: Request) -> Response:
-    """All addresses by subject."""
+    """Show all paths by subject."""
     app: FastAPI = request.app
     return page(request, "interface.html", "HTTP interface", groups=groups_of(app.openapi()))
 
 
 @router.get(f"{PATH}/shapes")
 async def show_shapes(request: Request) -> Response:
-    """The shapes that they speak of, which are half of all there is to say."""
+    """Show the schemas, which are half of the document."""
     app: FastAPI = request.app
     return fragment("interface_shapes.html", shapes=shapes_of(app.openapi()))
 
 
 def groups_of(document: Mapping[str, Any]) -> dict[str, list[Operation]]:
-    """Subject -> its operations, in the order of the document. Pure.
+    """Group operations by subject, in the order of the document. Pure.
 
     :param document: OpenAPI 3.1.
     """
@@ -79,13 +79,13 @@ def groups_of(document: Mapping[str, Any]) -> dict[str, list[Operation]]:
 
 
 def shapes_of(document: Mapping[str, Any]) -> dict[str, tuple[str, list[Field]]]:
-    """Name of a shape -> what it is, and its fields. Pure."""
+    """Return schema name -> (description, fields). Pure."""
     schemas = document["components"]["schemas"]
     return {name: (schema.get("description", ""), list(_fields(schema))) for name, schema in sorted(schemas.items())}
 
 
 def type_of(schema: Schema) -> str:
-    """A type in words: `list of text`, `integer of 1 to 100`, `one of hybrid, exact`. Pure."""
+    """Describe a type: `list of text`, `integer of 1 to 100`, `one of hybrid, exact`. Pure."""
     if name := _name(schema):
         return name
     if "const" in schema or "enum" in schema:
@@ -120,12 +120,12 @@ def _operation(document: Mapping[str, Any], method: str, path: str, told: Schema
 
 
 def _title(about: str) -> str:
-    """What comes before the first stop, on one line."""
+    """Return the text before the first stop, on one line."""
     return " ".join(_END_OF_TITLE.split(about, 1)[0].split())
 
 
 def _content(holder: Mapping[str, Any]) -> Schema:
-    """The schema of a body, JSON before anything else."""
+    """Return the schema of a body, preferring JSON."""
     content: Mapping[str, Any] = holder.get("content", {})
     media: Mapping[str, Any] = content.get("application/json") or next(iter(content.values()), {})
     found: Schema = media.get("schema", {})
@@ -151,7 +151,7 @@ def _name(schema: Schema) -> str:
 
 
 def _names(schema: Schema) -> Iterator[str]:
-    """Shapes that a schema speaks of."""
+    """Yield the names of the schemas that a schema references."""
     if name := _name(schema):
         yield name
     for each in (*_several(schema), schema.get("items", {}), schema.get("additionalProperties", {})):

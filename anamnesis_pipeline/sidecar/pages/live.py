@@ -1,4 +1,4 @@
-"""Parts of pages that are asked for every few seconds: nothing is sent, and nothing moves, while they stay the same."""
+"""Parts of pages that are polled every few seconds: an unchanged part is not sent again."""
 
 import hashlib
 from typing import Any
@@ -12,9 +12,9 @@ _MARK = Markup('<input type="hidden" name="seen" value="{}">')
 
 
 def live(template: str, seen: str = "", **context: Any) -> Response:
-    """The part, with a mark of what it says, or 204 when its reader has it; `toast` and `undo` as of `fragment`.
+    """Return the part with a digest of its content, or 204 if unchanged; `toast` and `undo` as in `fragment`.
 
-    :param seen: the mark that the reader has; empty: none.
+    :param seen: the digest that the page has; empty: none.
     """
     reply = fragment(template, **context)
     mark = hashlib.sha256(reply.body).hexdigest()[:16]
@@ -26,5 +26,5 @@ def live(template: str, seen: str = "", **context: Any) -> Response:
 
 
 def told(text: str, *, bad: bool = False, link: str | None = None) -> Response:
-    """What became of an action, for the place beside its button; what worked is a toast as well."""
+    """Show the outcome of an action beside its button; a success is a toast as well."""
     return fragment("told.html", toast=None if bad else text, text=text, bad=bad, link=link)

@@ -1,4 +1,4 @@
-"""The form that asks for the token, where one is set, and the cookie that a browser keeps of it."""
+"""Login form for the token, if one is set, and its cookie."""
 
 import hmac
 from typing import Annotated
@@ -18,14 +18,14 @@ router = page_router()
 HOME = PAGES[0]
 KEPT_S = 30 * 24 * 3600
 LONGEST = 32_000
-"""Characters of a page's address: that of a search holds its question."""
+"""Max characters of the target URL: a search page's contains its query."""
 
 
 @router.get("/login")
 def show_form(
     request: Request, services: Uses, after: Annotated[str, Query(alias="next", max_length=LONGEST)] = HOME
 ) -> Response:
-    """The form; the pages themselves where no token is wanted."""
+    """Show the form; redirect to the pages if no token is required."""
     if services.settings.api_token is None:
         return RedirectResponse(_own(after), 303)
     return page(request, "login.html", "Log in", after=_own(after), problem=None)
@@ -38,7 +38,7 @@ async def log_in(
     token: Annotated[str, Form(max_length=1_000)] = "",
     after: Annotated[str, Form(max_length=LONGEST)] = HOME,
 ) -> Response:
-    """With the right token: the cookie, and on to the page that was wanted."""
+    """With the right token: set the cookie and redirect to the requested page."""
     wanted = services.settings.api_token
     if wanted is None:
         return RedirectResponse(_own(after), 303)
@@ -58,14 +58,14 @@ async def log_in(
 
 @router.post("/logout")
 def log_out() -> Response:
-    """The browser forgets."""
+    """Delete the cookie."""
     response = RedirectResponse("/login", 303)
     response.delete_cookie(COOKIE)
     return response
 
 
 def _own(path: str) -> str:
-    """A path of ours: where somebody lands after the form is not for a link of others to choose."""
+    """Return the path if it is one of our pages, else home: other sites must not choose the redirect target."""
     bare = path.partition("?")[0]
     is_ours = bare in PAGES or bare.startswith(tuple(f"{each}/" for each in PAGES))
     return path if is_ours else HOME

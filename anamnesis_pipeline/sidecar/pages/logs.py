@@ -1,6 +1,6 @@
-"""Logs: how their reading goes, starting and stopping it, its schedule and its LLM, and the log of this service.
+"""Logs page: state of the ingest, start and stop, its schedule and LLM, and this service's log.
 
-What Dagster does is asked for after the page is there, so that a Dagster that is away or slow holds up nothing.
+Dagster's state loads after the page, so that a slow or missing Dagster delays nothing.
 """
 
 from datetime import UTC, datetime
@@ -101,7 +101,7 @@ router = page_router()
 
 @router.get(PATH)
 def logs_page(request: Request, services: Uses) -> Response:
-    """The whole page, without what only Dagster knows."""
+    """Show the page, without Dagster's state."""
     tail: LogTail = request.app.state.log_tail
     private = services.engine.private()
     letters = [
@@ -117,13 +117,13 @@ def logs_page(request: Request, services: Uses) -> Response:
 
 @router.get(PATH + "/doing")
 def doing(services: Uses, seen: str = "") -> Response:
-    """What goes on, with Dagster's part."""
+    """Show the current activity, with Dagster's part."""
     return live("logs_doing.html", seen, **_doing(services))
 
 
 @router.post(PATH + "/run")
 def run(services: Uses) -> Response:
-    """Read all logs now, as `POST /api/jsonl/ingest` does."""
+    """Ingest all logs now, as `POST /api/jsonl/ingest`."""
     try:
         started = _control(services).start()
     except AnamnesisError as exc:
@@ -137,7 +137,7 @@ def run(services: Uses) -> Response:
 
 @router.post(PATH + "/stop")
 def stop(services: Uses) -> Response:
-    """End the runs under way, as `POST /api/jsonl/stop` does."""
+    """Stop the running ingests, as `POST /api/jsonl/stop`."""
     try:
         stopped = _control(services).stop()["stopped"]
     except AnamnesisError as exc:
@@ -151,13 +151,13 @@ def stop(services: Uses) -> Response:
 
 @router.post(PATH + "/settings")
 async def save(request: Request, services: Uses) -> Response:
-    """Store what was changed, as `PUT /api/jsonl/settings` does; what is refused is told beside its field."""
+    """Store changes, as `PUT /api/jsonl/settings`; show errors beside their fields."""
     return await run_in_threadpool(_save, services, await sent_form(request))
 
 
 @router.post(PATH + "/revert/{name}")
 async def revert(name: str, request: Request, services: Uses) -> Response:
-    """Let a stored value go; what was typed into other fields and is not saved stays typed."""
+    """Remove a stored value; unsaved input in other fields stays."""
     if name not in _NAMES:
         raise HTTPException(404, f"there is no setting {name!r} here")
     typed = changed_in(await sent_form(request))
@@ -171,9 +171,9 @@ def llm_note(
     summarizer: Literal["none", "claude_cli", "ollama", "anthropic", "openai"],
     summary_model: str | None = None,
 ) -> Response:
-    """What choosing an LLM would mean; nothing is stored.
+    """Show the consequences of selecting an LLM; nothing is stored.
 
-    :param summary_model: none: the one in effect, as of a field that cannot be changed, which browsers do not send.
+    :param summary_model: None: the effective one, for a disabled field, which browsers do not send.
     """
     settings = effective_settings(services.store)
     model = settings.summary_model if summary_model is None else summary_model.strip()
@@ -212,8 +212,8 @@ def _revert(services: Services, name: str, typed: dict[str, str]) -> Response:
 
 
 def _field_of(problem: str, changes: dict[str, Any]) -> str:
-    """The field beside which a refusal stands: the one that it names; else the backend, which needs more than a form
-    can hold, such as its key. Pure.
+    """Return the field for an error message: the one it names; else the backend, which may lack something outside the
+    form, such as its key. Pure.
     """
     named = next((name for name in changes if name in problem), None)
     return named or ("summarizer" if "summarizer" in changes else next(iter(changes)))
@@ -237,14 +237,14 @@ def _doing(services: Services, *, asks: bool = True) -> dict[str, Any]:
 
 
 def _state(status: StatusOut, *, asks: bool) -> str:
-    """One of `asking`, `away`, `reading`, `idle`. Pure."""
+    """Return one of `asking`, `away`, `reading`, `idle`. Pure."""
     if status["running"] is None:
         return "away" if asks else "asking"
     return "reading" if status["running"] else "idle"
 
 
 def _spent(status: StatusOut) -> list[dict[str, Any]]:
-    """What of each budget is used today: label, used, most, as numbers for a bar and as words. Pure."""
+    """Return today's use of each budget: label, used, limit, as numbers for a bar and as words. Pure."""
     used, budget = status["llm"]["used_today"], status["llm"]["budget"]
     tokens = used["input_tokens"] + used["output_tokens"]
     bars = [

@@ -1,7 +1,7 @@
-"""Markdown that an LLM wrote to HTML that is safe to show: it is stored text, and may repeat what anybody said.
+"""Render an LLM's Markdown as safe HTML: it is stored text, and may repeat untrusted input.
 
-HTML in it stays text. Nothing is fetched: a picture becomes a link to it, since asking another host for one would tell
-it what the answer says.
+HTML in it stays text. Nothing is fetched: an image becomes a link, since loading it from another host would reveal the
+content of the answer.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 HIGHEST_HEADING = 3
-"""An answer stands under the heading of its turn, which is a second one."""
+"""Answers follow the heading of their turn, which has level 2."""
 LOWEST_HEADING = 6
 OTHER_HOSTS = ("http://", "https://")
 LINKS = (*OTHER_HOSTS, "mailto:", "/dashboard")
-"""How an address has to begin to become a link; of our own pages only those that change nothing when opened."""
+"""Allowed prefixes of a link's URL; of our own pages only those without side effects."""
 _REGION = '<div class="scroll" tabindex="0" role="group" aria-label="Table">\n'
 
 
 def rendered(text: str) -> Markup:
-    """The HTML of CommonMark with tables and strikethrough; every tag in it is one of ours."""
+    """Return the HTML of CommonMark with tables and strikethrough; it contains only our tags."""
     parser = _parser()
     tokens = parser.parse(text)
     for token in _flat(tokens):
@@ -41,7 +41,7 @@ def _flat(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _fit(token: Token) -> None:
-    """Headings below the page's own, links that tell other hosts nothing, and no style of an element's own."""
+    """Lower headings below the page's own, protect links to other hosts, and drop inline styles."""
     if token.type in ("heading_open", "heading_close"):
         token.tag = f"h{min(int(token.tag[1:]) + HIGHEST_HEADING - 1, LOWEST_HEADING)}"
     elif token.type == "link_open" and str(token.attrGet("href")).lower().startswith(OTHER_HOSTS):
@@ -54,7 +54,7 @@ def _fit(token: Token) -> None:
 
 
 def _with_regions(tokens: Sequence[Token]) -> list[Token]:
-    """Each table in a place of its own that scrolls, also by keyboard."""
+    """Wrap each table in a region that scrolls, also by keyboard."""
     placed: list[Token] = []
     for token in tokens:
         if token.type == "table_open":

@@ -1,4 +1,4 @@
-"""The words of a question in a text, marked; everything else escaped."""
+"""Highlighting of query words in a text; everything else is escaped."""
 
 import re
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from anamnesis_pipeline.store.index_terms import IndexTerms
 from anamnesis_pipeline.unspaced_scripts import sought, words_in
 
 _TERMS = IndexTerms()
-"""Words are compared as the index compares them: `retries` marks `retry`."""
+"""Words are compared as in the index: `retries` marks `retry`."""
 
 
 def marked(text: str, question: str) -> Markup:
-    """The text as HTML, with `<mark>` around what the question names."""
+    """Return the text as HTML, with `<mark>` around the words of the query."""
     pieces, end = [], 0
     for start, stop in _merged(sorted(_spans(text, question))):
         pieces += [escape(text[end:start]), Markup("<mark>{}</mark>").format(text[start:stop])]
@@ -32,7 +32,7 @@ def _spans(text: str, question: str) -> Iterator[tuple[int, int]]:
 
 
 def _merged(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Those that touch or overlap as one; by their beginning."""
+    """Merge spans that touch or overlap; sorted by start."""
     held: tuple[int, int] | None = None
     for start, stop in spans:
         if held is not None and start <= held[1]:

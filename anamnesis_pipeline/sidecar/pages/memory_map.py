@@ -1,4 +1,4 @@
-"""Map: all episodes at one glance, what is alike close together. Made by the asset `memory_map`."""
+"""Map page: all episodes at a glance, similar ones close together. The asset `memory_map` computes it."""
 
 from typing import Annotated, Any
 
@@ -36,7 +36,7 @@ Mark = Annotated[str, Query(alias="map", max_length=40, description="Of the map 
 
 @router.get(PATH)
 def map_page(request: Request, services: Uses, private: Private = False) -> Response:
-    """The page, without the points and without what only Dagster knows."""
+    """Show the page, without the points and without Dagster's state."""
     state = _view(request).state(asks=False)
     hidden = undo_of(request).waiting()
     groups = _view(request).groups(state.made, with_private=private, hidden=hidden) if state.made else []
@@ -51,7 +51,7 @@ def map_page(request: Request, services: Uses, private: Private = False) -> Resp
 
 @router.get(PATH + "/state")
 def map_state(request: Request, services: Uses, seen: str = "", shows: Shows = "map") -> Response:
-    """How the map is doing, with Dagster's part. A page without a map is loaded again when there is more to show."""
+    """Show the state of the map, with Dagster's part. A page without a map reloads when there is more to show."""
     state = _view(request).state(asks=True)
     if shows not in ("map", state.shows):
         return Response(status_code=204, headers={"HX-Refresh": "true", **NO_STORE})
@@ -60,7 +60,7 @@ def map_state(request: Request, services: Uses, seen: str = "", shows: Shows = "
 
 @router.post(PATH + "/draw")
 def draw(request: Request) -> Response:
-    """Have the map drawn anew."""
+    """Start drawing a new map."""
     try:
         link, went_on = _view(request).draw()
     except AnamnesisError as exc:
@@ -71,7 +71,7 @@ def draw(request: Request) -> Response:
 
 @router.get(PATH + "/points")
 def points(request: Request, mark: Mark, private: Private = False) -> Response:
-    """All points, as `points_body` has them."""
+    """Return all points, encoded by `points_body`."""
     made, view = _same(request, mark), _view(request)
     body = points_body(made, view.groups(made, with_private=private, hidden=undo_of(request).waiting()))
     return Response(body, headers={"Content-Type": "application/octet-stream", **NO_STORE})
@@ -79,7 +79,7 @@ def points(request: Request, mark: Mark, private: Private = False) -> Response:
 
 @router.get(PATH + "/point")
 def point(request: Request, mark: Mark, at: Annotated[int, Query(ge=0)], private: Private = False) -> Response:
-    """What a point is."""
+    """Return the episode of a point."""
     made = _same(request, mark)
     hidden = undo_of(request).waiting()
     head = _view(request).point(made, at, with_private=private, hidden=hidden) if at < len(made.passages) else None
@@ -96,7 +96,7 @@ def point(request: Request, mark: Mark, at: Annotated[int, Query(ge=0)], private
 async def found(
     request: Request, mark: Mark, q: Annotated[str, Query(min_length=1, max_length=2_000)], private: Private = False
 ) -> Response:
-    """The points of what a search answers, and the best of it by name: a canvas has nothing for a screen reader."""
+    """Search and return the hits' points, the best also by name: a canvas has nothing for a screen reader."""
     admission: Admission = request.app.state.admission
 
     def answer() -> Response:
@@ -120,7 +120,7 @@ def _view(request: Request) -> MapView:
 
 
 def _same(request: Request, mark: str) -> MemoryMap:
-    """The map that the page shows.
+    """Return the map that the page shows.
 
     :raises HTTPException: 409, there is another one, or none.
     """

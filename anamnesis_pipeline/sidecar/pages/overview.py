@@ -1,4 +1,4 @@
-"""Overview: what the memory holds, how it grows, and what is wrong now."""
+"""Overview page: what the memory holds, how it grows, and present problems."""
 
 from typing import Annotated
 
@@ -20,14 +20,14 @@ from anamnesis_pipeline.store.records.overview import EVERYTHING
 
 PATH = "/dashboard"
 BARS = 10
-"""Shown at once; the others can be opened."""
+"""Bars shown at first; the others can be expanded."""
 MOST_BARS = 200
 SEEN_TO_ON = {
     "sources": "/dashboard/sources", "reading": "/dashboard/sources", "dead letters": "/dashboard/logs",
     "summaries": "/dashboard/logs", "coverage": "/dashboard/embedding", "re-embed": "/dashboard/embedding",
     "model": "/dashboard/embedding",
 }  # fmt: skip
-"""Name of a finding -> the page where one sees to it; all others are on Health."""
+"""Finding -> the page for it; all others are on Health."""
 DIRECT_NAMES = {"direct": "Posted over the API or MCP", "uploads": "Uploaded documents", "chat": "Conversations here"}
 
 router = page_router()
@@ -35,7 +35,7 @@ router = page_router()
 
 @router.get(PATH)
 def overview_page(request: Request, services: Uses) -> Response:
-    """The whole page; what is asked over the network is as it was when it was asked last."""
+    """Show the page; network services appear as of their last probe."""
     overview: Overview = request.app.state.overview
     census, covered = overview.census(), coverage(services.store)
     days = overview.days(EVERYTHING)
@@ -56,7 +56,7 @@ def overview_page(request: Request, services: Uses) -> Response:
 
 @router.get(f"{PATH}/now")
 def now(request: Request, seen: Annotated[str, Query(max_length=16)] = "") -> Response:
-    """What is wrong now; store, model, Dagster and LLMs are asked where nobody has for half a minute."""
+    """Show present problems; probe store, model, Dagster and LLMs if the last probe is half a minute old."""
     resources: Resources = request.app.state.resources
     resources.status()
     state, wrong = present_state(request.app.state)
@@ -65,7 +65,7 @@ def now(request: Request, seen: Annotated[str, Query(max_length=16)] = "") -> Re
 
 @router.post(f"{PATH}/start")
 def start_stopped(request: Request, services: Uses) -> Response:
-    """Start the sensors and schedules that are stopped; what is wrong then."""
+    """Start the stopped sensors and schedules; show the remaining problems."""
     try:
         started = [each.name for each in services.dagster.start_automations()]
         toast = f"Started: {', '.join(started)}." if started else "Nothing was stopped."

@@ -1,4 +1,4 @@
-"""All pages, and the files that they load."""
+"""All pages and their static files."""
 
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
@@ -56,18 +56,18 @@ _rest = page_router()
 
 @_rest.get("/")
 async def home() -> Response:
-    """Who opens the bare address, as `anamnesis up` prints it, wants the pages."""
+    """Redirect the bare URL, as `anamnesis up` prints it, to the pages."""
     return RedirectResponse(overview.PATH)
 
 
 @_rest.get("/chat/")
 @_rest.get("/dashboard/{rest:path}")
 async def no_page(request: Request) -> Response:
-    """An address that somebody typed with a slash at its end, or one of no page, which is told as a page."""
+    """Redirect a path with a trailing slash; show 404 as a page."""
     path, query = request.url.path, request.url.query
     if not path.endswith("/"):
         raise HTTPException(404)
     return RedirectResponse(path.rstrip("/") + (f"?{query}" if query else ""))
 
 
-router.include_router(_rest)  # last: it takes every address
+router.include_router(_rest)  # last: it matches every path

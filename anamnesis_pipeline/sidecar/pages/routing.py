@@ -1,4 +1,4 @@
-"""How pages answer when something is wrong: a person reads a page, a script a problem."""
+"""Errors of pages: browsers get a page, scripts a problem."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -18,10 +18,10 @@ _TITLES = {404: "Not found", 422: "Not understood", 429: "Too busy", 503: "Not a
 
 
 class PageRoute(APIRoute):
-    """Shows errors as pages to who opened one; what a page's own script asked for gets the problem as it is."""
+    """Renders errors as pages for browsers; a page's script gets the problem unchanged."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's own handler, and what becomes of its errors."""
+        """Return FastAPI's handler with error rendering."""
         answer = super().get_route_handler()
 
         async def handler(request: Request) -> Response:
@@ -38,7 +38,7 @@ class PageRoute(APIRoute):
 
 
 def page_router() -> APIRouter:
-    """A router for pages; they are no part of the documented interface."""
+    """Return a router for pages, which are not part of the documented API."""
     return APIRouter(include_in_schema=False, route_class=PageRoute)
 
 

@@ -1,7 +1,7 @@
-"""Search, with its filters in the address, so that every answer can be kept, sent and gone back to.
+"""Search page. Filters are in the URL, so that every answer can be bookmarked and shared.
 
-Who searches here looks at the memory, and counts as no retrieval: those are of sessions. The question is remembered,
-but for one that is to be explained.
+Searches here do not count as retrievals, as those of sessions do. The query enters the prompt history, unless it is
+explained.
 """
 
 from collections.abc import Mapping
@@ -48,18 +48,18 @@ CHOICES = {
     "layer": asking.LAYERS,
 }
 MOST_SHOWN = max(map(int, CHOICES["top"]))
-"""An explained page of more would be hundreds of kilobytes; scripts ask the API."""
+"""A larger explained page would have hundreds of kilobytes; scripts use the API."""
 FIRST_SHOWN = 5
-"""Of what each list proposed, in an explanation."""
+"""Proposals of each list shown in an explanation."""
 BACKLOG_KEPT_S = 10.0
-"""Counting what is still to come takes longer than a search may."""
+"""Cache TTL: counting the backlog takes longer than a search may."""
 
 router = page_router()
 
 
 @router.get(PATH)
 async def search_page(request: Request, services: Uses) -> Response:
-    """The form, and the answer to what it asks."""
+    """Show the form and the answer."""
     asked = asking.filled(request.query_params)
     shown: dict[str, Any] = {"asked": asked, "choices": CHOICES, "answer": None, "problem": None}
     shown["names"] = await run_in_threadpool(asking.names_offered, services, asked)
@@ -100,23 +100,23 @@ def _answered(request: Request, services: Services, question: SearchIn, shown: M
 
 
 def _to_come(request: Request, question: SearchIn) -> list[str]:
-    """What is not read and not embedded yet; where nothing is found, the answer says so itself."""
-    with suppress(AnamnesisError):  # the answer is here all the same
+    """Return what is not yet ingested and embedded; an answer without hits says so already."""
+    with suppress(AnamnesisError):  # the answer is complete without it
         return request.app.state.backlog.get(question.mode)  # type: ignore[no-any-return]
     return []
 
 
 def _summaries(services: Services, answer: Mapping[str, Any], hidden: frozenset[str]) -> dict[str, str]:
-    """Id -> summary of what an explanation names; without what is being deleted."""
+    """Return id -> summary of the explanation's episodes, without those scheduled for deletion."""
     lists = answer.get("explanation", {}).get("lists", {}).values()
     ids = {found["episode_id"] for each in lists for found in each["first"]} - hidden
     return {name: head.summary for name, head in services.store.episodes.heads(sorted(ids)).items()} if ids else {}
 
 
 def _shown_answer(found: SearchAnswer, question: SearchIn, hidden: frozenset[str]) -> dict[str, Any]:
-    """The JSON of the answer, with excerpts as they are shown, and without what is being deleted."""
+    """Return the answer's JSON with excerpts as displayed, without episodes scheduled for deletion."""
     body = answer_body(found, (), question.explain)
-    if body["results"]:  # what is still to come stands apart
+    if body["results"]:  # the backlog is shown separately
         body["degraded"] = [note for note in body["degraded"] if not note.startswith(EMBEDDING)]
     results = [
         {

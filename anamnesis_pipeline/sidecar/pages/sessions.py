@@ -1,4 +1,4 @@
-"""Sessions: one line each, and the page that reads one from top to bottom."""
+"""Sessions: a list, and a page to read one from top to bottom."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,16 +31,16 @@ PER_PAGE = 50
 CHUNKS = 40
 """Chunks of a session on one page."""
 LINES = 200
-"""Chunks that a session in the timeline unfolds to."""
+"""Chunks shown when a session in the timeline is expanded."""
 RUN_CHARS = 6_000
-"""Of one run of text; a longer one is whole on the page of its episode."""
+"""Max characters of one run; the page of its episode has the rest."""
 
 router = page_router()
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of text in a session, as far as it is shown. `is_folded`: it is opened with a click."""
+    """The shown text of a run in a session. `is_folded`: a click opens it."""
 
     who: str
     kind: str
@@ -53,7 +53,7 @@ class Run:
 
 @router.get(PATH)
 def sessions_page(request: Request, services: Uses) -> Response:
-    """The whole page."""
+    """Show the list."""
     asked = asking.filled(request.query_params)
     names = asking.names_offered(services, asked)
     try:
@@ -68,7 +68,7 @@ def sessions_page(request: Request, services: Uses) -> Response:
 def session_lines(
     request: Request, services: Uses, session_id: Annotated[str, Query(min_length=1, max_length=200)]
 ) -> Response:
-    """The chunks of a session, a line each, where a list unfolds."""
+    """Show the chunks of a session, one per line, when a list entry is expanded."""
     row = find_session(services.store, session_id, Where())
     found = chunk_page(services.store, row, _said_in(services, row), LINES)
     waiting = undo_of(request).waiting()
@@ -83,7 +83,7 @@ def session_page_of(
     session_id: Annotated[str, Path(max_length=200)],
     cursor: Annotated[str | None, Query(pattern=CHUNK_CURSOR)] = None,
 ) -> Response:
-    """One session, from its beginning or from a place in it."""
+    """Show one session, from its beginning or from a cursor."""
     row = find_session(services.store, session_id, Where())
     found = chunk_page(services.store, row, _said_in(services, row), CHUNKS, cursor)
     waiting = undo_of(request).waiting()
@@ -105,7 +105,7 @@ def _said_in(services: Services, row: SessionRow) -> Where:
 
 
 def runs_of(chunk: Chunk) -> list[Run]:
-    """What is shown of a chunk. Pure."""
+    """Return the runs of a chunk. Pure."""
     if chunk.part is None:
         text = chunk.episode.raw_exchange or chunk.episode.summary
         return [_run(chunk.episode.kind.capitalize(), "posted", text, chunk.episode.timestamp, "", is_folded=False)]
@@ -123,7 +123,7 @@ def _run(who: str, kind: str, text: str, at: datetime | None, message_id: str, *
 
 
 def _listed(request: Request, services: Services, asked: dict[str, str]) -> dict[str, Any]:
-    """:raises RequestValidationError: a filter that cannot have its value."""
+    """Return the template's data; raise RequestValidationError for an invalid filter."""
     listed = asking.read_list(asked)
     where = services.engine.visible(listed.where(), ["*"] if listed.private else [])
     found = session_page(services.store, where, PER_PAGE, listed.cursor)

@@ -1,4 +1,4 @@
-"""A form of settings: what each is, where that comes from, what was typed instead, and why that cannot be."""
+"""Settings form: values, their origins, the user's input, and validation errors."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wiring import stored_settings
 
 WAS = "was."
-"""Before the name of a field: what it was when the form was made, so that only what somebody changed is stored."""
+"""Prefix of hidden fields with the value at render time, so that only changed fields are stored."""
 _ORIGINS = (
     ("stored", "set here"), ("environment", "from the environment"), ("secret", "from a file of its own"),
     ("file", "from config.toml"), ("default", "default"),
@@ -24,7 +24,7 @@ _TOLD = dict(_ORIGINS)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A setting in a form. `choices`: value -> words; `offered`: what else may be typed, as a list of suggestions."""
+    """A setting in a form. `choices` maps values to labels; `offered` are suggestions."""
 
     name: str
     label: str
@@ -36,14 +36,14 @@ class Field:
     most: float | None = None
     unit: str = ""
     note_at: str = ""
-    """Where a note about a value that is being chosen comes from."""
+    """URL of a note about a value that is being chosen."""
     note_of: str = ""
-    """Another field, which that note is about as well."""
+    """Another field that the note depends on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A field with its values as text. `fallback`: what counts once nothing is stored, and where that is from."""
+    """A field with its values as text. `fallback` is the value without a stored one, and its origin."""
 
     field: Field
     text: str
@@ -56,17 +56,17 @@ class Row:
 
     @property
     def told(self) -> str:
-        """Where the value comes from, in words."""
+        """Origin of the value, in words."""
         return origin_told(self.origin)
 
     @property
     def fallback_told(self) -> str:
-        """The same of what would count instead."""
+        """Origin of the fallback, in words."""
         return origin_told(self.fallback_origin)
 
 
 def origin_told(origin: str) -> str:
-    """Where a value comes from, in words."""
+    """Describe the origin of a value."""
     return _TOLD[origin]
 
 
@@ -76,10 +76,10 @@ def rows_of(
     typed: Mapping[str, str] | None = None,
     problems: Mapping[str, str] | None = None,
 ) -> list[Row]:
-    """The fields as they count now, or as they were typed and refused.
+    """Return the fields with their current values, or with the rejected input.
 
-    :param typed: name -> text of a form that was sent.
-    :param problems: name -> why it cannot be so.
+    :param typed: name -> text of a submitted form.
+    :param problems: name -> why it is invalid.
     """
     now = {row.name: row for row in origins(stored_settings(store))}
     without = {row.name: row for row in origins({})}
@@ -98,7 +98,7 @@ def rows_of(
 
 
 def changed_in(sent: Mapping[str, str]) -> dict[str, str]:
-    """Name -> text of the fields of a form that somebody changed."""
+    """Return name -> text of the changed fields of a form."""
     return {
         name: text
         for name, text in sent.items()
@@ -107,13 +107,13 @@ def changed_in(sent: Mapping[str, str]) -> dict[str, str]:
 
 
 def changes_of(fields: Sequence[Field], sent: Mapping[str, str]) -> dict[str, Any]:
-    """What a form changes, as JSON would say it; what is no number stays text, for its check to refuse."""
+    """Return the changes of a form as JSON values; an invalid number stays text and fails validation later."""
     typed = changed_in(sent)
     return {each.name: _value(each, typed[each.name]) for each in fields if each.name in typed}
 
 
 def problems_of(adapter: TypeAdapter[Any], changes: Mapping[str, Any]) -> dict[str, str]:
-    """Name -> why a value cannot be; empty: all can."""
+    """Return name -> error of each invalid value."""
     try:
         adapter.validate_python(dict(changes))
     except ValidationError as exc:
@@ -122,7 +122,7 @@ def problems_of(adapter: TypeAdapter[Any], changes: Mapping[str, Any]) -> dict[s
 
 
 def text_of(value: Any) -> str:
-    """A value as one types it."""
+    """Format a value for a text field."""
     if isinstance(value, tuple | list):
         return "\n".join(map(str, value))
     if isinstance(value, float):
@@ -154,6 +154,6 @@ def _number(text: str) -> int | float | str:
 
 
 async def sent_form(request: Request) -> dict[str, str]:
-    """The text fields of a form that a page sent, the last of each name."""
+    """Return the text fields of a submitted form; the last value of each name counts."""
     form = await request.form()
     return {name: value for name, value in form.items() if isinstance(value, str)}

@@ -1,4 +1,4 @@
-"""The form of a source: what was typed into it, trying that, and adding or changing the source."""
+"""Source form: its input, the dry run, and adding or changing the source."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,14 +35,14 @@ BLANK = {
     "instance": "", "interval_s": "", "private": "", "max_mb": "1",
 }  # fmt: skip
 _FIELD_OF = {"root": "place", "host": "place", "max_file_bytes": "max_mb"}
-"""Field of a source -> where it is in the form, if not under its own name."""
+"""Source field -> form field, where the names differ."""
 MIB = 1 << 20
 
 router = page_router()
 
 
 class FormError(Exception):
-    """What was typed is no source: `problems` are field -> why."""
+    """Invalid input: `problems` maps fields to reasons."""
 
     def __init__(self, problems: Mapping[str, str]) -> None:
         super().__init__(*problems.values())
@@ -51,13 +51,13 @@ class FormError(Exception):
 
 @router.post(PATH + "/try")
 async def try_typed(request: Request, control: Control) -> Response:
-    """As `POST /api/sources/test`, with what is in the form."""
+    """Dry run of the form's input, as `POST /api/sources/test`."""
     return await run_in_threadpool(_try_typed, control, await sent_form(request))
 
 
 @router.post(PATH + "/source/{name}/try")
 def try_configured(name: SourceName, control: Control) -> Response:
-    """The same for a source that there is."""
+    """Dry run of an existing source."""
     spec = control.find(name)
     if spec is None:
         return told(f"There is no source {name} any more.", bad=True)
@@ -66,12 +66,12 @@ def try_configured(name: SourceName, control: Control) -> Response:
 
 @router.post(PATH + "/save")
 async def save(request: Request, control: Control) -> Response:
-    """As `PUT /api/sources/{name}`: add a source, or change it; it is looked at and read at once."""
+    """Add or change a source, as `PUT /api/sources/{name}`; it is scanned and ingested at once."""
     return await run_in_threadpool(_save, control, await sent_form(request))
 
 
 def filled_from(control: CrawlerControl, name: str) -> dict[str, Any]:
-    """The form with a source that can be changed, else a blank one."""
+    """Return the form of a configured source, else a blank one."""
     spec = control.find(name) if name else None
     if spec is None or spec.is_built_in:
         return _form(BLANK)
@@ -88,9 +88,9 @@ def _form(typed: Mapping[str, str], problems: Mapping[str, str] | None = None) -
 
 
 def spec_of_form(sent: Mapping[str, str], control: CrawlerControl) -> SourceSpec:
-    """The source that a form means; without a name it gets one of its machine and folder.
+    """Return the source that a form describes; a missing name is derived from machine and folder.
 
-    :raises FormError: a field cannot be so.
+    :raises FormError: a field is invalid.
     """
     host, root = _place(sent.get("place", "").strip())
     values = {
@@ -109,11 +109,11 @@ def spec_of_form(sent: Mapping[str, str], control: CrawlerControl) -> SourceSpec
 
 
 def _place(typed: str) -> tuple[str, str]:
-    """Host and folder.
+    """Split the input into host and folder.
 
-    :raises FormError: it names none.
+    :raises FormError: there is no folder.
     """
-    if typed.startswith("."):  # which a command line may mean, but no page: it is in no folder
+    if typed.startswith("."):  # valid on a command line only: a page has no working directory
         raise FormError({"place": f"{typed!r} has no fixed place: a folder of this machine begins with / or ~"})
     try:
         host, root = place_and_root(typed)
@@ -165,14 +165,14 @@ def _save(control: CrawlerControl, sent: dict[str, str]) -> Response:
 
 
 def _told(look: FirstLookOut) -> str:
-    """What came of it, without the address that stands beside it as a link. Pure."""
+    """Return the outcome without the URL, which is shown as a link beside it. Pure."""
     return look["text"].removesuffix(f": {look['link']}")
 
 
 def _put(spec: SourceSpec, control: CrawlerControl, *, is_new: bool) -> bool:
-    """Whether it is another one than before.
+    """Store the source; return whether it changed.
 
-    :raises FormError: it cannot be beside the others.
+    :raises FormError: it conflicts with others.
     """
     if is_new and control.find(spec.name):
         raise FormError({"name": f"there is a source {spec.name} already: edit that one, or give another name"})

@@ -1,4 +1,4 @@
-"""Sources: which folders of which machines are read, how each is doing, looking at them now, and what was read."""
+"""Sources page: folders and machines to crawl, their state, crawling now, and what was ingested."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ from anamnesis_pipeline.wording import counted, duration
 
 PATH = source_form.PATH
 SHOWN = 100
-"""Configured sources; the API lists all."""
+"""Max configured sources; the API lists all."""
 FOLDERS_SHOWN = 200
 INTERVAL = Field(
     "crawl_interval_s", "Look every",
@@ -42,7 +42,7 @@ for each in (source_form, tag_patterns, uploaded, worktrees):
 
 @router.get(PATH)
 def sources_page(request: Request, services: Uses, edit: str = "", folder: str = "") -> Response:
-    """The whole page, without what only Dagster knows."""
+    """Show the page, without Dagster's state."""
     control = CrawlerControl(services.store, effective_settings(services.store))
     held = services.store.overview.sources()
     return page(
@@ -54,25 +54,25 @@ def sources_page(request: Request, services: Uses, edit: str = "", folder: str =
 
 @router.get(PATH + "/state")
 def state(services: Uses, control: Control, seen: str = "") -> Response:
-    """Machines and sources as they are now."""
+    """Show the current state of machines and sources."""
     return live("sources_state.html", seen, **_state(services, control, services.store.overview.sources()))
 
 
 @router.post(PATH + "/run")
 def run_all(control: Control) -> Response:
-    """As `POST /api/crawler/run`: look at all machines now, and read what is new."""
+    """Scan all machines now and ingest changes, as `POST /api/crawler/run`."""
     return _run(control, ())
 
 
 @router.post(PATH + "/source/{name}/run")
 def run_one(name: SourceName, control: Control) -> Response:
-    """The same for everything of one source."""
+    """Ingest everything of one source."""
     return _run(control, (name,))
 
 
 @router.post(PATH + "/source/{name}/remove")
 def remove(name: SourceName, control: Control) -> Response:
-    """As `DELETE /api/sources/{name}`: crawl it no longer."""
+    """Remove a source, as `DELETE /api/sources/{name}`."""
     try:
         control.remove(name)
     except BadSetting as exc:
@@ -82,19 +82,19 @@ def remove(name: SourceName, control: Control) -> Response:
 
 @router.post(PATH + "/interval")
 async def set_interval(request: Request, services: Uses, control: Control) -> Response:
-    """As `PUT /api/crawler/config/interval`."""
+    """Store the interval, as `PUT /api/crawler/config/interval`."""
     return await run_in_threadpool(_set_interval, services, control, await sent_form(request))
 
 
 @router.post(PATH + "/interval/revert/crawl_interval_s")
 def revert_interval(services: Uses, control: Control) -> Response:
-    """Let the stored interval go."""
+    """Remove the stored interval."""
     return _stored_interval(services, control, None, {})
 
 
 @router.get(PATH + "/log-folders")
 def log_folders(control: Control) -> Response:
-    """Folders of this machine that may hold logs, as `GET /api/crawler/available-mounts`."""
+    """Show folders of this machine that may hold logs, as `GET /api/crawler/available-mounts`."""
     return fragment("sources_log_folders.html", log_folders=control.log_folders())
 
 
@@ -108,7 +108,7 @@ def _run(control: CrawlerControl, names: tuple[str, ...]) -> Response:
 
 
 def _started(started: CrawlStartedOut) -> str:
-    """What a look led to, in words. Pure."""
+    """Describe the outcome of a scan. Pure."""
     if started["run_id"]:
         return f"Reading {counted(len(started['sources']), 'folder')}."
     if started["running_already"]:
@@ -170,14 +170,14 @@ def _state(
 
 
 def _word(status: CrawlerStatusOut, *, asks: bool) -> str:
-    """One of `asking`, `away`, `reading`, `idle`. Pure."""
+    """Return one of `asking`, `away`, `reading`, `idle`. Pure."""
     if status["running"] is None or not asks:
         return "away" if asks else "asking"
     return "reading" if status["running"] else "idle"
 
 
 def _folders(services: Services, control: CrawlerControl, held: dict[str, SourceState], wanted: str) -> dict[str, Any]:
-    """What was read, by folder, the one with the newest episode first."""
+    """Return the ingested folders, newest episode first."""
     retired = set(control.state().retired)
     rows: list[dict[str, Any]] = []
     for source in services.store.files.sources():

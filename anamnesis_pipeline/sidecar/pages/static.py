@@ -1,4 +1,4 @@
-"""The files that pages load: our own scripts and styles, and two libraries of others. All come from this server."""
+"""Static files of the pages: our scripts and styles, and two third-party libraries, all from this server."""
 
 import hashlib
 from functools import cache
@@ -11,14 +11,14 @@ from starlette.responses import Response
 PREFIX = "/static/"
 _KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 _FOREVER = {"Cache-Control": "public, max-age=31536000, immutable"}
-"""An address holds a digest of what it gives."""
+"""A URL contains a digest of its content."""
 
 router = APIRouter(include_in_schema=False)
 
 
 @cache
 def address(name: str) -> str:
-    """Where a file is served; another one for every content.
+    """Return the URL of a file; it changes with the content.
 
     :raises FileNotFoundError: there is no such file.
     """
@@ -27,7 +27,7 @@ def address(name: str) -> str:
 
 @router.get(PREFIX + "{digest}/{name:path}")
 async def get_file(digest: str, name: str) -> Response:
-    """A file, to be kept by browsers. A page of another version, which is still open, gets what there is now."""
+    """Serve a file with caching. A page of another version that is still open gets the current file."""
     kind = _KINDS.get(name.rpartition(".")[2])
     if kind is None or name not in _names():
         raise HTTPException(404)
@@ -37,7 +37,7 @@ async def get_file(digest: str, name: str) -> Response:
 
 @cache
 def _names() -> frozenset[str]:
-    """What may be asked for, so that no path leads out of the folder."""
+    """Return the allowed names, so that no path leads out of the folder."""
     root = files(__package__) / "static"
     own = {entry.name for entry in root.iterdir() if entry.is_file()}
     return frozenset(own | {f"vendor/{entry.name}" for entry in (root / "vendor").iterdir()})

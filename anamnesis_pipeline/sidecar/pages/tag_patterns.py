@@ -1,4 +1,4 @@
-"""The table of patterns that give documents further tags."""
+"""Table of patterns that add tags to documents."""
 
 from typing import Annotated, Any
 
@@ -27,7 +27,7 @@ router = page_router()
 def add(
     services: Uses, match: Text = "", tag: Text = "", field: Text = "filename", regex: Text = "", case: Text = ""
 ) -> Response:
-    """One more, as `PUT /api/crawler/config/doc-tag-patterns` checks it."""
+    """Add a pattern, validated as in `PUT /api/crawler/config/doc-tag-patterns`."""
     typed = {"match": match, "tag": tag, "field": field, "regex": regex, "case": case}
     values = {"match": match, "tag": tag.strip(), "field": field, "regex": bool(regex), "ignorecase": not case}
     before = stored_patterns(services.store.settings)
@@ -48,7 +48,7 @@ def add(
 
 @router.post(PATH + "/remove")
 def remove(services: Uses, number: Annotated[int, Form(ge=0)], match: Text, tag: Text) -> Response:
-    """One less: the one of this place, if it is still the same."""
+    """Remove the pattern at this position, if it is unchanged."""
     patterns = list(stored_patterns(services.store.settings))
     if number >= len(patterns) or (patterns[number].match, patterns[number].tag) != (match, tag):
         problem = {"": "Somebody else changed the patterns meanwhile; nothing was removed. This is how they are now."}
@@ -59,5 +59,5 @@ def remove(services: Uses, number: Annotated[int, Form(ge=0)], match: Text, tag:
 
 
 def shown(store: Store, typed: dict[str, str] | None = None, problems: dict[str, str] | None = None) -> dict[str, Any]:
-    """The patterns, and the form for one more."""
+    """Return the patterns and the form for a new one."""
     return {"patterns": stored_patterns(store.settings), "tag_typed": typed or BLANK, "tag_problems": problems or {}}

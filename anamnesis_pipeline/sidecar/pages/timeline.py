@@ -1,4 +1,4 @@
-"""Timeline: by day, one line a session and one for every other episode, over a range chosen on a strip or typed."""
+"""Timeline: by day, one line per session or other episode, for a range selected on a strip or typed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,14 +22,14 @@ from anamnesis_pipeline.steps import session_reading
 PATH = "/dashboard/timeline"
 PER_PAGE = 50
 RANGES = {"Last 7 days": 7, "30 days": 30, "90 days": 90, "Year": 365}
-"""Words -> days until now."""
+"""Label -> days until now."""
 
 router = page_router()
 
 
 @router.get(PATH)
 def timeline_page(request: Request, services: Uses) -> Response:
-    """The whole page."""
+    """Show the page."""
     asked = asking.filled(request.query_params)
     names = asking.names_offered(services, asked)
     today = datetime.now(UTC).date()
@@ -44,12 +44,12 @@ def timeline_page(request: Request, services: Uses) -> Response:
 
 
 def by_day(episodes: Sequence[Episode]) -> list[tuple[date, list[Episode]]]:
-    """Episodes in their order, those of one day (UTC) together. Pure."""
+    """Group episodes by day (UTC), in order. Pure."""
     return [(day, list(those)) for day, those in groupby(episodes, key=lambda e: e.timestamp.astimezone(UTC).date())]
 
 
 def ranges_of(asked: Mapping[str, str], today: date) -> list[tuple[str, str, bool]]:
-    """Words, address and whether it is what is shown, of the ranges that end today. Pure."""
+    """Return label, URL and selection state of the ranges that end today. Pure."""
     found = [
         (words, {"since": (today - timedelta(days=days - 1)).isoformat(), "until": None})
         for words, days in RANGES.items()
@@ -66,7 +66,7 @@ def ranges_of(asked: Mapping[str, str], today: date) -> list[tuple[str, str, boo
 
 
 def _shown(request: Request, services: Services, asked: dict[str, str]) -> dict[str, Any]:
-    """:raises RequestValidationError: a filter that cannot have its value."""
+    """Return the template's data; raise RequestValidationError for an invalid filter."""
     listed = asking.read_list(asked)
     overview: Overview = request.app.state.overview
     where = services.engine.visible(listed.where(), ["*"] if listed.private else [])

@@ -1,7 +1,7 @@
-"""What can be taken back: deletions, which wait, and edits, whose old values are kept for a while.
+"""Undo of deletions, which are delayed, and of edits, whose old values are kept for a while.
 
-A deletion that waits is done when its time has come, or when the process ends as it should; a process that is killed
-before has deleted nothing.
+A delayed deletion runs when due, or when the process ends normally. If the process is killed before, the episode is
+kept.
 """
 
 import json
@@ -29,12 +29,12 @@ from anamnesis_pipeline.steps.episodes import delete_episode
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 WAIT_S = 11.0
-"""As long as the toast that offers to take it back is there, and the way of the click."""
+"""Seconds that the toast with the Undo button is shown, plus the request's time."""
 LOOK_S = 0.5
 TRIES = 3
-"""Of a deletion that a busy store refuses; after these the episode is shown again, and the page says why."""
+"""Attempts to delete while the store is busy; then the episode is shown again, with the error."""
 MOST_WAITING = 1_000
-"""Episodes."""
+"""Max delayed deletions."""
 EDITS_KEPT = 100
 PROBLEMS_KEPT = 20
 ADDRESS = "/dashboard/undo/"
@@ -45,7 +45,7 @@ router = page_router()
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """An episode is to be deleted at `due`, in seconds of the clock; `begun`: it cannot be taken back any more."""
+    """Deletion of an episode at `due`, in seconds of the clock; once `begun` it cannot be undone."""
 
     exclude: bool
     due: float
@@ -54,27 +54,26 @@ class Deletion:
 
 
 class Undo:
-    """Deletions and edits by the token that takes them back. Safe to share between threads."""
+    """Deletions and edits by undo token. Thread-safe."""
 
     def __init__(self, services: Services, wait_s: float = WAIT_S, clock: Callable[[], float] = time.monotonic) -> None:
-        """:param services: not looked at before something is deleted or taken back."""
+        """:param services: not used before the first deletion or undo."""
         self._services = services
         self._wait_s = wait_s
         self._clock = clock
         self._lock = threading.Lock()
         self._deletions: dict[str, Deletion] = {}
-        """By the id of the episode."""
+        """By episode id."""
         self._asked: dict[str, tuple[str, ...]] = {}
-        """Token -> ids of episodes that it takes back, as long as one of them waits. An id may have several."""
+        """Token -> episode ids that it restores, while one is delayed. An id may have several tokens."""
         self._edits: dict[str, tuple[Edit, ...]] = {}
         self._problems: deque[str] = deque(maxlen=PROBLEMS_KEPT)
 
     def delete_later(self, episode_ids: Sequence[str], *, exclude: bool) -> str:
-        """Delete these when nobody takes it back in time; returns the address to which a POST does. What waits already
-        waits as long as the others do.
+        """Schedule deletions; return the URL that undoes them by POST. A repeated id is delayed again.
 
-        :param exclude: whether their text stays away from later ingests.
-        :raises HTTPException: 429, too many wait already.
+        :param exclude: whether later ingests skip their text.
+        :raises HTTPException: 429, too many are scheduled.
         """
         token = secrets.token_urlsafe(12)
         with self._lock:
@@ -90,7 +89,7 @@ class Undo:
         return ADDRESS + token
 
     def keep(self, edits: Sequence[Edit]) -> str:
-        """Remember edits, and forget the oldest; returns the address to which a POST takes them back."""
+        """Remember edits, dropping the oldest; return the URL that undoes them by POST."""
         token = secrets.token_urlsafe(12)
         with self._lock:
             self._edits[token] = tuple(edits)
@@ -99,13 +98,13 @@ class Undo:
         return ADDRESS + token
 
     def waiting(self) -> frozenset[str]:
-        """Ids of the episodes that are to be deleted, and of the records drawn from them: no page shows these."""
+        """Return the ids of episodes scheduled for deletion, and of their records: no page shows these."""
         with self._lock:
             ids = list(self._deletions)
         return frozenset([*ids, *(record_id(name, number) for name in ids for number in range(MAX_RECORDS))])
 
     def address_of(self, episode_ids: Collection[str]) -> str | None:
-        """Where the last deletion of some of these can still be taken back; None: it cannot, or there is none."""
+        """Return the undo URL of the latest deletion of some of these; None: there is none."""
         with self._lock:
             tokens = [
                 token for token, ids in self._asked.items() if any(name in episode_ids for name in self._waiting(ids))
@@ -113,10 +112,10 @@ class Undo:
         return ADDRESS + tokens[-1] if tokens else None
 
     def take_back(self, token: str) -> int:
-        """Leave undone, or put back as it was; returns how many episodes.
+        """Undo deletions or edits; return the number of episodes.
 
-        :raises HTTPException: 410, it is too late; 409, some were edited again meanwhile; 503, the store is busy, and
-            the same may be asked again.
+        :raises HTTPException: 410, it is too late; 409, some were edited again meanwhile; 503, the store is busy, retry
+            the same request.
         """
         with self._lock:
             edits, left = self._edits.pop(token, ()), self._waiting(self._asked.get(token, ()))
@@ -149,34 +148,34 @@ class Undo:
         return len(edits)
 
     def _waiting(self, episode_ids: Iterable[str]) -> list[str]:
-        """Those whose deletion can be taken back. Called with the lock held."""
+        """Return the ids whose deletion can be undone. The caller holds the lock."""
         return [name for name in episode_ids if name in self._deletions and not self._deletions[name].begun]
 
     def _forget_tokens(self) -> None:
-        """Drop those that take nothing back any more. Called with the lock held."""
+        """Drop tokens without effect. The caller holds the lock."""
         self._asked = {token: ids for token, ids in self._asked.items() if self._waiting(ids)}
 
     def problems(self) -> list[str]:
-        """Deletions that failed, the latest ones, in words."""
+        """Return the latest failed deletions, in words."""
         with self._lock:
             return list(self._problems)
 
     def forget_problems(self) -> None:
-        """Somebody has read them."""
+        """Clear the list of failed deletions."""
         with self._lock:
             self._problems.clear()
 
     def delete_due(self) -> None:
-        """Do the deletions whose time has come."""
+        """Run the deletions that are due."""
         self._delete(lambda deletion: deletion.due <= self._clock())
 
     def delete_all(self) -> None:
-        """Do all that wait, and what is refused again, as often as it may be."""
+        """Run all deletions, with all retries."""
         while self._deletions:
             self._delete(lambda _: True)
 
     async def run(self) -> None:
-        """Do what is due until cancelled, then all that waits."""
+        """Run due deletions until cancelled, then all others."""
         try:
             while True:
                 await anyio.sleep(LOOK_S)
@@ -203,7 +202,7 @@ class Undo:
                     self._problems.append(f"{name} is not deleted: {problem}")
 
     def _delete_one(self, name: str, deletion: Deletion) -> tuple[str, bool]:
-        """Why it is not deleted, empty if it is; and whether trying again may help."""
+        """Return the error, "" on success; and whether a retry may help."""
         try:
             delete_episode(self._services.store, name, tombstone=deletion.exclude)
         except RetryLater as exc:
@@ -216,20 +215,20 @@ class Undo:
 
 
 def undo_of(request: Request) -> Undo:
-    """That of the application that answers."""
+    """Return the undo state of the application."""
     undo: Undo = request.app.state.undo
     return undo
 
 
 def shown_of(episodes: Iterable[Episode], waiting: Set[str]) -> list[Episode]:
-    """Those that a page shows: none that is to be deleted. Pure."""
+    """Return the episodes without those scheduled for deletion. Pure."""
     return [each for each in episodes if each.episode_id not in waiting]
 
 
 @router.post(ADDRESS + "{token}")
 def undo(token: str, request: Request) -> Response:
-    """Take back what a page did: 200, or why it stays. A page whose own button asks is drawn anew, as one whose toast
-    asks is (`app.js`).
+    """Undo an action of a page: 200, or the reason for failure. `app.js` reloads the page in both cases, from a button
+    or a toast.
     """
     told = json.dumps({"undone": None, "toast": {"text": "Undone."}})
     return json_reply({"episodes": undo_of(request).take_back(token)}, headers={"HX-Trigger": told})

@@ -1,4 +1,4 @@
-"""The list of documents and web pages that were handed in; handing one in is done by the API itself (`sources.js`)."""
+"""List of uploaded documents and web pages; the upload itself uses the API (`sources.js`)."""
 
 from typing import Any
 
@@ -18,21 +18,19 @@ router = page_router()
 
 @router.get(PATH)
 def list_uploads(services: Uses) -> Response:
-    """The newest ones."""
+    """Show the newest uploads."""
     return fragment("sources_uploads.html", **shown(services))
 
 
 @router.post(PATH + "/{upload_id}/delete")
 def delete(upload_id: UploadId, services: Uses) -> Response:
-    """As `DELETE /api/uploads/{upload_id}`."""
+    """Delete an upload, as `DELETE /api/uploads/{upload_id}`."""
     toast = "Forgotten, with everything made of it." if forget_upload(services, upload_id) else "It was gone already."
     return fragment("sources_uploads.html", toast=toast, **shown(services))
 
 
 def shown(services: Services) -> dict[str, Any]:
-    """The newest uploads, how many there are, how many more of private projects, and whether pages of the web may be
-    fetched.
-    """
+    """Return the newest uploads, their total, the number in private projects, and whether web pages may be fetched."""
     private, every = services.engine.private(), uploads_of(services).listed()
     found = [each for each in every if not private.is_of(each.project)]
     may_fetch = not effective_settings(services.store).local_only

@@ -1,4 +1,4 @@
-"""The card of repositories whose worktrees are gone: what is offered, joining it, and taking that back."""
+"""Card of repositories whose worktrees are gone: offers, joins, and undoing a join."""
 
 from typing import Annotated, Any
 
@@ -21,13 +21,13 @@ router = page_router()
 
 @router.get(PATH)
 def card(services: Uses) -> Response:
-    """What is offered and what is joined, as it is now."""
+    """Show the current offers and joins."""
     return fragment(TEMPLATE, **_shown(services))
 
 
 @router.post(PATH + "/join")
 def join(services: Uses, target: Target) -> Response:
-    """As `anamnesis projects join`."""
+    """Join, as `anamnesis projects join`."""
     try:
         offer, changed = worktrees.join(services.store, services.engine.private(), services.settings.machine, target)
     except BadSetting as exc:
@@ -38,7 +38,7 @@ def join(services: Uses, target: Target) -> Response:
 
 @router.post(PATH + "/part")
 def part(services: Uses, target: Target) -> Response:
-    """As `anamnesis projects join --undo`."""
+    """Undo a join, as `anamnesis projects join --undo`."""
     try:
         names, changed = worktrees.part(services.store, target)
     except BadSetting as exc:
