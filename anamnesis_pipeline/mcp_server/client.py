@@ -1,4 +1,4 @@
-"""Questions to the sidecar's HTTP API, within the sidecar or from outside, and what goes wrong in plain words."""
+"""Client of the sidecar's HTTP API, from inside or outside the sidecar, with plain error messages."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -12,11 +12,11 @@ TIMEOUT_S, CONNECT_TIMEOUT_S = 30.0, 2.0
 
 
 class Memory:
-    """The HTTP API, as far as the tools need it."""
+    """The HTTP API as the tools use it."""
 
     def __init__(self, http: httpx2.AsyncClient, address: str) -> None:
-        """:param http: with base URL and token; whoever made it closes it.
-        :param address: as an error names it.
+        """:param http: with base URL and token; its creator closes it.
+        :param address: as shown in errors.
         """
         self._http = http
         self._address = address
@@ -30,11 +30,11 @@ class Memory:
         params: Mapping[str, Any] | None = None,
         accept: Collection[int] = (),
     ) -> dict[str, Any]:
-        """The decoded answer of one call.
+        """Return the decoded answer of one call.
 
-        :param accept: a status beyond 2xx whose answer is one as well.
-        :raises ServiceUnreachable: nobody answers.
-        :raises RetryLater: it is too busy, or not ready.
+        :param accept: further status codes that count as success.
+        :raises ServiceUnreachable: there is no answer.
+        :raises RetryLater: the service is busy, or not ready.
         :raises GiveUp: the call is refused.
         """
         given = {name: value for name, value in (params or {}).items() if value is not None}
@@ -75,7 +75,7 @@ class Memory:
 def open_http(
     base_url: str, token: str | None, transport: httpx2.AsyncBaseTransport | None = None
 ) -> httpx2.AsyncClient:
-    """A client of the service at `base_url`; no proxy of the environment is asked to reach it."""
+    """Return a client of the service at `base_url`, without the environment's proxies."""
     return httpx2.AsyncClient(
         base_url=base_url,
         headers={"Authorization": f"Bearer {token}"} if token else {},

@@ -7,11 +7,11 @@ from typing import Any
 from anamnesis_pipeline.mcp_server.instructions import INSTRUCTIONS, SERVER_NAME
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""Of the protocol, with `initialize`; as the SDK has them."""
+"""Protocol versions with `initialize`, as in the SDK."""
 
 
 def answer_to(line: bytes) -> dict[str, Any] | None:
-    """The answer to a first message that is a sound `initialize`; None for any other."""
+    """Return the answer to a valid `initialize` message; None for any other."""
     try:
         asked = json.loads(line)
         params = asked["params"]
@@ -24,7 +24,7 @@ def answer_to(line: bytes) -> dict[str, Any] | None:
             and isinstance(params["clientInfo"]["version"], str)
         )
         wanted = params["protocolVersion"]
-    except (ValueError, KeyError, TypeError, RecursionError):  # the last: JSON that is nested too deep
+    except (ValueError, KeyError, TypeError, RecursionError):  # RecursionError: deeply nested JSON
         return None
     if not sound or not isinstance(wanted, str):
         return None
@@ -41,7 +41,7 @@ def answer_to(line: bytes) -> dict[str, Any] | None:
 
 
 def package_version() -> str:
-    """Of the installed package."""
+    """Return the version of the installed package."""
     try:
         return version("anamnesis")
     except PackageNotFoundError:

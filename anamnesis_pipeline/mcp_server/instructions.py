@@ -1,4 +1,4 @@
-"""What the server says of itself; imports nothing, since this is answered first."""
+"""The server's instructions. No imports, since they are sent before the SDK is loaded."""
 
 SERVER_NAME = "anamnesis"
 

@@ -1,4 +1,4 @@
-"""The tools as an MCP server of the official SDK: the same one behind both transports."""
+"""The tools as an MCP server of the official SDK, shared by both transports."""
 
 import logging
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from anamnesis_pipeline.mcp_server.tools import Tools
 log = logging.getLogger(__name__)
 
 FolderOf = Callable[[Any], str | None]
-"""The HTTP request behind a call, or None -> the folder that the client works in."""
+"""Maps the HTTP request of a call, or None, to the client's working directory."""
 
 
 def build_server(tools: Tools, version: str, folder_of: FolderOf) -> Server[Any]:
-    """A server that lists and calls `tools`."""
+    """Return a server that lists and calls `tools`."""
     listed = [types.Tool.model_validate(definition) for definition in definitions()]
 
     async def list_tools(

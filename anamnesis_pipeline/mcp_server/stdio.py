@@ -1,7 +1,7 @@
 """`anamnesis mcp`: the tools over standard input and output, for clients that start a process.
 
-The SDK takes about a second to import. A client waits for the answer to `initialize`, so that one is given first; the
-SDK then sees the request as well, and its own answer, which says the same, is left out.
+The SDK takes about a second to import. A client waits for the answer to `initialize`, so that is sent first; the SDK
+then gets the request too, and its own identical answer is dropped.
 """
 
 import json
@@ -17,7 +17,7 @@ PARSE_ERROR = -32700
 
 
 def main() -> int:
-    """Serve until the client closes standard input. Exit status 1: the settings cannot be read."""
+    """Serve until the client closes standard input. Exit status 1: the settings are invalid."""
     first = sys.stdin.buffer.readline()
     reply = answer_to(first)
     if reply is not None:
@@ -26,15 +26,15 @@ def main() -> int:
 
 
 def working_folder(environment: Mapping[str, str]) -> str | None:
-    """The client's project folder, as Claude Code names it, else where the process was started."""
+    """Return the client's project folder from Claude Code's variable, else the working directory."""
     try:
         return environment.get("CLAUDE_PROJECT_DIR") or os.getcwd()
-    except OSError:  # it is gone
+    except OSError:  # it was deleted
         return None
 
 
 def _serve(first: bytes, answered: int | str | None) -> int:
-    import anyio  # from here on the second that the SDK takes
+    import anyio  # late: the SDK's import takes a second
     from mcp.server.stdio import stdio_server
 
     from anamnesis_pipeline import settings as settings_file
@@ -64,8 +64,8 @@ def _serve(first: bytes, answered: int | str | None) -> int:
 
 
 class _Input:
-    """Lines of a client, the first one read already; what is not UTF-8 is replaced. What is no JSON, or nested too
-    deep, is answered as JSON-RPC has it, since the SDK would say nothing.
+    """Lines of a client, including the first one, which was read before. Invalid UTF-8 is replaced. Invalid or too
+    deeply nested JSON gets a JSON-RPC error, since the SDK would not answer.
     """
 
     def __init__(self, first: bytes, rest: IO[bytes], out: IO[bytes]) -> None:
@@ -91,7 +91,7 @@ class _Input:
 
 
 class _Output:
-    """Lines to a client, without the answer that it has got already.
+    """Lines to a client, without the answer that was already sent.
 
     :param answered: the id of that request; None: there is none.
     """
@@ -101,7 +101,7 @@ class _Output:
         self._answered = answered
 
     async def write(self, text: str) -> None:
-        """One message with its line end."""
+        """Write one message with its line end."""
         if self._answered is not None:
             message = json.loads(text)
             if message.get("id") == self._answered and "method" not in message:
@@ -110,7 +110,7 @@ class _Output:
         _write(self._out, text.rstrip("\n"))
 
     async def flush(self) -> None:
-        """Nothing: each message is sent at once."""
+        """Do nothing: each message is sent at once."""
 
 
 def _write(out: IO[bytes], text: str) -> None:

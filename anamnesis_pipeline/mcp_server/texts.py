@@ -1,8 +1,7 @@
-"""What the tools answer, as text: quoted, dated, attributed, within its budget. Pure.
+"""Text answers of the tools: quoted, dated, attributed, within a budget. Pure.
 
-Plain text and no structured result, since Claude Code shows the model only the structured one where there are both.
-Stored text may hold anything, also what looks like our own words: every line of it stands behind a mark, defused as in
-what hooks show.
+Plain text without a structured result, since Claude Code shows the model only the structured one if both exist. Stored
+text may imitate our own words: every line of it has a prefix and is defused, as in hooks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,35 +14,35 @@ from anamnesis_pipeline.search.token_estimate import cost, cut
 from anamnesis_pipeline.wording import counted, kind_label, session_text
 
 HIT_TOKENS = 100
-"""Of one hit of a search, its head included."""
+"""Limit of one search hit, including its head."""
 LINE_TOKENS = 85
-"""Of one record in a list."""
+"""Limit of one record in a list."""
 PAGE_TOKENS, PAGE_CHARS = 6_000, 16_000
-"""Of one page of what is read; far below the 10,000 at which Claude Code warns, whatever the tokenizer."""
+"""Limits of one page of `read`; far below the 10,000 tokens at which Claude Code warns, for any tokenizer."""
 LONGEST_LINE = 2_000
 QUOTE = "> "
 HEADER = MEMORY_PREFACES[1]
 
 QUOTE_TOKENS = 66
-"""Of the sentences that a search quotes of a hit: what the head of most hits leaves of `HIT_TOKENS`."""
+"""Limit of a hit's quoted sentences: what most heads leave of `HIT_TOKENS`."""
 _NAME_TOKENS = 16
 _TITLE_TOKENS, _SHORT_TITLE_TOKENS = 22, 9
-"""Of a title beside a short quote, and beside a long one."""
+"""Limits of a title beside a short quote and a long one."""
 _TAGS_TOKENS = 18
 
 
 def flat(text: str) -> str:
-    """Defused, in one line."""
+    """Return the text defused, on one line."""
     return " ".join(defused(text).split())
 
 
 def block(lines: Sequence[str]) -> str:
-    """An answer in the fence by which it is recognized, and not remembered again."""
+    """Wrap an answer in the fence that marks it, so that it is not remembered again."""
     return "\n".join([MEMORY_BEGINS, HEADER, *lines, MEMORY_ENDS])
 
 
 def head(record: Mapping[str, Any]) -> str:
-    """`[decision] 2026-03-05 09:12 acme-api · session on laptop · id ...`: always in this order."""
+    """Return `[decision] 2026-03-05 09:12 acme-api · session on laptop · id ...`, always in this order."""
     parts = [
         f"[{_name(kind_label(record['kind']))}] {when(record['timestamp'])} {_project(record)}",
         _origin(record),
@@ -54,15 +53,15 @@ def head(record: Mapping[str, Any]) -> str:
 
 
 def places_of_all(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The project and the origin that all hits of a search have in common: they are said once."""
+    """Return the project and origin shared by all hits, to be stated once."""
     shared = [{place(hit) for hit in found} for place in (_project, _origin)]
     return [places.pop() for places in shared if len(places) == 1 and len(found) > 1]
 
 
 def hit(rank: int, found: Mapping[str, Any], common: Sequence[str] = ()) -> str:
-    """One hit of a search: kind, id, day, how sure it is, place, title, the sentences that answer best, why and tags.
+    """Format a search hit: kind, id, day, confidence, place, title, best sentences, why and tags.
 
-    :param common: what was said of all hits already.
+    :param common: the shared values, which are omitted.
     """
     episode_id = id_label(found.get("short_id") or found["episode_id"])
     parts = [
@@ -73,15 +72,15 @@ def hit(rank: int, found: Mapping[str, Any], common: Sequence[str] = ()) -> str:
     ]
     first, last = " · ".join(parts), _notes(found)
     text = flat(found.get("quote") or found["excerpt"] or found["summary"])
-    left = HIT_TOKENS - cost(first) - cost(last) - 4  # marks, and that something is left out
+    left = HIT_TOKENS - cost(first) - cost(last) - 4  # prefixes and ellipsis
     title = cut(flat(found["title"]), max(min(_TITLE_TOKENS, left - cost(text)), _SHORT_TITLE_TOKENS))
     quoted = QUOTE + cut(text, max(left - cost(title), 12))
-    said = text.casefold().startswith(title.removesuffix("…").casefold())  # as of a note
+    said = text.casefold().startswith(title.removesuffix("…").casefold())  # as for a note
     return "\n".join([first if said else f"{first} {QUOTE}{title}", quoted, *([last] if last else [])])
 
 
 def line(record: Mapping[str, Any], text: str = "") -> str:
-    """One record of a list: head, title and the beginning of its summary, which often begins with the title."""
+    """Format a record of a list: head, title and start of its summary, which often begins with the title."""
     first, title, summary = head(record), flat(record["title"]), flat(record["summary"])
     left = LINE_TOKENS - cost(first) - 2
     told = summary if summary.startswith(title.removesuffix("…")) else f"{title} · {summary}"
@@ -89,7 +88,7 @@ def line(record: Mapping[str, Any], text: str = "") -> str:
 
 
 def session_line(record: Mapping[str, Any]) -> str:
-    """A session in a list: when it began, what was asked, how it ended; empty for any other record."""
+    """Format a session of a list: start, request and outcome; empty for other records."""
     known = record["metadata"].get("session")
     if record["kind"] != "session" or not isinstance(known, Mapping):
         return ""
@@ -105,7 +104,7 @@ def session_line(record: Mapping[str, Any]) -> str:
 
 
 def record_lines(record: Mapping[str, Any]) -> list[str]:
-    """A whole record, word for word, each line marked; lines beyond `LONGEST_LINE` are broken."""
+    """Format a whole record, verbatim, each line prefixed; lines longer than `LONGEST_LINE` are broken."""
     lines = [head(record)]
     if place := _place(record["source"]):
         lines.append(f"from {QUOTE}{place}")
@@ -118,7 +117,7 @@ def record_lines(record: Mapping[str, Any]) -> list[str]:
 
 
 def pages(lines: Sequence[str]) -> list[list[str]]:
-    """The same lines in pages of bounded length; at least one page."""
+    """Split the lines into pages of limited length, at least one."""
     found: list[list[str]] = [[]]
     tokens = chars = 0
     for text in lines:
@@ -132,12 +131,12 @@ def pages(lines: Sequence[str]) -> list[list[str]]:
 
 
 def when(timestamp: str) -> str:
-    """`2026-03-05 09:12` (UTC)."""
+    """Format as `2026-03-05 09:12` (UTC)."""
     return timestamp[:16].replace("T", " ")
 
 
 def _name(text: str) -> str:
-    """A project, machine or kind: it holds nothing that would pass for another field of the head."""
+    """Sanitize a project, machine or kind: it cannot imitate another field of the head."""
     return cut(label(text), _NAME_TOKENS)
 
 
@@ -146,7 +145,7 @@ def _project(record: Mapping[str, Any]) -> str:
 
 
 def _origin(record: Mapping[str, Any]) -> str:
-    """Who says so: a session, a document, or whoever posted it; and on which machine."""
+    """Describe the source: a session, a document or a posting client; and its machine."""
     source = record["source"]
     said = {"curated": "curated document", "file": "document", "transcript": "session"}
     what = said.get(source.get("trust", ""), "posted by " + _name(record["instance"]))
@@ -154,7 +153,7 @@ def _origin(record: Mapping[str, Any]) -> str:
 
 
 def _place(source: Mapping[str, Any]) -> str:
-    """File, lines, headings and session, as far as there are any."""
+    """Return file, lines, headings and session, where present."""
     lines = source.get("lines") or []
     path = flat(source.get("path") or "")
     parts = [
@@ -166,7 +165,7 @@ def _place(source: Mapping[str, Any]) -> str:
 
 
 def _notes(record: Mapping[str, Any], *, whole: bool = False) -> str:
-    """Why and tags, in one line."""
+    """Return why and tags, on one line."""
     why = record.get("metadata", {}).get("why")
     tags = ", ".join(flat(tag) for tag in record["tags"])
     parts = [f"why {QUOTE}{flat(why)}" if isinstance(why, str) and why else "", f"tags {QUOTE}{tags}" if tags else ""]

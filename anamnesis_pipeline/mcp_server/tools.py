@@ -1,4 +1,4 @@
-"""What each tool does: checked arguments -> calls of the HTTP API -> text. The state is all in the sidecar."""
+"""Tool implementations: validated arguments -> HTTP API calls -> text. All state is in the sidecar."""
 
 import hashlib
 import json
@@ -30,21 +30,21 @@ from anamnesis_pipeline.wording import NOTHING_GOOD
 ALL, CURRENT = "all", "current"
 CALLS_AT_ONCE, PATIENCE_S = 16, 20.0
 ALIKE = 0.93
-"""Cosine from which on a new note is told to be like one that is there."""
+"""Cosine similarity from which a new note is reported as similar to an existing one."""
 ALIKE_CHARS = 2_000
 SUMMARY_CHARS = 600
 INSTANCE = "claude-code"
-"""By whom a note is said to be posted."""
+"""Author of posted notes."""
 NO_PROJECT = "general"
 MASKED = "[REDACTED:"
-"""How a secret that was masked begins."""
+"""Prefix of a masked secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The project that a call is about; None: all but what is private of others. `note`: what to say of it. `own`: the
-    project of the client's folder, also where another one, or every one, is asked for. `is_new`: nothing is known of
-    it. `around`: keys of the private sources that the folder is in.
+    """Project of a call; None: everything except private data of other projects. `note` is a message about it. `own` is
+    the project of the client's folder, also if another one or all are requested. `is_new`: it has no data. `around`:
+    keys of the private sources that contain the folder.
     """
 
     project: str | None
@@ -55,23 +55,23 @@ class Scope:
 
     @property
     def include_private(self) -> list[str]:
-        """What is covered even if it is private."""
+        """Private projects and sources that are included."""
         return [*([self.own] if self.own else []), *self.around]
 
 
 class Tools:
-    """The six tools over one memory. Some calls run at once, others wait a while, and are then sent away."""
+    """The six tools over one memory. Limited concurrency: excess calls wait, then fail."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._places = anyio.CapacityLimiter(CALLS_AT_ONCE)
 
     async def call(self, name: str, given: Mapping[str, Any] | None, folder: str | None) -> str:
-        """The text that a tool answers.
+        """Return the text answer of a tool.
 
-        :param folder: that the client works in, as a path of its machine; None: it does not say.
+        :param folder: the client's working directory, as a path of its machine; None: unknown.
         :raises GiveUp: no such tool, wrong arguments, or the service refuses.
-        :raises RetryLater: too many calls at once, or the service is busy.
+        :raises RetryLater: too many concurrent calls, or the service is busy.
         :raises ServiceUnreachable: the sidecar does not answer.
         """
         arguments = checked(name, given)
@@ -212,7 +212,7 @@ class Tools:
     # --- details -------------------------------------------------------------------------------------------
 
     async def _scope(self, project: str | None, folder: str | None) -> Scope:
-        """The project that is asked for, else the one of the client's folder if anything is known of it."""
+        """Return the requested project, else that of the client's folder if it has data."""
         if project and project not in {ALL, CURRENT}:
             return Scope(project)
         found = await self._memory.call("GET", "/api/projects/current", params={"cwd": folder})
@@ -226,8 +226,8 @@ class Tools:
         return Scope(None, note, own=found["project"], is_new=True, around=around)
 
     async def _whole_session(self, name: str) -> tuple[str, list[str]]:
-        """The id of the session that is or begins so, and its project: what it said in others that are private stays
-        out. `name` itself where there is none.
+        """Return the id of the session with this id or prefix, and its project: its content in other private projects
+        stays hidden. Return `name` itself if there is none.
         """
         try:
             path = f"/api/sessions/{quote(name, safe='')}"
@@ -238,7 +238,7 @@ class Tools:
         return next((each for each in ids if each.startswith(name)), ids[-1]), [session["project"] or NO_PROJECT]
 
     async def _alike(self, text: str, project: str, include_private: list[str]) -> str | None:
-        """The id of a note that says nearly the same; None: there is none, or nobody can tell now."""
+        """Return the id of a nearly identical note; None: there is none, or the search fails."""
         body = {
             "query": text[:ALIKE_CHARS], "top_k": 1, "mode": "semantic", "project": project, "track": False,
             "include_private": include_private,
@@ -251,8 +251,8 @@ class Tools:
         return id_label(found[0]["episode_id"]) if is_alike else None
 
     async def _neighbours(self, record: Mapping[str, Any], around: int) -> list[str]:
-        """What was just before and after a record, in its session, else in its project. What the session said in
-        another project that is private stays out: the record alone was asked for.
+        """Return the records just before and after one in its session, else in its project. The session's content in
+        another private project stays hidden: only the record was requested.
         """
         session, at = record["source"]["session_id"], record["timestamp"]
         if not session and not record["project"]:
@@ -271,7 +271,7 @@ class Tools:
         return [*(["before it:", *earlier] if earlier else []), *_titled("after it:", listed(after["items"]))]
 
     async def _health(self) -> list[str]:
-        """Whether it is ready, how much is stored and searched by meaning, and what is degraded."""
+        """Report readiness, stored and embedded passages, and degraded components."""
         ready = await self._memory.call("GET", "/ready", accept={503})
         lines = [f"memory: degraded, {texts.flat(text)}" for text in ready.get("missing") or []] or ["memory: ready"]
         if covered := ready.get("coverage"):
@@ -284,9 +284,9 @@ class Tools:
 
 
 def checked(name: str, given: Mapping[str, Any] | None) -> Any:
-    """The arguments of a tool.
+    """Validate the arguments of a tool.
 
-    :raises GiveUp: there is no such tool, or what is wrong with them, by name.
+    :raises GiveUp: no such tool, or invalid arguments, by name.
     """
     model = ARGUMENTS.get(name)
     if model is None:
@@ -316,13 +316,13 @@ def _nothing(scope: Scope, session: str | None = None) -> str:
 
 
 def _note_id(project: str, note: Remember) -> str:
-    """The same note, kept again, is one record."""
+    """Return an id derived from the content: storing a note twice keeps one record."""
     content = "\0".join([project, note.type, note.text, note.why, *note.tags])
     return f"ep_note_{hashlib.sha256(content.encode('utf-8', 'replace')).hexdigest()[:16]}"
 
 
 def _path(episode_id: str) -> str:
-    """The address of a record; ids may hold any printable character."""
+    """Return the path of a record; ids may contain any printable character."""
     if episode_id.startswith("/") or any(part in {"", ".", ".."} for part in episode_id.split("/")):
         raise GiveUp(f"{texts.flat(episode_id)[:60]!r} is no id; `search` and `timeline` show ids")
     return f"/api/episodes/{quote(episode_id, safe='/')}"
