@@ -1,6 +1,4 @@
-"""What to do about processes, in words that fit where they run. Whose Dagster is elsewhere (`dagster_url`) has all of
-them in containers.
-"""
+"""Advice on processes that fits the deployment. A remote Dagster (`dagster_url`) means containers."""
 
 from anamnesis_pipeline.settings import Settings
 
@@ -15,10 +13,10 @@ START_STOPPED = "start what is stopped: anamnesis doctor --start, or the button 
 
 
 def restart_it(settings: Settings) -> str:
-    """How to start anew what runs."""
+    """Return how to restart running processes."""
     return "run ./stop.sh and ./start.sh" if settings.dagster_url else "restart `anamnesis up`"
 
 
 def log_of(settings: Settings, role: str) -> str:
-    """Where a process says what it does."""
+    """Return the location of a process's log."""
     return f"`docker compose logs {role}`" if settings.dagster_url else str(settings.logs_dir / f"{role}.log")

@@ -1,4 +1,4 @@
-"""One supervised process: how it is started, when it counts as ready, when it is due again."""
+"""One supervised process: its start, readiness and restarts."""
 
 import signal
 import subprocess
@@ -16,9 +16,9 @@ from anamnesis_pipeline.supervisor.restarts import RestartPolicy, restart_delay
 class ChildSpec:
     """A process to keep running.
 
-    `environment` is complete but for the life's id. `after` names a child that has to be ready first. `ready` is
-    polled until it is true; a child that is not ready `ready_timeout_s` seconds after its start is ended and counts
-    as dead. With `once` the child is ready when it has ended with status 0, and is not started again.
+    `environment` is complete except for the process group's id. `after` names a child that must be ready first. `ready`
+    is polled until true; a child not ready after `ready_timeout_s` seconds is killed and counts as dead. With `once`
+    the child is ready when it ends with status 0, and is not restarted.
     """
 
     name: str
@@ -33,7 +33,7 @@ class ChildSpec:
 
 @dataclass(slots=True)
 class Child:
-    """The state of one child. Owned by the supervisor's only thread."""
+    """The state of one child. Used only by the supervisor's thread."""
 
     spec: ChildSpec
     process: subprocess.Popen[bytes] | None = None
@@ -43,18 +43,18 @@ class Child:
     deaths: list[float] = field(default_factory=list)
 
     def start(self, life: str) -> None:
-        """Start it with its output appended to its log.
+        """Start it, appending its output to its log.
 
-        A new session keeps a terminal's Ctrl-C and hang-up away from it: the supervisor alone decides the order.
-        The supervisor handles SIGINT, so the child starts with the default action, whatever the supervisor
-        inherited; Dagster ignores SIGTERM when it was started with SIGINT ignored.
+        A new session shields it from a terminal's Ctrl-C and hang-up: only the supervisor decides the order. The
+        supervisor handles SIGINT, so the child starts with the default action even if the supervisor inherited another;
+        Dagster ignores SIGTERM when started with SIGINT ignored.
         """
         rotate(self.spec.log)
         with self.spec.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self.spec.command,
                 env={**self.spec.environment, LIFE_VARIABLE: life},
-                cwd=self.spec.log.parent,  # holds no module that could shadow one of Python's
+                cwd=self.spec.log.parent,  # has no module that shadows Python's
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -64,11 +64,11 @@ class Child:
 
     @property
     def done(self) -> bool:
-        """A `once` child that did its work."""
+        """Whether this is a `once` child that has finished."""
         return self.spec.once and self.ready
 
     def died(self) -> int | None:
-        """The exit status of a process that ended since the last call, when it should still be running."""
+        """Return the exit status if the process ended unexpectedly since the last call."""
         if self.process is None or (status := self.process.poll()) is None:
             return None
         self.process = None
@@ -76,7 +76,7 @@ class Child:
         return None if self.ready else status
 
     def check_ready(self) -> None:
-        """Look whether it is ready; end it when it takes too long."""
+        """Update the readiness; kill the process after the timeout."""
         if self.process is None or self.ready:
             return
         self.ready = not self.spec.once and self.spec.ready()
@@ -84,7 +84,7 @@ class Child:
             self.process.kill()
 
     def plan_restart(self, policy: RestartPolicy) -> float | None:
-        """Note a death; seconds until the next start, or None when there have been too many."""
+        """Record a death; return the seconds until the restart, or None after too many."""
         now = time.monotonic()
         self.deaths.append(now)
         delay = restart_delay(self.deaths, now, policy)
@@ -93,5 +93,5 @@ class Child:
 
 
 def describe_exit(status: int) -> str:
-    """A process's exit status in words."""
+    """Describe a process's exit status."""
     return f"ended with status {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"

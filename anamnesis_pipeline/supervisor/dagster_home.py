@@ -1,4 +1,4 @@
-"""DAGSTER_HOME, and the files that come with the package."""
+"""DAGSTER_HOME and the configuration files of the package."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ CONFIG_FILES = ("dagster.yaml", "workspace.yaml")
 
 
 def bundled(name: str) -> Path:
-    """A file or folder that is installed beside the package, or lies in the root of the repository.
+    """Return a file or folder installed beside the package, or in the root of the repository.
 
     :raises GiveUp: it is in neither place.
     """
@@ -21,7 +21,7 @@ def bundled(name: str) -> Path:
 
 
 def write_dagster_home(home: Path) -> None:
-    """Create the folder and copy the configuration there, as every start does.
+    """Create the folder and copy the configuration there; done at every start.
 
     :raises GiveUp: it cannot be written.
     """

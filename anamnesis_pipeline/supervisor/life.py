@@ -1,7 +1,7 @@
-"""Which processes belong to one life of `anamnesis up`, and how they end.
+"""The process group of one `anamnesis up`: its members, and ending them.
 
-Every process that the supervisor starts carries `ANAMNESIS_LIFE=<uuid>` in its environment, and so does whatever
-these start in turn: Dagster's run workers are grandchildren that no process group reaches.
+Every process that the supervisor starts carries `ANAMNESIS_LIFE=<uuid>` in its environment and passes it on: Dagster's
+run workers are grandchildren, outside any POSIX process group of the supervisor.
 """
 
 import contextlib
@@ -13,14 +13,14 @@ import psutil
 
 LIFE_VARIABLE = "ANAMNESIS_LIFE"
 _QUIET_SCANS = 3
-"""Empty scans in a row before a life counts as ended: a fork may be caught between two scans."""
+"""Consecutive empty scans after which a group counts as ended: a scan may miss a fork."""
 
 
 def members(life: str) -> list[psutil.Process]:
-    """Live processes of this user that carry `life`, never the caller itself."""
+    """Return live processes of this user that carry `life`, except the caller."""
     found = []
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):  # gone meanwhile, a zombie, or another user's
+        with contextlib.suppress(psutil.Error, OSError):  # ended, a zombie, or another user's
             if process.pid != os.getpid() and process.environ().get(LIFE_VARIABLE) == life:
                 found.append(process)
     return found
@@ -34,10 +34,10 @@ def end_life(
     hurry: Callable[[], bool] = lambda: False,
     between_scans: Callable[[], object] = lambda: None,
 ) -> list[int]:
-    """End every process of `life`: SIGTERM once each, SIGKILL after `grace_s` seconds or when `hurry()` says so.
+    """End every process of `life`: SIGTERM once each, SIGKILL after `grace_s` seconds or when `hurry()` is true.
 
     :param between_scans: called after each scan; a parent reaps its children there.
-    :return: ids of the processes that are still there `kill_s` seconds after the first SIGKILL; normally none.
+    :return: ids of processes that remain `kill_s` seconds after the first SIGKILL; normally none.
     """
     asked: set[psutil.Process] = set()
     kill_at = time.monotonic() + grace_s
@@ -60,7 +60,7 @@ def end_life(
 
 
 def _signal(process: psutil.Process, *, killing: bool, first: bool) -> None:
-    with contextlib.suppress(psutil.Error):  # psutil refuses a process id that was used again
+    with contextlib.suppress(psutil.Error):  # psutil refuses a reused process id
         if killing:
             process.kill()
         elif first:

@@ -1,4 +1,4 @@
-"""Where the logs are, how many there are, and how long Claude Code will keep them."""
+"""Survey of the log roots, and advice on Claude Code's retention of logs."""
 
 import json
 import os
@@ -17,7 +17,7 @@ EXAMPLE_LOGS = "examples/claude_logs"
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What the log roots hold at this moment. `bytes` is the size of all logs."""
+    """Current contents of the log roots. `bytes` is the size of all logs."""
 
     files: int
     bytes: int
@@ -26,7 +26,7 @@ class Survey:
 
 
 def survey(roots: Sequence[Path]) -> Survey:
-    """Count the logs under `roots`, by their directory entries only."""
+    """Count the logs under `roots`, from directory entries only."""
     files = size = 0
     refused: list[Path] = []
     for root in roots:
@@ -40,7 +40,7 @@ def survey(roots: Sequence[Path]) -> Survey:
 
 
 def advice_without_logs(roots: Sequence[Path], found: Survey) -> str:
-    """What to tell a user whose log roots hold no log."""
+    """Return the advice for a user without logs."""
     looked = ", ".join(f"{root} ({'absent' if root in found.absent else 'no logs in it'})" for root in roots)
     return (
         f"No Claude Code logs found. Looked at: {looked or 'no folder at all'}.\n"
@@ -50,7 +50,7 @@ def advice_without_logs(roots: Sequence[Path], found: Survey) -> str:
 
 
 def examples_advice(roots: Sequence[Path], home: Path) -> str | None:
-    """How to take the invented sessions out of a memory again; None when no root holds them."""
+    """Return how to remove the example sessions from a memory; None when no root contains them."""
     examples = bundled(EXAMPLE_LOGS).parent.resolve()
     if not any(root.resolve().is_relative_to(examples) for root in roots):
         return None
@@ -62,7 +62,7 @@ def examples_advice(roots: Sequence[Path], home: Path) -> str | None:
 
 
 def retention_days(settings_json: str) -> int | None:
-    """`cleanupPeriodDays` of a Claude Code settings file; None when it is not set there."""
+    """Return `cleanupPeriodDays` of a Claude Code settings file; None when it is not set."""
     try:
         days = json.loads(settings_json).get("cleanupPeriodDays")
     except (ValueError, AttributeError):
@@ -71,7 +71,7 @@ def retention_days(settings_json: str) -> int | None:
 
 
 def retention_advice(claude_settings: Path) -> str | None:
-    """How to keep Claude Code from deleting its logs; None when it already keeps them for a year or more."""
+    """Return how to stop Claude Code from deleting its logs; None when it keeps them for a year or more."""
     try:
         days = retention_days(claude_settings.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Are the ports free that `anamnesis up` is about to give its children?"""
+"""Check of the ports that `anamnesis up` is about to use."""
 
 import contextlib
 import errno
@@ -14,7 +14,7 @@ from anamnesis_pipeline.errors import BadSetting, GiveUp, PortInUse
 
 @dataclass(frozen=True, slots=True)
 class WantedPort:
-    """A port, the service it is for, and the environment variable that moves it."""
+    """A port, its service, and the environment variable that changes it."""
 
     service: str
     host: str
@@ -23,10 +23,10 @@ class WantedPort:
 
 
 def require_free(wanted: Sequence[WantedPort]) -> None:
-    """Check every port by binding to it for a moment.
+    """Check every port by binding to it briefly.
 
-    :raises PortInUse: naming the port, who listens there if that can be told, and the variable that changes it.
-    :raises BadSetting: two services were given the same port, or the address is not one of this machine.
+    :raises PortInUse: names the port, its listener if known, and the variable that changes it.
+    :raises BadSetting: two services have the same port, or the address is not one of this machine.
     """
     for one, other in itertools.combinations(wanted, 2):
         if one.port == other.port:
@@ -41,7 +41,7 @@ def require_free(wanted: Sequence[WantedPort]) -> None:
 def _require_free(want: WantedPort) -> None:
     family = socket.AF_INET6 if ":" in want.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
-        # Without it a port whose last connections still linger looks taken; a listener is noticed all the same.
+        # Otherwise a port with lingering connections looks taken; a listener is detected anyway.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((want.host, want.port))
@@ -65,7 +65,7 @@ def _explained(want: WantedPort, exc: OSError) -> GiveUp:
 
 
 def _by_whom(port: int) -> str:
-    """`` by 'name' (process 123)`` when the system tells; it may hide other users' processes."""
+    """Return ``" by 'name' (process 123)"`` if known; the system may hide other users' processes."""
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections(kind="tcp"):
             listens = connection.status == psutil.CONN_LISTEN and connection.laddr

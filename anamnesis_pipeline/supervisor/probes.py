@@ -1,4 +1,4 @@
-"""Does a local service answer? Cheap questions over loopback, each bounded to about a second."""
+"""Probes of local services over loopback, each limited to about a second."""
 
 import http.client
 import socket
@@ -7,7 +7,7 @@ _TIMEOUT_S = 1.0
 
 
 def accepts(host: str, port: int) -> bool:
-    """Whether somebody accepts connections there."""
+    """Return whether a server accepts connections there."""
     try:
         with socket.create_connection((host, port), timeout=_TIMEOUT_S):
             return True
@@ -16,7 +16,7 @@ def accepts(host: str, port: int) -> bool:
 
 
 def answers(host: str, port: int, path: str) -> bool:
-    """Whether a GET of `path` is answered with a 2xx status."""
+    """Return whether a GET of `path` gets a 2xx status."""
     connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
     try:
         connection.request("GET", path)

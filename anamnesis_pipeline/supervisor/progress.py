@@ -1,4 +1,4 @@
-"""The first ingest, as `anamnesis up` shows it: what is read, what is embedded, how fast, how long still."""
+"""Progress of the first ingest for `anamnesis up`: read, embedded, rate, time left."""
 
 import threading
 import time
@@ -18,17 +18,17 @@ _SAMPLE_EVERY_S = 2.0
 _PLAIN_LINE_EVERY_S = 10.0
 _RATE_WINDOW_S = 60.0
 _CALM_S = 6.0
-"""Nothing may change for so long before the memory counts as up to date: a next stage may be about to start."""
+"""Seconds without a change before the memory counts as up to date: another stage may be about to start."""
 _NOTHING_NEW = " (nothing new for "
 _STUCK_S = 60.0
-"""Longer than the pauses between stages: whoever waits should be told where to look."""
+"""Longer than the pauses between stages: then the display says where to look."""
 _SETTLED_S = 180.0
-"""After so long without any change, files that never arrived (unreadable ones) are no longer waited for."""
+"""Seconds without a change after which missing files, e.g. unreadable ones, are no longer awaited."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The store at one moment; `at` is in seconds on any steady clock. `is_seen`: whether the sources were looked at
+    """Counts of the store at one moment; `at` is in seconds of a monotonic clock. `is_seen`: the sources were scanned
     since the start.
     """
 
@@ -39,7 +39,7 @@ class Snapshot:
 
 
 def take_snapshot(store: Store, is_seen: bool = True) -> Snapshot:
-    """Read the counts. Vectors are counted in the active space, before there is one in the newest."""
+    """Read the counts. Vectors are those of the active space, or of the newest without one."""
     spaces = store.spaces.all()
     space = next((s for s in spaces if s.status == "active"), spaces[-1] if spaces else None)
     embedded = store.vectors.count(space.key) if space else 0
@@ -47,9 +47,9 @@ def take_snapshot(store: Store, is_seen: bool = True) -> Snapshot:
 
 
 def rate(history: Sequence[Snapshot]) -> float:
-    """Passages embedded per second over the last minute of `history` (oldest first); 0 while nothing moves.
+    """Return passages embedded per second over the last minute of `history` (oldest first); 0 without progress.
 
-    Counted from the last moment before the first passage, so that waiting for the model does not look like slowness.
+    Starts just before the first passage, so that the time to load the model does not count.
     """
     if not history:
         return 0.0
@@ -61,7 +61,7 @@ def rate(history: Sequence[Snapshot]) -> float:
 
 
 def is_up_to_date(history: Sequence[Snapshot], files: int) -> bool:
-    """Whether everything that the log roots hold (`files` logs) is searchable, and no stage is at work."""
+    """Return whether all content of the log roots (`files` logs) is searchable and no stage is running."""
     if not history:
         return False
     latest = history[-1]
@@ -85,8 +85,8 @@ def _calm_s(history: Sequence[Snapshot]) -> float:
 
 
 def progress_text(history: Sequence[Snapshot], files: int) -> str:
-    """One line on the ingest. `files` is the number of logs that the roots hold: documents, and what other machines
-    hold, come on top, and nobody knows how many before they were listed.
+    """Describe the ingest in one line. `files` is the number of logs in the roots; documents and files of other
+    machines come on top, and their number is unknown before they are listed.
     """
     if not history:
         return "Waiting for the first look at the logs"
@@ -111,7 +111,7 @@ def progress_text(history: Sequence[Snapshot], files: int) -> str:
 
 
 def done_text(latest: Snapshot) -> str:
-    """The line that ends the display."""
+    """Return the last line of the display."""
     counts = latest.counts
     return (
         f"Memory is up to date: {counted(counts.files, 'file')}, "
@@ -126,7 +126,7 @@ def show_progress(
     stop: threading.Event,
     sample_every_s: float = _SAMPLE_EVERY_S,
 ) -> None:
-    """Print until everything is searchable or `stop` is set: one live line on a terminal, else a line now and then.
+    """Print until everything is searchable or `stop` is set: one live line on a terminal, else occasional lines.
 
     :param read: `take_snapshot` of an open store.
     """
@@ -155,7 +155,7 @@ def show_progress(
 
 
 def _news(text: str) -> str:
-    """What of a line is worth another line: not for how long there was nothing new."""
+    """Return the part of a line whose change is printed: not the time without news."""
     return text.partition(_NOTHING_NEW)[0] + (_NOTHING_NEW if _NOTHING_NEW in text else "")
 
 

@@ -1,4 +1,4 @@
-"""When a child that died is started again, and when that is pointless. Pure."""
+"""Restart policy for dead children: delay and limit. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ class RestartPolicy:
 
 
 def restart_delay(deaths: Sequence[float], now: float, policy: RestartPolicy) -> float | None:
-    """Seconds to wait before the next start, or None when the child has died too often.
+    """Return the seconds until the restart, or None when the child has died too often.
 
-    :param deaths: times of all deaths so far, the latest included, in seconds on the clock of `now`.
+    :param deaths: times of all deaths, the latest included, in seconds on the clock of `now`.
     """
     recent = sum(1 for death in deaths if now - death <= policy.window_s)
     if recent > policy.limit:

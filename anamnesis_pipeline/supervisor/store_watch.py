@@ -1,4 +1,4 @@
-"""What `anamnesis up` says of a server that keeps the memory: that it waits for it, and that it is back."""
+"""Messages of `anamnesis up` about a store server: waiting for it, losing it, and reconnecting."""
 
 import threading
 import time
@@ -19,9 +19,9 @@ Say = Callable[[str], None]
 
 
 def open_when_there(settings: Settings, stop: StopRequest, say: Say) -> Store | None:
-    """The store, as soon as its server answers; None when the user asked to stop before that.
+    """Return the store once its server answers; None if the user stops the wait.
 
-    :raises StoreBusy: it does not within `mongo_wait_s`.
+    :raises StoreBusy: no answer within `mongo_wait_s`.
     """
     if settings.store != "mongo":
         return open_store(settings)
@@ -45,13 +45,13 @@ def open_when_there(settings: Settings, stop: StopRequest, say: Say) -> Store | 
 
 @contextmanager
 def watched(settings: Settings, store: Store, say: Say, every_s: float = ASKED_EVERY_S) -> Iterator[None]:
-    """Say once when the server goes while the block runs, and once when it is back; a file does not go."""
+    """During the block, report once when the server is lost, and once when it is back; files are not watched."""
     if settings.store != "mongo":
         yield
         return
     stop = threading.Event()
     asked = (lambda: stored_settings(store), store_place(settings), say, stop, every_s)
-    # What the server does not answer is waited for in the call, and nobody waits for that call when all ends.
+    # A daemon thread: a call to a dead server blocks, and the exit must not wait for it.
     threading.Thread(target=_watch, args=asked, name="store-watch", daemon=True).start()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Keeps a list of children running until it is told to stop, and leaves nothing behind."""
+"""Keeps a list of children running until stopped, and leaves no process behind."""
 
 import os
 import signal
@@ -19,30 +19,30 @@ _ROTATE_EVERY_S = 60.0
 
 
 class StopRequest:
-    """Notes the signals that ask to stop. The first ends the children in order, a second Ctrl-C at once.
+    """Records stop signals. The first ends the children in order, a second Ctrl-C at once.
 
-    A terminal that closes may well send two hang-ups, so only Ctrl-C is counted as impatience.
+    A closing terminal may send two hang-ups, so only Ctrl-C counts as impatience.
     """
 
-    # Plain values: locks, as in threading.Event, may deadlock when a signal handler takes them.
+    # Plain values: locks, as in threading.Event, may deadlock in a signal handler.
     def __init__(self) -> None:
         self.asked = False
         self._interrupts = 0
 
     def __call__(self, number: int = signal.SIGTERM, _frame: FrameType | None = None) -> None:
-        """Ask to stop; a signal handler."""
+        """Request a stop; a signal handler."""
         self.asked = True
         self._interrupts += number == signal.SIGINT
 
     @property
     def hurry(self) -> bool:
-        """Ctrl-C was pressed more than once."""
+        """Whether Ctrl-C was pressed more than once."""
         return self._interrupts > 1
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """Handle SIGINT, SIGTERM and SIGHUP while the block runs; under `nohup` a hang-up stays ignored."""
+    """Handle SIGINT, SIGTERM and SIGHUP during the block; under `nohup` a hang-up stays ignored."""
     request = StopRequest()
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
@@ -56,10 +56,10 @@ def stop_on_signals() -> Iterator[StopRequest]:
 
 
 class Supervisor:
-    """Runs `specs` as one life. Start order follows `after`; every child's environment gets the life's id.
+    """Runs `specs` as one process group, in the order of `after`; each child's environment gets the group's id.
 
     :param say: prints one line for the user.
-    :param grace_s: seconds between SIGTERM and SIGKILL when it ends.
+    :param grace_s: seconds between SIGTERM and SIGKILL at the end.
     """
 
     def __init__(
@@ -77,16 +77,16 @@ class Supervisor:
         self._policy = policy or RestartPolicy()
         self._grace_s = grace_s
         self._watcher: subprocess.Popen[bytes] | None = None
-        # Neither end is inherited by children; the watcher gets the read end as its standard input.
+        # Children inherit neither end; the watcher gets the read end as standard input.
         self._read_end, self._write_end = os.pipe()
         self._rotated_at = time.monotonic()
 
     def is_ready(self, *names: str) -> bool:
-        """Whether all of these children answer."""
+        """Return whether all of these children are ready."""
         return all(self._children[name].ready for name in names)
 
     def run(self, stop: StopRequest, on_tick: Callable[[], None] = lambda: None) -> int:
-        """Run until `stop` or until a child has died too often; ends every process of this life either way.
+        """Run until `stop` or until a child has died too often; end the whole process group in both cases.
 
         :param on_tick: called about five times a second.
         :return: 0 after `stop`, 1 when a child could not be kept running.
@@ -104,7 +104,7 @@ class Supervisor:
             self._end(stop)
 
     def _attend(self, child: Child) -> bool:
-        """One look at one child; False when it has died too often."""
+        """Check one child; False when it has died too often."""
         status = child.died()
         if status is not None and not self._plan_restart(child, status):
             return False

@@ -1,4 +1,4 @@
-"""`anamnesis up`: the sidecar and Dagster as one supervised life, and the first ingest as it happens."""
+"""`anamnesis up`: the sidecar and Dagster as one supervised process group, and the first ingest's progress."""
 
 import os
 import sys
@@ -35,17 +35,16 @@ from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock
 from anamnesis_pipeline.wiring import effective_settings
 
 WAITED_FOR_S = 600
-"""Sources that are looked at more rarely are not waited for before the memory counts as up to date."""
+"""Sources with a longer interval are not awaited before the memory counts as up to date."""
 
 
 def run_up(settings: Settings, console: Console, on_ready: Callable[[], None] = lambda: None) -> int:
-    """Run until Ctrl-C, SIGTERM or SIGHUP; the exit status.
+    """Run until Ctrl-C, SIGTERM or SIGHUP; return the exit status.
 
-    0 also when it is already running on this home: what was asked for is so, and `make up` twice is no failure.
-
+    0 also when it is already running on this home, so that `make up` twice is no failure.
     :param on_ready: called once, when both addresses answer.
     :raises PortInUse: a port is taken; nothing was started.
-    :raises GiveUp: the home cannot be written, or the store cannot be opened; nothing was started.
+    :raises GiveUp: the home or the store is not usable; nothing was started.
     """
 
     def say(text: str) -> None:
@@ -57,7 +56,7 @@ def run_up(settings: Settings, console: Console, on_ready: Callable[[], None] = 
     record = Running(os.getpid(), uuid.uuid4().hex, sidecar_url(settings), dagster_url(settings), roots)
     try:
         with stop_on_signals() as stop, hold_lock(settings.home / "up.lock", record) as earlier:
-            if earlier:  # its watcher may still be at work, or was killed as well
+            if earlier:  # its watcher may still be running, or was killed too
                 end_life(earlier.life, grace_s=5.0)
             require_free(wanted_ports(settings))
             write_dagster_home(settings.dagster_home)
@@ -78,7 +77,7 @@ def run_up(settings: Settings, console: Console, on_ready: Callable[[], None] = 
 
 
 def _mention_absent_model(settings: Settings, say: Callable[[str], None]) -> None:
-    """Say so when the model is not on this disk: it may be downloaded now, or its name may be wrong."""
+    """Report a model that is not on this disk: it may be downloading, or its name may be wrong."""
     if api_model(settings.model):
         return
     try:
@@ -91,7 +90,7 @@ def _mention_absent_model(settings: Settings, say: Callable[[str], None]) -> Non
 
 
 def wanted_ports(settings: Settings) -> list[WantedPort]:
-    """The three ports, with the variables that move them."""
+    """Return the three ports, with their variables."""
     return [
         WantedPort("the sidecar", settings.bind, settings.port, "ANAMNESIS_PORT"),
         WantedPort("the Dagster UI", LOOPBACK, settings.dagster_port, "ANAMNESIS_DAGSTER_PORT"),
@@ -100,7 +99,7 @@ def wanted_ports(settings: Settings) -> list[WantedPort]:
 
 
 def child_specs(settings: Settings) -> list[ChildSpec]:
-    """The sidecar, which waits for nobody, and Dagster: recovery, code server, then webserver and daemon."""
+    """Return the sidecar, which starts at once, and Dagster: recovery, code server, then webserver and daemon."""
     environment = child_environment(settings, os.environ)
     workspace = str(settings.dagster_home / "workspace.yaml")
     sidecar_host, port = reachable_host(settings.bind), settings.port
@@ -137,7 +136,7 @@ def child_specs(settings: Settings) -> list[ChildSpec]:
 
 
 def child_environment(settings: Settings, inherited: Mapping[str, str]) -> dict[str, str]:
-    """What all children share: the settings that no store can hold, whichever way they came."""
+    """Return the children's environment: settings that no store can hold, from any origin."""
     environment = {
         **inherited,
         "ANAMNESIS_HOME": str(settings.home),
@@ -148,7 +147,7 @@ def child_environment(settings: Settings, inherited: Mapping[str, str]) -> dict[
         "DAGSTER_HOME": str(settings.dagster_home),
         "PYTHONUNBUFFERED": "1",
     }
-    if roots := inherited.get("ANAMNESIS_LOG_ROOTS"):  # relative ones are meant from where the user stands
+    if roots := inherited.get("ANAMNESIS_LOG_ROOTS"):  # relative to the user's directory
         absolute = (str(Path(root).expanduser().absolute()) for root in roots.split(os.pathsep) if root)
         environment["ANAMNESIS_LOG_ROOTS"] = os.pathsep.join(absolute)
     return environment
@@ -157,7 +156,7 @@ def child_environment(settings: Settings, inherited: Mapping[str, str]) -> dict[
 def _announcement(
     settings: Settings, supervisor: Supervisor, say: Callable[[str], None], on_ready: Callable[[], None]
 ) -> Callable[[], None]:
-    """What the supervisor calls at each tick: says once where to go, when both addresses answer."""
+    """Return the supervisor's tick callback: it prints the addresses once, when both answer."""
     announced = False
 
     def announce() -> None:
@@ -172,8 +171,8 @@ def _announcement(
 
 
 def waited_for(settings: Settings, store: Store) -> dict[str, str]:
-    """The sources, with their hosts, that are to be looked at before the memory counts as up to date: those of this
-    moment, since one that was removed is looked at no more.
+    """Return the sources to scan before the memory counts as up to date, with their hosts. Read again at each call,
+    since a removed source is no longer scanned.
     """
     specs = configured_specs(settings, store)
     return {spec.name: spec.host for spec in specs if (spec.interval_s or settings.crawl_interval_s) <= WAITED_FOR_S}
@@ -181,7 +180,7 @@ def waited_for(settings: Settings, store: Store) -> dict[str, str]:
 
 @contextmanager
 def _progress(settings: Settings, store: Store, console: Console, say: Callable[[str], None]) -> Iterator[None]:
-    """Hints about the logs, then the first ingest, shown from a thread of its own while the block runs."""
+    """Print hints about the logs; then show the first ingest from a separate thread during the block."""
     found = survey(settings.log_roots)
     if hint := retention_advice(claude_projects_dir().parent / "settings.json"):
         say(hint)

@@ -1,4 +1,4 @@
-"""One `anamnesis up` per home: a lock file that also says where the running one answers."""
+"""One `anamnesis up` per home: a lock file that also holds the addresses of the running one."""
 
 import fcntl
 import json
@@ -16,7 +16,7 @@ from anamnesis_pipeline.settings import Settings, sidecar_url
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What the lock file says of the `anamnesis up` that wrote it; `log_roots` as it was started with."""
+    """Contents of the lock file; `log_roots` as given at the start."""
 
     pid: int
     life: str
@@ -26,23 +26,21 @@ class Running:
 
 
 def read_lock(path: Path) -> Running | None:
-    """The last writer's record, whether it still runs or not; None when it ended in order."""
+    """Return the last writer's record, running or not; None after an orderly end."""
     try:
         return Running(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
-        return None  # absent, emptied at an orderly end, or caught while being written
+        return None  # absent, emptied at an orderly end, or half written
 
 
 def log_roots_in_use(settings: Settings) -> tuple[Path, ...]:
-    """The log roots that a running `anamnesis up` was given, which may be others than this process knows."""
+    """Return the log roots of the running `anamnesis up`, which may differ from this process's."""
     running = read_lock(settings.home / "up.lock")
     return tuple(map(Path, running.log_roots)) if running else settings.log_roots
 
 
 def settings_in_use(settings: Settings) -> Settings:
-    """These settings with the ports of the `anamnesis up` that runs on this home; a port that the environment names
-    stays, whatever runs.
-    """
+    """Return the settings with the ports of this home's running `anamnesis up`; a port set in the environment stays."""
     running = read_lock(settings.home / "up.lock") if is_held(settings.home / "up.lock") else None
     if running is None:
         return settings
@@ -57,13 +55,13 @@ def settings_in_use(settings: Settings) -> Settings:
 
 
 def sidecar_in_use(settings: Settings) -> str:
-    """Address of the sidecar of this home, as `settings_in_use` says."""
+    """Return the address of this home's sidecar, as `settings_in_use`."""
     return sidecar_url(settings_in_use(settings))
 
 
 def is_held(path: Path) -> bool:
-    """Whether an `anamnesis up` runs on the home of this lock. One that is just starting is not seen: to look at a lock
-    is to hold it for a moment, which must not be when nobody wrote into it.
+    """Return whether an `anamnesis up` runs on the home of this lock. One that is still starting is not detected: the
+    test takes the lock for a moment, so it must skip an empty file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -81,10 +79,9 @@ def is_held(path: Path) -> bool:
 
 @contextmanager
 def hold_lock(path: Path, running: Running) -> Iterator[Running | None]:
-    """Hold the lock while the block runs; yields the record of an earlier life that did not end in order.
+    """Hold the lock during the block; yield the record of a previous run that did not end in order.
 
-    The kernel lets go of the lock when its process ends, so a stale file never blocks a start.
-
+    The kernel releases the lock when its process ends, so a stale file never blocks a start.
     :raises AlreadyRunning: another process holds it; the text has its addresses.
     :raises GiveUp: the file cannot be opened for writing.
     """

@@ -1,9 +1,9 @@
-"""Ends every process of one life as soon as its supervisor is gone, however it went.
+"""Ends all processes of a group once its supervisor is gone, for any reason.
 
     python -m anamnesis_pipeline.supervisor.watcher LIFE < the read end of a pipe
 
-Only the supervisor holds the write end and it never writes, so the end of the file means that it is gone, also
-after `kill -9`. The watcher does not carry the life's id in its own environment and so never ends itself.
+Only the supervisor holds the write end and never writes, so end of file means that it is gone, also after `kill -9`.
+The watcher does not carry the group's id in its environment and so never ends itself.
 """
 
 import os
@@ -13,7 +13,7 @@ from anamnesis_pipeline.supervisor.life import end_life
 
 
 def watch(life: str, pipe: int) -> list[int]:
-    """Wait for the end of `pipe`, then end `life`; returns the ids of processes that would not end."""
+    """Wait for the end of `pipe`, then end `life`; return the ids of remaining processes."""
     while os.read(pipe, 1):
         pass
     return end_life(life, grace_s=5.0)
