@@ -1,8 +1,8 @@
-"""How a run ends that has to wait or to stop: canceled, with the reason, as its backfill is.
+"""Ends a run that must wait or stop: as canceled, with the reason; its backfill too.
 
-Nothing went wrong, so it is no failure; something is left, so it is no success. A canceled run leaves its partitions
-without a new mark of either kind, and a canceled backfill starts no more runs, each of which would only end like this.
-Dagster's webserver does both, as for a click on *Terminate*.
+It is no failure, since nothing went wrong, and no success, since work is left. A canceled run leaves its partitions
+unmarked, and a canceled backfill starts no more runs, which would end the same way. Dagster's webserver does both, as
+for a click on *Terminate*.
 """
 
 import threading
@@ -16,14 +16,14 @@ from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.errors import ServiceUnreachable
 
 INTERRUPT_WAIT_S = 60.0
-"""Limit for the wait for the interrupt that the launcher sends to a run that is terminated."""
+"""Max seconds to wait for the launcher's interrupt after the termination."""
 
 
 def end_as_canceled(context: dg.AssetExecutionContext, memory: MemoryResource, reason: str) -> NoReturn:
     """End this run as canceled.
 
-    :param reason: what the run's log says.
-    :raises dg.Failure: Dagster's webserver does not answer; the run ends as failed, with the same reason.
+    :param reason: for the run's log.
+    :raises dg.Failure: Dagster's webserver does not answer; the run fails with the same reason.
     """
     context.log.warning(reason)
     dagster, backfill_id = open_dagster(memory.settings), context.run.tags.get(BACKFILL_TAG)
@@ -35,5 +35,5 @@ def end_as_canceled(context: dg.AssetExecutionContext, memory: MemoryResource, r
     except ServiceUnreachable as exc:
         raise dg.Failure(f"{reason} This run could not be canceled: {exc}", allow_retries=False) from exc
     threading.Event().wait(INTERRUPT_WAIT_S)
-    # A launcher that cannot reach this process sends none. Of a run that is being canceled, Dagster takes this for one.
+    # A launcher that cannot reach this process sends none. Dagster accepts this exception instead.
     raise dg.DagsterExecutionInterruptedError(reason)

@@ -1,8 +1,8 @@
-"""Asset checks: what must hold after each step. All but the integrity check are cheap enough for every run.
+"""Asset checks: invariants after each step. All but the integrity check are cheap enough for every run.
 
-Two block what follows in a run, one per stage: `archive_is_there` (ingest), which the asset reports of its own source,
-and `vectors_are_sound` (memory). Both fail only where all that follows would be wrong; a file, line or text that is
-damaged never holds up a source. Most others warn of work that is left, which the next run does.
+Two block the rest of a run, one per stage: `archive_is_there` (ingest), which the asset reports for its source, and
+`vectors_are_sound` (memory). Both fail only if all later steps would be wrong; a damaged file, line or text never
+blocks a source. Most others warn of unfinished work for the next run.
 """
 
 import json
@@ -28,12 +28,12 @@ from anamnesis_pipeline.steps.spaces import check_vectors
 from anamnesis_pipeline.steps.survey import dead_host_text
 
 MOST_REASONS = 3
-"""Reasons that a source's row in the table names."""
+"""Max reasons per source in the table."""
 
 FILES_LOOKED_AT = 50
-"""Archived files of a source that one check looks at."""
+"""Max archived files of a source per check."""
 ARCHIVE_STATE = "archive.check."
-"""Settings that hold the last result of each source."""
+"""Prefix of settings with the last result of each source."""
 ARCHIVE_CHECK = dg.AssetCheckSpec(
     "archive_is_there",
     asset="crawled_files",
@@ -57,19 +57,19 @@ EMBEDDING_CHECKS = (
         "`vector_index` fails and makes no index of them.",
     ),
 )
-"""The asset reports them: its materializations are no output that a check of its own could follow."""
+"""The asset reports them: its materializations are no output that a separate check could follow."""
 
 NO_EPISODE = "Some parts have no episode yet: work that is left for `episodes`."
 
 
 @dg.asset_check(asset="crawled_files", description="Every configured source was seen within three of its intervals.")
 def sources_are_fresh(memory: MemoryResource) -> dg.AssetCheckResult:
-    """A stale one means that its machine is away or its root is gone; nothing is lost, and it is tried again."""
+    """Warn of stale sources: the machine is away or the root is gone; nothing is lost, and the scan is retried."""
     return freshness(memory)
 
 
 def freshness(memory: MemoryResource) -> dg.AssetCheckResult:
-    """What the check says now; the sensor tells it too, since no run starts where nothing can be read."""
+    """Return the current result; the sensor reports it too, since without readable sources no run starts."""
     crawler = memory.crawler
     status = crawler_status(memory.store, crawler.specs, crawler.interval_s, datetime.now(UTC))
     stale = [row for row in status.sources if not row.fresh]
@@ -88,7 +88,7 @@ def freshness(memory: MemoryResource) -> dg.AssetCheckResult:
 
 
 def _source_row(row: SpecStatus) -> dict[str, Any]:
-    """How a source is doing, for a table. Pure."""
+    """Return a table row with the state of a source. Pure."""
     seen = row.look
     wrong = list(dict.fromkeys([*([seen.error] if seen.error else []), *row.errors, *seen.problems]))
     return {
@@ -103,9 +103,9 @@ def _source_row(row: SpecStatus) -> dict[str, Any]:
 
 
 def archive_is_there(memory: MemoryResource, source: str) -> dg.AssetCheckResult:
-    """Return the result of `ARCHIVE_CHECK`: of the files with most lines, since chance would let it come and go.
+    """Return the result of `ARCHIVE_CHECK` for the files with most lines; a random sample would make it flicker.
 
-    Dagster keeps one result of a check, that of the run that ended last, so each shows what is known of all sources.
+    Dagster keeps only the result of the last run, so each result shows all sources.
     """
     archive, cursors = open_archive(memory.settings), memory.store.files.cursors(source).values()
     files = sorted((each for each in cursors if each.lines), key=lambda each: -each.lines)[:FILES_LOOKED_AT]
@@ -139,7 +139,7 @@ def archive_is_there(memory: MemoryResource, source: str) -> dg.AssetCheckResult
 
 @dg.asset_check(asset="documents", description="Every archived version of a document was parsed.")
 def every_version_is_parsed(memory: MemoryResource) -> dg.AssetCheckResult:
-    """Versions that wait mean that a run ended early; one that cannot be read as its format is a problem of its run."""
+    """Warn of pending versions: a run ended early. An unreadable version is a problem of its run."""
     sources = [source.key for source in memory.store.files.sources() if holds_documents(source)]
     waiting = {key: count for key in sources if (count := memory.store.overview.counts(key).unparsed_lines)}
     return dg.AssetCheckResult(
@@ -151,14 +151,14 @@ def every_version_is_parsed(memory: MemoryResource) -> dg.AssetCheckResult:
 
 @dg.asset_check(asset="exchanges", description="Every archived line was parsed.")
 def every_line_is_parsed(memory: MemoryResource) -> dg.AssetCheckResult:
-    """Lines that wait mean that a run ended early, or that another run is still parsing."""
+    """Warn of pending lines: a run ended early, or another one is still parsing."""
     waiting = memory.store.overview.counts().unparsed_lines
     return dg.AssetCheckResult(passed=waiting == 0, severity=dg.AssetCheckSeverity.WARN, metadata={"waiting": waiting})
 
 
 @dg.asset_check(asset="exchanges", description="Every archived line could be read.")
 def no_line_is_a_dead_letter(memory: MemoryResource) -> dg.AssetCheckResult:
-    """A line that a crash tore apart stays one; one that is only too new is read by a later version."""
+    """Warn of dead letters: a line cut off by a crash stays one; a later release may read one that is too new."""
     letters = memory.store.overview.counts().dead_letters
     first = memory.store.messages.dead_letters(limit=5)
     return dg.AssetCheckResult(
@@ -173,20 +173,20 @@ def no_line_is_a_dead_letter(memory: MemoryResource) -> dg.AssetCheckResult:
 
 @dg.asset_check(asset="summaries", description="No extractive summary stands in for an LLM's.")
 def every_llm_summary_is_made(memory: MemoryResource) -> dg.AssetCheckResult:
-    """Those that stand in are tried again by themselves; `anamnesis doctor` says why they are missing."""
+    """Warn of stand-ins: they are retried automatically; `anamnesis doctor` gives the reason."""
     waiting = memory.store.summaries.summary_counts().get("problem", 0)
     return dg.AssetCheckResult(passed=waiting == 0, severity=dg.AssetCheckSeverity.WARN, metadata={"waiting": waiting})
 
 
 @dg.asset_check(asset="episodes", description="Every part of every exchange is a searchable episode.")
 def every_part_is_an_episode(memory: MemoryResource) -> dg.AssetCheckResult:
-    """What a rule holds back, or was deleted, is missing on purpose; what another run publishes just now is not, so the
-    check warns only.
+    """Warn of missing episodes. Excluded and deleted ones do not count; those that another run is publishing do, so the
+    check only warns.
     """
     overview = memory.store.overview
     counts = overview.counts()
     reserved = [overview.counts(source) for source in RESERVED_SOURCES]
-    others = sum(each.episodes - each.parts for each in reserved)  # what was posted is of no part; an upload is
+    others = sum(each.episodes - each.parts for each in reserved)  # posted ones have no chunk; uploads do
     others += _records(memory, None) - sum(_records(memory, source) for source in RESERVED_SOURCES)
     kept_away = counts.kept_away - sum(each.kept_away for each in reserved)
     missing = max(0, counts.parts - kept_away - (counts.episodes - others))
@@ -199,7 +199,7 @@ def every_part_is_an_episode(memory: MemoryResource) -> dg.AssetCheckResult:
 
 
 def _records(memory: MemoryResource, source: str | None) -> int:
-    """Typed records, and records of sessions, among the episodes of a source, or of all."""
+    """Return the number of typed records and session records of a source, or of all."""
     return memory.store.episodes.count(Where(kinds=(RECORD_KIND, SESSION_KIND), source=source, include_superseded=True))
 
 
@@ -220,7 +220,7 @@ def _check_of_posted(source: str, spec: dg.AssetSpec) -> dg.AssetChecksDefinitio
 
 
 def posted_searchability(memory: MemoryResource, source: str) -> dg.AssetCheckResult:
-    """The result of `all_is_searchable` for a reserved source; counts alone, so that a tick of a sensor can ask."""
+    """Return the result of `all_is_searchable` for a reserved source; from counts, cheap enough for a sensor tick."""
     store = memory.store
     counts, active = store.overview.counts(source), store.spaces.active()
     lacking = store.vectors.pending_sources(active.key).get(source, 0) if active else counts.passages
@@ -243,8 +243,8 @@ def posted_evaluations(
 ) -> tuple[dict[str, str], list[dg.AssetCheckEvaluation]]:
     """Evaluate the checks of external assets.
 
-    :param told: asset -> fingerprint of the result that was reported last.
-    :returns: the fingerprints now, and the results that are others than `told`.
+    :param told: asset -> fingerprint of the last reported result.
+    :returns: the current fingerprints, and the results that differ from `told`.
     """
     now, evaluations = dict[str, str](), list[dg.AssetCheckEvaluation]()
     for source, spec in POSTED.items():
@@ -256,13 +256,13 @@ def posted_evaluations(
 
 
 def embedding_evaluations(memory: MemoryResource) -> list[dg.AssetCheckEvaluation]:
-    """Evaluate the checks of `embeddings`, for a partition that was materialized without a run."""
+    """Evaluate the checks of `embeddings`, for a partition materialized without a run."""
     results = (every_passage_is_embedded(memory), vectors_are_sound(memory))
     return [evaluation(spec.key, result) for spec, result in zip(EMBEDDING_CHECKS, results, strict=True)]
 
 
 def evaluation(key: dg.AssetCheckKey, result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
-    """A result as the event that a sensor reports, where no run evaluates the check."""
+    """Convert a result to an event for a sensor, when no run evaluates the check."""
     return dg.AssetCheckEvaluation(
         asset_key=key.asset_key,
         check_name=key.name,
@@ -274,7 +274,7 @@ def evaluation(key: dg.AssetCheckKey, result: dg.AssetCheckResult) -> dg.AssetCh
 
 
 def every_passage_is_embedded(memory: MemoryResource) -> dg.AssetCheckResult:
-    """Coverage below 100 % means that search by meaning misses what is not embedded yet; words find it."""
+    """Check the coverage: below 100 %, semantic search misses some passages, which keyword search finds."""
     active = memory.store.spaces.active()
     if active is not None:
         progress = memory.store.vectors.progress(active.key)
@@ -290,7 +290,7 @@ def every_passage_is_embedded(memory: MemoryResource) -> dg.AssetCheckResult:
 
 
 def vectors_are_sound(memory: MemoryResource) -> dg.AssetCheckResult:
-    """Looks at the newest episodes; of one that waits for its vectors there is nothing to say."""
+    """Check the newest episodes' vectors; pending ones are skipped."""
     found = {space.key: check_vectors(memory.store, space) for space in memory.store.spaces.all()}
     wrong = {key: bad for key, (_, bad) in found.items() if bad}
     looked_at = sum(count for count, _ in found.values())
@@ -304,7 +304,7 @@ def vectors_are_sound(memory: MemoryResource) -> dg.AssetCheckResult:
 
 @dg.asset_check(asset="session_summaries", description="Every session at rest has a record of what was said last.")
 def every_session_is_recorded(memory: MemoryResource) -> dg.AssetCheckResult:
-    """Those that wait came meanwhile, or are of a source whose run is still to come."""
+    """Warn of pending sessions: they are new, or their source's run is still to come."""
     store = memory.store
     waiting = sum(bool(store.sessions.changed(source.key, "", 1)) for source in store.files.sources())
     return dg.AssetCheckResult(
@@ -316,7 +316,7 @@ def every_session_is_recorded(memory: MemoryResource) -> dg.AssetCheckResult:
 
 @dg.asset_check(asset="memory_map", description="The map can be read, and shows at least 98% of what is searched.")
 def map_is_current(memory: MemoryResource) -> dg.AssetCheckResult:
-    """One that is damaged is an error: the page Map shows nothing then. An old one is drawn again each morning."""
+    """Report a damaged map as an error, since the page Map then shows nothing. An old one is redrawn each morning."""
     home, problem = memory.settings.home, ""
     try:
         made = read_map(map_path(home))
@@ -336,14 +336,14 @@ def map_is_current(memory: MemoryResource) -> dg.AssetCheckResult:
 
 @dg.asset_check(asset="consolidation_report", description="No session with new episodes waits to be consolidated.")
 def every_session_is_consolidated(memory: MemoryResource) -> dg.AssetCheckResult:
-    """Some wait between two runs, and where vectors are still to come."""
+    """Warn of pending sessions: some wait for the next run, or for vectors."""
     waiting = memory.store.consolidation.changed_count()
     return dg.AssetCheckResult(passed=waiting == 0, severity=dg.AssetCheckSeverity.WARN, metadata={"waiting": waiting})
 
 
 @dg.asset_check(asset="vector_index", description="The full-text index agrees with the rows it indexes.")
 def full_text_is_sound(memory: MemoryResource) -> dg.AssetCheckResult:
-    """The engine's own integrity check; reads the whole index."""
+    """Run the engine's integrity check; reads the whole index."""
     problems = memory.store.text.check()
     is_damaged = any(problem.state == "damaged" for problem in problems)
     return dg.AssetCheckResult(

@@ -1,4 +1,4 @@
-"""Asset: what consolidation within sessions did last."""
+"""Asset: the last consolidation within sessions."""
 
 import dagster as dg
 

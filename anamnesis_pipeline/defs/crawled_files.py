@@ -1,4 +1,4 @@
-"""Asset: the archive of every log line, or version of a document, of a source."""
+"""Asset: the archive of a source's log lines or document versions."""
 
 import dagster as dg
 
@@ -9,7 +9,7 @@ from anamnesis_pipeline.defs.resources import MemoryResource, SshResource
 
 
 @dg.asset(partitions_def=SOURCES, group_name="ingest", kinds={"jsonl", "zstd"}, check_specs=[ARCHIVE_CHECK])
-def crawled_files(context: dg.AssetExecutionContext, memory: MemoryResource, ssh: SshResource) -> dg.MaterializeResult:  # type: ignore[type-arg]  # with a check of its own, Dagster reads no parameter
+def crawled_files(context: dg.AssetExecutionContext, memory: MemoryResource, ssh: SshResource) -> dg.MaterializeResult:  # type: ignore[type-arg]  # with a check, Dagster reads no parameter
     """New lines of logs, or new versions of documents, secrets masked, in the compressed archive. Reads only what is
     new.
     """

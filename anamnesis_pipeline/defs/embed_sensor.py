@@ -1,4 +1,6 @@
-"""What starts embedding and indexing: whatever the store says is missing. Resumes a re-embed after any end of a run."""
+"""Sensor for embedding and indexing: requests the work that the store lacks, and resumes a re-embed after any end of a
+run.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,17 +43,17 @@ from anamnesis_pipeline.store.records.overview import SourceState
 from anamnesis_pipeline.wiring import wanted_space
 
 REINDEX_AFTER = 5_000
-"""New vectors after which the index file is looked at again; below that the exact scan of what is new is fast."""
+"""New vectors before the index file is updated; below that, the exact scan of new ones is fast."""
 BACKLOG = 2_000
-"""With more passages than that to embed, a run takes minutes: it then covers the sources that have nothing to embed
-yet, too, so that what arrives in them meanwhile goes first."""
+"""With more pending passages, a run takes minutes: it then covers all sources, so that new content in them is embedded
+first."""
 LONGEST_WAIT_S = {"active": 300.0, "building": 3_600.0}
-"""Between two attempts to embed a space that fails."""
+"""Longest wait in seconds between attempts for a failing space."""
 INDEX_RETRY_S = 300.0
 RETRIED_S = 300.0
-"""Dagster retries a run that was cut off within a minute, at a start as soon as its daemon is at work."""
+"""Dagster retries an interrupted run within a minute, at startup once its daemon works."""
 REPORTED_PER_TICK = 200
-"""Partitions embedded without a run that one tick reports: each costs a look at its source."""
+"""Max partitions embedded without a run that one tick reports: each costs a query of its source."""
 _EMBEDDINGS = dg.AssetKey("embeddings")
 _FIRST = {"memory_map": draw_map, "consolidation_report": consolidate}
 NOTHING_TO_EMBED = "Nothing lacks a vector, or what lacks one is being embedded, paused, or tried later."
@@ -60,7 +62,7 @@ NO_DOWNLOAD = (
     "`anamnesis model use`"
 )
 URGENT = {"dagster/priority": "10"}
-"""Past the hundreds of `ingest` runs that wait in the queue after the first start."""
+"""Ahead of the hundreds of queued `ingest` runs after the first start."""
 
 
 @dg.sensor(
@@ -73,8 +75,8 @@ URGENT = {"dagster/priority": "10"}
     "stored or embedded since the last tick.",
 )
 def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult | dg.SkipReason:
-    """Begins the space that the settings ask for; requests `embed` for many sources at once, then `index`, and the
-    first map and consolidation once there is an index.
+    """Start the configured space; request `embed` for many sources at once, then `index`, and the first map and
+    consolidation once an index exists.
     """
     instance = context.instance
     backfills = _Backfills(open_dagster(memory.settings), context.log)
@@ -87,7 +89,7 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
         context.log.warning(reason)
     except AnamnesisError as exc:
         context.log.warning(str(exc))
-    space_keys = instance.get_dynamic_partitions(str(SPACES.name))  # before the spaces: those are stored first
+    space_keys = instance.get_dynamic_partitions(str(SPACES.name))  # before the spaces, which are stored first
     source_keys = instance.get_dynamic_partitions(str(EMBEDDED_SOURCES.name))
     spaces, settings = memory.store.spaces.all(), memory.settings
     pending = {
@@ -103,7 +105,7 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
     present = _fingerprint(memory.store, spaces, order, pending)
     if present != seen:
         held = memory.store.overview.sources()
-        # read again: an episode stored since the first look must not make its source look embedded
+        # read again: an episode stored meanwhile must not make its source look embedded
         lacking = {key: memory.store.vectors.pending_sources(key) for key in pending}
         look = _Look(instance, memory.store, backfills, held, spaces, order, lacking)
         told, evaluations = posted_evaluations(memory, told)
@@ -132,14 +134,14 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
 
 @dataclass
 class _Backfills:
-    """The backfills of `embeddings` that go on. Dagster's webserver is asked once in a tick, if at all."""
+    """The unfinished backfills of `embeddings`. The webserver is queried at most once per tick."""
 
     dagster: DagsterApi
     log: Logger
 
     @cached_property
     def unfinished(self) -> list[EmbeddingBackfill] | None:
-        """None: the webserver does not answer, so that there may be any."""
+        """None: the webserver does not answer; there may be some."""
         try:
             return self.dagster.unfinished_backfills(UNFINISHED_BACKFILLS)
         except ServiceUnreachable as exc:
@@ -151,24 +153,24 @@ class _Backfills:
 
 
 def _adopt_backfill(backfills: _Backfills, store: Store) -> None:
-    """Make a backfill that was launched by hand over an added space the re-embed; its first run may wait for long."""
+    """Adopt a manual backfill of an added space as the re-embed; its first run may wait long."""
     if store.spaces.active() is None or building_space(store) is not None:
         return
     added = [space for space in store.spaces.all() if space.status == "added"]
     for backfill in (backfills.unfinished or ()) if added else ():
         for space in added if backfill.status == STARTING_RUNS else ():
-            with suppress(SpaceConflict):  # something else was started since we looked
+            with suppress(SpaceConflict):  # another re-embed was started meanwhile
                 if space.key in backfill.spaces and adopt(store, space, backfill.backfill_id):
                     return
 
 
 def _remembered(cursor: str | None, spaces: Sequence[Space]) -> tuple[dict[str, int], str, dict[str, str]]:
-    """Space -> passages it had when its index was requested last; the fingerprint of what was looked at last; external
-    asset -> fingerprint of the check result that was reported last. A cursor of an earlier release has no such results:
-    what it looked at is looked at again.
+    """Parse the cursor: space -> passages at the last index request; the last fingerprint; external asset ->
+    fingerprint of its last reported check result. A cursor of an earlier release has no results, so its fingerprint is
+    ignored.
     """
     values: dict[str, Any] = json.loads(cursor or "{}")
-    indexed: dict[str, int] = values.get("indexed", values)  # a cursor of an earlier release is the former alone
+    indexed: dict[str, int] = values.get("indexed", values)  # a cursor of an earlier release is only the first
     told: dict[str, str] = values.get("told", {})
     seen = values.get("seen", "") if told else ""
     return {space.key: indexed[space.key] for space in spaces if space.key in indexed}, seen, told
@@ -177,8 +179,9 @@ def _remembered(cursor: str | None, spaces: Sequence[Space]) -> tuple[dict[str, 
 def _space_changes(
     backfills: _Backfills, known: Sequence[str], spaces: Sequence[Space]
 ) -> Iterator[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
-    """A partition for every space, so that one that was only added can be backfilled by hand; none for dropped ones.
-    A retired one loses its partition, too, once no backfill is about it: what comes later is not embedded there.
+    """Yield requests to add a partition for every space, so that an added one can be backfilled manually, and to delete
+    those of dropped spaces. A retired space loses its partition once no backfill covers it: new content is not embedded
+    there.
     """
     if added := new_keys(known, [space.key for space in spaces if space.status != "retired"]):
         yield SPACES.build_add_request(added)
@@ -192,23 +195,21 @@ def _space_changes(
 def _fingerprint(
     store: Store, spaces: Sequence[Space], order: Sequence[str], pending: Mapping[str, Mapping[str, int]]
 ) -> str:
-    """Changes whenever `_Look` may find something else."""
+    """Return a value that changes whenever `_Look` may find something new."""
     last = [event.number for event in store.events.latest(1, (Happening.WRITE, Happening.FORGET))]
     state = [last, [(space.key, space.status) for space in spaces], sorted(order), pending]
     return content_id(json.dumps(state, sort_keys=True))
 
 
 def has_unfinished_run(instance: dg.DagsterInstance, job: str, tag: str, space: Space) -> bool:
-    """Whether a run of a job waits or goes on whose tag names the space."""
+    """Return whether a job has an unfinished run whose tag names the space."""
     filters = dg.RunsFilter(job_name=job, statuses=UNFINISHED_STATUSES, tags={tag: space.key})
     return has_run(instance, filters)
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Compares what the store holds with what Dagster knows of it. `held`: what there is of each source; `order` and
-    `pending` as in a tick.
-    """
+    """Compares the store with Dagster's state. `held`: the contents by source; `order` and `pending` as in a tick."""
 
     instance: dg.DagsterInstance
     store: Store
@@ -219,18 +220,18 @@ class _Look:
     pending: Mapping[str, Mapping[str, int]]
 
     def added(self) -> list[str]:
-        """Sources with episodes that are no partition yet: the service embeds what is posted."""
+        """Return sources with episodes but no partition: the service embeds posted content."""
         return new_keys(self.order, sorted(self.held))
 
     def empty(self) -> list[str]:
-        """Partitions of sources that have no episode, and so nothing to embed."""
+        """Return partitions of sources without episodes, and so without embeddings."""
         filled = self.held.keys() | {source for sources in self.pending.values() for source in sources}
         return new_keys(filled, self.order)
 
     def may_cover_empty(self, requests: Sequence[dg.RunRequest]) -> bool:
-        """Whether a run that is requested, goes on, is retried or is one of a backfill can have an empty partition in
-        its range. Where an end of the range is gone, Dagster fails to create the run, and leaves one that never starts,
-        which holds its space back until it times out.
+        """Return whether a requested, running, retried or backfill run may cover an empty partition. If an end of its
+        range is deleted, Dagster fails to create the run, and leaves one that never starts, which blocks its space
+        until it times out.
         """
         lately = datetime.now(UTC) - timedelta(seconds=RETRIED_S)
         failed = dg.RunsFilter(job_name=embed.name, statuses=[dg.DagsterRunStatus.FAILURE], updated_after=lately)
@@ -242,7 +243,7 @@ class _Look:
         )
 
     def news(self) -> Iterator[dg.AssetMaterialization]:
-        """What was posted, and the partitions of `embeddings` that are complete without a run."""
+        """Yield posted content, and the partitions of `embeddings` completed without a run."""
         yield from posted_news(self.instance, self.held)
         complete = {
             embed_key(source, space.key)
@@ -258,15 +259,15 @@ class _Look:
             yield partition_materialization(self.store, *split_embed_key(key), 0, about)
 
     def first_runs(self) -> list[dg.RunRequest]:
-        """The first map and the first consolidation, as soon as there is an index; later ones are on schedules."""
+        """Return the runs for the first map and consolidation, once an index exists; later ones are scheduled."""
         if not self._is_indexed():
             return []
         lacking = [(asset, job) for asset, job in _FIRST.items() if self._lacks(asset)]
         return [dg.RunRequest(job_name=job.name, run_key=f"first {asset}") for asset, job in lacking]
 
     def is_settled(self) -> bool:
-        """Whether the next tick has nothing to look for as long as the store does not change. Without an active space
-        there is no index, and so no first run, to wait for.
+        """Return whether the next tick has nothing to do unless the store changes. Without an active space there is no
+        index, and so no first run to wait for.
         """
         awaits_first = self._active() is not None and any(map(self._lacks, _FIRST))
         return not awaits_first and not any(map(self._is_embedding, self._embedded_now()))
@@ -293,9 +294,7 @@ class _Look:
 
 @dataclass(frozen=True, slots=True)
 class _Tick:
-    """What a tick decides about, as things are now. `order` is the sources as Dagster orders them, `tags` are for
-    every run that embeds.
-    """
+    """State of one tick. `order` is the sources in Dagster's order, `tags` apply to every embedding run."""
 
     instance: dg.DagsterInstance
     backfills: _Backfills
@@ -306,9 +305,9 @@ class _Tick:
     tags: Mapping[str, str]
 
     def requests(self, space: Space, pending: dict[str, int] | None, indexed: dict[str, int]) -> list[dg.RunRequest]:
-        """`embed` where vectors are missing; `index`, noted in `indexed`, where enough is new.
+        """Return `embed` runs for missing vectors, and an `index` run if due, recorded in `indexed`.
 
-        :param pending: sources with passages that lack a vector; None: the space is neither searched nor built.
+        :param pending: sources with passages without a vector; None: the space is neither searched nor built.
         """
         if pending is None:
             return []
@@ -335,7 +334,7 @@ class _Tick:
         return not has_unfinished_run(self.instance, index.name, "dagster/partition", space)
 
     def _embed_requests(self, space: Space, pending: dict[str, int]) -> list[dg.RunRequest]:
-        """The runs with the newest episodes first."""
+        """Return the runs, newest episodes first."""
         wanted = set(self.order) if sum(pending.values()) > BACKLOG else set(pending)
         runs = contiguous_runs(self.order, wanted, SOURCES_PER_RUN)
         dated = [(newest, run) for run in runs for newest in self._newest(space, stretch(self.order, *run))]
@@ -343,14 +342,14 @@ class _Tick:
         return [_embed_request(*run, space.key, {**self.tags, **urgent}) for _, run in sorted(dated, reverse=True)]
 
     def _newest(self, space: Space, sources: Sequence[str]) -> list[datetime]:
-        """When the newest episode happened that these sources lack; nothing when they lack none."""
+        """Return the time of the newest episode that these sources lack; empty if none."""
         pending = self.store.vectors.pending(space.key, sources, 1)
         found = self.store.episodes.get([episode.episode_id for episode in pending])
         return [episode.timestamp for episode in found.values()]
 
     def _is_index_due(self, space: Space, count: int, indexed: int | None, *, is_complete: bool) -> bool:
-        """A space that is being built is indexed in order to be switched to, however little it holds; the active one
-        also while its backlog is long, since searches read what is not indexed.
+        """Return whether to index. A space being built is always indexed before the switch; the active one also during
+        a long backlog, since searches scan what is not indexed.
         """
         much_is_new = abs(count - (indexed or 0)) >= REINDEX_AFTER or self.store.vectors.index_state(space.key).is_lost
         if space.status == "building":
@@ -358,7 +357,7 @@ class _Tick:
         return much_is_new or (is_complete and indexed is None and count > 0)
 
     def _index_has_to_wait(self, space: Space) -> bool:
-        """Whether an `index` run of the space goes on, or failed just now."""
+        """Return whether an `index` run of the space is unfinished, or has just failed."""
         filters = dg.RunsFilter(job_name=index.name, tags={"dagster/partition": space.key})
         for record in self.instance.get_run_records(filters, limit=1):
             status, ended = record.dagster_run.status, record.end_time or 0.0

@@ -25,13 +25,13 @@ from anamnesis_pipeline.steps.spaces import known_space
 from anamnesis_pipeline.store.base import Store
 
 OBSERVE_EVERY_S = 5.0
-"""Seconds between two progress events; one costs some 45 ms of Dagster's storage."""
+"""Seconds between two progress events; one costs about 45 ms of Dagster's storage."""
 SOURCES_PER_RUN = 100
 NO_PARTITION = dg.SpecificPartitionsPartitionMapping([])
-"""What lacks a vector is a question to the store: posted text has no partition upstream, and a partition that changed
-upstream is embedded by `embed_sensor` in the spaces that need it, not by a backfill in every space there is."""
+"""The store knows which vectors are missing: posted text has no upstream partition, and `embed_sensor` embeds changed
+partitions in the spaces that need it, instead of a backfill in every space."""
 POOL = "embedding"
-"""Dagster's pool of the runs that load a model. Its limit is how many run at once: on a cluster, the number of GPUs."""
+"""Dagster's pool of runs that load a model. Its limit is their maximum number: on a cluster, the number of GPUs."""
 
 
 @dg.asset(
@@ -77,7 +77,7 @@ def embeddings(
 
 
 def _space(context: dg.AssetExecutionContext, memory: MemoryResource, key: str) -> Space:
-    """The space of a partition. A backfill over one that was only added is a re-embed, whoever launched it."""
+    """Return the space of a partition. A backfill of an added space is a re-embed, from any launcher."""
     tags, store = context.run.tags, memory.store
     backfill_id = tags.get(BACKFILL_TAG)
     if backfill_id is not None and backfill_id == stopped_backfill(store):
@@ -89,7 +89,7 @@ def _space(context: dg.AssetExecutionContext, memory: MemoryResource, key: str) 
         elif space.status == "building" and backfill_id is not None:
             follow(store, space, backfill_id)
     except SpaceNotFound as exc:
-        if EMBED_TAG in tags:  # it was there when this run was asked for
+        if EMBED_TAG in tags:  # it existed when this run was requested
             end_as_canceled(context, memory, f"{exc}. It was dropped meanwhile")
         raise dg.Failure(f"{exc}. It was dropped meanwhile, or add it with: anamnesis model add") from exc
     except SpaceConflict as exc:
@@ -100,9 +100,9 @@ def _space(context: dg.AssetExecutionContext, memory: MemoryResource, key: str) 
 def partition_materialization(
     store: Store, source: str, space: str, pending: int, about: Mapping[str, Any]
 ) -> dg.AssetMaterialization:
-    """Return the materialization of `source|space`, with its size and a data version of what is embedded.
+    """Return the materialization of `source|space`, with its size and the embedded content's data version.
 
-    :param pending: passages that lack a vector.
+    :param pending: passages without a vector.
     """
     content = store.overview.content_of(source)
     return dg.AssetMaterialization(
@@ -115,7 +115,7 @@ def partition_materialization(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What a run does for one space."""
+    """The work of a run for one space."""
 
     context: dg.AssetExecutionContext
     memory: MemoryResource
@@ -130,11 +130,11 @@ class _Run:
         return dg.MultiPartitionKey({"source": source, "space": self.space.key})
 
     def lacking(self) -> set[str]:
-        """The sources of this run that have passages without a vector."""
+        """Return the sources of this run with passages without a vector."""
         return set(self.sources) & self.store.vectors.pending_sources(self.space.key).keys()
 
     def reason_to_end(self) -> str | None:
-        """Why the rest is left for now; None while this run goes on. That of the active space always does.
+        """Return why the run must end early; None while it goes on, as always for the active space.
 
         :raises SpaceNotFound: it was dropped.
         """
@@ -146,8 +146,8 @@ class _Run:
         return _paused(self) if is_paused(self.store) else None
 
     def materialize(self, report: EmbedReport, about: Mapping[str, Any]) -> None:
-        """Log the materialization of every partition: each has a data version of its own, which the output of a run
-        over a range of partitions could not have.
+        """Log the materialization of every partition: each has a separate data version, which one output for a range of
+        partitions cannot have.
         """
         pending = self.store.vectors.pending_sources(self.space.key)
         for source in self.sources:
@@ -158,19 +158,19 @@ class _Run:
 
     @contextmanager
     def keeping_complete_sources(self) -> Iterator[None]:
-        """However the run ends early, a source that lacks nothing any more is materialized."""
+        """Materialize completed sources even if the run ends early."""
         before = self.lacking()
         try:
             yield
         except BaseException:
-            with suppress(AnamnesisError):  # it may be the store, or the space, that is gone
+            with suppress(AnamnesisError):  # the store or the space may be gone
                 for source in sorted(before - self.lacking()):
                     self.context.log_event(partition_materialization(self.store, source, self.space.key, 0, {}))
             raise
 
 
 def _embed(run: _Run, embedding_pool: EmbeddingPoolResource) -> tuple[EmbedReport, dict[str, Any]]:
-    """Embed what the run's sources lack; what was done, and the metadata that all of them share."""
+    """Embed the missing passages; return the report, and the metadata shared by all sources."""
     if not run.lacking():
         return EmbedReport(), _about(run, EmbedReport())
     if reason := run.reason_to_end():
@@ -200,7 +200,7 @@ def _embed(run: _Run, embedding_pool: EmbeddingPoolResource) -> tuple[EmbedRepor
 
 @dataclass(slots=True)
 class _Observer:
-    """Tells Dagster how far a run is, now and then."""
+    """Reports progress to Dagster at intervals."""
 
     run: _Run
     next_s: float = 0.0

@@ -39,7 +39,7 @@ def episodes(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.Ma
             "problem": report.problem or "none",
             "episodes in all": counts.episodes,
             "passages in all": counts.passages,
-            # no text of theirs: what is forgotten would stay in Dagster's own storage
+            # no text: forgotten content would stay in Dagster's storage
             "latest": table([{"when": f"{e.timestamp:%Y-%m-%d %H:%M}", "id": e.episode_id} for e in latest]),
         },
     )

@@ -1,4 +1,4 @@
-"""Asset: archived lines as exchanges, cut into parts."""
+"""Asset: archived lines as exchanges, split into chunks."""
 
 from dataclasses import asdict
 
@@ -11,7 +11,7 @@ from anamnesis_pipeline.defs.resources import MemoryResource, SshResource
 from anamnesis_pipeline.steps.parse_again import ask_again
 
 PARSE_AGAIN_TAG = "anamnesis/parse_again"
-"""On a run or backfill that has `true` as its value, the same as the configuration `parse_again`."""
+"""Tag of a run or backfill; the value `true` equals the configuration `parse_again`."""
 
 
 class ExchangesConfig(dg.Config):

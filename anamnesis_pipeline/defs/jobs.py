@@ -6,8 +6,8 @@ from anamnesis_pipeline.defs.partitions import SOURCES, SPACE_BY_SOURCE, SPACES
 from anamnesis_pipeline.defs.reporting import owned, tagged
 
 INGEST_MAX_S = 7_200
-"""After so long Dagster ends a run of `ingest`, whatever asked for it: one that hangs would hold its source for ever.
-One that was at work is requested again and goes on where it was."""
+"""Seconds after which Dagster ends any run of `ingest`: a hung one would block its source forever. An unfinished ingest
+is requested again and resumes."""
 
 ingest = dg.define_asset_job(
     "ingest",

@@ -1,4 +1,4 @@
-"""Asset: the map of memory, which the page Map draws."""
+"""Asset: the memory map, which the page Map draws."""
 
 from base64 import b64encode
 
@@ -43,5 +43,5 @@ def memory_map(memory: MemoryResource) -> dg.MaterializeResult[None]:
 
 
 def _nothing_yet(reason: str) -> dg.MaterializeResult[None]:
-    """A map of nothing is up to date, too: the page Map says the same."""
+    """Report an empty map as up to date, as the page Map does."""
     return dg.MaterializeResult(data_version=dg.DataVersion("none"), metadata={"status": reason, "episodes": 0})

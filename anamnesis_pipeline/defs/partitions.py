@@ -1,45 +1,45 @@
-"""The dimensions of the pipeline, and how their keys travel."""
+"""The partition dimensions of the pipeline and their keys."""
 
 from collections.abc import Iterable, Sequence
 
 import dagster as dg
 
 SOURCES = dg.DynamicPartitionsDefinition(name="crawled_source")
-"""One key per source that is crawled: a Claude project folder or a root of documents."""
+"""One key per crawled source: a Claude project folder or a root of documents."""
 EMBEDDED_SOURCES = dg.DynamicPartitionsDefinition(name="source")
-"""One key per source that has episodes, crawled or reserved (`model.RESERVED_SOURCES`)."""
+"""One key per source with episodes, crawled or reserved (`model.RESERVED_SOURCES`)."""
 SPACES = dg.DynamicPartitionsDefinition(name="space")
-"""One key per embedding space that is built, searched, or may be built on request."""
+"""One key per embedding space that is built, searched, or can be built on request."""
 SPACE_BY_SOURCE = dg.MultiPartitionsDefinition({"source": EMBEDDED_SOURCES, "space": SPACES})
-"""Keys read `source|space`."""
+"""Keys have the form `source|space`."""
 
 
 def embed_key(source: str, space: str) -> str:
-    """The partition of `embeddings` for a source in a space."""
+    """Return the partition of `embeddings` for a source in a space."""
     return str(dg.MultiPartitionKey({"source": source, "space": space}))
 
 
 def split_embed_key(key: str) -> tuple[str, str]:
-    """(source, space) of a partition of `embeddings`."""
+    """Split a partition of `embeddings` into (source, space)."""
     source, _, space = key.partition("|")
     return source, space
 
 
 def new_keys(known: Iterable[str], keys: Iterable[str]) -> list[str]:
-    """Those of `keys` that are not known, once each and in order."""
+    """Return the unknown `keys`, once each and in order."""
     seen = set(known)
     return [key for key in dict.fromkeys(keys) if key not in seen]
 
 
 def stretch(order: Sequence[str], first: str, last: str) -> Sequence[str]:
-    """The keys from `first` to `last`."""
+    """Return the keys from `first` to `last`."""
     return order[order.index(first) : order.index(last) + 1]
 
 
 def contiguous_runs(order: Sequence[str], wanted: set[str], longest: int) -> list[tuple[str, str]]:
-    """(first, last) of the stretches of `order` that hold only wanted keys, none longer than `longest`.
+    """Return (first, last) of the stretches of `order` with wanted keys only, none longer than `longest`.
 
-    Dagster can hand a run a range of partitions: one run, and one model load, for many sources.
+    Dagster can give a run a range of partitions: one run, and one model load, for many sources.
     """
     stretches: list[list[str]] = []
     previous_wanted = False

@@ -1,4 +1,4 @@
-"""What reaches the memory without a log: external assets that `embed_sensor` reports, and the job for what is left."""
+"""Content without a log: external assets that `embed_sensor` reports, and the job for unfinished work."""
 
 from collections.abc import Iterator, Mapping
 
@@ -17,13 +17,13 @@ _DESCRIPTIONS = (
     "Sections of files and web pages that people upload: `anamnesis upload`, `POST /api/uploads`.",
     "Questions and answers of the page Chat that are kept as episodes.",
 )
-"""Of `POSTED_ASSETS`, in their order."""
+"""Descriptions of `POSTED_ASSETS`, in order."""
 
 
 def posted_news(instance: dg.DagsterInstance, held: Mapping[str, SourceState]) -> Iterator[dg.AssetMaterialization]:
-    """Yield one materialization for each of the assets whose data version is another than Dagster knows.
+    """Yield a materialization for each asset whose data version differs from Dagster's.
 
-    :param held: what the store has, by source.
+    :param held: contents of the store, by source.
     """
     for source, spec in POSTED.items():
         state = held.get(source)

@@ -1,15 +1,14 @@
 """Ends runs of an earlier process group, before the daemon starts: `python -m anamnesis_pipeline.defs.recovery`.
 
-Dagster's default launcher cannot tell that a run's process is gone, so a run that was cut off stays `STARTED` for
-ever and keeps its place among the runs allowed at a time. Marked as canceled, it frees that place. A launcher that
-gives each run a container can tell, and the daemon's run monitoring ends the runs that are gone; with
-`--launched-runs-go-on` only runs that were never put into the queue are marked.
+Dagster's default launcher cannot detect that a run's process is gone, so an interrupted run stays `STARTED` forever and
+occupies a slot. Marking it as canceled frees the slot. A launcher with one container per run can detect it, and the
+daemon's run monitoring ends such runs; with `--launched-runs-go-on` only runs that were never queued are marked.
 
-Queued runs stay queued: no process has begun them, so the daemon starts them as if nothing had happened. A backfill may
-be the only one to ask for them: no sensor requests that lines be parsed again.
+Queued runs stay queued: no process has begun them, so the daemon starts them normally. A backfill may be their only
+source: no sensor requests parsing again.
 
-Runs are never deleted: that would un-materialize what they wrote. Nothing is lost by canceling them: the sensors ask
-the store what is missing and request that.
+Runs are never deleted: that would un-materialize their output. Canceling loses nothing: the sensors request again what
+the store lacks.
 """
 
 import argparse
@@ -28,16 +27,16 @@ from anamnesis_pipeline.wiring import impatient, open_store
 CUT_OFF_STATUSES: list[dg.DagsterRunStatus] = [
     status for status in UNFINISHED_STATUSES if status is not dg.DagsterRunStatus.QUEUED
 ]
-"""Of runs that no process works on after an end of the whole system, and that nothing starts again."""
+"""Statuses of runs that have no process after a system shutdown, and that nothing restarts."""
 
 log = logging.getLogger("anamnesis.recovery")
 
 
 def cancel_cut_off_runs(statuses: list[dg.DagsterRunStatus]) -> list[dg.DagsterRun]:
-    """Mark the runs in these states as canceled, in the instance that DAGSTER_HOME names; return them, oldest first.
+    """Mark the runs in these states as canceled, in the instance of DAGSTER_HOME; return them, oldest first.
 
-    Only right while no daemon of this instance is running and no process works on such a run.
-    :raises ServiceUnreachable: the command of Dagster that does so fails.
+    Only valid while no daemon of this instance is running and no process works on such a run.
+    :raises ServiceUnreachable: Dagster's command fails.
     """
     with dg.DagsterInstance.get() as instance:
         records = instance.get_run_records(dg.RunsFilter(statuses=statuses), ascending=True)
@@ -47,7 +46,7 @@ def cancel_cut_off_runs(statuses: list[dg.DagsterRunStatus]) -> list[dg.DagsterR
 
 
 def note_cut_off(run_id: str) -> None:
-    """Store which run of `ingest` was cut off, for the page Logs; a store that cannot be opened now has no note."""
+    """Store the interrupted run of `ingest` for the page Logs; skipped if the store cannot be opened."""
     try:
         settings = settings_module.load()
         if settings.has_store:
@@ -58,7 +57,7 @@ def note_cut_off(run_id: str) -> None:
 
 
 def main() -> None:
-    """Recover the instance that DAGSTER_HOME names, and log which runs were marked."""
+    """Recover the instance of DAGSTER_HOME, and log the marked runs."""
     parser = argparse.ArgumentParser(description="Mark runs that were cut off as canceled.")
     parser.add_argument("--launched-runs-go-on", action="store_true", help="Dagster ends the runs whose process died.")
     kept = parser.parse_args().launched_runs_go_on
@@ -66,7 +65,7 @@ def main() -> None:
     log.setLevel(logging.INFO)
     try:
         runs = cancel_cut_off_runs([dg.DagsterRunStatus.NOT_STARTED] if kept else CUT_OFF_STATUSES)
-    except ServiceUnreachable as exc:  # Dagster starts all the same: a run with a limit ends at that, others by hand
+    except ServiceUnreachable as exc:  # start Dagster anyway: run limits or a user end them
         log.warning("runs that were cut off stay as they are; end them on Dagster's page Runs: %s", exc)
         return
     log.info("marked %d unfinished runs as canceled %s", len(runs), [run.run_id for run in runs])

@@ -1,4 +1,4 @@
-"""How assets describe themselves and report: counts, rates and small tables as metadata, the store's watermark as data
+"""Descriptions and reports of assets: counts, rates and small tables as metadata, the store's watermark as data
 version.
 """
 
@@ -17,18 +17,16 @@ from anamnesis_pipeline.store.records.overview import SourceCounts
 STORE_KIND = "mongodb" if AT_LOAD.store == "mongo" else "sqlite"
 INDEX_KIND = "mongodb" if AT_LOAD.store == "mongo" else "usearch"
 ROWS = "dagster/row_count"
-"""Metadata that the UI shows as the size of an asset, and draws over time."""
+"""Metadata that the UI shows as an asset's size, and plots over time."""
 OWNER = "team:anamnesis"
 DAILY = frozenset({"crawled_files", "exchanges", "documents", "summaries", "episodes", "session_summaries"})
-"""Assets that every ingest of all sources materializes; the others only where something is new."""
+"""Assets that every full ingest materializes; the others only on changes."""
 FRESHNESS = dg.FreshnessPolicy.time_window(warn_window=timedelta(hours=26), fail_window=timedelta(hours=50))
 """The nightly ingest may be an hour or two late; two missed nights are a failure."""
 
 
 def owned(definition: Callable[..., Any]) -> dict[str, Any]:
-    """Return the owner as an argument of what defines a job, sensor or schedule; none where this Dagster has no such
-    parameter.
-    """
+    """Return the owner as an argument for a job, sensor or schedule; empty if this Dagster lacks the parameter."""
     return {"owners": [OWNER]} if "owners" in signature(definition).parameters else {}
 
 
@@ -38,9 +36,7 @@ def tagged(stage: str) -> dict[str, str]:
 
 
 def described(spec: dg.AssetSpec) -> dg.AssetSpec:
-    """An asset with its owner, the kind of its store and the page that shows it; one that each night renews must be
-    fresh.
-    """
+    """Return an asset with its owner, store kind and page; daily ones get a freshness policy."""
     name = spec.key.to_user_string()
     pages = AT_LOAD.service_link or sidecar_url(AT_LOAD)
     page = {"page": dg.MetadataValue.url(pages + ASSET_PAGES[name])} if name in ASSET_PAGES else {}
@@ -51,33 +47,33 @@ def described(spec: dg.AssetSpec) -> dg.AssetSpec:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataValue:
-    """Rows as a table that the Dagster UI shows."""
-    import pandas as pd  # noqa: PLC0415 - half a second that loading the definitions does not need
+    """Return rows as a table for the Dagster UI."""
+    import pandas as pd  # noqa: PLC0415 - half a second that loading the definitions need not take
 
     cells = [{name: _cell(value) for name, value in row.items()} for row in rows]
     return dg.MetadataValue.md(pd.DataFrame(cells).to_markdown(index=False) if rows else "(nothing)")
 
 
 def _cell(value: Any) -> Any:
-    """A value that does not end its cell or its row."""
+    """Escape a value so that it does not end its cell or row."""
     return " ".join(value.split()).replace("|", "\\|") if isinstance(value, str) else value
 
 
 def counted(counts: Mapping[str, int]) -> dg.MarkdownMetadataValue:
-    """Name -> number as a table, largest first."""
+    """Return name -> number as a table, largest first."""
     return table([{"what": name, "count": n} for name, n in sorted(counts.items(), key=lambda item: -item[1])])
 
 
 def watermark(counts: SourceCounts, *fields: str) -> dg.DataVersion:
-    """A version that changes when the named counts do: a run that wrote nothing marks nothing downstream stale."""
+    """Return a version that changes with the named counts: a run without changes makes nothing downstream stale."""
     return dg.DataVersion("-".join(f"{name}:{getattr(counts, name)}" for name in fields))
 
 
 def versioned(version: str) -> dict[str, str]:
-    """Tags of a materialization that no output of a run makes, as Dagster writes the data version of one that does."""
+    """Return tags of a materialization without a run's output, in Dagster's format for the data version."""
     return {"dagster/data_version": version, "dagster/data_version_is_user_provided": "true"}
 
 
 def per_second(amount: float, seconds: float) -> float:
-    """A rate, rounded; 0 for no time."""
+    """Return a rounded rate; 0 for no time."""
     return round(amount / seconds, 1) if seconds > 0 else 0.0

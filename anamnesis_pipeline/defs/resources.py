@@ -1,4 +1,4 @@
-"""What assets, sensors and schedules work with: the store with its steps, the embedding pool, the LLM, other machines.
+"""Resources of assets, sensors and schedules: the store with its steps, the embedding pool, the LLM, other machines.
 
 Their fields show the settings in Dagster's UI and launchpad. A run's config overrides them for that run.
 """
@@ -45,17 +45,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("anamnesis.resources")
 TICK_WAIT_S = 20
-"""Dagster ends a tick of a sensor after 60 s, and shows nothing of why it took so long."""
+"""Dagster ends a sensor's tick after 60 s, and does not show the reason for the delay."""
 
 _kept: dict[str, Store] = {}
 _keeping = threading.Lock()
 
 
 def kept_store(settings: Settings) -> Store:
-    """The store of this process, opened once: the code server asks it at each tick of a sensor for as long as it lives,
-    and to log in to a server costs more than to ask.
+    """Return the store of this process, opened once: the code server uses it at each sensor tick, and a server login
+    costs more than a query.
 
-    :raises AnamnesisError: see `open_store`.
+    :raises AnamnesisError: as `open_store`.
     """
     place = store_place(settings)
     with _keeping:
@@ -66,17 +66,17 @@ def kept_store(settings: Settings) -> Store:
 
 @atexit.register
 def close_kept() -> None:
-    """Close what `kept_store` opened."""
+    """Close the stores that `kept_store` opened."""
     with _keeping:
         while _kept:
             _kept.popitem()[1].close()
 
 
 def settings_at_load() -> tuple[Settings, list[str], bool]:
-    """The settings as they are when Dagster loads the definitions, the hosts of the configured sources that are reached
-    over SSH, and whether all of it could be read. Never makes the home folder.
+    """Return the settings when Dagster loads the definitions, the SSH hosts of the configured sources, and whether all
+    could be read. Never creates the home folder.
 
-    Settings that cannot be read are the doctor's business and no reason to have no definitions: those outside the
+    Unreadable settings are reported by the doctor and must not prevent the definitions from loading: those outside the
     store, or the defaults, are shown. `HourlyCheck` reloads the definitions once they can be read.
     """
     try:
@@ -97,36 +97,36 @@ def settings_at_load() -> tuple[Settings, list[str], bool]:
 AT_LOAD, HOSTS_AT_LOAD, IS_COMPLETE = settings_at_load()
 
 LEFT = "If a run leaves it as shown, the setting at the time of the run counts."
-"""What every field's description ends with, since settings change after the definitions were loaded."""
+"""Ends every field's description, since settings change after the definitions are loaded."""
 
 
 SEPARATED = ", separated by `,`"
-"""What the description of a list adds for its text in the environment; a run's config has a real list."""
+"""Part of a list's description about the environment variable; a run's config has a real list."""
 
 
 def shown(name: str) -> Any:
-    """A field that shows a setting."""
+    """Return a field that shows a setting."""
     value = getattr(AT_LOAD, name)
     default = list(value) if isinstance(value, tuple) else value
-    said = str(Settings.model_fields[name].description).replace(SEPARATED, "").replace("`", "")  # it is no markdown
+    said = str(Settings.model_fields[name].description).replace(SEPARATED, "").replace("`", "")  # not Markdown
     return Field(default=default, description=f"{said}. {LEFT}")
 
 
 class SettingsResource(dg.ConfigurableResource[Any]):
-    """Fields named as settings, which show them as they were when the definitions were loaded. Another value overrides
-    the setting for one run.
+    """Fields named after settings, with their values at load time. A different value overrides the setting for one
+    run.
     """
 
     def given(self) -> dict[str, Any]:
-        """Name -> value of the settings that this run's config overrides."""
+        """Return name -> value of the settings that this run's config overrides."""
         names = type(self).model_fields.keys() & Settings.model_fields.keys()
         values = {name: getattr(self, name) for name in sorted(names)}
         return {name: value for name, value in values.items() if value != shown(name).default}
 
     def settings(self, memory: "MemoryResource") -> Settings:
-        """The settings as they are now, with what this run's config overrides.
+        """Return the current settings with this run's overrides.
 
-        :raises dg.Failure: it has a value that the setting cannot have.
+        :raises dg.Failure: a value is invalid for the setting.
         """
         try:
             return overridden(memory.settings, self.given())
@@ -135,7 +135,7 @@ class SettingsResource(dg.ConfigurableResource[Any]):
 
 
 def refused(reason: str) -> dg.Failure:
-    """Ends a run whose config cannot be followed: trying again would not help."""
+    """Return the failure of a run with an invalid config: retries would not help."""
     return dg.Failure(f"The config of this run is refused: {reason}", allow_retries=False)
 
 
@@ -156,7 +156,7 @@ class MemoryResource(dg.ConfigurableResource[Any]):
 
     @cached_property
     def store(self) -> Store:
-        """The deployment's store.
+        """Return the deployment's store.
 
         :raises dg.Failure: the config of the run names another.
         """
@@ -171,7 +171,7 @@ class MemoryResource(dg.ConfigurableResource[Any]):
 
     @property
     def settings(self) -> Settings:
-        """Read anew each time, so that a stored setting counts from the next tick or run on."""
+        """Read the settings at each access, so that a stored setting counts from the next tick or run."""
         return effective_settings(self.store)
 
     @cached_property
@@ -181,11 +181,11 @@ class MemoryResource(dg.ConfigurableResource[Any]):
 
     @property
     def crawler(self) -> Crawler:
-        """What looks at all machines, as the sources are configured now."""
+        """The crawler of the currently configured sources."""
         return open_crawler(self.settings, self.store)
 
     def source(self, key: str) -> Source:
-        """The source of a partition.
+        """Return the source of a partition.
 
         :raises dg.Failure: the store does not know it.
         """
@@ -195,7 +195,7 @@ class MemoryResource(dg.ConfigurableResource[Any]):
         raise dg.Failure(f"no source {key!r} in the store; crawl_sensor adds sources when it finds them")
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Close the store at the end of a run or tick, unless it is the process's."""
+        """Close the store at the end of a run or tick, unless the process keeps it."""
         if "store" in self.__dict__ and not self.keeps_open:
             self.store.close()
 
@@ -213,14 +213,14 @@ class EmbeddingPoolResource(SettingsResource):
     checkpoint_every: int = shown("checkpoint_every")
 
     def given(self) -> dict[str, Any]:
-        """A share of the cores that a run's config gives counts, though the cores themselves are set."""
+        """Return the overrides; a share of the cores in the run's config replaces the configured cores."""
         given = super().given()
         return {"embed_cores": (), **given} if "embed_cpu_pct" in given else given
 
     def settings(self, memory: MemoryResource) -> Settings:
-        """The settings as they are now, with what this run's config overrides.
+        """Return the current settings with this run's overrides.
 
-        :raises dg.Failure: it has a value that the setting cannot have, or names cores that are not there.
+        :raises dg.Failure: a value is invalid for the setting, or names absent cores.
         """
         settings = super().settings(memory)
         if self.given():
@@ -232,9 +232,9 @@ class EmbeddingPoolResource(SettingsResource):
         return settings
 
     def check(self, memory: MemoryResource, space: Space) -> None:
-        """Refuse a config that cannot be followed for a space, also where nothing is left to embed.
+        """Refuse an invalid config for a space, even if nothing is left to embed.
 
-        :raises dg.Failure: it names another model, a value that the setting cannot have, or cores that are absent.
+        :raises dg.Failure: it names another model, an invalid value, or absent cores.
         """
         if self.given().get("model", space.model_id) != space.model_id:
             raise refused(
@@ -244,13 +244,13 @@ class EmbeddingPoolResource(SettingsResource):
         self.settings(memory)
 
     def open(self, memory: MemoryResource, space: Space) -> "closing[EmbeddingPool]":
-        """A loaded pool for a space's model; close it with `with`. The active space's goes before any other's.
+        """Return a loaded pool for a space's model; close it with `with`. The active space's has priority.
 
-        A failure is noted for the sensor, which then waits before it tries again.
+        A failure is recorded for the sensor, which then waits before the next attempt.
         :raises dg.Failure: as `check`.
-        :raises GiveUp: the model is unknown or makes other vectors than the space holds.
+        :raises GiveUp: the model is unknown, or its vectors do not fit the space.
         """
-        self.check(memory, space)  # a config that is refused says nothing about the space
+        self.check(memory, space)  # an invalid config is no failure of the space
         priority = Priority.LIVE if space.status == "active" else Priority.BACKGROUND
         with noting_failure(memory.store, space.key):
             pool = open_pool_of(memory.store, space, priority=priority, settings_of=lambda _: self.settings(memory))
@@ -277,9 +277,9 @@ class LlmResource(SettingsResource):
     )
 
     def pipeline(self, memory: MemoryResource) -> Pipeline:
-        """The source steps, which summarize with this LLM.
+        """Return the source steps that summarize with this LLM.
 
-        :raises dg.Failure: the config of the run asks for what cannot be.
+        :raises dg.Failure: the config of the run is invalid.
         """
         for name, own in (("address", llm_address(AT_LOAD)), ("api_key", llm_key(AT_LOAD))):
             if getattr(self, name) != own:
@@ -307,7 +307,7 @@ class SshResource(dg.ConfigurableResource[Any]):
     )
 
     def host(self, machine: str, place: str) -> "SshHost":
-        """A machine; nothing is connected by it.
+        """Return a machine, without connecting.
 
         :raises HostRefused: the run's config leaves it out.
         """
@@ -322,9 +322,9 @@ class SshResource(dg.ConfigurableResource[Any]):
         )
 
     def pipeline(self, memory: MemoryResource) -> Pipeline:
-        """The source steps, which read other machines in this way.
+        """Return the source steps that read other machines this way.
 
-        :raises dg.Failure: the config of the run names a host of no source.
+        :raises dg.Failure: the config of the run names a host without a source.
         """
         settings = memory.settings
         known = {spec.host for spec in configured_specs(settings, memory.store) if spec.host}
@@ -335,7 +335,7 @@ class SshResource(dg.ConfigurableResource[Any]):
 
 
 def follow_cores(pool: EmbeddingPool, settings: Settings, warn: Callable[[str], None]) -> None:
-    """Move a pool to the cores that are set now, if they changed."""
+    """Move a pool to the currently configured cores, if they changed."""
     try:
         cores = configured_cores(settings)
     except BadSetting as exc:

@@ -1,4 +1,4 @@
-"""Which runs are not over, and whether there is one."""
+"""Statuses of unfinished runs, and a query for runs."""
 
 import dagster as dg
 
@@ -12,5 +12,5 @@ UNFINISHED_STATUSES = [
 
 
 def has_run(instance: dg.DagsterInstance, filters: dg.RunsFilter) -> bool:
-    """Whether there is such a run."""
+    """Return whether such a run exists."""
     return bool(instance.get_run_records(filters, limit=1))

@@ -1,4 +1,4 @@
-"""The ingest of all sources, consolidation and the map, at the times of the settings."""
+"""Schedules of ingest, consolidation and the map, at the configured times."""
 
 import logging
 from datetime import UTC, datetime, timedelta
@@ -21,11 +21,11 @@ from anamnesis_pipeline.wiring import loaded_values
 
 CHECK_INTERVAL = timedelta(hours=1)
 RELOAD_TIMEOUT_S = 15.0
-"""Limit for the reload within a tick of a sensor, which has 60 s; Dagster goes on with it after that."""
+"""Limit for the reload within a sensor tick, which has 60 s; Dagster continues it afterwards."""
 
 
 TIMINGS = timings(AT_LOAD)
-"""A changed setting reloads the code location, which reads them again (`HourlyCheck`, `anamnesis config set`)."""
+"""A changed setting reloads the code location, and so these (`HourlyCheck`, `anamnesis config set`)."""
 
 
 def _status(timing: Timing) -> dg.DefaultScheduleStatus:
@@ -33,7 +33,7 @@ def _status(timing: Timing) -> dg.DefaultScheduleStatus:
 
 
 def _described(does: str, timing: Timing, setting: str) -> str:
-    """What a schedule does, and which settings it is made from, as the UI shows it."""
+    """Describe a schedule and its settings for the UI."""
     if not timing.is_enabled:
         return f"{does} Off, as the setting {setting}_schedule is {DISABLED}: started here, it skips every tick."
     if timing.preset == NIGHTLY:
@@ -51,7 +51,7 @@ def _described(does: str, timing: Timing, setting: str) -> str:
     description=_described("Ingests every source, one run each.", TIMINGS["daily_ingest"], "ingest"),
 )
 def daily_ingest(context: dg.ScheduleEvaluationContext, memory: MemoryResource) -> list[dg.RunRequest] | dg.SkipReason:
-    """Request one run per source. Run keys hold the local day of a nightly tick, else the tick's time in UTC."""
+    """Request one run per source. Run keys contain the local day of a nightly tick, else the tick's time in UTC."""
     timing = timings(memory.settings)["daily_ingest"]
     if not timing.is_enabled:
         return dg.SkipReason(f"ingest_schedule is {DISABLED}.")
@@ -72,7 +72,7 @@ def daily_ingest(context: dg.ScheduleEvaluationContext, memory: MemoryResource) 
     description=_described("Consolidates sessions that changed.", TIMINGS["daily_consolidation"], "consolidate"),
 )
 def daily_consolidation(context: dg.ScheduleEvaluationContext, memory: MemoryResource) -> dg.RunRequest | dg.SkipReason:
-    """Request a run where a session changed since the last one."""
+    """Request a run if a session changed since the last one."""
     if memory.settings.consolidate_schedule == DISABLED:
         return dg.SkipReason(f"consolidate_schedule is {DISABLED}.")
     if not memory.store.consolidation.changed_count():
@@ -90,7 +90,7 @@ def daily_consolidation(context: dg.ScheduleEvaluationContext, memory: MemoryRes
     description=_described("Draws the map where 2% of the episodes are new.", TIMINGS["daily_map"], "consolidate"),
 )
 def daily_map(context: dg.ScheduleEvaluationContext, memory: MemoryResource) -> dg.RunRequest | dg.SkipReason:
-    """Request a run where the map lacks enough of the episodes."""
+    """Request a run if the map lacks enough episodes."""
     if not is_map_due(memory.store, memory.settings.home):
         return dg.SkipReason("The map shows nearly all there is, or there is too little for one.")
     return dg.RunRequest(run_key=_minute(context.scheduled_execution_time))
@@ -101,7 +101,7 @@ def _minute(tick: datetime) -> str:
 
 
 def _run_keys(memory: MemoryResource, timing: Timing, tick: datetime) -> dict[str, str]:
-    """The sources of the ingest of a tick, with the run key of each."""
+    """Return source -> run key for the ingest of a tick."""
     local = tick.astimezone(ZoneInfo(timing.zone))
     name = f"{local:%Y-%m-%d}" if timing.preset == NIGHTLY else _minute(tick)
     sources = [source.key for source in memory.store.files.sources()]
@@ -109,13 +109,13 @@ def _run_keys(memory: MemoryResource, timing: Timing, tick: datetime) -> dict[st
 
 
 class HourlyCheck:
-    """What a sensor does once an hour about changes that nothing reported: of `config.toml`, by another machine on the
-    same store, or while Dagster's webserver did not answer.
+    """Hourly check in a sensor for unreported changes: of `config.toml`, by another machine on the same store, or while
+    Dagster's webserver did not answer.
 
-    :param loaded: the settings that the definitions of this process are made from.
+    :param loaded: the settings of this process's definitions.
     :param since: when it loaded them.
-    :param is_complete: False: what is stored could not be read then. The first check follows at the next tick, and is
-        repeated at each until Dagster answers.
+    :param is_complete: False: the stored settings could not be read then. The first check is at the next tick, and
+        repeats at each until Dagster answers.
     """
 
     def __init__(self, loaded: Settings, since: datetime, *, is_complete: bool = True) -> None:
@@ -124,12 +124,11 @@ class HourlyCheck:
         self._is_complete = is_complete
 
     def missed_ingest(self, memory: MemoryResource, now: datetime, log: logging.Logger) -> dict[str, str]:
-        """Reload the definitions where the settings differ from theirs, else find a daily ingest that was missed.
+        """Reload the definitions if the settings changed, else find a missed daily ingest.
 
-        Dagster itself evaluates the last tick that it missed while it was off. It does not where the time was set from
-        outside shortly before, or where the evaluation failed; then the ingest is requested here, an hour later.
-
-        :return: run keys by source; the same ones for one day, so that Dagster requests them once.
+        Dagster evaluates the last tick missed while it was off, unless the time was changed externally shortly before,
+        or the evaluation failed. Then the ingest is requested here, an hour later.
+        :return: run keys by source; the same for one day, so that Dagster requests them once.
         """
         if self._is_complete and now - self._checked_at < CHECK_INTERVAL:
             return {}
@@ -156,7 +155,7 @@ class HourlyCheck:
 
 
 def is_missed(schedule: LoadedSchedule, due: datetime, zone: str) -> bool:
-    """Whether a running schedule has had no tick on the local day of one that was due. Pure."""
+    """Return whether a running schedule had no tick on the local day of a due one. Pure."""
     if not schedule.is_running or schedule.started_at is None or schedule.started_at >= due:
         return False
     local = ZoneInfo(zone)

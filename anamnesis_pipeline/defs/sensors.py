@@ -1,4 +1,4 @@
-"""What starts the reading of logs and documents: the crawl every `crawl_interval_s`, and a quick one for some."""
+"""Sensors that start the ingest: the crawl every `crawl_interval_s`, and a quick one for some sources."""
 
 import random
 from collections.abc import Collection
@@ -25,23 +25,23 @@ from anamnesis_pipeline.steps.survey import Answer, look
 from anamnesis_pipeline.wording import counted
 
 CHANGED_PER_TICK = 50
-"""Changed sources that one tick requests, drawn by lot, so that none waits for ever behind some that fail again and
-again. The others are still changed in the next tick: a look remembers a listing only when nothing in it is new."""
+"""Max changed sources per tick, drawn at random, so that none waits forever behind failing ones. The others remain
+changed: a scan stores a listing only when nothing in it is new."""
 SUMMARIES_PER_TICK = 20
-"""Sources whose summaries alone are to be made that one tick requests: an LLM that is back is not stormed."""
+"""Max sources per tick requested only for summaries: a recovering LLM is not overloaded."""
 MACHINE_TAG = "anamnesis/machine"
 QUICK_LOOK_S = 10.0
-"""So long a look at the quick sources waits for their machines; what they say later is there for the next one."""
+"""Seconds that a quick scan waits for its machines; later answers are used by the next scan."""
 _QUICK_FLIGHTS = Flights[Answer]()
-"""Their own: a machine that hangs in the look of `crawl_sensor` holds up no quick one."""
+"""Separate: a machine that hangs in `crawl_sensor` must not delay quick scans."""
 
 
 CRAWL_S = AT_LOAD.crawl_interval_s
-"""Seconds between two ticks of `crawl_sensor`."""
+"""Seconds between ticks of `crawl_sensor`."""
 STARTED = datetime.now(UTC)
-"""When this process loaded the code: the start of the system, or its reload after a change of the settings."""
+"""When this process loaded the code: at startup, or at its reload after a change of settings."""
 CRAWLED_AT = "crawl.tick"
-"""Setting that holds the time of the last crawl of all machines (ISO 8601)."""
+"""Setting with the time of the last crawl of all machines (ISO 8601)."""
 HOURLY_CHECK = HourlyCheck(AT_LOAD, STARTED, is_complete=IS_COMPLETE)
 
 
@@ -54,16 +54,16 @@ HOURLY_CHECK = HourlyCheck(AT_LOAD, STARTED, is_complete=IS_COMPLETE)
     description="Looks at all machines, adds new sources, and ingests those with something new or left half done.",
 )
 def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult:
-    """Crawls the sources that have no shorter interval."""
+    """Crawl the sources without a shorter interval."""
     return _crawl(context, memory)
 
 
 def _crawl(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult:
-    """Looks at the machines that are due, all at once, adds new sources, and requests `ingest` for sources with
-    something new or left to do. A machine that is away is named and holds up no other. A source that is configured no
-    more, and of which nothing was ever read, loses its partition. The cursor is the stale sources.
+    """Scan the due machines in parallel, add new sources, and request `ingest` for sources with changes or unfinished
+    work. An unreachable machine is reported and delays no other. A removed source without ingested data loses its
+    partition. The cursor is the stale sources.
 
-    Once an hour it also checks the settings that the definitions hold, and the daily ingest (`HourlyCheck`).
+    Once an hour it also checks the definitions' settings, and the daily ingest (`HourlyCheck`).
     """
     now = datetime.now(UTC)
     memory.store.settings.set(CRAWLED_AT, now.isoformat())
@@ -116,11 +116,11 @@ def _crawl(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.Se
     "After a start it looks at all sources once, ahead of crawl_sensor.",
 )
 def quick_crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult | dg.SkipReason:
-    """Asks only the machines of sources that are to be looked at more often than `crawl_sensor` ticks, each at its own
-    interval, which so counts from the moment it was set. Without such sources nobody is asked.
+    """Scan only the sources with a shorter interval than `crawl_sensor`, each at its interval, effective from its
+    change. Without such sources no machine is contacted.
 
-    Dagster keeps the time of the last tick over a restart, so `crawl_sensor` could come CRAWL_S after a start that
-    brings other log roots. The first tick in a new process crawls in its place, unless its own tick is due as well.
+    Dagster keeps the last tick's time over a restart, so `crawl_sensor` could come CRAWL_S after a start with other log
+    roots. The first tick in a new process crawls in its place, unless its own tick is due as well.
     """
     if _is_ahead(memory):
         return _crawl(context, memory)
@@ -145,7 +145,7 @@ def quick_crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResour
 
 
 def _is_ahead(memory: MemoryResource) -> bool:
-    """Whether the last crawl was of an earlier process, and the next tick of `crawl_sensor` is not due yet."""
+    """Return whether the last crawl was by an earlier process and `crawl_sensor` is not due yet."""
     crawled_at = memory.store.settings.get(CRAWLED_AT)
     if crawled_at is None:
         return False
@@ -158,9 +158,7 @@ def _drawn(keys: set[str]) -> list[str]:
 
 
 def _told_freshness(memory: MemoryResource, told: str | None) -> tuple[str, list[dg.AssetCheckEvaluation]]:
-    """The stale sources, and the check's result if they are others than were told: where nothing can be read there is
-    no run that would.
-    """
+    """Return the stale sources, and the check's result if they changed: without readable sources no run reports it."""
     result = freshness(memory)
     stale = str(result.metadata["stale"].value)
     if stale == (told or "none"):
@@ -169,7 +167,7 @@ def _told_freshness(memory: MemoryResource, told: str | None) -> tuple[str, list
 
 
 def _has_a_past(memory: MemoryResource, source: Source | None) -> bool:
-    """Whether a source that was not found keeps its partition: it is configured, or something of it was read."""
+    """Return whether a missing source keeps its partition: it is configured, or has ingested files."""
     if source is None:
         return False
     return (
@@ -178,7 +176,7 @@ def _has_a_past(memory: MemoryResource, source: Source | None) -> bool:
 
 
 def _finish_request(instance: dg.DagsterInstance) -> list[dg.RunRequest]:
-    """A run of `finish_posted`, unless one is under way."""
+    """Return a run of `finish_posted`, unless one is unfinished."""
     going = dg.RunsFilter(job_name=finish_posted.name, statuses=UNFINISHED_STATUSES)
     return [] if has_run(instance, going) else [dg.RunRequest(job_name=finish_posted.name)]
 

@@ -1,4 +1,4 @@
-"""Asset: one summary per closed part."""
+"""Asset: one summary per closed chunk."""
 
 import time
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ AUTOMATIC_TAGS = frozenset(
         AUTOMATIC_TAG,
     }
 )
-"""On runs that no person started."""
+"""Tags of runs that no person started."""
 AGAIN_TAG = "anamnesis/summarize_again"
-"""On a run or backfill that has `true` as its value, the same as the configuration `again`."""
+"""Tag of a run or backfill; the value `true` equals the configuration `again`."""
 
 
 class SummariesConfig(dg.Config):
@@ -36,7 +36,7 @@ class SummariesConfig(dg.Config):
 
 
 def is_by_hand(tags: Mapping[str, str]) -> bool:
-    """Whether a person started the run: a paid LLM then needs no budget."""
+    """Return whether a person started the run: a paid LLM then needs no budget."""
     return not AUTOMATIC_TAGS & tags.keys()
 
 

@@ -1,4 +1,4 @@
-"""Asset: a space's search index, and the switch to a space that is complete."""
+"""Asset: a space's search index, and the switch to a complete space."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ RECALL_CHECK = "index_recall"
 )
 def vector_index(
     context: dg.AssetExecutionContext, memory: MemoryResource, embedding_pool: EmbeddingPoolResource
-) -> dg.MaterializeResult:  # type: ignore[type-arg]  # with a check of its own, Dagster reads no parameter
+) -> dg.MaterializeResult:  # type: ignore[type-arg]  # with a check, Dagster reads no parameter
     """The search index of a space, updated when enough vectors are new or deleted. A space that is complete begins to
     answer searches here.
     """
@@ -73,7 +73,7 @@ def vector_index(
 def _metadata(report: SpaceReport, space: Space) -> dict[str, Any]:
     return {
         ROWS: report.index.vectors,
-        "status": "READY",  # a build ends only once searches can ask the index
+        "status": "READY",  # a build ends only once the index can be searched
         "dimensions": space.dim,
         "similarity": "cosine",
         "passages": report.passages,
