@@ -1,6 +1,6 @@
-"""What is asked of Dagster, over GraphQL: partitions, runs of `ingest`, the backfill that a re-embed is, definitions.
+"""Dagster API over GraphQL: partitions, runs of `ingest`, backfills for a re-embed, definitions.
 
-The texts fit dagster-graphql 1.12 and 1.13. Open-source Dagster has no authentication: `sidecar/dagster_ui.py` guards
+The queries fit dagster-graphql 1.12 and 1.13. Open-source Dagster has no authentication: `sidecar/dagster_ui.py` guards
 its port.
 """
 
@@ -26,25 +26,25 @@ ASSET_PAGES = {
     "memory_map": "/dashboard/map",
     "consolidation_report": "/dashboard",
 }
-"""Asset -> the page that shows what is in it; each links to the other."""
+"""Asset -> the page with its content; each links to the other."""
 POSTED_ASSETS = dict(zip(RESERVED_SOURCES, ("posted_notes", "uploaded_documents", "chat_answers"), strict=True))
-"""Reserved source -> the asset that stands for it; it is a partition of `embeddings` alone."""
+"""Reserved source -> its asset; it is a partition of `embeddings` only."""
 
 
 class DagsterApi(Runs, Backfills, LoadedDefinitions):
-    """All that is asked of one Dagster webserver."""
+    """All calls to one Dagster webserver."""
 
 
 def dagster_url(settings: Settings) -> str:
-    """Base address of the Dagster UI, as this process reaches it."""
+    """Return the base address of the Dagster UI for this process."""
     return settings.dagster_url or f"http://{LOOPBACK}:{settings.dagster_port}"
 
 
 def dagster_link(settings: Settings) -> str:
-    """Base address of the Dagster UI, as whoever uses it reaches it."""
+    """Return the base address of the Dagster UI for its users."""
     return settings.dagster_link or dagster_url(settings)
 
 
 def open_dagster(settings: Settings) -> DagsterApi:
-    """The Dagster of this deployment."""
+    """Return the Dagster of this deployment."""
     return DagsterApi(dagster_url(settings), dagster_link(settings), settings.api_token)

@@ -1,4 +1,4 @@
-"""Backfills of Dagster: of `embeddings`, which is what a re-embed is, and of `ingest`."""
+"""Backfills of Dagster: of `embeddings`, for a re-embed, and of `ingest`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,9 @@ from anamnesis_pipeline.dagster_api.graphql import REPOSITORY, STATE_TIMEOUT_S, 
 from anamnesis_pipeline.dagster_api.partitions import Partitions
 
 EMBED_TAG = "anamnesis/embed"
-"""On whatever embeds, with the space as its value; dagster.yaml lets one run per space go at a time."""
+"""Tag of every embedding run, with the space as its value; dagster.yaml allows one run per space at a time."""
 BACKFILL_TAG = "dagster/backfill"
-"""On every run of a backfill."""
+"""Tag of every run of a backfill."""
 STARTING_RUNS = "REQUESTED"
 """Status of a backfill that starts runs."""
 UNFINISHED_BACKFILLS = (STARTING_RUNS, "CANCELING", "FAILING")
@@ -19,7 +19,7 @@ UNFINISHED_BACKFILLS = (STARTING_RUNS, "CANCELING", "FAILING")
 _INGEST_PARTITIONS = "ingest_partition_set"
 _MAX_TITLE = 100
 MAX_DIRECT_RUNS = 20
-"""Of one call: each takes Dagster some 50 ms, which somebody waits for."""
+"""Limit per call: each takes Dagster about 50 ms, and the client waits."""
 _ENDED = frozenset({"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"})
 _LAUNCH = """
 mutation($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
@@ -69,7 +69,7 @@ query($id: String!) { partitionBackfillOrError(backfillId: $id) {
 
 @dataclass(frozen=True, slots=True)
 class BackfillState:
-    """A backfill as Dagster tells it. `status` is one of GraphQL's `BulkActionStatus`; the counts are partitions."""
+    """State of a backfill. `status` is one of GraphQL's `BulkActionStatus`; the counts are partitions."""
 
     status: str
     targeted: int
@@ -86,7 +86,7 @@ class BackfillState:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """Runs that were asked for: the id of one, or of the backfill that starts some, and where the UI shows them."""
+    """Requested runs: the id of one, or of the backfill that starts some, and their URL in the UI."""
 
     launch_id: str
     link: str
@@ -94,9 +94,7 @@ class Launched:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingBackfill:
-    """A backfill of `embeddings` that has work to do, and the spaces it embeds into. `status`: one of
-    `UNFINISHED_BACKFILLS`.
-    """
+    """A backfill of `embeddings` with work to do, and its spaces. `status`: one of `UNFINISHED_BACKFILLS`."""
 
     backfill_id: str
     spaces: frozenset[str]
@@ -104,27 +102,27 @@ class EmbeddingBackfill:
 
 
 class Backfills(Partitions):
-    """What is asked about backfills."""
+    """Queries and mutations about backfills."""
 
     def launch_embedding_backfill(self, space: str, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
-        """Backfill `embeddings` for these sources in a space, adding the partitions first; the backfill's id.
+        """Add the partitions and backfill `embeddings` for these sources in a space; return the backfill's id.
 
-        :param title: as the UI shows it; cut, and freed of what Dagster forbids in a title.
-        :param tags: of the backfill and of every run of it.
+        :param title: for the UI; truncated, without the characters that Dagster forbids.
+        :param tags: of the backfill and of its runs.
         """
         self.add_partitions(space, sources)
         names = [f"{source}|{space}" for source in sources]
         return self._launch({"assetSelection": [{"path": ["embeddings"]}], "partitionNames": names}, title, tags)
 
     def launch_ingest_backfill(self, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
-        """Run `ingest` once for each of these sources, adding the partitions first; the backfill's id."""
+        """Add the partitions and run `ingest` once for each of these sources; return the backfill's id."""
         self._add_sources(sources)
         selector = {"partitionSetName": _INGEST_PARTITIONS, "repositorySelector": REPOSITORY}
         return self._launch({"selector": selector, "partitionNames": list(dict.fromkeys(sources))}, title, tags)
 
     def launch_ingest(self, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> Launched:
-        """Run `ingest` once for each of these sources, adding the partitions first. The first MAX_DIRECT_RUNS stand in
-        line when this returns; for the others there is a backfill, which Dagster looks for every half minute.
+        """Add the partitions and run `ingest` once for each of these sources. The first MAX_DIRECT_RUNS are queued on
+        return; the others get a backfill, which Dagster polls every half minute.
         """
         wanted = list(dict.fromkeys(sources))
         self._add_sources(wanted)
@@ -159,14 +157,14 @@ class Backfills(Partitions):
         return str(result["backfillId"])
 
     def cancel_backfill(self, backfill_id: str) -> None:
-        """Start no further run of it and end those that go; takes Dagster up to a minute after this call."""
+        """Cancel a backfill and its runs; takes Dagster up to a minute after this call."""
         result = self.ask(_CANCEL, {"id": backfill_id}).get("cancelPartitionBackfill") or {}
         self._expect(result, "CancelBackfillSuccess")
 
     def unfinished_backfills(self, statuses: Sequence[str] = (STARTING_RUNS,)) -> list[EmbeddingBackfill]:
-        """Return the backfills of `embeddings` in these states that have work to do, whichever way they were launched.
+        """Return the backfills of `embeddings` in these states that have work to do, from any launcher.
 
-        One whose runs have all ended does no more, though Dagster takes up to a minute to see that.
+        One whose runs have all ended has none, though Dagster takes up to a minute to notice.
         """
         return [
             EmbeddingBackfill(each["id"], _spaces(each), each["status"])
@@ -175,12 +173,12 @@ class Backfills(Partitions):
         ]
 
     def _has_work(self, backfill_id: str) -> bool:
-        # A backfill's own `runs(limit: 1)` fails on Dagster 1.12 and 1.13.0, whose schema has that limit.
+        # A backfill's own `runs(limit: 1)` fails on Dagster 1.12 and 1.13.0, though their schema has that limit.
         found = self.ask(_RUNS, {"tags": [{"key": BACKFILL_TAG, "value": backfill_id}]})
         return bool(found["unfinished"].get("results")) or not found["begun"].get("results")
 
     def unfinished_ingest_backfills(self) -> list[str]:
-        """Ids of the backfills of `ingest` that may start runs yet."""
+        """Return the ids of the backfills of `ingest` that may still start runs."""
         return [
             each["id"] for each in self._unfinished((STARTING_RUNS,)) if each["partitionSetName"] == _INGEST_PARTITIONS
         ]
@@ -192,7 +190,7 @@ class Backfills(Partitions):
         return results
 
     def backfill_state(self, backfill_id: str) -> BackfillState | None:
-        """How far it is; None when Dagster does not know it (its storage was removed)."""
+        """Return its progress; None if Dagster does not know it (its storage was removed)."""
         found = self.ask(_STATE, {"id": backfill_id}, STATE_TIMEOUT_S).get("partitionBackfillOrError") or {}
         if found.get("__typename") != "PartitionBackfill":
             return None
@@ -209,11 +207,11 @@ class Backfills(Partitions):
         )
 
     def link(self, backfill_id: str) -> str:
-        """Where the UI shows a backfill."""
+        """Return the URL of a backfill in the UI."""
         return f"{self._link}/runs/b/{backfill_id}"
 
 
 def _spaces(backfill: Mapping[str, Any]) -> frozenset[str]:
-    """Of the partitions, `source|space`, that a backfill is about."""
+    """Return the spaces of a backfill's partitions, `source|space`."""
     targeted = (backfill.get("assetBackfillData") or {}).get("rootTargetedPartitions") or {}
     return frozenset(name.partition("|")[2] for name in targeted.get("partitionKeys") or ())

@@ -1,4 +1,4 @@
-"""How Dagster is asked: GraphQL over HTTP or by its command line, and what of its answers is an error."""
+"""Dagster client: GraphQL over HTTP or by its command line, and error handling."""
 
 import json
 import subprocess
@@ -14,9 +14,9 @@ from pydantic import SecretStr
 from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable
 
 REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": "anamnesis"}
-"""The location is named as in workspace.yaml."""
+"""The location name of workspace.yaml."""
 STATE_TIMEOUT_S = 5.0
-"""Whoever asks how a run or a backfill is doing waits for the answer, and can do without it."""
+"""Limit for state queries: the caller waits, and can do without the answer."""
 
 COMMAND_TIMEOUT_S = 120.0
 """Limit for the command `dagster-graphql`, which takes some seconds; `anamnesis up` waits 180 s for its caller."""
@@ -27,12 +27,12 @@ _MAX_REASON = 300
 
 
 class GraphQl:
-    """One Dagster webserver. Every call raises ServiceUnreachable, with the reason, when it cannot be done."""
+    """One Dagster webserver. Every call raises ServiceUnreachable, with the reason, when it fails."""
 
     def __init__(self, url: str, link: str | None = None, token: SecretStr | None = None) -> None:
-        """:param url: base address, without a slash at its end.
-        :param link: the same for links, where it is another.
-        :param token: what the guard before the webserver wants (`sidecar/dagster_ui.py`).
+        """:param url: base address, without a trailing slash.
+        :param link: base address for links, if different.
+        :param token: for the guard before the webserver (`sidecar/dagster_ui.py`).
         """
         self._url = url
         self._link = link or url
@@ -41,9 +41,9 @@ class GraphQl:
     def ask(
         self, query: str, variables: Mapping[str, Any] | None = None, timeout_s: float = _TIMEOUT_S
     ) -> dict[str, Any]:
-        """The `data` of one GraphQL query.
+        """Return the `data` of one GraphQL query.
 
-        :raises ServiceUnreachable: nobody answers, or Dagster answers with errors.
+        :raises ServiceUnreachable: there is no answer, or Dagster answers with errors.
         """
         body = {"query": query, "variables": dict(variables or {})}
         request = httpx.Request("POST", f"{self._url}/graphql", json=body, headers=self._headers)
@@ -61,8 +61,8 @@ class GraphQl:
 
 
 def ask_by_command(query: str, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the `data` of a GraphQL query about the instance of DAGSTER_HOME, asked by the command `dagster-graphql`:
-    neither a webserver nor a code location has to be up.
+    """Return the `data` of a GraphQL query about the instance of DAGSTER_HOME, by the command `dagster-graphql`:
+    neither a webserver nor a code location is needed.
 
     :raises ServiceUnreachable: the command fails, takes longer than COMMAND_TIMEOUT_S, or answers with errors.
     """
@@ -86,9 +86,9 @@ def ask_by_command(query: str, variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dagster_command(name: str) -> str:
-    """Return the path of one of Dagster's commands, in whichever folder its installation put it.
+    """Return the path of one of Dagster's commands, from its installation's file list.
 
-    :raises GiveUp: it is not there.
+    :raises GiveUp: it does not exist.
     """
     package = "dagster-graphql" if name == "dagster-graphql" else "dagster"
     for file in distribution(package).files or ():
@@ -98,15 +98,15 @@ def dagster_command(name: str) -> str:
 
 
 def call_json(who: str, request: httpx.Request, timeout_s: float = _TIMEOUT_S) -> tuple[int, Any]:
-    """Status and decoded JSON body (None when it is empty) of one call to a service of this machine.
+    """Return status and decoded JSON body (None if empty) of one call to a local service.
 
-    :param who: the service, as an error names it.
-    :raises ServiceUnreachable: nobody answers in time, or what answers is not JSON.
+    :param who: the service's name in errors.
+    :raises ServiceUnreachable: there is no answer in time, or it is not JSON.
     """
     where = request.url.copy_with(path="/", query=None)
     timeout = httpx.Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S)
     try:
-        # Without `trust_env` no proxy of the environment is asked to reach loopback.
+        # `trust_env=False`: no proxy of the environment for loopback.
         with httpx.Client(timeout=timeout, trust_env=False) as client:
             response = client.send(request)
             return response.status_code, response.json() if response.content else None
@@ -117,14 +117,14 @@ def call_json(who: str, request: httpx.Request, timeout_s: float = _TIMEOUT_S) -
 
 
 def _reason(status: int, answer: Any) -> str:
-    """What a refusal says, or the first message of a GraphQL answer, else the HTTP status."""
+    """Return a refusal's detail, else the first GraphQL error, else the HTTP status."""
     if isinstance(answer, dict) and answer.get("detail"):  # of the guard, which sends problem+json
         return first_line(str(answer["detail"]))
     return next((first_line(message) for message in _messages(answer)), f"status {status}")
 
 
 def _messages(answer: Any) -> Iterator[str]:
-    """What went wrong: the errors of the query, else those of its fields, which Dagster sends with status 500."""
+    """Yield the errors of a query, then those of its fields, which Dagster sends with status 500."""
     if not isinstance(answer, dict):
         return
     data = answer.get("data")
@@ -134,5 +134,5 @@ def _messages(answer: Any) -> Iterator[str]:
 
 
 def first_line(text: str) -> str:
-    """Of a message of Dagster, which may be a stack trace; cut."""
+    """Return the first line of a Dagster message, which may be a stack trace; truncated."""
     return next(iter(text.strip().splitlines()), "")[:_MAX_REASON]

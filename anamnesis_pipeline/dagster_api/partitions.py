@@ -1,4 +1,4 @@
-"""Partitions, which have to be there before a backfill can name them."""
+"""Partitions, which must exist before a backfill can name them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,10 +20,10 @@ query { assetNodeOrError(assetKey: {path: ["exchanges"]}) { ... on AssetNode { p
 
 
 class Partitions(GraphQl):
-    """The sources, and the spaces beside them, as Dagster knows them."""
+    """The source and space partitions of Dagster."""
 
     def add_partitions(self, space: str, sources: Sequence[str]) -> None:
-        """Make `source|space` a partition of `embeddings` for each of these sources. What is there already stays.
+        """Add the partition `source|space` of `embeddings` for each of these sources. Existing ones stay.
 
         :raises ServiceUnreachable: Dagster does not answer, or has not loaded the pipeline's definitions.
         """
@@ -35,7 +35,7 @@ class Partitions(GraphQl):
         self._add_missing("source", sources, known["source"])
 
     def _add_sources(self, sources: Sequence[str]) -> None:
-        """Make each a partition of what `ingest` runs."""
+        """Add each source to the partitions of `ingest`."""
         node = self.ask(_SOURCE_KEYS).get("assetNodeOrError") or {}
         if "partitionKeys" not in node:
             raise self._unknown("exchanges")
@@ -58,5 +58,5 @@ class Partitions(GraphQl):
         query = f"mutation($repository: RepositorySelector!, $dimension: String!{declared}) {{\n  {calls}\n}}"
         variables = {"repository": REPOSITORY, "dimension": dimension, **{f"k{n}": key for n, key in enumerate(keys)}}
         for result in self.ask(query, variables).values():
-            # a duplicate means that a sensor was faster
+            # a duplicate: a sensor was faster
             self._expect(result, "AddDynamicPartitionSuccess", "DuplicateDynamicPartitionError")

@@ -8,13 +8,13 @@ from anamnesis_pipeline.dagster_api.graphql import REPOSITORY, STATE_TIMEOUT_S, 
 from anamnesis_pipeline.errors import ServiceUnreachable
 
 CUT_OFF = "ingest.cut_off"
-"""Setting that holds the id of the run of `ingest` that an end of the whole system cut off last."""
+"""Setting with the id of the last run of `ingest` that a system shutdown interrupted."""
 AUTOMATIC_TAG = "anamnesis/automatic"
-"""On a run that no person asked for and no sensor or schedule requested: a paid LLM needs a budget in it."""
+"""Tag of a run requested by neither a person, a sensor nor a schedule: a paid LLM needs a budget in it."""
 POSTED_JOB = "finish_posted"
-"""Summarizes uploads, and finishes what was begun with text that is of no log."""
+"""Summarizes uploads, and finishes interrupted work on text without a log."""
 EPISODES_WRITTEN = "episodes written"
-"""Of the metadata of the asset `episodes`."""
+"""Metadata label of the asset `episodes`."""
 
 _INGEST_RUNS = """
 query($interrupted: String) {
@@ -76,7 +76,7 @@ _RESET = {
 
 @dataclass(frozen=True, slots=True)
 class Automation:
-    """A sensor or schedule of ours; `kind` says which."""
+    """A sensor or schedule of the pipeline; `kind` says which."""
 
     kind: str
     name: str
@@ -85,8 +85,7 @@ class Automation:
 @dataclass(frozen=True, slots=True)
 class IngestRun:
     """A run of `ingest` for one source. `status` is one of GraphQL's `RunStatus`; times are seconds since 1970.
-
-    `ingested`: the episodes it wrote; None: it did not come so far, or was not asked.
+    `ingested`: episodes written; None: not reached, or not queried.
     """
 
     run_id: str
@@ -99,7 +98,7 @@ class IngestRun:
 
 @dataclass(frozen=True, slots=True)
 class IngestRuns:
-    """Those that have not ended, the last one that has, and the last one that was cut off."""
+    """The unfinished runs, the last finished one, and the last interrupted one."""
 
     unfinished: tuple[IngestRun, ...]
     last: IngestRun | None
@@ -115,17 +114,17 @@ class JobRun:
 
     @property
     def ended(self) -> bool:
-        """Whether it does no more."""
+        """Whether it has finished."""
         return self.status in ("SUCCESS", "FAILURE", "CANCELED")
 
 
 class Runs(GraphQl):
-    """What is asked about runs."""
+    """Queries and mutations about runs."""
 
     def ingest_runs(self, cut_off: str | None = None) -> IngestRuns:
-        """What `ingest` is doing, and how it ended last.
+        """Return the state of `ingest` and its last result.
 
-        :param cut_off: the id of the run that is asked for as the one that was cut off.
+        :param cut_off: the id of the run to return as the interrupted one.
         """
         data = self.ask(_INGEST_RUNS, {"interrupted": cut_off or ""}, STATE_TIMEOUT_S)
         unfinished = [_ingest_run(run) for run in data["unfinished"].get("results") or []]
@@ -134,7 +133,7 @@ class Runs(GraphQl):
         return IngestRuns(tuple(unfinished), next(iter(last), None), next(iter(interrupted), None))
 
     def launch_job(self, job: str) -> str:
-        """Run a job that has no partitions; the run's id."""
+        """Launch a run of a job without partitions; return its id."""
         selector = {**REPOSITORY, "jobName": job}
         params = {"selector": selector, "runConfigData": {}, "mode": "default"}
         result = self.ask(_LAUNCH_JOB, {"params": params}).get("launchRun") or {}
@@ -142,18 +141,18 @@ class Runs(GraphQl):
         return str(result["run"]["runId"])
 
     def latest_run(self, job: str) -> JobRun | None:
-        """The run of a job that was launched last; None: there was none."""
+        """Return the latest run of a job; None: there was none."""
         found = self.ask(_LATEST_RUN, {"job": job}, STATE_TIMEOUT_S).get("runsOrError") or {}
         self._expect(found, "Runs")
         return next((JobRun(run["runId"], run["status"]) for run in found["results"]), None)
 
     def stop_runs(self, run_ids: Sequence[str]) -> None:
-        """End runs; each stops at its next interruptible moment, and what it wrote is kept."""
+        """Stop runs; each ends at its next interruptible moment, and keeps its output."""
         result = self.ask(_STOP, {"ids": list(run_ids)}).get("terminateRuns") or {}
         self._expect(result, "TerminateRunsResult")
 
     def stopped_automations(self) -> list[Automation]:
-        """Sensors and schedules that the code declares as running, and that are stopped.
+        """Return sensors and schedules that the code declares as running but are stopped.
 
         :raises ServiceUnreachable: Dagster does not answer, or has not loaded the pipeline's definitions.
         """
@@ -167,7 +166,7 @@ class Runs(GraphQl):
         ]
 
     def start_automations(self) -> list[Automation]:
-        """Let those that are stopped run as the code declares; returns them."""
+        """Reset the stopped ones to their declared status; return them."""
         stopped = self.stopped_automations()
         for each in stopped:
             selector = {**REPOSITORY, f"{each.kind}Name": each.name}
@@ -176,14 +175,14 @@ class Runs(GraphQl):
         return stopped
 
     def run_link(self, run_id: str) -> str:
-        """Where the UI shows a run."""
+        """Return the URL of a run in the UI."""
         return f"{self._link}/runs/{run_id}"
 
 
 def mark_canceled(run_ids: Sequence[str]) -> None:
-    """Mark runs that no process works on as canceled, in the instance of DAGSTER_HOME.
+    """Mark runs without a process as canceled, in the instance of DAGSTER_HOME.
 
-    :raises ServiceUnreachable: the command of Dagster that does so fails.
+    :raises ServiceUnreachable: Dagster's command fails.
     """
     for first in range(0, len(run_ids), _MARKED_PER_CALL):
         chunk = list(run_ids[first : first + _MARKED_PER_CALL])
