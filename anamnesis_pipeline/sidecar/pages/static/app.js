@@ -1,11 +1,11 @@
-// What every page does: times in the reader's zone, shortcuts, dialogs, copying, toasts with undo, problems in words, and
-// what is held while an answer is on its way.
+// Shared by all pages: times in the reader's zone, shortcuts, dialogs, copying, toasts with undo, error texts, and
+// disabling parts during a request.
 "use strict";
 
 const TOAST_MS = 4_000;
 const LOOK_MS = 1_000;
 const AWAY = "The server cannot be reached. Is it running?";
-const UNDO_MS = 10_000; // as long as the server keeps what can be taken back
+const UNDO_MS = 10_000; // as long as the server keeps undo data
 
 const zone = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
@@ -40,7 +40,7 @@ function removeToast(shown) {
   if (hadFocus) (focusedBefore?.isConnected ? focusedBefore : document.getElementById("main")).focus({ preventScroll: true });
 }
 
-// Goes after a while, yet not from under a pointer or a focus.
+// Remove a toast after a while, but not while it has the pointer or the focus.
 function goAfter(shown, ms) {
   setTimeout(() => (shown.matches(":hover, :focus-within") ? goAfter(shown, LOOK_MS) : removeToast(shown)), ms);
 }
@@ -55,7 +55,7 @@ function toast(text, { undo = null, bad = false } = {}) {
     button.dataset.undo = undo;
     button.addEventListener("click", async () => {
       const answer = await fetched(undo, { method: "POST" });
-      if (!answer) return; // told; the button stays, to be pressed again
+      if (!answer) return; // reported; the button stays for a retry
       if (answer.status === 503) return toast(await reason(answer), { bad: true }); // likewise
       removeToast(shown);
       if (answer.ok) document.body.dispatchEvent(new CustomEvent("undone"));
@@ -66,7 +66,7 @@ function toast(text, { undo = null, bad = false } = {}) {
   goAfter(shown, undo ? UNDO_MS : bad ? 2 * TOAST_MS : TOAST_MS);
 }
 
-// What asks again and again tells once that it gets no answer, until it gets one.
+// Pollers report a lost connection once, until it is back.
 let lasting = null;
 function tellLastingly(text) {
   if (lasting?.textContent === text) return;
@@ -74,7 +74,7 @@ function tellLastingly(text) {
   lasting = text ? shownToast(text, true) : null;
 }
 
-// What the server answers; null where there is none, which is told.
+// Return the server's answer; null after a failure, which is reported.
 async function fetched(address, options) {
   try {
     return await fetch(address, options);
@@ -96,7 +96,7 @@ function logIn() {
   location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
 }
 
-// What is typed stays on this page, to be sent again after a login beside it.
+// Unsaved input stays on this page, to be sent again after a login in another tab.
 function loginEnded() {
   if (!unsavedForms().length) return logIn();
   const told = "Your login has ended, and nothing was saved. ";
@@ -132,17 +132,17 @@ document.addEventListener("htmx:sendError", (event) => tellProblem(event.detail.
 document.addEventListener("htmx:afterRequest", (event) => {
   if (!event.detail.successful) return;
   tellLastingly("");
-  for (const each of toasts.querySelectorAll("[data-undo]")) { // a button of the page took back the same
+  for (const each of toasts.querySelectorAll("[data-undo]")) { // undone by a button of the page
     if (each.dataset.undo === event.detail.requestConfig.path) removeToast(each.closest(".toast"));
   }
 });
 document.addEventListener("htmx:beforeRequest", (event) => {
-  // A page that nobody sees asks for nothing by itself.
+  // Hidden pages do not poll.
   if (document.hidden && asksByItself(event.detail.elt)) event.preventDefault();
 });
 
-// A part that is drawn anew by itself stays as it is under whoever presses something in it: its next try comes soon. Else
-// what is scrolled sideways, unfolded or focused stays so.
+// A polled part is not replaced while an element in it is pressed: the next poll comes soon. Otherwise scroll
+// positions, open details and the focus are restored.
 function named(element) {
   return element.id || element.ariaLabel || element.getAttribute("href") || element.textContent;
 }
@@ -165,18 +165,17 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   else keepPlaces(target);
 });
 
-// A part of the page that a request replaces takes nothing until the answer is there: what is typed, ticked or pressed in
-// it meanwhile would be lost. The button that was pressed keeps the focus, so that nobody who listens to the page is sent
-// elsewhere, and takes no second click.
-const KEEPS_UP = /\b(every|load|toast)\b/; // triggers of parts that ask by themselves: nobody waits for these
-const holds = new WeakMap(); // request -> what lets its part go
+// A part that a request replaces is inert until the answer: input meanwhile would be lost. The pressed button keeps the
+// focus, for screen readers, and ignores further clicks.
+const KEEPS_UP = /\b(every|load|toast)\b/; // triggers of automatic requests: no user waits for these
+const holds = new WeakMap(); // request -> function that releases its part
 
 function replaces({ elt, target }) {
   const swap = elt.closest("[hx-swap]")?.getAttribute("hx-swap");
   return target.contains(elt) && swap !== "none" && !KEEPS_UP.test(elt.getAttribute("hx-trigger") ?? "");
 }
 
-// All of a part but the way to one element of it, and the words that say what is waited for.
+// Return all of a part except the path to one element and the waiting messages.
 function besides(kept, part) {
   const others = [];
   for (let at = kept; at !== part; at = at.parentElement) others.push(...[...at.parentElement.children].filter((each) => each !== at));
@@ -191,7 +190,7 @@ function hold(part, button) {
   return () => {
     for (const each of held) each.inert = false;
     part.ariaBusy = null;
-    // What is still puts the focus on what is around it; elsewhere somebody has moved it, and it stays.
+    // Inert elements move the focus to an ancestor; a focus elsewhere was moved by the user, and stays.
     if (document.activeElement.contains(part)) focused?.focus({ preventScroll: true });
   };
 }
@@ -206,21 +205,21 @@ document.addEventListener("htmx:beforeSend", (event) => {
     if (button) button.ariaDisabled = null;
   });
 });
-// Before the answer is put in, so that htmx finds the focus where it was and puts it on what comes in its place.
+// Release before the swap, so that htmx finds the focus and restores it in the new content.
 for (const over of ["htmx:beforeSwap", "htmx:afterRequest"]) {
   document.addEventListener(over, ({ detail }) => {
     holds.get(detail.xhr)?.();
     holds.delete(detail.xhr);
   });
 }
-document.addEventListener("click", (event) => { // Enter in a field clicks the button of its form
+document.addEventListener("click", (event) => { // Enter in a field clicks its form's button
   if (!event.target.closest("[aria-disabled=true]")) return;
   event.preventDefault();
   event.stopImmediatePropagation();
 }, true);
 document.addEventListener("htmx:load", (event) => localTimes(event.detail.elt));
 
-// Ask before what cannot be undone: hx-confirm uses the browser's own dialog, which keyboards and screen readers know.
+// Confirm irreversible actions: hx-confirm uses the browser's dialog, which works with keyboards and screen readers.
 
 document.addEventListener("click", async (event) => {
   const opener = event.target.closest("[data-open]");
@@ -244,8 +243,8 @@ document.addEventListener("click", async (event) => {
   }
 });
 
-// A form with data-unsaved, its name, is asked about before a key or a link that leads away loses what was typed there.
-// Those of settings hold what is stored as `was.NAME`: what they show may be typed already.
+// Warn before a key or a link loses the input of a form with data-unsaved (its name). Forms of settings hold stored
+// values as `was.NAME`: their initial values may be unsaved input.
 function isUnsaved(field) {
   const stored = field.form.elements[`was.${field.name}`];
   if (stored) return field.value !== stored.value;
@@ -267,8 +266,8 @@ function isTyping(element) {
   return element.matches(takesLetters);
 }
 
-// Single letters may be in the way of speech input: who switches them off keeps /, ? and Esc, and Ctrl Z, since the button
-// of an Undo is many Tabs away.
+// Single-letter shortcuts may disturb speech input: when switched off, /, ? and Esc remain, and Ctrl Z, since an Undo
+// button is many Tabs away.
 const lettersWanted = document.getElementById("letters");
 lettersWanted.checked = inBrowser.get("letters") !== "off";
 lettersWanted.addEventListener("change", () => inBrowser.set("letters", lettersWanted.checked ? "on" : "off"));
@@ -284,7 +283,7 @@ document.addEventListener("keydown", (event) => {
   if (undoes && !isTyping(document.activeElement) && undoLast()) event.preventDefault();
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape" && isTyping(document.activeElement)) return document.activeElement.blur();
-  // Who goes on typing into a field that is held means no page.
+  // Typing in an inert field is no shortcut.
   if (isTyping(document.activeElement) || document.querySelector("dialog[open], [aria-busy=true]")) return;
   if (event.key === "?") return document.getElementById("shortcuts").showModal();
   const field = document.querySelector(`[data-focus-key="${CSS.escape(event.key)}"]`);

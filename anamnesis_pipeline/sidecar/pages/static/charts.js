@@ -1,10 +1,10 @@
-// Episodes over time: how the memory grows, and a strip on which a range of days is chosen. Days are those of UTC.
+// Episodes over time: growth of the memory, and a strip for selecting a range of days (UTC).
 "use strict";
 
 const DAY_S = 86_400;
-const STEPS = { 1: "by day", 7: "by week", 30: "by month", 365: "by year", 3650: "by decade" }; // as the server has them
+const STEPS = { 1: "by day", 7: "by week", 30: "by month", 365: "by year", 3650: "by decade" }; // as on the server
 const LEAST_BAR_PX = 3;
-const SIDE_PX = 52; // of an axis
+const SIDE_PX = 52; // axis width
 const DAYS_APART = [1, 2, 3, 4, 5, 7, 10, 15, 30, 60, 90, 120, 180, 365, 730, 1825, 3650, 9125, 18250, 36500];
 
 function colour(name) {
@@ -18,7 +18,7 @@ function axis(size) {
 
 const dayWords = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", timeZone: "UTC" });
 
-// The year stands below the first day that is of it; where days are years apart it stands alone.
+// The year is below its first day; if days are years apart, only the year is shown.
 function dates(_, moments, __, ___, apart) {
   let before = null;
   return moments.map((at) => {
@@ -44,7 +44,7 @@ function bars(label) {
 }
 
 function frame(element, days, height, step) {
-  // Of a single day uPlot makes an end far from it.
+  // uPlot extends a single day far beyond it.
   const range = (_, low, high) => [low, (days.length === 1 ? low : high) + step * DAY_S];
   return {
     width: element.clientWidth, height, tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
@@ -62,9 +62,9 @@ function growth(element, days, counts, step) {
       { label: "All", scale: "all", stroke: colour("one"), width: 2, paths: uPlot.paths.stepped({ align: 1, extend: true }), points: { show: false } },
     ],
   };
-  options.height -= 34; // what the legend takes
+  options.height -= 34; // height of the legend
   options.scales.all = { range: (_, low, high) => [0, Math.max(1, high)] };
-  const newest = (plot) => plot.legend.idx ?? plot.setLegend({ idx: days.length - 1 }, false); // while nobody points
+  const newest = (plot) => plot.legend.idx ?? plot.setLegend({ idx: days.length - 1 }, false); // without a pointer
   options.hooks = { ready: [newest], setLegend: [newest] };
   return new uPlot(options, [days, counts, totals], element);
 }
@@ -103,7 +103,7 @@ function strip(element, days, counts, step) {
 
 const KINDS = { growth, strip };
 
-// [day, count] of so many days each.
+// Return [day, count] per `step` days.
 function inSteps(points, step) {
   const counts = new Map();
   for (const [day, count] of points) {
@@ -113,7 +113,7 @@ function inSteps(points, step) {
   return [...counts];
 }
 
-// So many days that each has a bar one can see.
+// Return the number of days per bar for visible bars.
 function stepThatFits(points, least, width) {
   const span = points.at(-1)[0] - points[0][0];
   const fitting = Object.keys(STEPS).map(Number).filter((step) => step >= least);
@@ -142,7 +142,7 @@ function drawAll() {
 let waiting = null;
 let width = innerWidth;
 addEventListener("resize", () => {
-  if (innerWidth === width) return; // a phone's bars come and go
+  if (innerWidth === width) return; // a phone's toolbars appear and disappear
   width = innerWidth;
   clearTimeout(waiting);
   waiting = setTimeout(drawAll, 150);

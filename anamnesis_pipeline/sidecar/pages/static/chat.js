@@ -1,11 +1,11 @@
-// One conversation: sends what is written, shows what comes back as it comes, and stops it when asked to.
+// A conversation: sends messages, shows streamed answers, and stops them.
 "use strict";
 
-const LARGEST_FILE = 1_000_000; // bytes; more the server refuses
-const TOLD_BYTES = 200 * 1024; // of a file the model is told so much
+const LARGEST_FILE = 1_000_000; // bytes; the server's limit
+const TOLD_BYTES = 200 * 1024; // bytes of a file that the model gets
 const MOST_FILES = Number(document.getElementById("chat").dataset.mostFiles);
 const NEAR_THE_END_PX = 120;
-const STOP_MS = 4_000; // so long the server may take to end an answer; then the connection is closed
+const STOP_MS = 4_000; // time for the server to end an answer; then the connection is closed
 
 const chat = document.getElementById("chat");
 const form = document.getElementById("write");
@@ -13,10 +13,10 @@ const box = document.getElementById("message");
 const turns = document.getElementById("turns");
 const sessions = document.getElementById("sessions");
 const isWide = matchMedia("(min-width: 64rem)");
-const ownId = newId(); // of the conversation that this page may begin, known before it is there: it can be stopped at once
-let running = null; // the answer that is being written
+const ownId = newId(); // id of a new conversation, chosen here so that it can be stopped at once
+let running = null; // the answer in progress
 let attached = [];
-const sent = new WeakMap(); // a question's element -> what was sent, to be sent again
+const sent = new WeakMap(); // a question's element -> its request, for a retry
 
 function element(name, className, text = "") {
   const made = document.createElement(name);
@@ -32,7 +32,7 @@ function button(text, onClick) {
   return made;
 }
 
-// crypto.randomUUID is there only on https and on this machine.
+// crypto.randomUUID exists only on https and localhost.
 function newId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   bytes[6] = (bytes[6] & 0x0f) | 0x40; // version 4, RFC 9562
@@ -64,7 +64,7 @@ function announce(text) {
 
 // --- the session ---------------------------------------------------------------------------------------------
 
-// A first message made a session of this page.
+// The first message created a session.
 function openSession({ session_id: id }) {
   if (chat.dataset.session === id) return;
   inTab.forget(draftKey());
@@ -104,23 +104,23 @@ async function read(answer) {
   });
   if (reply.status === 401) return unsend(answer);
   if (!reply.ok) {
-    keepDraft(box.value || answer.body.message); // nothing of it is stored: it is in the box when the page is loaded again
+    keepDraft(box.value || answer.body.message); // nothing is stored: restore it in the box after a reload
     return answer.refuse(reply);
   }
   for await (const event of eventsOf(reply)) {
     answer.take(event);
     if (!event.done) continue;
-    over(answer); // the next message need not wait for what is still loaded of this one
+    over(answer); // the next message need not wait for the rest of this one
     return answer.finish(event);
   }
   if (!answer.failed) answer.fail("The connection ended before the answer did. What was said so far is kept.");
 }
 
-// The login comes back to this page, where the message is in the box again.
+// The login returns to this page, with the message in the box.
 function unsend(answer) {
   box.value = [answer.body.message, box.value].filter(Boolean).join("\n\n");
   keepDraft();
-  running = null; // nobody is to be asked whether to leave
+  running = null; // skip the confirmation when leaving
   logIn();
 }
 
@@ -167,7 +167,7 @@ function send(body) {
   return ask(answer);
 }
 
-// The same question, with its files where this page still has them; what was said of an answer stays where it is.
+// Retry a question, with its files if this page still has them; the partial answer stays.
 function askAgain(failed, question) {
   if (running) return;
   const message = question.querySelector(".said").textContent;
@@ -178,13 +178,13 @@ function askAgain(failed, question) {
     box.focus();
     return toast(`Attach ${names.join(", ")} again, then send: the server keeps no files of a chat.`, { bad: true });
   }
-  if (failed === turns.lastElementChild) { // the server writes both anew
+  if (failed === turns.lastElementChild) { // the server renders both again
     failed.remove();
     question.remove();
   }
-  const { attachments: _, ...again } = written(message); // by the model that is chosen now
+  const { attachments: _, ...again } = written(message); // by the selected model
   send({ ...again, ...(body?.attachments && { attachments: body.attachments }) });
-  document.getElementById("stop").focus(); // the button that was pressed is gone, or will be
+  document.getElementById("stop").focus(); // the pressed button is removed
 }
 
 function fileList(rows) {
@@ -239,7 +239,7 @@ function attach(files) {
   document.getElementById("files").replaceChildren(...rows);
 }
 
-// What is wrong with it as text, in words; null: nothing.
+// Return the problem of a text file, in words; null if none.
 function unfit(file, text) {
   if (file.size > LARGEST_FILE) return `${file.name} is larger than 1 MB: upload it as a document under Sources.`;
   if (text.includes("\0") || text.includes("\ufffd")) return `${file.name} is not UTF-8 text: upload it as a document under Sources.`;
@@ -312,13 +312,13 @@ document.addEventListener("click", (event) => {
 
 // --- copying -------------------------------------------------------------------------------------------------
 
-// An answer as it was written, with its Markdown; where the server does not give it, as it is shown.
+// Return an answer's Markdown; if the server does not send it, its displayed text.
 async function asWritten(id) {
   try {
     const reply = await fetch(`/chat/messages/${encodeURIComponent(id)}/text`);
     if (reply.ok) return await reply.text();
   } catch {
-    // told by what comes next from the server
+    // the server's next message reports it
   }
   return document.getElementById(`said-${id}`).textContent;
 }
@@ -332,7 +332,7 @@ async function copy(text) {
   }
 }
 
-// Each block of code has a button of its own.
+// Add a button to each block of code.
 function addCodeButtons() {
   for (const block of turns.querySelectorAll(".assistant .said pre")) {
     if (block.parentElement.matches(".code")) continue;
@@ -365,7 +365,7 @@ function unfold() {
 isWide.addEventListener("change", unfold);
 unfold();
 
-// An answer ends with the page that reads it, which no single letter is to do, and no link without being asked.
+// Leaving the page ends an answer: block single-letter shortcuts, and confirm links.
 window.addEventListener("beforeunload", (event) => {
   if (running) event.preventDefault();
 });

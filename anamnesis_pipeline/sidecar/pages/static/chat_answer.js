@@ -1,7 +1,7 @@
-// An answer of the chat while it is written: what comes, what it leans on, and what became of it.
+// An answer in progress: its text, sources and outcome.
 "use strict";
 
-const SILENT_S = 15; // a model that says nothing for so long is told of as that
+const SILENT_S = 15; // seconds without output before the page says so
 const STATES = { connected: "Searching your memory", waiting: "Waiting for the first word", generating: "Writing", complete: "Done" };
 
 class Answer {
@@ -37,7 +37,7 @@ class Answer {
   begin(session) {
     this.begun = true;
     openSession(session);
-    if (this.stopping) askToStop(this); // who pressed Stop was faster than the message
+    if (this.stopping) askToStop(this); // Stop was pressed before the message arrived
   }
 
   tell({ state, elapsed_s: seconds, tokens }) {
@@ -70,7 +70,7 @@ class Answer {
     announce(`Not answered: ${told}`);
   }
 
-  // Where another window has its answer written, this one can stop that.
+  // This window can stop an answer started in another one.
   async refuse(reply) {
     this.fail(await reason(reply));
     if (reply.status !== 409) return;
@@ -82,7 +82,7 @@ class Answer {
     askAgain(this.root, this.question);
   }
 
-  // The same as the server renders it, so that it looks as it will when the page is opened again.
+  // Rendered as on the server, so that it looks the same after a reload.
   async finish({ message_id: id, stopped, seconds, problem }) {
     if (!this.failed) this.state.textContent = stopped ? "Stopped" : `${seconds.toFixed(1)} s`;
     if (problem) toast(problem, { bad: true });
@@ -96,7 +96,7 @@ class Answer {
     document.body.dispatchEvent(new CustomEvent("sessions"));
   }
 
-  // The connection was closed. The server stores what was said so far a moment later; until then this looks for it.
+  // The connection closed. The server stores the partial answer a moment later; poll for it until then.
   async leave() {
     this.state.textContent = "Stopped";
     announce("The answer was stopped.");
@@ -104,7 +104,7 @@ class Answer {
     document.body.dispatchEvent(new CustomEvent("sessions"));
   }
 
-  // What fails is told by app.js, and what was said stays as it is. Without a source one answer would wait for another.
+  // app.js reports errors; the text so far stays. Without a source one answer would wait for another.
   become(at) {
     return htmx.ajax("GET", at, { source: this.root, target: this.root, swap: "outerHTML" }).catch(() => null);
   }
@@ -121,7 +121,7 @@ async function stopOther({ target }) {
 function citation(each) {
   const row = document.createElement("li");
   const link = element("a", "", each.summary);
-  link.target = "_blank"; // who left this page would end the answer
+  link.target = "_blank"; // leaving this page would end the answer
   link.href = `/dashboard/episodes/${each.episode_id.split("/").map(encodeURIComponent).join("/")}`;
   const time = element("time", "", each.timestamp);
   time.dateTime = each.timestamp;

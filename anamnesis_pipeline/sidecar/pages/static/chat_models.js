@@ -1,19 +1,19 @@
-// Which model answers: one of a list that comes after the page, the one that was chosen last in a new conversation.
+// Model selection: a list that loads after the page; a new conversation starts with the last choice.
 "use strict";
 
 const MODEL_KEY = "chat-model";
-let chosenBefore = ""; // in the list that is replaced
+let chosenBefore = ""; // in the replaced list
 let hadFocus = false;
 
 document.addEventListener("change", (event) => {
   if (event.target.id === "model") askForName();
   if (event.target.closest("#models")) inBrowser.set(MODEL_KEY, chosenModel());
 });
-// A new conversation begins with the model that was chosen last; one that is open has its own.
+// A new conversation uses the last chosen model; an open one has its own.
 function chosenLast() {
   return (!chat.dataset.session && inBrowser.get(MODEL_KEY)) || "";
 }
-// Until the list is there, which takes seconds where a server is away.
+// Before the list loads, which takes seconds if a server is down.
 document.addEventListener("DOMContentLoaded", () => {
   const last = chosenLast();
   if (last) document.getElementById("model").add(new Option(JSON.parse(last)[1], last, true, true));
@@ -40,20 +40,20 @@ function chooseModel() {
 function isAny(option) {
   return Boolean(option && "any" in option.dataset);
 }
-// Whether this is where a model that nobody lists was named, which stands in `kept`.
+// Return whether the unlisted model in `kept` belongs here.
 function isNamedBy(option, kept) {
   if (!kept || !isAny(option)) return false;
   const [[backend, , worker], [keptBackend, , keptWorker]] = [JSON.parse(option.value), JSON.parse(kept)];
   return backend === keptBackend && worker === keptWorker;
 }
-// A service that lists no models, or not all, is told one by its name.
+// For a service with an incomplete list, the model can be typed.
 function askForName() {
   const place = document.getElementById("any-model");
-  if (!place) return; // the models are being looked up
+  if (!place) return; // the list is loading
   place.hidden = !isAny(document.getElementById("model").selectedOptions[0]);
   document.getElementById("model-name").required = !place.hidden;
 }
-// [backend, model, server] as JSON; empty: nothing is chosen.
+// [backend, model, server] as JSON; empty: no choice.
 function chosenModel() {
   const select = document.getElementById("model");
   if (!isAny(select.selectedOptions[0])) return select.value;

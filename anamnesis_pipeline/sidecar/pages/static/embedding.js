@@ -1,4 +1,4 @@
-// Who types a model means it: its choice is made with the first letter.
+// Typing a model name selects its option.
 "use strict";
 
 document.addEventListener("input", (event) => {

@@ -1,4 +1,4 @@
-// Choosing several episodes, and where the focus is after the list was drawn anew.
+// Selection of episodes, and the focus after the list was replaced.
 "use strict";
 
 (() => {
@@ -20,7 +20,7 @@
     if (event.target.id === "pick-all" || event.target.matches(".pick")) count();
   });
 
-  // Enter in a field would send these forms themselves, which have no address.
+  // Enter in a field would submit these forms, which have no address.
   document.addEventListener("submit", (event) => {
     if (event.target.id === "supersede") event.preventDefault();
     if (event.target.id !== "chosen") return;
@@ -28,7 +28,7 @@
     document.querySelector("#bulk-tags button")?.click();
   });
 
-  // Every button of an episode's page draws it anew, and with it all forms but its own.
+  // Every button of an episode's page replaces it, with all other forms.
   document.addEventListener("htmx:beforeRequest", (event) => {
     if (event.detail.target?.id !== "episode") return;
     const lost = unsavedForms().filter((form) => form !== event.detail.elt.form).map((form) => form.dataset.unsaved);
@@ -43,7 +43,7 @@
     panel.querySelector("summary").focus();
   });
 
-  // Once a deletion is over the list draws itself anew; under whoever is choosing from it, the count alone.
+  // After a deletion the list reloads; during a selection, only the count.
   const drawsItself = (event) => event.detail.requestConfig?.elt.id === "list-again";
   document.addEventListener("htmx:beforeSwap", (event) => {
     if (!drawsItself(event) || !document.querySelector("#chosen :is(.pick:checked, .panel[open], :focus)")) return;
@@ -51,7 +51,7 @@
     event.detail.selectOverride = "#in-all";
   });
 
-  // What was taken back leaves what is chosen, typed and unfolded by now.
+  // Undo keeps the current selection, input and open details.
   document.addEventListener("htmx:beforeSwap", (event) => {
     if (event.detail.requestConfig?.elt.id !== "list-undone") return;
     const picked = new Set(boxes().filter((box) => box.checked).map((box) => box.value));

@@ -1,5 +1,5 @@
-// Events as they happen: rows come first, a row that goes on changes in place, and the list says when it is not live.
-const SILENT_MS = 5_000; // the server says that it is there each second
+// Live events: rows are added, a continued row is updated, and the list shows when it is not live.
+const SILENT_MS = 5_000; // the server sends a heartbeat every second
 const AGAIN_MS = 10_000;
 
 const table = document.getElementById("events");
@@ -14,8 +14,8 @@ const number = new Intl.NumberFormat("en");
 
 let last = Number(table.dataset.last);
 let source = null;
-let arriving = []; // rows of a batch, which is whole with the heartbeat behind it
-let held = []; // rows that came while paused, the newest as many as are shown
+let arriving = []; // rows of a batch, complete with the next heartbeat
+let held = []; // rows received while paused, limited to the number shown
 let heardAt = 0;
 let isLive = false;
 let waiting = null;
@@ -104,11 +104,11 @@ function disconnect() {
   clearTimeout(waiting);
   source?.close();
   source = null;
-  arriving = []; // half a batch is asked for again
+  arriving = []; // an incomplete batch is requested again
   isLive = false;
 }
 
-// A browser keeps six connections to one host: those of pages that nobody sees would keep others from loading.
+// A browser allows six connections per host: those of hidden pages would block others from loading.
 function connect() {
   disconnect();
   if (document.hidden) return;
@@ -116,7 +116,7 @@ function connect() {
   address.searchParams.set("after", last);
   source = new EventSource(address);
   source.addEventListener("open", () => {
-    heardAt = Date.now(); // its first heartbeat comes when the store has answered
+    heardAt = Date.now(); // the first heartbeat follows the store's answer
     arriving = [];
   });
   source.addEventListener("row", (message) => {
@@ -140,7 +140,7 @@ function heartbeat(message) {
   tell();
 }
 
-// A stream does not say why it was refused; one who is logged out is led to the login.
+// A stream does not report why it was refused; without a session, redirect to the login.
 async function refused() {
   const asked = source;
   lost();
@@ -149,7 +149,7 @@ async function refused() {
   const status = await fetch(asked.url, { signal: looking.signal }).then((answer) => answer.status, () => 0);
   clearTimeout(late);
   looking.abort();
-  if (source !== asked) return; // nobody looks any more
+  if (source !== asked) return; // outdated by a newer stream
   if (status === 401) return loginEnded();
   again("The server refused; it may be busy with other pages.");
 }
@@ -169,7 +169,7 @@ pause.addEventListener("click", () => {
   const pausing = !isPaused();
   pause.setAttribute("aria-pressed", String(pausing));
   pause.textContent = pausing ? "Go on" : "Pause";
-  for (const event of held) show(event); // none while it goes on
+  for (const event of held) show(event); // empty unless paused
   held = [];
   tell();
 });
@@ -181,11 +181,11 @@ document.addEventListener("visibilitychange", () => {
 
 for (const at of body.querySelectorAll("time")) {
   at.title = at.textContent;
-  at.textContent = exact.format(new Date(at.dateTime)); // to the second, which matters here
+  at.textContent = exact.format(new Date(at.dateTime)); // with seconds, unlike elsewhere
 }
 setInterval(() => {
   if (source?.readyState !== EventSource.OPEN || Date.now() - heardAt <= SILENT_MS) return;
   lost();
-  connect(); // it is open and silent where the machine slept, or a proxy lost it
+  connect(); // still open but silent after sleep, or lost by a proxy
 }, SILENT_MS);
 connect();

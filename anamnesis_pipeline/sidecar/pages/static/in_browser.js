@@ -1,4 +1,4 @@
-// What the browser keeps for its reader. Where it may keep nothing, every page begins anew, and all else works.
+// Browser storage, lasting or per tab. If the browser refuses it, pages start with defaults and all else works.
 "use strict";
 
 function keeper(place) {

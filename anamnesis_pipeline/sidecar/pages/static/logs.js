@@ -1,8 +1,8 @@
-// Keeps the log of the service up to date while somebody looks at it.
+// Keeps the service's log up to date while the page is visible.
 "use strict";
 
 const EVERY_MS = 2_000;
-const MOST_SHOWN = 2_000; // as many as the server keeps
+const MOST_SHOWN = 2_000; // the server's limit
 
 const tail = document.getElementById("tail");
 const follow = document.getElementById("tail-follow");
@@ -18,7 +18,7 @@ function entry(line) {
   const at = document.createElement("time");
   at.dateTime = line.at;
   at.title = line.at;
-  at.textContent = zone.format(new Date(line.at)); // as every other time of the page
+  at.textContent = zone.format(new Date(line.at)); // same format as all other times
   const level = document.createElement("b");
   level.textContent = line.level;
   const logger = document.createElement("i");

@@ -1,11 +1,11 @@
-// Draws the map of memory: all points at once into one image, which a browser does in a few milliseconds for 100,000.
+// Draws the memory map: all points into one image, which takes a few milliseconds for 100,000.
 const SIDE = 65_535;
-const OTHERS = 11; // the colour of all projects without one of their own
-const CELLS = 128; // to a side, by which the point under the pointer is found
+const OTHERS = 11; // shared colour of the remaining projects
+const CELLS = 128; // per side, to find the point under the pointer
 const NEAR_PX = 12;
-const MIDDLE_PX = 200; // whoever goes by keys is told of the point nearest the middle
-const CLICK_PX = 5; // a pointer that moved less has clicked
-const FEW = 5_000; // points of which each is drawn as a smooth disc
+const MIDDLE_PX = 200; // keyboard users get the point nearest the centre
+const CLICK_PX = 5; // less movement counts as a click
+const FEW = 5_000; // up to this number of points, each is a smooth disc
 const MOST_ZOOM = 400;
 const ASK_AFTER_MS = 120;
 const MOST_KNOWN = 500;
@@ -24,11 +24,11 @@ let groupOf = new Uint16Array(0);
 let groups = [];
 let cellStart = new Uint32Array(CELLS * CELLS + 1);
 let cellPoints = new Uint32Array(0);
-let view = { x: SIDE / 2, y: SIDE / 2, zoom: 1 }; // the middle of the picture; 1: the whole map fits
-let ratio = 1; // pixels of the screen to one of the page
+let view = { x: SIDE / 2, y: SIDE / 2, zoom: 1 }; // centre of the view; zoom 1 fits the whole map
+let ratio = 1; // device pixels per CSS pixel
 let picture = null;
 let colours = [];
-let chosen = new Set(); // of the legend; empty: all
+let chosen = new Set(); // in the legend; empty: all
 let hovered = -1;
 let marked = [];
 let isWaiting = false;
@@ -242,7 +242,7 @@ canvas.addEventListener(
   { passive: false },
 );
 
-canvas.addEventListener("blur", () => point(-1)); // what it was stays readable
+canvas.addEventListener("blur", () => point(-1)); // its description stays readable
 
 const pointers = new Map();
 let travelled = 0;
@@ -271,16 +271,16 @@ canvas.addEventListener("pointerup", (event) => {
   const at = nearest(event.offsetX, event.offsetY);
   if (at < 0) return;
   if (event.pointerType === "mouse") open(at, event.button === 1 || event.ctrlKey || event.metaKey);
-  else point(at); // who touches sees first what it is, and opens it by its link
+  else point(at); // touch shows a point first; its link opens it
 });
-canvas.addEventListener("mousedown", (event) => event.button === 1 && event.preventDefault()); // the middle one scrolls nothing
+canvas.addEventListener("mousedown", (event) => event.button === 1 && event.preventDefault()); // no autoscroll
 canvas.addEventListener("contextmenu", () => {
-  pointers.clear(); // a menu may keep what lets the button go to itself
+  pointers.clear(); // a menu may swallow the button's release
   travelled = Infinity;
 });
 canvas.addEventListener("pointerleave", () => {
   if (hovered < 0) return;
-  hovered = -1; // what it was stays readable, and its link within reach
+  hovered = -1; // its description and link stay available
   redraw();
 });
 
@@ -391,7 +391,7 @@ document.addEventListener("htmx:afterSwap", () => {
   const now = document.getElementById("map-now");
   const isNewer = Boolean(now?.dataset.mark) && now.dataset.mark !== canvas.dataset.mark;
   document.getElementById("map-newer").hidden = !isNewer;
-  if (isNewer) document.getElementById("draw-told").replaceChildren(); // what it told of is there
+  if (isNewer) document.getElementById("draw-told").replaceChildren(); // its announced map has arrived
 });
 
 // --- loading

@@ -1,4 +1,4 @@
-// Recent searches, kept in this browser alone.
+// Recent searches, stored only in this browser.
 "use strict";
 
 (() => {
@@ -45,7 +45,7 @@
     document.getElementById("q").focus();
   });
 
-  // An address holds only what was asked for: blank fields and defaults stay out of it.
+  // The URL omits blank fields and defaults.
   document.getElementById("search").addEventListener("formdata", (event) => {
     const defaults = { mode: "hybrid", profile: "default", top: "10" };
     for (const [name, value] of [...event.formData]) {

@@ -1,4 +1,4 @@
-// Hands documents in through the API, and fills the form of a source from a folder that was found.
+// Uploads documents by the API, and fills the source form from a found folder.
 "use strict";
 
 function bodyOf(form) {

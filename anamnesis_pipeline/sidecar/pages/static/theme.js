@@ -1,3 +1,3 @@
-// Loaded before anything is drawn, so that the chosen colours are there from the first frame on.
+// Loaded before the first paint, so that the chosen colours apply from the start.
 const chosen = inBrowser.get("theme");
 if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
