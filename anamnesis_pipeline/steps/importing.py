@@ -19,21 +19,22 @@ from anamnesis_pipeline.store.records.episodes import PutReport
 from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES, store_name
 
 ODD_TIME = "timestamp_as_written"
-"""In the metadata of an episode whose own time cannot be: that time, as a text."""
+"""Metadata key: the original timestamp, as text, of an episode whose time is implausible."""
 YEARS = datetime(1970, 1, 1, tzinfo=UTC), datetime(2201, 1, 1, tzinfo=UTC)
-"""Times from the first to before the second are taken as they are, as in a post."""
+"""Accepted times, [first, second), as for posted episodes."""
 MOST_LINE_BYTES = 64 << 20
 BATCH_LINES, BATCH_BYTES = 250, 8 << 20
-"""Lines that are taken in together, and the bytes beyond which these are fewer, so that memory stays bounded."""
+"""Max lines imported in one transaction, and max bytes, so that memory stays bounded."""
 SOURCE = "direct"
-"""Whose imported episodes are: what a log or document says is of its own source again when that is read."""
+"""Source of imported episodes. When a log or document is read that contains the same text, its own source owns it
+again."""
 MAX_PIECE_CHARS = 100_000
-"""Of a passage; those that are made here have some hundreds."""
+"""Limit for one passage; passages made here have a few hundred characters."""
 Name = Annotated[str, Field(max_length=1_000)]
 
 
 class Piece(BaseModel):
-    """What a line may say of a passage."""
+    """Fields of a passage in a line."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -43,9 +44,7 @@ class Piece(BaseModel):
 
 
 class Line(BaseModel):
-    """What a line may say. Fields that are not known are not looked at; of those that are, only `summary` and
-    `timestamp` must be there.
-    """
+    """Fields of a line. Unknown fields are ignored; only `summary` and `timestamp` are required."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -71,9 +70,9 @@ class Line(BaseModel):
 
 @dataclass(slots=True)
 class ImportReport:
-    """What became of the lines. `differing`: ids that are stored with other content, which stays as it is;
-    `tombstoned`: deleted or forgotten here, and kept away; `problems`: lines that could not be read, by number; `moved`
-    counts those with an implausible time, which took that of a neighbour.
+    """Outcome of an import. `differing`: ids already stored with other content, which stays unchanged. `tombstoned`:
+    deleted or forgotten here, and not imported. `problems`: unreadable lines, by number. `moved`: number of lines with
+    an implausible time, which took that of a neighbour.
     """
 
     created: int = 0
@@ -86,7 +85,7 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """What a line says, by its number; without passages these are made here."""
+    """An episode with its line number. `passages` empty: they are made here."""
 
     number: int
     episode: Episode
@@ -94,11 +93,11 @@ class Numbered:
 
 
 Problems = dict[int, Exception]
-"""The number of a line -> why it is not taken in."""
+"""Line number -> why it was not imported."""
 
 
 class Importer:
-    """Takes lines in, many in one transaction; what fails fails alone."""
+    """Import lines, many in one transaction; one failing line does not stop the others."""
 
     def __init__(self, store: Store, poster: Poster, pieces: PieceCounter) -> None:
         self._store, self._poster, self._pieces = store, poster, pieces
@@ -107,7 +106,7 @@ class Importer:
     def take(self, content: BufferedIOBase, say: Callable[[int], None]) -> ImportReport:
         """Store every line's episode.
 
-        :param say: told the number of each line that was read.
+        :param say: receives the number of each line read.
         """
         report = ImportReport()
         for batch in _batches(_lines(content), say):
@@ -132,7 +131,7 @@ class Importer:
                 problems[number] = problem
                 continue
             report.moved += said_at(each.timestamp, *YEARS) is None
-            if episode.episode_id in run:  # it is to meet what the first one left
+            if episode.episode_id in run:  # write the first one before comparing
                 self._take(list(run.values()), report, problems)
                 run = {}
             run[episode.episode_id] = Numbered(number, episode, passages)
@@ -153,7 +152,7 @@ class Importer:
             self._write(new, report, problems)
 
     def _without_stored(self, run: Sequence[Numbered], report: ImportReport) -> list[Numbered]:
-        """Those that are not there; of the others it is counted whether they say the same."""
+        """Return the episodes not stored yet; count stored ones as unchanged or differing."""
         known = self._store.episodes.get([each.episode.episode_id for each in run])
         for episode in (each.episode for each in run):
             if (stored := known.get(episode.episode_id)) is None:
@@ -173,7 +172,9 @@ class Importer:
             self._count(done, [each.episode for each in new], report)
 
     def _write_each(self, new: Sequence[Numbered], report: ImportReport, problems: Problems) -> None:
-        """One by one what could not be written together; some of it is there, if that was several transactions."""
+        """Write episodes singly after a joint write failed. Some may be stored already, if that took several
+        transactions.
+        """
         written = self._store.episodes.get([each.episode.episode_id for each in new])
         for each in new:
             episode = each.episode
@@ -189,7 +190,7 @@ class Importer:
                 self._count(done, [episode], report)
 
     def _count(self, done: PutReport, put: Sequence[Episode], report: ImportReport) -> None:
-        """Count what became of episodes; some may have been written by others since they were looked for."""
+        """Count outcomes; another process may have written some since the lookup."""
         report.created += done.created
         report.tombstoned += done.tombstoned
         if done.unchanged:
@@ -200,8 +201,8 @@ class Importer:
             report.unchanged += done.unchanged - len(differing)
 
     def _with_passages(self, new: Sequence[Numbered]) -> list[tuple[Episode, list[Passage]]]:
-        """Each with its passages: those of its line, or those of a post, whose context is what is stored before it
-        once the earlier ones are there.
+        """Return each episode with its passages: those of its line, or those of a post. The context of a post is what
+        will be stored before it.
         """
         aliases = self._store.settings.get(PROJECT_ALIASES, {})
         gone = self._kept_away([each.episode for each in new])
@@ -216,7 +217,7 @@ class Importer:
         return written
 
     def _kept_away(self, episodes: Sequence[Episode]) -> set[str]:
-        """Ids of those that the store will not take, since they were deleted or forgotten here: they are no context."""
+        """Return the ids deleted or forgotten here; the store refuses them, so they are no context."""
         buried = self._store.exclusion.entries_of([episode.episode_id for episode in episodes])
         keys = self._store.forgetting.forgotten([key for episode in episodes for key in episode.message_keys])
         its_messages = {e.episode_id for e in episodes if e.message_keys and keys.issuperset(e.message_keys)}
@@ -230,7 +231,7 @@ class Importer:
         ]
 
     def _episode(self, said: Line, when: datetime) -> Episode:
-        """The episode as it is stored, secrets masked. One without an id gets one that is made of what it says."""
+        """Return the episode to store, secrets masked. Without an id it gets one made of its content."""
         if not said.summary.strip():
             raise InvalidEpisode("summary", "must say something; it is blank")
         odd = {} if said_at(said.timestamp, *YEARS) else {ODD_TIME: said.timestamp.isoformat()}
@@ -258,16 +259,16 @@ class Importer:
 
 
 class _Unreadable(Exception):  # noqa: N818 - of one line
-    """A line that is no episode; the text says why."""
+    """A line without a valid episode; the text says why."""
 
 
 _OF_ONE_LINE = (InvalidEpisode, Excluded, TooLarge, _Unreadable)
-"""What is wrong with one line alone; the others are taken in."""
+"""Errors of a single line; the others are imported."""
 
 
 def _times(lines: Sequence[Line]) -> list[datetime]:
-    """The time of each line. One at which nothing can have been said takes that of its neighbour, in its session if
-    there is one: of the line before, else of the next.
+    """Return the time of each line. An implausible one is replaced by that of its neighbour, in the same session if
+    possible: the line before, else the next.
     """
     known = [(line.session_id, said_at(line.timestamp, *YEARS)) for line in lines]
     found: list[datetime] = []
@@ -280,7 +281,7 @@ def _times(lines: Sequence[Line]) -> list[datetime]:
 
 
 def _batches(lines: Iterator[tuple[int, bytes]], say: Callable[[int], None]) -> Iterator[list[tuple[int, bytes]]]:
-    """Lines that are taken in together; `say` hears of each."""
+    """Yield batches of lines; call `say` with each line number."""
     batch: list[tuple[int, bytes]] = []
     size = 0
     try:
@@ -291,14 +292,14 @@ def _batches(lines: Iterator[tuple[int, bytes]], say: Callable[[int], None]) -> 
                 batch, size = [], 0
             batch.append((number, line))
             size += len(line)
-    except Exception:  # the file is damaged here; what came before is taken in
+    except Exception:  # the file is damaged here; import what came before
         yield batch
         raise
     yield batch
 
 
 def _lines(content: BufferedIOBase) -> Iterator[tuple[int, bytes]]:
-    """Lines that say something, by their number from 1."""
+    """Yield non-blank lines with their number from 1; an overlong line is yielded empty."""
     number = 0
     while line := content.readline(MOST_LINE_BYTES + 1):
         number += 1
@@ -319,5 +320,5 @@ def _parsed(line: bytes) -> Line:
     except ValidationError as problem:
         first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(piece) for piece in first["loc"])
-        told = str(first["msg"]).replace(" at line 1 column ", " at column ")  # the line's own number stands before it
+        told = str(first["msg"]).replace(" at line 1 column ", " at column ")  # the caller prefixes the line number
         raise _Unreadable(f"{place}: {told}" if place else told) from problem

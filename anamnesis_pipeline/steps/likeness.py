@@ -1,7 +1,7 @@
-"""What a tombstone keeps of a forgotten text, so that an edited copy of it is known where it stood. Pure.
+"""Similarity digests in tombstones: an edited copy of a forgotten text is recognized where the text was. Pure.
 
-It keeps digests of runs of words, made with a secret of the store: too short to say which words they are of, and of a
-long text only some.
+A tombstone keeps keyed digests of word runs (the key is a secret of the store). They are too short to reveal the words,
+and of a long text only a sample is kept.
 """
 
 import re
@@ -11,29 +11,30 @@ from hashlib import blake2b
 RUN_WORDS = 3
 DIGEST_BYTES = 3
 MOST_RUNS = 128
-"""Runs that are kept of one text: those with the smallest digests, which are a fair sample of any text."""
+"""Max digests kept of one text: the smallest, which are a fair sample of any text."""
 LEAST_RUNS = 3
-"""Of fewer runs nothing can be told."""
+"""Fewer runs identify nothing."""
 HELD = 0.4
-"""A text that holds this share of the kept runs holds about half of what was forgotten: each edit breaks three runs."""
+"""A text with this share of the kept runs holds about half of the forgotten text: each edit breaks three runs."""
 FEW_RUNS, HELD_OF_FEW = 12, 0.7
-"""In so short a text each word tells: with another one in its middle it is a correction, and no copy."""
+"""In a text of at most 12 runs each word matters: with one word changed in the middle it is a correction, not a
+copy."""
 LITTLE_ELSE = 0.4
-"""A text of which this share is what was forgotten goes as a whole; of any other only the lines that hold it."""
+"""A text of which this share was forgotten is removed whole; from any other, only the matching lines."""
 NEAR_WORDS = 12
-"""Known runs with at most so many words between them are of one passage: what is between them was changed there."""
+"""Known runs at most this many words apart belong to one passage; the words between were edited."""
 
 # scripts without spaces: each character is a word
 _WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]+")
 
 
 def runs_of(text: str, secret: bytes) -> set[bytes]:
-    """Digests of all runs of three words in `text`; of fewer words, of all of them."""
+    """Return digests of all runs of three words in `text`, or of the whole text if it has fewer."""
     return set(_digests(_WORD.findall(text), secret))
 
 
 def _digests(words: Sequence[str], secret: bytes) -> list[bytes]:
-    """Of the run that begins with each word, but for the last two."""
+    """Return the digest of the run starting at each word but the last two."""
     folded = [word.casefold() for word in words]
     runs = (" ".join(folded[at : at + RUN_WORDS]) for at in range(max(1, len(words) - RUN_WORDS + 1)))
     return [
@@ -42,31 +43,31 @@ def _digests(words: Sequence[str], secret: bytes) -> list[bytes]:
 
 
 def kept_of(runs: Set[bytes], elsewhere: Set[bytes]) -> bytes:
-    """What is kept of a text with these runs; nothing where too little of it is its own.
+    """Return the digests to keep of a text with these runs; empty if too few are unique to it.
 
-    :param elsewhere: runs of the texts around it that stay, which say nothing of where one is from.
+    :param elsewhere: runs of the surrounding texts that stay; they do not identify the origin.
     """
     own = sorted(runs - elsewhere)
     return b"".join(own[:MOST_RUNS]) if len(own) >= LEAST_RUNS else b""
 
 
 def still_holds(runs: Set[bytes], kept: bytes) -> bool:
-    """Whether a text with these runs holds a good part of the one that `kept` is of."""
+    """Return whether a text with these runs holds a good part of the text behind `kept`."""
     digests = _each(kept)
     share = HELD if len(digests) > FEW_RUNS else HELD_OF_FEW
     return bool(digests) and sum(digest in runs for digest in digests) >= share * len(digests)
 
 
 def is_little_else(runs: Set[bytes], kept: bytes) -> bool:
-    """Whether a text with these runs says hardly more than the one that `kept` is of."""
+    """Return whether a text with these runs says little more than the text behind `kept`."""
     digests = _each(kept)
-    # of a long text only the smallest are kept: what is compared with them are the smallest here, too
+    # only the smallest digests of a long text are kept: compare with the smallest here
     alike = {run for run in runs if run <= digests[-1]} if len(digests) == MOST_RUNS else runs
     return len(alike & set(digests)) >= LITTLE_ELSE * len(alike)
 
 
 def ranges_held(text: str, secret: bytes, kept: bytes) -> list[tuple[int, int]]:
-    """The characters [start, end) of `text` that are of the text that `kept` is of, with what was changed in them."""
+    """Return the character ranges [start, end) of `text` that match the text behind `kept`, with edits inside them."""
     words, digests = list(_WORD.finditer(text)), _each(kept)
     known = set(digests)
     hits = [at for at, digest in enumerate(_digests([word[0] for word in words], secret)) if digest in known]

@@ -1,6 +1,6 @@
-"""Many LLM calls handed in at once, for less money: submitted, noted, and collected into the cache by a later run.
+"""LLM batches at a lower price: submitted, noted, and collected into the cache by a later run.
 
-A note that a batch is about to be handed in is written first, so that one whose id was lost in a crash can be found.
+A note is written before a batch is submitted, so that a batch whose id was lost in a crash can be found.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -23,20 +23,20 @@ from anamnesis_pipeline.summaries.base import BatchBackend, Reply, Request, Summ
 from anamnesis_pipeline.summary_model import LlmUse
 
 LOOK_AGAIN = timedelta(minutes=10)
-"""Between two looks at a batch under way; also how long a note without an id is taken for a batch being handed in."""
+"""Interval between polls of a pending batch; also how long a note without an id counts as being submitted."""
 BOOKINGS = 3
-"""Tries to book a batch while others book what it asks for."""
+"""Attempts to book a batch while other runs book the same requests."""
 _NOTE = "handing-in:"
 _LEFT_OUT = Reply("", LlmUse(), "the batch holds no result of it; it is asked for again")
 
 
 def takes_batches(backend: SummaryBackend) -> TypeGuard[BatchBackend]:
-    """Whether it can be handed many requests at once."""
+    """Return whether the backend takes batches."""
     return callable(getattr(backend, "submit", None))
 
 
 class BatchDesk:
-    """Hands in and collects the batches of one backend."""
+    """Submit and collect the batches of one backend."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class BatchDesk:
         check: Callable[[str], object],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """:param check: raises LlmAnswerInvalid for a reply that cannot be read; such a one is not cached."""
+        """:param check: raises LlmAnswerInvalid for an unreadable reply, which is not cached."""
         self._store = store
         self._backend = backend
         self._caller = caller
@@ -54,25 +54,25 @@ class BatchDesk:
         self._clock = clock
 
     def collect(self) -> None:
-        """Put what is done into the cache.
+        """Put the results of finished batches into the cache.
 
-        :raises OnHold: the service cannot be asked now.
+        :raises OnHold: the service cannot be called now.
         """
         batches = self._store.llm.open_batches(self._backend.name)
         for batch_id, batch in batches.items():
             self._collect(batch_id, batch, batches)
 
     def waiting(self) -> frozenset[str]:
-        """The keys that batches under way are to answer, those of other runs included."""
+        """Return the keys of all pending batches, other runs' included."""
         batches = self._store.llm.open_batches(self._backend.name).values()
         return frozenset(key for batch in batches for key in batch.keys)
 
     def submit(self, requests: Sequence[Request], at_least: int = 1) -> frozenset[str]:
-        """Hand in those that nobody has asked for, as many as the day's budget holds. Returns their keys; none, and
-        nothing is handed in, where these are fewer than `at_least` or the service takes no batch of them: asked for
-        singly, they show whose fault that is.
+        """Submit the requests that no run has made yet, as many as the day's budget holds, and return their keys.
+        Submit nothing if these are fewer than `at_least`, or if the service refuses the batch: single calls then show
+        which request is at fault.
 
-        :raises OnHold: the service cannot be asked now, and what it was given may or may not have arrived.
+        :raises OnHold: the service cannot be called now; the batch may or may not have arrived.
         """
         booked = self._book(requests, at_least)
         if booked is None:
@@ -85,7 +85,7 @@ class BatchDesk:
         return frozenset(batch.keys) if is_taken else frozenset()
 
     def _book(self, requests: Sequence[Request], at_least: int) -> tuple[str, list[Request]] | None:
-        """The call that a batch is booked as, and what it asks for."""
+        """Return the id under which a batch is booked, and its requests."""
         for _ in range(BOOKINGS):
             chosen = self._unasked(requests)
             expected = [self._expected(request) for request in chosen]
@@ -105,7 +105,7 @@ class BatchDesk:
         return None
 
     def _unasked(self, requests: Sequence[Request]) -> list[Request]:
-        """Those without a reply that no other run is asking for."""
+        """Return requests without a reply that no other run is making."""
         keys = [request.key for request in requests]
         asked = self._store.llm.leased(keys, self._clock()) | self._store.llm.replies(keys).keys()
         return [request for request in requests if request.key not in asked]
@@ -115,7 +115,7 @@ class BatchDesk:
         return replace(single, dollars=single.dollars * self._backend.batch_factor)
 
     def _hand_in(self, batch: OpenBatch, requests: Sequence[Request]) -> bool:
-        """Whether the service takes it."""
+        """Submit a batch; return whether the service accepted it."""
         call_id = batch.call_id
         note = f"{_NOTE}{self._clock().timestamp():.0f}:{call_id}"
         self._store.llm.put_batch(note, self._backend.name, batch)
@@ -127,7 +127,7 @@ class BatchDesk:
             if isinstance(exc, LlmPromptRefused):
                 return False
             raise self._on_hold(exc) from exc
-        except LlmUnavailable as exc:  # it may have arrived: the note stays until somebody has looked
+        except LlmUnavailable as exc:  # it may have arrived: keep the note until a later poll
             self._caller.breaker.found_nobody(str(exc))
             raise self._on_hold(exc) from exc
         self._caller.breaker.went_well()
@@ -140,7 +140,7 @@ class BatchDesk:
             return
         try:
             results = self._results(batch_id, batch, known)
-        except LlmAnswerInvalid as exc:  # it is gone; what it cost stays booked
+        except LlmAnswerInvalid as exc:  # the batch is gone; its cost stays booked
             self._caller.tell_breaker(exc)
             if sum(each.call_id == batch.call_id for each in known.values()) == 1:
                 self._store.llm.settle(batch.call_id, None)
@@ -157,9 +157,9 @@ class BatchDesk:
         self._store.llm.close_batch(batch_id)
 
     def _results(self, batch_id: str, batch: OpenBatch, known: Collection[str]) -> Mapping[str, Reply] | None:
-        """What became of a batch, or of the one that a note without an id is of; None while it is being worked on.
+        """Return the results of a batch, or of the batch behind a note without an id; None while pending.
 
-        :raises LlmAnswerInvalid: it is gone, or there is none.
+        :raises LlmAnswerInvalid: the batch does not exist (any more).
         """
         self._caller.look_at_breaker()
         self._caller.wait_for_turn()
@@ -168,7 +168,7 @@ class BatchDesk:
             raise LlmAnswerInvalid(f"no batch holds what {batch_id} noted")
         results = self._backend.collect(found, batch.model)
         self._caller.breaker.went_well()
-        # one that ended meanwhile as somebody else's is passed over by the next look
+        # another run's batch that ended meanwhile: the next poll skips it
         return results if results is None or results.keys() <= set(batch.keys) else None
 
     def _is_being_handed_in(self, note: str) -> bool:
@@ -176,7 +176,7 @@ class BatchDesk:
         return self._clock().timestamp() - since < LOOK_AGAIN.total_seconds()
 
     def _keep(self, key: str, reply: Reply, model: str) -> str:
-        """Cache a reply that can be read; else why there is none."""
+        """Cache a readable reply and return ""; else return why there is none."""
         if reply.problem:
             return reply.problem
         text = self._caller.masked(reply.text)

@@ -10,22 +10,22 @@ from anamnesis_pipeline.store.records.settings import SettingsRecords
 
 PREFIX = "llm.breaker."
 FAILURES_TO_OPEN = 3
-"""Calls in a row that found nobody."""
+"""Consecutive calls without an answer."""
 REFUSALS_TO_OPEN = 5
-"""Different prompts in a row that the service would not take."""
+"""Different prompts refused in a row."""
 FIRST_PAUSE_S = 60.0
 LONGEST_PAUSE_S = 3_600.0
 REFUSED_PAUSE_S = 3_600.0
-"""Of a wrong key or a used-up quota: only a person mends it."""
+"""Pause after a wrong key or an exhausted quota: only a person can fix it."""
 TRIAL_S = 300.0
-"""How long all others wait while one call tries whether the service is back."""
+"""Seconds that other calls wait while one probes the service."""
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerState:
-    """`failures` in a row, the last at `since`; open until `until`, None while there were too few to open it.
+    """`failures` in a row, the last at `since`. Open until `until`; None: too few failures to open.
 
-    `refused`: keys of the prompts that were refused since the last answer or pause.
+    `refused`: keys of the prompts refused since the last answer or pause.
     """
 
     backend: str
@@ -36,20 +36,20 @@ class BreakerState:
     refused: tuple[str, ...] = ()
 
     def is_open(self, now: datetime) -> bool:
-        """Whether calls wait."""
+        """Return whether calls must wait."""
         return self.until is not None and now < self.until
 
 
 def breakers(settings: SettingsRecords) -> list[BreakerState]:
-    """Every breaker that has something to say."""
+    """Return every breaker with recorded failures."""
     return [_read(name.removeprefix(PREFIX), value) for name, value in settings.all(PREFIX).items()]
 
 
 def close_breakers(settings: SettingsRecords, until: datetime | None = None, *, of: str = "") -> None:
-    """Forget all failures: somebody changed something, or wants it tried now.
+    """Forget all failures, after a configuration change or for an immediate retry.
 
-    :param until: those after this stay; None: all are forgotten.
-    :param of: how the names of those that it is about begin.
+    :param until: keep failures after this time; None: forget all.
+    :param of: prefix of the backend names to reset.
     """
     for state in breakers(settings):
         if state.backend.startswith(of) and (until is None or state.since <= until):
@@ -57,7 +57,7 @@ def close_breakers(settings: SettingsRecords, until: datetime | None = None, *, 
 
 
 class Breaker:
-    """The breaker of one backend. Two processes that write at once lose one count, which does no harm."""
+    """The breaker of one backend. Concurrent writes by two processes lose one count, which is harmless."""
 
     def __init__(
         self, settings: SettingsRecords, backend: str, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -68,11 +68,11 @@ class Breaker:
         self._lock = threading.Lock()
 
     def state(self) -> BreakerState:
-        """As stored."""
+        """Return the stored state."""
         return _read(self._backend, self._settings.get(PREFIX + self._backend) or {})
 
     def hold(self) -> BreakerState | None:
-        """What a call has to wait for; None: none does, and this one is the trial where the time is over."""
+        """Return the state that blocks a call; None: it may proceed, and is the probe if the pause is over."""
         with self._lock:
             state, now = self.state(), self._clock()
             if state.until is None:
@@ -83,7 +83,7 @@ class Breaker:
             return None
 
     def found_nobody(self, reason: str) -> None:
-        """A call got no answer: the third in a row opens, each further one for longer."""
+        """Record an unanswered call: the third in a row opens the breaker, each further one for longer."""
         with self._lock:
             failures = self.state().failures + 1
             over = failures - FAILURES_TO_OPEN
@@ -91,12 +91,12 @@ class Breaker:
             self._open(reason, pause_s, failures)
 
     def was_refused(self, reason: str) -> None:
-        """Key, quota or bill: opens at once."""
+        """Record a refusal over key, quota or billing; open at once."""
         with self._lock:
             self._open(reason, REFUSED_PAUSE_S, max(self.state().failures + 1, FAILURES_TO_OPEN))
 
     def prompt_was_refused(self, reason: str, key: str) -> None:
-        """The service is there, and will not take this prompt. Many different ones in a row are no prompt's fault."""
+        """Record a refused prompt. Five different ones in a row are not the prompts' fault, and open the breaker."""
         with self._lock:
             refused = tuple(dict.fromkeys((*self.state().refused, key)))
             if len(refused) >= REFUSALS_TO_OPEN:
@@ -105,12 +105,12 @@ class Breaker:
                 self._write(BreakerState(self._backend, None, reason, len(refused), self._clock(), refused))
 
     def was_told_to_wait(self, reason: str, seconds: float) -> None:
-        """The service named a time, and it was too long to wait for."""
+        """Open for the time that the service named, which was too long to wait for."""
         with self._lock:
             self._open(reason, max(seconds, FIRST_PAUSE_S), FAILURES_TO_OPEN)
 
     def went_well(self) -> None:
-        """A call was answered: closed, and nothing is counted any more."""
+        """Record an answer: close the breaker and reset the counts."""
         with self._lock:
             if self._settings.get(PREFIX + self._backend) is not None:
                 self._settings.set(PREFIX + self._backend, None)

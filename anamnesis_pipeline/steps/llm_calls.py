@@ -1,4 +1,4 @@
-"""One call of an LLM, made with care: cache, breaker, rate, budget, retries. Its cost is booked before it is made."""
+"""A guarded LLM call: cache, breaker, rate limit, budget, retries. Its cost is booked before it is made."""
 
 import threading
 import time
@@ -31,12 +31,12 @@ from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 
 ATTEMPTS = 3
 LONGEST_WAIT_S = 60.0
-"""A service that asks for more is left alone until then."""
+"""If a service asks for a longer wait, calls stop until then."""
 FORGOTTEN = "what was asked about was forgotten or written anew meanwhile"
 BUSY_PAUSE_S = 60.0
-"""Of a service that is busy after all attempts and does not say for how long."""
+"""Pause for a service that is still busy after all attempts and names no time."""
 CALL_LEASE = timedelta(hours=1)
-"""For so long nobody else asks the same, should the caller be killed; while it lives it renews that."""
+"""How long other processes skip the same request if the caller is killed; a live caller renews the lease."""
 RENEWED_EVERY_S = 600.0
 BUDGET_USED_UP = "the LLM budget of this day (UTC) is used up; see llm_daily_tokens, llm_daily_dollars"
 BEING_MADE = "its summary is being made by another run"
@@ -45,7 +45,7 @@ BEING_MADE_PAUSE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A reply that can be read."""
+    """A readable reply."""
 
     text: str
     is_cached: bool = False
@@ -53,34 +53,34 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """Why there is none. `retry_at`: nobody is asked before then, whatever the part, unless it is `only_this` that
-    waits; None: this part's own failure.
+    """Why there is no reply. `retry_at`: no call is made before then, about any chunk, unless `only_this` one waits;
+    None: the failure concerns this chunk alone.
     """
 
     problem: str
     retry_at: datetime | None = None
     only_this: bool = False
     is_judged: bool = False
-    """The LLM was there, and made nothing of this very prompt."""
+    """The LLM was reachable, and failed on this prompt."""
 
     @property
     def ends_the_run(self) -> bool:
-        """Whether there is no use in asking about other parts now."""
+        """Whether asking about other chunks is pointless now."""
         return self.retry_at is not None and not self.only_this
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How much and how fast."""
+    """Budget, rate limit and attempts."""
 
     budget: LlmBudget
     requests_per_minute: int
     attempts: int = ATTEMPTS
-    """Calls until one is answered, with waiting in between."""
+    """Max calls until one is answered, with pauses in between."""
 
 
 class OnHold(RetryLater):
-    """Nobody may call before `until`."""
+    """No process may call before `until`."""
 
     def __init__(self, problem: str, until: datetime) -> None:
         super().__init__(problem)
@@ -88,14 +88,14 @@ class OnHold(RetryLater):
 
 
 class Unreadable(LlmAnswerInvalid):
-    """A reply came, and was paid for, but cannot be read."""
+    """A reply that was paid for, but cannot be read."""
 
 
 class LlmCaller:
-    """Asks one backend. Safe to share between threads.
+    """Call one backend. Safe to share between threads.
 
-    :param mask: what no reply is cached or handed on without: an LLM can put together a secret that its prompt had in
-        pieces, and answers by today's rules what a batch was asked by yesterday's.
+    :param mask: applied to every reply before it is cached or returned: an LLM can reassemble a secret from pieces in
+        its prompt, and a batch may have been masked by older rules.
     """
 
     def __init__(
@@ -120,17 +120,16 @@ class LlmCaller:
 
     @property
     def spent(self) -> LlmUse:
-        """What single calls used, those that were not answered included, as they are booked."""
+        """Usage booked for single calls, unanswered ones included."""
         return self._spent
 
     def ask(
         self, request: Request, check: Callable[[str], object], last_check: Callable[[str], object] | None = None
     ) -> Answer | NoAnswer:
-        """The reply from the cache, else from the service.
+        """Return the reply from the cache, else from the service.
 
-        :param check: raises LlmAnswerInvalid for a reply that cannot be read; such a one is not cached.
-        :param last_check: judges a second reply, which is asked for when the first one cannot be read; None: there is
-            no second one.
+        :param check: raises LlmAnswerInvalid for an unreadable reply, which is not cached.
+        :param last_check: checks a second reply, requested when the first is unreadable; None: make no second call.
         """
         known = self._store.llm.replies([request.key]).get(request.key)
         if known is not None:
@@ -149,7 +148,7 @@ class LlmCaller:
             return NoAnswer(str(exc), is_judged=not isinstance(exc, LlmUnavailable))
 
     def book(self, expected: LlmUse, keys: Sequence[str]) -> str | None:
-        """Reserve what a call about these keys may use; its id, None when the day's budget does not hold it.
+        """Reserve the expected cost of a call about these keys. Return its id; None when the day's budget is exceeded.
 
         :raises OnHold: the breaker is open.
         :raises LlmCallTaken: another process asks about one of the keys.
@@ -163,19 +162,19 @@ class LlmCaller:
         return call_id if booked else None
 
     def affordable(self, calls: Iterable[LlmUse]) -> int:
-        """How many of these, from the first on, what is left of the day's budget holds."""
+        """Return how many of these calls, from the first on, the rest of the day's budget holds."""
         totals = accumulate(calls, initial=self._store.llm.used(self._today()))
         next(totals)  # what is used already
         return sum(map(self._pace.budget.holds, totals))
 
     @contextmanager
     def lease_kept(self, call_id: str) -> Iterator[None]:
-        """Nobody else asks what this call asks until the block ends, however long that takes."""
+        """Keep the lease on this call's keys until the block ends, however long that takes."""
         is_over = threading.Event()
 
         def renew() -> None:
             while not is_over.wait(RENEWED_EVERY_S):
-                with suppress(AnamnesisError):  # a store that is busy: the next one is in time
+                with suppress(AnamnesisError):  # the store is busy: the next renewal is in time
                     self._store.llm.renew(call_id, self._clock() + CALL_LEASE)
 
         thread = threading.Thread(target=renew, name="llm lease", daemon=True)
@@ -187,7 +186,7 @@ class LlmCaller:
             thread.join()
 
     def masked(self, reply: str) -> str:
-        """A reply without secrets."""
+        """Return the reply without secrets."""
         return self._mask(reply)[0]
 
     def look_at_breaker(self) -> None:
@@ -197,9 +196,9 @@ class LlmCaller:
             self._hold(state.reason, state.until)
 
     def wait_for_turn(self, call_id: str | None = None) -> None:
-        """Not faster than allowed, over all processes.
+        """Wait as the rate limit, shared by all processes, requires.
 
-        :raises OnHold: the breaker was opened meanwhile; what the call had booked, if it had, is given back.
+        :raises OnHold: the breaker opened meanwhile; the call's reservation, if any, is released.
         """
         seconds = self._store.llm.take_turn(self._backend.name, self._clock(), self._pace.requests_per_minute)
         if seconds > 0:
@@ -210,14 +209,15 @@ class LlmCaller:
             self._hold(held.reason, held.until)
 
     def budget_ends(self) -> OnHold:
-        """What to raise when the day's budget is used up."""
+        """Return the error for an exhausted daily budget."""
         tomorrow = self._clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
         return OnHold(BUDGET_USED_UP, tomorrow)
 
     def failed(self, call_id: str, exc: Exception, key: str = "") -> bool:
-        """Note a call that was not answered, for budget and breaker. True: it was maybe worked on, and stays booked.
+        """Record an unanswered call for budget and breaker. Return True if it may have been processed, and stays
+        booked.
 
-        :param key: of the prompt, where it was a single one.
+        :param key: of the prompt, for a single call.
         """
         was_worked_on = self._backend.is_paid or isinstance(exc, LlmAnswerInvalid)
         is_free = isinstance(exc, LlmRefused | LlmPromptRefused | LlmBusy) or not was_worked_on
@@ -226,7 +226,7 @@ class LlmCaller:
         return not is_free
 
     def tell_breaker(self, exc: Exception, key: str = "") -> None:
-        """Note how a call failed, with a single prompt of this key or another one."""
+        """Report a failed call to the breaker; `key`: of a single prompt."""
         match exc:
             case LlmRefused():
                 self.breaker.was_refused(str(exc))
@@ -235,7 +235,7 @@ class LlmCaller:
             case LlmUnavailable():
                 self.breaker.found_nobody(str(exc))
             case LlmAnswerInvalid():
-                self.breaker.went_well()  # it is there, whatever it said
+                self.breaker.went_well()  # the service is reachable
 
     def _ask(
         self, request: Request, check: Callable[[str], object], last_check: Callable[[str], object] | None
@@ -266,7 +266,7 @@ class LlmCaller:
         return Answer(reply.text) if is_kept else NoAnswer(FORGOTTEN)
 
     def _call(self, request: Request, call_id: str) -> Reply:
-        """One call, its reply masked."""
+        """Make one call; return the masked reply."""
         try:
             reply = self._backend.ask(request)
         except (LlmRefused, LlmPromptRefused, LlmBusy, LlmUnavailable, LlmAnswerInvalid) as exc:
@@ -277,8 +277,8 @@ class LlmCaller:
         return replace(reply, text=self.masked(reply.text))
 
     def _keep(self, request: Request, reply: Reply, call_id: str, check: Callable[[str], object]) -> bool:
-        """Cache first: who dies in between has the reply, and the whole reservation counts as spent. False: the reply
-        may not be kept.
+        """Cache a reply first: if the process dies afterwards, the reply is kept and the whole reservation counts as
+        spent. Return False if the reply may not be kept.
         """
         try:
             check(reply.text)

@@ -1,4 +1,4 @@
-"""The configured LLM, which parts it may be asked about, and what the asking may cost."""
+"""The configured LLM, the chunks that it may see, and its budget."""
 
 import time
 from collections import Counter
@@ -26,15 +26,15 @@ AGAINST = {
     "private": "the text may not leave this machine; see the settings local_only and private_projects, and the "
     "private sources",
 }
-"""Why no LLM is asked about a part."""
+"""Why no LLM is asked about a chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class LlmRules:
-    """Which parts an LLM may see, and how much it may cost; see the settings of these names.
+    """Which chunks an LLM may see, and its budget; see the settings of these names.
 
-    `min_chars`: of a part's text. `weights`: points of every rule of the value. `private_projects`: a bare name also
-    means `acme/name`.
+    `min_chars`: of a chunk's text. `weights`: points of each value rule. `private_projects`: a bare name also means
+    `acme/name`.
     """
 
     min_chars: int = 0
@@ -49,9 +49,9 @@ class LlmRules:
 
 @dataclass(frozen=True, slots=True)
 class Llm:
-    """The configured LLM. `open` is called only when there is something to ask; None: there is no LLM.
+    """The configured LLM. `open` is called only when needed; None: no LLM.
 
-    `open` raises BadSetting or LlmRefused for what is missing. `mask` takes the secrets out of each reply.
+    `open` raises BadSetting or LlmRefused. `mask` removes the secrets from each reply.
     """
 
     open: Callable[[], SummaryBackend] | None = None
@@ -60,16 +60,16 @@ class Llm:
     sleep: Callable[[float], None] = time.sleep
     mask: Mask = lambda reply: (reply, Counter())
     private_sources: Callable[[], frozenset[str]] = frozenset
-    """Keys of the sources whose text stays here."""
+    """Keys of private sources, whose text stays on this machine."""
 
 
 def length_of(part: Part) -> int:
-    """Characters of all that was said and done in a part."""
+    """Return the number of characters in a chunk's segments."""
     return sum(len(segment.text) for segment in part.segments)
 
 
 def doubtful_private(store: Store, names: Sequence[str]) -> list[str]:
-    """A warning for each of `private_projects` that no known project is called by, nor lies in: maybe a slip."""
+    """Return a warning for each of `private_projects` that matches no known project or folder: maybe a typo."""
     known = [name.casefold() for name in (*store.projects.all(), *project_aliases(store))]
     return [
         f"private_projects: nothing that was read so far is of {name!r}; anamnesis projects lists what is"
@@ -79,12 +79,12 @@ def doubtful_private(store: Store, names: Sequence[str]) -> list[str]:
 
 
 class LlmChoice:
-    """Which parts an LLM may be asked about."""
+    """Decides which chunks an LLM may see."""
 
     def __init__(
         self, store: Store, rules: LlmRules, *, is_local: bool, private_sources: frozenset[str] = frozenset()
     ) -> None:
-        """:param is_local: the LLM's text stays on this machine.
+        """:param is_local: text sent to the LLM stays on this machine.
         :param private_sources: keys of sources whose text may not leave it.
         """
         self._private_sources = private_sources
@@ -99,7 +99,7 @@ class LlmChoice:
         self._guesses = frozenset(map(str, store.settings.all(GUESSED).values()))
 
     def against(self, part: Part) -> str:
-        """Why no LLM is asked about a part, `code`, `short`, `low value` or `private`; empty: one may be."""
+        """Return why no LLM may see a chunk: `code`, `short`, `low value` or `private`; empty: it may."""
         if part.kind == "code":
             return "code"
         if length_of(part) < self._rules.min_chars:
@@ -111,10 +111,10 @@ class LlmChoice:
         return ""
 
     def _is_private(self, part: Part) -> bool:
-        """By its source, or one that holds the same text; by the project that its session began in, by the one that
-        somebody gave it, or a copy of it, since; by that of its own directory, or by a folder around that one; where
-        any project is private, also if its machine could not be asked for its project yet. So is a subagent's if its
-        session is, or if nothing is known of that.
+        """Return whether a chunk is private: by its source, or a source of the same text; by the project in which its
+        session began, the one assigned to it or a copy since, that of its directory, or a folder above. If any project
+        is private, a chunk whose machine could not be asked for its project is private, too. A subagent's chunk is
+        private if its session is or is unknown.
         """
         if self._is_of_private_source(part):
             return True
@@ -142,6 +142,6 @@ class LlmChoice:
         return bool(self._private_sources & {part.source, *(source for source, _ in seen)})
 
     def _names(self, cwd: str) -> set[str]:
-        """What a project may be called for the sake of a directory."""
+        """Return the names that a project in a directory may have."""
         directory = PurePosixPath(project_label(cwd))
         return {self._label(cwd), *map(str, (directory, *directory.parents))}

@@ -13,7 +13,7 @@ PLACES = (
     "/mnt/*/Users/*/.claude/projects", "/mnt/*/.claude/projects", "/mnt/*/projects", "/media/*/*/.claude/projects",
 )  # fmt: skip
 SETTINGS_FOLDERS = (".config/Claude", "Library/Application Support/Claude")
-"""Of the desktop app on Linux and macOS, below a home."""
+"""Settings of the desktop app on Linux and macOS, below a home."""
 COWORK_PLACES = (
     *(f"{home}/{folder}/{COWORK}" for home in ("/home/*", "/Users/*", "/root") for folder in SETTINGS_FOLDERS),
     f"/mnt/*/Users/*/AppData/Roaming/Claude/{COWORK}",
@@ -21,12 +21,12 @@ COWORK_PLACES = (
 )
 MOST_FOLDERS = 50
 MOST_LOGS = 100_000
-"""More are not counted."""
+"""Counting stops here."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogFolder:
-    """A folder and how many logs are in it; `readable`: this user may list it."""
+    """A folder and its number of logs; `readable`: this user may list it."""
 
     path: str
     logs: int
@@ -34,14 +34,14 @@ class LogFolder:
 
 
 def log_folders(own: Path) -> list[LogFolder]:
-    """The folders that are there, the user's `own` first; one without logs counts as well."""
+    """Return the existing folders, the user's `own` first, also those without logs."""
     found = [own, *_matching(PLACES), *cowork_folders()]
     there = [path for path in dict.fromkeys(found) if _is_folder(path)]
     return [LogFolder(str(path), _logs(path), os.access(path, os.R_OK | os.X_OK)) for path in there[:MOST_FOLDERS]]
 
 
 def cowork_folders() -> list[Path]:
-    """The folders with sessions of Cowork, the user's own first."""
+    """Return the folders with Cowork sessions, the user's own first."""
     own = [Path.home() / folder / COWORK for folder in SETTINGS_FOLDERS]
     return [path for path in dict.fromkeys([*own, *_matching(COWORK_PLACES)]) if _is_folder(path)]
 

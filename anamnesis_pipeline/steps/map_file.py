@@ -1,7 +1,7 @@
-"""The map of memory as a file of the home, which any process may read while another writes it anew.
+"""The memory map as a file in the home; a process may read it while another replaces it.
 
-It holds no text: projects are known by passages of theirs, whose names are read of the store when somebody looks, so
-that what is forgotten, renamed or private is so on the map at once.
+It holds no text. Projects are identified by passages, whose names are read from the store on display, so the map
+follows what is forgotten, renamed or private at once.
 """
 
 import json
@@ -18,21 +18,20 @@ from anamnesis_pipeline.errors import StoreCorrupt
 
 VERSION = 1
 CENTRES = 5
-"""Passages that a project is known by, those in its middle first."""
+"""Passages that identify a project, the most central first."""
 NONE = -1
-"""Stands for a passage where a project has fewer episodes than `CENTRES`."""
+"""Placeholder where a project has fewer than `CENTRES` episodes."""
 NEW_SHARE = 0.02
-"""Share of episodes that came or went, from which on a map is made anew without being asked for."""
+"""Share of added or removed episodes from which a map is remade automatically."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryMap:
-    """Points, each an episode, by project, the project with the most episodes first.
+    """Points, each an episode, grouped by project, the largest project first.
 
-    `places`: (n, 2), 0 to 65,535. `passages`: (n,), a passage of each episode. The points of project p are those from
-    `starts[p]` to `starts[p + 1]`; `counts[p]` episodes it has, of which more than `n` in all are not drawn.
-    `centres[p]`: see `CENTRES`. `episodes`: current ones with vectors when the map was made; `embedded`: all that had
-    vectors then.
+    `places`: (n, 2), 0 to 65,535. `passages`: (n,), a passage of each episode. Project p has the points from
+    `starts[p]` to `starts[p + 1]`, and `counts[p]` episodes; of more than `n` in all, a sample is drawn. `centres[p]`:
+    see `CENTRES`. `episodes`: current ones with vectors when the map was made. `embedded`: all with vectors then.
     """
 
     space: str
@@ -50,15 +49,15 @@ class MemoryMap:
 
     @property
     def mark(self) -> str:
-        """Tells this map from every other."""
+        """A unique id of this map."""
         return self.made_at.strftime("%Y%m%d%H%M%S%f")
 
     def is_of(self, point: int) -> int:
-        """The project of a point, by its place in the order."""
+        """Return the index of a point's project."""
         return int(np.searchsorted(self.starts, point, side="right")) - 1
 
     def is_due(self, space: str, embedded: int) -> bool:
-        """Whether the memory is another one by now: in another space, or with many episodes that came or went."""
+        """Return whether the map is outdated: made in another space, or before many episodes came or went."""
         return space != self.space or abs(embedded - self.embedded) > NEW_SHARE * max(self.embedded, 1)
 
 
@@ -67,12 +66,12 @@ _FACTS = ("space", "model_id", "seconds", "landmarks", "episodes", "embedded")
 
 
 def map_path(home: Path) -> Path:
-    """Where the map of a home is."""
+    """Return the path of a home's map."""
     return home / "map" / "memory_map.npz"
 
 
 def save_map(path: Path, made: MemoryMap) -> None:
-    """Put the map at `path` in one step."""
+    """Write the map to `path` atomically."""
     facts = {"version": VERSION, "made_at": made.made_at.isoformat(), **{name: getattr(made, name) for name in _FACTS}}
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
@@ -88,9 +87,9 @@ def save_map(path: Path, made: MemoryMap) -> None:
 
 
 def read_map(path: Path) -> MemoryMap | None:
-    """The map at `path`; None where there is none, or one of another version.
+    """Return the map at `path`; None if missing or of another version.
 
-    :raises StoreCorrupt: what is there is no map.
+    :raises StoreCorrupt: the file is no valid map.
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as held:

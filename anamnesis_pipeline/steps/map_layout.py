@@ -1,8 +1,7 @@
-"""Where episodes lie on a map of two dimensions, by what they say. Pure; of the same episodes always the same map.
+"""Layout of episodes in two dimensions by content. Pure and deterministic.
 
-Of all episodes some thousand are landmarks, laid out by t-SNE (van der Maaten and Hinton, JMLR 2008); all others lie
-between those of them that they are most like. What it takes grows with the landmarks squared, and with the episodes
-only as fast as they do.
+Some thousand episodes are landmarks, laid out by t-SNE (van der Maaten and Hinton, JMLR 2008); all others are placed
+between their most similar landmarks. The cost grows with the landmarks squared, and linearly with the episodes.
 """
 
 import hashlib
@@ -17,29 +16,29 @@ Places = NDArray[np.float32]
 
 LANDMARKS = 2_000
 DIMENSIONS = 50
-"""That t-SNE gets, the first principal components: what is left out is noise to it, and costs time."""
+"""Principal components given to t-SNE; the rest is noise and costs time."""
 PERPLEXITY = 30
 ITERATIONS = 750
 NEAREST = 8
-"""Landmarks that an episode lies between."""
+"""Landmarks between which an episode is placed."""
 SHARPNESS = 20.0
-"""How much more the nearest counts: one that is less like it by a cosine of 0.1 has e^-2 of its weight."""
+"""Weight of similarity: a cosine lower by 0.1 gives e^-2 of the weight."""
 SIDE = 65_535
 MARGIN = 0.02
-"""Of a side, left free at every edge."""
+"""Share of a side left free at every edge."""
 SEED = 20_080_901
 JITTER = 1e-4
 
 
 def rank_of(episode_id: str) -> int:
-    """A number in [0, 2^63) that has nothing to do with what an episode says: those with the smallest are a sample that
-    changes little as others come.
+    """Return a number in [0, 2^63) unrelated to the content: the episodes with the smallest are a sample that changes
+    little as others come.
     """
     return int.from_bytes(hashlib.blake2b(episode_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()) >> 1
 
 
 class Sample:
-    """The episodes with the smallest ranks of all that were added, with their vectors; holds twice as many at most."""
+    """The episodes with the smallest ranks of all added, with their vectors; holds at most twice `most`."""
 
     def __init__(self, most: int, dim: int) -> None:
         self._most = most
@@ -47,14 +46,14 @@ class Sample:
         self.vectors: Vectors = np.empty((0, dim), np.float32)
 
     def add(self, ranks: NDArray[np.int64], vectors: Vectors) -> None:
-        """Some more; `vectors` has shape (len(ranks), dim)."""
+        """Add episodes; `vectors` has shape (len(ranks), dim)."""
         self.ranks = np.concatenate([self.ranks, ranks])
         self.vectors = np.concatenate([self.vectors, vectors])
         if len(self.ranks) > 2 * self._most:
             self._cut()
 
     def taken(self) -> tuple[NDArray[np.int64], Vectors]:
-        """Ranks, ascending, and vectors; at most as many as wanted."""
+        """Return ranks, ascending, and vectors; at most `most`."""
         self._cut()
         return self.ranks, self.vectors
 
@@ -64,12 +63,12 @@ class Sample:
 
 
 def laid_out(vectors: Vectors) -> Places:
-    """Places of landmarks on the map; `vectors` has shape (n, dim), n of 4 or more."""
-    from sklearn.decomposition import PCA  # noqa: PLC0415 - a second, which loading the definitions does not need
+    """Return the places of landmarks; `vectors` has shape (n, dim), n >= 4."""
+    from sklearn.decomposition import PCA  # noqa: PLC0415 - takes a second, which loading the definitions does not need
     from sklearn.manifold import TSNE  # noqa: PLC0415
 
     count, dim = vectors.shape
-    # episodes that say the very same would lie at one point, in which the tree of t-SNE goes on for ever
+    # identical episodes would share one point, on which the tree of t-SNE recurses for ever
     apart = vectors + np.random.default_rng(SEED).normal(0, JITTER, vectors.shape)
     reduced = PCA(min(DIMENSIONS, count - 1, dim), svd_solver="full").fit_transform(apart)
     perplexity = min(PERPLEXITY, (count - 1) / 3)
@@ -78,7 +77,7 @@ def laid_out(vectors: Vectors) -> Places:
 
 
 def placed(vectors: Vectors, landmarks: Vectors, places: Places) -> Places:
-    """Places of episodes among the landmarks that they are most like; unit vectors, shapes (n, dim) and (m, dim)."""
+    """Return the places of episodes among their most similar landmarks; unit vectors, shapes (n, dim) and (m, dim)."""
     likeness = vectors @ landmarks.T
     nearest = min(NEAREST, likeness.shape[1])
     found = np.argpartition(-likeness, nearest - 1, axis=1)[:, :nearest]
@@ -89,7 +88,7 @@ def placed(vectors: Vectors, landmarks: Vectors, places: Places) -> Places:
 
 
 def scaled(places: Places) -> NDArray[np.uint16]:
-    """The same as whole numbers of 0 to `SIDE`, in proportion, in the middle of the square."""
+    """Return places as integers of 0 to `SIDE`, in proportion, centred in the square."""
     low, high = places.min(axis=0), places.max(axis=0)
     extent = max(float((high - low).max()), 1e-9)
     middled = (places - (low + high) / 2) / extent * (1 - 2 * MARGIN) + 0.5
@@ -97,12 +96,12 @@ def scaled(places: Places) -> NDArray[np.uint16]:
 
 
 def by_project(projects: NDArray[np.int64], passages: NDArray[np.int64]) -> NDArray[np.intp]:
-    """The order in which points of one project follow each other, by passage."""
+    """Return the order that groups points by project, then passage."""
     return np.lexsort((passages, projects))
 
 
 def most_first(counts: Sequence[int]) -> NDArray[np.int64]:
-    """Of each project, the place that it has when those with the most episodes come first; ties as they are."""
+    """Return each project's rank by episode count, largest first; ties keep their order."""
     places = np.empty(len(counts), np.int64)
     places[np.argsort(-np.asarray(counts, np.int64), kind="stable")] = np.arange(len(counts))
     return places

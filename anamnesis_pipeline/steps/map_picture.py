@@ -1,4 +1,4 @@
-"""The map as a small PNG, for where no script may draw it. Pure."""
+"""The map as a small PNG, for clients without scripts. Pure."""
 
 import struct
 import zlib
@@ -11,21 +11,21 @@ from anamnesis_pipeline.steps.map_layout import SIDE
 
 SIZE_PX = 560
 COLOURED = 11
-"""Projects that have a colour of their own; all others share the last one."""
+"""Projects with a separate colour; all others share the last one."""
 COLOURS = (
     (247, 247, 251),
     (52, 68, 184), (179, 84, 30), (27, 110, 60), (148, 43, 130), (0, 124, 145), (138, 110, 0), (190, 40, 60),
     (95, 75, 180), (70, 110, 20), (120, 80, 60), (200, 80, 150),
     (120, 124, 140),
 )  # fmt: skip
-"""Ground, projects, all others."""
+"""Background, projects, all others."""
 DOT_PX, DOT_PX_OF_MANY, MANY = 3, 2, 20_000
 _BITS = 4
-"""Of a pixel: 16 colours."""
+"""Bits per pixel: 16 colours."""
 
 
 def picture_of(made: MemoryMap) -> bytes:
-    """A PNG of `SIZE_PX` squared: each point a dot, those of the largest project below all others."""
+    """Return a PNG of `SIZE_PX` squared: each point a dot, the largest project at the bottom."""
     dot = DOT_PX if len(made.places) <= MANY else DOT_PX_OF_MANY
     pixels = np.zeros((SIZE_PX, SIZE_PX), np.uint8)
     at = made.places.astype(np.int64) * (SIZE_PX - dot) // SIDE
@@ -37,7 +37,9 @@ def picture_of(made: MemoryMap) -> bytes:
 
 
 def png_of(pixels: NDArray[np.uint8]) -> bytes:
-    """An image of indices into `COLOURS`, shape (height, width), width even, as a PNG (ISO 15948) with a palette."""
+    """Return an image of indices into `COLOURS`, shape (height, width), width even, as a PNG (ISO 15948) with a
+    palette.
+    """
     height, width = pixels.shape
     packed = (pixels[:, 0::2] << _BITS) | pixels[:, 1::2]
     lines = np.zeros((height, 1 + packed.shape[1]), np.uint8)  # each line begins with its filter: none

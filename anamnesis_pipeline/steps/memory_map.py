@@ -1,7 +1,7 @@
-"""Makes the map of memory: where each current episode lies in the active space, seen from above.
+"""Makes the memory map: a two-dimensional layout of the current episodes in the active space.
 
-All episodes are read twice, a page at a time: once for the landmarks and the middle of each project, once to place
-them. Memory holds the landmarks, a few numbers for each episode, and the middles of projects.
+All episodes are read twice, a page at a time: for the landmarks and project centroids, then for the places. RAM holds
+the landmarks, the centroids and a few numbers per episode.
 """
 
 import time
@@ -23,9 +23,9 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.contracts import EpisodeMiddles
 
 LEAST_EPISODES = 30
-"""Of fewer a map says nothing that a list does not."""
+"""With fewer episodes a list says as much."""
 MOST_POINTS = 100_000
-"""On a map; of more episodes a sample is drawn, the same each time."""
+"""Max points on a map; of more episodes a sample is drawn, always the same."""
 PAGE = 500
 
 Ints = NDArray[np.int64]
@@ -33,12 +33,12 @@ CURRENT = Where(hidden_kinds=HIDDEN_KINDS)
 
 
 class TooFewEpisodesError(GiveUp):
-    """There is too little to draw a map of."""
+    """There are too few episodes for a map."""
 
 
 @dataclass(slots=True)
 class _Survey:
-    """What the first reading learns: projects by name, with how many episodes and the sum of their vectors."""
+    """Result of the first pass: projects by name, with their episode counts and vector sums."""
 
     sample: map_layout.Sample
     projects: dict[str, int] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class _Survey:
 
 @dataclass(slots=True)
 class _Drawn:
-    """What the second reading places: the points, and what lies nearest to the middle of each project."""
+    """Result of the second pass: the points, and the passages nearest to each project's centroid."""
 
     passages: list[Ints] = field(default_factory=list)
     projects: list[Ints] = field(default_factory=list)
@@ -78,9 +78,9 @@ class _Drawn:
 def make_map(
     store: Store, space: Space, *, landmarks: int = map_layout.LANDMARKS, most: int = MOST_POINTS, threads: int = 1
 ) -> MemoryMap:
-    """The map of the memory as it is in a space.
+    """Return a map of the memory in a space.
 
-    :raises TooFewEpisodesError: see `LEAST_EPISODES`.
+    :raises TooFewEpisodesError: fewer than `LEAST_EPISODES`.
     """
     started, embedded = time.perf_counter(), store.vectors.progress(space.key).episodes_done
     survey = _Survey(map_layout.Sample(landmarks, space.dim))
@@ -100,7 +100,7 @@ def make_map(
 
 
 def is_map_due(store: Store, home: Path) -> bool:
-    """Whether a map made now would be another one than that of the home, as far as that is cheap to know."""
+    """Return whether the home's map is outdated, as far as that is cheap to know."""
     space = store.spaces.active()
     embedded = store.vectors.progress(space.key).episodes_done if space else 0
     if space is None or embedded < LEAST_EPISODES:
@@ -121,7 +121,7 @@ class _Layout:
     places: NDArray[np.float32]
 
     def place(self, ranks: Ints, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Of episodes; a landmark stays where it is."""
+        """Return the places of episodes; landmarks keep theirs."""
         places = map_layout.placed(vectors, self.vectors, self.places)
         at = np.clip(np.searchsorted(self.ranks, ranks), 0, len(self.ranks) - 1)
         is_landmark = self.ranks[at] == ranks
@@ -143,7 +143,7 @@ def _ranks(page: EpisodeMiddles) -> Ints:
 
 
 def _chosen(survey: _Survey, most: int) -> Ints:
-    """The ranks of the episodes that are drawn, ascending. What came since they were counted is not among them."""
+    """Return the ranks of the episodes to draw, ascending; without those added since the first pass."""
     return np.sort(np.concatenate(survey.ranks))[:most]
 
 

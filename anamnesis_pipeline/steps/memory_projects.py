@@ -1,4 +1,4 @@
-"""To which project the memory belongs that Claude Code keeps beside the logs of a project: to that of these logs."""
+"""The project of a memory that Claude Code keeps beside a project's logs: that of these logs."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ _CLAUDE_MEMORY = re.compile(r"/projects/([^/]+)/memory/")
 
 
 def project_named(store: Store, source: Source, spec: SourceSpec) -> Callable[[str], str]:
-    """Absolute path -> its project as the source is configured to call it, or, of a memory, the project of the logs
+    """Return a function: absolute path -> configured project of the source, or, for a memory, the project of the logs
     beside it as far as they were read; empty: neither.
     """
     if spec.project:
@@ -32,9 +32,9 @@ def project_named(store: Store, source: Source, spec: SourceSpec) -> Callable[[s
 
 
 def misnamed(store: Store, source: Source, root: str, paths: Iterable[str], named: Callable[[str], str]) -> set[str]:
-    """Memories that were read before the logs beside them, and so go by another project than these.
+    """Return the memories that were read before the logs beside them, and so have another project.
 
-    :param paths: relative to `root`; others than memories are none.
+    :param paths: relative to `root`; paths that are no memories are ignored.
     :param named: see `project_named`.
     """
     found = set()

@@ -1,6 +1,7 @@
-"""Episodes of different origin that tell of the same become one, written by an LLM; by hand only, and undone at will.
+"""Cross-source merge: similar episodes of different origin become one, written by an LLM. Started by hand only;
+reversible.
 
-Nothing of them is lost: the merged episode holds their texts verbatim, and they stay, superseded by it.
+Nothing is lost: the merged episode holds the texts verbatim, and the originals stay, superseded by it.
 """
 
 from collections import Counter
@@ -27,17 +28,18 @@ from anamnesis_pipeline.summaries.reply import ParsedReply, parse_reply
 
 MERGED_KIND = "consolidated"
 NOT_MERGED = ("document", "code", "record", SESSION_KIND, MERGED_KIND)
-"""Kinds left alone: of a section its file alone says what is current, and the others were made of episodes already."""
+"""Kinds not merged: only its file decides whether a section is current, and the others were made of episodes
+already."""
 MOST_CHARS = 50_000
-"""Of the texts that one merged episode holds; more is not merged, since nothing may be cut."""
+"""Max characters in a merged episode; longer clusters are not merged, since nothing may be truncated."""
 MOST_TAGS = 50
 PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class MergeRules:
-    """`threshold`: cosine in the active space of every pair of a cluster. `neighbours`: episodes looked at around each.
-    `sample`: the newest episodes, so many. `most`: clusters an LLM is asked about in one run.
+    """`threshold`: min cosine in the active space of every pair of a cluster. `neighbours`: episodes compared with
+    each. `sample`: number of newest episodes considered. `most`: max clusters sent to the LLM in one run.
     """
 
     threshold: float = 0.84
@@ -49,8 +51,8 @@ class MergeRules:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A cluster, and what became of it: `proposed`, `merged`, `not the same`, `private`, `too long`, `changed` or
-    `no answer`. `similarity`: the lowest cosine of a pair.
+    """A cluster and its outcome: `proposed`, `merged`, `not the same`, `private`, `too long`, `changed` or `no answer`.
+    `similarity`: the lowest cosine of a pair.
     """
 
     members: tuple[str, ...]
@@ -62,13 +64,13 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class MergeReport:
-    """What one run did, or would do."""
+    """Result of a run or a dry run."""
 
     dry_run: bool
     sampled: int = 0
     proposals: tuple[Proposal, ...] = ()
     problem: str = ""
-    """Why an LLM was not asked, or not any more."""
+    """Why the LLM was not asked, or no longer."""
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -78,7 +80,7 @@ class MergeReport:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Rows of a sample, in its order, and the lowest cosine of two of them."""
+    """Rows of a sample, in order, and the lowest cosine of a pair."""
 
     rows: tuple[int, ...]
     similarity: float
@@ -87,8 +89,8 @@ class Cluster:
 def find_clusters(
     vectors: NDArray[np.float32], projects: Sequence[str], origins: Sequence[str], rules: MergeRules
 ) -> list[Cluster]:
-    """Groups of 2 to `cluster_most` rows of one project and of two origins or more, every pair of which is as near as
-    the threshold; no row is in two. The first rows choose first, their nearest neighbours before farther ones.
+    """Return groups of 2 to `cluster_most` rows of one project and at least two origins, every pair above the
+    threshold; no row is in two groups. Earlier rows choose first, nearest neighbours first.
 
     :param vectors: shape (n, dim), unit length.
     """
@@ -121,9 +123,7 @@ class Merger:
     rules: MergeRules = field(default_factory=MergeRules)
 
     def run(self, *, dry_run: bool = True) -> MergeReport:
-        """Propose what to merge; unless `dry_run`, ask the LLM about each and write what it made. A dry run asks and
-        writes nothing.
-        """
+        """Propose clusters; unless `dry_run`, ask the LLM about each and write its merges."""
         space = self.store.spaces.active()
         if space is None:
             return MergeReport(dry_run, problem="no space answers searches yet")
@@ -142,7 +142,7 @@ class Merger:
         return MergeReport(dry_run, len(episodes), tuple(done), problem)
 
     def _sample(self, space: Space) -> tuple[list[Episode], NDArray[np.float32]]:
-        """The newest episodes that may be merged, and the mean vector of each, shape (n, dim)."""
+        """Return the newest episodes that may be merged, and the mean vector of each, shape (n, dim)."""
         found: list[Episode] = []
         means: list[NDArray[np.float32]] = []
         cursor, is_more = None, True
@@ -167,7 +167,7 @@ class Merger:
         return mean / max(float(np.linalg.norm(mean)), 1e-9)
 
     def _apply(self, wanted: Sequence[tuple[Proposal, list[Episode]]]) -> tuple[list[Proposal], str]:
-        """What became of each, and why the LLM is not asked any more."""
+        """Return the outcome of each proposal, and why the LLM is no longer asked."""
         if self.llm.open is None:
             return [proposal for proposal, _ in wanted], "no LLM is set; see the setting summarizer"
         try:
@@ -184,7 +184,7 @@ class Merger:
         return done, problem
 
     def write(self, members: Sequence[Episode], said: ParsedReply, model: str) -> str | None:
-        """Store the episode that stands for these; its id, None when one of them has changed meanwhile."""
+        """Store the merged episode. Return its id; None when a member has changed meanwhile."""
         merged = with_masks_counted(_merged(members, said, model))
         merged = replace(merged, **self.poster.cleaned({"summary": merged.summary, "tags": merged.tags}))
         passages = posted_passages(self.store, merged, self.pieces, without=[m.episode_id for m in members])
@@ -195,7 +195,7 @@ class Merger:
 
 
 class _Asking:
-    """One run's questions to one backend. `problem`: why there are to be no more."""
+    """Calls of one run to one backend. `problem`: why no more are made."""
 
     def __init__(self, merger: Merger, backend: SummaryBackend) -> None:
         self._merger, self._backend = merger, backend
@@ -208,9 +208,9 @@ class _Asking:
         self.problem = ""
 
     def merged(self, proposal: Proposal, members: Sequence[Episode]) -> Proposal:
-        """What becomes of one cluster."""
+        """Return the outcome of one cluster."""
         parts = self._parts(members)
-        of_private_source = any(member.source in self._private for member in members)  # what is merged is of none
+        of_private_source = any(member.source in self._private for member in members)  # merged episodes have none
         if of_private_source or any(self._choice.against(part) for part in parts):
             return replace(proposal, outcome="private")
         if sum(len(text_of(member)) for member in members) > MOST_CHARS:
@@ -237,7 +237,7 @@ class _Asking:
         return None
 
     def _parts(self, members: Sequence[Episode]) -> list[Part]:
-        """What the members were made of, which says whether they are private; a post as if it were a part."""
+        """Return the chunks of the members, which decide whether they are private; a post is wrapped as a chunk."""
         stored = {part.part_id: part for part in self._merger.store.forgetting.parts([m.episode_id for m in members])}
         return [stored.get(member.episode_id) or _as_part(member) for member in members]
 
@@ -251,12 +251,12 @@ def _as_part(episode: Episode) -> Part:
 
 
 def _origin(episode: Episode) -> str:
-    """The session that an episode is of; of a post its source."""
+    """Return an episode's session; for a post, its source."""
     return episode.session_id or f"{episode.source} {episode.instance}"
 
 
 def _merged(members: Sequence[Episode], said: ParsedReply, model: str) -> Episode:
-    """The episode that stands for `members`: the LLM's summary, and below it what they say, verbatim."""
+    """Return the merged episode: the LLM's summary, then the members' texts verbatim."""
     newest = max(members, key=lambda member: member.timestamp)
     ids = sorted(member.episode_id for member in members)
     in_order = sorted(members, key=lambda member: (member.timestamp, member.episode_id))

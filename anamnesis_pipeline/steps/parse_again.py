@@ -1,8 +1,8 @@
-"""Parse what is archived of a source once more, from the first line: this version may read it otherwise.
+"""Parse the archive of a source again from the first line: this version may read it differently.
 
-A part is known by its first message, so what is read as before keeps its part, its episode and its vectors. Which file
-owns a message is decided already, and stays. The store notes each file that is done: after a kill the next run goes on
-behind it, and begins again with a file that was not done.
+A chunk is identified by its first message, so an unchanged chunk keeps its episode and its vectors. Which file owns a
+message does not change. The store notes each finished file; after a kill the next run continues there, and starts an
+unfinished file over.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,28 +20,28 @@ from anamnesis_pipeline.store.records.messages import ParsedChunk
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 NOTE = "parse_again."
-"""Settings that say how far a source is: the last path that is done with."""
+"""Settings prefix: the last finished path of a source."""
 
 
 def ask_again(store: Store, source: str) -> None:
-    """Have the next parse of a source begin again from its first line. A run that was interrupted goes on instead."""
+    """Make the next parse of a source start from its first line. An interrupted run continues instead."""
     store.settings.swap(NOTE + source, None, "")
 
 
 def is_asked_again(store: Store, source: str) -> bool:
-    """Whether a source is to be parsed again, or such a run was interrupted."""
+    """Return whether a source is to be parsed again, or such a run was interrupted."""
     return store.settings.get(NOTE + source) is not None
 
 
 def sources_asked_again(store: Store) -> set[str]:
-    """The sources for which `is_asked_again` holds."""
+    """Return the sources for which `is_asked_again` holds."""
     return {name.removeprefix(NOTE) for name in store.settings.all(NOTE)}
 
 
 def parse_again(context: ParseContext) -> AgainReport:
-    """Parse every file of a source again as far as it was parsed, and note that the source is done with.
+    """Parse every file of a source again up to its cursor, and note that the source is finished.
 
-    Entries of the prompt history stay as they are: a transcript may have taken them over.
+    Entries of the prompt history stay unchanged: a transcript may own them by now.
     """
     store, source, report = context.store, context.source, AgainReport()
     behind = store.settings.get(NOTE + source.key) or ""
@@ -60,7 +60,7 @@ def parse_again(context: ParseContext) -> AgainReport:
 
 
 class _File:
-    """One file on its way. `made` are the ids of its parts, `seen` the keys that its lines have given so far."""
+    """One file in progress. `made`: ids of its chunks. `seen`: keys read from its lines so far."""
 
     def __init__(self, context: ParseContext, cursor: FileCursor, report: AgainReport) -> None:
         self._context, self._cursor, self._report = context, cursor, report
@@ -74,7 +74,7 @@ class _File:
         }
 
     def parse(self) -> bool:
-        """Whether all of it was read; False when another run wrote the file meanwhile."""
+        """Parse the file; return False when another run wrote it meanwhile."""
         state = FileState()
         for generation in range(self._cursor.generation + 1):
             if generation > state.generation:
@@ -93,7 +93,7 @@ class _File:
         return self._end(state)
 
     def _lines(self, generation: int) -> Iterator[str]:
-        """Of a former generation all, of the present one those that were parsed."""
+        """Yield all lines of a former generation, or the parsed lines of the present one."""
         lines = self._context.archive_lines(replace(self._cursor, generation=generation), 0)
         return lines if generation < self._cursor.generation else islice(lines, max(0, self._cursor.parsed_lines))
 
@@ -121,7 +121,7 @@ class _File:
         revived: Sequence[DeadLetter] = (),
         state: FileState | None = None,
     ) -> bool:
-        """Commit the parts that are others than before, with the messages that nobody knew."""
+        """Commit the changed chunks, with the messages that had no owner."""
         self._made.update(part.part_id for part in parts)
         changed = [part for part in map(self._as_stored, parts) if part is not None]
         self._report.changed += len(changed)
@@ -140,7 +140,7 @@ class _File:
         return True
 
     def _as_stored(self, part: Part) -> Part | None:
-        """The part with what was learned of it later; None: it says what the stored one does, or was deleted."""
+        """Return the chunk with facts learned later; None: it equals the stored one, or was deleted."""
         (stored,) = self._context.store.forgetting.parts([part.part_id]) or (None,)
         if stored is None:
             return part
@@ -155,7 +155,7 @@ class _File:
         )  # fmt: skip
 
     def _end(self, state: FileState) -> bool:
-        """Write the part that may still grow and where the parser goes on, then let the parts go that are none now."""
+        """Write the open chunk and the parser state, then remove the chunks that no longer exist."""
         if not self._write([self._open] if self._open else [], state=state):
             return False
         path = (self._cursor.source, self._cursor.path)

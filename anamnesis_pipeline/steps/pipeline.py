@@ -40,40 +40,40 @@ from anamnesis_pipeline.store.base import Store
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Everything that the source steps need, opened once."""
+    """Dependencies of the source steps, opened once."""
 
     store: Store
     host_of: Callable[[Source], SourceHost]
-    """The machine that a source is on."""
+    """Source -> its machine."""
     archive: Archive
     mask: Mask
     archive_lines: Callable[[FileCursor, int], Iterator[str]]
     label_of: Callable[[Source], Callable[[str], str]]
-    """Of a source: working directory on its machine -> project."""
+    """Source -> (working directory on its machine -> project)."""
     pieces: PieceCounter
     idle_minutes: int
     llm: Llm
     headline: Callable[[Part], str]
-    """Stands in for the summary of a part that is still open."""
+    """Chunk -> provisional summary while the chunk is open."""
     rules_of: Callable[[Source], DocumentRules | None] = lambda source: None
-    """How a source of documents is looked at; None: nobody wants it crawled any more."""
+    """Document source -> its rules; None: it is no longer configured."""
     specs: Sequence[SourceSpec] = ()
     """The configured sources."""
     sure_label_of: Callable[[Source], Callable[[str], str]] | None = None
-    """As `label_of`, but a machine that is away is an error; None: no machine is ever away."""
+    """As `label_of`, but raises if the machine is unreachable; None: no machine ever is."""
     observers: ObserverRules | None = None
-    """Which sessions are other memory tools' own; None: as the rules of this package say."""
+    """Rules for sessions of other memory tools; None: this package's."""
 
     def forgetter(self, private: Private = NOTHING_PRIVATE) -> Forgetter:
-        """What removes text for good.
+        """Return the forgetter, which removes text for good.
 
         :param private: as of `Forgetter`.
         """
         return Forgetter(self.store, self.archive, self.pieces, self.publish, self.specs, private)
 
     def crawl(self, source: Source) -> CrawlReport:
-        """New lines, or new versions of documents, into the archive; a reserved source has no files. A machine that is
-        away is a problem of the report, and what was read of it before is worked on. The status shows the problems.
+        """Crawl new lines or document versions into the archive; a reserved source has no files. An unreachable machine
+        is a problem of the report, and does not stop later steps. The status shows the problems.
         """
         if source.kind == "reserved":
             return CrawlReport()
@@ -93,8 +93,8 @@ class Pipeline:
             return CrawlReport(problems=[str(problem)])
 
     def parse(self, source: Source) -> ParseReport:
-        """Archived lines of logs into parts. What was parsed while its machine was away gets its project first. Where
-        it was asked for (`ask_again`), what was parsed before is then parsed again.
+        """Parse archived log lines into chunks. First assign projects to chunks parsed while the machine was
+        unreachable. Parse again what was parsed before if `ask_again` asked for that.
         """
         if holds_documents(source):
             return ParseReport()
@@ -115,7 +115,7 @@ class Pipeline:
         return replace(report, again=again)
 
     def parse_documents(self, source: Source) -> DocumentReport:
-        """Archived versions of documents into sections; a source of logs has none."""
+        """Parse archived document versions into sections; log sources have none."""
         if not holds_documents(source):
             return DocumentReport()
         return parse_documents(self.store, self.archive_lines, source, stored_patterns(self.store.settings))
@@ -132,13 +132,13 @@ class Pipeline:
         title: str = "",
         when: datetime | None = None,
     ) -> list[str]:
-        """Take in one document that somebody handed in, as the file `path` of a reserved source: at once found by its
-        words. What is under that path already becomes its former version.
+        """Store one document as the file `path` of a reserved source; keyword search finds it at once. An existing
+        document at that path becomes its former version.
 
-        :param instance: whose memory it is; empty: this machine's.
-        :param title: what it is called instead of by the name of the file.
+        :param instance: owner of the memory; empty: this machine's.
+        :param title: replaces the file name.
         :param when: time of the document; None: now.
-        :returns: the ids of its episodes, in its order.
+        :returns: the ids of its episodes, in document order.
         :raises DocumentUnreadable: the bytes are not of the format that the name says.
         """
         source = next(source for source in self.store.files.sources() if source.key == source_key)
@@ -167,9 +167,9 @@ class Pipeline:
         project: str | None = None,
         limit: int | None = None,
     ) -> SummaryReport:
-        """Closed parts into summaries, but for what a rule keeps away; see `summarize_source`.
+        """Summarize closed chunks that no rule excludes; see `summarize_source`.
 
-        :param again: also those of which an LLM would make another summary now; the present ones stay until then.
+        :param again: also chunks whose summary an LLM would replace now; the present summaries stay until then.
         """
         hold_excluded(self.store, source)
         if again:
@@ -179,7 +179,7 @@ class Pipeline:
         )
 
     def publish(self, source: Source) -> EpisodeReport:
-        """Parts and summaries into episodes, but for what a rule keeps away; and what is superseded by them."""
+        """Write chunks and summaries that no rule excludes as episodes, then reconcile superseded episodes."""
         hold_excluded(self.store, source)
         rules = self.rules_of(source) if source.kind == DOCUMENTS else None
         report = publish_source(
@@ -189,7 +189,7 @@ class Pipeline:
         return replace(report, settled=settle_source(self.store, source))
 
     def summarize_sessions(self, source: Source) -> SessionReport:
-        """The records of sessions of logs that changed; see `summarize_sessions`."""
+        """Write the records of changed log sessions; see `summarize_sessions`."""
         if source.kind == "reserved" or holds_documents(source):
             return SessionReport()
         return summarize_sessions(self.store, source, self.llm, self.pieces)
@@ -197,7 +197,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """What `ingest_source` did with one source."""
+    """Result of `ingest_source` for one source."""
 
     source: Source
     crawl: CrawlReport
@@ -209,7 +209,7 @@ class SourceReport:
 
 
 def ingest_source(pipeline: Pipeline, source: Source) -> SourceReport:
-    """All steps of one source, in order."""
+    """Run all steps of one source, in order."""
     return SourceReport(
         source,
         pipeline.crawl(source),
@@ -224,9 +224,7 @@ def ingest_source(pipeline: Pipeline, source: Source) -> SourceReport:
 def ingest_all(
     pipeline: Pipeline, sources: Sequence[Source], on_source: Callable[[SourceReport], None] = lambda report: None
 ) -> list[SourceReport]:
-    """Every source, one after the other; `on_source` is told of each as it is done. What was being forgotten when a run
-    died is finished first.
-    """
+    """Ingest all sources in turn; call `on_source` after each. First finish forgetting that an earlier run began."""
     pipeline.forgetter().resume()
     pipeline.store.files.put_sources(sources)
     reports = []

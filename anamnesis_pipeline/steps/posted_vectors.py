@@ -1,5 +1,5 @@
-"""Vectors for what clients post, made behind the answer: the text is found by its words at once, by meaning once the
-model is through. A post would wait for the model otherwise, behind all others that do.
+"""Background embedding of posted episodes: keyword search finds them at once, semantic search once they are embedded. A
+post would otherwise wait for the model, behind all other callers.
 """
 
 import logging
@@ -15,21 +15,21 @@ from anamnesis_pipeline.steps.embeddings import embed_passages
 from anamnesis_pipeline.store.base import Store
 
 MAX_WAITING = 5_000
-"""Passages that wait, some 3 MB of text; the pipeline embeds what comes beyond."""
+"""Max queued passages, some 3 MB of text; the pipeline embeds the rest."""
 WAIT_S = 0.25
-"""A post waits at most so long for its vectors: on a machine that keeps up they are there when it is answered, and
-those who post faster than it embeds are slowed a little."""
+"""Max seconds that a post waits for its vectors. A machine that keeps up has them by then; faster clients are slowed a
+little."""
 TOGETHER = 32
-"""Passages that go to the model in one call; a search waits for one at most."""
+"""Max passages per model call; a search waits for at most one call."""
 
 log = logging.getLogger(__name__)
 
 
 class PostedVectors:
-    """Embeds what was posted, in order, on a thread of its own. Safe to share between threads."""
+    """Embed posted passages, in order, in a background thread. Safe to share between threads."""
 
     def __init__(self, store: Store, embedder_of: Callable[[Space], tuple[Space, Embedder]]) -> None:
-        """:param embedder_of: the space that is searched now, given the active one, and what embeds into it."""
+        """:param embedder_of: active space -> the space to search now, and its embedder."""
         self._store, self._embedder_of = store, embedder_of
         self._waiting: deque[StoredPassage] = deque()
         self._changed = threading.Condition()
@@ -39,8 +39,8 @@ class PostedVectors:
         self._thread.start()
 
     def add(self, passages: Sequence[StoredPassage], _space: Space) -> None:
-        """Have these embedded soon, into the space that is searched then; what is too much is left to the pipeline.
-        Returns when they are, or after `WAIT_S`.
+        """Queue passages for the space searched at that time; leave the overflow to the pipeline. Return when they are
+        embedded, or after `WAIT_S`.
         """
         with self._changed:
             room = MAX_WAITING - len(self._waiting)
@@ -53,12 +53,12 @@ class PostedVectors:
             log.info("%d passages are embedded by the pipeline: %d wait already", len(passages) - room, MAX_WAITING)
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether everything that was added is done with within so many seconds."""
+        """Wait up to `timeout_s` seconds; return whether the queue is finished."""
         with self._changed:
             return self._changed.wait_for(lambda: self._done == self._added, timeout_s)
 
     def close(self) -> None:
-        """End once what is with the model is done; the pipeline embeds what waits."""
+        """Stop after the current model call; the pipeline embeds the queued rest."""
         with self._changed:
             self._closed = True
             self._waiting.clear()
@@ -76,16 +76,16 @@ class PostedVectors:
                     self._waiting.popleft()
             try:
                 self._embed(together)
-            except AnamnesisError as exc:  # it is stored, and the pipeline finds that it lacks a vector
+            except AnamnesisError as exc:  # the passages are stored; the pipeline embeds them later
                 log.info("%d passages are found by their words now, by meaning later: %s", len(together), exc)
-            except Exception:  # one post that cannot be embedded is no reason to leave out all that follow
+            except Exception:  # one bad post must not stop the queue
                 log.exception("%d posted passages were not embedded; the pipeline tries them again", len(together))
             with self._changed:
                 self._done += len(together)
                 self._changed.notify_all()
 
     def _embed(self, passages: Sequence[StoredPassage]) -> None:
-        """Vectors for those of these that are still there and lack one."""
+        """Embed those passages that still exist and lack a vector."""
         if (active := self._store.spaces.active()) is None:
             return
         space, embedder = self._embedder_of(active)

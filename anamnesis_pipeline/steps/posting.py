@@ -1,4 +1,4 @@
-"""Writing what a client posts: normalized, masked, cut into passages, and given to what embeds them."""
+"""Storage of posted episodes: normalized, masked, chunked into passages, and passed to the embedder."""
 
 import logging
 import uuid
@@ -19,11 +19,10 @@ from anamnesis_pipeline.store.base import Store
 _FIRST = datetime.min.replace(tzinfo=UTC)
 CONTEXT_WITHIN = timedelta(minutes=30)
 CONTEXT_EPISODES = 2
-"""Episodes just before a posted one that count as its context. On LoCoMo two preceding turns give recall@10 .739,
-one .711, none .621 (the best single list)."""
+"""Preceding episodes used as context of a posted one. On LoCoMo two preceding turns give recall@10 .739, one .711, none
+.621 (the best single list)."""
 EMBEDDED_AT_ONCE = 100
-"""Passages of a post (some 60,000 characters) that are embedded without the pipeline, which embeds the rest of a
-longer text."""
+"""Max passages of a post (some 60,000 characters) embedded at once; the pipeline embeds the rest of a longer text."""
 PATCHABLE = frozenset("summary raw_exchange project instance tags timestamp kind metadata status superseded_by".split())
 _TEXTS = frozenset("summary raw_exchange project instance kind".split())
 
@@ -35,8 +34,8 @@ EmbedNow = Callable[[Sequence[StoredPassage], Space], None]
 
 @dataclass(frozen=True, slots=True)
 class EpisodeDraft:
-    """What a client may say about an episode. `machine` and `session_id`: of a session's own notes, where it ran.
-    `source`: one of the reserved.
+    """Fields of a new episode. `machine` and `session_id`: for a session's notes, where it ran. `source`: one of the
+    reserved.
     """
 
     summary: str
@@ -57,9 +56,7 @@ class Poster:
     """Creates and edits posted episodes."""
 
     def __init__(self, store: Store, mask_text: MaskText, pieces: PieceCounter, embed: EmbedNow | None) -> None:
-        """:param embed: has passages embedded into a space, now or soon, or raises RetryLater; None: the pipeline does
-        it later.
-        """
+        """:param embed: embeds passages into a space, now or soon, or raises RetryLater; None: left to the pipeline."""
         self._store = store
         self._mask = mask_text
         self._pieces = pieces
@@ -67,13 +64,12 @@ class Poster:
         self._exclusions = Exclusions(store)
 
     def create(self, draft: EpisodeDraft, *, embed: bool = True) -> tuple[Episode, bool]:
-        """Store an episode; True when it is new, False when the id exists with identical content.
+        """Store an episode. Return it, with True when it is new, False when the id exists with identical content.
 
-        :param embed: False leaves the vectors to a later `embed` of many episodes, which is faster.
-
+        :param embed: False leaves the vectors to a later, faster `embed` of many episodes.
         :raises EpisodeConflict: the id exists with other content.
         :raises InvalidEpisode: the summary is blank.
-        :raises Excluded: a rule keeps its project or its text away.
+        :raises Excluded: a rule excludes its project or its text.
         """
         episode = self._episode(draft)
         refuse(self._exclusions.of_episode(episode))
@@ -82,7 +78,7 @@ class Poster:
             return self._same_or_conflict(known, episode, draft), False
         try:
             created = self._store.episodes.create(episode, self._passages(episode))
-        except EpisodeConflict:  # somebody posted this id in between, perhaps with the same content at another time
+        except EpisodeConflict:  # another client posted this id meanwhile, maybe the same content at another time
             known = self._store.episodes.get([episode.episode_id])[episode.episode_id]
             return self._same_or_conflict(known, episode, draft), False
         if embed:
@@ -90,13 +86,13 @@ class Poster:
         return episode, created
 
     def patch(self, episode_id: str, changes: Mapping[str, Any], expected_hash: str | None = None) -> Episode:
-        """Edit fields of an episode; the words of its new text are found by the next search.
+        """Edit fields of an episode; the next keyword search finds the new text.
 
-        :param expected_hash: of the content that the changes were made for; None: whatever it is.
+        :param expected_hash: of the content being edited; None: do not check.
         :raises EpisodeNotFound: no such id.
-        :raises InvalidEpisode: a field that cannot be edited, or a value it cannot have.
-        :raises EpisodeConflict: somebody else edited it meanwhile.
-        :raises Excluded: a rule keeps away what it would be.
+        :raises InvalidEpisode: a field is not editable, or its value is invalid.
+        :raises EpisodeConflict: another client edited it meanwhile.
+        :raises Excluded: a rule excludes the edited episode.
         """
         known = self._store.episodes.get([episode_id]).get(episode_id)
         if known is None:
@@ -111,11 +107,13 @@ class Poster:
         return self._store.episodes.get([episode_id]).get(episode_id, edited)
 
     def masked(self, text: str) -> str:
-        """The text without its secrets."""
+        """Return the text with secrets masked."""
         return self._mask(text)[0]
 
     def _edited_passages(self, edited: Episode, fields: Set[str]) -> list[Passage]:
-        """What an edited episode is found by. Passages of a log keep their message ids: a new summary joins them."""
+        """Return the passages of an edited episode. Passages of a log keep their message ids; a new summary is added to
+        them.
+        """
         stored = [held.passage for held in self._store.episodes.passages_of(edited.episode_id)]
         if not fields & {"summary", "raw_exchange", "project", "timestamp"}:
             return stored
@@ -138,16 +136,16 @@ class Poster:
         return with_masks_counted(Episode(episode_id=episode_id, source=draft.source, **cleaned))
 
     def cleaned(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """The same fields, normalized and masked.
+        """Return the fields normalized and masked.
 
-        :raises InvalidEpisode: a field that cannot be set, or a blank summary.
+        :raises InvalidEpisode: a field cannot be set, or the summary is blank.
         """
         for name in changes:
             if name not in PATCHABLE:
                 raise InvalidEpisode(name, f"cannot be set; these can: {', '.join(sorted(PATCHABLE))}")
         cleaned = dict(changes)
         if "summary" in cleaned:
-            # the lines of a table or a block tell the name of a secret, so it is masked before they are joined
+            # secrets are detected by their lines, so mask before joining them
             cleaned["summary"] = " ".join(self.masked(cleaned["summary"]).split())
             if not cleaned["summary"]:
                 raise InvalidEpisode("summary", "must say something; it is blank")
@@ -160,7 +158,7 @@ class Poster:
         return cleaned
 
     def _masked_values(self, value: Any) -> Any:
-        """The same JSON value with every string masked, keys too; a string may be a secret because of its key."""
+        """Return the JSON value with every string masked, keys included; a key may mark its value as secret."""
         if isinstance(value, str):
             return self.masked(value)
         if isinstance(value, Mapping):
@@ -182,7 +180,7 @@ class Poster:
         return self.masked(text)
 
     def _same_or_conflict(self, known: Episode, wanted: Episode, draft: EpisodeDraft) -> Episode:
-        if draft.timestamp is None:  # the client did not say when, so time is no difference
+        if draft.timestamp is None:  # the client gave no time: ignore it
             wanted = replace(wanted, timestamp=known.timestamp)
         if wanted.content_hash != known.content_hash:
             raise EpisodeConflict(
@@ -194,7 +192,9 @@ class Poster:
         return posted_passages(self._store, episode, self._pieces)
 
     def embed(self, episode_ids: Sequence[str]) -> None:
-        """Vectors for what these episodes lack, if the model is there; otherwise the pipeline adds them later."""
+        """Embed the passages of these episodes that lack vectors, if the model is available; else the pipeline does
+        later.
+        """
         space = self._store.spaces.active()
         if self._embed is None or space is None:
             return
@@ -206,13 +206,13 @@ class Poster:
         try:
             if lacking:
                 self._embed(lacking, space)
-        except AnamnesisError as exc:  # it is stored: that its vectors come later is no failure of the post
+        except AnamnesisError as exc:  # the post succeeded; only its vectors come later
             log.info("%d episodes are found by their words now, by meaning later: %s", len(episode_ids), exc)
 
 
 def with_masks_counted(episode: Episode) -> Episode:
-    """The episode with what is masked in its texts counted by kind in its metadata, as an episode of a log has it
-    (`masked`, a name that is ours). What summary and raw text both hold counts once.
+    """Return the episode with its masks counted by kind in the metadata field `masked`, as for log episodes. A mask in
+    both summary and raw text counts once.
     """
     metadata = {name: value for name, value in episode.metadata.items() if name != "masked"}
     masks = masks_in(episode.summary) | masks_in(episode.raw_exchange)
@@ -227,10 +227,10 @@ def posted_passages(
     without: Collection[str] = (),
     beside: Sequence[Episode] = (),
 ) -> list[Passage]:
-    """Passages of a posted episode, with the summaries of those posted just before as their context.
+    """Return the passages of a posted episode, with the summaries of the episodes before it as context.
 
     :param without: ids of episodes that are no context.
-    :param beside: posted ones that are about to be stored before this one, under what their project is called.
+    :param beside: episodes stored just before this one, with their project's canonical name.
     """
     since = _context_since(episode)
     limit = CONTEXT_EPISODES + 1 + len(without)
@@ -241,7 +241,7 @@ def posted_passages(
 
 
 def _precedes(before: Episode, episode: Episode) -> bool:
-    """What `EpisodeRecords.preceding` asks of a stored one."""
+    """Return whether `EpisodeRecords.preceding` would select the episode."""
     return (
         (before.instance, before.project, before.status) == (episode.instance, episode.project, "active")
         and before.kind != "record"
@@ -250,5 +250,5 @@ def _precedes(before: Episode, episode: Episode) -> bool:
 
 
 def _context_since(episode: Episode) -> datetime:
-    """From when on posted episodes are context of this one, whatever its time."""
+    """Return the earliest time of posted episodes in the context, without underflow."""
     return max(episode.timestamp, _FIRST + CONTEXT_WITHIN) - CONTEXT_WITHIN

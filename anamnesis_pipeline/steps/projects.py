@@ -1,4 +1,4 @@
-"""Names of projects: what a directory resolved to is remembered, and aliases merge what belongs together."""
+"""Project names: a directory's project is remembered, and aliases merge projects."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -13,17 +13,17 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES, SettingsRecords, names_of, store_name
 
 SEEN = "projects.seen."
-"""Stored under this prefix and a directory of this machine, or `<machine>:` and one of another: its project."""
+"""Settings prefix, then a directory of this machine, or `<machine>:` and a directory of another -> project."""
 GUESSED = "projects.guessed."
-"""Stored under this prefix, `<machine>:` and a directory of it: what logs from there are called by, as the machine was
-away when they were parsed and had never been asked."""
+"""Settings prefix, then `<machine>:` and a directory -> provisional project of its logs, which were parsed while the
+machine was unreachable and the directory was unknown."""
 
 SPELLINGS_MERGED = "projects.spellings_merged"
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectRow:
-    """A project as it is called, how many episodes it has, and the names that are merged into it."""
+    """A project's name, its number of episodes, and the names merged into it."""
 
     name: str
     episodes: int
@@ -31,8 +31,8 @@ class ProjectRow:
 
 
 def project_labels(settings: SettingsRecords) -> Callable[[str], str]:
-    """Working directory -> project. A directory that was removed keeps the project that it had when it was seen, also
-    where a repository of somebody's whole home is left around it.
+    """Return a function: working directory -> project. A removed directory keeps the project that it had when last
+    seen, even inside a repository of a whole home.
     """
 
     @lru_cache(maxsize=10_000)
@@ -53,12 +53,12 @@ def project_labels(settings: SettingsRecords) -> Callable[[str], str]:
 def machine_labels(
     settings: SettingsRecords, machine: str, resolve: Callable[[str], str | None], *, must_answer: bool = False
 ) -> Callable[[str], str]:
-    """As `project_labels`, for directories of another machine. One that does not answer is asked no more, and what was
-    seen on it before counts.
+    """Return a function as `project_labels` does, for directories of another machine. After a failed connection, use
+    only what was seen before.
 
-    :param resolve: what the machine's disk says of a directory; None: nothing.
-    :param must_answer: what a machine that does not answer raises is raised for directories that were never seen;
-        else these are called by their paths, and that is noted for `right_guesses`.
+    :param resolve: project of a directory by the machine's disk; None: unknown.
+    :param must_answer: raise the connection error for unknown directories; else name them by their paths and note that
+        for `right_guesses`.
     """
     away: HostUnreachable | HostRefused | None = None
 
@@ -82,7 +82,7 @@ def machine_labels(
 
     def label(cwd: str) -> str:
         try:
-            return known(cwd)  # what it raises is not kept: another run may see the machine meanwhile
+            return known(cwd)  # errors are not cached: a later run may reach the machine
         except (HostUnreachable, HostRefused):
             if must_answer:
                 raise
@@ -92,7 +92,7 @@ def machine_labels(
 
 
 def _guessed(settings: SettingsRecords, machine: str, cwd: str) -> str:
-    """What a directory is called by its path, noted for `right_guesses`."""
+    """Return a directory's name by its path, and note it for `right_guesses`."""
     guess, name = project_label(cwd), f"{GUESSED}{machine}:{cwd}"
     if cwd.startswith("/") and settings.get(name) != guess:
         settings.set(name, guess)
@@ -100,15 +100,15 @@ def _guessed(settings: SettingsRecords, machine: str, cwd: str) -> str:
 
 
 def guesses_of(settings: SettingsRecords, machine: str) -> dict[str, str]:
-    """Directory of a machine that could not be asked -> the project that logs from there are called by until it is."""
+    """Return directory -> provisional project, for a machine that has not answered yet."""
     prefix = f"{GUESSED}{machine}:"
     named = {name.removeprefix(prefix): str(project) for name, project in settings.all(prefix).items()}
     return {cwd: project for cwd, project in named.items() if cwd.startswith("/")}
 
 
 def right_guesses(store: Store, machine: str, label: Callable[[str], str]) -> int:
-    """Give what was parsed under a guess its project, now that the machine answers. Each directory is asked for once;
-    without guesses, or while the machine is away, nothing changes. Returns how many parts changed.
+    """Replace provisional projects once the machine answers; ask about each directory once. Return how many chunks
+    changed; 0 without guesses or while the machine is unreachable.
 
     :param label: as `machine_labels` with `must_answer`.
     """
@@ -128,7 +128,7 @@ def right_guesses(store: Store, machine: str, label: Callable[[str], str]) -> in
 
 
 def _files_begun_in(store: Store, machine: str) -> dict[str, dict[str, list[str]]]:
-    """Key of a source of logs of a machine -> directory -> the files whose session began there."""
+    """Return log source key -> directory -> files whose session began there."""
     found: dict[str, dict[str, list[str]]] = {}
     for source in store.files.sources():
         if source.machine != machine or not source.kind.startswith("claude"):
@@ -143,7 +143,7 @@ def _files_begun_in(store: Store, machine: str) -> dict[str, dict[str, list[str]
 
 
 def merge_spellings(store: Store) -> None:
-    """Merge projects that an earlier version stored in two Unicode forms; once per store."""
+    """Merge projects that an earlier version stored in two Unicode forms; runs once per store."""
     if store.settings.get(SPELLINGS_MERGED):
         return
     for name in sorted({called for _, called, _ in store.projects.names()}):
@@ -153,7 +153,7 @@ def merge_spellings(store: Store) -> None:
 
 
 def project_rows(store: Store) -> list[ProjectRow]:
-    """Every project, the largest first."""
+    """Return every project, the largest first."""
     totals: dict[str, int] = {}
     for _, name, episodes in store.projects.names():
         totals[name] = totals.get(name, 0) + episodes
@@ -164,7 +164,7 @@ def project_rows(store: Store) -> list[ProjectRow]:
 
 
 def add_alias(store: Store, name: str, target: str) -> int:
-    """Call the project `name` `target` from now on, also what is stored; returns how many episodes changed.
+    """Rename the project `name` to `target`, stored episodes included. Return how many episodes changed.
 
     :raises BadSetting: `target` is called `name` already, or one of them is empty.
     """
@@ -175,7 +175,7 @@ def add_alias(store: Store, name: str, target: str) -> int:
 
 
 def remove_alias(store: Store, name: str) -> int:
-    """Give a project its own name back; returns how many episodes changed.
+    """Remove an alias. Return how many episodes changed.
 
     :raises BadSetting: `name` is no alias.
     """
@@ -187,11 +187,11 @@ def remove_alias(store: Store, name: str) -> int:
 
 
 def _apply(store: Store, before: Mapping[str, str], after: Mapping[str, str]) -> int:
-    """The table first, so that what is written meanwhile follows it."""
+    """Write the alias table first, so that concurrent writes follow it."""
     store.settings.set(PROJECT_ALIASES, dict(sorted(after.items())) or None)
     return sum(store.projects.call(name, store_name(after, name)) for name in {*before, *after})
 
 
 def project_aliases(store: Store) -> dict[str, str]:
-    """Name -> what it is called instead."""
+    """Return alias -> project name."""
     return dict(store.settings.get(PROJECT_ALIASES, {}))

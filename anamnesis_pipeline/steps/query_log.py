@@ -1,4 +1,4 @@
-"""What was asked of the memory: noted within bounds, and looked through for what was missed."""
+"""Bounded log of queries, and a report of answers that search missed."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -17,21 +17,21 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.queries import AskedQuery, QueryCounts
 
 MOST_CHARS = 1_000
-"""Of a question; a pasted log is none."""
+"""Max characters of a query; a pasted log is no query."""
 MOST_RESULTS = 20
 LOOKED_AT = 5
-"""Hits of another strategy of which one may answer."""
+"""Hits of another mode that are checked for an answer."""
 
 STEM_CHARS = 5
-"""Of a word; what it ends in says little."""
+"""Characters that identify a word; endings are ignored."""
 
 Ask = Callable[[AskedQuery, Mode], Sequence[Hit]]
-"""Asks a question anew, with its filters and without its floor, in another mode; the search explains itself."""
+"""Repeat a query in another mode, with its filters, without the relevance threshold, and with explanations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """A question that found nothing, and the hit that answers it in mode `found_by`."""
+    """A query without results, and the hit that answers it in mode `found_by`."""
 
     asked: AskedQuery
     found_by: Mode
@@ -40,8 +40,8 @@ class Missed:
 
 @dataclass(frozen=True, slots=True)
 class QueryReport:
-    """How questions fared. `unanswered`: those looked at that found nothing; `missed`: those of them that something
-    stored answers.
+    """Query statistics. `unanswered`: checked queries without results; `missed`: those that a stored episode
+    answers.
     """
 
     counts: QueryCounts
@@ -60,27 +60,27 @@ def note_query(
     private: Private,
     now: datetime,
 ) -> bool:
-    """Remember a question and what it found; False: it is about something private, and nothing is kept of it.
+    """Store a query and its results. Return False, and store nothing, if it concerns something private.
 
-    :param asked: what else was said in it; its `project` may be a bare name.
-    :param is_answered: False: what was found are merely the nearest.
+    :param asked: other request fields; its `project` may be a bare name.
+    :param is_answered: False: the results are merely the nearest.
     """
     if private.is_of(str(asked.get("project") or "")) or any(map(private.holds, found)):
         return False
-    masked = " ".join(mask(query).split())[:MOST_CHARS]  # masked first: half a secret is not recognized
+    masked = " ".join(mask(query).split())[:MOST_CHARS]  # mask before truncating: half a secret is not recognized
     answers = found[:MOST_RESULTS] if is_answered else ()
     store.queries.note(masked, asked, [episode.episode_id for episode in answers], now)
     return True
 
 
 def marks_of(texts: Iterable[str]) -> set[str]:
-    """Return what the words of texts are known by: their first characters, whatever their endings."""
+    """Return the stems of the words in some texts: their first characters."""
     return {word[:STEM_CHARS] for text in texts for word in content_words(text)}
 
 
 def forget_questions(store: Store, marks: AbstractSet[str]) -> None:
-    """Forget the questions that may name removed texts, which had these marks: half of their words or more were there,
-    or one that is nowhere else, or they were asked of a project that is gone.
+    """Forget queries that may name removed texts with these stems: at least half of their words were in the texts, or
+    one that is nowhere else, or their project is gone.
     """
     questions = store.queries.every()
     projects = {name for own, called, _ in store.projects.names() for name in (own, called)}
@@ -103,8 +103,8 @@ def _is_of_gone_project(asked: AskedQuery, projects: Collection[str]) -> bool:
 
 
 def query_report(store: Store, ask: Ask, limit: int, private: Private = NOTHING_PRIVATE) -> QueryReport:
-    """How questions fared, with the latest `limit` that found nothing asked anew in every other way. What is private by
-    now is no answer, nor is it asked for.
+    """Return query statistics, and the latest `limit` queries without results repeated in every other mode. Private
+    projects are neither queried nor reported.
     """
     unanswered = [
         asked for asked in store.queries.unanswered(limit) if not private.is_of(str(asked.asked.get("project") or ""))
@@ -118,8 +118,8 @@ def query_report(store: Store, ask: Ask, limit: int, private: Private = NOTHING_
 
 
 def _missed(asked: AskedQuery, ask: Ask) -> Missed | None:
-    """What answers it: an episode with all its words, one that is near enough in meaning, or what is there by now. No
-    text answers a question for nothing but a time, and none that is merely near one for literal text.
+    """Return the hit that answers a query: an episode with all its words, or one above the semantic threshold. No text
+    answers a query for a time alone, and a merely similar one does not answer an exact query.
     """
     times = times_in(asked.query, asked.asked_at, UTC)
     if times is not None and asks_for_all(asked.query.replace(times.words, " ")):

@@ -1,4 +1,4 @@
-"""The ends of logs that grew, read some files ahead of whoever archives them: far away each look is a round trip."""
+"""Prefetching of the ends of grown logs: on a remote host each read is a round trip."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -9,15 +9,15 @@ from anamnesis_pipeline.sources.lines import BLOCK_BYTES, FINGERPRINT_BYTES
 
 AT_ONCE = 4
 AHEAD_FILES = 8
-"""So many are held at most, each with little more than one block."""
+"""Max prefetched files, each with little more than one block."""
 
 Ranges = Sequence[tuple[int, int]]
 """(offset, length) each."""
 
 
 def ranges_of_grown(offset: int, size: int) -> Ranges:
-    """What is looked at of a log of `size` bytes that was read up to `offset`: both fingerprints, and what is new as
-    far as one block. Pure.
+    """Return the ranges to read of a log of `size` bytes that was read up to `offset`: both fingerprints, and at most
+    one block of new bytes. Pure.
     """
     begin, end = max(0, offset - FINGERPRINT_BYTES), min(size, offset + BLOCK_BYTES)
     if begin <= FINGERPRINT_BYTES:
@@ -27,8 +27,8 @@ def ranges_of_grown(offset: int, size: int) -> Ranges:
 
 @contextmanager
 def reading_ahead(read: Read, files: Sequence[tuple[str, Ranges]]) -> Iterator[Read]:
-    """A way to read files, for one thread, which takes these ranges of these files in this order; all else of them, and
-    other files, as `read` does. What goes wrong with one comes up where it is read.
+    """Yield a read function, for one thread, that prefetches these ranges of these files in this order; other reads go
+    to `read`. Errors are raised when the affected range is read.
 
     :param files: (absolute path, ranges) each.
     """
@@ -47,7 +47,7 @@ class _Ahead:
         self._number = {path: number for number, (path, _) in enumerate(files)}
         self._coming: dict[int, Future[list[bytes]]] = {}
         self._asked = 0
-        """Files below this number were asked for, or passed over."""
+        """Files below this number were requested or skipped."""
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         number = self._number.get(path)
@@ -61,7 +61,7 @@ class _Ahead:
         return self._read(path, offset, length)
 
     def _move_to(self, number: int) -> None:
-        """Forget the files before this one, and ask for some behind it."""
+        """Drop the files before this one, and prefetch the next ones."""
         for passed in [each for each in self._coming if each < number]:
             self._coming.pop(passed).cancel()
         until = min(number + AHEAD_FILES, len(self._files))

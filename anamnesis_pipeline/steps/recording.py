@@ -1,4 +1,4 @@
-"""A question and its answer as a client reports them: an episode, with the typed records that an LLM finds in it."""
+"""Exchanges reported by clients: an episode each, with the typed records that an LLM finds in it."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from anamnesis_pipeline.transcripts import ASSISTANT, transcript
 
 PAIR_KIND = "exchange"
 OF_THE_LLM = "llm_summary"
-"""Metadata: hash of the summary and tags that an LLM gave a pair, to be known from what a client wrote since."""
+"""Metadata key: hash of the summary and tags that an LLM gave a pair, to detect later edits by a client."""
 RECORDS_DELETED = "records of this pair were deleted before, and stay away"
 
 log = logging.getLogger(__name__)
@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What a user said and what an assistant answered. `timestamp` None: just now. `source`: one of the reserved.
-    `model`: which one answered; empty: Claude.
+    """A user message and its answer. `timestamp` None: now. `source`: one of the reserved. `model`: which one answered;
+    empty: Claude.
     """
 
     user: str
@@ -43,7 +43,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The episode of a pair, its records in order, and why there is none of the LLM's, where that is so."""
+    """The episode of a pair, its records in order, and why the LLM's are missing, if so."""
 
     episode: Episode
     records: tuple[Episode, ...]
@@ -51,16 +51,16 @@ class Recorded:
 
 
 class Recorder:
-    """Keeps pairs. The same pair is stored once, and no LLM is asked twice about it."""
+    """Stores pairs, each once; no LLM is asked twice about a pair."""
 
     def __init__(
         self, store: Store, poster: Poster, pieces: PieceCounter, llm: Llm, headline: Callable[[Part], str]
     ) -> None:
-        """:param headline: stands in for the summary as long as there is none."""
+        """:param headline: chunk -> provisional summary."""
         self._store, self._poster, self._pieces, self._llm, self._headline = store, poster, pieces, llm, headline
 
     def keep(self, pair: Pair) -> tuple[Part, bool]:
-        """Store the pair, masked, as an episode; its text as a part, and whether it is new."""
+        """Store the pair, masked, as an episode. Return its text as a chunk, and whether it is new."""
         part, is_known = self._part(pair)
         if is_known:
             return part, False
@@ -77,11 +77,11 @@ class Recorder:
 
     @staticmethod
     def kept(episode: Episode, user: str, assistant: str) -> Part:
-        """The part of a pair that is an episode already, from what was said, masked."""
+        """Return the chunk of a pair already stored as an episode, from its masked text."""
         return _part_of(episode.episode_id, episode.source, episode.project, episode.timestamp, user, assistant)
 
     def stored(self, part: Part, problem: str = "") -> Recorded:
-        """What there is of a pair that is kept.
+        """Return the stored episodes of a pair.
 
         :raises EpisodeNotFound: it was deleted meanwhile.
         """
@@ -92,7 +92,7 @@ class Recorder:
         return Recorded(found[part.part_id], tuple(found[key] for key in ids if key in found), problem)
 
     def extract(self, part: Part) -> Recorded:
-        """Have the LLM find what is worth knowing later, and store it; may take minutes. A failure becomes `problem`.
+        """Have the LLM extract records, and store them; may take minutes. A failure becomes `problem`.
 
         :raises EpisodeNotFound: the pair was deleted meanwhile.
         """
@@ -104,7 +104,7 @@ class Recorder:
         return self.stored(part, problem)
 
     def _extract(self, part: Part) -> str:
-        """Why there are no records of the LLM's; empty: they are stored."""
+        """Store the LLM's records; return why there are none, else ""."""
         made = summarize_part(self._store, part, self._llm)
         if made.problem:
             return made.problem
@@ -116,8 +116,8 @@ class Recorder:
         return RECORDS_DELETED if report.tombstoned else ""
 
     def _summarized(self, part: Part, made: Summary) -> Episode:
-        """The pair's episode, with this summary instead of what stood in for it, or of an earlier one of an LLM; what
-        a client wrote stays.
+        """Return the pair's episode with this summary in place of the provisional one or an LLM's earlier one; a
+        client's edit stays.
         """
         known = self.stored(part).episode
         if not self._is_replaceable(known, part):
@@ -136,9 +136,7 @@ class Recorder:
         return known.metadata.get(OF_THE_LLM) == _mark({"summary": known.summary, "tags": known.tags})
 
     def _part(self, pair: Pair) -> tuple[Part, bool]:
-        """The pair as a part of a log would be, so that one prompt and one set of rules does for both; whether it is
-        stored already.
-        """
+        """Return the pair as a chunk, so that the prompt and rules for logs apply, and whether it is stored."""
         user, assistant = self._poster.masked(pair.user), self._poster.masked(pair.assistant)
         said_at = pair.timestamp.isoformat() if pair.timestamp else ""
         pair_id = content_id("pair", pair.instance, pair.project, said_at, user, assistant)
@@ -156,7 +154,7 @@ def _part_of(pair_id: str, source: str, project: str, when: datetime, user: str,
 
 
 def _name(model: str) -> str:
-    """Whoever answered, as a transcript calls it."""
+    """Return the assistant's name as in a transcript."""
     return ASSISTANT if model.startswith("claude") or not model else f"Assistant: {model}"
 
 

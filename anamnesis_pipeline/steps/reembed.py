@@ -1,7 +1,7 @@
-"""Adding, building, switching and dropping embedding spaces: what the HTTP API and the command line share.
+"""Adding, building, switching and dropping embedding spaces, for the HTTP API and the command line.
 
-A re-embed is one space that is `building`. Work is launched through a callable, so that nothing here knows Dagster;
-where it is None, the sensors do the work.
+A re-embed is one space that is `building`. Work is launched through a callable, which keeps this module free of
+Dagster; if it is None, the sensors do the work.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,21 +41,21 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.contracts import SpaceProgress
 
 Launch = Callable[[str, Sequence[str]], str | None]
-"""(space key, source keys) -> id of the backfill that embeds them; None when the sensors are to do it.
+"""(space key, source keys) -> id of the backfill that embeds them; None: the sensors do it.
 
 :raises ServiceUnreachable: Dagster does not answer.
-:raises SpaceConflict: a backfill that somebody launched by hand embeds another space.
+:raises SpaceConflict: a manually launched backfill embeds another space.
 """
 State = Literal["idle", "running", "paused", "failed", "complete"]
 FAILED_AFTER = 3
-"""Failures in a row after which a re-embed counts as failed; it is still tried again, ever more rarely."""
+"""Failures in a row after which a re-embed counts as failed; retries continue at growing intervals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What became of a wish to use a space: live at once (`switched`, or it was), or being built.
+    """Result of a request to use a space: active at once (`switched`, or it was already), or being built.
 
-    `stopped` is the space that was being built and is not any more, and `stopped_backfill` what did it, to be canceled.
+    `stopped`: the space whose build was stopped. `stopped_backfill`: its backfill, to be canceled.
     """
 
     space: Space
@@ -64,7 +64,7 @@ class Started:
     total: int
     """Passages of the space, embedded ones included."""
     missing: int
-    """Those that are still to be embedded."""
+    """Passages not embedded yet."""
     stopped: str | None = None
     stopped_backfill: str | None = None
 
@@ -82,10 +82,11 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class ReembedStatus:
-    """How the re-embed goes. `done` and `total` count passages; `errors` failures in a row since the last checkpoint.
+    """Progress of the re-embed. `done` and `total` count passages; `errors` failures in a row since the last
+    checkpoint.
 
-    `rate_per_s` and `eta_s` are None when the next checkpoint is overdue. `waiting_for_yes`: complete, and the
-    setting `switch` leaves the last step to somebody.
+    `rate_per_s` and `eta_s` are None when the next checkpoint is overdue. `waiting_for_yes`: complete, and the setting
+    `switch` requires confirmation.
     """
 
     state: State
@@ -108,12 +109,12 @@ class ReembedStatus:
 
 
 def use(store: Store, wanted: str | ModelFiles, precision: str, launch: Launch | None = None) -> Started:
-    """Let a space answer the searches: at once when it lacks nothing, else as soon as it is built.
+    """Make a space answer searches: at once if it is complete, else once it is built.
 
-    Using the active one means to stay with it: what is being built stops, and keeps its vectors.
+    Requesting the active space stops the current build, which keeps its vectors.
     :param wanted: the key of a space, or a model, which is added when it is new.
     :raises SpaceNotFound: no such key.
-    :raises SpaceConflict: another space is being built; it has to be finished or given up first.
+    :raises SpaceConflict: another space is being built; finish or give it up first.
     :raises ServiceUnreachable: Dagster does not answer; nothing has changed.
     """
     if stayed := _stay(store, wanted):
@@ -133,7 +134,7 @@ def use(store: Store, wanted: str | ModelFiles, precision: str, launch: Launch |
 
 
 def reembed_active(store: Store, files: ModelFiles, precision: str, launch: Launch | None = None) -> Started:
-    """Embed everything anew with the model that is active: a new generation, which goes live once it is complete.
+    """Embed everything again with the active model: a new generation, activated once it is complete.
 
     :param files: of the active space's model.
     :raises SpaceConflict: a space is being built.
@@ -150,9 +151,9 @@ def reembed_active(store: Store, files: ModelFiles, precision: str, launch: Laun
 
 
 def adopt(store: Store, space: Space, backfill_id: str) -> bool:
-    """Make a backfill that somebody launched by hand over an added space the re-embed that is going on.
+    """Treat a manually launched backfill of an added space as the current re-embed.
 
-    False when it is that of a re-embed that was given up.
+    Return False if it belongs to a re-embed that was given up.
     :raises SpaceConflict: another space is being built.
     """
     if backfill_id == stopped_backfill(store):
@@ -163,14 +164,14 @@ def adopt(store: Store, space: Space, backfill_id: str) -> bool:
 
 
 def follow(store: Store, space: Space, backfill_id: str) -> None:
-    """Note that another backfill goes on with the re-embed into a space: one that was re-executed in Dagster."""
+    """Note that another backfill, re-executed in Dagster, continues the re-embed into a space."""
     job = job_of(store)
     if job is not None and job.space == space.key and job.backfill_id != backfill_id:
         record_job(store, space, backfill_id, job.started_at)
 
 
 def _stay(store: Store, wanted: str | ModelFiles) -> Started | None:
-    """Give up what is being built, if the active space is wanted."""
+    """Stop the current build if the active space is requested."""
     active, building = store.spaces.active(), building_space(store)
     if active is None or building is None or not _is_it(active, wanted):
         return None
@@ -193,15 +194,15 @@ def _backfill_of(store: Store, building: Space) -> str | None:
 
 
 def _make_way_or_refuse(store: Store, wanted: str | ModelFiles) -> None:
-    """A switch to one space while another is on its way would be undone when that one is complete. One that only waits
-    for somebody's yes steps back.
+    """Raise if another space is being built, since its completion would undo the switch. Stop one that only waits for
+    confirmation.
     """
     building = building_space(store)
     if building is None:
         return
     if store.vectors.pending_sources(building.key):
         raise _busy(store, building)
-    if not _is_it(building, wanted):  # it is complete and waits for a yes: this is a no
+    if not _is_it(building, wanted):  # it is complete but unconfirmed: this request declines it
         store.spaces.stop(building.key)
         forget_space(store, building.key)
 
@@ -214,7 +215,7 @@ def _busy(store: Store, building: Space) -> SpaceConflict:
 
 
 def _start(store: Store, space: Space, launch: Launch | None, *, is_new: bool) -> Started:
-    """The store decides which of two callers starts; only that one launches."""
+    """Start a build. The store lets one of two concurrent callers start; only that one launches."""
     wanted_before, job_before = wanted_model(store), store.settings.get(JOB)
     begin(store, space)
     set_wanted_model(store, space.model_id)
@@ -247,7 +248,7 @@ def _take_back(store: Store, space: Space, *, is_new: bool) -> None:
 
 
 def pause(store: Store, switch: str = "auto") -> ReembedStatus:
-    """Let the re-embed wait; its runs end within one checkpoint. Where nothing is left to embed, nothing happens."""
+    """Pause the re-embed; its runs end within one checkpoint. Do nothing if all is embedded."""
     building = building_space(store)
     if building is not None and store.vectors.pending_sources(building.key):
         set_paused(store, True)
@@ -255,7 +256,7 @@ def pause(store: Store, switch: str = "auto") -> ReembedStatus:
 
 
 def resume(store: Store, launch: Launch | None = None, switch: str = "auto") -> ReembedStatus:
-    """Go on with what is left, or try a failed re-embed again now. Without one, or when it runs, nothing happens.
+    """Resume the re-embed, or retry a failed one now. Do nothing without one, or while it runs.
 
     :raises ServiceUnreachable: Dagster does not answer; it stays paused.
     :raises SpaceConflict: another space is being embedded by hand; it stays paused.
@@ -273,11 +274,11 @@ def resume(store: Store, launch: Launch | None = None, switch: str = "auto") -> 
 
 
 def drop(store: Store, key: str) -> str | None:
-    """Delete a space that is not active, with its vectors. Returns the backfill that was building it, to be cancelled.
+    """Delete an inactive space with its vectors. Return the backfill that was building it, to be canceled.
 
-    Where the settings ask for its model, the active model is what they ask for afterwards.
+    If the settings ask for its model, set them to the active model.
     :raises SpaceNotFound: no such space.
-    :raises SpaceConflict: it is active, or would be started again since the active model's files changed.
+    :raises SpaceConflict: it is active, or would be restarted since the active model's files changed.
     """
     space, active = known_space(store, key), store.spaces.active()
     if space.status == "active":
@@ -296,7 +297,7 @@ def drop(store: Store, key: str) -> str | None:
 
 
 def _refuse_new_files(building: Space, active: Space) -> None:
-    """A space of the active one's model name, but of other files, would be started again at once.
+    """Refuse to stop a build with the active model's name but other files: it would restart at once.
 
     :raises SpaceConflict: it is one.
     """
@@ -312,13 +313,15 @@ def _without_generation(space: Space) -> str:
 
 
 def _is_wanted(store: Store, space: Space) -> bool:
-    """A space that is being built while no model is stored is what environment, file or default ask for."""
+    """Return whether the settings ask for a space. While no model is stored, a building space is what environment, file
+    or default ask for.
+    """
     stored = wanted_model(store)
     return bool(stored == space.model_id or (stored is None and space.status == "building"))
 
 
 def status(store: Store, switch: str = "auto") -> ReembedStatus:
-    """How the re-embed goes, or how the last one went.
+    """Return the status of the current re-embed, or of the last one.
 
     :param switch: the setting of this name.
     """

@@ -1,5 +1,5 @@
-"""The rows that tell how a re-embed goes, in the store's settings: what runs, whether it is paused, how fast it is, and
-what went wrong. Each row has one kind of writer, so that processes never undo each other's.
+"""State of a re-embed as rows in the store's settings: job, pause, rate and failures. Each row has one kind of writer,
+so that processes never overwrite each other's.
 """
 
 from collections.abc import Iterator
@@ -16,30 +16,30 @@ from anamnesis_pipeline.store.base import Store
 WANTED_MODEL = "config.model"
 """The stored setting `model`."""
 JOB = "reembed.job"
-"""Written by whoever starts a re-embed."""
+"""Written when a re-embed starts."""
 PAUSED = "reembed.paused"
-"""There while a re-embed is paused; written by pause and resume."""
+"""Set while a re-embed is paused; written by pause and resume."""
 STOPPED = "reembed.stopped"
-"""The backfill of the re-embed that was given up last: what Dagster still runs of it ends, and starts none."""
+"""Backfill of the re-embed given up last: its remaining Dagster runs end and start nothing."""
 RATE = "reembed.rate."
 FAILURE = "reembed.failure."
-"""These two are written by the runs that embed, with the space's key behind them."""
+"""Prefixes of a space's key, like RATE; written by the embedding runs."""
 RECALL = "index.recall."
-"""Written by who indexes a space, with its key behind: how much its index found when that was measured last."""
+"""Prefix of a space's key: the index recall measured last; written by the indexer."""
 ANSWERS = "embedding.answers."
-"""Before the key of a service's space: the service's answer to a fixed text when the space was begun. It stays for as
-long as the space does, also while nobody builds it: the vectors that are there were made by what gave that answer."""
+"""Prefix of the key of a service's space: the service's answer to a fixed text when the space was begun. Kept as long
+as the space, since that service state made its vectors."""
 
 RATE_COUNTS = 2.0
-"""Checkpoints' time after which a pace is an old one: nobody writes any more."""
+"""Checkpoint durations after which a rate is outdated: the writer has ended."""
 RATE_COUNTS_S = 10.0
-"""At least so long: the next checkpoint may hold longer texts."""
+"""Minimum seconds: the next checkpoint may hold longer texts."""
 FIRST_BACKOFF_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The re-embed that was started last. `backfill_id` is None when sensors do the work without one."""
+    """The last started re-embed. `backfill_id` is None when sensors do the work without one."""
 
     space: str
     model_id: str
@@ -49,19 +49,19 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How often in a row embedding a space failed, and why it did last."""
+    """Consecutive failures to embed a space, and the last reason."""
 
     count: int
     last: str
     at: datetime
 
     def next_try(self, longest_s: float) -> datetime:
-        """When a new attempt is due: 30 s doubled with each failure, at most `longest_s`."""
+        """Return when the next attempt is due: 30 s doubled with each failure, at most `longest_s`."""
         return self.at + timedelta(seconds=min(longest_s, FIRST_BACKOFF_S * 2 ** min(self.count, 20)))
 
 
 def record_job(store: Store, space: Space, backfill_id: str | None = None, started_at: datetime | None = None) -> Job:
-    """Note which re-embed is going on; called again once its backfill is known."""
+    """Store the current re-embed; called again once its backfill is known."""
     job = Job(space.key, space.model_id, backfill_id, started_at or datetime.now(UTC))
     row = {
         "space": job.space,
@@ -74,32 +74,32 @@ def record_job(store: Store, space: Space, backfill_id: str | None = None, start
 
 
 def job_of(store: Store) -> Job | None:
-    """The re-embed that was started last; None before the first."""
+    """Return the last started re-embed; None before the first."""
     row = store.settings.get(JOB)
     return Job(row["space"], row["model_id"], row["backfill_id"], _time(row["started_at"])) if row else None
 
 
 def is_paused(store: Store) -> bool:
-    """Whether the re-embed is to wait."""
+    """Return whether the re-embed is paused."""
     return store.settings.get(PAUSED) is True
 
 
 def set_paused(store: Store, paused: bool) -> None:
-    """Let the re-embed wait, or go on."""
+    """Pause or resume the re-embed."""
     store.settings.set(PAUSED, True if paused else None)
 
 
 def record_rate(store: Store, space: str, passages_per_s: float, checkpoint_s: float) -> None:
-    """Note how fast a space is embedded now.
+    """Store a space's current embedding rate.
 
-    :param checkpoint_s: seconds that the last checkpoint took; the next one is expected after as many.
+    :param checkpoint_s: seconds that the last checkpoint took; the next should take as long.
     """
     row = {"passages_per_s": round(passages_per_s, 2), "checkpoint_s": checkpoint_s, "at": _text(datetime.now(UTC))}
     store.settings.set(RATE + space, row)
 
 
 def rate_of(store: Store, space: str, now: datetime) -> float | None:
-    """Passages a second; None when the next checkpoint is overdue: whoever embedded the space has ended."""
+    """Return passages per second; None when the next checkpoint is overdue: the embedding run has ended."""
     row = store.settings.get(RATE + space)
     if not row or now - _time(row["at"]) > timedelta(seconds=max(RATE_COUNTS_S, RATE_COUNTS * row["checkpoint_s"])):
         return None
@@ -107,36 +107,36 @@ def rate_of(store: Store, space: str, now: datetime) -> float | None:
 
 
 def record_recall(store: Store, space: str, recall: float, passages: int) -> None:
-    """Note how much of what is nearest a space's index finds, measured over so many passages."""
+    """Store the recall of a space's index, measured over `passages` passages."""
     store.settings.set(RECALL + space, {"recall": recall, "passages": passages})
 
 
 def forget_recall(store: Store, space: str) -> None:
-    """Have it measured again."""
+    """Delete the measurement, so that recall is measured again."""
     store.settings.set(RECALL + space, None)
 
 
 def recall_of(store: Store, space: str) -> tuple[float, int] | None:
-    """The recall that was measured last, and over how many passages; None: it never was."""
+    """Return the last measured recall, and over how many passages; None: never measured."""
     row = store.settings.get(RECALL + space)
     return (float(row["recall"]), int(row["passages"])) if row else None
 
 
 def failure_of(store: Store, space: str) -> Failure | None:
-    """What went wrong last; None when the last checkpoint was written."""
+    """Return the last failure; None when the last checkpoint was written."""
     row = store.settings.get(FAILURE + space)
     return Failure(int(row["count"]), row["last"], _time(row["at"])) if row else None
 
 
 def clear_failure(store: Store, space: str) -> None:
-    """Forget what went wrong: something was written since, or somebody wants it tried again."""
+    """Clear the failure, after a successful write or for an immediate retry."""
     if store.settings.get(FAILURE + space) is not None:
         store.settings.set(FAILURE + space, None)
 
 
 @contextmanager
 def noting_failure(store: Store, space: str) -> Iterator[None]:
-    """Note that embedding a space failed, if it does; the error goes on. A space that is gone keeps no row."""
+    """Store an embedding failure and re-raise it. A deleted space keeps no row."""
     try:
         yield
     except Exception as exc:
@@ -149,14 +149,14 @@ def _record_failure(store: Store, space: str, exc: Exception) -> None:
     if all(known.key != space for known in store.spaces.all()):
         return
     before = failure_of(store, space)
-    # The text of an error that is not ours may quote what was being embedded.
+    # The text of a foreign error may quote what was being embedded.
     last = str(exc) if isinstance(exc, AnamnesisError) else type(exc).__name__
     row = {"count": before.count + 1 if before else 1, "last": last, "at": _text(datetime.now(UTC))}
     store.settings.set(FAILURE + space, row)
 
 
 def forget_space(store: Store, space: str) -> None:
-    """Remove every row about a space; what was paused, if it was this one, is paused no more."""
+    """Remove every row about a space, and end its pause."""
     store.settings.set(RATE + space, None)
     store.settings.set(FAILURE + space, None)
     store.settings.set(LEVEL + space, None)
@@ -168,23 +168,23 @@ def forget_space(store: Store, space: str) -> None:
 
 
 def forget_answers(store: Store, space: str) -> None:
-    """Of a space that is gone, with its vectors: one of the same key begins anew."""
+    """Remove the answers of a deleted space, so that one of the same key starts from scratch."""
     store.settings.set(ANSWERS + space, None)
 
 
 def stopped_backfill(store: Store) -> str | None:
-    """The backfill of the re-embed that was given up last."""
+    """Return the backfill of the re-embed given up last."""
     found: str | None = store.settings.get(STOPPED)
     return found
 
 
 def set_stopped_backfill(store: Store, backfill_id: str | None) -> None:
-    """Note which backfill is to start nothing any more."""
+    """Store which backfill may start nothing any more."""
     store.settings.set(STOPPED, backfill_id)
 
 
 def wanted_model(store: Store) -> Any:
-    """The stored setting `model`; None when environment, file or default say it."""
+    """Return the stored setting `model`; None: environment, file or default apply."""
     return store.settings.get(WANTED_MODEL)
 
 

@@ -1,7 +1,7 @@
-"""Today's rules applied to everything that is stored. Ids stay; what is masked already stays as it is.
+"""Rescan: apply the current masking rules to all stored data. Ids and existing masks stay unchanged.
 
-Each piece is written by itself, and after each file and page of rows it is noted how far the run is: one that dies is
-gone on with by the next, unless the rules are others by then.
+Each item is written separately, and progress is noted after each file and page of rows. The next run continues an
+interrupted one, unless the rules have changed.
 """
 
 from collections import Counter
@@ -26,23 +26,23 @@ from anamnesis_pipeline.summary_model import Summary
 
 BATCH = 100
 CHECKPOINT = "rescan.job"
-"""Setting that says how far a run is."""
+"""Settings key: progress of a run."""
 NOT_MASKED = ("config.", JOB, CHECKPOINT)
-"""Settings by which the system works: a mask in them would break it."""
+"""Settings that the system depends on; a mask would break them."""
 _PLACES = (
     "archive lines", "parts", "summaries", "episodes", "cached replies", "cursors", "settings", "conversations",
 )  # fmt: skip
 
 
 Say = Callable[[str, bool], None]
-"""Told how far a run is, and whether a step of it ends here."""
+"""Receives the progress of a run, and whether a step ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class RescanReport:
-    """Secrets by kind, and how many of each sort of row hold some. Of one secret each copy counts.
+    """Secrets by kind, and the number of changed rows by table. Each copy of a secret counts.
 
-    `remains` says what was not looked at, and `problems` what could not be done now.
+    `remains`: what was not scanned. `problems`: what failed.
     """
 
     dry_run: bool
@@ -54,7 +54,7 @@ class RescanReport:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What masks: `text` for texts, `line` for raw log lines and other JSON. `version` tells other rules from these."""
+    """Masks: `text` for texts, `line` for raw log lines and other JSON. `version` identifies the rules."""
 
     text: Mask
     line: Mask
@@ -64,7 +64,7 @@ class Rules:
 class Rescan:
     """One run over a home.
 
-    :param say: told how far the run is, after each file and page of rows.
+    :param say: receives the progress after each file and page of rows.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class Rescan:
         self._problems: list[str] = []
 
     def run(self) -> RescanReport:
-        """Everything, the archive first: what is read from it later is masked then. Goes on where an earlier run was.
+        """Rescan everything, the archive first, since later reads are masked by then. Continue an interrupted run.
 
-        :raises StoreFull: no room for a rewritten archive file; run it again with more.
+        :raises StoreFull: no disk space for a rewritten archive file; free some and run again.
         """
         if self._dry_run:
             self._carry_out("", None)
@@ -113,7 +113,7 @@ class Rescan:
     # --- how far it is ---
 
     def _begin(self) -> tuple[str, Any, bool]:
-        """The step to go on with, the mark behind which, and whether an earlier run was interrupted."""
+        """Return the step to continue, the mark after which, and whether an earlier run was interrupted."""
         noted = self._store.settings.get(CHECKPOINT)
         if noted is None or noted["version"] != self._version:
             self._note("", None)
@@ -128,7 +128,7 @@ class Rescan:
         self._store.settings.set(CHECKPOINT, {"version": self._version, "step": step, "mark": mark, **counts})
 
     def _carry_out(self, first: str, behind: Any) -> None:
-        """Every step from `first` on, that one behind the mark `behind`."""
+        """Run every step from `first` on, that one from behind the mark `behind`."""
         steps: Mapping[str, Callable[[Any], Iterator[Any]]] = {
             "archived files": self._archives, "settings": self._settings, "projects": self._projects,
             "parts": self._parts, "episodes": self._episodes, "cached replies": self._replies, "cursors": self._cursors,
@@ -158,7 +158,7 @@ class Rescan:
         return masked
 
     def _value(self, value: Any) -> Any:
-        """A JSON value with its strings masked."""
+        """Return a JSON value with its strings masked."""
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, Mapping):
@@ -166,7 +166,7 @@ class Rescan:
         return [self._value(item) for item in value] if isinstance(value, list | tuple) else value
 
     def _archives(self, behind: Any) -> Iterator[Any]:
-        """Marks are the source and path of a file, with its number for people."""
+        """Mask archived files. A mark holds a file's source and path, and a progress text."""
         files = [
             (source.key, path, cursor.generation)
             for source in self._store.files.sources()
@@ -179,13 +179,13 @@ class Rescan:
             yield {"behind": [source, path], "file": f"{number:,} of {len(files):,}"}
 
     def _file(self, source: str, path: str, last: int) -> None:
-        """Every generation of a file. One that is damaged stops no other."""
+        """Mask every generation of a file; a damaged one does not stop the others."""
         for generation in range(last + 1):
             try:
                 self._changed["archive lines"] += self._generation(source, path, generation)
             except (StoreFull, StoreBusy):
                 raise
-            except Exception as exc:  # whatever damage does to whoever reads it
+            except Exception as exc:  # damage may raise anything
                 told = str(exc) if isinstance(exc, AnamnesisError) else type(exc).__name__  # others may quote a secret
                 self._problems.append(
                     f"{path} of {source} could not be masked: {told}; it is as it was: forget it, or "
@@ -196,7 +196,7 @@ class Rescan:
         counted = self._count_lines(source, path, generation)
         if self._dry_run:
             return counted
-        return rewrite_generation(  # also where nothing changes: a killed run may have left the former file
+        return rewrite_generation(  # even without changes: a killed run may have left the former file
             self._store,
             self._archive,
             source,
@@ -215,14 +215,16 @@ class Rescan:
         return changed
 
     def _masked_lines(self, source: str, path: str, lines: list[str]) -> tuple[list[str], Counter[str]]:
-        """The lines of a frame; those of a text together, since a secret may go over several of them."""
+        """Return the masked lines of a frame. Lines of documents and outputs are masked together: a secret may span
+        several.
+        """
         if is_tool_output(path) or source in self._of_documents:
             return masked_together(self._mask_line, lines)
         masked = [self._mask_line(line) for line in lines]
         return [line for line, _ in masked], sum((found for _, found in masked), Counter[str]())
 
     def _projects(self, _: Any) -> Iterator[Any]:
-        """Own names of projects that aliases call otherwise. The aliases are masked by then; episodes follow them."""
+        """Mask the original names of aliased projects. The aliases are masked by then; episodes follow them."""
         for own, called, count in self._store.projects.names():
             masked = own if own == called else self._text(own)
             if masked != own:
@@ -256,7 +258,9 @@ class Rescan:
         )  # fmt: skip
 
     def _segment(self, part: Part, segment: Segment) -> Segment:
-        """Pieces of documents are known by their text, as it is read from now on; messages of chats by their ids."""
+        """Return a masked segment. Document segments are identified by their masked text from now on; messages by their
+        ids.
+        """
         text = self._text(segment.text)
         is_other = part.section is not None and text != segment.text and not segment.uuid
         key = section_key(text) if is_other else segment.message_key
@@ -278,7 +282,7 @@ class Rescan:
         if masked != summary:
             self._changed["summaries"] += 1
             if not self._dry_run:
-                self._store.forgetting.rewrite_summary(summary, masked)  # False: a newer one, by today's rules
+                self._store.forgetting.rewrite_summary(summary, masked)  # False: a newer one, already masked
 
     def _masked_summary(self, summary: Summary) -> Summary:
         return replace(
@@ -327,7 +331,7 @@ class Rescan:
             yield last
 
     def _cursors(self, _: Any) -> Iterator[Any]:
-        """What the parser remembers of a file. A cursor that moves on meanwhile was written from masked lines."""
+        """Mask the parser state of files. A cursor that advances meanwhile was written from masked lines."""
         for source in self._store.files.sources():
             for cursor in self._store.files.cursors(source.key).values():
                 masked = self._line(cursor.parser_state) if cursor.parser_state else ""
@@ -350,7 +354,7 @@ class Rescan:
             yield cursor
 
     def _conversation(self, session: ChatSession) -> bool:
-        """Whether anything of it was masked."""
+        """Mask a conversation; return whether anything changed."""
         names = tuple(replace(each, title=self._text(each.title)) for each in session.name_history)
         masked = replace(
             session, title=self._text(session.title), project=self._text(session.project), name_history=names
@@ -372,7 +376,7 @@ class Rescan:
         return masked != session or messages != held
 
     def _settings(self, _: Any) -> Iterator[Any]:
-        """Names too: some hold a folder."""
+        """Mask settings and their names, some of which hold a folder."""
         for name, value in self._store.settings.all().items():
             if name.startswith(NOT_MASKED):
                 continue

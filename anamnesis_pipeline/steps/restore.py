@@ -1,4 +1,4 @@
-"""A memory made of a backup, in an empty home, with any backend."""
+"""Restoring a backup into an empty home, with any backend."""
 
 import io
 import os
@@ -34,8 +34,8 @@ _ARCHIVED = re.compile(r"[^/]+/[^/]+")
 
 @dataclass(slots=True)
 class RestoreReport:
-    """What was made of a backup. `resumed`: an earlier run had begun it. `kept`: files that were there already and stay
-    as they were. `index_problem`: why the vectors have no search index yet.
+    """Result of a restore. `resumed`: an earlier run had begun it. `kept`: existing files left unchanged.
+    `index_problem`: why the vectors have no search index yet.
     """
 
     header: Header
@@ -47,10 +47,10 @@ class RestoreReport:
 
 
 def restore(file: Path, store: Store, home: Home, place: str, tell: Tell) -> RestoreReport:
-    """Make an empty store and home what the backup holds, and prove it; one that was interrupted goes on. The whole
+    """Restore a backup into an empty store and home, and verify the result; continue an interrupted restore. The whole
     file is checked before anything is written.
 
-    :param place: where the store is, in words.
+    :param place: the store's location, in words.
     :raises GiveUp: the backup is damaged or of a version with other tables; store or archive hold something else.
     """
     header, manifest = verify(file, tell)
@@ -66,15 +66,15 @@ def restore(file: Path, store: Store, home: Home, place: str, tell: Tell) -> Res
                     _put_file(home, member, content, report)
     for name in tables.keys() - digests.keys():
         digests[name] = copying.bring(store.copies, tables[name], (), report.changes)
-    os.sync()  # files are on the disk before the store counts as whole
+    os.sync()  # files are on disk before the store counts as complete
     copying.finish(store, header.backup_id, digests, place, tell)
     return report
 
 
 def verify(file: Path, tell: Tell) -> tuple[Header, Manifest]:
-    """What a backup is and holds, once all of it was read and compared with its manifest.
+    """Read all of a backup and compare it with its manifest; return its header and content.
 
-    :raises GiveUp: it is damaged, or was not written to its end.
+    :raises GiveUp: it is damaged or truncated.
     """
     found, wanted = Manifest(), None
     with reading(file) as (header, members):
@@ -96,7 +96,7 @@ def verify(file: Path, tell: Tell) -> tuple[Header, Manifest]:
 
 
 def _by_table(members: Iterable[Member]) -> Iterator[tuple[str, Iterator[Member]]]:
-    """Runs of members that hold rows of one table, and (with the name '') of those that hold none."""
+    """Group consecutive members by table; the name '' stands for members without rows."""
     return groupby(members, key=lambda member: table_of(member[0]))
 
 
@@ -114,8 +114,8 @@ def _entries(manifest: Manifest) -> set[tuple[str, tuple[int, str]]]:
 
 
 def _begin(store: Store, home: Home, header: Header, manifest: Manifest, place: str) -> bool:
-    """Mark the store as the copy of this backup, unless the archive holds something; whether it was one before. Beside
-    a backup without an archive there may be one: it was saved in another way, and is masked with the same salt.
+    """Mark the store as the copy of this backup, unless the archive holds something else. Return whether it was one
+    before. A backup without an archive may be restored beside a separately saved one, masked with the same salt.
     """
     is_ours = (store.settings.get(copying.MARK) or {}).get("origin") == header.backup_id
     if not is_ours and any(path.suffix for path in home.archive_dir.glob("*/*")):
@@ -143,7 +143,7 @@ def _rows(name: str, members: Iterable[Member], tell: Tell) -> Iterator[Row]:
 
 
 def _put_file(home: Home, name: str, content: BinaryIO, report: RestoreReport) -> None:
-    """Write a file of the home or of the archive, in one step."""
+    """Write a file of the home or of the archive atomically."""
     kind, _, rest = name.partition("/")
     if kind == "home" and rest in OF_THE_HOME:
         target, data = home.folder / rest, content.read()

@@ -1,4 +1,4 @@
-"""Archived lines written anew: with less in them, or with more of it masked."""
+"""Rewriting of archived lines, with lines removed or masked."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,19 +8,19 @@ from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.store.base import Store
 
 Change = Callable[[list[str]], list[str]]
-"""Lines of a frame -> as many lines."""
+"""Lines of a frame -> the same number of lines."""
 
 
 def rewrite_generation(store: Store, archive: Archive, source: str, path: str, generation: int, change: Change) -> int:
-    """Write one archived generation anew where `change` changes a line; returns how many lines it did.
+    """Rewrite one archived generation if `change` changes a line. Return the number of changed lines.
 
-    What leans on its lines is first written anew by itself. Leftovers of former revisions are removed. Whoever calls
-    holds `archive.alone`.
+    Generations that depend on its lines are rewritten unchanged first. Leftovers of former revisions are removed. The
+    caller must hold `archive.alone`.
 
-    :raises StoreBusy: a crawl took the generation for a base, or added lines, just now.
-    :raises StoreFull: no room for the new file.
+    :raises StoreBusy: a crawl used the generation as a base, or added lines, just now.
+    :raises StoreFull: no disk space for the new file.
     """
-    with archive.writing(source):  # a crawl that knew nothing yet of what is to go has ended
+    with archive.writing(source):  # crawls that began before the change have ended
         frames = store.archive.frames(source, path, generation)
         changed = _changed_lines(archive, source, path, frames, change)
         if frames and not changed:

@@ -13,24 +13,23 @@ from anamnesis_pipeline.store.base import Store
 
 ROLLING_KIND = "rolling"
 MOST_CHARS = 30_000
-"""Of a rolling episode; small enough that all its passages get their vectors before an upsert is answered."""
+"""Max characters of a rolling episode, so few that all its passages get vectors before an upsert is answered."""
 KEPT_CHARS = 15_000
-"""Of the text that was there, when a delta would make it longer than MOST_CHARS; what is older goes into a closed
-episode of its own.
-"""
+"""Characters of existing text kept when a delta would exceed MOST_CHARS; older text moves to a separate closed
+episode."""
 MOST_DELTA_CHARS = MOST_CHARS - KEPT_CHARS
 BETWEEN = "\n\n"
-"""Stands between two deltas."""
+"""Separator of deltas."""
 MOST_TAGS = 50
 ATTEMPTS = 8
-"""Times that a delta is appended anew when another one came at the same moment."""
+"""Attempts to append a delta while others are appended at the same time."""
 
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What a session adds to its notes. `project` empty: that in which the session began, if it is known."""
+    """An addition to a session's notes. `project` empty: that in which the session began, if known."""
 
     handle: str
     session_id: str
@@ -42,7 +41,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """The rolling episode after an upsert; `closed`: the id of the episode that older text went into just now."""
+    """The rolling episode after an upsert. `closed`: id of the episode that received older text in this upsert."""
 
     episode: Episode
     created: bool
@@ -51,20 +50,20 @@ class Rolled:
 
 
 def rolling_id(machine: str, handle: str, session_id: str) -> str:
-    """The id of a session's rolling episode."""
+    """Return the id of a session's rolling episode."""
     pieces = (_NOT_IN_ID.sub("-", machine), _NOT_IN_ID.sub("-", handle), _NOT_IN_ID.sub("-", session_id[:8]))
     return "ep_rolling_" + "_".join(pieces)
 
 
 def upsert(store: Store, poster: Poster, delta: Delta, clock: Callable[[], datetime]) -> Rolled:
-    """Append a delta to its session's rolling episode, which is made when there is none. The very text that it ends
-    with already changes nothing. The next search finds it.
+    """Append a delta to its session's rolling episode, created if missing. Text that the episode already ends with
+    changes nothing. The next search finds it.
 
     :raises EpisodeConflict: another session has this id, or other deltas come too fast.
-    :raises Excluded: a rule keeps its project or its text away.
+    :raises Excluded: a rule excludes its project or its text.
     """
     for _ in range(ATTEMPTS - 1):
-        with suppress(EpisodeConflict):  # another delta of the session came between reading and writing
+        with suppress(EpisodeConflict):  # another delta was written between reading and writing
             return _upsert(store, poster, delta, clock())
     return _upsert(store, poster, delta, clock())
 
@@ -92,7 +91,9 @@ def _upsert(store: Store, poster: Poster, delta: Delta, now: datetime) -> Rolled
 
 
 def _first(store: Store, delta: Delta, episode_id: str, text: str, now: datetime) -> EpisodeDraft:
-    """The summary never changes, so that what is appended leaves the passages before it, and their vectors, alone."""
+    """Return the first draft. Its summary never changes, so later appends leave earlier passages and vectors
+    unchanged.
+    """
     project = delta.project or (store.projects.session_start(delta.session_id) or ("", ""))[0]
     about = f" on {project}" if project else ""
     return EpisodeDraft(
@@ -108,9 +109,9 @@ def _changed(poster: Poster, known: Episode, changes: dict[str, object]) -> Epis
 
 
 def _made_room(poster: Poster, known: Episode, chars: int) -> tuple[str, str | None]:
-    """The end of the text, if all of it would be too long, and the id of the episode that the rest is in now.
+    """Return the text to keep, and the id of the closed episode if older text had to move.
 
-    What goes is told by the stored text alone: a call that failed behind this is made again, and finds it done.
+    The split depends on the stored text alone: a retry after a failure finds it done.
     """
     text = known.raw_exchange
     if len(text) + len(BETWEEN) + chars <= MOST_CHARS:
@@ -128,7 +129,7 @@ def _made_room(poster: Poster, known: Episode, chars: int) -> tuple[str, str | N
 
 
 def _seam(text: str) -> int:
-    """Where the last KEPT_CHARS or fewer begin, between two deltas if there is such a place."""
+    """Return the offset of the last KEPT_CHARS or fewer, at a delta boundary if there is one."""
     low = max(0, len(text) - KEPT_CHARS)
     between = text.find(BETWEEN, low)
     return between + len(BETWEEN) if between >= 0 else low
@@ -140,6 +141,6 @@ def _closed(known: Episode) -> int:
 
 
 def _is_anothers(known: Episode, delta: Delta) -> bool:
-    """Whether an episode of the id that a delta has is of another session: ids hold but the beginning of that."""
+    """Return whether the episode with a delta's id is of another session: ids hold only the start of a session id."""
     theirs = (known.session_id, known.machine, known.metadata.get("handle"))
     return theirs != (delta.session_id, delta.machine, delta.handle)

@@ -1,4 +1,4 @@
-"""Tombstones of sections: by their exact text wherever it stands, and by likeness in the document that had it."""
+"""Tombstones of sections: by exact text everywhere, and by similarity in the document that had it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -16,8 +16,8 @@ from anamnesis_pipeline.store.records.exclusion import BuriedSection
 
 
 def bury_sections(store: Store, parts: Iterable[Part]) -> None:
-    """Keep what later tells edited copies of these sections, for each document that has them now. Other parts are left
-    out. May be repeated; what is kept already stays.
+    """Store similarity digests of these sections for each document that has them now, to detect edited copies. Other
+    chunks are ignored. Repeatable; existing digests stay.
     """
     going = {part.part_id: part for part in parts if part.section is not None}
     if not going:
@@ -40,9 +40,9 @@ def bury_sections(store: Store, parts: Iterable[Part]) -> None:
 
 
 class SectionTombstones:
-    """What is to stay away of the documents of one source.
+    """Forgotten sections of one source's documents.
 
-    `told` says which files hold text that only resembles it: a section whose facts were put right does so, too.
+    `told` names files with text that only resembles a forgotten one: the match may be a correction.
     """
 
     def __init__(self, store: Store, source: str) -> None:
@@ -55,18 +55,17 @@ class SectionTombstones:
         return not self._store.forgetting.has_forgotten(SECTION_KEY) and not self._store.exclusion.has_buried()
 
     def going(self, path: str, place: str, sections: Sequence[Section], text: str) -> list[Section]:
-        """Those of a document's sections that were forgotten, or that hold a good part of one that was forgotten there,
-        or in a file with an equal section, as one has that was renamed since. Of one that says much else `spans` are
-        the lines that hold it.
+        """Return the sections that were forgotten, or that hold a good part of one forgotten there or in a file with an
+        equal section (as a renamed file has). If a section says much else, its `spans` are the matching lines.
 
-        :param place: what the document is known by, see `message_keys.place_of`.
+        :param place: the document's key, see `message_keys.place_of`.
         :param text: of the document.
         """
         gone = self._store.forgetting.forgotten(sorted({key for section in sections for key in keys_of(section)}))
         texts = [content_id(*(piece.text for piece in section.pieces)) for section in sections]
         buried = [each for each in self._store.exclusion.buried_at(self._source, place, texts) if each.kept]
         held = [[] if goes(section, gone) else self._held_by(section, buried) for section in sections]
-        # whatever else changes, it stays away from here
+        # keep it away from this document after further changes
         again = {BuriedSection(each.episode_id, self._source, path, place, each.kept) for its in held for each in its}
         if again:
             self._store.exclusion.bury_sections(again)
@@ -80,7 +79,7 @@ class SectionTombstones:
         ]
 
     def _held_by(self, section: Section, buried: Sequence[BuriedSection]) -> list[BuriedSection]:
-        """Those of which the section holds a good part."""
+        """Return the forgotten sections of which this one holds a good part."""
         if not buried:
             return []
         runs = self._runs(section)
@@ -91,7 +90,7 @@ class SectionTombstones:
         return runs_of(_body(written, section.title), self._secret)
 
     def _narrowed(self, section: Section, held: Sequence[BuriedSection], text: str) -> Section:
-        """The section, down to the lines that hold the forgotten texts where it says much else."""
+        """Return the section, narrowed to the forgotten lines if it says much else."""
         runs = self._runs(section)
         if not held or section.values or any(is_little_else(runs, each.kept) for each in held):
             return section
@@ -119,6 +118,6 @@ def _body_of_part(part: Part) -> str:
 
 
 def _body(text: str, title: Sequence[str]) -> str:
-    """A text without the heading that it begins with: that is no text, but where it stands."""
+    """Return a text without its leading heading, which says only where the text is."""
     first, _, rest = text.lstrip().partition("\n")
     return rest if title and plain_title(first.strip("# ")) == title[-1] else text

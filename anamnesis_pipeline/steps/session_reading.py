@@ -1,4 +1,4 @@
-"""Sessions as people read them: one line each in a list, and their chunks from top to bottom."""
+"""Sessions for display: one line each in a list, and their chunks in order."""
 
 from dataclasses import dataclass, replace
 
@@ -10,7 +10,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.episodes import EpisodePage
 
 SAID_KINDS = ("exchange", "subagent", "compact_summary", "record")
-"""Kinds of what sessions are made of; where they are hidden, the record of a session stands for them."""
+"""Kinds that sessions consist of; where they are hidden, the session's record replaces them."""
 SPOKEN = frozenset(SegmentKind) - {
     SegmentKind.THINKING,
     SegmentKind.TOOL_INPUT,
@@ -18,24 +18,24 @@ SPOKEN = frozenset(SegmentKind) - {
     SegmentKind.TOOL_ERROR,
     SegmentKind.SKILL,
 }
-"""Of a conversation all but thoughts, what tools were given and answered, and instructions of skills."""
+"""A conversation without thoughts, tool inputs and results, and skill instructions."""
 CHUNK_CURSOR = r"^[0-9]{1,6}:(-?[0-9]{1,16}-([0-9a-f]{2}){0,800})?$"
-"""A place in a session, as text: the number of the joined session, and the cursor of its episodes."""
+"""Cursor in a session: the index of the joined session, and the cursor of its episodes."""
 OPEN_AMONG = 200
-"""Of the newest chunks it is looked whether their session has a record."""
+"""Newest chunks that are checked for open sessions."""
 RECORDS_AMONG = 100
-"""The newest records, which most of the newest chunks belong to."""
+"""Newest records loaded at once; most of the newest chunks belong to them."""
 LEAST_PREFIX = 4
-"""Characters of an id that stand for the whole one."""
+"""Minimum characters of an abbreviated id."""
 MATCHES_NAMED = 5
 MOST_OPEN = 10
-"""Open sessions in a list."""
+"""Max open sessions in a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRow(SessionRecord):
-    """A session in a list. `episode_id` is that of its record, or of its newest chunk where it has none yet. `is_open`:
-    it went on since its record was written, or has none yet.
+    """A session in a list. `episode_id`: of its record, or of its newest chunk if it has none. `is_open`: it continued
+    since its record was written, or has none.
     """
 
     episode_id: str = ""
@@ -44,7 +44,7 @@ class SessionRow(SessionRecord):
 
 @dataclass(frozen=True, slots=True)
 class SessionPage:
-    """Sessions by the time at which they began; `next_cursor` is None on the last page."""
+    """Sessions by start time; `next_cursor` is None on the last page."""
 
     items: list[SessionRow]
     next_cursor: str | None
@@ -52,7 +52,7 @@ class SessionPage:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """An episode of a session, and the part it is made of; None: somebody posted it."""
+    """An episode of a session, and its part; None: a client posted it."""
 
     episode: Episode
     part: Part | None
@@ -60,7 +60,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkPage:
-    """Chunks of one session in their order; `next_cursor` is None on the last page."""
+    """Chunks of one session, in order; `next_cursor` is None on the last page."""
 
     items: list[Chunk]
     next_cursor: str | None
@@ -69,9 +69,9 @@ class ChunkPage:
 def session_page(
     store: Store, where: Where, limit: int, cursor: str | None = None, *, oldest_first: bool = False
 ) -> SessionPage:
-    """The sessions that pass a filter, newest first unless asked otherwise; open ones come before all others.
+    """Return the sessions that pass a filter, newest first by default; open ones come first.
 
-    :raises InvalidEpisode: the cursor is not one of ours.
+    :raises InvalidEpisode: the cursor is invalid.
     """
     page = timeline_page(store, replace(where, kinds=(SESSION_KIND,)), limit, cursor, oldest_first=oldest_first)
     return SessionPage([row for each in page.items if (row := row_of(each)) is not None], page.next_cursor)
@@ -80,12 +80,12 @@ def session_page(
 def timeline_page(
     store: Store, where: Where, limit: int, cursor: str | None = None, skip: int = 0, *, oldest_first: bool = False
 ) -> EpisodePage:
-    """What happened, one episode a session in place of its chunks, and everything else that passes the filter.
+    """Return a timeline: one episode per session in place of its chunks, and everything else that passes the filter.
 
-    A session that is open has no record of its present state: the episode that stands for it has the id of its newest
-    chunk, and revision 0 where there is no record at all.
+    An open session has no current record: its episode has the id of its newest chunk, and revision 0 if there is no
+    record at all.
 
-    :raises InvalidEpisode: the cursor is not one of ours.
+    :raises InvalidEpisode: the cursor is invalid.
     """
     still_open = [] if cursor is not None or skip or oldest_first else _open_sessions(store, where)[: limit - 1]
     hidden = tuple({*where.hidden_kinds, *SAID_KINDS})
@@ -96,7 +96,7 @@ def timeline_page(
 
 
 def row_of(episode: Episode) -> SessionRow | None:
-    """A session as it is listed; None: the episode is no record of one."""
+    """Return the list row of a session record; None: the episode is no such record."""
     record = of_episode(episode)
     if record is None:
         return None
@@ -105,11 +105,11 @@ def row_of(episode: Episode) -> SessionRow | None:
 
 
 def find_session(store: Store, name: str, where: Where) -> SessionRow:
-    """The session of this id, of a unique beginning of it, or of a session that is joined to it.
+    """Return the session with this id, with a unique prefix of it, or joined with that session.
 
-    :param where: what is visible.
+    :param where: filter of visible episodes.
     :raises EpisodeNotFound: there is none.
-    :raises IdAmbiguous: several begin so.
+    :raises IdAmbiguous: several ids have this prefix.
     """
     ids = store.sessions.beginning_with(name, MATCHES_NAMED + 1) if len(name) >= LEAST_PREFIX else [name]
     ids = [name] if name in ids else ids
@@ -126,11 +126,11 @@ def find_session(store: Store, name: str, where: Where) -> SessionRow:
 
 
 def chunk_page(store: Store, row: SessionRecord, where: Where, limit: int, cursor: str | None = None) -> ChunkPage:
-    """What was said and done in a session and all that is joined to it, from its beginning.
+    """Return the chunks of a session and those joined with it, from the beginning.
 
-    :param where: what is visible of it.
-    :param cursor: `next_cursor` of the page before: the number of a joined session, and a place in it.
-    :raises InvalidEpisode: the cursor is not one of ours.
+    :param where: filter of visible episodes.
+    :param cursor: `next_cursor` of the previous page.
+    :raises InvalidEpisode: the cursor is invalid.
     """
     at, _, after = (cursor or "0:").partition(":")
     if not at.isdecimal() or int(at) >= len(row.session_ids):
@@ -149,7 +149,7 @@ def chunk_page(store: Store, row: SessionRecord, where: Where, limit: int, curso
 
 
 def _open_sessions(store: Store, where: Where) -> list[Episode]:
-    """Sessions that went on since their record was written, or have none yet; the one that was talked in last first."""
+    """Return the sessions without a current record, the most recently active first."""
     chunks: dict[str, list[Episode]] = {}
     said = replace(where, kinds=("exchange", "subagent"))
     for chunk in store.episodes.page(said, OPEN_AMONG).items:
@@ -173,7 +173,7 @@ def _open_sessions(store: Store, where: Where) -> list[Episode]:
 
 
 def _session_of(store: Store, session_id: str, where: Where) -> SessionRow | None:
-    """The record of a session, or of those it is joined with; without one, what is known of it."""
+    """Return the record of a session or of its joined sessions; without one, what its chunks tell."""
     episode, _ = _recorded(store, session_id, replace(where, kinds=(SESSION_KIND,)))
     if episode is None:
         chunks = store.episodes.page(replace(where, session_id=session_id, include_superseded=True), OPEN_AMONG).items
@@ -182,7 +182,7 @@ def _session_of(store: Store, session_id: str, where: Where) -> SessionRow | Non
 
 
 def _recorded(store: Store, session_id: str, records: Where) -> tuple[Episode | None, SessionRecord | None]:
-    """The current record that a session is in, and its episode."""
+    """Return the current record that includes a session, and its episode."""
     states = [state for state in store.sessions.states([session_id]) if state.session_id == session_id]
     for root in dict.fromkeys((*(state.root for state in states if state.root), session_id)):
         for episode in store.episodes.page(replace(records, session_id=root), 1).items:
@@ -191,7 +191,7 @@ def _recorded(store: Store, session_id: str, records: Where) -> tuple[Episode | 
 
 
 def _provisional(store: Store, session_id: str, chunks: list[Episode]) -> Episode:
-    """What is known of a session that has no record, as far as these chunks tell; the newest comes first."""
+    """Return a provisional record, made of these chunks, newest first."""
     last = chunks[0]
     parts = {part.part_id: part for part in store.forgetting.parts([chunk.episode_id for chunk in chunks])}
     gathered = Gathered(last.source, session_id, last.path, last.project, last.metadata.get("cwd", ""))

@@ -1,4 +1,4 @@
-"""What the parts of sessions say, gathered part by part, and the record that joined sessions make. Pure."""
+"""Session records: facts gathered chunk by chunk, then joined into one record. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,16 +20,16 @@ from anamnesis_pipeline.stop_words import STOP_WORDS
 MAX_PROMPT_CHARS = 1_000
 MAX_OUTCOME_CHARS = 1_500
 MAX_MESSAGE_CHARS = 40_000
-"""Of one message, its beginning and its end; what lies between says nothing that a record needs."""
+"""Max characters of a message: its beginning and end; a record needs nothing in between."""
 MAX_FILES, MAX_COMMITS = 100, 50
 MAX_COMMANDS, MAX_TESTS = 20, 12
 MAX_DECISIONS = MAX_OPEN_ITEMS = 8
 MAX_PENDING = 256
-"""Calls without a result that are remembered, the latest ones."""
+"""Max remembered tool calls without a result, the latest ones."""
 MAX_GO_ON_CHARS = 200
 SUBSTANTIAL_CHARS = 40
 AFTER_GO_ON_CHARS = 200
-"""An answer to a bare "go on" counts from this length on: a short one tells only that the work goes on."""
+"""Minimum length of an answer to a bare "go on" that counts; shorter ones only say that work continues."""
 
 _PERSONS = frozenset({SegmentKind.PROMPT, SegmentKind.CHANNEL, SegmentKind.STEERING, SegmentKind.PLAN})
 _MACHINES = frozenset({SegmentKind.NOTIFICATION, SegmentKind.MACHINE_PROMPT, SegmentKind.PEER})
@@ -57,11 +57,11 @@ _GO_ON = re.compile(
     re.IGNORECASE,
 )
 _NARRATION = re.compile(r"(?:now,? )?(?:let me|i'll|i will|i'm going to|let's)\b", re.IGNORECASE)
-"""Begins what is said between two steps of work."""
+"""Start of narration between two steps of work."""
 
 
 class Answer(NamedTuple):
-    """The last message of a turn. The higher `rank`, the more it tells of how a session ended."""
+    """The last message of a turn. A higher `rank` says more about the session's outcome."""
 
     rank: int
     at: datetime
@@ -70,7 +70,7 @@ class Answer(NamedTuple):
 
 @dataclass(slots=True)
 class _Message:
-    """A message whose pieces are put together again."""
+    """A message, reassembled from its pieces."""
 
     key: str
     kind: SegmentKind
@@ -81,7 +81,7 @@ class _Message:
     length: int = 0
 
     def add(self, text: str) -> None:
-        """The next piece; what is between the beginning and the end of a huge one is left out."""
+        """Append a piece; truncate the middle of a huge message."""
         self.length += len(text)
         self.pieces.append(text)
         if self.length > 2 * MAX_MESSAGE_CHARS:
@@ -91,13 +91,13 @@ class _Message:
 
     @property
     def text(self) -> str:
-        """The message, as far as it is kept."""
+        """The kept text."""
         return "".join(self.pieces)
 
 
 @dataclass(slots=True)
 class Gathered:
-    """What a session says, as far as one source has it. Feed its parts in order, then call `end`."""
+    """Facts of a session in one source. Add its chunks in order, then call `end`."""
 
     source: str
     session_id: str
@@ -108,43 +108,43 @@ class Gathered:
     ended: datetime | None = None
     keys: set[str] = field(default_factory=set)
     files_of: set[tuple[str, str]] = field(default_factory=set)
-    """Source and path of the logs that it is in, without those of subagents."""
+    """Source and path of its logs, without those of subagents."""
     errors: int = 0
     prompts: list[str] = field(default_factory=list)
-    """The first one, and the first that says what it is about."""
+    """The first prompt, and the first that states a subject."""
     command: str = ""
     """The first slash command."""
     machine_prompt: str = ""
-    """The first thing that something other than a person asked."""
+    """The first prompt that is not a person's."""
     answers: list[Answer] = field(default_factory=list)
-    """The best of each rank, and the last one."""
+    """The latest of each rank."""
     files: dict[str, None] = field(default_factory=dict)
     commands: dict[str, None] = field(default_factory=dict)
     tests: list[str] = field(default_factory=list)
     commits: list[str] = field(default_factory=list)
     branch: str = ""
-    """The one of the last commit that says so."""
+    """Branch of the last commit that names one."""
     decisions: dict[str, None] = field(default_factory=dict)
     todos: dict[str, str] = field(default_factory=dict)
-    """What is to be done -> its state, by the last list that Claude wrote."""
+    """To-do -> its state, by the last list that Claude wrote."""
     tasks: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Number of a task -> what it is, and its state."""
+    """Task number -> its text and state."""
     _agents_path: str = ""
     _message: _Message | None = None
     _pending: dict[str, str] = field(default_factory=dict)
     _statement: _Message | None = None
     _asked_by: str = "machine"
-    """Who or what began the turn: `person`, `go on`, or `machine`."""
+    """What began the turn: `person`, `go on`, or `machine`."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing."""
+        """Whether there is no message."""
         return not self.keys
 
     def add(self, part: Part) -> None:
-        """The next part."""
+        """Add the next chunk."""
         if part.kind == "compact_summary" or (self.project and part.project != self.project):
-            return  # what a session says in another project, which may be private, is no part of this record
+            return  # text from another project, which may be private, does not belong in this record
         is_agents = bool(part.agent_id)
         if not is_agents:
             self.files_of.add((part.source, part.path))
@@ -159,7 +159,7 @@ class Gathered:
             self._agents_path, self.project = self._agents_path or part.path, self.project or part.project
 
     def end(self) -> "Gathered":
-        """There are no more parts."""
+        """Finish the last message and turn."""
         self._finish_message()
         self._finish_turn()
         self.path = self.path or self._agents_path
@@ -218,7 +218,7 @@ class Gathered:
             self.command = self.command or f"{name.strip()} {arguments.strip()}".strip()
 
     def _finish_turn(self) -> None:
-        """The last message of Claude before somebody or something asks next may be how the session ended."""
+        """Rank Claude's last message before the next prompt: it may be the session's outcome."""
         said, self._statement = self._statement, None
         if said is None:
             return
@@ -299,9 +299,9 @@ _NEVER = datetime.fromtimestamp(0, UTC)
 def record_of(
     gathered: Sequence[Gathered], machine: str, branches: Mapping[tuple[str, str], str], revision: int = 1
 ) -> SessionRecord:
-    """The record of joined sessions, those that began first first; at least one of them says something.
+    """Return the record of joined sessions, ordered by start; at least one is not empty.
 
-    :param branches: (source, session) -> git branch that it was on last.
+    :param branches: (source, session) -> its last git branch.
     """
     first = gathered[0]
     answer = max((a for each in gathered for a in each.answers), key=lambda a: (min(a.rank, 3), a.at), default=None)
@@ -334,7 +334,7 @@ def record_of(
 
 
 def _without_narration(text: str) -> str:
-    """A message without the paragraphs at its end that only say what is done next, unless it says nothing else."""
+    """Return a message without trailing paragraphs that only announce the next step, unless nothing else is left."""
     paragraphs = text.split("\n\n")
     while len(paragraphs) > 1 and (_NARRATION.match(paragraphs[-1]) and len(paragraphs[-1]) < AFTER_GO_ON_CHARS):
         paragraphs.pop()
@@ -342,9 +342,7 @@ def _without_narration(text: str) -> str:
 
 
 def _title(gathered: Sequence[Gathered], outcome: str) -> str:
-    """What a session is about in at most MAX_TITLE characters: the first line of what was asked, else of what was said,
-    as far as it tells something.
-    """
+    """Return a title of at most MAX_TITLE characters: the first meaningful line of the prompt, else of the outcome."""
     prompts = [prompt for each in gathered for prompt in each.prompts]
     asked = next(filter(_tells, prompts), "") or next(iter(prompts), "")
     if not _tells(asked):
@@ -362,7 +360,7 @@ def _title(gathered: Sequence[Gathered], outcome: str) -> str:
 
 
 def _open_items(gathered: Sequence[Gathered], outcome: str) -> tuple[str, ...]:
-    """What the end of the work leaves open, then what is not done of the last list of things to do."""
+    """Return open items named at the end of the work, then unfinished items of the last to-do list."""
     found = open_loops(outcome, MAX_OPEN_ITEMS)
     lists = [each for each in gathered if each.todos or each.tasks]
     if lists:
@@ -372,7 +370,7 @@ def _open_items(gathered: Sequence[Gathered], outcome: str) -> tuple[str, ...]:
 
 
 def _todos(text: str) -> dict[str, str]:
-    """What is to be done -> its state, of a call of `TodoWrite`, however its list was written."""
+    """Return to-do -> state from a `TodoWrite` call, in either notation."""
     found = [dict(_TODO_FIELD.findall(item[0])) for item in _TODO.finditer(text)]
     lines: dict[str, dict[str, str]] = {}
     for number, name, value in _TODO_LINE.findall(text):
@@ -383,7 +381,7 @@ def _todos(text: str) -> dict[str, str]:
 
 
 def _relative(path: str, folders: Iterable[str]) -> str:
-    """A path relative to the first of some folders that it is in, with `/`; as it is where it is in none."""
+    """Return a path relative to the first folder that contains it, with `/`; unchanged if none does."""
     plain = path.replace("\\", "/")
     for folder in folders:
         inside = folder.replace("\\", "/").rstrip("/") + "/"
@@ -393,10 +391,10 @@ def _relative(path: str, folders: Iterable[str]) -> str:
 
 
 def _last(items: Iterable[str], most: int) -> tuple[str, ...]:
-    """The last distinct ones, in order."""
+    """Return the last `most` distinct items, in order."""
     return tuple(reversed(tuple(dict.fromkeys(reversed(list(items))))[:most]))
 
 
 def _tells(text: str) -> bool:
-    """Whether a text says what it is about: `go on` does not."""
+    """Return whether a text states a subject; `go on` does not."""
     return sum(word not in STOP_WORDS for word in content_words(text[:2_000])) > 2

@@ -1,4 +1,4 @@
-"""What the asset `session_summaries` does: the record of each session that changed and has ended, or been idle."""
+"""The asset `session_summaries`: records of sessions that changed, and have ended or are idle."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -30,19 +30,19 @@ from anamnesis_pipeline.store.values import instant
 from anamnesis_pipeline.summaries import extractive
 
 PAGE = 200
-"""Sessions that are listed at once."""
+"""Sessions listed at once."""
 MAX_JOINED = 1_000
-"""Sessions of one record."""
+"""Max sessions in one record."""
 PARTS_AT_ONCE = 50
-"""Parts in memory at once: at most 4,000 characters each."""
+"""Chunks in memory at once, of at most 4,000 characters each."""
 COPIES = 50
-"""Copied messages of a log that tell which sessions it is a copy of: it has them from its beginning on."""
+"""Copied messages checked per log; a copy has them from its beginning on."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionReport:
-    """What one run did. `revised` are records of sessions that went on, `changed` those that were written again in
-    place, `waiting` sessions of which a part still grows.
+    """Result of one run. `revised`: records of sessions that continued. `changed`: records rewritten in place.
+    `waiting`: sessions with a chunk that still grows.
     """
 
     written: int = 0
@@ -51,18 +51,17 @@ class SessionReport:
     unchanged: int = 0
     waiting: int = 0
     problem: str = ""
-    """The last reason why an LLM's summary is missing."""
+    """The last reason for a missing LLM summary."""
 
 
 def summarize_sessions(
     store: Store, source: Source, llm: Llm, pieces: PieceCounter, instance: str = ""
 ) -> SessionReport:
-    """Write the records of the sessions of a source in which something came, changed or went; the cost is that of
-    these sessions, and of those that are joined with them. What is written changes nothing when it is written again,
-    and a run that dies is finished by the next one.
+    """Write the records of a source's sessions with new, changed or removed chunks; the cost is that of these sessions
+    and those joined with them. The step is idempotent, and the next run finishes an interrupted one.
 
-    :param llm: writes the summaries, by the rules for parts; where it does not, title and outcome are the summary, and
-        a later run asks it again, as it does for parts.
+    :param llm: writes the summaries, by the rules for chunks; without a summary, title and outcome stand in, and a
+        later run asks again.
     :param instance: of the episodes; empty: the source's machine.
     """
     run, after = _Run(store, source, llm, pieces, instance), ""
@@ -72,12 +71,12 @@ def summarize_sessions(
         after = session_ids[-1]
     for session_id, due in run.due.items():
         run.write(session_id)
-        store.settings.swap(SUMMARY_DUE + session_id, list(due), None)  # where it was not asked for, nobody waits
+        store.settings.swap(SUMMARY_DUE + session_id, list(due), None)  # not requested this time: no longer due
     return run.report
 
 
 class _Run:
-    """The records of one source."""
+    """One run over a source's records."""
 
     def __init__(self, store: Store, source: Source, llm: Llm, pieces: PieceCounter, instance: str) -> None:
         self._store, self._llm, self._pieces, self._instance = store, llm, pieces, instance
@@ -91,7 +90,7 @@ class _Run:
 
     @cached_property
     def _links(self) -> dict[str, set[str]]:
-        """Session -> those in which it goes on, and those that go on in it."""
+        """Session -> the sessions that continue it or that it continues."""
         found: dict[str, set[str]] = {}
         for session_id, later in continued(self._store.settings).items():
             found.setdefault(session_id, set()).add(later)
@@ -99,7 +98,7 @@ class _Run:
         return found
 
     def write(self, session_id: str) -> None:
-        """The record of a session, unless another one has it already, or it is not at rest."""
+        """Write the record of a session, unless another record includes it or it is still open."""
         if session_id in self._done:
             return
         members, gone, apart = self._joined(session_id)
@@ -118,7 +117,7 @@ class _Run:
         root = states[0]
         name = self._name(root, apart)
         if any(state.root != name for state in states) and not sessions.join(states, name):
-            return  # something happened meanwhile: the next run sees it
+            return  # changed meanwhile: the next run handles it
         branches = {state.key: state.branch for state in states}
         record = record_of([gathered for _, gathered in members], self._machine, branches)
         until = instant(record.ended)
@@ -137,8 +136,8 @@ class _Run:
             self._count(written=is_new, revised=goes_on and not is_new, changed=not goes_on and not is_new)
 
     def _name(self, root: SessionState, apart: list[SessionState]) -> str:
-        """What the ids of the record are made of: the id of the session in which it begins, unless a session of another
-        project has the same and took it first.
+        """Return the name from which record ids are made: the id of the first session, unless a session of another
+        project has the same id and used it first.
         """
         with_source = name_with_source(root.session_id, root.source)
         holders = [each.source for each in apart if each.root == each.session_id == root.session_id]
@@ -148,7 +147,7 @@ class _Run:
     def _made(
         self, root: SessionState, name: str, record: SessionRecord, members: list[tuple[SessionState, Gathered]]
     ) -> Episode:
-        """The episode of a record."""
+        """Return the episode of a record."""
         path = f"{folder_of(self._sources[root.source])}/{members[0][1].path}"
         summary = self._summary(root, episode_id_of(self._machine, name, record.revision), record, members)
         episode = to_episode(record, root.source, path, summary, name)
@@ -159,11 +158,11 @@ class _Run:
     def _joined(
         self, session_id: str
     ) -> tuple[list[tuple[SessionState, Gathered]], list[SessionState], list[SessionState]]:
-        """What is one session with this one, as every source of its machine has it, in the order in which they began;
-        what nothing is left of; and what stays apart.
+        """Return the sessions joined with this one, from every source of its machine, by start; those with nothing
+        left; and those kept apart.
 
-        Sessions are joined where one goes on in the other, or has messages of the other, as forks and resumed ones do:
-        only of one project, and from one configured source, so that nothing of a private one is told elsewhere.
+        Sessions are joined if one continues the other or has its messages, as forks and resumed ones do. They must
+        share the project and the configured source, so that private text stays in its source.
         """
         found: list[tuple[SessionState, Gathered]] = []
         gone: list[SessionState] = []
@@ -192,22 +191,20 @@ class _Run:
         return sorted(found, key=self._beginning), gone, apart
 
     def _beginning(self, member: tuple[SessionState, Gathered]) -> tuple[bool, bool, str, str, str]:
-        """What joined sessions are ordered by: logs of sessions first, before those of subagents alone and the history,
-        which knows prompts only.
-        """
+        """Return the sort key of joined sessions: logs first, then logs of subagents alone and the prompt history."""
         state, gathered = member
         began = instant(gathered.started) if gathered.started else ""
         return not self._is_log(state.source), not gathered.files_of, began, state.session_id, state.source
 
     def _neighbours(self, state: SessionState, gathered: Gathered) -> list[str]:
-        """Sessions that are to be joined with one, if they may be."""
+        """Return the candidates for joining with a session."""
         ids = {state.session_id, *self._links.get(state.session_id, ())}
         if self._is_log(state.source):
             ids |= self._sharing(gathered)
         return sorted(ids)
 
     def _sharing(self, gathered: Gathered) -> set[str]:
-        """Sessions that are in the same logs, or whose logs have messages in common with these."""
+        """Return sessions in the same logs, or whose logs share messages with these."""
         originals = self._store.messages.owners(self._store.sessions.copied(gathered.files_of, COPIES))
         keys = [key for key in sorted(gathered.keys) if key.removeprefix("f:").startswith("u:")]
         copies = {(source, seen.path) for source, seen in self._store.messages.occurrences_of(keys)}
@@ -216,7 +213,7 @@ class _Run:
         return set().union(*self._store.sessions.sessions_of(logs).values()) - {""}
 
     def _is_log(self, source: str) -> bool:
-        """Whether files of a source are each of one session; the history is of all."""
+        """Return whether each file of a source is of one session; the prompt history covers all."""
         return source in self._sources and self._sources[source].kind == "claude_logs"
 
     @property
@@ -232,7 +229,7 @@ class _Run:
         return gathered.end()
 
     def _parts(self, part_ids: list[str]) -> Iterator[Part]:
-        """Parts in this order, some at a time."""
+        """Yield chunks in this order, loaded in batches."""
         for batch in batches(part_ids, PARTS_AT_ONCE):
             found = {part.part_id: part for part in self._store.forgetting.parts(batch)}
             yield from (found[part_id] for part_id in batch if part_id in found)
@@ -244,7 +241,7 @@ class _Run:
     def _summary(
         self, root: SessionState, record_id: str, record: SessionRecord, members: list[tuple[SessionState, Gathered]]
     ) -> str:
-        """The LLM's summary of a record; empty: none was made."""
+        """Return the LLM's summary of a record; empty: none was made."""
         if self._llm.open is None:
             return ""
         keys = sorted(set().union(*(gathered.keys for _, gathered in members)))
@@ -269,7 +266,7 @@ class _Run:
         return "" if made.model == extractive.MODEL or made.skip else made.text
 
     def _is_private(self, keys: Iterable[str]) -> bool:
-        """Whether a message stands in a private source, too."""
+        """Return whether a private source holds one of the messages, too."""
         private = self._llm.private_sources()
         return bool(private) and any(source in private for source, _ in self._store.messages.occurrences_of(list(keys)))
 

@@ -1,5 +1,5 @@
-"""What is known of sessions beside their messages: where they go on, whether their own log is there, and how many are
-other memory tools' own; and which types of records, and of what is in them, this version does not know.
+"""Facts about sessions beside their messages: continuations, missing logs, sessions of other memory tools; and the
+unknown record types found in logs.
 """
 
 from collections import Counter
@@ -17,39 +17,37 @@ from anamnesis_pipeline.store.records.settings import SettingsRecords
 from anamnesis_pipeline.store.values import instant
 
 CONTINUED = "sessions.continued_in."
-"""Stored under this prefix and the id of a session: the session in which it goes on."""
+"""Settings prefix, then a session id -> the session that continues it."""
 WITHOUT_LOG = "sessions.without_log."
-"""Stored under this prefix and the id of a session whose subagents were read, and not its own log: their source."""
+"""Settings prefix, then the id of a session of which only subagent logs were read -> their source."""
 SUMMARY_DUE = "sessions.summary_due."
-"""Stored under this prefix and the id of a session whose record lacks the LLM's summary: its source, when to ask for it
-again, and how often that failed.
-"""
+"""Settings prefix, then the id of a session whose record lacks the LLM's summary -> its source, the time of the next
+attempt, and the number of failures."""
 UNKNOWN_RECORDS = "records.unknown"
-"""Stored under this name: what this version does not know -> how many were read, the last version that wrote some."""
+"""Settings key: unknown type -> its count, the last version that wrote one."""
 OBSERVED = "sessions.of_observers"
-"""Stored under this name: memory tool -> how many sessions of its own were left out."""
+"""Settings key: memory tool -> number of its sessions that were left out."""
 ODD_TIMES, ODD_TIMES_RENEWED = "times.odd", "times.odd_renewed"
-"""Stored under these names: how many messages had times that cannot be, with examples; whether those were renewed
-that an earlier version stored.
-"""
+"""Settings keys: number of messages with implausible times, and examples; whether those stored by an earlier version
+were renewed."""
 MAX_EXAMPLES = 5
 PAGE = 200
 MAX_UNKNOWN = 50
-"""Unknown types that are remembered, the first ones."""
+"""Max unknown types remembered, the first ones."""
 MAX_HOPS = 100
-"""Sessions that are followed from one to the next."""
+"""Max continuations followed."""
 
 
 @dataclass(frozen=True, slots=True)
 class OddTimes:
-    """Messages whose times cannot be; `examples` name log, line and time."""
+    """Messages with implausible times; `examples` name log, line and time."""
 
     count: int
     examples: tuple[str, ...]
 
 
 def latest_session(links: Mapping[str, str], session_id: str) -> str:
-    """The session in which one goes on now, itself where it does not.
+    """Return the last continuation of a session, or itself.
 
     :param links: session -> the next one.
     """
@@ -60,12 +58,12 @@ def latest_session(links: Mapping[str, str], session_id: str) -> str:
 
 
 def continued(settings: SettingsRecords) -> dict[str, str]:
-    """Session -> the session in which it goes on."""
+    """Return session -> the session that continues it."""
     return {name.removeprefix(CONTINUED): str(later) for name, later in settings.all(CONTINUED).items()}
 
 
 def note_continued(store: Store, found: Mapping[str, str]) -> None:
-    """Remember where sessions go on; the episodes of all that lead there are written again."""
+    """Store continuations, and rewrite the episodes of all sessions that lead to them."""
     for session_id, later in found.items():
         store.settings.set(CONTINUED + session_id, later)
     links = continued(store.settings) if found else {}
@@ -75,20 +73,20 @@ def note_continued(store: Store, found: Mapping[str, str]) -> None:
 
 
 def summaries_due(store: Store, now: datetime) -> dict[str, tuple[str, str, int]]:
-    """Session whose record is to be summarized again by now -> its source, since when, and how often that failed."""
+    """Return session -> its source, due time and failures, where the record's summary is due."""
     every = ((name.removeprefix(SUMMARY_DUE), its) for name, its in store.settings.all(SUMMARY_DUE).items())
     return {session_id: (source, due, failed) for session_id, (source, due, failed) in every if due <= instant(now)}
 
 
 def sources_to_summarize(store: Store, now: datetime) -> set[str]:
-    """Sources with parts or records of sessions that want a summary by now."""
+    """Return sources with chunks or session records whose summary is due."""
     return store.summaries.sources_to_summarize(now) | {source for source, _, _ in summaries_due(store, now).values()}
 
 
 def forget_sessions(store: Store, gone: Collection[str], publish: Callable[[Source], object]) -> None:
-    """Let nothing here name sessions of which nothing stays, nor tell the branches that they were on.
+    """Remove all facts, branches included, about sessions that are gone.
 
-    :param publish: writes the episodes of a source again, of which some name a session that is gone.
+    :param publish: rewrites the episodes of a source, some of which name a removed session.
     """
     settings, known = store.settings, odd_times(store.settings)
     _forget_links(store, gone, publish)
@@ -103,7 +101,7 @@ def forget_sessions(store: Store, gone: Collection[str], publish: Callable[[Sour
 
 
 def _forget_links(store: Store, gone: Collection[str], publish: Callable[[Source], object]) -> None:
-    """Take sessions out of their chains: one that went on in such a session goes on where that one did."""
+    """Remove sessions from their chains; link their predecessors to their successors."""
     links, left = continued(store.settings), dict[str, str]()
     beyond = {session_id: later for session_id, later in links.items() if session_id in gone}
     for session_id, later in links.items():
@@ -124,9 +122,9 @@ def _forget_links(store: Store, gone: Collection[str], publish: Callable[[Source
 
 
 def note_unknown(settings: SettingsRecords, found: Mapping[str, tuple[int, str]]) -> None:
-    """Count records of unknown types, and what is of an unknown type in others.
+    """Count records and content blocks of unknown types.
 
-    :param found: by type how many, and the version of Claude Code that wrote the last; empty: it is not known.
+    :param found: type -> its count, and the version of Claude Code that wrote the last; empty: unknown.
     """
     if not found:
         return
@@ -139,15 +137,15 @@ def note_unknown(settings: SettingsRecords, found: Mapping[str, tuple[int, str]]
 
 
 def unknown_records(settings: SettingsRecords) -> dict[str, tuple[int, str]]:
-    """What this version does not know, named as in `KNOWN_TYPES` -> how many were read, the version of the last."""
+    """Return unknown type, named as in `KNOWN_TYPES` -> its count, the version of the last."""
     stored = settings.get(UNKNOWN_RECORDS, {})
     return {name: (int(count), str(version)) for name, (count, version) in stored.items() if name not in KNOWN_TYPES}
 
 
 def note_odd_times(settings: SettingsRecords, path: str, found: Sequence[tuple[int, str]]) -> None:
-    """Count messages of a log whose time is none at which something can have been said.
+    """Count messages of a log with implausible times.
 
-    :param found: the line of each, and the time as it is written there.
+    :param found: (line, original time) each.
     """
     if found:
         known = odd_times(settings)
@@ -156,13 +154,13 @@ def note_odd_times(settings: SettingsRecords, path: str, found: Sequence[tuple[i
 
 
 def odd_times(settings: SettingsRecords) -> OddTimes:
-    """Messages whose times cannot be, as far as logs were read."""
+    """Return the messages with implausible times found so far."""
     count, examples = settings.get(ODD_TIMES, (0, ()))
     return OddTimes(int(count), tuple(map(str, examples)))
 
 
 def renew_odd_times(store: Store) -> None:
-    """Let sessions be written again whose episodes an earlier version stored at such times; once per store."""
+    """Rewrite sessions whose episodes an earlier version stored with implausible times; runs once per store."""
     if store.settings.get(ODD_TIMES_RENEWED):
         return
     for where in (Where(until=SAID_FROM, include_superseded=True), Where(since=SAID_UNTIL, include_superseded=True)):
@@ -177,26 +175,26 @@ def renew_odd_times(store: Store) -> None:
 
 
 def note_observers(settings: SettingsRecords, begun: Mapping[str, int]) -> None:
-    """Count sessions of other memory tools, by tool: they are archived, and not indexed."""
+    """Count sessions of other memory tools, by tool; they are archived, not indexed."""
     if begun:
         known = Counter({name: int(count) for name, count in observed_sessions(settings).items()})
         settings.set(OBSERVED, dict(known + Counter(begun)))
 
 
 def observed_sessions(settings: SettingsRecords) -> dict[str, int]:
-    """Memory tool -> how many sessions of its own were left out."""
+    """Return memory tool -> number of its sessions that were left out."""
     return dict(settings.get(OBSERVED, {}))
 
 
 class SessionFacts:
-    """What episodes of a source say of their sessions, as of now."""
+    """Session facts for the episodes of a source, as of now."""
 
     def __init__(self, store: Store, source: Source) -> None:
         self._store, self._source = store, source
         self._links = continued(store.settings)
 
     def of(self, part: Part) -> dict[str, str]:
-        """Fields for the metadata of a part's episode."""
+        """Return metadata fields for a chunk's episode."""
         found = {}
         if (later := latest_session(self._links, part.session_id)) != part.session_id:
             found["continued_in"] = later
@@ -206,7 +204,7 @@ class SessionFacts:
         return found
 
     def renew(self) -> None:
-        """Let the episodes of subagents be written again whose session's log was read meanwhile."""
+        """Rewrite the episodes of subagents whose session log has been read meanwhile."""
         for name, source in self._store.settings.all(WITHOUT_LOG).items():
             if source == self._source.key and (session_id := name.removeprefix(WITHOUT_LOG)) in self._logs:
                 self._store.parts.renew_session(session_id)
@@ -214,6 +212,6 @@ class SessionFacts:
 
     @cached_property
     def _logs(self) -> frozenset[str]:
-        """Names of the logs of the source that were archived: of a session's own its id."""
+        """Names of the source's archived logs; a session's own log has its id."""
         cursors = self._store.files.cursors(self._source.key)
         return frozenset(FileOrigin(self._source.key, path).stem for path in cursors)

@@ -1,4 +1,4 @@
-"""Short forms of ids: a beginning that no other id has, and the id that a beginning means."""
+"""Short forms of ids: unique prefixes, and their resolution."""
 
 import re
 from collections.abc import Iterable
@@ -9,15 +9,15 @@ from anamnesis_pipeline.steps.extract import names
 from anamnesis_pipeline.store.base import Store
 
 CONTENT_ID = re.compile(r"[0-9a-f]{32}")
-"""Other ids are not shortened: those of posts begin with their day, so that the next one would soon begin the same."""
+"""Only these ids are shortened: ids of posts begin with their day, so their prefixes would soon be ambiguous."""
 LENGTHS = (6, 8, 12, 16)
-"""Characters of a short form; the first in which it is the only one. A shorter one would soon mean several."""
+"""Lengths of a short form, tried in order; shorter ones would soon be ambiguous."""
 SHORTEST = 4
-"""Fewer characters mean no id but the one that is exactly so."""
+"""Shorter texts match only an identical id."""
 
 
 def short_ids(store: Store, episode_ids: Iterable[str]) -> dict[str, str]:
-    """Id -> its short form, which `whole_id` understands as long as no new id begins so; else the id itself."""
+    """Return id -> its short form, which `whole_id` resolves until a new id has the same prefix; else the id itself."""
     shortened = {}
     for episode_id in episode_ids:
         lengths = LENGTHS if CONTENT_ID.fullmatch(episode_id) else ()
@@ -27,9 +27,9 @@ def short_ids(store: Store, episode_ids: Iterable[str]) -> dict[str, str]:
 
 
 def whole_id(store: Store, text: str) -> str:
-    """The id that is or begins with `text`; `text` itself if there is none.
+    """Return the id that is or begins with `text`; `text` itself if there is none.
 
-    :raises IdAmbiguous: it is none, and several begin so.
+    :raises IdAmbiguous: several ids begin with it, and none equals it.
     """
     found = store.episodes.beginning_with(text, 2) if len(text) >= SHORTEST else []
     if len(found) > 1 and found[0] != text:
@@ -38,9 +38,9 @@ def whole_id(store: Store, text: str) -> str:
 
 
 def whole_session_id(store: Store, text: str) -> str:
-    """The session that is or begins with `text`; `text` itself if there is none, or if a log of just that name is read.
+    """Return the session id that is or begins with `text`; `text` itself if there is none, or a log has just that name.
 
-    :raises IdAmbiguous: it is none, and several begin so.
+    :raises IdAmbiguous: several ids begin with it, and none equals it.
     """
     found = store.sessions.beginning_with(text, 2) if len(text) >= SHORTEST else []
     paths = (path for source in store.files.sources() for path in store.files.cursors(source.key))
@@ -52,7 +52,7 @@ def whole_session_id(store: Store, text: str) -> str:
 
 
 def find_episode(store: Store, text: str) -> Episode:
-    """The episode whose id is or begins with `text`.
+    """Return the episode whose id is or begins with `text`.
 
     :raises EpisodeNotFound: there is none.
     :raises IdAmbiguous: there are several.

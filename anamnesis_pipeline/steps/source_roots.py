@@ -1,4 +1,4 @@
-"""A plain list of folders -> configured sources, one each. Pure."""
+"""Conversion of a list of folders into configured sources, one each. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -13,17 +13,17 @@ _NAME_CHARS = 40
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A folder on the machine `host`; empty: this one."""
+    """A folder on the machine `host`; empty: this machine."""
 
     root: str
     host: str = ""
 
 
 def specs_with_roots(stored: Sequence[SourceSpec], kind: str, roots: Sequence[Root]) -> list[SourceSpec]:
-    """The configured sources when those of `kind` are to be these folders, none twice.
+    """Return the configured sources after those of `kind` are replaced by these folders, without duplicates.
 
-    A source of such a folder stays as it is, with its name and patterns; others of the kind are left out, but not what
-    Claude Code itself remembers on a machine: that came with its logs.
+    A source of such a folder stays unchanged; others of the kind are dropped, except Claude Code's own memory on a
+    machine, which came with its logs.
     """
     kept = [spec for spec in stored if spec.kind != kind or _is_memory(spec)]
     known = {Root(spec.root, spec.host): spec for spec in stored if spec.kind == kind}
@@ -38,6 +38,6 @@ def _is_memory(spec: SourceSpec) -> bool:
 
 
 def _name(root: Root) -> str:
-    """The name of a new source: what the folder is called, and what tells it from others called so."""
+    """Return the name of a new source: the folder's name and a unique suffix."""
     words = _NO_NAME.sub("-", root.root.rsplit("/", 1)[-1]).strip("-")[:_NAME_CHARS]
     return f"{words or 'root'}-{content_id(root.host, root.root)[:8]}"

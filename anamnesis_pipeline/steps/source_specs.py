@@ -1,4 +1,4 @@
-"""The configured sources, as they are stored: one setting `sources.<name>` each."""
+"""The configured sources, stored as one setting `sources.<name>` each."""
 
 import os
 import re
@@ -32,7 +32,7 @@ from anamnesis_pipeline.store.records.settings import SettingsRecords
 
 STORED = "sources."
 REMOVED = "removed_sources."
-"""And the name of a source that is configured no more, or for another folder: whether it was private."""
+"""Prefix, then the name of a source that was removed or moved to another folder: whether it was private."""
 LEAST_INTERVAL_S, MOST_INTERVAL_S = 30, 86_400
 MOST_FILE_BYTES = 1 << 30
 MOST_SPECS = 1_000
@@ -45,7 +45,7 @@ WANTED = {
     "interval_s": f"whole seconds, from {LEAST_INTERVAL_S} to {MOST_INTERVAL_S:,} (--interval)",
     "max_file_bytes": f"bytes, from 1 to {MOST_FILE_BYTES:,} (--max-mb)",
 }
-"""Of a field whose value cannot be: what can."""
+"""Field -> its valid values, for error messages."""
 
 Text = Annotated[str, Field(max_length=200, pattern=_TEXT)]
 Pattern = Annotated[str, Field(min_length=1, max_length=500, pattern=_TEXT)]
@@ -103,20 +103,20 @@ class SpecFields(BaseModel):
 
 
 class SpecModel(SpecFields):
-    """A configured source, as it comes from people, clients and the store."""
+    """A configured source from people, clients or the store."""
 
     name: Annotated[Name, Field(description="Name of the source")]
 
     def spec(self) -> SourceSpec:
-        """The noun."""
+        """Return the `SourceSpec`."""
         values = self.model_dump()
         return SourceSpec(**values | {"include": tuple(self.include), "exclude": tuple(self.exclude)})
 
 
 def spec_of_values(values: Mapping[str, Any]) -> SourceSpec:
-    """The source that these values describe.
+    """Return the source that these values describe.
 
-    :raises BadSetting: one of them cannot be; the text names the field.
+    :raises BadSetting: a value is invalid; the text names the field.
     """
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
     try:
@@ -129,19 +129,19 @@ def spec_of_values(values: Mapping[str, Any]) -> SourceSpec:
 
 
 def stored_specs(settings: SettingsRecords) -> list[SourceSpec]:
-    """Those that people configured, by name."""
+    """Return the user-configured sources, by name."""
     specs = [spec_of_values(value) for _, value in sorted(settings.all(STORED).items())]
     return [replace(s, include=CLAUDE_DOCUMENTS) if s.include == FORMER_CLAUDE_DOCUMENTS else s for s in specs]
 
 
 def all_specs(settings: SettingsRecords, log_roots: Sequence[Path], machine: str) -> list[SourceSpec]:
-    """Those that need no configuration, then those that people configured, each with the name of its machine."""
+    """Return the built-in sources, then the user-configured ones, each with its machine's name."""
     return [*built_in_specs(log_roots, machine), *(with_machine(spec, machine) for spec in stored_specs(settings))]
 
 
 def agent_memories(store: Store, machine: str) -> list[str]:
-    """The folders in which subagents keep a memory, in or above the directories that sessions on this machine worked
-    in; also those that were read before, whether they are still there or not.
+    """Return the memory folders of subagents, in or above the directories of sessions on this machine, and those read
+    before, even if gone.
     """
     named = (name.removeprefix(SEEN) for name in store.settings.all(SEEN))
     above = {str(folder) for cwd in named if cwd.startswith("/") for folder in (cwd, *PurePosixPath(cwd).parents)}
@@ -154,9 +154,9 @@ def agent_memories(store: Store, machine: str) -> list[str]:
 def put_specs(
     settings: SettingsRecords, specs: Sequence[SourceSpec], built_in: Sequence[SourceSpec], machine: str
 ) -> None:
-    """Let these be all that people configured. What was read of others stays.
+    """Replace all user-configured sources. Data read from removed ones stays.
 
-    :raises BadSetting: they contradict each other, or one cannot be; nothing has changed then.
+    :raises BadSetting: they contradict each other, or one is invalid; nothing has changed then.
     """
     if len(specs) > MOST_SPECS:
         raise BadSetting(f"{len(specs)} sources are more than {MOST_SPECS}; let one have several include patterns")
@@ -168,24 +168,24 @@ def put_specs(
         if former.name not in new:
             _forget(settings, former)
         elif _place(new[former.name]) != _place(former):
-            _part_with(settings, former)  # it is of another folder
+            _part_with(settings, former)  # its folder changed
     for spec in specs:
         settings.set(STORED + spec.name, _values(spec))
 
 
 def put_spec(settings: SettingsRecords, spec: SourceSpec, built_in: Sequence[SourceSpec], machine: str) -> None:
-    """Add a source, or let it stand for the one of its name.
+    """Add a source, or replace the one of its name.
 
-    :raises BadSetting: it contradicts another, or cannot be; nothing has changed then.
+    :raises BadSetting: it contradicts another, or is invalid; nothing has changed then.
     """
     others = [other for other in stored_specs(settings) if other.name != spec.name]
     put_specs(settings, [*others, spec], built_in, machine)
 
 
 def remove_spec(settings: SettingsRecords, name: str) -> SourceSpec:
-    """Crawl a source no longer; what was read of it stays.
+    """Remove a source from crawling; what was read of it stays.
 
-    :raises BadSetting: people configured none of that name.
+    :raises BadSetting: no user-configured source has that name.
     """
     found = {spec.name: spec for spec in stored_specs(settings)}
     if name not in found:
@@ -196,8 +196,8 @@ def remove_spec(settings: SettingsRecords, name: str) -> SourceSpec:
 
 
 def private_sources(store: Store, machine: str) -> tuple[Source, ...]:
-    """The stored sources that are private. One that is configured no more is what it was when it was removed, and
-    private where nobody wrote that down.
+    """Return the private stored sources. A removed source keeps its last state; if that was not stored, it is
+    private.
     """
     specs = [with_machine(spec, machine) for spec in stored_specs(store.settings)]
     former = store.settings.all(REMOVED)
@@ -213,7 +213,7 @@ def private_sources(store: Store, machine: str) -> tuple[Source, ...]:
 
 
 def spec_of_source(source: Source, specs: Sequence[SourceSpec]) -> SourceSpec | None:
-    """What a stored source comes from as it is configured now; None: nothing does any more."""
+    """Return the current configuration of a stored source; None: it has none any more."""
     return next((spec for spec in specs if is_of(source, spec)), None)
 
 
@@ -227,7 +227,7 @@ def _forget(settings: SettingsRecords, spec: SourceSpec) -> None:
 
 
 def _part_with(settings: SettingsRecords, spec: SourceSpec) -> None:
-    """What was read of it stays, and stays private if another one of its name was."""
+    """Note that a name's former source was private, if so; what was read of it stays."""
     settings.set(REMOVED + spec.name, spec.private or bool(settings.get(REMOVED + spec.name, False)))
     write_look(settings, spec.name, None)
 

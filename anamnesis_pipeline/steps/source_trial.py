@@ -1,4 +1,4 @@
-"""What would be crawled of a source: its machine is asked, and nothing is stored."""
+"""Dry run of a source: lists what a crawl would read, and stores nothing."""
 
 import time
 from collections import Counter
@@ -16,15 +16,15 @@ from anamnesis_pipeline.steps.crawl import folder_of
 
 FIRST_FILES = 20
 _LOOKED_INTO = 5
-"""Folders in which logs are looked for before a root is taken for one of documents."""
+"""Max folders searched for logs before a root counts as one of documents."""
 _START_BYTES = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a source would give. `formats`: format -> files and bytes; `first`: paths of the first files; `sources`: how
-    many partitions; `skew_s`: how far the machine's clock is ahead; `home`: what `~` stands for
-    there. `left_out` and `examples` as in `Chosen`.
+    """Result of a dry run. `formats`: format -> files and bytes. `first`: paths of the first files. `sources`: number
+    of partitions. `skew_s`: how far the machine's clock is ahead, in seconds. `home`: the meaning of `~` there.
+    `left_out` and `examples` as in `Chosen`.
     """
 
     spec: SourceSpec
@@ -54,7 +54,7 @@ def try_source(
     :param kept_away: absolute path -> the rule that excludes it, as a sentence; None: none does.
     :raises SourceUnreadable: its root cannot be listed.
     :raises HostUnreachable: the machine does not answer.
-    :raises HostRefused: it lets nobody in, its key is not known, or it has neither SFTP nor a shell.
+    :raises HostRefused: login failed, the host key is unknown, or the machine has neither SFTP nor a shell.
     """
     started = time.perf_counter()
     (survey,) = host.survey([replace(wanted_of(spec, skip), names_skipped=True)])
@@ -75,7 +75,7 @@ def try_source(
 
 
 class _Excluded:
-    """What the rules of `anamnesis exclude` keep away of a source: how many files by which rule, and the first few."""
+    """Files of a source that exclusion rules drop: the count by rule, and the first few."""
 
     def __init__(self, kept_away: Callable[[str], str | None]) -> None:
         self._kept_away = kept_away
@@ -83,7 +83,7 @@ class _Excluded:
         self.examples: dict[str, tuple[str, ...]] = {}
 
     def without(self, found: SourceFiles) -> SourceFiles:
-        """The same without these files."""
+        """Return the source files without the excluded ones."""
         folder = folder_of(found.source).rstrip("/")
         return replace(found, files=tuple(file for file in found.files if not self._noted(found, folder, file)))
 
@@ -98,7 +98,8 @@ class _Excluded:
 
 
 def guessed_kind(host: SourceHost, root: str) -> str:
-    """Of logs, if the root is or holds a folder of Claude projects, or the sessions of Cowork; else of documents.
+    """Return the kind of a root: logs, if it is or holds a folder of Claude projects or of Cowork sessions; else
+    documents.
 
     :raises SourceUnreadable: it cannot be listed.
     """
@@ -110,7 +111,7 @@ def guessed_kind(host: SourceHost, root: str) -> str:
 
 
 def _tasted(host: SourceHost, sources: Iterable[SourceFiles]) -> tuple[str, ...]:
-    """Read the start of the first file; what is wrong with this file alone."""
+    """Read the start of the first file; return the problem of this file, if any."""
     first = next(((each.source, file) for each in sources for file in each.files), None)
     if first is None:
         return ()

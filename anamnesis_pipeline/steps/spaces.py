@@ -1,4 +1,6 @@
-"""Which embedding space the settings ask for, and making a space searchable: what the asset `vector_index` does."""
+"""Selection of the embedding space that the settings ask for, and the asset `vector_index`, which makes it
+searchable.
+"""
 
 import logging
 from collections.abc import Callable
@@ -22,25 +24,25 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.contracts import IndexReport, IndexState
 
 RECALL_FLOOR = 0.99
-"""Recall at 10 below which an index that was just brought up to date is built anew from nothing."""
+"""Recall at 10 below which a freshly updated index is rebuilt from scratch."""
 SWITCH_FLOOR = 0.9
-"""Recall at 10 below which searches do not move to a space by themselves."""
+"""Recall at 10 below which searches do not switch to a space automatically."""
 MEASURED_FOR = 1.2
-"""Times as many passages as those over which recall was measured are still told by that."""
+"""Growth factor up to which a recall measurement stays valid."""
 REST_PASSAGES = 2_000
-"""More than so many missing passages are no rest but work for the asset `embeddings`."""
+"""More missing passages than this are left to the asset `embeddings`."""
 REST_ROUNDS = 5
 EPISODES_CHECKED = 50
-"""The newest episodes, whose vectors are checked."""
+"""Number of newest episodes whose vectors are checked."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class SpaceReport:
-    """State of a space after `index_space`. `passages` are complete there, `missing` lack a vector.
+    """State of a space after `index_space`. `passages` have all vectors, `missing` lack one.
 
-    `waits` says that it is complete but answers searches only after somebody said yes.
+    `waits`: complete, but answers searches only after a confirmation.
     """
 
     index: IndexReport
@@ -54,9 +56,9 @@ class SpaceReport:
 
 
 def known_space(store: Store, key: str) -> Space:
-    """The space with this key.
+    """Return the space with this key.
 
-    :raises SpaceNotFound: there is none; the text names those there are.
+    :raises SpaceNotFound: there is none; the text names the existing ones.
     """
     spaces = store.spaces.all()
     for space in spaces:
@@ -66,18 +68,18 @@ def known_space(store: Store, key: str) -> Space:
 
 
 def building_space(store: Store) -> Space | None:
-    """The space that is being built now."""
+    """Return the space that is being built now."""
     return next((space for space in store.spaces.all() if space.status == "building"), None)
 
 
 def is_of_model(space: Space, files: ModelFiles) -> bool:
-    """Whether these files made the space's vectors, whatever its generation."""
+    """Return whether these files made the space's vectors, in any generation."""
     return space.key == files.space(space.generation).key
 
 
 def generations(store: Store, files: ModelFiles) -> list[Space]:
-    """Every space of these files, the one to use first: the active one, then the building one, then what was active
-    once, then what was added; the newest generation of each.
+    """Return every space of these files in order of preference: active, building, retired, added; the newest generation
+    of each first.
     """
     order = ("active", "building", "retired", "added")
     found = [space for space in store.spaces.all() if is_of_model(space, files)]
@@ -85,7 +87,7 @@ def generations(store: Store, files: ModelFiles) -> list[Space]:
 
 
 def add_model(store: Store, files: ModelFiles, precision: str) -> Space:
-    """The space of a model, added when it has none. It is embedded only once somebody asks."""
+    """Return the space of a model, added if missing. It is embedded only on request."""
     if known := generations(store, files):
         return known[0]
     store.spaces.put(files.space(precision=precision))
@@ -93,9 +95,10 @@ def add_model(store: Store, files: ModelFiles, precision: str) -> Space:
 
 
 def begin(store: Store, space: Space, backfill_id: str | None = None) -> None:
-    """Make a space the one that is being built, from nothing or from where it stopped.
+    """Start building a space, from scratch or from where it stopped.
 
-    :raises SpaceConflict: another one is being built, or this one already is. Exactly one of two callers gets through.
+    :raises SpaceConflict: another one is being built, or this one already is. Of two concurrent callers exactly one
+        succeeds.
     """
     store.spaces.start(space.key)
     set_paused(store, False)
@@ -104,10 +107,10 @@ def begin(store: Store, space: Space, backfill_id: str | None = None) -> None:
 
 
 def ensure_space(store: Store, files: ModelFiles, precision: str) -> Space:
-    """The space that the model in the settings has, on its way where it is not active yet.
+    """Return the space of the model in the settings; start building it unless it is active.
 
-    The first space of a store is active from the start, and one that was active before goes live again at once if it
-    lacks nothing. While another space is being built that one is left alone, and returned.
+    The first space of a store is active from the start, and a complete retired one is activated at once. While another
+    space is being built, return that one unchanged.
     """
     active, building = store.spaces.active(), building_space(store)
     for current in (active, building):
@@ -125,7 +128,7 @@ def ensure_space(store: Store, files: ModelFiles, precision: str) -> Space:
 def _begun(store: Store, space: Space) -> Space:
     try:
         begin(store, space)
-    except SpaceConflict as exc:  # another process began one since we looked
+    except SpaceConflict as exc:  # another process started one meanwhile
         log.info("%s", exc)
         return building_space(store) or known_space(store, space.key)
     return known_space(store, space.key)
@@ -140,15 +143,14 @@ def index_space(
     switch: bool = True,
     wanted_model: str | None = None,
 ) -> SpaceReport:
-    """Build what a space needs to be searched fast, check it, and switch to it when it was waiting for that.
+    """Build and check the index of a space, and switch to the space if it was due.
 
-    :param embed_rest: embeds what the space lacks; called while only a little arrived since it was complete.
-    :param build: builds the index, from nothing if told so; where it runs and at which rank is the caller's choice.
-    :param switch: False leaves a complete space waiting for somebody's yes.
-    :param wanted_model: the setting `model`. When it is the active space's again, nobody waits for this one any more.
+    :param embed_rest: embeds missing passages; called while only a few arrived since the space was complete.
+    :param build: builds the index, from scratch if True; the caller chooses its host and priority.
+    :param switch: False: a complete space waits for confirmation.
+    :param wanted_model: the setting `model`. If it is the active space's again, this build is no longer wanted.
     :raises SpaceNotFound: no such space.
-    :raises GiveUp: the space has vectors that no search can compare, or it is due to be switched to and its index finds
-        too little.
+    :raises GiveUp: the space has vectors that no search can compare, or it is due and its index finds too little.
     """
     space = known_space(store, key)
     if bad := check_vectors(store, space)[1]:
@@ -163,7 +165,7 @@ def index_space(
         _embed_rest(store, key, embed_rest)
     passages = store.vectors.count(key)
     recall = _recall(store, key, passages, anew=due or index.rebuilt)
-    if recall < RECALL_FLOOR and index.rebuilt:  # it may have been grown; one that was not even due is left until it is
+    if recall < RECALL_FLOOR and index.rebuilt:  # it may have been extended; one not due stays until it is
         index = build(True)
         recall = _recall(store, key, passages, anew=True)
     missing = _missing(store, key)
@@ -181,8 +183,8 @@ def index_space(
 
 
 def check_vectors(store: Store, space: Space) -> tuple[int, int]:
-    """Return how many vectors of the newest episodes were looked at, and how many of them no search can compare: not
-    finite, zero, or of another length than the space's. Episodes without vectors are left out.
+    """Return how many vectors of the newest episodes were checked, and how many are unusable: not finite, zero, or of
+    another length than the space's. Episodes without vectors are skipped.
     """
     newest = store.episodes.page(Where(), EPISODES_CHECKED).items
     passages = [stored.passage_id for each in newest for stored in store.episodes.passages_of(each.episode_id)]
@@ -194,8 +196,8 @@ def check_vectors(store: Store, space: Space) -> tuple[int, int]:
 
 
 def _recall(store: Store, key: str, passages: int, *, anew: bool) -> float:
-    """How much of what is nearest the space's index finds. Measuring reads every vector, so without `anew` what was
-    found last counts until the space has grown by a fifth, or shrunk as much.
+    """Return the recall of the space's index. Measuring reads every vector, so unless forced the last measurement
+    counts until the space has grown by a fifth, or shrunk as much.
     """
     last = recall_of(store, key)
     if last is not None and not anew and last[1] / MEASURED_FOR <= passages <= MEASURED_FOR * last[1]:
@@ -206,7 +208,7 @@ def _recall(store: Store, key: str, passages: int, *, anew: bool) -> float:
 
 
 def _is_unwanted(store: Store, space: Space, wanted_model: str | None) -> bool:
-    """Stops building a space whose start was taken back by setting the model to the active one's again."""
+    """Stop building a space, and return True, if the model setting was changed back to the active one's."""
     active = store.spaces.active()
     if space.status != "building" or active is None:
         return False
@@ -230,7 +232,7 @@ def _missing(store: Store, key: str) -> int:
 
 
 def _switch(store: Store, space: Space) -> bool:
-    """Whoever indexes a space that nobody started wants its model: else the sensor would switch back."""
+    """Switch to a space. A manually indexed one becomes the wanted model; else the sensor would switch back."""
     if space.status == "added":
         set_wanted_model(store, space.model_id)
     if not store.spaces.activate(space.key, only_from=space.status):  # it may have been given up meanwhile

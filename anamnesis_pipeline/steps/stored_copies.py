@@ -1,4 +1,4 @@
-"""Which stored files are copies of a file: those that hold its very text in any version, and the one in its place."""
+"""Stored copies of a file: files with the same text in any version, and the one at its path."""
 
 import os
 from collections import Counter
@@ -21,7 +21,7 @@ from anamnesis_pipeline.store.base import Store
 
 @dataclass(frozen=True, slots=True)
 class StoredCopies:
-    """Looks for copies in one home.
+    """Finds copies in one home.
 
     :param machine: the name of this machine.
     """
@@ -32,8 +32,8 @@ class StoredCopies:
     machine: str
 
     def of(self, file: Path) -> list[File]:
-        """The stored files that go with a file of this machine: uploads of its bytes, files with its text in any of
-        their versions, and what was read where it lies, which may have changed since.
+        """Return the stored files that match a file of this machine: uploads of its bytes, files with its text in any
+        version, and the one read from its path, even if changed since.
 
         :raises OSError: it cannot be read.
         """
@@ -49,7 +49,7 @@ class StoredCopies:
         )
 
     def _lines(self, file: Path, data: bytes) -> list[str]:
-        """What the archive would hold of it; none of what is no document."""
+        """Return the lines that the archive would hold of a file; empty if it is no document."""
         if format_of(file.name) is None:
             return []
         try:
@@ -64,7 +64,7 @@ class StoredCopies:
         return is_last or any(found == lines for found in self._former(cursor, len(lines)))
 
     def _former(self, cursor: FileCursor, length: int) -> Iterator[list[str]]:
-        """The versions before the last that have so many lines; the archive of the others is not read."""
+        """Yield former versions with `length` lines; the archive of others is not read."""
         for generation in range(cursor.generation):
             frames = self.store.archive.frames(cursor.source, cursor.path, generation)
             if sum(frame.lines for frame in frames) == length:

@@ -1,4 +1,4 @@
-"""What the asset `summaries` does: one summary per closed part, by an LLM where it is worth it, allowed and paid."""
+"""The asset `summaries`: one summary per closed chunk, by an LLM if worthwhile, allowed and within budget."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,47 +22,47 @@ from anamnesis_pipeline.summaries.reply import parse_reply
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, Summary
 
 PAGE = 200
-"""Parts in memory at once; of a backend that takes batches at least as many as make one."""
+"""Chunks in memory at once; at least `batch_min` for a backend with batches."""
 FIRST_RETRY = timedelta(minutes=10)
 LONGEST_RETRY = timedelta(days=7)
 MOST_ATTEMPTS = 8
-"""Calls for a part of which an LLM makes nothing; 21 hours pass meanwhile. Then the extractive summary stays."""
+"""Max failed LLM calls for a chunk, over 21 hours. Then the extractive summary stays."""
 NO_BACKEND_RETRY = timedelta(hours=1)
 NO_BUDGET_RETRY = timedelta(days=1)
 BY_HAND = timedelta(days=3_650)
-"""Who starts it by hand does not wait for the time of a retry."""
+"""A manual run ignores retry times."""
 GIVEN_UP = timedelta(days=3_600)
-"""So long nobody else tries again."""
+"""Retry delay of a chunk given up."""
 NO_BUDGET = (
     "a paid LLM runs on a schedule only with a budget: set llm_daily_dollars or llm_daily_tokens, or start it by hand "
     "with: anamnesis summarize"
 )
 IN_A_BATCH = "its summary is being made in a batch"
 UNSUMMARIZED = "unsummarized"
-"""Tag of what is worth much and waits for its LLM's summary."""
+"""Tag of valuable chunks that wait for an LLM summary."""
 MUCH = 3.0
-"""Value from which on a part is tagged so."""
+"""Minimum value for that tag."""
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryReport:
-    """What one run did. `counts`: `written`, `cached`, `low value`, `private`, `skipped`, `flagged`, `in a batch`.
+    """Result of one run. `counts`: `written`, `cached`, `low value`, `private`, `skipped`, `flagged`, `in a batch`.
 
-    `used` is what this run's own calls cost, those without an answer too; a batch's cost is booked with the batch.
+    `used`: cost of this run's single calls, unanswered ones included; a batch's cost is booked with the batch.
     """
 
     model: str = extractive.MODEL
     counts: Mapping[str, int] = field(default_factory=Counter)
     used: LlmUse = field(default_factory=LlmUse)
     problem: str = ""
-    """The last reason why an LLM's summary is missing."""
+    """The last reason for a missing LLM summary."""
 
     looked_at: int = 0
-    """Parts, whatever became of them."""
+    """Chunks processed, with any outcome."""
 
     @property
     def written(self) -> int:
-        """Summaries that are new or changed."""
+        """Number of new or changed summaries."""
         return self.counts.get("written", 0)
 
 
@@ -76,12 +76,12 @@ def summarize_source(
     project: str | None = None,
     limit: int | None = None,
 ) -> SummaryReport:
-    """Summarize the closed parts of a source that want a summary, newest first.
+    """Summarize the closed chunks of a source that need a summary, newest first.
 
-    :param by_hand: somebody waits for it: a paid LLM needs no budget, and what failed before is tried at once.
-    :param asked_at: when somebody started it, this source or many; what the LLM has refused since then stands.
-    :param project: only this one's.
-    :param limit: at most so many parts.
+    :param by_hand: a manual run: a paid LLM needs no budget, and earlier failures are retried at once.
+    :param asked_at: start of the manual run, over one or many sources; refusals since then stand.
+    :param project: only chunks of this project.
+    :param limit: max number of chunks.
     """
     now = llm.clock()
     when = now + BY_HAND if by_hand else now
@@ -96,10 +96,10 @@ def summarize_source(
 
 
 def summarize_part(store: Store, part: Part, llm: Llm, failed: int = 0) -> Summary:
-    """The summary of one part, by the rules of a run on a schedule, but for one that waits for it: what is not answered
-    at once is not tried again. It is not stored; where no LLM made it, `problem` says why, and `retry_at` when it may.
+    """Return the summary of one chunk by the rules of a scheduled run, but without retries, since a caller waits. It is
+    not stored. Without an LLM summary, `problem` says why, and `retry_at` when to try again.
 
-    :param failed: how often it was asked for in vain.
+    :param failed: number of earlier failures.
     """
     with closing(_Run(store, llm, by_hand=False, attempts=1, failed=failed)) as run:
         return run.summary_of(part)
@@ -108,7 +108,7 @@ def summarize_part(store: Store, part: Part, llm: Llm, failed: int = 0) -> Summa
 def _pages(
     store: Store, source: str, when: datetime, project: str | None, limit: int | None, size: int
 ) -> Iterator[list[Part]]:
-    """Parts that want a summary, each once, although those that get none stay listed."""
+    """Yield pages of chunks that need a summary, each chunk once, although unanswered ones stay listed."""
     last, left = None, limit
     while left is None or left > 0:
         most = size if left is None else min(size, left)
@@ -122,7 +122,7 @@ def _pages(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A part, the call that asks for its summary, and the record uuid of each message in it."""
+    """A chunk, the request for its summary, and the record uuid of each message in it."""
 
     part: Part
     request: Request
@@ -130,10 +130,10 @@ class _Asked:
 
 
 class _Run:
-    """One source's summaries with one backend."""
+    """Summaries of one source by one backend."""
 
     def __init__(self, store: Store, llm: Llm, *, by_hand: bool, attempts: int = ATTEMPTS, failed: int = 0) -> None:
-        """:param failed: how often it was asked in vain for the summary of a part that has none stored."""
+        """:param failed: earlier failures of a chunk without a stored summary."""
         self._store, self._failed = store, failed
         self._rules = llm.rules
         self._clock = llm.clock
@@ -144,7 +144,7 @@ class _Run:
         self._backend: SummaryBackend | None = None
         self._desk: BatchDesk | None = None
         self._refusal: NoAnswer | None = None
-        """Why nobody is asked any more in this run."""
+        """Why no more calls are made in this run."""
         try:
             self._backend = llm.open() if llm.open else None
         except (BadSetting, LlmRefused) as exc:
@@ -159,13 +159,13 @@ class _Run:
 
     @property
     def page(self) -> int:
-        """Parts to look at together."""
+        """Number of chunks processed together."""
         batches = self._backend is not None and takes_batches(self._backend)
         return max(PAGE, self._rules.batch_min) if batches else PAGE
 
     @property
     def model(self) -> str:
-        """What writes the summaries of this run."""
+        """The model of this run's summaries."""
         return self._backend.model if self._backend is not None else extractive.MODEL
 
     def close(self) -> None:
@@ -174,13 +174,13 @@ class _Run:
             self._backend.close()
 
     def report(self) -> SummaryReport:
-        """What was done so far."""
+        """Return the results so far."""
         problem = self._problem or (self._refusal.problem if self._refusal else "")
         used = self._caller.spent if self._backend is not None else LlmUse()
         return SummaryReport(self.model, self._counts, used, problem, self._looked_at)
 
     def summarize(self, parts: Sequence[Part]) -> None:
-        """Write a summary of each."""
+        """Write a summary of each chunk."""
         self._looked_at += len(parts)
         for_llm = [part for part in parts if self._is_for_llm(part)]
         chosen = {part.part_id for part in for_llm}
@@ -191,11 +191,11 @@ class _Run:
             self._write([self._flagged(part, self._refusal) for part in for_llm])
 
     def summary_of(self, part: Part) -> Summary:
-        """The summary of a part that nobody has stored."""
+        """Return the summary of a chunk that is not stored."""
         if against := self._against(part):
             return replace(self._plain(part), problem=AGAINST[against])
         if self._backend is None:
-            assert self._refusal is not None  # without one, that there is no LLM is a reason against
+            assert self._refusal is not None  # without a refusal, "no LLM" is a reason against
             return self._flagged(part, self._refusal)
         asked = _asked(part, self._backend)
         if not self._store.llm.note_asked({asked.request.key: part}):
@@ -205,7 +205,7 @@ class _Run:
             return self._from(asked, Answer(known, is_cached=True))
         return self._from(asked, self._refusal or self._caller.ask(asked.request, _is_as_asked_for, _is_readable))
 
-    # --- which parts ---------------------------------------------------------------------------------------
+    # --- which chunks -------------------------------------------------------------------------------------
 
     def _is_for_llm(self, part: Part) -> bool:
         against = self._against(part)
@@ -214,7 +214,7 @@ class _Run:
         return not against
 
     def _against(self, part: Part) -> str:
-        """Why no LLM is asked about a part, a key of `AGAINST`; empty: one is."""
+        """Return why no LLM may see a chunk, a key of `AGAINST`; empty: it may."""
         if self._backend is None and self._refusal is None:
             return "no LLM"
         return self._choice.against(part)
@@ -222,7 +222,7 @@ class _Run:
     # --- asking --------------------------------------------------------------------------------------------
 
     def _ask(self, parts: Sequence[Part], backend: SummaryBackend) -> None:
-        """From the cache, else from a batch, else by a call each; what nobody may be asked for now is flagged."""
+        """Get summaries from the cache, else by batch, else by single calls; flag chunks that cannot be sent now."""
         if not parts:
             return
         self._open_desk(backend)
@@ -240,11 +240,13 @@ class _Run:
             [self._from(e, Answer(known[e.request.key], is_cached=True)) for e in asked if e.request.key in known]
         )
         for each, answer in self._answers(singly, backend.concurrency):
-            if answer != NoAnswer(FORGOTTEN):  # nothing stands in for what was read before it was written anew
+            if answer != NoAnswer(FORGOTTEN):  # text rewritten or forgotten meanwhile gets no summary
                 self._write([self._from(each, answer)])
 
     def _answers(self, asked: Sequence[_Asked], at_once: int) -> Iterator[tuple[_Asked, Answer | NoAnswer]]:
-        """Each with its answer, as they come; the first that says so ends the asking, for this and all that follow."""
+        """Yield each request with its answer, as answers arrive; the first answer that ends the run stops all further
+        calls.
+        """
         if self._refusal is not None:
             yield from ((each, self._refusal) for each in asked)
             return
@@ -263,15 +265,15 @@ class _Run:
             for future, each in futures.items():
                 if not future.cancelled():
                     yield each, future.result()
-                elif self._refusal is not None:  # nothing else cancels
+                elif self._refusal is not None:  # only a refusal cancels
                     yield each, self._refusal
-        finally:  # whoever ends the run waits for the calls under way, not for those in line
+        finally:  # at the end, wait for calls in progress; drop queued ones
             threads.shutdown(wait=True, cancel_futures=True)
 
     # --- batches -------------------------------------------------------------------------------------------
 
     def _open_desk(self, backend: SummaryBackend) -> None:
-        """Be ready to hand in batches, and collect those under way: once, and only where there is something to ask."""
+        """Open the batch desk and collect pending batches: once, and only if there is something to ask."""
         if self._desk is not None or not takes_batches(backend):
             return
         self._desk = BatchDesk(self._store, backend, self._caller, _is_as_asked_for, self._clock)
@@ -281,7 +283,7 @@ class _Run:
             self._refusal = self._refusal or NoAnswer(str(hold), hold.until)
 
     def _without_failures_of_batches(self, asked: Sequence[_Asked]) -> list[_Asked]:
-        """Those left when the ones that a batch has failed just now are flagged; they are asked about singly later."""
+        """Flag chunks that a batch has just failed, which get single calls later; return the others."""
         failed = self._store.llm.failures([each.request.key for each in asked])
         left, flagged = [], []
         for each in asked:
@@ -294,7 +296,7 @@ class _Run:
         return left
 
     def _hand_in(self, asked: Sequence[_Asked]) -> tuple[list[_Asked], list[_Asked]]:
-        """Those that are in a batch now, none that failed before, and the others."""
+        """Submit a batch of requests without earlier failures. Return those in it, and the others."""
         if self._desk is None or self._refusal is not None:
             return [], list(asked)
         fresh = {each.request.key: each.request for each in asked if not self._attempts(each.part)}
@@ -311,7 +313,7 @@ class _Run:
         self._counts["written"] += self._store.summaries.put_summaries(summaries)
 
     def _plain(self, part: Part) -> Summary:
-        """What stands for good: an LLM's summary if there is one of this very text, else an extractive one."""
+        """Return the final summary: an existing LLM summary of this text, else an extractive one."""
         existing = self._of_llm(part)
         if existing is not None:
             return replace(existing, retry_at=None, attempts=0)
@@ -334,7 +336,7 @@ class _Run:
         )  # fmt: skip
 
     def _flagged(self, part: Part, why: NoAnswer) -> Summary:
-        """What stands in until the next try; an LLM's earlier summary of this very text stays."""
+        """Return the provisional summary until the next attempt; an LLM's earlier one of this text stays."""
         self._counts["flagged"] += 1
         self._problem = why.problem
         return self._standing_in(part, why)
@@ -345,7 +347,7 @@ class _Run:
 
     def _standing_in(self, part: Part, why: NoAnswer) -> Summary:
         attempts, retry_at = self._attempts(part), why.retry_at
-        if retry_at is None:  # this part's own failure
+        if retry_at is None:  # the chunk's own failure
             retry_at = self._clock() + _pause(attempts, is_judged=why.is_judged)
             attempts += 1
         existing = self._of_llm(part)
@@ -358,19 +360,19 @@ class _Run:
         )  # fmt: skip
 
     def _attempts(self, part: Part) -> int:
-        """How often it has failed with this very text."""
+        """Return the number of failures with this text."""
         before = self._store.summaries.summary(part.part_id)
         return before.attempts if before is not None and before.content_hash == part.content_hash else self._failed
 
     def _of_llm(self, part: Part) -> Summary | None:
-        """The LLM's summary that there is of this very text."""
+        """Return the LLM's stored summary of this text, if any."""
         summary = self._store.summaries.summary(part.part_id)
         is_current = summary is not None and summary.content_hash == part.content_hash
         return summary if is_current and summary is not None and not extractive.is_extractive(summary.model) else None
 
 
 def _pause(attempts: int, *, is_judged: bool) -> timedelta:
-    """How long a part waits that failed so often before: each time twice as long."""
+    """Return the retry delay after `attempts` failures; it doubles each time."""
     if is_judged and attempts + 1 >= MOST_ATTEMPTS:
         return GIVEN_UP
     return min(FIRST_RETRY * (1 << min(attempts, 16)), LONGEST_RETRY)
@@ -382,10 +384,10 @@ def _asked(part: Part, backend: SummaryBackend) -> _Asked:
 
 
 def _is_as_asked_for(reply: str) -> None:
-    """:raises LlmAnswerInvalid: it is not the JSON that was asked for."""
+    """:raises LlmAnswerInvalid: it is not the requested JSON."""
     parse_reply(reply, (), strict=True)
 
 
 def _is_readable(reply: str) -> None:
-    """:raises LlmAnswerInvalid: there is nothing in it. Prose will do where a second reply is no JSON either."""
+    """:raises LlmAnswerInvalid: it is empty. Prose is accepted if the second reply is no JSON either."""
     parse_reply(reply, ())

@@ -1,4 +1,4 @@
-"""One look at all machines: which sources there are, and in which something is new. Nothing is read but listings."""
+"""Poll of all machines: lists sources, and those with something new. Only listings are read."""
 
 import logging
 import time
@@ -34,12 +34,12 @@ from anamnesis_pipeline.wording import counted
 log = logging.getLogger(__name__)
 
 TICK_S = 25.0
-"""A look ends after so long; what did not answer or was not compared by then comes first the next time."""
+"""Max seconds of a poll; what it did not finish comes first in the next one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a host said, and of which sources it was asked."""
+    """The answer of a host, and the sources that were asked about."""
 
     specs: tuple[SourceSpec, ...]
     surveys: Sequence[Survey | SourceUnreadable]
@@ -48,8 +48,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Crawler:
-    """What a look needs. `rules`: of a source, which files of a survey are documents. `stamp` is another one whenever
-    these choose otherwise. `interval_s` counts for sources that have none of their own.
+    """Dependencies of a poll. `rules`: source -> which files of a survey are documents; `stamp` changes with them.
+    `interval_s`: for sources without their own.
     """
 
     store: Store
@@ -67,14 +67,14 @@ class Crawler:
         return self.hosts.specs
 
     def interval_of(self, spec: SourceSpec) -> int:
-        """Seconds between two looks at it."""
+        """Return the polling interval of a source, in seconds."""
         return spec.interval_s or self.interval_s
 
 
 @dataclass(frozen=True, slots=True)
 class LookReport:
-    """What a look found. `sources`: those of every configured source that answered; `changed`: keys of those with
-    something to read. `asked`: hosts that were asked, `seen`: configured sources that were compared.
+    """Result of a poll. `sources`: of every configured source that answered. `changed`: keys of those with something to
+    read. `asked`: number of hosts contacted. `seen`: number of configured sources compared.
     """
 
     sources: tuple[Source, ...] = ()
@@ -95,7 +95,7 @@ class _Tally:
 
 @dataclass(frozen=True, slots=True)
 class _Visit:
-    """What every configured source of one look shares."""
+    """State shared by all sources of one poll."""
 
     crawler: Crawler
     stored: Mapping[str, Source]
@@ -107,13 +107,13 @@ class _Visit:
 def look(
     crawler: Crawler, now: datetime, *, everything: bool = False, budget_s: float = TICK_S, next_tick_s: float = 0.0
 ) -> LookReport:
-    """Ask the hosts that are due, all at once, and compare what they say with what was read.
+    """Poll all due hosts concurrently, and compare their listings with what was read.
 
-    A host that is away or hangs costs the others nothing: it is named, and tried again ever more rarely. What a host
-    said after an earlier look had ended counts in this one.
+    An unreachable or hanging host does not delay others: it is reported, and retried at growing intervals. An answer
+    that arrives after the end of a poll counts in the next.
 
-    :param everything: ask those that are not due as well.
-    :param next_tick_s: seconds until the next look; what becomes due before it is due now.
+    :param everything: include hosts that are not due.
+    :param next_tick_s: seconds until the next poll; what becomes due before it is due now.
     """
     started = time.monotonic()
     stored = {source.key: source for source in crawler.store.files.sources()}
@@ -139,7 +139,7 @@ def _is_due(crawler: Crawler, spec: SourceSpec, now: datetime, next_tick_s: floa
 
 
 def _by_host(crawler: Crawler, specs: Sequence[SourceSpec]) -> dict[str, tuple[SourceSpec, ...]]:
-    """Host -> its sources, the one that waits longest first."""
+    """Return host -> its sources, the longest waiting first."""
     tried = {spec.name: read_look(crawler.store.settings, spec.name).tried_at for spec in specs}
     found: dict[str, tuple[SourceSpec, ...]] = {}
     for spec in sorted(specs, key=lambda spec: tried[spec.name] or datetime.min.replace(tzinfo=UTC)):
@@ -163,12 +163,12 @@ def _wanted(crawler: Crawler, spec: SourceSpec) -> Wanted:
 
 
 def _rules_id(crawler: Crawler, spec: SourceSpec) -> str:
-    """What a state was taken with: with other rules the same listing may mean something else."""
+    """Return an id of the rules behind a state: with other rules the same listing may mean something else."""
     return content_id(repr(spec), repr(crawler.skip), crawler.stamp, crawler.exclusions.noted)
 
 
 def _take(visit: _Visit, host: str, flight: Flight[Answer]) -> None:
-    """What one host said, or why it said nothing."""
+    """Process the answer or error of one host."""
     if flight.answer is None:
         is_ours = isinstance(flight.error, AnamnesisError)
         if not is_ours:
@@ -192,7 +192,7 @@ def _note_failure(visit: _Visit, host: str, error: str) -> None:
 
 
 def _name_the_dead(visit: _Visit, asked: Iterable[str]) -> None:
-    """Every host that did not answer the last time is named in each look, whether it was its turn or not."""
+    """Report every host whose last poll failed, even if it was not due."""
     machines = {spec.host: spec.machine for spec in visit.crawler.specs}
     for host, machine in machines.items():
         clock = read_clock(visit.crawler.store.settings, host)
@@ -201,7 +201,7 @@ def _name_the_dead(visit: _Visit, asked: Iterable[str]) -> None:
 
 
 def dead_host_text(machine: str, clock: HostClock) -> str:
-    """What to say of a host that does not answer."""
+    """Return the message about an unreachable host."""
     again = f"; tried again from {clock.next_at:%H:%M} UTC on" if clock.next_at else ""
     since = f", last seen {clock.answered_at:%Y-%m-%d %H:%M} UTC" if clock.answered_at else ", never seen"
     return f"{machine}: {clock.error} (failed {counted(clock.failures, 'time')} in a row{since}{again})"
@@ -231,14 +231,14 @@ def _look_at(visit: _Visit, spec: SourceSpec, survey: Survey | SourceUnreadable)
 
 
 def _note_guesses(visit: _Visit, spec: SourceSpec) -> None:
-    """A machine that answers can say of which projects its logs are: a run of one source asks it for all."""
+    """Mark one log source of the machine as changed if projects are provisional: its run resolves them all."""
     logs = [key for key, source in visit.stored.items() if spec.kind != DOCUMENTS and is_of(source, spec)]
     if logs and spec.host and guesses_of(visit.crawler.store.settings, spec.machine):
         visit.tally.changed.setdefault(min(logs))
 
 
 def _with_emptied(visit: _Visit, spec: SourceSpec, survey: Survey) -> Survey:
-    """With the problem of a folder of documents in which there is nothing any more."""
+    """Add a problem to the survey if a document folder became empty."""
     if spec.kind != DOCUMENTS:
         return survey
     cursors = visit.crawler.store.files.cursors
@@ -246,7 +246,7 @@ def _with_emptied(visit: _Visit, spec: SourceSpec, survey: Survey) -> Survey:
 
 
 def _compared(visit: _Visit, spec: SourceSpec, survey: Survey, before: Look) -> Look:
-    """Find the changed sources of a survey; without any its state is remembered, and costs nothing the next time."""
+    """Find the changed sources of a survey. If there are none, remember its state, so that the next poll is cheap."""
     found = found_in(spec, survey, visit.crawler.rules(spec))
     _remember(visit, found)
     gone = {
@@ -270,7 +270,7 @@ def _compared(visit: _Visit, spec: SourceSpec, survey: Survey, before: Look) -> 
 
 
 def _kept_away(visit: _Visit, found: Found) -> dict[str, int]:
-    """How many files a rule of `anamnesis exclude` keeps away, by their path or since they were read."""
+    """Return the number of files that exclusion rules drop, by path or content."""
     store, rules = visit.crawler.store, visit.crawler.exclusions.now()
     if not rules.rules:
         return {}
@@ -294,7 +294,9 @@ def _remember(visit: _Visit, found: Found) -> None:
 def _changed(
     visit: _Visit, sources: Mapping[str, SourceFiles], after: str, *, too_large: frozenset[str], complete: bool
 ) -> tuple[list[str], str]:
-    """Keys of the sources with something to read, and where this ended if the time did; empty: all were compared."""
+    """Return keys of the sources with something to read, and the last key compared before time ran out; empty: all
+    were.
+    """
     crawler, changed = visit.crawler, list[str]()
     last = ""
     for key in _rotated(sorted(sources), after):
@@ -309,11 +311,11 @@ def _changed(
 def has_news(
     store: Store, exclusions: Exclusions, found: SourceFiles, too_large: frozenset[str] = frozenset(), *, complete: bool
 ) -> bool:
-    """Whether a crawl would find something to do. What a rule keeps away by its path or grew too large is neither
-    read nor gone; what a rule kept away otherwise is to be read when the rules are others.
+    """Return whether a crawl would find something to do. Files that a path rule excludes or that grew too large are
+    neither read nor treated as deleted; files excluded by other rules are due again when the rules change.
 
-    :param too_large: paths of the latter.
-    :param complete: nothing else is there.
+    :param too_large: paths of too large files.
+    :param complete: the listing is complete.
     """
     source, rules, noted = found.source, exclusions.now(), exclusions.noted
     files, cursors = found.files, store.files.cursors(source.key)
@@ -328,6 +330,6 @@ def has_news(
 
 
 def _rotated(keys: list[str], after: str) -> list[str]:
-    """`keys`, beginning behind `after`."""
+    """Return `keys`, starting after `after`."""
     start = next((n for n, key in enumerate(keys) if key > after), 0) if after else 0
     return keys[start:] + keys[:start]

@@ -1,4 +1,4 @@
-"""The patterns that give documents further tags, as they are stored: one setting."""
+"""Stored tag patterns, which give documents further tags: one setting."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -9,18 +9,18 @@ from anamnesis_pipeline.store.records.settings import SettingsRecords
 
 STORED = "documents.tag_patterns"
 MOST_PATTERNS = 100
-"""Each is tried on every document."""
+"""Limit, since each is tried on every document."""
 
 
 def stored_patterns(settings: SettingsRecords) -> tuple[TagPattern, ...]:
-    """Those that people configured, in their order."""
+    """Return the configured patterns, in order."""
     return tuple(TagPattern(**pattern) for pattern in settings.get(STORED, ()))
 
 
 def put_patterns(settings: SettingsRecords, patterns: Sequence[TagPattern]) -> None:
-    """Let these be all. Documents that are parsed already keep their tags until they change.
+    """Replace all patterns. Parsed documents keep their tags until they change.
 
-    :raises BadSetting: one cannot be used, or there are more than 100. Nothing has changed then.
+    :raises BadSetting: one is invalid, or there are more than 100; nothing has changed then.
     """
     if len(patterns) > MOST_PATTERNS:
         raise BadSetting(

@@ -1,4 +1,4 @@
-"""What a space's token vectors are projected by: learned when its model is first loaded, and kept with the space."""
+"""Projection of a space's token vectors: learned when its model is first loaded, and stored with the space."""
 
 from threadpoolctl import threadpool_limits
 
@@ -12,10 +12,10 @@ TEXTS_AT_ONCE = 16
 
 
 def space_projection(store: Store, space: Space, model: LoadedModel) -> Projection | None:
-    """What the token vectors of a space are projected by; None when it has none.
+    """Return the projection of a space's token vectors; None when it has none.
 
-    What is kept wins over what is learned, also where two processes load the model at once, so that all token vectors
-    of a space compare for as long as it exists.
+    A stored projection wins over a learned one, also when two processes load the model at once, so that all token
+    vectors of a space stay comparable.
     """
     if not space.token_dims:
         return None

@@ -1,7 +1,7 @@
-"""Outputs of tools that Claude Code moved out of a transcript: text files, each the result of one call.
+"""Tool outputs that Claude Code moved out of a transcript: text files, each the result of one call.
 
-A record keeps a preview, and the message has its key from that: whether the file is there when the record is read
-decides only which text is remembered, never whether there are two messages.
+A record keeps a preview, which determines the message's key. Whether the file exists when the record is read decides
+only which text is stored, never whether there are two messages.
 """
 
 import json
@@ -22,23 +22,23 @@ from anamnesis_pipeline.model import FileCursor, content_id
 from anamnesis_pipeline.sources.base import TOOL_RESULTS, output_name
 
 LONGEST_OUTPUT = 50 << 20
-"""Bytes of a file that becomes the text of a result. Of a longer one, which is archived as well, the preview stays."""
+"""Max bytes of a file that becomes the text of a result. A longer one is archived, and the preview stays."""
 
 NO_LINE = ""
-"""What stays of a forgotten line of an output."""
+"""Replacement of a forgotten line of an output."""
 
 _RUN = 10_000
-"""Lines that are joined at a time."""
+"""Lines joined at a time."""
 _NAMED = re.compile(rf"{TOOL_RESULTS}[/\\]+([\w.-]+)")
 
 
 def outputs_of(cursors: Iterable[FileCursor]) -> dict[str, FileCursor]:
-    """`output_name` -> file, of those that are archived."""
+    """Return `output_name` -> file, for archived outputs."""
     return {name: cursor for cursor in cursors if cursor.lines and (name := output_name(cursor.path))}
 
 
 def names_of_output(logged: LoggedMessage) -> tuple[str, ...]:
-    """What the output of a result is called: in the session that had it first, or in its own, as a copy has it."""
+    """Return the names of a result's output: in the session that had it first, and in its own session, as in a copy."""
     if not logged.moved_to:
         return ()
     file_name = re.split(r"[/\\]", logged.moved_to)[-1]
@@ -47,19 +47,19 @@ def names_of_output(logged: LoggedMessage) -> tuple[str, ...]:
 
 
 def names_on_line(line: str) -> set[str]:
-    """The outputs of the results on a line of a log."""
+    """Return the names of outputs of the results on a log line."""
     if TOOL_RESULTS not in line:
         return set()
     return {name for logged in read_messages([line], 0).messages for name in names_of_output(logged)}
 
 
 def output_key(path: str) -> str:
-    """What a tombstone names an output by, wherever its session lies."""
+    """Return the tombstone key of an output, independent of its session's location."""
     return f"output:{content_id(output_name(path) or path)}"
 
 
 def characters_named(line: str, sizes: Mapping[str, int]) -> int:
-    """How much text the results on a line may have outside of it, at most. `sizes`: file name -> bytes."""
+    """Return the max characters that the results on a line may have in output files. `sizes`: file name -> bytes."""
     if not sizes or TOOL_RESULTS not in line:
         return 0
     return sum(sizes.get(name, 0) for name in set(_NAMED.findall(line)))
@@ -71,9 +71,7 @@ def with_whole_text(
     read: Callable[[FileCursor, int], Iterable[str]],
     skipped: Counter[str],
 ) -> LoggedMessage:
-    """The message with the text of the file in place of its preview, where the file is archived; what is left out of it
-    is counted in `skipped`.
-    """
+    """Return the message with the archived file's text in place of its preview; count what is left out in `skipped`."""
     cursor = next((outputs[name] for name in names_of_output(logged) if name in outputs), None)
     if cursor is None or cursor.offset > LONGEST_OUTPUT:
         return logged
@@ -81,20 +79,20 @@ def with_whole_text(
     skipped["own:memory"] += own
     if not text or text.isspace():
         return logged
-    agent = logged.spawned  # its answer is known by its text, here and in its own file
+    agent = logged.spawned  # its answer is identified by its text
     claims = (identity.answer_as_result(agent, text), identity.answer_as_said(agent, text)) if agent else ()
     return replace(logged, message=replace(logged.message, text=text), claims=claims)
 
 
 def _text(path: str, lines: Iterable[str]) -> str:
-    """Lines joined run by run: a list of all of them may take ten times the memory of their text."""
+    """Join lines in runs: a list of all of them may take ten times the memory of their text."""
     left = iter(lines)
     text = "\n".join("\n".join(run) for run in iter(lambda: list(islice(left, _RUN)), []))
     return _of_blocks(text) if path.endswith(".json") else text
 
 
 def _of_blocks(text: str) -> str:
-    """The text of content blocks, which is how a result of several is written; another text as it is."""
+    """Return the text of JSON content blocks; any other text unchanged."""
     if has_too_many_values(text):
         return text
     try:
@@ -110,10 +108,10 @@ def masked_together(
     before: Sequence[str] = (),
     after: Sequence[str] = (),
 ) -> tuple[list[str], Counter[str]]:
-    """Lines of a text with their secrets masked, also those that go over several lines; as many lines as were given.
-    With them how many secrets of each kind begin in them.
+    """Return the lines with their secrets masked, those across several lines included, always the same number of lines;
+    and the number of secrets of each kind that begin in them.
 
-    :param before, after: what stands around them in the text, so that a secret may begin or end there.
+    :param before, after: surrounding lines, so that a secret may begin or end there.
     """
     masked, found = mask("\n".join((*before, *lines, *after)))
     if not found:

@@ -1,4 +1,4 @@
-"""Documents that somebody hands in: known by their content, taken in like any other, listed and forgotten."""
+"""Uploaded documents: identified by content, stored like any other, listed and forgotten."""
 
 import mimetypes
 from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +27,8 @@ _MAGIC = ((b"%PDF-", ".pdf"), (b"{\\rtf", ".rtf"))
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """A document as it is handed in. `media_type` counts where the name says no type; `url` is where it is from;
-    `default_instance` is whose it is when it is new and `instance` names nobody. `path`: where it lies on `machine`,
-    absolute, for the rules by path; not kept.
+    """A document to upload. `media_type` counts if the name has no type. `url`: its origin. `default_instance`: owner
+    of a new document if `instance` is empty. `path`: its absolute path on `machine`, for path rules; not stored.
     """
 
     filename: str
@@ -48,7 +47,7 @@ class Handed:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What is kept of an upload beside its text. `upload_id` is made of its content."""
+    """Stored facts of an upload beside its text. `upload_id` is made of its content."""
 
     upload_id: str
     filename: str
@@ -60,14 +59,14 @@ class Upload:
     uploaded_at: datetime
     episode_ids: tuple[str, ...]
     duplicate: bool = False
-    """Whether the very same bytes were there already, so that only what is said of them changed."""
+    """Whether the same bytes were stored before, so that only the metadata changed."""
     instance: str = ""
     note: str = ""
-    """Why nothing of it can be found, or not all of it."""
+    """Why search cannot find it, or not all of it."""
 
 
 class AddDocument(Protocol):
-    """See `Pipeline.add_document`."""
+    """Stores one document, as `Pipeline.add_document` does."""
 
     def __call__(
         self,
@@ -81,11 +80,11 @@ class AddDocument(Protocol):
         title: str,
         when: datetime | None,
     ) -> list[str]:
-        """Take in one document; returns the ids of its episodes."""
+        """Store one document; return the ids of its episodes."""
 
 
 class EditEpisode(Protocol):
-    """See `Poster.patch`."""
+    """Edits an episode, as `Poster.patch` does."""
 
     def __call__(self, episode_id: str, changes: Mapping[str, Any]) -> object:
         """Edit fields of an episode."""
@@ -102,18 +101,18 @@ class Uploads:
         edit: EditEpisode,
         embed: Callable[[Sequence[str]], None] = lambda ids: None,
     ) -> None:
-        """:param embed: gives episodes their vectors now, where the model is there; else the pipeline does it later."""
+        """:param embed: embeds episodes now, if the model is available; else the pipeline does it later."""
         self._store, self._add, self._masked, self._edit, self._embed = store, add, masked, edit, embed
         self._exclusions = Exclusions(store)
 
     def take(self, handed: Handed) -> Upload:
-        """Store a document; the next search finds it by its words. The same bytes are taken once: handed in again they
-        only get the project, the instance, the tags and the title that are named then.
+        """Store a document; the next keyword search finds it. For bytes stored before, only update the project,
+        instance, tags and title.
 
         :raises TooLarge: more than 50 MiB.
-        :raises DocumentUnsupported: neither name nor type nor content says a format that is read.
+        :raises DocumentUnsupported: name, type and content match no supported format.
         :raises DocumentUnreadable: it is damaged, encrypted or empty.
-        :raises Excluded: a rule keeps it away.
+        :raises Excluded: a rule excludes it.
         """
         if len(handed.data) > MOST_BYTES:
             raise TooLarge(f"the document has more than {MOST_BYTES >> 20} MiB; send it in pieces")
@@ -134,7 +133,7 @@ class Uploads:
                 SOURCE, f"{folder}/{name}", handed.data, project=fields.project, instance=fields.instance,
                 tags=fields.tags, title=fields.title, when=handed.when,
             )  # fmt: skip
-        except DocumentUnreadable as problem:  # who sent it knows it by its name
+        except DocumentUnreadable as problem:  # the client knows it by its name
             raise DocumentUnreadable(str(problem).removeprefix(f"{folder}/")) from problem
         upload = Upload(
             upload_id, name, len(handed.data), fields.project, fields.tags, fields.title, fields.url,
@@ -145,7 +144,7 @@ class Uploads:
         return upload
 
     def _note(self, folder: str, name: str, data: bytes, ids: Sequence[str]) -> str:
-        """Why nothing of an upload can be found, or not all of it; empty: all can."""
+        """Return why search cannot find an upload, or not all of it; empty: it can."""
         if ids:
             held = set(ids) - self._store.episodes.get(ids).keys()
             return f"{counted(len(held), 'section')} kept away; {kept_away_by(self._store, held)}" if held else ""
@@ -158,7 +157,7 @@ class Uploads:
         return "all of it was deleted or forgotten before, and stays away: anamnesis exclude list"
 
     def _said_anew(self, known: Upload, handed: Handed) -> Upload:
-        """What is there already, with what is said of it this time."""
+        """Return a stored upload after updating its metadata."""
         named = {"project": self._masked(handed.project), "instance": self._masked(handed.instance)}
         changes = {name: value for name, value in named.items() if value and value != getattr(known, name)}
         more = tuple(tag for tag in dict.fromkeys(map(self._masked, handed.tags)) if tag not in known.tags)
@@ -180,18 +179,18 @@ class Uploads:
         return replace(upload, duplicate=True)
 
     def get(self, upload_id: str) -> Upload | None:
-        """One upload; None when there is none, or it was forgotten."""
+        """Return one upload; None when there is none, or it was forgotten."""
         body = self._store.settings.get(UPLOADS + upload_id)
         return _read(body) if body else None
 
     def listed(self) -> list[Upload]:
-        """All, the newest first."""
+        """Return all uploads, the newest first."""
         found = map(_read, self._store.settings.all(UPLOADS).values())
         return sorted(found, key=lambda upload: (upload.uploaded_at, upload.upload_id), reverse=True)
 
     def forget(self, upload_id: str, forgetter: Forgetter) -> bool:
-        """Forget an upload for good, with everything made of it; False when there is none. What another document says
-        as well stays there. Handing it in again brings it back.
+        """Forget an upload for good, with everything made of it; return False when there is none. Text that another
+        document also has stays there. A new upload brings it back.
         """
         upload = self.get(upload_id)
         if upload is None:
@@ -211,28 +210,28 @@ class Uploads:
         refuse(self._exclusions.of_path("", f"/{name}") or self._exclusions.of_content(to_text(name, handed.data)))
 
     def _folder(self, upload_id: str) -> str:
-        """Where an upload lies in its source: one that was forgotten in another folder than before, where its archived
-        lines are empty now. Its tombstones are lifted.
+        """Return the folder of an upload in its source. A forgotten one gets a new folder, since its archived lines are
+        empty now, and its tombstones are lifted.
         """
         times = bring_back(self._store, upload_id)
         return f"{upload_id}-{times}" if times else upload_id
 
 
 def _with_title(episode: Episode, title: str) -> dict[str, Any]:
-    """What is known of a section of a document that is called so by now."""
+    """Return a section's metadata with a new document title."""
     former = episode.metadata.get("title")
     return {**episode.metadata, "title": [title, *(former[1:] if isinstance(former, list) else ())]}
 
 
 def upload_id_of(data: bytes) -> str:
-    """The id of an upload of these bytes."""
+    """Return the upload id of these bytes."""
     return sha256_of(data)[:_ID_CHARS]
 
 
 def named(handed: Handed) -> str:
-    """The name that a document is read by: its own, with an ending where it has none.
+    """Return the file name used for parsing, with a suffix added if it has none.
 
-    :raises DocumentUnsupported: it is of no format that is read.
+    :raises DocumentUnsupported: no supported format.
     """
     name = PurePosixPath(handed.filename.replace("\\", "/")).name or "upload"
     name = "".join(char for char in name if char.isprintable())[-200:] or "upload"

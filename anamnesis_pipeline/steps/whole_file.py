@@ -1,4 +1,4 @@
-"""A file that is there once all of it is: whoever sees it sees the whole, and no other file is written over."""
+"""Atomic creation of a file: readers see all of it or nothing, and no other file is overwritten."""
 
 import errno
 import fcntl
@@ -17,19 +17,19 @@ UNFINISHED = ".unfinished"
 
 @contextmanager
 def appearing(out: Path) -> Iterator[BinaryIO]:
-    """What is written in the block is at `out`, on the disk, once the block ends; nothing is where it raises.
+    """Write a file that appears at `out`, synced to disk, when the block ends; if the block raises, nothing appears.
 
-    :raises GiveUp: the file is there, before or when it is to appear; or it cannot be written.
-    :raises StoreFull: its disk has no room.
+    :raises GiveUp: the file exists, before or at the end; or it cannot be written.
+    :raises StoreFull: the disk is full.
     """
     if out.exists():
         raise _present(out)
-    # Of its own: another process of the same id, in a container of its own, may write beside this one.
+    # A unique name: another container's process with the same id may write beside this one.
     draft = out.with_name(f"{out.name}.{uuid4().hex[:12]}{UNFINISHED}")
     try:
         _remove_abandoned(out)
         with new_file(draft) as file:
-            _is_locked(file)  # until it is closed, or its process killed
+            _is_locked(file)  # until the file is closed or the process dies
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -42,7 +42,7 @@ def appearing(out: Path) -> Iterator[BinaryIO]:
 
 
 def _remove_abandoned(out: Path) -> None:
-    """Remove the drafts of this file whose processes were killed: each may be as large as the whole."""
+    """Remove drafts of this file left by killed processes: each may be as large as the whole."""
     for draft in out.parent.glob(f"{glob.escape(out.name)}.*{UNFINISHED}"):
         with suppress(OSError), draft.open("rb") as file:
             if _is_locked(file):
@@ -50,17 +50,17 @@ def _remove_abandoned(out: Path) -> None:
 
 
 def _is_locked(file: BinaryIO) -> bool:
-    """Lock a file that is open, unless another process did."""
+    """Lock an open file; return whether that succeeded."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # also where a file system knows no locks
+    except OSError:  # also on file systems without locks
         return False
     return True
 
 
 def _appear(draft: Path, out: Path) -> None:
     try:
-        os.link(draft, out)  # a rename would go over a file that appeared meanwhile
+        os.link(draft, out)  # a rename would overwrite a file that appeared meanwhile
     except FileExistsError as exc:
         raise _present(out) from exc
     except OSError:  # a file system without links
@@ -74,13 +74,13 @@ def _present(out: Path) -> GiveUp:
 
 
 def new_file(path: Path) -> BinaryIO:
-    """An empty file that only its owner may read."""
+    """Return a new empty file that only its owner may read."""
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 def no_room(problem: OSError, path: Path) -> AnamnesisError:
-    """Our error for one of the system, met while `path` was written."""
+    """Return our error for an OS error while writing `path`."""
     if problem.errno in {errno.ENOSPC, errno.EDQUOT}:
         return StoreFull(f"no room to write {path}: {problem.strerror}; free some, then try again")
     return GiveUp(f"{path} cannot be written: {problem.strerror or problem}")

@@ -1,7 +1,7 @@
-"""Which projects seem to be worktrees of one repository whose folders are gone, and joining them when a person says so.
+"""Projects that seem to be worktrees of one repository whose folders are gone, and joining them on request.
 
-A worktree that is there resolves to its repository. Of one that is gone only its path, its branch and the files that
-were worked on are left: they suggest a repository, and nothing is joined until somebody asks for it.
+An existing worktree resolves to its repository. Of a deleted one only its path, branch and edited files are known: they
+suggest a repository, and nothing is joined without a request.
 """
 
 import os
@@ -18,17 +18,17 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.settings import store_name
 
 JOINED = "projects.joined"
-"""Stored under this: repository -> the projects that were joined to it, for taking it back."""
+"""Settings key: repository -> the projects joined to it, for undoing."""
 MAX_PROJECTS = 2_000
-"""Looked at, the largest first."""
+"""Max projects checked, the largest first."""
 MAX_SIBLINGS = 40
-"""Pairs of folders beside each other whose branches and files are compared."""
+"""Max pairs of sibling folders whose branches and files are compared."""
 EXCHANGES = 60
-"""Of a project, the newest ones, whose files are compared."""
+"""Newest exchanges of a project whose files are compared."""
 SESSIONS = 5
 LEAST_COMMON = 3
 COMMON_SHARE = 0.5
-"""Of the files of the project that has fewer."""
+"""Minimum share of common files, of the project with fewer."""
 
 _IS_PATH = re.compile(r"~|/|[A-Za-z]:")
 _INSIDE = re.compile(
@@ -41,16 +41,16 @@ _FILE = re.compile(r"^(?:file_path|notebook_path|path): (?P<path>[^\n]{1,1000})"
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Projects that seem to be worktrees of one repository, with reasons. `target`: what they would be called."""
+    """Projects that seem to be worktrees of one repository, with reasons. `target`: their proposed name."""
 
     target: str
     projects: Mapping[str, str]
 
 
 def offers(store: Store, private: Private, machine: str) -> list[Offer]:
-    """The repositories whose worktrees may be joined. What is private is neither offered nor a repository.
+    """Return the repositories whose worktrees may be joined. Private projects are neither offered nor repositories.
 
-    :param machine: this one, whose folders can be seen.
+    :param machine: this machine, whose folders are visible.
     """
     names = [
         row.name for row in project_rows(store)[:MAX_PROJECTS] if row.name and not _is_private(store, private, row.name)
@@ -75,10 +75,10 @@ def offers(store: Store, private: Private, machine: str) -> list[Offer]:
 
 
 def join(store: Store, private: Private, machine: str, target: str) -> tuple[Offer, int]:
-    """Call the worktrees that are offered for a repository by its name; returns them, and how many episodes changed.
+    """Alias the worktrees offered for a repository to its name. Return them, and how many episodes changed.
 
-    :param target: the repository, or what of its name no other has.
-    :raises BadSetting: none are offered for it, or it may be several.
+    :param target: the repository, or a unique part of its name.
+    :raises BadSetting: none are offered for it, or several repositories match.
     """
     offered = {offer.target: offer for offer in offers(store, private, machine)}
     meant = _meant(target, offered)
@@ -92,10 +92,10 @@ def join(store: Store, private: Private, machine: str, target: str) -> tuple[Off
 
 
 def part(store: Store, target: str) -> tuple[list[str], int]:
-    """Give what was joined to a repository its own names back; returns them, and how many episodes changed.
+    """Undo a join. Return the projects, and how many episodes changed.
 
-    :param target: the repository, or what of its name no other has.
-    :raises BadSetting: nothing was joined to it, or it may be several.
+    :param target: the repository, or a unique part of its name.
+    :raises BadSetting: nothing was joined to it, or several repositories match.
     """
     joined = dict(store.settings.get(JOINED, {}))
     meant = _meant(target, joined)
@@ -111,7 +111,7 @@ def part(store: Store, target: str) -> tuple[list[str], int]:
 
 
 def joined_now(store: Store) -> dict[str, list[str]]:
-    """Repository -> the projects that are joined to it."""
+    """Return repository -> the projects joined to it."""
     aliases = project_aliases(store)
     kept = {
         target: [n for n in names if aliases.get(n) == target]
@@ -121,23 +121,23 @@ def joined_now(store: Store) -> dict[str, list[str]]:
 
 
 def require_not_exposed(store: Store, private: Private, name: str, target: str) -> None:
-    """:raises BadSetting: `name` is private and `target` is not: its text would be found without being asked for."""
+    """:raises BadSetting: `name` is private and `target` is not: search would expose its text unasked."""
     called = store_name(project_aliases(store), target)
     if private.is_of(name) and not private.is_of(called):
         raise BadSetting(f"{name!r} is private and {called!r} is not; make {called!r} private first")
 
 
 def repository_of(name: str) -> str:
-    """The path of the repository that a path of a worktree tells; empty: it tells none."""
+    """Return the repository path that a worktree's path contains; empty: none."""
     inside = _INSIDE.fullmatch(name) if _IS_PATH.match(name) else None
     repository = inside["repository"] if inside is not None else ""
     return "" if repository.rsplit("/", 1)[-1].startswith((".", "~")) else repository
 
 
 def _meant(text: str, names: Iterable[str]) -> str:
-    """The name that is this text, or the only one that has it as a part; empty: there is none.
+    """Return the name equal to this text, or the only one that contains it; empty: none.
 
-    :raises BadSetting: several have it.
+    :raises BadSetting: several contain it.
     """
     names = list(names)
     found = [name for name in names if name == text] or [name for name in names if text.casefold() in name.casefold()]
@@ -147,7 +147,9 @@ def _meant(text: str, names: Iterable[str]) -> str:
 
 
 def _by_path(names: Sequence[str]) -> dict[str, str]:
-    """Name of a worktree -> its repository: the stored project of that path, the only one of that name, or the path."""
+    """Return worktree name -> its repository: the stored project of that path, the only one of that name, or the
+    path.
+    """
     mains = [name for name in names if not repository_of(name) and not _GATHERED.fullmatch(name)]
     by_base: dict[str, list[str]] = {}
     for name in mains:
@@ -166,8 +168,8 @@ def _by_path(names: Sequence[str]) -> dict[str, str]:
 
 
 def _by_content(store: Store, names: Sequence[str]) -> Iterable[tuple[str, str, str]]:
-    """Folders `<repository>-<name>` beside a repository, on the branch of that name or with its files: the name, the
-    repository, the reason.
+    """Yield (name, repository, reason) of folders `<repository>-<name>` beside a repository, on the branch of that name
+    or with its files.
     """
     known, pairs = set(names), 0
     for name in names:
@@ -196,7 +198,7 @@ def _branches_of(store: Store, project: str) -> list[str]:
 
 
 def _files_of(store: Store, project: str) -> set[str]:
-    """Files that its tools were called with, relative to the folder of the session."""
+    """Return the files in a project's tool calls, relative to the session's folder."""
     episodes = {
         e.episode_id: str(e.metadata.get("cwd", "")) for e in store.context.newest(project, "exchange", EXCHANGES)
     }
@@ -210,7 +212,7 @@ def _files_of(store: Store, project: str) -> set[str]:
 
 
 def _is_there(store: Store, project: str, machine: str) -> bool:
-    """Whether the folder of its newest session is still on this machine."""
+    """Return whether the folder of a project's newest session is still on this machine."""
     newest = store.context.newest(project, "exchange", 1)
     return any(e.machine == machine and os.path.isdir(str(e.metadata.get("cwd") or "\0")) for e in newest)
 
