@@ -34,8 +34,8 @@ MOST_OPEN = 10
 
 @dataclass(frozen=True, slots=True)
 class SessionRow(SessionRecord):
-    """A session in a list. `episode_id`: of its record, or of its newest chunk if it has none. `is_open`: it continued
-    since its record was written, or has none.
+    """A session in a list. `episode_id` is that of its record, or of its newest chunk where it has none yet. `is_open`:
+    it went on since its record was written, or has none yet.
     """
 
     episode_id: str = ""

@@ -103,7 +103,7 @@ class SpecFields(BaseModel):
 
 
 class SpecModel(SpecFields):
-    """A configured source from people, clients or the store."""
+    """A configured source, as it comes from people, clients and the store."""
 
     name: Annotated[Name, Field(description="Name of the source")]
 
