@@ -1,13 +1,13 @@
-"""The `anamnesis` command. `anamnesis mcp` goes its own short way: a client waits for it to answer."""
+"""The `anamnesis` command. `anamnesis mcp` skips the CLI, since a client waits for its first answer."""
 
 import sys
 
 INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
+"""Exit status after Ctrl-C, as in shells."""
 
 
 def main() -> None:
-    """Entry point. Ctrl-C ends it in one line, also while it loads."""
+    """Run the command. Ctrl-C ends it with a one-line message, even during imports."""
     try:
         if sys.argv[1:] == ["mcp"]:
             from anamnesis_pipeline.mcp_server.stdio import main as serve_mcp
@@ -17,7 +17,7 @@ def main() -> None:
 
         run_command()
     except (KeyboardInterrupt, SystemExit) as exc:
-        if isinstance(exc, SystemExit) and exc.code != INTERRUPTED:  # typer makes one of an interrupt
+        if isinstance(exc, SystemExit) and exc.code != INTERRUPTED:  # typer raises SystemExit for an interrupt
             raise
         sys.stderr.write("anamnesis: stopped by Ctrl-C; what was finished before is kept\n")
         sys.exit(INTERRUPTED)

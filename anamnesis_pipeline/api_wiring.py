@@ -1,4 +1,4 @@
-"""A service's embedding model, from the settings: whether it may be asked, and what asks it."""
+"""Hosted embedding models from the settings: whether texts may be sent, and the client."""
 
 import os
 from collections.abc import Callable, Collection
@@ -16,9 +16,9 @@ from anamnesis_pipeline.summary_model import LlmBudget
 
 
 def api_refusal(settings: Settings, model: ApiModel, private_sources: Collection[str] = ()) -> BadSetting | None:
-    """Why nothing may be sent to the service of a model; None: it may.
+    """Return why nothing may be sent to the service of a model; None: it may.
 
-    :param private_sources: keys of the sources whose text stays here.
+    :param private_sources: keys of the sources whose text stays on this machine.
     """
     means = f"the embedding model {model.model_id} means that every text and every question is sent to {model.service}"
     against = _against(settings, model, private_sources)
@@ -26,7 +26,7 @@ def api_refusal(settings: Settings, model: ApiModel, private_sources: Collection
 
 
 def _against(settings: Settings, model: ApiModel, private_sources: Collection[str]) -> str:
-    """What speaks against asking; empty: nothing."""
+    """Return the reason against sending texts; empty: none."""
     here = "use a model that runs here"
     named = ", ".join(sorted(private_sources)[:3]) + (", ..." if len(private_sources) > 3 else "")
     has_budget = settings.llm_daily_tokens is not None or settings.llm_daily_dollars is not None
@@ -52,7 +52,7 @@ def _malformed(settings: Settings, model: ApiModel) -> str:
 
 
 def _place(settings: Settings, model: ApiModel) -> tuple[str, str]:
-    """Key and base URL, which is empty where it is the service's own.
+    """Return the key and the base URL; empty: the service's default.
 
     :raises BadSetting: one is malformed.
     """
@@ -66,8 +66,8 @@ def _key_name(service: Service) -> str:
 
 
 def _key(settings: Settings, service: Service) -> str | None:
-    """The key of a service that embeds: the setting, else where the service's own library looks for it. No service gets
-    that of another: `openai_api_key` is OpenAI's only as long as `openai_url` leads nowhere else.
+    """Return the API key of a service: the setting, else the variable of the service's own library. No service gets
+    another's key: `openai_api_key` belongs to OpenAI only while `openai_url` is empty.
     """
     keys = {
         "voyage": settings.voyage_api_key,
@@ -82,12 +82,12 @@ def open_api_pool(
     store: Store, space: Space, model: ApiModel, effective: Callable[[], Settings],
     private_sources: Callable[[], Collection[str]], mask: Callable[[str], str],
 ) -> EmbeddingPool:  # fmt: skip
-    """What stands for a pool where a service has the model.
+    """Return an embedding pool that calls a service.
 
-    :param effective: reads the settings as they are now.
-    :param private_sources: reads which sources' text stays here.
-    :param mask: what no text is sent without.
-    :raises BadSetting: it may not be asked.
+    :param effective: reads the current settings.
+    :param private_sources: reads the keys of sources whose text stays on this machine.
+    :param mask: applied to every text before it is sent.
+    :raises BadSetting: nothing may be sent.
     """
 
     def terms() -> Terms:

@@ -1,18 +1,18 @@
-"""The nouns of the archive. Frozen, without behaviour."""
+"""Data classes of the archive. Frozen, without behaviour."""
 
 from dataclasses import dataclass
 
 MAX_LINE_BYTES = 64 << 20
-"""A longer line is archived in pieces, none of which is parsed."""
+"""Longer lines are archived in pieces, which are not parsed."""
 BEGINS_LONG, GOES_ON = "\0", "\0\0"
-"""What an archived piece of such a line begins with: the first, and each that follows it. Other lines hold no NUL."""
+"""Prefixes of the first piece of such a line, and of each further one. Other lines contain no NUL."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveBase:
-    """Bytes of another generation's archive: a row of frames whose lines a frame repeats.
+    """Bytes of another generation's archive: consecutive frames whose lines a frame repeats.
 
-    A generation that leans on another one so is no base itself.
+    A generation with a base is never a base itself.
     """
 
     source: str
@@ -27,9 +27,9 @@ class ArchiveBase:
 class ArchiveFrame:
     """A compressed run of masked lines in a file's archive: lines [first_line, first_line + lines).
 
-    `revision` grows by one when a generation is rewritten (forgotten lines, new masks); each has a file of its own.
-    `mark`, of a generation's first frame: what copies of the file begin with as well. A frame with a `base` can be
-    read together with that only.
+    `revision` grows by one when a generation is rewritten (forgotten lines, new masks); each has a separate file.
+    `mark`, of a generation's first frame: the beginning shared by copies of the file. A frame with a `base` can be read
+    only together with it.
     """
 
     generation: int
@@ -44,7 +44,7 @@ class ArchiveFrame:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An archived line of which something could not be read, and why. The text is in the archive."""
+    """An archived line that could not be read completely, and why. The text is in the archive."""
 
     source: str
     path: str

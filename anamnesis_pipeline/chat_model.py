@@ -1,4 +1,4 @@
-"""Conversations with a model that remembers, as they are stored."""
+"""Stored chat conversations."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,16 +6,16 @@ from typing import Literal
 
 Role = Literal["user", "assistant"]
 TITLE_CHARS = 60
-"""So much of the first message is the title, until somebody gives another one."""
+"""Characters of the first message that form the title until a user sets one."""
 FORGOTTEN = "(forgotten)"
-"""Stands for a message, a title, or what an answer leaned on, whose episode was forgotten."""
+"""Placeholder for a message, a title or a citation whose episode was forgotten."""
 SUMMARY_CHARS = 200
-"""So much of a cited episode's summary is shown."""
+"""Characters shown of a cited episode's summary."""
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierName:
-    """A title that a session had until then."""
+    """A former title of a session, used until `until`."""
 
     title: str
     until: datetime
@@ -23,8 +23,8 @@ class EarlierName:
 
 @dataclass(frozen=True, slots=True)
 class ChatSession:
-    """A conversation without its messages. `backend` and `model` answer it, both empty where nobody chose and none was
-    there yet; `worker_url`: on this server alone, where there are several and one was chosen. Empty `project`: of none.
+    """A conversation without its messages. `backend` and `model` answer it; both are empty if none was chosen or
+    available. `worker_url`: the chosen server if there are several. `project` may be empty.
     """
 
     session_id: str
@@ -41,9 +41,9 @@ class ChatSession:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """An episode that was put before the model. `score`: as the search gave it, in [0, 1]; `standing`: only what is
-    asked before every answer found it. Summary and project are those of the episode as it is now; of one that is gone
-    there is neither, and `FORGOTTEN` stands for its summary.
+    """An episode given to the model. `score`: the search score, in [0, 1]. `standing`: found only by the standing
+    queries. Summary and project are the episode's current ones; for a deleted one the summary is `FORGOTTEN` and the
+    project empty.
     """
 
     episode_id: str
@@ -55,15 +55,15 @@ class Citation:
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether there is no such episode any more."""
+        """Whether the episode no longer exists."""
         return self.summary == FORGOTTEN
 
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message, masked. `files`: names of what went with a question. Of answers: what answered, what it saw, what it
-    cost. `stopped`: somebody ended it; `problem`: why it is not whole, in which case it may have no text; `episode_id`:
-    of its round trip; `feedback`: 1, -1, or 0 for none.
+    """One message, masked. `files`: names of files sent with a question. Answers also have model, citations and cost.
+    `stopped`: a user ended it. `problem`: why it is incomplete; its text may be empty. `episode_id`: of the stored
+    exchange. `feedback`: 1, -1, or 0 for none.
     """
 
     message_id: str
@@ -86,10 +86,10 @@ class ChatMessage:
 
     @property
     def is_wordless(self) -> bool:
-        """Whether it is an answer that failed, or was stopped, before its first word."""
+        """Whether it is an answer that failed or was stopped before its first word."""
         return self.role == "assistant" and not self.text.strip()
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether it is an answer that failed or was stopped, before its first word or behind it."""
+        """Whether it is an answer that failed or was stopped at any point."""
         return self.is_wordless or (self.role == "assistant" and (self.stopped or bool(self.problem)))

@@ -1,4 +1,4 @@
-"""What `anamnesis install` writes into the files of Claude Code, and how its own entries are told from others. Pure."""
+"""Entries that `anamnesis install` writes into the files of Claude Code, and their detection. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.json_text import with_item, without
 
 SCRIPT = "anamnesis_hook.py"
-"""By which our hooks are recognized, wherever it lies."""
+"""File name that identifies our hooks, in any folder."""
 SERVER = "anamnesis"
 MODULE = "anamnesis_pipeline"
 PLUGIN_PREFIX = "anamnesis@"
@@ -20,17 +20,19 @@ Settings = Mapping[str, Any]
 
 
 class Entries(Protocol):
-    """Entries of ours in a JSON file of Claude Code. Both methods change their text and nothing else in the file.
+    """Our entries in a JSON file of Claude Code. Both methods leave the rest of the file unchanged.
 
-    :raises GiveUp: the text is not as Claude Code writes it.
+    :raises GiveUp: the text is not in Claude Code's format.
     """
 
     def put_in(self, text: str, before: str = EMPTY) -> str:
-        """The text with our entries as they are now; former ones of ours go as `taken_out` takes them."""
+        """Return the text with our current entries in place of former ones."""
         ...
 
     def taken_out(self, text: str, before: str = EMPTY) -> str:
-        """The text without our entries. Lists and objects that only they were in go too, but for those of `before`."""
+        """Return the text without our entries, and without lists and objects that this empties, unless they are in
+        `before`.
+        """
         ...
 
 
@@ -39,7 +41,7 @@ class Hooks:
     """Our hooks.
 
     :param plugin_hooks: the plugin's `hooks.json`.
-    :param python: what runs the script; :param url: the memory's address.
+    :param python: interpreter of the script; :param url: the memory's address.
     """
 
     plugin_hooks: Settings
@@ -48,9 +50,9 @@ class Hooks:
     url: str
 
     def put_in(self, text: str, before: str = EMPTY) -> str:
-        """Behind the hooks of others.
+        """Add our hooks after existing ones.
 
-        :raises GiveUp: also where the plugin is enabled, which brings the hooks along.
+        :raises GiveUp: also if the plugin is enabled, which has the same hooks.
         """
         text = self.taken_out(text, before)
         settings = object_of(text)
@@ -71,7 +73,7 @@ class Hooks:
         return text
 
     def taken_out(self, text: str, before: str = EMPTY) -> str:
-        """See the protocol."""
+        """Return the text without our hooks, and without what this empties."""
         text = text if text.strip(_BLANK) else EMPTY
         had = _checked_hooks(object_of(before))
         while place := _first_of_ours(hooks := _checked_hooks(object_of(text))):
@@ -94,9 +96,9 @@ class Server:
     entry: Settings
 
     def put_in(self, text: str, before: str = EMPTY) -> str:
-        """Behind other servers.
+        """Add our server after existing ones.
 
-        :raises GiveUp: also where another server has our name.
+        :raises GiveUp: also if another server has our name.
         """
         text = self.taken_out(text, before)
         config = object_of(text)
@@ -109,7 +111,7 @@ class Server:
         return with_item(text, [], {SERVER: self.entry}, "mcpServers")
 
     def taken_out(self, text: str, before: str = EMPTY) -> str:
-        """See the protocol."""
+        """Return the text without our server, and without an object that this empties."""
         text = text if text.strip(_BLANK) else EMPTY
         servers = _checked_servers(object_of(text))
         if not _is_our_server(servers.get(SERVER)):
@@ -119,7 +121,7 @@ class Server:
 
 
 def object_of(text: str) -> dict[str, Any]:
-    """The JSON object in a text; an empty one where the text is empty.
+    """Return the JSON object in a text; an empty text gives an empty object.
 
     :raises GiveUp: it is another value, or no JSON.
     """
@@ -133,13 +135,13 @@ def object_of(text: str) -> dict[str, Any]:
 
 
 def http_server(url: str, wants_token: bool) -> dict[str, Any]:
-    """Our server over HTTP, with the folder that Claude Code is started in, and the token from its environment."""
+    """Return the entry of our HTTP server, with Claude Code's start folder and the token from its environment."""
     headers = {"headers": {"Authorization": "Bearer ${ANAMNESIS_API_TOKEN}"}} if wants_token else {}
     return {"type": "http", "url": f"{url}/mcp?folder=${{PWD:-}}", **headers}
 
 
 def plugin_enabled(settings: Settings) -> bool:
-    """Whether the plugin is."""
+    """Return whether the plugin is enabled."""
     enabled = settings.get("enabledPlugins")
     return isinstance(enabled, dict) and any(
         name.startswith(PLUGIN_PREFIX) and value is True for name, value in enabled.items()
@@ -147,7 +149,9 @@ def plugin_enabled(settings: Settings) -> bool:
 
 
 def _of_this_machine(group: Settings, python: str, script: str, url: str) -> dict[str, Any]:
-    """The plugin looks for a Python and ends each command with what the script is to do; here the Python is known."""
+    """Return a hook group with a fixed Python; the plugin's commands search for one and end with the script's
+    action.
+    """
     hooks = [
         {**hook, "command": python, "args": ["-I", "-S", script, hook["command"].rpartition(" ")[2], url]}
         for hook in group["hooks"]
@@ -174,7 +178,7 @@ def _checked_servers(config: Settings) -> dict[str, Any]:
 
 
 def _first_of_ours(hooks: Mapping[str, Sequence[Settings]]) -> tuple[str, int, int] | None:
-    """Event, number of the group, number of the hook in it."""
+    """Return the first of our hooks: event, index of the group, index of the hook in it."""
     return next(
         (
             (event, group, number)

@@ -1,4 +1,4 @@
-"""Settings and configured sources to what looks at machines and reads them. Imports SSH only where a host is opened."""
+"""Builds the crawler from settings and configured sources. Imports SSH only when a remote host is opened."""
 
 import os
 import threading
@@ -32,31 +32,31 @@ if TYPE_CHECKING:
     from anamnesis_pipeline.sources.ssh import SshHost
 
 RemoteHosts = Callable[[str, str], "SshHost"]
-"""(machine, place) -> the host over SSH; nothing is connected by it."""
+"""(machine, place) -> the SSH host, not connected yet."""
 
 _OPENING = threading.Lock()
 _REMOTE: dict[tuple[object, ...], "SshHost"] = {}
-"""Of this process, by machine, place and timeouts: each keeps one connection, from one look to the next."""
+"""Hosts of this process by machine, place and timeouts; each keeps one connection between polls."""
 _FLIGHTS: dict[Path, Flights[Answer]] = {}
-"""Of this process, by home: what hangs in one look is known to the next."""
+"""In-flight requests of this process by home, kept between polls."""
 
 
 def built_in(settings: Settings) -> list[SourceSpec]:
-    """The sources that need no configuration."""
+    """Return the built-in sources."""
     host = LocalHost(settings.machine)
     roots = [root if root.name == PROJECTS else Path(log_root(host, str(root))) for root in settings.log_roots]
     return built_in_specs(roots, settings.machine)
 
 
 def configured_specs(settings: Settings, store: Store) -> list[SourceSpec]:
-    """All sources that are crawled: those that need no configuration first."""
+    """Return all crawled sources, the built-in ones first."""
     roots = [Path(spec.root) for spec in built_in(settings) if spec.kind != DOCUMENTS]
     specs = all_specs(store.settings, roots, settings.machine)
     return [*specs, *agent_memory_specs(agent_memories(store, settings.machine), specs, settings.machine)]
 
 
 def remote_host(machine: str, place: str, **timeouts: float) -> "SshHost":
-    """A machine over SSH; one object, and so one connection, per place and timeouts in a process.
+    """Return a machine over SSH: one object, with one connection, per place and timeouts in a process.
 
     :param timeouts: as `SshHost` takes them.
     """
@@ -70,17 +70,17 @@ def remote_host(machine: str, place: str, **timeouts: float) -> "SshHost":
 
 
 def open_hosts(settings: Settings, store: Store, remote: RemoteHosts = remote_host) -> Hosts:
-    """The machines of all sources; none is connected with before it is asked for something."""
+    """Return the machines of all sources, which connect on first use."""
     return Hosts(configured_specs(settings, store), LocalHost(settings.machine), remote, settings.local_only)
 
 
 def open_labels(
     hosts: Hosts, store: Store, remote_host: RemoteHosts = remote_host, *, must_answer: bool = False
 ) -> Callable[[Source], Callable[[str], str]]:
-    """Of a source: directory on its machine -> project. A machine that is away is not waited for twice, and its
-    documents are not read under a project that is guessed.
+    """Return a function: source -> (directory on its machine -> project). An unreachable machine is tried once, and its
+    documents are not read under a provisional project.
 
-    :param must_answer: nothing is, nor are logs.
+    :param must_answer: allow no provisional projects, for logs either.
     """
     local = project_labels(store.settings)
 
@@ -114,7 +114,7 @@ def _asked_by_nobody(cwd: str) -> str | None:
 
 
 def selection_rules(settings: Settings) -> Callable[[SourceSpec], Rules]:
-    """Of a source of documents: which files of a survey are read."""
+    """Return a function: document source -> rules that select its files."""
 
     def of(spec: SourceSpec) -> Rules:
         root, home = os.path.expanduser(spec.root).rstrip("/"), f"{settings.home}/"
@@ -129,7 +129,7 @@ def selection_rules(settings: Settings) -> Callable[[SourceSpec], Rules]:
 
 
 def open_document_rules(hosts: Hosts, settings: Settings) -> Callable[[Source], DocumentRules | None]:
-    """How a stored source of documents is looked at; None: it is not configured any more."""
+    """Return a function: stored source -> its document rules; None: it is no longer configured."""
     rules_of = selection_rules(settings)
 
     def of(source: Source) -> DocumentRules | None:
@@ -147,9 +147,9 @@ def open_document_rules(hosts: Hosts, settings: Settings) -> Callable[[Source], 
 
 
 def open_crawler(settings: Settings, store: Store, *, lasting: bool = True) -> Crawler:
-    """What looks at all machines.
+    """Return the crawler, which polls all machines.
 
-    :param lasting: looks follow in this process, so that what hangs in one may be there in the next.
+    :param lasting: keep unfinished requests for later polls of this process.
     """
     with _OPENING:
         flights = _FLIGHTS.setdefault(settings.home, Flights()) if lasting else Flights[Answer]()

@@ -1,4 +1,4 @@
-"""The table of contents of the Dagster project: assets in flow order, then what starts and checks them."""
+"""The Dagster project: assets in flow order, then what starts and checks them."""
 
 import dagster as dg
 

@@ -1,4 +1,4 @@
-"""The nouns of documents. Frozen, without behaviour; and the tag that names their source."""
+"""Data classes of documents, frozen and without behaviour, and the tag of their source."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,7 +8,7 @@ from anamnesis_pipeline.model import SegmentKind
 
 
 class Trust(StrEnum):
-    """How far a text may be relied on, the highest first."""
+    """How reliable a text is, the highest first."""
 
     CURATED = "curated"
     """Written down to be remembered: CLAUDE.md, memory files, handoffs, project histories."""
@@ -18,9 +18,9 @@ class Trust(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SectionPiece:
-    """A run of a section's text: `kind` is one of those of documents, or PROMPT and STATEMENT of a chat export.
+    """A run of a section's text. `kind`: one for documents, or PROMPT and STATEMENT of a chat export.
 
-    `message_id` is what the export calls the message of a chat; empty: it has no name there, or is none.
+    `message_id`: the export's id of a chat message; empty: none.
     """
 
     kind: SegmentKind
@@ -31,11 +31,11 @@ class SectionPiece:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A titled piece of a document: what is under one heading, one function, one turn of a chat.
+    """A titled piece of a document: the text under one heading, one function, one turn of a chat.
 
-    `anchor` tells it from every other section of the same document. It is made of titles; equal ones are numbered, and
-    that number is no part of what a section is known by (`anchors.unnumbered`). `title` is the way to it, outermost
-    first. `first_line` and `last_line` count from 1 in the document's text, both inclusive.
+    `anchor` is unique in the document. It is made of titles; equal ones are numbered, but the number is not part of the
+    section's identity (`anchors.unnumbered`). `title` is the heading path, outermost first. `first_line` and
+    `last_line` count from 1 in the document's text, both inclusive.
     """
 
     anchor: str
@@ -46,19 +46,17 @@ class Section:
     kind: str = "document"
     """`document`, `code`, or `exchange` for a turn of a chat."""
     language: str = ""
-    """Of code: `python`, `typescript`, ..."""
+    """Language of code: `python`, `typescript`, ..."""
     spans: tuple[tuple[int, int], ...] = ()
-    """The characters [start, end) of the document's text that it consists of, if they are not just all of its lines."""
+    """Its character ranges [start, end) in the document's text, if they are not all of its lines."""
     values: tuple[tuple[str | int, ...], ...] = ()
-    """Of a turn of a chat: its messages in the JSON, each by the keys and indexes that lead to it from outside. With
-    those that were turned away for one of them.
-    """
+    """For a chat turn: paths (keys and indexes) of its messages in the JSON, rejected alternatives included."""
     session: str = ""
-    """Of a turn of a chat: the id of its conversation, or its channel as `slack:<name>`; empty: the export has none."""
+    """For a chat turn: the conversation id, or the channel as `slack:<name>`; empty: not in the export."""
     turned_away: tuple[str, ...] = ()
-    """Ids of the messages of a chat that were turned away for one of this turn."""
+    """Ids of chat messages rejected in favour of one of this turn."""
 
 
 def source_tag(spec: str) -> str:
-    """The tag of what was read of the configured source of this name."""
+    """Return the tag of data from the configured source of this name."""
     return f"source:{spec}"

@@ -1,7 +1,7 @@
-"""Names of files as text, whatever bytes they are made of. Systems keep bytes; a store keeps text.
+"""Reversible conversion of file names between bytes and text. Systems store bytes; a store keeps text.
 
-A byte that is no UTF-8 becomes one character of a private range, U+F780 to U+F7FF. So do the bytes of a name that holds
-such characters itself, so that each name has one text, and each text that was made here goes back to the name.
+A byte that is not UTF-8 becomes one character of a private range, U+F780 to U+F7FF. Bytes of such characters in a name
+are converted as well, so that each name has exactly one text and can be restored from it.
 """
 
 import re
@@ -20,14 +20,14 @@ _SURROGATE = re.compile("[\udc80-\udcff]")
 
 
 def composed(text: str) -> str:
-    """The text in Unicode's form NFC, in which names and words are compared: macOS decomposes the letters of a path, so
-    that one folder has two spellings.
+    """Return the text in Unicode form NFC, in which names and words are compared: macOS decomposes letters in paths,
+    which gives one folder two spellings.
     """
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def name_of(raw: bytes) -> str:
-    """The text of a name or path, which can be stored. Never fails."""
+    """Return the text of a name or path, for storage. Never fails."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -39,9 +39,9 @@ def name_of(raw: bytes) -> str:
 
 
 def bytes_of(name: str) -> bytes:
-    """The bytes of a name or path: what `name_of` was given. Also takes what Python itself made of odd bytes.
+    """Return the bytes of a name or path, the inverse of `name_of`. Also accepts Python's surrogate escapes.
 
-    :raises ValueError: it holds half a surrogate pair or a NUL, which no name has.
+    :raises ValueError: it contains half a surrogate pair or a NUL, which no name has.
     """
     if "\0" in name:
         raise ValueError("a name holds a NUL byte")
@@ -51,8 +51,8 @@ def bytes_of(name: str) -> bytes:
 
 
 class LogName(NamedTuple):
-    """What the name of a transcript says: the session or `agent-<id>` it is of, and why Claude Code set it aside
-    (`orphaned`, `superseded`); empty: it is the present one.
+    """Parts of a transcript's name: the session or `agent-<id>`, and why Claude Code set it aside (`orphaned`,
+    `superseded`); empty: it is current.
     """
 
     stem: str
@@ -60,10 +60,10 @@ class LogName(NamedTuple):
 
 
 def log_name(path: str) -> LogName | None:
-    """What the name of a Claude Code transcript says, at any depth; None for any other file.
+    """Return the parts of a Claude Code transcript's name, at any depth; None for any other file.
 
-    `<session>.jsonl` and `agent-<id>.jsonl` are the present ones. Former ones that were set aside, and not overwritten,
-    are `<session>.orphaned-<time>-<suffix>.jsonl`, `<session>.jsonl.superseded-<time>` and, of 2025,
+    Current transcripts are `<session>.jsonl` and `agent-<id>.jsonl`. Former ones that were set aside are
+    `<session>.orphaned-<time>-<suffix>.jsonl`, `<session>.jsonl.superseded-<time>` and, from 2025,
     `<session>.jsonl.orphaned-<time>`.
     """
     found = _LOG.fullmatch(path.rpartition("/")[2])
@@ -71,8 +71,8 @@ def log_name(path: str) -> LogName | None:
 
 
 def log_stem(path: str) -> str:
-    """The session or `agent-<id>` that a file's name says, also that of a former transcript; of any other file its name
-    without `.jsonl` and what follows it.
+    """Return the session or `agent-<id>` in a file's name, also of a former transcript; for any other file, its name up
+    to `.jsonl`.
     """
     found = log_name(path)
     return found.stem if found else path.rpartition("/")[2].partition(".jsonl")[0]

@@ -1,4 +1,4 @@
-"""What is in the home beside the store: its salt, its archive, and its rules on other memory tools."""
+"""Files of the home beside the store: salt, archive, and rules about other memory tools."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder of the home that only its owner may read; one that exists keeps its mode.
+    """Create a folder of the home with access for its owner only; an existing one keeps its mode.
 
     :raises GiveUp: it cannot be created.
     """
@@ -27,7 +27,7 @@ def make_private(folder: Path) -> None:
 
 
 def home_problem(home: Path) -> str:
-    """Why this home cannot be used; empty: it can be. One that is absent is created, and removed again."""
+    """Return why this home cannot be used; empty: it can. A missing one is created for the check and removed again."""
     missing = [place for place in (home, *home.parents) if not os.path.lexists(place)]
     try:
         make_private(home)
@@ -44,7 +44,7 @@ def home_problem(home: Path) -> str:
 
 
 def open_redactor(settings: Settings) -> Redactor:
-    """Masks secrets with this home's salt, so that one secret has one mask.
+    """Return the redactor with this home's salt: equal secrets have equal masks.
 
     :raises GiveUp: the salt cannot be read or written.
     """
@@ -57,7 +57,7 @@ def open_redactor(settings: Settings) -> Redactor:
 
 
 def open_observers(settings: Settings) -> ObserverRules:
-    """Which sessions are other memory tools' own. A file of rules that cannot be read adds none; doctor says so."""
+    """Return the rules for sessions of other memory tools. An unreadable rules file adds none; doctor reports it."""
     try:
         return read_rules(settings.home)
     except BadSetting as problem:
@@ -66,6 +66,6 @@ def open_observers(settings: Settings) -> ObserverRules:
 
 
 def open_archive(settings: Settings) -> Archive:
-    """The archive of this home, for the store that is set."""
+    """Return the archive of this home for the configured store."""
     memory = f"MongoDB {settings.mongo_database}" if settings.store == "mongo" else "SQLite"
     return Archive(settings.archive_dir, memory)

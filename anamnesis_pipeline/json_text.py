@@ -1,7 +1,7 @@
-"""Edits of JSON text in place: all else keeps its bytes, whatever its indentation, spacing and line ends are. Pure.
+"""In-place edits of JSON text that keep all other bytes, indentation and line ends included. Pure.
 
-A path leads from the root to a value by names of members and numbers of elements. The text must be valid JSON, with or
-without a byte order mark, and the path must exist.
+A path leads from the root to a value by member names and element indexes. The text must be valid JSON, with or without
+a byte order mark, and the path must exist.
 """
 
 import json
@@ -50,7 +50,7 @@ def without(text: str, path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A member of an object, or an element of an array with an empty name; where it and its value begin and end."""
+    """A member of an object, or an element of an array (with an empty name); offsets of it and of its value."""
 
     name: str
     start: int
@@ -66,12 +66,12 @@ def _start_of(text: str, path: Path) -> int:
 
 
 def _chosen(items: Sequence[_Item], step: str | int) -> _Item:
-    """Of members with the same name the last one counts, as for every parser."""
+    """Return the chosen item; of members with the same name the last one, as parsers do."""
     return items[step] if isinstance(step, int) else [item for item in items if item.name == step][-1]
 
 
 def _items(text: str, at: int) -> list[_Item]:
-    """What the object or array holds that begins at `at`."""
+    """Return the items of the object or array that begins at `at`."""
     items: list[_Item] = []
     is_object = text[at] == "{"
     at = _behind_space(text, at + 1)
@@ -93,6 +93,6 @@ def _behind_space(text: str, at: int) -> int:
 
 
 def _unit(text: str) -> str:
-    """By what the first entry is indented; two spaces where none is."""
+    """Return the indentation of the first entry; two spaces by default."""
     found = re.search(r"[{\[]\r?\n([ \t]+)", text)
     return found[1] if found else "  "

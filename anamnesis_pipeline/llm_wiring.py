@@ -1,4 +1,4 @@
-"""Settings to the LLM that writes summaries. Its library is imported when there is something to ask."""
+"""Builds the summary LLM from the settings. Its library is imported on first use."""
 
 from urllib.parse import urlsplit
 
@@ -13,7 +13,7 @@ from anamnesis_pipeline.summary_model import LlmBudget
 
 
 def open_llm(settings: Settings) -> Llm:
-    """The LLM that writes summaries, and what it may see and cost. It is opened when there is something to ask."""
+    """Return the LLM that writes summaries, with its limits. It is opened on first use."""
     kind = settings.summarizer
     rules = LlmRules(
         min_chars=settings.summary_min_chars,
@@ -32,9 +32,9 @@ def open_llm(settings: Settings) -> Llm:
 
 
 def backend_options(settings: Settings) -> BackendOptions:
-    """What an LLM's backend is made of.
+    """Return the options of the LLM's backend.
 
-    :raises BadSetting: the LLM is to run on a core that is not there.
+    :raises BadSetting: the LLM is configured to run on a missing core.
     """
     openai_key = settings.openai_api_key
     return BackendOptions(
@@ -54,7 +54,7 @@ def backend_options(settings: Settings) -> BackendOptions:
 
 
 def _ollama_threads(settings: Settings) -> int | None:
-    """As many as embedding has cores, where these are limited."""
+    """Return as many threads as embedding has cores, if these are limited."""
     is_limited = bool(settings.embed_cores) or settings.embed_cpu_pct < 100
     if not is_limited or settings.summarizer != "ollama":
         return None
@@ -62,7 +62,7 @@ def _ollama_threads(settings: Settings) -> int | None:
 
 
 def llm_address(settings: Settings) -> str:
-    """Where the LLM that writes summaries is asked, without user, password and query."""
+    """Return the address of the LLM that writes summaries, without user, password and query."""
     match settings.summarizer:
         case "none":
             return ""
@@ -82,6 +82,6 @@ def _plain(url: str) -> str:
 
 
 def llm_key(settings: Settings) -> str:
-    """Whether there is a key for the LLM that writes summaries."""
+    """Return whether the summary LLM has a key: `present` or `absent`."""
     keys = {"anthropic": settings_module.claude_api_key(settings), "openai": settings.openai_api_key}
     return "present" if keys.get(settings.summarizer) else "absent"

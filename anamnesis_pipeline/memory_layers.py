@@ -1,6 +1,6 @@
-"""In which layer of memory an episode is: told by what it is, how old, how often read, and what it is worth. Pure.
+"""The memory layer of an episode, by its kind, age, reads and value. Pure.
 
-No layer is stored: an episode moves on the moment it may, without a run that would have to look at every one.
+Layers are computed, not stored: an episode changes layer without a run over all episodes.
 """
 
 from datetime import datetime, timedelta
@@ -13,24 +13,24 @@ class Layer(StrEnum):
     """The layers, as engram names them."""
 
     WORKING = "working"
-    """Of the last half hour, and hardly read yet."""
+    """From the last half hour, and hardly read yet."""
     EPISODIC = "episodic"
     """What happened."""
     SEMANTIC = "semantic"
-    """What holds: what was written down to be remembered, and what proved worth it."""
+    """Lasting knowledge: written down to be remembered, or proven useful."""
     PROCEDURAL = "procedural"
     """How something is done."""
     CODEBASE = "codebase"
 
 
 AGING = frozenset({Layer.WORKING, Layer.EPISODIC})
-"""What age may lower the score of; everything else lasts."""
+"""Layers whose scores age may lower; all others last."""
 WORKING_FOR = timedelta(minutes=30)
 WORKING_BELOW = 2
-"""Times read with which an episode is no longer only at work."""
+"""Reads from which an episode leaves the working layer."""
 PROVEN_READS = 5
 PROVEN_VALUE = 2.8
-"""Points of value: 0.7 of the 4 that a section has which was written down to be remembered."""
+"""Minimum value: 0.7 of the 4 points of a section written down to be remembered."""
 LASTING_KINDS = frozenset(
     {
         "document", "section", "preference", "decision", "fact", "topic", "record", "rolling", "correction", "lesson",
@@ -42,7 +42,7 @@ CODE, PROCEDURE = "code", "procedure"
 
 
 def layer_of(episode: Episode | EpisodeHead, now: datetime) -> Layer:
-    """The layer that an episode is in."""
+    """Return the layer of an episode."""
     if episode.kind == CODE:
         return Layer.CODEBASE
     if PROCEDURE in (episode.kind, episode.metadata.get("type") if episode.kind == "record" else ""):
@@ -54,12 +54,12 @@ def layer_of(episode: Episode | EpisodeHead, now: datetime) -> Layer:
 
 
 def is_lasting(episode: Episode | EpisodeHead) -> bool:
-    """Whether it was written down to be remembered, or somebody said that it is to last."""
+    """Return whether it was written down to be remembered, or marked as lasting."""
     return episode.kind in LASTING_KINDS or bool(LASTING_TAGS & set(episode.tags)) or "trust" in episode.metadata
 
 
 def _is_proven(episode: Episode | EpisodeHead) -> bool:
-    """What a client posted under the name of a value is the client's own, and no judgement of ours."""
+    """Return whether reads and value prove an episode. A `value` that a client posted is not our judgement."""
     value = episode.metadata.get("value") if episode.source not in RESERVED_SOURCES else None
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False

@@ -1,4 +1,4 @@
-"""Keys by which a message is known, in whatever copy of it; see docs/decisions/0001-ids.md. Pure."""
+"""Keys that identify a message in every copy; see docs/decisions/0001-ids.md. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -6,43 +6,43 @@ from collections.abc import Iterable, Mapping
 from anamnesis_pipeline.model import content_id
 
 RESULT_KEY = "r:"
-"""Begins the key of a tool's result."""
+"""Prefix of a tool result's key."""
 
 
 def result_key(call: str, text: str) -> str:
-    """Key of a tool's result. Not every service numbers its calls beyond one session, so the text counts too."""
+    """Return the key of a tool's result. Some services number calls per session only, so the text counts too."""
     return f"{RESULT_KEY}{call}:{content_id(text)}"
 
 
 def call_of(key: str) -> str:
-    """Id of the call in a `result_key`."""
+    """Return the id of the call in a `result_key`."""
     return key.removeprefix(RESULT_KEY).rpartition(":")[0]
 
 
 def borrowed_key(key: str) -> str:
-    """Key of a message as long as only a fork, or a session moved to the background, was read that says so."""
+    """Return the key of a message that was read only in a fork or in a session moved to the background."""
     return f"f:{key}"
 
 
 SECTION_KEY = "section:"
-"""Begins the key of a piece of a document."""
+"""Prefix of the key of a piece of a document."""
 
 
 def section_key(text: str) -> str:
-    """Key of a piece of a section: its text alone, so that a tombstone meets it wherever it stands."""
+    """Return the key of a piece of a section: its text alone, so that a tombstone matches it everywhere."""
     return f"{SECTION_KEY}{content_id(text.strip())}"
 
 
 TELLING_BODY_CHARS = 40
-"""A shorter body stands under many a heading by accident."""
+"""Shorter bodies occur under many headings by accident."""
 _HEADING = re.compile(
     r"(?:#{1,6}[ \t][^\n]*|\*\*[^\n]+\*\*:?|__[^\n]+__:?|[^\n]+\n[ \t]*(?:={3,}|-{3,}|~{3,}))[ \t]*(?:\n\s*|\Z)"
 )
 
 
 def section_body_key(texts: Iterable[str]) -> str | None:
-    """Key of what a section says under its heading, whatever the heading is and however the lines are broken; None
-    where that is too short to be told by.
+    """Return the key of a section's body, independent of its heading and line breaks; None if it is too short to
+    identify a section.
 
     :param texts: of its pieces, in order.
     """
@@ -55,46 +55,48 @@ def section_body_key(texts: Iterable[str]) -> str | None:
 
 
 def chat_message_key(conversation: str, message_id: str) -> str:
-    """Key of a message of an exported chat: its name there, so that a tombstone meets it in every later export."""
+    """Return the key of a message of an exported chat: its id there, so that a tombstone matches it in every later
+    export.
+    """
     return f"{SECTION_KEY}{content_id('message', conversation, message_id)}"
 
 
 def section_part_id(place: str, anchor: str, texts: Iterable[str]) -> str:
-    """Id of one text of a section: the same in every copy of the document.
+    """Return the id of one text of a section, equal in every copy of the document.
 
     :param place: of the document, see `place_of`.
-    :param anchor: the section's titles without a number, see `anchors.unnumbered`: which of several equal headings it
-        is under may change.
+    :param anchor: the section's titles without a number, see `anchors.unnumbered`: the number among equal headings may
+        change.
     :param texts: of its pieces.
     """
     return content_id("section", place, anchor, *texts)
 
 
 def place_of(*names: str) -> str:
-    """What a document is known by: project and path in the repository, or machine and path."""
+    """Return the id of a document's place: project and path in the repository, or machine and path."""
     return content_id("place", *names)
 
 
 TYPED_KEY, CLAIM_KEY = "y", "c"
-"""Begin the key of an entry of the history, and the further one of a transcript's prompt that no entry is known of."""
+"""Prefixes of a prompt history entry's key, and of the alias of a transcript's prompt without a known entry."""
 TYPED_WITHIN_MS = 600_000
-"""An entry of the history is at most so far in time from the transcript's prompt that it is the same as."""
+"""Max milliseconds between a prompt history entry and the transcript's prompt that it equals."""
 
 
 def typed_key(begin: str, typed: str, at_ms: int) -> str:
-    """Key of what was typed at that time (ms since 1970); keys of the same are in the order of time."""
+    """Return the key of a text typed at that time (ms since 1970); keys of equal texts sort by time."""
     return f"{begin}:{typed}:{max(at_ms, 0):015d}"
 
 
 def forgotten_typed(key: str) -> str:
-    """How a tombstone names what a forgotten transcript's prompt is called in the history (an alias of it that is a
-    `typed_key`), and not the equal prompt that is typed a little later.
+    """Return the tombstone key of a forgotten transcript's prompt (from its alias, a `typed_key`); it does not match an
+    equal prompt typed a little later.
     """
     return f"f{key}"
 
 
 def typed_near(key: str) -> tuple[str, str] | None:
-    """The first and last `typed_key` that another side's name of the same prompt may be; None for other keys."""
+    """Return the first and last `typed_key` that the same prompt may have on the other side; None for other keys."""
     begin, _, rest = key.partition(":")
     typed, _, at = rest.rpartition(":")
     other = {TYPED_KEY: CLAIM_KEY, CLAIM_KEY: TYPED_KEY, forgotten_typed(TYPED_KEY): forgotten_typed(CLAIM_KEY)}
@@ -105,9 +107,9 @@ def typed_near(key: str) -> tuple[str, str] | None:
 
 
 def nearest_typed(near: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Entry of the history -> the message that it is, the nearest in time first; each takes one of the others.
+    """Return prompt history entry -> its message, nearest in time first, one to one.
 
-    :param near: entry -> further key of a message -> message, for all that may be the same.
+    :param near: entry -> alias of a message -> message, for all candidates.
     """
     pairs = sorted(
         (abs(typed_at(entry) - typed_at(claim)), entry, message)
@@ -124,15 +126,15 @@ def nearest_typed(near: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 
 
 def typed_at(key: str) -> int:
-    """When it was typed, in ms since 1970, as a `typed_key` says; 0 for other keys."""
+    """Return when it was typed, in ms since 1970, from a `typed_key`; 0 for other keys."""
     at = key.rpartition(":")[2]
     return int(at) if at.isdecimal() else 0
 
 
 AGENT_KEY = "sa:"
-"""Begins an `agent_key`."""
+"""Prefix of an `agent_key`."""
 
 
 def agent_key(session_id: str, agent_id: str) -> str:
-    """The further key of the tool result that says which subagent its call spawned."""
+    """Return the alias of the tool result that names the subagent spawned by its call."""
     return f"{AGENT_KEY}{content_id(session_id, agent_id)}"

@@ -1,22 +1,22 @@
-"""Where the sentences of a text begin and end. Pure.
+"""Sentence splitting. Pure.
 
-A line ends a sentence, as in lists, code and the output of tools, unless the next one goes on with it, as in prose that
-is broken into lines. Abbreviations, versions, file names and what stands between backticks end none.
+A line end is a sentence end, as in lists, code and tool output, unless the next line continues the sentence, as in
+wrapped prose. Abbreviations, versions, file names and text between backticks do not end a sentence.
 """
 
 import re
 from collections.abc import Iterator
 
 Span = tuple[int, int]
-"""Where a run of a text begins and ends, in characters."""
+"""Start and end of a run of a text, in characters."""
 
 WRAPPED_CHARS = 50
-"""A line of prose that goes on in the next one has at least so many."""
+"""Minimum length of a prose line that continues in the next."""
 
 _LINE = re.compile(r"[^\n]*\n?")
 _END = re.compile(r"(?<=[.!?])[\"'”’)\]*_]*\s+(?=\S)|(?<=[。！？])")
 _WORD_ENDS = re.compile(r"(?<![\w.])[^\W\d_]{3,}\.[\"'”’)\]*_]*$|[!?][\"'”’)\]*_]*$")
-"""What stands before the end of a sentence where the next one begins with a small letter."""
+"""Text before a sentence end if the next sentence begins with a small letter."""
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\[\"'“])(?:e\.g|i\.e|vs|cf|approx|resp|incl|excl|nr|pp|mr|mrs|ms|dr|prof|usw|bzw"
     r"|z\.\s?b|d\.\s?h|u\.\s?a|[A-Za-z])\.$|\.\.\.$|(?:^|:)\W*\d+\.$",
@@ -29,16 +29,16 @@ _MARKED = re.compile(r"\s*(?:[-*+>|#•]|\d+[.)→:|])")
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, each on one line; runs without a word or a number are none."""
+    """Return the sentences of a text, each on one line, without runs that have no word or number."""
     found = (" ".join(text[start:end].split()) for start, end in sentence_spans(text))
     return [sentence for sentence in found if any(map(str.isalnum, sentence))]
 
 
 def beginning(text: str, most: int, *, keep_lines: bool = False) -> str:
-    """The sentences that a text begins with, as far as `most` characters hold them. Where they would have less than a
-    third of that it is cut after a word, and an ellipsis shows it.
+    """Return the first sentences of a text that fit into `most` characters. If these fill less than a third of that,
+    cut after a word and add an ellipsis.
 
-    :param keep_lines: else all of it stands on one line.
+    :param keep_lines: False: join all lines.
     """
     text = text.strip() if keep_lines else " ".join(text.split())
     if len(text) <= most:
@@ -50,7 +50,7 @@ def beginning(text: str, most: int, *, keep_lines: bool = False) -> str:
 
 
 def sentence_spans(text: str) -> list[Span]:
-    """The sentences of a text, in order, without the spaces around them."""
+    """Return the spans of the sentences of a text, in order, without surrounding spaces."""
     spans = []
     for start, end in _lines(text):
         begin = start
@@ -67,7 +67,7 @@ def sentence_spans(text: str) -> list[Span]:
 
 
 def _lines(text: str) -> Iterator[Span]:
-    """The lines of a text; those that prose is broken into count as one."""
+    """Yield the lines of a text; wrapped lines of prose count as one."""
     start, last = 0, ""
     for match in _LINE.finditer(text):
         if match.start() > start and not _continues(last, match[0]):
@@ -79,7 +79,7 @@ def _lines(text: str) -> Iterator[Span]:
 
 
 def _continues(line: str, following: str) -> bool:
-    """Whether a sentence goes on in the next line."""
+    """Return whether a sentence continues in the next line."""
     return (
         len(line) > WRAPPED_CHARS
         and line.rstrip()[-1:] not in ".!?:;{}[]|,)"

@@ -1,7 +1,7 @@
-"""The record of a session: what was asked, done, decided and left, over all that joins it; and its form as an episode.
+"""The record of a session: prompts, work, decisions and open items, across joined sessions; and its form as an episode.
 
-One session is one record per machine, whatever it was resumed, forked or continued in. A record is stored as an episode
-of kind `session`; each revision is an episode that supersedes the former one.
+One session is one record per machine, across resumes, forks and continuations. A record is stored as an episode of kind
+`session`; each revision is an episode that supersedes the former one.
 """
 
 from dataclasses import dataclass, replace
@@ -14,21 +14,21 @@ from anamnesis_pipeline.sentences import beginning
 from anamnesis_pipeline.wording import counted, project_name
 
 SESSION_KIND = "session"
-"""Kind of the episodes that records of sessions are."""
+"""Kind of session record episodes."""
 MAX_TITLE = 90
 MAX_SUMMARY_CHARS = 480
 METADATA = "session"
-"""Under this name the metadata of an episode holds the record."""
+"""Metadata key of the record in its episode."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """What is known of one session on one machine.
+    """Facts about one session on one machine.
 
-    `session_id` is the one in which it began; `session_ids` are all that are joined, in order. `outcome` is the last
-    substantial message of Claude that answers a person. `files` are those that were changed, relative to the project
-    where they are inside. `tests` are runs with their result in words, `commits` are `abc1234 subject`. `revision`
-    counts from 1; a session that goes on gets the next.
+    `session_id` is the first session, `session_ids` are all joined ones, in order. `outcome` is Claude's last
+    substantial answer to a person. `files` were changed, and are relative to the project if inside. `tests` are runs
+    with their result in words, `commits` are `abc1234 subject`. `revision` counts from 1 and grows when a session
+    continues.
     """
 
     session_id: str
@@ -56,24 +56,24 @@ _RECORDS = TypeAdapter(SessionRecord)
 
 
 def name_with_source(session_id: str, source: str) -> str:
-    """The name of a record where another one of its machine has the session's id for its name: Claude Code gives a
-    session that goes on in another folder a log there, under the same id.
+    """Return a record's name if another record of its machine already uses the session's id: Claude Code logs a session
+    that continues in another folder there, under the same id.
     """
     return f"{session_id}/{source}"
 
 
 def episode_id_of(machine: str, name: str, revision: int) -> str:
-    """The id of the episode of a revision. `name`: the id of the session in which it began, or `name_with_source`."""
+    """Return the id of the episode of a revision. `name`: the id of the first session, or `name_with_source`."""
     return content_id(SESSION_KIND, machine, name, str(revision))
 
 
 def to_episode(record: SessionRecord, source: str, path: str = "", summary: str = "", name: str = "") -> Episode:
-    """The episode of a record.
+    """Return the episode of a record.
 
     :param source: key of the source in which the session began.
     :param path: the log in which it began.
     :param summary: made by an LLM; empty: title and outcome.
-    :param name: as `episode_id_of` takes it; empty: the id of the session in which it began.
+    :param name: as in `episode_id_of`; empty: the id of the first session.
     """
     return Episode(
         episode_id=episode_id_of(record.machine, name or record.session_id, record.revision),
@@ -92,8 +92,8 @@ def to_episode(record: SessionRecord, source: str, path: str = "", summary: str 
 
 
 def of_episode(episode: Episode) -> SessionRecord | None:
-    """The record that an episode holds, with the project that the episode has by now; None where it holds none, or one
-    with fields that are missing or malformed.
+    """Return the record in an episode, with the episode's current project; None if there is none, or its fields are
+    missing or malformed.
     """
     if episode.kind != SESSION_KIND:
         return None
@@ -105,7 +105,7 @@ def of_episode(episode: Episode) -> SessionRecord | None:
 
 
 def summary_of(record: SessionRecord) -> str:
-    """Title and outcome in whole sentences without markup, at most MAX_SUMMARY_CHARS."""
+    """Return title and outcome in whole sentences without markup, at most MAX_SUMMARY_CHARS."""
     title = record.title if record.title.endswith((".", "!", "?", "\u2026")) else f"{record.title}."
     outcome = " ".join(without_markup(record.outcome).split())
     told = outcome if outcome.startswith(record.title) else f"{title} {outcome}"
@@ -113,7 +113,7 @@ def summary_of(record: SessionRecord) -> str:
 
 
 def text_of(record: SessionRecord) -> str:
-    """The record as text to read and to search."""
+    """Return the record as text for display and search."""
     place = f"in {project_name(record.project)}" + (f" on {record.machine}" if record.machine else "")
     branch = f", branch {record.branch}" if record.branch else ""
     counts = f"{counted(record.messages, 'message')}, {counted(record.errors, 'error')}"

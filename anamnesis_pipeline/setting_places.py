@@ -1,4 +1,4 @@
-"""Where settings stand outside the store: in the environment, in files of secrets and in `config.toml`."""
+"""Settings outside the store: environment, secret files and `config.toml`."""
 
 import os
 import tomllib
@@ -12,31 +12,31 @@ ENV_PREFIX = "ANAMNESIS_"
 
 
 def default_home() -> Path:
-    """The home where none is set."""
+    """Return the default home."""
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "anamnesis"
 
 
 def chosen_home() -> Path:
-    """The home of this process."""
+    """Return the home of this process."""
     given = os.environ.get(f"{ENV_PREFIX}HOME")
     return (Path(given) if given else default_home()).expanduser().absolute()
 
 
 def chosen_secrets_dir(default: Path) -> Path | None:
-    """The folder of secrets, one in a file; None where there is none, which pydantic-settings warns of."""
+    """Return the folder of secret files; None if missing, since pydantic-settings would warn."""
     folder = Path(os.environ.get(f"{ENV_PREFIX}SECRETS_DIR") or default)
     return folder if folder.is_dir() else None
 
 
 def in_environment(names: Collection[str]) -> set[str]:
-    """Those of these settings that a variable of the environment sets."""
+    """Return the settings that environment variables set."""
     return {name for name in names if os.environ.get(ENV_PREFIX + name.upper())}
 
 
 def in_secret_files(folder: Path | None, names: Collection[str]) -> set[str]:
-    """Those of these settings that a file of a secret holds.
+    """Return the settings that secret files set.
 
-    :raises BadSetting: the folder or such a file may not be read.
+    :raises BadSetting: the folder or such a file is not readable.
     """
     files = {name: folder / f"{ENV_PREFIX}{name}".lower() for name in names} if folder else {}
     refused = [p for p in (folder, *files.values()) if p and os.access(p, os.F_OK) and not os.access(p, os.R_OK)]
@@ -46,11 +46,11 @@ def in_secret_files(folder: Path | None, names: Collection[str]) -> set[str]:
 
 
 def read_file(path: Path, names: Collection[str]) -> dict[str, Any]:
-    """Name -> value as a file has them; empty where there is no file.
+    """Return name -> value from a file; empty if there is none.
 
-    :raises BadSetting: it is not TOML, or sets what is none of these names, or the home.
+    :raises BadSetting: it is not TOML, or sets an unknown name, or the home.
     """
-    if not os.path.isdir(path.parent):  # a home that cannot be made has none
+    if not os.path.isdir(path.parent):  # a home that cannot be created has none
         return {}
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The user's `~/.ssh/config` with what it includes, which paramiko leaves out."""
+"""The user's `~/.ssh/config` with its includes, which paramiko ignores."""
 
 import glob
 import shlex
@@ -11,19 +11,19 @@ import paramiko
 from anamnesis_pipeline.errors import HostRefused
 
 DEEPEST = 16
-"""Files that include each other; OpenSSH's own limit."""
+"""Max depth of includes; OpenSSH's own limit."""
 
 
 def user_config() -> Any:
-    """The configuration as a `paramiko.SSHConfig`; an empty one where there is no file.
+    """Return the configuration as a `paramiko.SSHConfig`; empty if there is no file.
 
-    :raises HostRefused: it includes itself. What paramiko raises is for `ssh_connection.translated`.
+    :raises HostRefused: it includes itself. Errors of paramiko are for `ssh_connection.translated`.
     """
     return paramiko.SSHConfig.from_text("\n".join(_lines(Path.home() / ".ssh" / "config", 0)))
 
 
 def _lines(file: Path, depth: int) -> Iterator[str]:
-    """The lines of a file, those of included ones in their places. A file that is not there has none."""
+    """Yield the lines of a file, with included files in place. A missing file has none."""
     if depth > DEEPEST:
         raise HostRefused(f"the files that ~/.ssh/config includes are more than {DEEPEST} deep, lastly {file}")
     if not file.is_file():
@@ -37,11 +37,11 @@ def _lines(file: Path, depth: int) -> Iterator[str]:
             continue
         for included in _included(rest):
             yield from _lines(included, depth + 1)
-        yield block  # what an included file opened ends with it
+        yield block  # a block opened by an included file ends with it
 
 
 def _included(patterns: str) -> Iterator[Path]:
-    """The files that an `Include` names, by pattern in order; relative ones lie in `~/.ssh`."""
+    """Yield the files that an `Include` names, in the order of its patterns; relative paths start in `~/.ssh`."""
     home = Path.home()
     for pattern in shlex.split(patterns):
         path = pattern.replace("~", str(home), 1) if pattern.startswith("~/") else pattern

@@ -20,12 +20,12 @@ CONNECT_TIMEOUT_S = 15.0
 MAX_JUMPS = 8
 SSH_PORT = 22
 
-logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what goes wrong is raised; no traceback on a terminal
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # errors are raised; print no traceback on a terminal
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where to connect to, as the user's SSH configuration has it."""
+    """A target host according to the user's SSH configuration."""
 
     host: str
     port: int
@@ -36,9 +36,9 @@ class Place:
 
 @contextmanager
 def translated(place: str) -> Iterator[None]:
-    """What goes wrong with a connection to `place` while this is entered, as our own errors.
+    """Translate connection errors with `place` into our own.
 
-    :raises HostRefused: the host's key is not known or has changed, it lets nobody in, or a file of `~/.ssh` is broken.
+    :raises HostRefused: the host key is unknown or has changed, login failed, or a file of `~/.ssh` is broken.
     :raises HostUnreachable: no connection, or it stalls or breaks off.
     """
     try:
@@ -71,10 +71,10 @@ def translated(place: str) -> Iterator[None]:
 
 @contextmanager
 def connected(place: str, timeout_s: float = CONNECT_TIMEOUT_S) -> Iterator[Any]:
-    """A connection to `place`, through the hosts that the user's `ProxyJump` names, as a `paramiko.SSHClient`.
+    """Yield a connection to `place`, through the user's `ProxyJump` hosts, as a `paramiko.SSHClient`.
 
-    :param timeout_s: for each of: connection, greeting, log-in, of each host on the way.
-    :raises HostRefused: the way cannot be gone as it is configured. What paramiko raises is for `translated`.
+    :param timeout_s: for each of: connection, greeting, login, of each host on the way.
+    :raises HostRefused: the route is not usable as configured. Errors of paramiko are for `translated`.
     """
     route = _route(place, user_config())
     with ExitStack() as stack:
@@ -92,7 +92,7 @@ def connected(place: str, timeout_s: float = CONNECT_TIMEOUT_S) -> Iterator[Any]
 
 
 def _reason(problem: Exception) -> str:
-    """What the system says; of anything else only its kind, as its text may be anyone's."""
+    """Return the text of an OS error; of any other only its type, since its text is untrusted."""
     return (isinstance(problem, OSError) and (problem.strerror or str(problem))) or type(problem).__name__
 
 
@@ -107,7 +107,9 @@ class _RefuseUnknown(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
 
 
 def _route(place: str, config: Any, depth: int = 0) -> list[Place]:
-    """The hosts to pass, `place` last. As with OpenSSH, only the first of several jumps may have jumps of its own."""
+    """Return the hosts on the route, `place` last. As in OpenSSH, only the first of several jumps may have further
+    jumps.
+    """
     if depth > MAX_JUMPS:
         raise HostRefused(f"the way to {place} has too many hosts; see ProxyJump in ~/.ssh/config")
     target = _look_up(place, config)
@@ -138,7 +140,7 @@ def _client() -> Any:
         try:
             if path.is_file():
                 client.load_system_host_keys(str(path))
-        except (InvalidHostKey, ValueError, IndexError):  # what paramiko raises depends on where a line is torn
+        except (InvalidHostKey, ValueError, IndexError):  # the error depends on where a line is torn
             raise HostRefused(
                 f"{path} has a line that is no host key; `ssh-keygen -l -f {path}` shows the others"
             ) from None

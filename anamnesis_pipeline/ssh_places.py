@@ -1,10 +1,10 @@
-"""How a host is named that is reached over SSH."""
+"""Addresses of SSH hosts."""
 
 from anamnesis_pipeline.errors import BadSetting
 
 
 def parse_place(text: str) -> tuple[str | None, str, int | None]:
-    """(user, host, port) of `host`, `user@host`, `user@host:port` or `user@[IPv6 address]:port`.
+    """Return (user, host, port) of `host`, `user@host`, `user@host:port` or `user@[IPv6 address]:port`.
 
     :raises BadSetting: it is none of these.
     """

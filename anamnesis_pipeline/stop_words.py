@@ -1,4 +1,4 @@
-"""Words that say nothing alone."""
+"""Words that carry no meaning alone."""
 
 STOP_WORDS = frozenset(
     """a about after all also am an and any are as at be because been before being but by can could did do does doing

@@ -1,4 +1,4 @@
-"""Summaries of parts, and what the LLMs that write them may use."""
+"""Summaries of chunks, and the usage and budget of the LLMs that write them."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,12 +17,12 @@ class RecordType(StrEnum):
 
 
 MAX_RECORDS = 3
-"""Typed records of one part; more are cut off."""
+"""Max typed records of one chunk; the rest is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypedRecord:
-    """One thing worth knowing later, in 1 to 3 sentences, with a one-line why.
+    """A fact worth knowing later, in 1 to 3 sentences, with a one-line reason.
 
     `message_ids` are uuids of the records it was drawn from, in order, at most 12.
     """
@@ -35,11 +35,10 @@ class TypedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a summarizer made of one version of a part.
+    """The summary of one version of a chunk.
 
-    `skip`: the summarizer found nothing worth remembering; the part stays searchable by its text. `problem` says why
-    an LLM's summary is missing and an extractive one stands in; it is tried again at `retry_at`, and `attempts` calls
-    for it have failed so far.
+    `skip`: nothing is worth remembering; the chunk stays searchable by its text. `problem`: why an LLM's summary is
+    missing and an extractive one stands in. It is retried at `retry_at`, after `attempts` failed calls.
     """
 
     part_id: str
@@ -53,16 +52,16 @@ class Summary:
     retry_at: datetime | None = None
     attempts: int = 0
     reply_key: str = field(default="", compare=False)
-    """What the reply that it was read from is cached under; empty for an extractive one."""
+    """Cache key of the reply; empty for an extractive summary."""
 
 
 _ROUNDING = 1e-9
-"""Dollars that sums of fractions may be off."""
+"""Rounding error allowed in sums of dollars."""
 
 
 @dataclass(frozen=True, slots=True)
 class LlmUse:
-    """What LLM calls used, or are held to have used: tokens in and out, and US dollars."""
+    """Actual or booked use of LLM calls: tokens in and out, and US dollars."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -70,7 +69,7 @@ class LlmUse:
     dollars: float = 0.0
 
     def __add__(self, other: "LlmUse") -> "LlmUse":
-        """What both used together."""
+        """Return the sum."""
         return LlmUse(
             self.calls + other.calls,
             self.input_tokens + other.input_tokens,
@@ -81,13 +80,13 @@ class LlmUse:
 
 @dataclass(frozen=True, slots=True)
 class LlmBudget:
-    """Most that one day may use; None: no limit."""
+    """Max use per day; None: no limit."""
 
     tokens: int | None = None
     dollars: float | None = None
 
     def holds(self, use: LlmUse) -> bool:
-        """Whether a day that uses this much stays within it."""
+        """Return whether this use of a day is within the budget."""
         tokens = use.input_tokens + use.output_tokens
         return (self.tokens is None or tokens <= self.tokens) and (
             self.dollars is None or use.dollars <= self.dollars + _ROUNDING

@@ -1,4 +1,4 @@
-"""The text of a conversation with a line above each message that says who speaks: written, and read back. Pure."""
+"""Transcripts: conversations with a speaker line above each message, written and read back. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -32,11 +32,11 @@ SPEAKERS = {
 }
 _NAMES = "|".join(map(re.escape, SPEAKERS.values()))
 _MARK = re.compile(rf"\n\n\[({_NAMES})(?: \([^\n]*\))?(, continued)?\]\n")
-"""Read behind two line breaks, also the first one: what begins with literal characters is found fast."""
+"""Matched after two line breaks, also at the start: a literal prefix is found fast."""
 _KINDS = {speaker: kind for kind, speaker in SPEAKERS.items()}
 _OF_TOOLS = frozenset({SegmentKind.TOOL_INPUT, SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
 ANNOUNCEMENT_CHARS = 80
-"""A sentence of fewer characters may announce the call of a tool that follows: `Now run the tests:`."""
+"""Max characters of a sentence that may announce a tool call: `Now run the tests:`."""
 _PLANS = re.compile(
     r"\W*(?:now|next|then|first|step \d|let me|let's|let us|i'll|i will|i'm going|jetzt|als nächstes|ich werde)\b",
     re.IGNORECASE,
@@ -44,14 +44,14 @@ _PLANS = re.compile(
 
 
 class Voice(StrEnum):
-    """Whose words a run of a transcript is."""
+    """Speaker of a run of a transcript."""
 
     PERSON = "person"
     CONCLUSION = "conclusion"
-    """What Claude said last before the user spoke again, or the part ended."""
+    """Claude's last statement before the user's next message or the end of the chunk."""
     STATEMENT = "statement"
     OTHER = "other"
-    """Thinking, tool calls and output, what only announces a call, notices, and what was sent by a program."""
+    """Thinking, tool calls and output, announcements of calls, notices, and text sent by programs."""
 
 
 _VOICES = {
@@ -64,7 +64,7 @@ _VOICES = {
 
 
 def transcript(segments: Sequence[Segment], assistant: str = ASSISTANT) -> str:
-    """Return the verbatim text of a part, each message under a line that says who speaks.
+    """Return the verbatim text of a chunk, each message below a line with its speaker.
 
     :param assistant: the name of the model that answered.
     """
@@ -77,12 +77,12 @@ def transcript(segments: Sequence[Segment], assistant: str = ASSISTANT) -> str:
 
 
 def voices_in(text: str) -> list[tuple[Voice, str]]:
-    """Return the runs of a transcript in order, each with its voice; none where no line says who speaks."""
+    """Return the runs of a transcript in order, each with its voice; empty without speaker lines."""
     text = f"\n\n{text}"
     marks = list(_MARK.finditer(text))
     ends = [*(mark.start() for mark in marks[1:]), len(text)][: len(marks)]
     runs: list[tuple[Voice, str]] = []
-    is_last = True  # whether no tool is at work between this run and the end of the turn
+    is_last = True  # whether no tool runs between this run and the end of the turn
     for mark, end in zip(reversed(marks), reversed(ends), strict=True):
         kind = _KINDS[mark[1]]
         voice = _VOICES.get(kind, Voice.OTHER)
@@ -98,16 +98,16 @@ def voices_in(text: str) -> list[tuple[Voice, str]]:
 
 
 def _announces(said: str) -> bool:
-    """Whether what Claude said before the call of a tool only announces it."""
+    """Return whether a statement before a tool call only announces it."""
     if len(said) >= ANNOUNCEMENT_CHARS or not (said.rstrip("*_` ").endswith(":") or _PLANS.match(said)):
         return False
     return len(sentence_spans(said)) == 1
 
 
 def voice_shares(text: str, runs: Sequence[tuple[Voice, str]]) -> dict[Voice, float]:
-    """Return the share that each voice has in a passage, by characters of its lines; empty where it is in none.
+    """Return each voice's share of a passage, by characters of its lines; empty if no run contains it.
 
-    :param runs: of the transcript that the passage was cut from.
+    :param runs: of the transcript from which the passage was chunked.
     """
     for voice, run in runs:
         if text in run:

@@ -1,11 +1,11 @@
-"""Scripts that put no space between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese and their kin), and Korean,
-whose particles stand at the words without one. Pure.
+"""Scripts without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese and related ones), and Korean,
+whose particles follow words without one. Pure.
 
-No analyzer here knows their words, so full text holds the characters of a run and their overlapping pairs: `登录超时`
-as `登 登录 录 录超 超 超时 时`. A question asks for the pairs. What stands beside a run without a space
-(`重跑gen-itgc后`) is a word of its own.
+No analyzer here knows their words, so the full-text index holds the characters of a run and their overlapping pairs:
+`登录超时` as `登 登录 录 录超 超 超时 时`. A query searches for the pairs. Text adjoining a run without a space
+(`重跑gen-itgc后`) is a separate word.
 
-A change here changes what the index of every existing store means, so it comes with a migration that rebuilds it.
+A change here changes the meaning of every existing index, so it needs a migration that rebuilds it.
 """
 
 import re
@@ -27,7 +27,7 @@ _CHARACTERS = (
     "\U0001b000-\U0001b16f\U00020000-\U0003ffff"  # rare kana and Chinese characters
 )
 _MARKED = (*range(0x0E00, 0x1AB0), *range(0x3099, 0x309B), *range(0xA9E0, 0xAAE0))
-"""Where those of the characters above are that are marks on others."""
+"""Ranges of the characters above that may be combining marks."""
 _MARKS = "".join(char for char in map(chr, _MARKED) if unicodedata.category(char).startswith("M"))
 _MARK = re.compile(f"[{_MARKS}]+")
 _CHARACTER = re.compile(f"[^{_MARKS}][{_MARKS}]*|[{_MARKS}]+")
@@ -35,16 +35,16 @@ _RUN = re.compile(f"[{_CHARACTERS}]+")
 _WORD = re.compile(rf"[{_CHARACTERS}]+|[^\W{_CHARACTERS}]+")
 
 Word = tuple[str, int, int]
-"""A word of a text, where it begins and where it ends."""
+"""A word of a text, its start and its end."""
 
 
 def is_unspaced(word: str) -> bool:
-    """Whether a word is all of such scripts."""
+    """Return whether a word consists only of such scripts."""
     return not word.isascii() and _RUN.fullmatch(word) is not None
 
 
 def words_in(text: str) -> Iterator[Word]:
-    """The words of a text, in order: of a run its pairs, or its only character."""
+    """Yield the words of a text, in order: for a run its pairs, or its only character."""
     for match in _WORD.finditer(text):
         if not is_unspaced(match[0]):
             yield match[0], *match.span()
@@ -57,30 +57,30 @@ def words_in(text: str) -> Iterator[Word]:
 
 
 def parted(text: str) -> str:
-    """A text with spaces around its runs."""
+    """Return a text with spaces around its runs."""
     return text if text.isascii() else _RUN.sub(r" \g<0> ", text)
 
 
 def paired(text: str) -> str:
-    """A text as full text holds it. Marks are left out of runs: the analyzers divide at them, and fold those of Latin
-    letters away, too.
+    """Return a text as indexed. Marks are removed from runs: the analyzers split at them, and also strip those of Latin
+    letters.
     """
     return text if text.isascii() else _RUN.sub(lambda run: f" {' '.join(terms_of_run(_MARK.sub('', run[0])))} ", text)
 
 
 def sought(word: str) -> str:
-    """A word as a phrase that the `paired` text has of every text with the word in it."""
+    """Return a word as a phrase that occurs in the `paired` form of every text with the word."""
     return word if word.isascii() else " ".join(phrase_of(paired(word).split()))
 
 
 def terms_of_run(run: str) -> list[str]:
-    """Its characters with their marks, and between them their pairs."""
+    """Return a run's characters with their marks, and between them their pairs."""
     characters = _CHARACTER.findall(run)
     return [term for first, second in pairwise(characters) for term in (first, first + second)] + characters[-1:]
 
 
 def phrase_of(terms: Sequence[str]) -> Sequence[str]:
-    """The terms of a word that longer runs have, too: not the characters at its ends before and after their pairs."""
+    """Return a word's terms that longer runs contain, too: without the end characters outside their pairs."""
     starts = len(terms) > 1 and is_unspaced(terms[0]) and terms[1].startswith(terms[0])
     ends = len(terms) > 1 and is_unspaced(terms[-1]) and terms[-2].endswith(terms[-1])
     return terms[starts : len(terms) - ends]

@@ -1,4 +1,6 @@
-"""Settings to objects: the only place that names a backend. Imports late, so that an unused one costs nothing."""
+"""Builds objects from settings: the only module that names a backend. Imports late, so that unused backends cost
+nothing.
+"""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CONFIG_PREFIX = "config."
-"""Stored settings live in the store under this prefix."""
+"""Prefix of stored settings."""
 SHOWN_SETTINGS = (
     "model",
     "device",
@@ -71,27 +73,27 @@ SHOWN_SETTINGS = (
     "llm_daily_dollars",
     "llm_requests_per_minute",
 )
-"""Settings that are fields of Dagster's resources, as they were when it loaded the code location."""
+"""Settings that are fields of Dagster's resources, read when it loads the code location."""
 
 
 def loaded_values(settings: Settings) -> dict[str, Any]:
-    """What Dagster's definitions hold of the settings, none of it secret."""
+    """Return the settings used in Dagster's definitions, without secrets."""
     values = {name: getattr(settings, name) for name in (*TIME_SETTINGS, *SHOWN_SETTINGS)}
     return {**values, "address": llm_address(settings), "api_key": llm_key(settings)}
 
 
 def open_store(settings: Settings) -> Store:
-    """The deployment's store, migrated to this version, to be used.
+    """Open the deployment's store for use, migrated to this version.
 
     :raises StoreCorrupt: the file, or the database, is damaged or newer than this version.
-    :raises GiveUp: it is a copy that is not finished.
+    :raises GiveUp: it is an unfinished copy.
     """
     return _opened(settings, settle)
 
 
 def open_to_read(settings: Settings) -> Store:
-    """As `open_store`, for who keeps no memory in it: a copy that was not used yet can still be brought up to date,
-    which takes back what searches counted in it.
+    """Open the store as `open_store` does, without adopting it: an unused copy can still be brought up to date, which
+    reverts its search counters.
     """
     return _opened(settings, check_whole)
 
@@ -107,19 +109,19 @@ def _opened(settings: Settings, accept: Callable[[Store, str], object]) -> Store
 
 
 def store_place(settings: Settings) -> str:
-    """Where the store is, in words, without any secret."""
+    """Return the store's location, in words, without secrets."""
     if settings.store == "sqlite":
         return str(settings.database)
     return f"MongoDB {hosts_of(settings.mongo_uri.get_secret_value())}/{settings.mongo_database}"
 
 
 def impatient(settings: Settings, wait_s: int) -> Settings:
-    """These settings, for whoever had better be told soon that a server is away than wait long for it."""
+    """Return the settings with `mongo_wait_s` capped, so that callers fail fast."""
     return settings.model_copy(update={"mongo_wait_s": min(settings.mongo_wait_s, wait_s)})
 
 
 def open_copy(settings: Settings) -> Store:
-    """As `open_store`, to be copied into: it may be an unfinished copy, and stays marked as one.
+    """Open the store as a copy target: it may be an unfinished copy, and stays marked as one.
 
     :raises StoreCorrupt: the file, or the database, is damaged or newer than this version.
     """
@@ -141,14 +143,14 @@ def open_copy(settings: Settings) -> Store:
 
 
 def stored_settings(store: Store) -> dict[str, Any]:
-    """Name -> value of what `anamnesis config set` stored."""
+    """Return name -> value of settings stored by `anamnesis config set`."""
     stored = store.settings.all(CONFIG_PREFIX)
     return {name.removeprefix(CONFIG_PREFIX): value for name, value in stored.items()}
 
 
 def effective_settings(store: Store) -> Settings:
-    """Settings with the stored ones applied. Where only `default_model` names a model, a memory that has a space keeps
-    the model of that.
+    """Return the settings with stored ones applied. If only `default_model` names a model, a memory with a space keeps
+    that space's model.
     """
     settings = settings_module.load(stored_settings(store))
     if not settings.follows_default_model:
@@ -158,8 +160,8 @@ def effective_settings(store: Store) -> Settings:
 
 
 def default_model_note(store: Store) -> str:
-    """Why the searches are not answered by `default_model`, and how to move to it; empty where they are, or where
-    somebody chose a model.
+    """Return why `default_model` does not answer searches, and how to switch; empty if it does, or a model was
+    chosen.
     """
     settings, active = settings_module.load(stored_settings(store)), store.spaces.active()
     if active is None or active.model_id == settings.default_model or not settings.follows_default_model:
@@ -171,7 +173,7 @@ def default_model_note(store: Store) -> str:
 
 
 def archive_lines(store: Store, archive: Archive) -> Callable[[FileCursor, int], Iterator[str]]:
-    """A reader of archived lines: (cursor, from line) -> the lines of the cursor's generation from there on."""
+    """Return a reader: (cursor, from line) -> the lines of the cursor's generation from there on."""
 
     def read(cursor: FileCursor, from_line: int) -> Iterator[str]:
         return archived_lines(store, archive, cursor.source, cursor.path, cursor.generation, from_line)
@@ -180,16 +182,16 @@ def archive_lines(store: Store, archive: Archive) -> Callable[[FileCursor, int],
 
 
 def open_pieces() -> PieceCounter:
-    """The tokenizer that passages are measured with."""
+    """Return the tokenizer that measures passages."""
     return minilm_pieces()
 
 
 def wanted_space(settings: Settings, store: Store, *, downloads: bool = True) -> Space:
-    """The space of the configured model, added and begun when it is new; see `ensure_space`.
+    """Return the space of the configured model, added and begun when it is new; see `ensure_space`.
 
-    Finding a model may take a download: who chose another one meanwhile is heard. Where the `default_model` of a new
-    memory cannot be had, it begins with MiniLM, which comes with the installation.
-    :param downloads: False: use only what is on this disk, and leave the choice of MiniLM to a caller that downloads.
+    Finding a model may take a download; a choice made meanwhile is honoured. If the `default_model` of a new memory is
+    unavailable, use MiniLM, which comes with the installation.
+    :param downloads: False: use only local files, and leave the choice of MiniLM to a caller that downloads.
     :raises UnknownModel: no such model.
     """
     stored, is_new = store.settings.get(WANTED_MODEL), settings.follows_default_model
@@ -206,7 +208,7 @@ def wanted_space(settings: Settings, store: Store, *, downloads: bool = True) ->
 
 
 def _space_at_start(store: Store) -> Space:
-    """As `wanted_space`; the log of a service then says which model answers, and why it is not another."""
+    """Return `wanted_space`; log which model answers, and why it is not another."""
     space = wanted_space(effective_settings(store), store)
     active = store.spaces.active() or space
     note = default_model_note(store)
@@ -215,23 +217,23 @@ def _space_at_start(store: Store) -> Space:
 
 
 def wanted_precision(settings: Settings, files: ModelFiles) -> str:
-    """What a model is to compute in; a service does as it likes, and its vectors are taken as they are."""
+    """Return the precision of a model; fp32 for a service, whose vectors are used unchanged."""
     return "fp32" if api_model(files.model_id) else choose_precision(settings.precision, settings.device)
 
 
 def what_is_private(store: Store) -> Private:
-    """What is hidden unless it is named, and goes to no service, as it is configured now."""
+    """Return what is private as configured now: hidden by default, and sent to no service."""
     settings = effective_settings(store)
     return Private(private_sources(store, settings.machine), settings.private_projects)
 
 
 def model_files(settings: Settings, model_id: str, store: Store | None = None, *, downloads: bool = True) -> ModelFiles:
-    """The files of a model, for new spaces as the settings want them; what stands for them where a service has it.
+    """Return the files of a model with the settings for new spaces, or the description of a hosted model.
 
-    :param downloads: False: use only what is on this disk, whatever `local_only` says.
-    :param store: says which sources are private; None: there is none yet.
+    :param downloads: False: use only local files, regardless of `local_only`.
+    :param store: tells which sources are private; None: there is none yet.
     :raises UnknownModel: no such model.
-    :raises BadSetting: it is a service's, and may not be asked.
+    :raises BadSetting: it is a service's, and may not be used.
     """
     if known := api_model(model_id):
         if refusal := api_refusal(settings, known, what_is_private(store).keys if store else ()):
@@ -250,16 +252,16 @@ def open_pool(
     on_loaded: Callable[[LoadedModel], None] = lambda model: None,
     projection: Callable[[LoadedModel], Projection | None] = lambda model: None,
 ) -> PinnedPool:
-    """A pool for the model of a space, not loaded yet.
+    """Return a pool for the model of a space, not loaded yet.
 
-    :param has_vectors: the space's precision is that of vectors, and not only what was chosen for it.
+    :param has_vectors: the space's precision is that of existing vectors, not merely a choice.
     :param priority: of its workers, beside other processes on the same cores.
-    :param on_loaded: told of the model once it is in memory, on the thread that loads the pool; it may record the
-        precision and fidelity, which are then not measured again.
+    :param on_loaded: receives the loaded model on the thread that loads the pool; it may record precision and fidelity,
+        which are then not measured again.
     :param projection: of the space's token vectors; see PoolModel.
-    :raises UnknownModel: the model's files are not to be had.
-    :raises DimensionMismatch: the files are others than those that made the space's vectors.
-    :raises BadSetting: a core or a GPU is set that is not there.
+    :raises UnknownModel: the model's files are unavailable.
+    :raises DimensionMismatch: the files differ from those that made the space's vectors.
+    :raises BadSetting: a configured core or GPU is missing.
     """
     files = find_model(space.model_id, local_only=settings.local_only)
     if files.space(space.generation).key != space.key:
@@ -278,10 +280,10 @@ def open_pool(
 def open_pool_of(
     store: Store, space: Space, *, priority: Priority, settings_of: Callable[[Store], Settings] = effective_settings
 ) -> EmbeddingPool:
-    """A pool for a space of this store, as the settings are now. It goes on in the arithmetic of the space's vectors
-    where the settings leave that open; a space without vectors is told its own. Raises as `open_pool` does.
+    """Return a pool for a space of this store, by the current settings. If they do not set a precision, use that of the
+    space's vectors; for a space without vectors, record the chosen one. Raises as `open_pool` does.
 
-    :param settings_of: reads the settings of the store as they are now; a run may override some.
+    :param settings_of: reads the store's current settings; a run may override some.
     """
     settings = settings_of(store)
     if known := api_model(space.model_id):
@@ -326,16 +328,16 @@ def _pool_model(
 
 
 def configured_cores(settings: Settings) -> list[int]:
-    """The cores that embedding is pinned to.
+    """Return the cores that embedding is pinned to.
 
-    :raises BadSetting: a core is named that this process may not use; the text names those it may.
+    :raises BadSetting: a named core is not available to this process; the text lists those that are.
     """
     return cores_for(settings.embed_cpu_pct, settings.embed_cores, available_cores())
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the sidecar serves with."""
+    """Dependencies of the sidecar."""
 
     settings: Settings
     store: Store
@@ -347,8 +349,8 @@ class Services:
 
 
 def open_services(settings: Settings) -> Services:
-    """Everything the sidecar needs. The model is neither looked for nor loaded yet: it may need a download, and an
-    unknown one is no reason not to start.
+    """Open the sidecar's dependencies. The model is not searched or loaded yet: it may need a download, and an unknown
+    one must not prevent the start.
     """
     from anamnesis_pipeline.steps.posted_vectors import PostedVectors
 
@@ -358,7 +360,7 @@ def open_services(settings: Settings) -> Services:
     models = _open_models(store)
 
     def embedder_of(active: Space) -> tuple[Space, Embedder]:
-        space = models.space_for(active)  # where the next search looks, also while a new model loads
+        space = models.space_for(active)  # the space of the next search, even while a new model loads
         return space, _SpaceEmbedder(models, space)
 
     vectors = PostedVectors(store, embedder_of)
@@ -387,13 +389,13 @@ def open_services(settings: Settings) -> Services:
 
 
 def _as_it_is(store: Store, settings: Settings, name: str) -> Any:
-    """A setting as it is now: each search asks, so only this one is read."""
+    """Return the current value of one setting; called for each search, so it reads only this one."""
     held = getattr(settings, name)
     return held if settings.lock_env else store.settings.get(f"{CONFIG_PREFIX}{name}", held)
 
 
 def _open_models(store: Store) -> SpaceModels:
-    """The models of the active space and of the next one, for queries."""
+    """Return the models of the active space and of the next one, for queries."""
 
     def open_for_queries(space: Space) -> EmbeddingPool:
         return open_pool_of(store, space, priority=Priority.QUERY)
@@ -408,25 +410,25 @@ def _open_models(store: Store) -> SpaceModels:
 
 
 class _SpaceEmbedder:
-    """The Embedder of one space of a SpaceModels."""
+    """An `Embedder` for one space of a SpaceModels."""
 
     def __init__(self, models: SpaceModels, space: Space) -> None:
         self.model_id, self.dim = space.model_id, space.dim
         self._models, self._space = models, space
 
     def embed(self, texts: Sequence[str], role: Role) -> "NDArray[np.float32]":
-        """See Embedder; passages only."""
+        """Return the vectors of passages; queries are not supported."""
         return self._models.embed_passages(texts, self._space).vectors
 
     def embed_with_tokens(self, texts: Sequence[str], role: Role) -> Embedded:
-        """See Embedder; passages only."""
+        """Return the vectors and token vectors of passages; queries are not supported."""
         return self._models.embed_passages(texts, self._space)
 
 
 def open_pipeline(settings: Settings, store: Store, remote: RemoteHosts = remote_host) -> Pipeline:
-    """The source steps, ready to run on this machine's logs, and on those of other machines.
+    """Return the source steps for this machine's logs and those of other machines.
 
-    :param remote: how these are reached.
+    :param remote: opens other machines.
     """
     archive, hosts = open_archive(settings), open_hosts(settings, store, remote)
     return Pipeline(
@@ -448,18 +450,18 @@ def open_pipeline(settings: Settings, store: Store, remote: RemoteHosts = remote
 
 
 def open_llm_of(settings: Settings, store: Store) -> Llm:
-    """The LLM that writes summaries, which gets no text of this store's private sources."""
+    """Return the LLM that writes summaries; it gets no text of this store's private sources."""
     return replace(open_llm(settings), private_sources=lambda: what_is_private(store).keys)
 
 
 def open_recorder(settings: Settings, store: Store, poster: Poster) -> Recorder:
-    """What keeps a question with its answer and the records an LLM finds in them, however short: it is asked to."""
+    """Return the recorder of exchanges. It extracts records from texts of any length, since a client requests it."""
     llm = open_llm(settings.model_copy(update={"summary_min_chars": 0}))
     return Recorder(store, poster, open_pieces(), llm, extractive.summarize)
 
 
 def open_merger(settings: Settings, store: Store, poster: Poster, **rules: int) -> Merger:
-    """What merges episodes of different origin, by the LLM that writes the summaries.
+    """Return the merger of episodes of different origin, with the summary LLM.
 
     :param rules: fields of `MergeRules` other than the threshold, which is a setting.
     """
@@ -470,9 +472,9 @@ def open_merger(settings: Settings, store: Store, poster: Poster, **rules: int) 
 def open_uploads(
     settings: Settings, store: Store, embed: Callable[[Sequence[str]], None] = lambda ids: None
 ) -> Uploads:
-    """What takes in documents that somebody hands in.
+    """Return the uploads of this home.
 
-    :param embed: gives episodes their vectors now; else the pipeline does it later.
+    :param embed: embeds episodes now; else the pipeline does it later.
     """
     redactor = open_redactor(settings)
     edit = Poster(store, redactor.mask_text, open_pieces(), None).patch
@@ -481,16 +483,16 @@ def open_uploads(
 
 
 def open_forgetter(settings: Settings, store: Store) -> Forgetter:
-    """What removes text for good, from this home."""
+    """Return the forgetter of this home, which removes text for good."""
     return open_pipeline(settings, store).forgetter(what_is_private(store))
 
 
 def open_copies(settings: Settings, store: Store) -> StoredCopies:
-    """What finds the stored copies of a file of this machine."""
+    """Return the finder of stored copies of this machine's files."""
     pipeline = open_pipeline(settings, store)
     return StoredCopies(store, pipeline.archive_lines, pipeline.mask, settings.machine)
 
 
 def discover_sources(settings: Settings) -> Discovery:
-    """The Claude project folders under the configured log roots."""
+    """Return the Claude project folders below the configured log roots."""
     return discover(LocalHost(settings.machine), [str(root) for root in settings.log_roots])

@@ -1,4 +1,4 @@
-"""How what is counted, named and dated reads to people. Pure."""
+"""Formatting of counts, names and dates for people. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime, tzinfo
@@ -7,64 +7,66 @@ from typing import Any
 from anamnesis_pipeline.model import CHAT_ANSWER
 
 NOTHING_GOOD = "Nothing answers well; the nearest:"
-"""Stands before hits of a search that are weak, all of them."""
+"""Heading of search results that are all weak."""
 
 
 _KINDS = {CHAT_ANSWER: "answer of the chat"}
 
 
 def kind_label(kind: str) -> str:
-    """A kind as people read it."""
+    """Return the label of a kind."""
     return _KINDS.get(kind, kind)
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """`1 part`, `1,200 parts`.
+    """Return a count with its noun: `1 part`, `1,200 parts`.
 
-    :param many: the plural, where it is not `one` with an s.
+    :param many: the plural, if it is not `one` with an s.
     """
     return f"{number:,} {noun(number, one, many)}"
 
 
 def noun(number: int, one: str, many: str = "") -> str:
-    """`part` where there is one, else `parts`, or the plural that is given."""
+    """Return `part` for one, else `parts` or the given plural."""
     return one if number == 1 else many or one + "s"
 
 
 def project_name(name: str) -> str:
-    """A project as lists show it: what was said in no project has a blank one."""
+    """Return a project's name for lists; a blank one becomes `(no project)`."""
     return name or "(no project)"
 
 
 def shown_name(name: str) -> str:
-    """The name of a file, in quotes and with escapes where it holds what a terminal would act upon."""
+    """Return a file name, quoted and escaped if it contains terminal control characters."""
     return name if name.isprintable() else repr(name)
 
 
 def one_line(text: str) -> str:
-    """A sentence that may name a file, with escapes for what a terminal would act upon."""
+    """Return a sentence with terminal control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def printable(text: str) -> str:
-    """Without control characters but ends of lines and tabs: stored text may hold terminal escape sequences."""
+    """Return the text without control characters except line ends and tabs: stored text may hold terminal escape
+    sequences.
+    """
     return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
 
 
 def session_text(source: Mapping[str, Any]) -> str:
-    """The session that an episode's source names, the one to resume instead, and whether its own log is missing."""
+    """Return an episode's session, the one to resume instead, and whether its own log is missing."""
     later, is_missing = source.get("continued_in"), source.get("session_log") == "missing"
     goes_on = f", continued in another: claude --resume {later}" if later else ""
     return f"{source['session_id']}{goes_on}{', whose own log is missing' if is_missing else ''}"
 
 
 def local_time(text: str | None, zone: tzinfo | None = None) -> str:
-    """An ISO 8601 time to the minute, in the reader's zone unless another one is given; None: `never`."""
+    """Return an ISO 8601 time to the minute, in the reader's zone by default; `never` for None."""
     return f"{datetime.fromisoformat(text).astimezone(zone):%Y-%m-%d %H:%M}" if text else "never"
 
 
 def duration(seconds: float) -> str:
-    """`8 s`, `3 min`, `2 h 5 min`."""
+    """Return a duration: `8 s`, `3 min`, `2 h 5 min`."""
     whole = max(1, round(seconds))
     if whole < 100:
         return f"{whole} s"
@@ -73,7 +75,7 @@ def duration(seconds: float) -> str:
 
 
 def describe_problem(status: int, answer: Any) -> str:
-    """An RFC 9457 problem in one line: its detail and the fields it names."""
+    """Return an RFC 9457 problem in one line: its detail and the fields it names."""
     if not isinstance(answer, dict):
         return f"status {status}"
     text = str(answer.get("detail") or answer.get("title") or f"status {status}")
