@@ -23,7 +23,7 @@ URL = "https://api.anthropic.com"
 CONNECT_TIMEOUT_S = 10.0
 RECENT_BATCHES = 100
 BATCH_LIFETIME = timedelta(hours=25)
-"""Batches end within 24 hours; nothing of ours still waits for an older one."""
+"""Batches end within 24 hours; no request of ours waits for an older one."""
 
 _SERVICE = "the Claude API"
 _WHOLE = {"message_start", "message_stop"}
@@ -31,15 +31,15 @@ _FAILURES = (
     anthropic.AnthropicError, httpx2.HTTPError,
     RuntimeError, ValueError, TypeError, AttributeError, LookupError,
 )  # fmt: skip
-"""What the library raises: its own errors, httpx2's in mid-stream, and the others on events that are not Claude's."""
+"""Exceptions of the library: its own, httpx2's in mid-stream, and the others on events that are not Claude's."""
 
 
 class AnthropicBackend:
     """The Claude API with one model. A `BatchBackend`.
 
-    A stream that is silent for `timeout_s` is given up; the service's own pings count as signs of life.
+    A stream that is silent for `timeout_s` is given up; the service's pings count as activity.
 
-    :param find: what is known of a model of the service; raises LlmRefused where its price is not.
+    :param find: looks up a model of the service; raises LlmRefused if its price is unknown.
     """
 
     name = "anthropic"
@@ -63,17 +63,17 @@ class AnthropicBackend:
         logging.getLogger("anthropic").setLevel(logging.INFO)
 
     def expected(self, request: Request) -> LlmUse:
-        """An upper bound of what `ask` will use."""
+        """Return an upper bound of the use of `ask`."""
         return most_use(self._known, request)
 
     def ask(self, request: Request) -> Reply:
-        """One streamed call. Raises as `SummaryBackend.ask` says."""
+        """Make one streamed call. Raises as `SummaryBackend.ask` says."""
         try:
             with self._client.messages.stream(**self._params(request)) as stream:
                 seen = {event.type for event in stream}
                 message = stream.current_message_snapshot if seen >= _WHOLE else None
         except _FAILURES as exc:
-            raise _translated(exc) from None  # the library's errors quote what the service said
+            raise _translated(exc) from None  # the library's errors quote the service's reply
         if message is None:
             raise LlmUnavailable(f"{_SERVICE} broke off in mid-answer; try again later")
         if problem := _problem(message):
@@ -81,14 +81,14 @@ class AnthropicBackend:
         return Reply(_text(message), _used(self._known, message, batch=False))
 
     def probe(self, timeout_s: float) -> None:
-        """Whether it knows the model under this key. Raises as `SummaryBackend.probe` says."""
+        """Check that the service knows the model under this key. Raises as `SummaryBackend.probe` says."""
         try:
             self._client.models.retrieve(self.model, timeout=timeout_s)
         except _FAILURES as exc:
             raise _translated(exc) from None
 
     def submit(self, requests: Sequence[Request]) -> str:
-        """Hand in a batch; its id."""
+        """Submit a batch; return its id."""
         entries: list[Any] = [{"custom_id": r.key, "params": self._params(r)} for r in requests]
         try:
             return self._client.messages.batches.create(requests=entries).id
@@ -96,7 +96,7 @@ class AnthropicBackend:
             raise _translated(exc) from None
 
     def collect(self, batch_id: str, model: str) -> Mapping[str, Reply] | None:
-        """The answers of a batch by key; None while it is being worked on."""
+        """Return the answers of a batch by key; None while it is pending."""
         known = self._known if model == self.model else self._find(model)
         try:
             batch = self._client.messages.batches.retrieve(batch_id)
@@ -112,9 +112,9 @@ class AnthropicBackend:
             raise _translated(exc) from None
 
     def find(self, keys: Sequence[str], known: Collection[str]) -> str | None:
-        """A recent batch, none of `known`, that holds these requests.
+        """Return a recent batch, none of `known`, that holds these requests.
 
-        The service lists no request of a batch that is being worked on: there an equal number of them has to do.
+        The service lists no requests of a pending batch; there an equal count must do.
         """
         try:
             for batch in self._client.messages.batches.list(limit=RECENT_BATCHES).data:
@@ -126,7 +126,7 @@ class AnthropicBackend:
         return None
 
     def close(self) -> None:
-        """Free connections."""
+        """Close the connections."""
         self._client.close()
 
     def _params(self, request: Request) -> dict[str, Any]:
@@ -160,7 +160,7 @@ class AnthropicBackend:
 
 
 def _result(model: Model, entry: "MessageBatchIndividualResponse") -> Reply:
-    """One answer of a batch. What was refused or cut off has been paid for."""
+    """Return one answer of a batch. Refused and truncated answers have been paid for."""
     result = entry.result
     if result.type == "succeeded":
         used, problem = _used(model, result.message, batch=True), _problem(result.message)
@@ -172,7 +172,7 @@ def _result(model: Model, entry: "MessageBatchIndividualResponse") -> Reply:
 
 
 def _problem(message: "Message") -> str:
-    """Why a message is no answer; empty: it is one."""
+    """Return why a message is no answer; empty: it is one."""
     if message.stop_reason == "refusal":
         return f"{_SERVICE} refused to answer; the part keeps the summary it has"
     if message.stop_reason not in ("end_turn", "stop_sequence"):

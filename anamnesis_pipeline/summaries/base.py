@@ -1,4 +1,4 @@
-"""The contract of an LLM that summarizes. Adapters translate their library's exceptions at this border."""
+"""The interface of LLM backends for summaries. Adapters translate their library's exceptions here."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from anamnesis_pipeline.summary_model import LlmUse
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call. `key` (32 hex characters) names it in cache and batches; the answer is to be JSON of `SCHEMA`."""
+    """One call. `key` (32 hex characters) names it in cache and batches; the answer must be JSON of `SCHEMA`."""
 
     key: str
     system: str
@@ -19,68 +19,68 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The text that came back, and what it cost. `used.dollars` is 0 for a free backend."""
+    """The text of a reply and its cost. `used.dollars` is 0 for a free backend."""
 
     text: str
     used: LlmUse
     problem: str = ""
-    """Why there is no text; only in a batch, where what failed may have cost something all the same."""
+    """Why there is no text; only in a batch, where a failed request may still have cost something."""
 
 
 class SummaryBackend(Protocol):
     """One service with one model. Safe to share between threads."""
 
     name: str
-    """As the setting `summarizer` says it."""
+    """Value of the setting `summarizer`."""
     model: str
     is_paid: bool
     """Whether each call costs money."""
     is_local: bool
     """Whether the text stays on this machine."""
     concurrency: int
-    """Calls that make sense at once."""
+    """Useful number of concurrent calls."""
 
     def expected(self, request: Request) -> LlmUse:
-        """What a call will use at most; an upper bound, without asking anybody."""
+        """Return an upper bound of a call's use, without calling the service."""
 
     def ask(self, request: Request) -> Reply:
-        """One call, without retries of its own: whoever calls it waits and tries again.
+        """Make one call without retries; the caller waits and retries.
 
-        :raises LlmBusy: 429, 529, with the time to wait where it is said.
-        :raises LlmUnavailable: no connection, a stall longer than the time-out, a broken stream, 5xx.
-        :raises LlmRefused: 401, 403, used-up quota or credit, unknown model, command not found.
-        :raises LlmPromptRefused: the service does not take this prompt; another may pass.
-        :raises LlmAnswerInvalid: it refused to answer, or was cut off by its output limit.
+        :raises LlmBusy: 429, 529, with the time to wait if given.
+        :raises LlmUnavailable: no connection, a stall longer than the timeout, a broken stream, 5xx.
+        :raises LlmRefused: 401, 403, exhausted quota or credit, unknown model, command not found.
+        :raises LlmPromptRefused: the service refuses this prompt; another may pass.
+        :raises LlmAnswerInvalid: it refused to answer, or hit its output limit.
         """
 
     def probe(self, timeout_s: float) -> None:
-        """Find out whether somebody is there to be asked, by what costs nothing. Raises as `ask`.
+        """Check that the service is reachable, without cost. Raises as `ask`.
 
         :param timeout_s: of each step.
         """
 
     def close(self) -> None:
-        """Free connections."""
+        """Close the connections."""
 
 
 class BatchBackend(SummaryBackend, Protocol):
-    """A backend that also takes many requests at once, more cheaply, to be answered within a day."""
+    """A backend that also takes batches: cheaper, and answered within a day."""
 
     @property
     def batch_factor(self) -> float:
-        """What a batch costs of the price of single calls."""
+        """Price of a batch as a share of the price of single calls."""
 
     def submit(self, requests: Sequence[Request]) -> str:
-        """Hand them in; the batch's id. Raises as `ask`."""
+        """Submit a batch; return its id. Raises as `ask`."""
 
     def collect(self, batch_id: str, model: str) -> Mapping[str, Reply] | None:
-        """Key -> reply, with a `problem` where it is none; None while it is being worked on. Raises as `ask`.
+        """Return key -> reply, with a `problem` for failed requests; None while pending. Raises as `ask`.
 
-        :param model: the one that the batch was handed in with, whose prices count.
-        :raises LlmAnswerInvalid: the batch is gone, or its results are.
+        :param model: the batch's model, whose prices apply.
+        :raises LlmAnswerInvalid: the batch or its results no longer exist.
         """
 
     def find(self, keys: Sequence[str], known: Collection[str]) -> str | None:
-        """A recent batch, none of `known`, that holds these requests: after a crash between handing it in and noting
-        its id. While it is being worked on it may turn out to hold others.
+        """Return a recent batch, none of `known`, that holds these requests, after a crash between submitting it and
+        storing its id. While pending it may turn out to hold others.
         """

@@ -1,7 +1,7 @@
-"""Claude's command line, on this machine or on another over SSH, paid by the subscription it is logged in with.
+"""Claude's command line, on this machine or over SSH, paid by its subscription.
 
-It runs as https://code.claude.com/docs/en/headless describes: one prompt over standard input, JSON out, and without
-all that a session would bring along: tools, MCP servers, hooks, skills, settings, CLAUDE.md, a transcript.
+It runs as https://code.claude.com/docs/en/headless describes: one prompt over standard input, JSON out, and without the
+extras of a session: tools, MCP servers, hooks, skills, settings, CLAUDE.md, a transcript.
 """
 
 import json
@@ -24,13 +24,13 @@ from anamnesis_pipeline.summaries.refusals import LONGEST_WAIT_S, error_of_statu
 from anamnesis_pipeline.summary_model import LlmUse
 
 WITHOUT = (
-    # Keys and clouds that are paid by the token would win over the subscription.
+    # API keys and clouds, paid by the token, would override the subscription.
     "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN",
     "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY",
-    # Inside another session Claude refuses to start, or takes part in that one.
+    # Inside another session Claude refuses to start, or joins that one.
     "CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT",
 )  # fmt: skip
-"""Variables that the command does not get; ours, which may hold keys, neither."""
+"""Variables removed from the command's environment, as are ours, which may hold keys."""
 OWN_PREFIX = "ANAMNESIS_"
 QUIET = {
     "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1",
@@ -39,11 +39,11 @@ BARE = (
     "--tools", "", "--strict-mcp-config", "--setting-sources", "", "--disable-slash-commands",
     "--no-session-persistence",
 )  # fmt: skip
-"""Without all that a session would bring along."""
+"""Options that disable the extras of a session."""
 ROUNDS = 2
-"""The structured answer is a tool call, which makes a second round with the same prompt."""
+"""Rounds per call: the structured answer is a tool call, which repeats the prompt."""
 OWN_TOKENS = 8_000
-"""Tokens in that Claude Code adds in each round."""
+"""Input tokens that Claude Code adds in each round."""
 
 _LIMIT = re.compile(r"(?:usage|session|weekly|opus|sonnet|5-hour) limit|limit reached|hit your (?:\w+ )?limit", re.I)
 _LIMIT_UNTIL = re.compile(r"\|\s*(\d{10})\b")
@@ -61,7 +61,7 @@ _SAID: tuple[tuple[str, type[AnamnesisError], str], ...] = (
     (r"temporarily limiting|overloaded", LlmBusy, "is asked to wait by the service"),
     (r"prompt is too long", LlmAnswerInvalid, "finds the prompt too long for its model"),
 )
-"""What Claude reports, and what it means: https://code.claude.com/docs/en/errors."""
+"""Claude's error texts and their meaning: https://code.claude.com/docs/en/errors."""
 
 
 class _Usage(BaseModel):
@@ -81,14 +81,14 @@ class Result(BaseModel):
     api_error_status: int | None = None
     usage: _Usage = _Usage()
     total_cost_usd: float | None = None
-    """What the call would have cost by the token; a subscription pays it."""
+    """Price of the call by the token; a subscription pays it."""
 
 
 class ClaudeCliBackend:
     """Claude Code with one model.
 
-    :param command: the program and arguments that go before ours.
-    :param host: where it runs, as `ssh` takes it; empty: here.
+    :param command: the program and its leading arguments.
+    :param host: where it runs, as in `ssh`; empty: this machine.
     """
 
     name = "claude_cli"
@@ -103,7 +103,7 @@ class ClaudeCliBackend:
         self._timeout_s = timeout_s
 
     def expected(self, request: Request) -> LlmUse:
-        """An upper bound of what `ask` will use; the subscription pays, so no dollars."""
+        """Return an upper bound of the use of `ask`; the subscription pays, so no dollars."""
         tokens_in = ROUNDS * (most_input_tokens(request) + OWN_TOKENS)
         return LlmUse(1, tokens_in, ROUNDS * request.max_output_tokens)
 
@@ -122,13 +122,13 @@ class ClaudeCliBackend:
         return Reply(text or "", LlmUse(1, tokens_in, usage.output_tokens))
 
     def probe(self, timeout_s: float) -> None:
-        """Whether the command is there and runs. Raises as `SummaryBackend.probe` says."""
+        """Check that the command exists and runs. Raises as `SummaryBackend.probe` says."""
         outcome = self._run(["--version"], "", timeout_s, {})
         if outcome.status:
             raise self.failed(outcome)
 
     def close(self) -> None:
-        """Nothing stays open between calls."""
+        """Do nothing: no connection stays open between calls."""
 
     def _run(self, arguments: Sequence[str], text: str, timeout_s: float, limits: Mapping[str, str]) -> Outcome:
         added = {**limits, **QUIET}
@@ -153,7 +153,7 @@ class ClaudeCliBackend:
         return f"{self._command[0]} on {self._host}" if self._host else self._command[0]
 
     def failed(self, outcome: Outcome) -> AnamnesisError:
-        """Why there is no result at all. What the command wrote may quote the prompt, so it is not repeated."""
+        """Return the error for a missing result. The command's output may quote the prompt, so it is not repeated."""
         if outcome.status in (126, 127):
             return LlmRefused(f"cannot run {self._where}; set claude_command to its path")
         if _OLD.search(outcome.stderr):
@@ -163,7 +163,7 @@ class ClaudeCliBackend:
         return self.refused(Result(is_error=True, result=outcome.stdout + outcome.stderr), outcome.status)
 
     def refused(self, result: Result, status: int = 0) -> AnamnesisError:
-        """What an error that Claude reports means."""
+        """Return our error for one that Claude reports."""
         said = result.result or ""
         if _LIMIT.search(said):
             return self._limited(said)
@@ -187,12 +187,12 @@ class ClaudeCliBackend:
 
 
 def environment_here() -> dict[str, str]:
-    """The variables that the command gets on this machine, beside its own."""
+    """Return the environment of the command on this machine, without its added variables."""
     return {k: v for k, v in os.environ.items() if k not in WITHOUT and not k.startswith(OWN_PREFIX)}
 
 
 def _result(stdout: str) -> Result | None:
-    """The result object, alone or at the end of a list of messages (with `verbose` set); None: there is none."""
+    """Return the result object, alone or at the end of a list of messages (with `verbose` set); None: there is none."""
     try:
         found = json.loads(stdout)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Whether a service's URL and key are well-formed, and whether the URL stays on this machine. Pure."""
+"""Checks of a service's URL and key: well-formed, and whether the URL stays on this machine. Pure."""
 
 import ipaddress
 from urllib.parse import urlsplit
@@ -7,9 +7,9 @@ from anamnesis_pipeline.errors import BadSetting
 
 
 def check_url(setting: str, url: str) -> str:
-    """The URL without a slash at its end.
+    """Return the URL without a trailing slash.
 
-    :raises BadSetting: it is no http(s) URL with a host, or it holds a password, which would end up in logs.
+    :raises BadSetting: it is no http(s) URL with a host, or it holds a password, which logs would expose.
     """
     try:
         pieces = urlsplit(url)
@@ -17,7 +17,7 @@ def check_url(setting: str, url: str) -> str:
     except ValueError:
         is_url = False
     if not is_url:
-        # the pieces of what is no URL cannot be told apart, so none that may be a secret is shown
+        # an invalid URL cannot be split, so show none of it that may be a secret
         shown = "what it holds now" if any(mark in url for mark in "@?#") else repr(url)
         raise BadSetting(f"{setting} must hold URLs such as http://127.0.0.1:8080, not {shown}")
     if pieces.username or pieces.password or pieces.query or pieces.fragment:
@@ -26,19 +26,19 @@ def check_url(setting: str, url: str) -> str:
 
 
 def with_scheme(url: str) -> str:
-    """The URL of a server that is named by its address alone, as Ollama's own command takes it."""
+    """Return the URL of a server given by its address alone, as Ollama's command accepts it."""
     return url if "://" in url else f"http://{url}"
 
 
 def address_of(url: str) -> str:
-    """Host and port of a server, as a message names it: without a user and a password."""
+    """Return host and port of a server for messages, without user and password."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
 def check_key(setting: str, key: str) -> str:
-    """The key, as a header may hold it.
+    """Return a key that is valid in a header.
 
-    :raises BadSetting: it holds what no key has; it is not shown.
+    :raises BadSetting: it has invalid characters; it is not shown.
     """
     if not key.isascii() or not key.isprintable() or key != key.strip():
         raise BadSetting(f"{setting} holds a line break, a space around it or a letter outside ASCII; copy it anew")
@@ -46,7 +46,7 @@ def check_key(setting: str, key: str) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether the URL's host is this machine, going by its name alone."""
+    """Return whether the URL's host is this machine, by its name alone."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -1,7 +1,7 @@
-"""Summaries without an LLM: SumBasic over what was said, in words what was done where nothing was said. Pure.
+"""Summaries without an LLM: SumBasic over statements, else a description of the tool calls. Pure.
 
-Nenkova and Vanderwende, "The Impact of Frequency on Summarization", MSR-TR-2005-101: take the sentence whose words
-are most probable in the text, square the probability of the words it used, repeat.
+Nenkova and Vanderwende, "The Impact of Frequency on Summarization", MSR-TR-2005-101: take the sentence whose words are
+most probable in the text, square the probability of the words it used, repeat.
 """
 
 import re
@@ -15,29 +15,29 @@ from anamnesis_pipeline.summaries.plain_text import prose, shortened
 from anamnesis_pipeline.summaries.titles import actions, output_title, title_of_sentences
 
 FAMILY = "extractive-"
-"""How the names of all such methods begin."""
+"""Prefix of the names of all such methods."""
 MODEL = f"{FAMILY}sumbasic-2"
-"""Recorded with each summary; a change of the method changes it. Summaries by an earlier one stay as they are."""
+"""Stored with each summary; changes with the method. Summaries by an earlier one stay unchanged."""
 MAX_SENTENCES = 3
 MAX_CHARS = 480
 PROMPT_CHARS = 200
 SENTENCE_CHARS = 240
 SENTENCE_LEAST = 20
-"""Characters of a sentence that tells something."""
+"""Minimum characters of a meaningful sentence."""
 
 _ASKING = (SegmentKind.PROMPT, SegmentKind.CHANNEL, SegmentKind.AGENT_PROMPT)
 _WORD = re.compile(r"[a-zA-Z_]\w{3,}")
-"""Shorter words are mostly function words, which are frequent everywhere and would decide which sentence tells most."""
+"""Shorter words are mostly function words, which are frequent everywhere and would dominate the ranking."""
 
 
 def is_extractive(model: str) -> bool:
-    """Whether a summary was made without an LLM, by this method or an earlier one."""
+    """Return whether a summary was made without an LLM, by this method or an earlier one."""
     return model.startswith(FAMILY)
 
 
 def summarize(part: Part) -> str:
-    """2 to 4 sentences on a part: what was asked, then the most telling sentences said, without markdown, code and what
-    tools print; of a section of a document the way to it and how it begins. At most MAX_CHARS.
+    """Return 2 to 4 sentences on a chunk: the prompt, then the most informative statements, without markdown, code and
+    tool output; for a document section, its heading path and beginning. At most MAX_CHARS.
     """
     if part.section is not None and part.kind in {"document", "code"}:
         return _section_head(part)
@@ -53,15 +53,15 @@ def summarize(part: Part) -> str:
 
 
 def _asked(text: str) -> str:
-    """What somebody asked, without the code that stands beside it, unless there is little else."""
+    """Return a prompt without the code beside it, unless there is little else."""
     said = prose(text)
     return shortened(" ".join(said) if title_of_sentences(said) else plain(" ".join(text.split())), PROMPT_CHARS)
 
 
 def telling_sentences(said: Sequence[str], most: int) -> list[str]:
-    """Up to `most` of these sentences, in their order, chosen by SumBasic.
+    """Return up to `most` of these sentences, in their order, chosen by SumBasic.
 
-    Sums are exact: those of a set's words would else depend on their order, which is another in each process.
+    Sums are exact: otherwise they would depend on the order of a set, which differs between processes.
     """
     found = [shortened(sentence, SENTENCE_CHARS) for sentence in said if len(sentence) >= SENTENCE_LEAST]
     bags = [frozenset(word.lower() for word in _WORD.findall(sentence)) for sentence in found]
@@ -79,7 +79,7 @@ def telling_sentences(said: Sequence[str], most: int) -> list[str]:
 
 
 def _section_head(part: Part) -> str:
-    """Title and beginning; of code that of the outline, which comes first."""
+    """Return title and beginning; for code the beginning of the outline, which comes first."""
     text = part.segments[0].text if part.segments else ""
     first, _, rest = text.lstrip().partition("\n")
     body = rest if first.startswith("#") else text
@@ -89,7 +89,7 @@ def _section_head(part: Part) -> str:
 
 
 def _said(segments: Sequence[Segment]) -> list[str]:
-    """The sentences of what was stated, else of what was thought or typed meanwhile."""
+    """Return the sentences of statements, else of thinking and steering."""
 
     def of(kinds: Collection[SegmentKind]) -> list[str]:
         return [sentence for segment in segments if segment.kind in kinds for sentence in prose(segment.text)]

@@ -1,4 +1,6 @@
-"""The setting `summarizer` to a backend: the one place that names them. Imports late: each library takes its time."""
+"""Opens the backend of the setting `summarizer`. The only module that names them; imports late, since libraries are
+slow to load.
+"""
 
 import shlex
 from dataclasses import dataclass, field
@@ -12,9 +14,9 @@ from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, Model, find_mode
 
 @dataclass(frozen=True, slots=True)
 class BackendOptions:
-    """What backends are made of; each takes what concerns it. Named after the settings.
+    """Options of all backends, named after the settings.
 
-    :param model: empty: the backend's own default.
+    :param model: empty: the backend's default.
     :param timeout_s: seconds after which a silent LLM is given up.
     :param ollama_threads: CPU threads per call of an Ollama server on this machine; None leaves it to the server.
     """
@@ -34,10 +36,10 @@ class BackendOptions:
 
 
 def open_backend(kind: str, options: BackendOptions) -> SummaryBackend:
-    """The backend that the setting `summarizer` names, without calling anybody.
+    """Return the backend that the setting `summarizer` names, without any call.
 
-    :raises BadSetting: it needs a key, a URL or a model that is not set, or set wrongly.
-    :raises LlmRefused: its model costs money and no price of it is known.
+    :raises BadSetting: a required key, URL or model is missing or invalid.
+    :raises LlmRefused: its model costs money and its price is unknown.
     """
     match kind:
         case "claude_cli":

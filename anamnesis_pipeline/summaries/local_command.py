@@ -1,4 +1,4 @@
-"""Run a command on this machine in a process group of its own, with a time-out and bounded output."""
+"""Run a command on this machine in a separate process group, with a timeout and bounded output."""
 
 import os
 import selectors
@@ -14,13 +14,13 @@ from anamnesis_pipeline.errors import LlmAnswerInvalid, LlmRefused, LlmUnavailab
 
 MAX_OUTPUT_BYTES = 1_000_000
 LOOK_S = 0.2
-"""Seconds between two looks at whether the command still runs while it is silent."""
+"""Seconds between checks whether a silent command still runs."""
 PIECE_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a command wrote and ended with. Its texts may hold anything: never put them into an error."""
+    """Output and exit status of a command. The texts are untrusted: never put them into an error."""
 
     stdout: str
     stderr: str
@@ -30,9 +30,9 @@ class Outcome:
 def run_here(command: Sequence[str], text: str, environment: Mapping[str, str], timeout_s: float) -> Outcome:
     """Run `command` in an empty folder with `text` on its standard input.
 
-    Whatever happens, no process of its group is left.
+    In every case all processes of its group are killed at the end.
     :raises LlmRefused: there is no such command, or it may not be run.
-    :raises LlmUnavailable: it runs for longer than `timeout_s`.
+    :raises LlmUnavailable: it runs longer than `timeout_s`.
     :raises LlmAnswerInvalid: it writes more than MAX_OUTPUT_BYTES.
     """
     with tempfile.TemporaryDirectory(prefix="anamnesis-") as folder, tempfile.TemporaryFile() as stdin:
@@ -71,7 +71,7 @@ def _outcome(process: subprocess.Popen[bytes], deadline: float, name: str) -> Ou
             if time.monotonic() > deadline:
                 raise LlmUnavailable(f"{name} did not end in time and was ended; raise summary_timeout_s if it is slow")
             if not ready and process.poll() is not None:
-                break  # a child of its own still holds the pipes
+                break  # a child process still holds the pipes
     try:
         status = process.wait(max(deadline - time.monotonic(), 0.1))
     except subprocess.TimeoutExpired:

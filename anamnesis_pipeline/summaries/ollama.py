@@ -1,4 +1,4 @@
-"""Ollama, by its own library: several servers, tried in order, each with the model on it."""
+"""Ollama, by its own library: several servers with the model, tried in order."""
 
 import time
 from collections.abc import Sequence
@@ -24,21 +24,21 @@ from anamnesis_pipeline.summary_model import LlmUse
 
 CONNECT_TIMEOUT_S = 5.0
 DEAD_FOR_S = 60.0
-"""A server that does not answer is passed over for so long."""
+"""Seconds for which a server is skipped after it did not answer."""
 CONTEXT_SIZES = (8_192, 16_384)
-"""Context windows asked for. Few, as a server loads the model anew for each; its own default cuts prompts silently."""
+"""Requested context windows. Few, since a server reloads the model for each; its default truncates prompts silently."""
 BYTES_PER_TOKEN = 2
-"""Fewer than in any language or code, so that the window chosen by it holds the prompt."""
+"""Lower than in any language or code, so that the chosen window holds the prompt."""
 
 _FAILURES = (ollama.ResponseError, ConnectionError, httpx.HTTPError, ValueError, TypeError, AttributeError)
-"""What the library raises: its own error, httpx's in mid-stream, and the last three on lines that are not Ollama's."""
+"""Exceptions of the library: its own, httpx's in mid-stream, and the last three on lines that are not Ollama's."""
 
 
 class OllamaBackend:
     """Ollama with one model, on the first of several servers that answers.
 
     :param urls: the servers; at least one.
-    :param threads: CPU threads a server on this machine may use per call; None leaves it to the server.
+    :param threads: CPU threads per call of a server on this machine; None leaves it to the server.
     """
 
     name = "ollama"
@@ -47,7 +47,7 @@ class OllamaBackend:
 
     def __init__(self, model: Model, urls: Sequence[str], timeout_s: float, threads: int | None = None) -> None:
         self.model = model.name
-        # Models of Ollama's cloud are named so; a server on this machine passes their prompts on.
+        # Suffixes of Ollama's cloud models; a local server forwards their prompts.
         self.is_local = all(map(is_loopback, urls)) and not model.name.endswith(("-cloud", ":cloud"))
         self._known = model
         self._threads = threads
@@ -55,11 +55,11 @@ class OllamaBackend:
         self._dead_until: dict[str, float] = {}
 
     def expected(self, request: Request) -> LlmUse:
-        """An upper bound of what `ask` will use."""
+        """Return an upper bound of the use of `ask`."""
         return most_use(self._known, request)
 
     def ask(self, request: Request) -> Reply:
-        """One streamed call to the first server that answers. Raises as `SummaryBackend.ask` says."""
+        """Make one streamed call to the first server that answers. Raises as `SummaryBackend.ask` says."""
         now = time.monotonic()
         dead = [url for url in self._clients if self._dead_until.get(url, 0.0) > now]
         passed_over = dead if len(dead) < len(self._clients) else []
@@ -77,7 +77,7 @@ class OllamaBackend:
         raise _most_telling(problems)
 
     def probe(self, timeout_s: float) -> None:
-        """Whether a server that is up has the model. Raises as `SummaryBackend.probe` says."""
+        """Check that a running server has the model. Raises as `SummaryBackend.probe` says."""
         problems: list[AnamnesisError] = []
         for url in self._clients:
             try:
@@ -87,7 +87,7 @@ class OllamaBackend:
         raise _most_telling(problems)
 
     def close(self) -> None:
-        """Free connections."""
+        """Close the connections."""
         for client in self._clients.values():
             client.close()  # type: ignore[no-untyped-call]
 
@@ -135,7 +135,7 @@ class OllamaBackend:
 
 
 def _client(url: str, timeout_s: float) -> ollama.Client:
-    """A client that asks this server and no other: it follows no redirect, and uses no proxy on this machine."""
+    """Return a client for this server only: no redirects, and no proxy for this machine."""
     return ollama.Client(
         url,
         timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
@@ -146,15 +146,15 @@ def _client(url: str, timeout_s: float) -> ollama.Client:
 
 
 def _redirect_refused(response: httpx.Response) -> None:
-    """:raises LlmRefused: it sends the caller elsewhere. The library's own error does not say where."""
+    """:raises LlmRefused: it is a redirect. The library's own error does not name the target."""
     if response.is_redirect:
         service = f"ollama at {response.url.scheme}://{response.url.netloc.decode()}"
         raise error_of_status(service, response.status_code, headers=response.headers)
 
 
 def _most_telling(problems: Sequence[AnamnesisError]) -> AnamnesisError:
-    """What to raise when no server answered. A busy one answers later. It is final for all prompts only if every server
-    refused, and for this one only if every server was there and one of them could not take it.
+    """Return the error when no server answered: busy if one is busy; a refusal for all prompts only if every server
+    refused; a refusal of this prompt only if all were reachable and one could not take it.
     """
     if busy := next((problem for problem in problems if isinstance(problem, LlmBusy)), None):
         return busy

@@ -25,11 +25,11 @@ _SCHEMA_FORMAT = {
 }
 _OBJECT_FORMAT = {"type": "json_object"}
 _FORMAT_REFUSED = frozenset({400, 415, 422, 501})
-"""Statuses with which servers answer a `response_format` they do not know."""
+"""Statuses of servers that do not support the `response_format`."""
 
 
 _LISTED = frozenset({200, 404, 405, 501})
-"""Statuses with which servers answer that are there; some have no list of models."""
+"""Statuses of reachable servers; some have no list of models."""
 
 
 class _Message(BaseModel):
@@ -53,7 +53,7 @@ class _Completion(BaseModel):
 
 
 class OpenAiBackend:
-    """A service with one model, at a base URL that ends where `/chat/completions` begins.
+    """A service with one model, at a base URL without `/chat/completions`.
 
     :param timeout_s: of the whole answer, which comes in one piece.
     """
@@ -69,7 +69,7 @@ class OpenAiBackend:
         self._timeout_s = timeout_s
         host = urlsplit(url).hostname or ""
         self._service = f"the service at {address_of(url)}"
-        # OpenAI's own newer models refuse the name that every other server knows.
+        # OpenAI's newer models refuse the name that all other servers use.
         self._limit_name = "max_completion_tokens" if host.endswith("openai.com") else "max_tokens"
         self._format: dict[str, Any] = _SCHEMA_FORMAT
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -79,11 +79,13 @@ class OpenAiBackend:
         )
 
     def expected(self, request: Request) -> LlmUse:
-        """An upper bound of what `ask` will use."""
+        """Return an upper bound of the use of `ask`."""
         return most_use(self._known, request)
 
     def ask(self, request: Request) -> Reply:
-        """One call; a second one where the server refuses the reply's schema. Raises as `SummaryBackend.ask` says."""
+        """Make one call, and a second one if the server refuses the reply's schema. Raises as `SummaryBackend.ask`
+        says.
+        """
         status, headers, body = self._post(request, self._format)
         if status in _FORMAT_REFUSED and self._format is _SCHEMA_FORMAT:
             status, headers, body = self._post(request, _OBJECT_FORMAT)
@@ -94,7 +96,7 @@ class OpenAiBackend:
         return self._reply(request, body)
 
     def probe(self, timeout_s: float) -> None:
-        """Whether it lists its models to this key. Raises as `SummaryBackend.probe` says."""
+        """Check that it lists its models for this key. Raises as `SummaryBackend.probe` says."""
         try:
             response = self._client.get("models", timeout=timeout_s)
         except httpx.HTTPError as exc:
@@ -103,7 +105,7 @@ class OpenAiBackend:
             raise _refused(self._service, response.status_code, response.content, response.headers)
 
     def close(self) -> None:
-        """Free connections."""
+        """Close the connections."""
         self._client.close()
 
     def _post(self, request: Request, response_format: dict[str, Any]) -> tuple[int, httpx.Headers, bytes]:
@@ -141,7 +143,7 @@ class OpenAiBackend:
         return Reply(text, self._used(request, text, answer.usage))
 
     def _used(self, request: Request, text: str, usage: _Usage | None) -> LlmUse:
-        """What the service says it used; where it does not say, no less than that."""
+        """Return the reported use; without a report, an upper bound."""
         tokens_in = usage.prompt_tokens if usage else most_input_tokens(request)
         tokens_out = usage.completion_tokens if usage else len(text.encode("utf-8", "replace"))
         return LlmUse(1, tokens_in, tokens_out, self._known.dollars(tokens_in, 0, 0, tokens_out))
@@ -163,7 +165,7 @@ def _refused(service: str, status: int, body: bytes, headers: Mapping[str, str])
 
 
 def _problem_in(body: bytes) -> _Problem:
-    """The error that the body holds; an empty one where it is not in OpenAI's form."""
+    """Return the error in the body; an empty one if it is not in OpenAI's form."""
     try:
         return _ProblemBody.model_validate_json(body).error
     except ValidationError:

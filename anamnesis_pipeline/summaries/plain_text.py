@@ -1,4 +1,4 @@
-"""Sentences as people read them: without markdown, and told apart from code and the output of tools. Pure."""
+"""Extraction of prose: sentences without markdown, separated from code and tool output. Pure."""
 
 import re
 
@@ -7,9 +7,9 @@ from anamnesis_pipeline.sentences import sentences
 from anamnesis_pipeline.stop_words import STOP_WORDS
 
 LEAST_WORDS = 2
-"""A sentence has at least so many words."""
+"""Minimum words of a sentence."""
 MOST_SYMBOLS = 0.08
-"""Share of characters that code is full of and sentences are not; more of them make code, or the output of a tool."""
+"""Max share of symbols in a sentence; a higher share means code or tool output."""
 
 _ELEMENT = re.compile(r"<(system-reminder|command-[a-z]+|local-command-[a-z]+|[a-z]+-[a-z-]+)>.*?</\1>", re.DOTALL)
 _SYMBOL = re.compile(r"[{}\[\]<>=|\\_@#$%^&*~;+\"]")
@@ -37,13 +37,13 @@ _TOOL_LINE = re.compile(
 
 
 def prose(text: str) -> list[str]:
-    """The sentences of a text that somebody wrote for people to read, plain; none of code or of what a tool printed."""
+    """Return the plain sentences that people wrote in a text, without code and tool output."""
     said = FENCE.sub("\n", _ELEMENT.sub("\n", text))
     return [bare for sentence in sentences(said) if is_prose(sentence) and (bare := plain(sentence))]
 
 
 def is_prose(sentence: str) -> bool:
-    """Whether a sentence is one, and not a line of code, of a table, or of what a tool was given or printed."""
+    """Return whether a text is a sentence, not a line of code, of a table, or of tool input or output."""
     if _NUMBERED.match(sentence) or _FIELD.match(sentence) or _TOOL_LINE.match(sentence) or _DRAWN.search(sentence):
         return False
     bare = CODE.sub("x", _PATH.sub("x", plain_marks(sentence)))
@@ -59,11 +59,11 @@ def is_prose(sentence: str) -> bool:
 
 
 def content_words_of(sentence: str) -> list[str]:
-    """The words of a sentence that carry meaning."""
+    """Return the words of a sentence that carry meaning."""
     return [word for word in map(str.lower, _WORD.findall(sentence)) if word not in STOP_WORDS and len(word) > 1]
 
 
 def shortened(text: str, most: int) -> str:
-    """At most `most` characters of a text on one line, cut at a space, with an ellipsis where something is left out."""
+    """Return at most `most` characters of a text on one line, cut at a space, with an ellipsis if truncated."""
     flat = " ".join(text.split())
     return flat if len(flat) <= most else flat[: most - 1].rsplit(" ", 1)[0].rstrip(",;:.-– ") + "…"

@@ -1,4 +1,4 @@
-"""What is known of each backend's models: context window, prices, and how to keep them from thinking. Pure."""
+"""Known models of each backend: context window, prices, and how to limit their thinking. Pure."""
 
 import json
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from anamnesis_pipeline.summaries.prompt import SCHEMA
 from anamnesis_pipeline.summary_model import LlmUse
 
 Thinking = Literal["none", "optional", "always"]
-"""`optional`: thinks unless told not to. `always`: cannot be told, only be asked for little."""
+"""`optional`: thinks unless disabled. `always`: cannot be disabled, only limited."""
 THINKING_TOKENS = 4_000
-"""Tokens out that a model which always thinks may use beside its answer."""
+"""Output tokens that a model which always thinks may use beside its answer."""
 PER_CALL_TOKENS = 1_000
-"""Tokens in that a service adds of its own: roles, and the wording of its structured output."""
+"""Input tokens that a service adds: roles, and its structured output instructions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
     """A model of one backend. Prices are US dollars per million tokens; all 0: free.
 
-    `cache_write` and `cache_read` are of tokens that go into and come out of the service's prompt cache.
+    `cache_write` and `cache_read` are for tokens written to and read from the service's prompt cache.
     """
 
     backend: str
@@ -32,11 +32,11 @@ class Model:
     cache_write_price: float = 0.0
     cache_read_price: float = 0.0
     batch_factor: float = 1.0
-    """What a batch costs of the price of single calls."""
+    """Price of a batch as a share of the price of single calls."""
     thinking: Thinking = "none"
 
     def dollars(self, plain: int, written: int, read: int, output: int, *, batch: bool = False) -> float:
-        """The price of tokens: in as they are, in and written to the cache, in and read from it, out."""
+        """Return the price of tokens: plain input, input written to the cache, input read from it, output."""
         total = (
             plain * self.input_price
             + written * self.cache_write_price
@@ -51,8 +51,8 @@ def _claude(name: str, context: int, price: tuple[float, float, float, float], t
 
 
 MODELS = (
-    # https://platform.claude.com/docs/en/about-claude/pricing, November 2026. Haiku 5.5 costs more from 100,000 tokens
-    # in on, which no prompt of ours has.
+    # https://platform.claude.com/docs/en/about-claude/pricing, November 2026. Haiku 5.5 costs more from 100,000 input
+    # tokens on, which our prompts never reach.
     _claude("claude-haiku-5-5", 1_000_000, (0.10, 0.50, 0.125, 0.01), "optional"),
     _claude("claude-sonnet-5-5", 1_000_000, (2.0, 10.0, 2.5, 0.2), "always"),
     _claude("claude-opus-5-5", 1_000_000, (4.0, 20.0, 5.0, 0.2), "always"),
@@ -75,7 +75,7 @@ MODELS = (
 """Known models, each backend's default first; any other name works too."""
 
 DEFAULT_MODELS = {model.backend: model.name for model in reversed(MODELS)}
-"""Backend -> the model it takes when none is set."""
+"""Backend -> its default model."""
 
 
 def find_model(
@@ -86,16 +86,16 @@ def find_model(
     input_price: float | None = None,
     output_price: float | None = None,
 ) -> Model:
-    """What is known of a model. The two prices stand in for one that is not known, and say nothing of one that is.
+    """Return a known model, or one with the given prices; these do not change a known model.
 
-    :param is_paid: calls of an unknown model of this backend cost money, as far as anybody knows.
-    :raises LlmRefused: an unknown model that costs money has no price, so that no budget could be kept.
+    :param is_paid: whether calls of an unknown model of this backend may cost money.
+    :raises LlmRefused: an unknown paid model has no price, so no budget could be kept.
     """
     for model in MODELS:
         if (model.backend, model.name) == (backend, name):
             return model
     if input_price is not None and output_price is not None:
-        # Caches discount reads and charge extra for writes by the service's own rules: assume no discount.
+        # Cache prices vary by service: assume no discount for reads, and a surcharge for writes.
         return Model(backend, name, 0, input_price, output_price, input_price * 1.25, input_price)
     if is_paid:
         raise LlmRefused(
@@ -106,18 +106,18 @@ def find_model(
 
 
 def most_input_tokens(request: Request) -> int:
-    """An upper bound of a request's tokens in: byte-level tokenizers make at most one of each byte of UTF-8."""
+    """Return an upper bound of a request's input tokens: byte-level tokenizers make at most one per byte of UTF-8."""
     text = request.system + request.text + json.dumps(SCHEMA)
     return len(text.encode("utf-8", "replace")) + PER_CALL_TOKENS
 
 
 def most_output_tokens(model: Model, request: Request) -> int:
-    """The limit of tokens out to ask for, with room for thinking where it cannot be turned off."""
+    """Return the output token limit to request, including thinking that cannot be disabled."""
     return request.max_output_tokens + (THINKING_TOKENS if model.thinking == "always" else 0)
 
 
 def most_use(model: Model, request: Request) -> LlmUse:
-    """What one call may use at most, by its model's prices."""
+    """Return the max use of one call, by its model's prices."""
     tokens_in, tokens_out = most_input_tokens(request), most_output_tokens(model, request)
     dearest = max(model.input_price, model.cache_write_price)
     return LlmUse(1, tokens_in, tokens_out, (tokens_in * dearest + tokens_out * model.output_price) / 1e6)

@@ -1,4 +1,4 @@
-"""What an LLM is asked about a part: instructions, numbered messages, and the form of the reply. Pure."""
+"""The summary prompt for a chunk: instructions, numbered messages, and the reply's schema. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from anamnesis_pipeline.summaries.base import Request, SummaryBackend
 from anamnesis_pipeline.summary_model import MAX_RECORDS, RecordType
 
 PROMPT_VERSION = "1"
-"""Part of every cache key: whoever changes the wording, the schema or the shortening changes it."""
+"""Part of every cache key: change it with the wording, the schema or the shortening."""
 MAX_TEXT_CHARS = 12_000
-"""Characters of the text that goes with the instructions, marks included."""
+"""Max characters of the text after the instructions, marks included."""
 MAX_OUTPUT_TOKENS = 1_500
 PROMPT_CHARS = 600
 SHORTEST_CHARS = 300
-"""Kinds that may be shortened first keep at least this much of each message."""
+"""Minimum characters kept of each message of the kinds shortened first."""
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -46,7 +46,7 @@ SCHEMA: dict[str, Any] = {
         },
     },
 }
-"""JSON schema of the reply, in keywords that every service's structured output knows: no bounds, nothing optional."""
+"""JSON schema of the reply, limited to keywords that every service supports: no bounds, nothing optional."""
 
 SYSTEM = f"""\
 You write the long-term memory of a coding assistant. You get one excerpt of a session between a user and Claude, as \
@@ -103,12 +103,12 @@ _SHORTENED_FIRST = (
     frozenset({SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR, SegmentKind.TOOL_INPUT, SegmentKind.COMMAND}),
     frozenset(SegmentKind) - {SegmentKind.PROMPT, SegmentKind.CHANNEL, SegmentKind.STEERING, SegmentKind.STATEMENT},
 )
-"""Kinds of messages that give way, in this order, before what was said is shortened too."""
+"""Kinds of messages shortened first, in this order, before user prompts and statements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What is asked about one part. `message_ids` [n - 1] is the record uuid of message number n."""
+    """The prompt for one chunk. `message_ids` [n - 1] is the record uuid of message number n."""
 
     system: str
     text: str
@@ -116,7 +116,7 @@ class Prompt:
 
 
 def build_prompt(part: Part) -> Prompt:
-    """The prompt for a part; the same part gives the same prompt. Its text has at most MAX_TEXT_CHARS characters."""
+    """Return the prompt for a chunk; it is deterministic. Its text has at most MAX_TEXT_CHARS characters."""
     head = _head(part)
     frame = len(head) + 2 * len(_fence("", 0)) + len("\n<>\n\n</>")
     body = _clean("\n".join(_messages(part.segments, MAX_TEXT_CHARS - frame)))
@@ -125,17 +125,17 @@ def build_prompt(part: Part) -> Prompt:
 
 
 def request_for(prompt: Prompt, backend: SummaryBackend) -> Request:
-    """The call that asks `backend`; equal calls to one model, at one PROMPT_VERSION, have equal keys."""
+    """Return the request to `backend`; equal requests to one model, at one PROMPT_VERSION, have equal keys."""
     return Request(key_of(prompt, backend.name, backend.model), prompt.system, prompt.text, MAX_OUTPUT_TOKENS)
 
 
 def key_of(prompt: Prompt, backend: str, model: str) -> str:
-    """What the reply of this model of a backend is cached under."""
+    """Return the cache key of a reply."""
     return content_id(prompt.system + prompt.text, backend, model, PROMPT_VERSION)
 
 
 def shorten(text: str, most: int) -> str:
-    """`text` in at most `most` characters: its start, a mark that counts what is missing, and its end."""
+    """Return `text` in at most `most` characters: its start, a mark that counts what is missing, and its end."""
     if len(text) <= most:
         return text
     mark = f" [… {len(text):,} characters left out …] "
@@ -163,7 +163,7 @@ def _line(text: str, most: int) -> str:
 
 
 def _clean(text: str) -> str:
-    """Without NULs and lone surrogates, which not every service takes; no longer than before."""
+    """Return the text without NULs and lone surrogates, which some services refuse; never longer than before."""
     return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 
@@ -172,7 +172,9 @@ def _fence(body: str, attempt: int) -> str:
 
 
 def _unused_fence(body: str) -> str:
-    """A name that depends on all of `body` and does not occur in it: nothing in there can end the transcript."""
+    """Return a tag name that depends on all of `body` and does not occur in it, so that no text can end the
+    transcript.
+    """
     attempt = 0
     while (fence := _fence(body, attempt)) in body:
         attempt += 1
@@ -180,10 +182,10 @@ def _unused_fence(body: str) -> str:
 
 
 def _messages(segments: Sequence[Segment], room: int) -> list[str]:
-    """The numbered messages, joined by newlines at most `room` characters long."""
+    """Return the numbered messages; joined by newlines they have at most `room` characters."""
     names = [f"{_SPEAKERS[s.kind]} ({s.sender})" if s.sender else _SPEAKERS[s.kind] for s in segments]
     labels = [f"[{n}] {name}: " for n, name in enumerate(names, 1)]
-    # Later lines are indented, so that no text can pass for the start of another message.
+    # Indent later lines, so that no text looks like the start of another message.
     texts = ["\n ".join(s.text.splitlines()) for s in segments]
     room -= sum(map(len, labels)) + len(labels)
     for kinds in _SHORTENED_FIRST:
@@ -199,7 +201,7 @@ def _messages(segments: Sequence[Segment], room: int) -> list[str]:
 
 
 def fair_cap(lengths: Sequence[int], room: int) -> int:
-    """The largest c for which the sum of min(length, c) is at most `room`; 0 when even 1 is too much."""
+    """Return the largest c for which the sum of min(length, c) is at most `room`; 0 when even 1 is too much."""
     left = room
     ordered = sorted(lengths)
     for n, length in enumerate(ordered):
@@ -211,7 +213,7 @@ def fair_cap(lengths: Sequence[int], room: int) -> int:
 
 
 def _ends(labels: Sequence[str], texts: Sequence[str], room: int) -> list[str]:
-    """The first and last messages, a line each, where there are too many even to name."""
+    """Return the first and last messages, a line each, when there are too many for a line each."""
     lines = [label + shorten(text, SHORTEST_CHARS) for label, text in zip(labels, texts, strict=True)]
     keep = max(room // (SHORTEST_CHARS + 60) // 2, 1)
     return [*lines[:keep], f"[… {len(lines) - 2 * keep:,} messages left out …]", *lines[-keep:]]

@@ -1,6 +1,6 @@
-"""What an HTTP status of an LLM's service means: wait, try later, or change something. Pure.
+"""Meaning of HTTP statuses of LLM services: wait, retry later, or change something. Pure.
 
-No message of the service is repeated, as it may hold the key or the prompt: only its status and its error codes.
+Messages of the service are not repeated, since they may contain the key or the prompt: only its status and error codes.
 """
 
 import math
@@ -30,9 +30,9 @@ _NO_CREDIT = re.compile(
     r".{0,160}credit balance is too low|(?:error: ?)?[^\"'`:]{0,60}insufficient (?:credit|quota|balance|funds)",
     re.IGNORECASE | re.DOTALL,
 )
-"""How services begin where the account, not the prompt, is the reason; further on a message may quote the prompt."""
+"""Beginnings of messages about the account, not the prompt; later text may quote the prompt."""
 _OF_ACCOUNT = frozenset({400, 403, 429})
-"""Statuses with which they say so, beside 402."""
+"""Statuses of such messages, beside 402."""
 _OF_PROMPT = frozenset({400, 422})
 _HINTS = {
     401: "check its API key",
@@ -49,13 +49,12 @@ def error_of_status(
     headers: Mapping[str, str] | None = None,
     message: str = "",
 ) -> AnamnesisError:
-    """The error to raise for a reply that is none.
+    """Return the error for a failed reply.
 
-    :param codes: what the service says of the kind of error, e.g. (`rate_limit_error`,); anything but short code words
-        is left out.
-    :param headers: of the reply; `retry-after` tells how long to wait, `location` who is to be asked instead. Nobody
-        else is: a prompt goes to the host that was chosen for it, and to no other.
-    :param message: what the service says in words; its beginning is looked at for credit, never repeated.
+    :param codes: the service's error types, e.g. (`rate_limit_error`,); anything but short code words is dropped.
+    :param headers: of the reply: `retry-after` gives the time to wait, `location` a redirect's target, which is not
+        followed: a prompt goes only to its configured host.
+    :param message: the service's text; only its beginning is checked for missing credit, never repeated.
     """
     words = code_words(codes)
     said = f"{service} answered {status}" + (f" ({', '.join(words)})" if words else "")
@@ -75,12 +74,12 @@ def error_of_status(
 
 
 def code_words(codes: Iterable[object]) -> list[str]:
-    """Those that are short code words, and so hold nothing that was sent."""
+    """Return the short code words, which contain nothing that was sent."""
     return [code for code in codes if isinstance(code, str) and _CODE.fullmatch(code)]
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Seconds to wait, from `retry-after` as a number or an HTTP date; None where it says nothing of use."""
+    """Return the seconds to wait, from `retry-after` as a number or an HTTP date; None without a usable value."""
     value = next((v for name, v in headers.items() if name.lower() == "retry-after"), "").strip()
     try:
         seconds = float(value)
@@ -90,7 +89,7 @@ def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> fl
 
 
 def _target(headers: Mapping[str, str]) -> str:
-    """The host of a redirect; the rest of its URL may hold a key."""
+    """Return the host of a redirect; the rest of its URL may contain a key."""
     location = next((value for name, value in headers.items() if name.lower() == "location"), "")
     try:
         return urlsplit(location).hostname or "another address of its own"

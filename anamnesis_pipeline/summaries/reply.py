@@ -1,4 +1,4 @@
-"""What an LLM answered, read as a summary; tolerant of prose and fences around the JSON, and of bad records. Pure."""
+"""Parsing of LLM replies into summaries; tolerates prose and fences around the JSON, and bad records. Pure."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from anamnesis_pipeline.errors import LlmAnswerInvalid
 from anamnesis_pipeline.summary_model import MAX_RECORDS, RecordType, TypedRecord
 
 FALLBACK_CHARS = 1_000
-"""What is kept of a reply that is no JSON of ours."""
+"""Characters kept of a reply without our JSON."""
 MAX_SUMMARY_CHARS = 2_000
 MAX_RECORD_CHARS = 1_000
 MAX_WHY_CHARS = 300
@@ -21,7 +21,7 @@ MAX_TAG_CHARS = 40
 MAX_MESSAGE_IDS = 12
 MAX_READ_CHARS = 100_000
 MAX_OPENINGS = 50
-"""Opening braces at which a JSON object is looked for."""
+"""Max opening braces at which a JSON object is searched."""
 
 _TAG_NOISE = re.compile(r"[^\w.+#/-]+")
 _SKIP = re.compile(r"\W*SKIP\W*", re.ASCII)
@@ -29,7 +29,7 @@ _SKIP = re.compile(r"\W*SKIP\W*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ParsedReply:
-    """A reply, read. With `skip`, all the rest is empty."""
+    """A parsed reply. With `skip`, all else is empty."""
 
     text: str
     tags: tuple[str, ...] = ()
@@ -59,12 +59,12 @@ class _Record(BaseModel):
 
 
 def parse_reply(reply: str, message_ids: Sequence[str], *, strict: bool = False) -> ParsedReply:
-    """Read a reply to a prompt whose message number n is the record `message_ids` [n - 1].
+    """Parse a reply to a prompt whose message number n is the record `message_ids` [n - 1].
 
-    A reply without our JSON becomes its own first 1,000 characters. Records that have no type of ours, no text or no
-    message that exists are dropped, and all after the third.
-    :param strict: a reply without our JSON is none.
-    :raises LlmAnswerInvalid: the reply is blank, or its summary is.
+    Without our JSON, the reply's first 1,000 characters are the summary. Records of an unknown type, without text or
+    without an existing message are dropped, and all after the third.
+    :param strict: require our JSON.
+    :raises LlmAnswerInvalid: the reply or its summary is blank, or `strict` is violated.
     """
     if not reply.strip():
         raise LlmAnswerInvalid("the LLM answered with nothing; it is asked again later")
@@ -110,7 +110,7 @@ def _record(item: Any, message_ids: Sequence[str]) -> TypedRecord | None:
 
 
 def _number(item: Any, most: int) -> int:
-    """A message number that was written as 3, "3" or "[3]"; 0 when no message has it."""
+    """Return a message number written as 3, "3" or "[3]"; 0 if no message has it."""
     digits = str(item).strip("[] ") if isinstance(item, int | str) and not isinstance(item, bool) else ""
     number = int(digits) if re.fullmatch(r"[0-9]{1,6}", digits) else 0
     return number if number <= most else 0
@@ -122,6 +122,6 @@ def _tags(items: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _line(text: str, most: int) -> str:
-    """`text` on one line, without NULs and lone surrogates, cut at a word where it is too long."""
+    """Return `text` on one line, without NULs and lone surrogates, cut at a word if too long."""
     flat = " ".join(text.replace("\0", "").encode("utf-8", "replace").decode("utf-8").split())
     return flat if len(flat) <= most else flat[: most - 1].rsplit(" ", 1)[0] + "…"

@@ -1,4 +1,4 @@
-"""Run a command on another host over SSH: bounded time and output."""
+"""Run a command on another host over SSH, with bounded time and output."""
 
 import shlex
 import time
@@ -10,9 +10,9 @@ from anamnesis_pipeline.ssh_connection import CONNECT_TIMEOUT_S, connected, tran
 from anamnesis_pipeline.summaries.local_command import MAX_OUTPUT_BYTES, PIECE_BYTES, Outcome
 
 GRACE_S = 5.0
-"""Seconds that the far end has to end the command itself before the connection is dropped."""
+"""Seconds for the remote side to end the command before the connection is dropped."""
 LOOK_S = 0.2
-"""Seconds between two looks at the clock while the command is silent."""
+"""Seconds between checks of the deadline while the command is silent."""
 
 _SCRIPT = """\
 exec 3<&0
@@ -27,15 +27,13 @@ trap '' TERM
 kill -TERM 0
 exit $status
 """
-"""Runs in a process group of its own, as sshd gives one to each command; `kill 0` ends whatever is left of it."""
+"""Runs in a separate process group, as sshd starts each command; `kill 0` ends all that is left of it."""
 _SURROUNDINGS = """\
 PATH="$HOME/.local/bin:$PATH:/usr/local/bin:/opt/homebrew/bin"
 unset {unset}
 {export}
 cd /"""
-"""A shell that is no login shell lacks the folders that Claude's installers use. In `/` nobody else can leave a
-CLAUDE.md.
-"""
+"""A non-login shell lacks the folders of Claude's installers. No other user can leave a CLAUDE.md in `/`."""
 
 
 def run_there(
@@ -50,9 +48,9 @@ def run_there(
     """Run `command` on the host `place` with `text` on its standard input.
 
     :param environment: variables added there.
-    :param without: variables taken away there.
-    :raises LlmRefused: the host's key is not known or has changed, or it lets nobody in.
-    :raises LlmUnavailable: no connection, or the command runs for longer than `timeout_s`.
+    :param without: variables removed there.
+    :raises LlmRefused: the host key is unknown or has changed, or login failed.
+    :raises LlmUnavailable: no connection, or the command runs longer than `timeout_s`.
     :raises LlmAnswerInvalid: it writes more than MAX_OUTPUT_BYTES.
     """
     script = _SCRIPT.format(
@@ -70,22 +68,22 @@ def run_there(
 
 
 def surroundings(environment: Mapping[str, str], without: Sequence[str]) -> str:
-    """The beginning of a script that runs a command there. Pure.
+    """Return the beginning of a script that runs a command there. Pure.
 
     :param environment: variables added.
-    :param without: variables taken away.
+    :param without: variables removed.
     """
     export = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in environment.items())
     return _SURROUNDINGS.format(unset=" ".join(without), export=export)
 
 
 def quoted(command: Sequence[str]) -> str:
-    """A command as a shell there takes it. Pure."""
+    """Return a command quoted for a remote shell. Pure."""
     return " ".join([_program(command[0]), *map(shlex.quote, command[1:])])
 
 
 def _program(word: str) -> str:
-    """A program's name, quoted; a `~` at its start is the far user's home."""
+    """Return a program's name, quoted; a `~` at its start is the remote user's home."""
     return f'"$HOME"/{shlex.quote(word[2:])}' if word.startswith("~/") else shlex.quote(word)
 
 
@@ -106,7 +104,7 @@ def _run(client: Any, command: str, text: str, timeout_s: float, place: str) -> 
 
 
 def _read(channel: Any, deadline: float, place: str) -> tuple[bytes, bytes]:
-    """All that the command writes, until it closes its standard output."""
+    """Return all output of the command, until it closes its standard output."""
     stdout, stderr = bytearray(), bytearray()
     open_end = True
     while open_end:

@@ -1,6 +1,6 @@
-"""What an episode is about, in one line: what was asked or said in it, else what was done. Pure, and without an LLM.
+"""One-line titles of episodes: from prompts or statements, else from tool calls. Pure, and without an LLM.
 
-It is made of what is stored when it is shown, so that old episodes have titles, and edited ones the right one.
+Titles are computed from stored data on display, so old episodes have titles, and edited ones the right one.
 """
 
 import re
@@ -15,13 +15,13 @@ from anamnesis_pipeline.summaries.plain_text import content_words_of, prose, sho
 
 TITLE_CHARS = 90
 READ_CHARS, BLOCK_CHARS = 20_000, 2_000
-"""Of a text, and of what each one says in it, that is looked at: what a chunk is about stands at its beginning."""
+"""Max characters read of a text, and of each message in it: the subject of a chunk is at its beginning."""
 TELLING = 3
-"""Words that carry meaning of a sentence that tells enough; a shorter one is taken only where there is none."""
+"""Minimum meaningful words of a sentence; a shorter one is used only if there is no other."""
 SAME_LETTERS = 16
-"""Of a summary's beginning: where the text has them as well, the summary was taken from it."""
+"""Letters at a summary's beginning; if the text contains them, the summary was taken from it."""
 NAMES = 3
-"""Files, or names in the output of tools, that a title names."""
+"""Max files, or names in tool output, in a title."""
 
 _BLOCK = re.compile(
     r"^\[([A-Z][A-Za-z ]{2,50}(?:, (?!continued)[A-Za-z ]{2,30})?)(?: \([^)\n]*\))?(?:, continued)?\]\n", re.MULTILINE
@@ -34,7 +34,7 @@ _ASKED = frozenset(
 )  # fmt: skip
 _SAID = frozenset({"Claude", "Plan of Claude, accepted by the user", "Recap made by Claude Code"})
 _FORMULA = re.compile(r"This session is being continued from|Your task is to create a detailed summary")
-"""How what a compaction leaves behind begins."""
+"""Beginnings of texts from a compaction."""
 _LEAD = re.compile(
     r"^(?:(?:ok(?:ay)?|yes|yep|no|sure|great|good|perfect|excellent|alright|right|now|then|next|first|finally|so|and|but"
     r"|also|again|please|hi|hello|hey|claude|well|actually|wait|hmm|of course|absolutely)\b[\s,.!:–—-]+"
@@ -68,11 +68,11 @@ _DOES = {
     "WebFetch": "Fetch", "WebSearch": "Search the web for", "Task": "Ask a subagent to", "Agent": "Ask a subagent to",
     "TodoWrite": "Update the list of tasks",
 }  # fmt: skip
-"""Names of tools -> the verb of what they do; another one's own name is the verb."""
+"""Tool -> the verb of its action; for others their name is the verb."""
 
 
 def title_of(episode: Episode | EpisodeHead) -> str:
-    """The title of an episode, at most TITLE_CHARS, without markdown, code and what tools print."""
+    """Return the title of an episode, at most TITLE_CHARS, without markdown, code and tool output."""
     metadata = episode.metadata
     if way := _texts(metadata.get("title")):
         return _end_of_way(way)
@@ -99,7 +99,7 @@ def title_of(episode: Episode | EpisodeHead) -> str:
 
 
 def actions(calls: Sequence[str]) -> str:
-    """What some calls of tools do, in words: the tool and the files, or how a command is described. Empty: no calls.
+    """Describe tool calls in words: the tool and the files, or the command's description. Empty: no calls.
 
     :param calls: each the name of a tool and a line for each of its fields.
     """
@@ -126,7 +126,7 @@ def actions(calls: Sequence[str]) -> str:
 
 
 def _blocks(raw: str) -> Iterator[tuple[str, str]]:
-    """Who speaks in the text of an episode, and what of it is looked at."""
+    """Yield the speakers in an episode's text, each with the beginning of the message."""
     found = list(_BLOCK.finditer(raw))
     for number, match in enumerate(found):
         end = found[number + 1].start() if number + 1 < len(found) else len(raw)
@@ -140,8 +140,8 @@ def _sentences(blocks: Iterable[tuple[str, str]], speakers: frozenset[str]) -> I
 
 
 def title_of_sentences(sentences: Iterable[str]) -> str:
-    """The first sentence that tells enough, or the one that tells most, without a beginning that says nothing; empty:
-    none tells anything.
+    """Return the first informative sentence, or the most informative one, without filler at its beginning; empty:
+    none.
     """
     best, most = "", 1
     for sentence in islice(filterfalse(_FORMULA.match, sentences), 40):
@@ -157,13 +157,13 @@ def title_of_sentences(sentences: Iterable[str]) -> str:
 
 
 def _capital(sentence: str) -> str:
-    """The sentence with a capital letter, unless it begins with a name of a file or in code."""
+    """Return the sentence with a capital letter, unless it begins with a file name or code."""
     first = sentence.split(" ", 1)[0]
     return sentence[:1].upper() + sentence[1:] if first.strip(",:;!?").isalpha() and first.islower() else sentence
 
 
 def output_title(texts: Sequence[str], prompt: str) -> str:
-    """What the output of tools is on: the files that were written, what was searched for, or the names in it."""
+    """Return the subject of tool output: the files written, the search query, or the names in it."""
     text = "\n".join(texts)
     if written := [one or other for one, other in _WROTE.findall(text)]:
         return actions([f"Edit\nfile_path: {path}" for path in written])
@@ -183,7 +183,7 @@ def output_title(texts: Sequence[str], prompt: str) -> str:
 
 
 def _end_of_way(way: Sequence[str]) -> str:
-    """The way to a section; of a long one its end."""
+    """Return a section's heading path; of a long one its end."""
     names = [plain(name) or name for name in way]
     while len(names) > 1 and len(" / ".join(names)) > TITLE_CHARS:
         names = names[1:]
