@@ -24,7 +24,7 @@ _TOOL = {"name": SEARCH_TOOL, "description": SEARCH_DESCRIPTION, "input_schema":
 
 @dataclass
 class _Message:
-    """What came of an answer so far."""
+    """The answer received so far."""
 
     tokens_in: int = 0
     tokens_out: int = 0
@@ -33,7 +33,7 @@ class _Message:
     reason: str = ""
 
     def take(self, event: dict[str, Any]) -> str:
-        """Note an event; the text that it holds."""
+        """Process an event; return its text."""
         match event.get("type"):
             case "message_start":
                 usage = (event.get("message") or {}).get("usage") or {}
@@ -63,7 +63,7 @@ _KINDS = ("", "cache_creation_", "cache_read_")
 
 
 class AnthropicChat(HttpChat):
-    """See `ChatBackend`."""
+    """Chat with one model of the Claude API."""
 
     name = "anthropic"
     is_paid = True
@@ -75,12 +75,12 @@ class AnthropicChat(HttpChat):
         super().__init__(model, "the Claude API", url or URL, headers)
 
     async def stream(self, system: str, said: Sequence[Said], *, tools: bool) -> AsyncIterator[Delta]:
-        """See `ChatBackend.stream`."""
+        """Stream an answer as server-sent events."""
         body: dict[str, Any] = {
             "model": self.model, "max_tokens": MOST_OUTPUT_TOKENS, "system": system, "messages": _messages(said),
             "stream": True,
         }  # fmt: skip
-        if tools or any(each.calls for each in said):  # who was asked to search has to know of the tool still
+        if tools or any(each.calls for each in said):  # earlier calls require the tool's definition
             body |= {"tools": [_TOOL], "tool_choice": {"type": "auto" if tools else "none"}}
         message = _Message()
         async with self._events("/v1/messages", body) as events:
@@ -93,7 +93,7 @@ class AnthropicChat(HttpChat):
 
 
 def _messages(said: Sequence[Said]) -> list[dict[str, Any]]:
-    """Roles have to take turns, so answers of several calls stand in one message."""
+    """Return the messages with alternating roles; results of several calls share one message."""
     messages: list[dict[str, Any]] = []
     for each in said:
         role = "assistant" if each.role == "assistant" else "user"

@@ -1,4 +1,4 @@
-"""The contract of a model that chats. What it says comes piece by piece, and ends at once when nobody listens."""
+"""The interface of chat backends. Answers are streamed, and end at once when the client disconnects."""
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -10,9 +10,8 @@ from anamnesis_pipeline.summary_model import LlmUse
 
 MOST_OUTPUT_TOKENS = 4_096
 STALL_S = 180.0
-"""A service that sends nothing for so long is given up. It may have to load a large model and to read a long prompt
-first, and whoever waits sees that and can stop it.
-"""
+"""Seconds of silence after which a service is given up. It may have to load a large model and read a long prompt first;
+the user sees the wait and can stop it."""
 ELSEWHERE = frozenset({"anthropic", "claude_cli"})
 """Backends that never run on this machine."""
 SEARCH_TOOL = "search_memory"
@@ -36,7 +35,7 @@ _REFUSED = frozenset({"refusal", "content_filter"})
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a tool that the model asks for."""
+    """A tool call by the model."""
 
     call_id: str
     name: str
@@ -45,7 +44,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One turn as the model is told it. `calls`: of an assistant; `call_id`: which call a `tool`'s text answers."""
+    """One turn of the conversation. `calls`: of an assistant; `call_id`: which call a `tool`'s text answers."""
 
     role: Literal["user", "assistant", "tool"]
     text: str
@@ -55,7 +54,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What came: a piece of text, calls of tools once they are whole, and in the end what it cost."""
+    """A piece of an answer: text, complete tool calls, or at the end its cost."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
@@ -69,25 +68,25 @@ class ChatBackend(Protocol):
     model: str
     is_paid: bool
     is_local: bool
-    """Whether what is said stays on this machine."""
+    """Whether the text stays on this machine."""
     has_tools: bool
 
     def expected(self, system: str, said: Sequence[Said]) -> LlmUse:
-        """What an answer will use at most."""
+        """Return an upper bound of an answer's use."""
 
     def stream(self, system: str, said: Sequence[Said], *, tools: bool) -> AsyncIterator[Delta]:
-        """An answer. Whoever closes the iterator ends the work at the service, too.
+        """Stream an answer. Closing the iterator also ends the work at the service.
 
         :param tools: whether `search_memory` may be called.
         :raises LlmBusy, LlmUnavailable, LlmRefused, LlmPromptRefused, LlmAnswerInvalid: see `SummaryBackend.ask`.
         """
 
     async def close(self) -> None:
-        """Free connections."""
+        """Close the connections."""
 
 
 def arguments_of(text: str) -> dict[str, Any]:
-    """The arguments of a call; none where a model wrote no JSON object."""
+    """Return the arguments of a call; empty if the model wrote no JSON object."""
     try:
         found = json.loads(text or "{}")
     except ValueError:
@@ -96,8 +95,8 @@ def arguments_of(text: str) -> dict[str, Any]:
 
 
 def check_whole(who: str, reason: object) -> None:
-    """:param reason: why the service ended the answer, in its own words.
-    :raises LlmAnswerInvalid: it did so in the middle, or said nothing on purpose.
+    """:param reason: the service's reason for ending the answer.
+    :raises LlmAnswerInvalid: the answer was cut off or refused.
     """
     if reason in _CUT:
         raise LlmAnswerInvalid(f"{who} stopped after {MOST_OUTPUT_TOKENS:,} tokens; ask it to go on")
@@ -106,5 +105,5 @@ def check_whole(who: str, reason: object) -> None:
 
 
 def most_tokens(system: str, said: Sequence[Said]) -> int:
-    """An upper bound of tokens in: a token has one byte at least."""
+    """Return an upper bound of the input tokens: a token has at least one byte."""
     return sum(len(text.encode("utf-8", "replace")) for text in (system, *(each.text for each in said))) + 500

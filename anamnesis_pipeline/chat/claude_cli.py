@@ -1,7 +1,7 @@
-"""Chat with Claude's command line, here or on another machine over SSH, paid by the subscription it is logged in with.
+"""Chat with Claude's command line, on this machine or over SSH, paid by its subscription.
 
-It writes what it says as it comes (https://code.claude.com/docs/en/headless, `stream-json`), without tools, settings
-and a transcript. Nothing of it is left when nobody listens any more.
+It streams its output (https://code.claude.com/docs/en/headless, `stream-json`), without tools, settings and a
+transcript. No process is left when the client disconnects.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ _LIMITS = {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(MOST_OUTPUT_TOKENS)}
 
 
 class ClaudeCliChat:
-    """See `ChatBackend`.
+    """Chat with one model of Claude Code.
 
-    :param command: the program and arguments that go before ours.
-    :param host: where it runs, as `ssh` takes it; empty: here.
+    :param command: the program and its leading arguments.
+    :param host: where it runs, as in `ssh`; empty: this machine.
     """
 
     name = "claude_cli"
@@ -51,11 +51,11 @@ class ClaudeCliChat:
         self._errors = ClaudeCliBackend(model, command, host, STALL_S)
 
     def expected(self, system: str, said: Sequence[Said]) -> LlmUse:
-        """See `ChatBackend.expected`; the subscription pays, so no dollars."""
+        """Return an upper bound of an answer's use; the subscription pays, so no dollars."""
         return LlmUse(1, most_tokens(system, said) + OWN_TOKENS, MOST_OUTPUT_TOKENS)
 
     async def stream(self, system: str, said: Sequence[Said], *, tools: bool) -> AsyncIterator[Delta]:
-        """See `ChatBackend.stream`."""
+        """Stream an answer from the command; tools are not supported."""
         del tools
         result: Result | None = None
         async with self._running(system, _prompt(said)) as running:
@@ -74,7 +74,7 @@ class ClaudeCliChat:
         yield Delta(used=LlmUse(1, tokens_in, usage.output_tokens, result.total_cost_usd or 0.0))
 
     async def close(self) -> None:
-        """Nothing stays open between answers."""
+        """Do nothing: no connection stays open between answers."""
 
     def _running(self, system: str, prompt: str) -> AbstractAsyncContextManager[Running]:
         arguments = [
@@ -90,7 +90,7 @@ class ClaudeCliChat:
         return running_here(command, prompt, environment_here() | QUIET | _LIMITS)
 
     async def _line(self, stdout: asyncio.StreamReader) -> str:
-        """The next line that is not blank; empty at the end."""
+        """Return the next line that is not blank; empty at the end."""
         try:
             async with asyncio.timeout(STALL_S):
                 while raw := await stdout.readline():
@@ -104,7 +104,7 @@ class ClaudeCliChat:
 
 
 def _prompt(said: Sequence[Said]) -> str:
-    """The conversation as one prompt: the command keeps no session."""
+    """Return the conversation as one prompt, since the command keeps no session."""
     if len(said) == 1:
         return said[0].text
     earlier = "\n\n".join(f"{each.role.capitalize()}: {each.text}" for each in said[:-1])

@@ -1,4 +1,4 @@
-"""A program on this machine that is read while it writes, and of which nothing is left when nobody reads any more."""
+"""A local program whose output is streamed; all its processes are killed when the reader stops."""
 
 import asyncio
 import os
@@ -15,12 +15,12 @@ from anamnesis_pipeline.summaries.local_command import Outcome
 
 MOST_STDERR = 20_000
 LAST_WORDS_S = 2.0
-"""For a program that has no more to say until it has ended."""
+"""Seconds for a program to exit after it closed its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What a program writes, and, once that has ended, how it ended itself; its standard output is not in that."""
+    """A program's output stream, and its outcome once it has ended, without the standard output."""
 
     stdout: asyncio.StreamReader
     outcome: Callable[[], Awaitable[Outcome]]
@@ -28,7 +28,7 @@ class Running:
 
 @asynccontextmanager
 async def running_here(command: Sequence[str], text: str, environment: Mapping[str, str]) -> AsyncIterator[Running]:
-    """Run `command` in an empty folder and a process group of its own, with `text` on its standard input.
+    """Run `command` in an empty folder and a separate process group, with `text` on its standard input.
 
     :raises LlmRefused: there is no such command, or it may not be run.
     :raises LlmUnavailable: it does not read the text.
@@ -60,7 +60,7 @@ async def _start(command: Sequence[str], environment: Mapping[str, str], folder:
 async def _tell(stdin: asyncio.StreamWriter, text: str, name: str) -> None:
     try:
         async with asyncio.timeout(STALL_S):
-            with suppress(ConnectionError):  # it has ended already, and says why
+            with suppress(ConnectionError):  # the program has ended, and its outcome says why
                 stdin.write(text.encode("utf-8", "replace"))
                 await stdin.drain()
                 stdin.close()
@@ -69,12 +69,12 @@ async def _tell(stdin: asyncio.StreamWriter, text: str, name: str) -> None:
 
 
 def unread(name: str) -> str:
-    """What is told of a command that does not read what it is asked."""
+    """Return the error text for a command that does not read its input."""
     return f"{name} did not read the message within {STALL_S:.0f} s and was ended; try again"
 
 
 async def _outcome(process: asyncio.subprocess.Process, errors: "asyncio.Future[bytes]") -> Outcome:
-    """How a program ended that closed its output, whether or not something it started goes on."""
+    """Return the outcome of a program that closed its output, even if its children still run."""
     with suppress(TimeoutError):
         async with asyncio.timeout(LAST_WORDS_S):
             await process.wait()

@@ -1,4 +1,4 @@
-"""A backend by its name, and what each has to offer. Nothing is kept of what was found out."""
+"""Chat backends by name, and their availability. Results are not cached."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,20 +20,20 @@ from anamnesis_pipeline.summaries.factory import BackendOptions
 from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, MODELS, Model, find_model
 
 Look = Callable[[BackendOptions], Awaitable[tuple[str, ...]]]
-"""Finds out which models a backend has; raises what keeps it from being reached."""
+"""Return the models of a backend; raise if it is unreachable."""
 METERED = "by the token"
 BACKENDS = ("claude_cli", "ollama", "anthropic", "openai")
 _NO_LIST = (404, 405, 501)
-"""What an OpenAI-compatible service answers that tells nobody of its models."""
+"""Statuses of an OpenAI-compatible service without a list of models."""
 _NO_CHAT = frozenset({"image", "video", "audio", "transcribe", "embedding", "moderation", "rerank"})
-"""Types of models that some services (https://docs.together.ai/reference/models-1) list beside those that chat."""
+"""Model types without chat in the lists of some services (https://docs.together.ai/reference/models-1)."""
 _NEVER_ASKED_FOR_A_PRICE = frozenset({"claude_cli", "ollama"})
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a backend has. `cost`: how it is paid; `problem`: why it cannot be reached, and what to do. `worker_url`:
-    which of several servers of this backend this is; `any_model`: another model than these may be named, too.
+    """The models of a backend. `cost`: how it is paid. `problem`: why it is unreachable, and what to do. `worker_url`:
+    which of several servers this is. `any_model`: whether other models may be named, too.
     """
 
     backend: str
@@ -46,12 +46,12 @@ class Offer:
 
 
 def open_chat(kind: str, model: str, options: BackendOptions, worker_url: str = "") -> ChatBackend:
-    """A backend with one model, without calling anybody.
+    """Return a backend with one model, without any call.
 
     :param model: empty: the backend's default.
-    :param worker_url: of an Ollama server that is to answer, and no other; empty: the first that has the model.
-    :raises BadSetting: unknown, or it needs a key, a URL or a model that is not set.
-    :raises LlmRefused: its model costs money and no price of it is known.
+    :param worker_url: of the only Ollama server to use; empty: the first that has the model.
+    :raises BadSetting: the backend is unknown, or a required key, URL or model is missing.
+    :raises LlmRefused: its model costs money and its price is unknown.
     """
     if kind not in BACKENDS:
         raise BadSetting(f"backend must be one of {', '.join(BACKENDS)}, not {kind!r}")
@@ -73,14 +73,14 @@ def open_chat(kind: str, model: str, options: BackendOptions, worker_url: str = 
 
 
 async def offers(options: BackendOptions) -> list[Offer]:
-    """Of all backends, looked at side by side; of Ollama, of each server where there are several."""
+    """Return the offers of all backends, checked concurrently; for several Ollama servers, one each."""
     urls = options.ollama_urls if len(options.ollama_urls) > 1 else ()
     wanted = [(kind, url) for kind in BACKENDS for url in (urls if kind == "ollama" and urls else ("",))]
     return list(await asyncio.gather(*(offer_of(kind, options, url) for kind, url in wanted)))
 
 
 async def offer_of(kind: str, options: BackendOptions, url: str = "") -> Offer:
-    """Of one backend. Whatever goes wrong is its `problem`.
+    """Return the offer of one backend. Any error becomes its `problem`.
 
     :param url: of one of several servers; empty: it is the only one.
     """
@@ -148,7 +148,7 @@ def _ollama_urls(options: BackendOptions) -> tuple[str, ...]:
 
 
 def _chosen(urls: tuple[str, ...], worker_url: str) -> tuple[str, ...]:
-    """The servers that may answer: the one that was chosen, else all."""
+    """Return the servers to use: the chosen one, else all."""
     if not worker_url:
         return urls
     wanted = with_scheme(worker_url).rstrip("/")

@@ -1,6 +1,4 @@
-"""What services over HTTP have in common: how they are asked, and how their streams are read, which are lines of JSON,
-or server-sent events that hold JSON.
-"""
+"""Common code of HTTP chat services: requests, and streams of JSON lines or server-sent events with JSON."""
 
 import json
 import ssl
@@ -20,19 +18,19 @@ from anamnesis_pipeline.summary_model import LlmUse
 
 CONNECT_TIMEOUT_S = 5.0
 PROBE_S = 4.0
-"""For a look at which models a service has."""
+"""Timeout in seconds for listing a service's models."""
 MOST_LINE_BYTES = 1_000_000
 MOST_ERROR_BYTES = 20_000
 
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """Read once: the certificates take some 20 ms, and every answer has a client of its own."""
+    """Return the TLS context, cached: loading certificates takes some 20 ms, and every answer has a separate client."""
     return httpx.create_ssl_context()
 
 
 def client(url: str, headers: Mapping[str, str] | None = None) -> httpx.AsyncClient:
-    """Connections to a service; a prompt goes to the host that was chosen, and to no other."""
+    """Return a client of a service that follows no redirects: a prompt goes only to its configured host."""
     timeout = httpx.Timeout(STALL_S, connect=CONNECT_TIMEOUT_S)
     return httpx.AsyncClient(
         base_url=url, headers=dict(headers or {}), timeout=timeout, trust_env=not is_loopback(url),
@@ -44,7 +42,8 @@ def client(url: str, headers: Mapping[str, str] | None = None) -> httpx.AsyncCli
 async def lines_of(
     service: httpx.AsyncClient, path: str, body: Mapping[str, Any], who: str
 ) -> AsyncIterator[AsyncIterator[str]]:
-    """The lines that a service answers a POST with. Leaving the block closes the connection, which ends its work.
+    """Yield the lines of a service's answer to a POST. Leaving the block closes the connection, which ends the
+    service's work.
 
     :param who: the service's name for errors.
     :raises AnamnesisError: as `ChatBackend.stream` says.
@@ -65,10 +64,10 @@ async def lines_of(
 async def rows_of(
     url: str, path: str, headers: Mapping[str, str], who: str, *, key: str = "data", missing: Collection[int] = ()
 ) -> list[dict[str, Any]]:
-    """The objects that a service answers a GET with, within `PROBE_S`: a list of its own, or one under `key`.
+    """Return the objects in a service's answer to a GET, within `PROBE_S`: a list, or a list under `key`.
 
-    :param missing: statuses of a service that has no such list; then there are none.
-    :raises LlmUnavailable, LlmRefused, LlmBusy: it does not, or answers with something else.
+    :param missing: statuses of a service without such a list, which give an empty one.
+    :raises LlmUnavailable, LlmRefused, LlmBusy: no answer, or an unexpected one.
     """
     async with client(url, headers) as service:
         try:
@@ -89,22 +88,22 @@ async def rows_of(
 
 
 def unreachable(who: str) -> LlmUnavailable:
-    """What is told of a service that nothing answers for."""
+    """Return the error for an unreachable service."""
     return LlmUnavailable(f"{who} cannot be reached; is it running?")
 
 
 Reader = Callable[[AsyncIterator[str], str], AsyncIterator[dict[str, Any]]]
-"""Makes events of the lines of a stream; the second argument is the service's name for errors."""
+"""Converts the lines of a stream to events; the second argument is the service's name for errors."""
 
 
 async def objects_of(lines: AsyncIterator[str], who: str) -> AsyncIterator[dict[str, Any]]:
-    """The JSON objects of a stream with one in each line."""
+    """Yield the JSON objects of a stream with one per line."""
     async for line in lines:
         yield read(line, who)
 
 
 async def events_of(lines: AsyncIterator[str], who: str) -> AsyncIterator[dict[str, Any]]:
-    """The JSON objects of server-sent events, until `[DONE]` or the end."""
+    """Yield the JSON objects of server-sent events, until `[DONE]` or the end."""
     async for line in lines:
         if not line.startswith("data:"):
             continue
@@ -115,9 +114,9 @@ async def events_of(lines: AsyncIterator[str], who: str) -> AsyncIterator[dict[s
 
 
 def read(text: str, who: str) -> dict[str, Any]:
-    """One JSON object.
+    """Return one JSON object.
 
-    :raises LlmAnswerInvalid: it is none.
+    :raises LlmAnswerInvalid: the text is none.
     """
     try:
         found = json.loads(text)
@@ -129,11 +128,11 @@ def read(text: str, who: str) -> dict[str, Any]:
 
 
 class HttpChat:
-    """The part of a `ChatBackend` that is the same for all services.
+    """The common part of HTTP chat backends.
 
     :param known: the model, with its prices.
     :param who: the service's name for errors.
-    :param reader: makes events of its lines.
+    :param reader: converts the lines to events.
     """
 
     def __init__(
@@ -144,21 +143,23 @@ class HttpChat:
         self._client = client(url, headers)
 
     def expected(self, system: str, said: Sequence[Said]) -> LlmUse:
-        """See `ChatBackend.expected`."""
+        """Return an upper bound of an answer's use, at the model's prices."""
         return self._used(most_tokens(system, said), MOST_OUTPUT_TOKENS)
 
     async def close(self) -> None:
-        """See `ChatBackend.close`."""
+        """Close the connections."""
         await self._client.aclose()
 
     @asynccontextmanager
     async def _events(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-        """What the service answers with. Leaving the block ends its work. Raises as `ChatBackend.stream` says."""
+        """Yield the events of the answer. Leaving the block ends the service's work. Raises as `ChatBackend.stream`
+        says.
+        """
         async with lines_of(self._client, path, body, self._who) as lines:
             yield _good(self._reader(lines, self._who), self._who)
 
     def _check_end(self, reason: object, *, ended: bool) -> None:
-        """:raises LlmUnavailable, LlmAnswerInvalid: the answer is not whole."""
+        """:raises LlmUnavailable, LlmAnswerInvalid: the answer is incomplete."""
         if not ended:
             raise LlmUnavailable(f"{self._who} broke off in mid-answer; try again")
         check_whole(self._who, reason)
@@ -168,7 +169,7 @@ class HttpChat:
 
 
 async def _good(events: AsyncIterator[dict[str, Any]], who: str) -> AsyncIterator[dict[str, Any]]:
-    """Events up to one that tells an error, which is raised; nothing of its message is repeated."""
+    """Yield events; raise at one that reports an error, without repeating its message."""
     async for event in events:
         if error := event.get("error"):
             said = error if isinstance(error, dict) else {}

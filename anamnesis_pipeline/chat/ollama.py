@@ -1,4 +1,4 @@
-"""Chat with a model of Ollama, on the first of several servers that has it: https://docs.ollama.com/api/chat."""
+"""Chat with an Ollama model, on the first of several servers that has it: https://docs.ollama.com/api/chat."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -22,20 +22,18 @@ from anamnesis_pipeline.summary_model import LlmUse
 
 _FUNCTION = {"name": SEARCH_TOOL, "description": SEARCH_DESCRIPTION, "parameters": SEARCH_PARAMETERS}
 WINDOWS = (16_384, 32_768, 65_536, 131_072)
-"""Tokens of context that are asked for, since the server's own default cuts the beginning off. Few sizes, because the
-server loads the model anew for each; of one that is more than the model has it takes what the model has.
-"""
+"""Requested context sizes in tokens; the server's default would cut off the beginning. Few sizes, since the server
+reloads the model for each; it caps a size at the model's maximum."""
 PATIENCE_S = 0.25
-"""For what one of several servers says of its models, before the next one is asked instead."""
+"""Seconds to wait for a server's list of models before a later one is preferred."""
 BYTES_A_TOKEN = 3
-"""Of texts in most languages; fewer of code."""
+"""For texts in most languages; code has fewer."""
 
 
 class OllamaChat(HttpChat):
-    """See `ChatBackend`.
+    """Chat with one model of Ollama.
 
-    :param urls: the servers, at least one. Of several, one that is up and has the model is looked for before the first
-        answer.
+    :param urls: the servers, at least one. Of several, the first answer selects one that is up and has the model.
     """
 
     name = "ollama"
@@ -44,12 +42,12 @@ class OllamaChat(HttpChat):
 
     def __init__(self, model: Model, urls: Sequence[str]) -> None:
         super().__init__(model, _name(urls[0]), urls[0], reader=objects_of)
-        # Models of Ollama's cloud are named so; a server on this machine passes their prompts on.
+        # Suffixes of Ollama's cloud models; a local server forwards their prompts.
         self.is_local = all(map(is_loopback, urls)) and not model.name.endswith(("-cloud", ":cloud"))
         self._urls = tuple(urls)
 
     async def stream(self, system: str, said: Sequence[Said], *, tools: bool) -> AsyncIterator[Delta]:
-        """See `ChatBackend.stream`."""
+        """Stream an answer from the selected server."""
         body: dict[str, Any] = {
             "model": self.model,
             "messages": [{"role": "system", "content": system}, *map(_message, said)],
@@ -73,7 +71,7 @@ class OllamaChat(HttpChat):
         self._check_end(reason, ended=done)
 
     async def _choose(self) -> None:
-        """Ask the first server that has the model, where there are several, from here on."""
+        """Of several servers, select the first that has the model, for all further answers."""
         if len(self._urls) == 1:
             return
         url = await _server_with(self.model, self._urls)
@@ -82,7 +80,7 @@ class OllamaChat(HttpChat):
 
 
 async def models_of(url: str) -> tuple[str, ...]:
-    """Names of the models that a server has.
+    """Return the names of the models that a server has.
 
     :raises AnamnesisError: see `rows_of`.
     """
@@ -91,10 +89,10 @@ async def models_of(url: str) -> tuple[str, ...]:
 
 
 async def _server_with(model: str, urls: Sequence[str]) -> str:
-    """The first of these that is up and has the model; all are looked at side by side, and one that is slow to say is
-    passed over where a later one is not.
+    """Return the first server that is up and has the model. All are checked concurrently; a slow one is skipped if a
+    later one answers.
 
-    :raises LlmUnavailable, LlmRefused: none has; the latter where all are up.
+    :raises LlmUnavailable, LlmRefused: none has it; LlmRefused if all are up.
     """
     looks = [asyncio.create_task(_look(url, model)) for url in urls]
     try:
@@ -118,7 +116,7 @@ async def _server_with(model: str, urls: Sequence[str]) -> str:
 
 
 async def _look(url: str, model: str) -> AnamnesisError | None:
-    """What keeps a server from answering with a model; None: nothing."""
+    """Return why a server cannot answer with a model; None: it can."""
     try:
         async with asyncio.timeout(PROBE_S):
             names = await models_of(url)
@@ -136,9 +134,9 @@ def _name(url: str) -> str:
 
 
 def _window(system: str, said: Sequence[Said]) -> int:
-    """The smallest that holds all this and an answer.
+    """Return the smallest context size that holds the conversation and an answer.
 
-    :raises LlmRefused: none does; the server would cut the beginning off and tell nobody.
+    :raises LlmRefused: none does; the server would cut off the beginning silently.
     """
     wanted = most_tokens(system, said) // BYTES_A_TOKEN + MOST_OUTPUT_TOKENS
     for size in WINDOWS:

@@ -1,4 +1,4 @@
-"""Chat with any service that speaks OpenAI's chat completions: https://platform.openai.com/docs/api-reference/chat."""
+"""Chat with any service with OpenAI's chat completions: https://platform.openai.com/docs/api-reference/chat."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -24,7 +24,7 @@ _FUNCTION = {"name": SEARCH_TOOL, "description": SEARCH_DESCRIPTION, "parameters
 
 
 class OpenAiChat(HttpChat):
-    """See `ChatBackend`; at a base URL that ends where `/chat/completions` begins."""
+    """Chat with one model of a service, at a base URL without `/chat/completions`."""
 
     name = "openai"
     has_tools = True
@@ -33,13 +33,13 @@ class OpenAiChat(HttpChat):
         self.is_paid = is_paid
         self.is_local = is_loopback(url)
         host = urlsplit(url).hostname or ""
-        # OpenAI's own newer models refuse the name that every other server knows.
+        # OpenAI's newer models refuse the name that all other servers use.
         self._limit = "max_completion_tokens" if host.endswith("openai.com") else "max_tokens"
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         super().__init__(model, f"the service at {address_of(url)}", url, headers)
 
     async def stream(self, system: str, said: Sequence[Said], *, tools: bool) -> AsyncIterator[Delta]:
-        """See `ChatBackend.stream`."""
+        """Stream an answer as server-sent events."""
         body: dict[str, Any] = {
             "model": self.model,
             "messages": [{"role": "system", "content": system}, *map(_message, said)],
@@ -68,7 +68,9 @@ class OpenAiChat(HttpChat):
 
 
 class _Calls:
-    """Calls that come in pieces, which go by an index. Some servers give all calls of an answer the same."""
+    """Tool calls that arrive in pieces, identified by an index. Some servers give all calls of an answer the same
+    index.
+    """
 
     def __init__(self) -> None:
         self._calls: dict[int, list[dict[str, str]]] = {}
@@ -88,7 +90,7 @@ class _Calls:
         )
 
     def _of(self, index: int, call_id: str) -> dict[str, str]:
-        """The call that a piece is of: the last of its index, or a new one where it brings another id."""
+        """Return the call of a piece: the last of its index, or a new one if the piece has another id."""
         calls = self._calls.setdefault(index, [])
         if not calls or (call_id and calls[-1]["id"] not in ("", call_id)):
             calls.append({"id": "", "name": "", "arguments": ""})

@@ -1,7 +1,7 @@
-"""A program on another host that is read while it writes, over SSH; it ends when the connection does.
+"""A remote program whose output is streamed over SSH; it ends with the connection.
 
-The connection is a thread's, which hands on what the program writes through a pair of sockets: who reads slowly slows
-the program down, and who closes the socket ends it.
+A thread holds the connection and forwards the output through a socket pair: a slow reader slows the program down, and
+closing the socket ends it.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from anamnesis_pipeline.summaries.local_command import PIECE_BYTES, Outcome
 from anamnesis_pipeline.summaries.ssh_command import quoted, surroundings
 
 MOST_S = 1_800
-"""Seconds after which the far end ends the program in any case."""
+"""Seconds after which the remote side ends the program in any case."""
 LOOK_S = 0.2
-"""Seconds between two looks at whether anybody still reads."""
+"""Seconds between checks whether the client still reads."""
 END_S = 5.0
-"""A thread that has not left by then is still connecting, and leaves when that has come to an end."""
+"""Seconds to wait for the thread; one still running then is connecting, and ends once that has finished."""
 
 _SCRIPT = """\
 {surroundings}
@@ -40,26 +40,25 @@ trap : TERM
   exit $status; }}
 exit $?
 """
-"""Runs in a process group of its own, as sshd gives one to each command; `kill 0` ends whatever is left of it. After
-the text nothing comes on the standard input: that it ends means that the connection did. More signals come for what
-had hardly begun at the first, and still had the trap of its parent.
-"""
+"""Runs in a separate process group, as sshd starts each command; `kill 0` ends all that is left of it. Nothing follows
+the text on standard input: its end means that the connection ended. Signals are repeated for processes that had just
+started at the first one and still had their parent's trap."""
 
 
-class _Left(Exception):  # noqa: N818 - no error: nobody reads any more
-    """The program is to be ended."""
+class _Left(Exception):  # noqa: N818 - no error: the client stopped reading
+    """Ends the program."""
 
 
 @asynccontextmanager
 async def running_there(
     place: str, command: Sequence[str], text: str, *, environment: Mapping[str, str], without: Sequence[str]
 ) -> AsyncIterator[Running]:
-    """Run `command` on the host `place` with `text` on its standard input. What keeps it from running is raised by
-    `Running.outcome`: LlmRefused where the host's key is not known or has changed, or it lets nobody in; LlmUnavailable
-    where there is no connection, or it breaks off.
+    """Run `command` on the host `place` with `text` on its standard input. `Running.outcome` raises what prevents that:
+    LlmRefused if the host key is unknown or has changed, or login failed; LlmUnavailable if there is no connection, or
+    it breaks off.
 
     :param environment: variables added there.
-    :param without: variables taken away there.
+    :param without: variables removed there.
     """
     data = text.encode("utf-8", "replace")
     script = _SCRIPT.format(
@@ -76,18 +75,18 @@ async def running_there(
         writer.close()
         await asyncio.wait([work], timeout=END_S)
         if not work.cancel() and not work.cancelled():
-            work.exception()  # whoever wanted to know it has asked
+            work.exception()  # already reported through `outcome` if requested
 
 
 class _Session:
-    """One run of the command, in a thread of its own."""
+    """One run of the command, in a separate thread."""
 
     def __init__(self, place: str, script: str, data: bytes, out: socket.socket) -> None:
         self.left = threading.Event()
         self._place, self._script, self._data, self._out = place, script, data, out
 
     def run(self) -> Outcome:
-        """Until the program ends, or nobody reads any more."""
+        """Run until the program ends or the client stops reading."""
         with self._out:
             try:
                 with translated(self._place), connected(self._place) as client:
@@ -118,11 +117,11 @@ class _Session:
             self._look()
             if time.monotonic() > deadline:
                 raise LlmUnavailable(unread(f"the command on {self._place}"))
-            with suppress(TimeoutError):  # it reads nothing for a moment
+            with suppress(TimeoutError):  # the program reads nothing for a moment
                 data = data[channel.send(data[:PIECE_BYTES]) :]
 
     def _read(self, channel: Any) -> bytes:
-        """Hand on what the command writes, until it closes its standard output; what it says of errors."""
+        """Forward the output until the command closes it; return its standard error."""
         stderr, piece = bytearray(), b" "
         while piece:
             self._look()
@@ -142,6 +141,6 @@ class _Session:
             raise _Left from None
 
     def _look(self) -> None:
-        """:raises _Left: nobody reads any more."""
+        """:raises _Left: the client stopped reading."""
         if self.left.is_set():
             raise _Left
