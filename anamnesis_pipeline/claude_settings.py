@@ -30,9 +30,7 @@ class Entries(Protocol):
         ...
 
     def taken_out(self, text: str, before: str = EMPTY) -> str:
-        """Return the text without our entries, and without lists and objects that this empties, unless they are in
-        `before`.
-        """
+        """Return the text without our entries and what they leave empty, unless that is in `before`."""
         ...
 
 
@@ -149,9 +147,7 @@ def plugin_enabled(settings: Settings) -> bool:
 
 
 def _of_this_machine(group: Settings, python: str, script: str, url: str) -> dict[str, Any]:
-    """Return a hook group with a fixed Python; the plugin's commands search for one and end with the script's
-    action.
-    """
+    """Return a hook group with this Python; the plugin's commands search for one and end with the action."""
     hooks = [
         {**hook, "command": python, "args": ["-I", "-S", script, hook["command"].rpartition(" ")[2], url]}
         for hook in group["hooks"]

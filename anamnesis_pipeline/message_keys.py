@@ -55,9 +55,7 @@ def section_body_key(texts: Iterable[str]) -> str | None:
 
 
 def chat_message_key(conversation: str, message_id: str) -> str:
-    """Return the key of a message of an exported chat: its id there, so that a tombstone matches it in every later
-    export.
-    """
+    """Return the key of a message of an exported chat, from its id there, so that tombstones match later exports."""
     return f"{SECTION_KEY}{content_id('message', conversation, message_id)}"
 
 

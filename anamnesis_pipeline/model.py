@@ -208,8 +208,7 @@ class SectionFacts:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A chunk: a piece of an exchange, split at a natural boundary, or a section of a document; the origin of one
-    episode.
+    """A chunk: a piece of an exchange, or a section of a document; the origin of one episode.
 
     `part_id` hashes the first segment's message key and start, so it stays while the chunk grows; for a section see
     `document_keys`. `prompt` is the start of the prompt that the exchange answers, or the section's heading path.

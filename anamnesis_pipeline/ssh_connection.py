@@ -107,9 +107,7 @@ class _RefuseUnknown(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
 
 
 def _route(place: str, config: Any, depth: int = 0) -> list[Place]:
-    """Return the hosts on the route, `place` last. As in OpenSSH, only the first of several jumps may have further
-    jumps.
-    """
+    """Return the hosts on the route, `place` last. As in OpenSSH, only the first jump may have further jumps."""
     if depth > MAX_JUMPS:
         raise HostRefused(f"the way to {place} has too many hosts; see ProxyJump in ~/.ssh/config")
     target = _look_up(place, config)

@@ -1,6 +1,4 @@
-"""Builds objects from settings: the only module that names a backend. Imports late, so that unused backends cost
-nothing.
-"""
+"""Builds objects from settings; only this module names backends. Imports late, so unused ones cost nothing."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence

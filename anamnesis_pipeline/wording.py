@@ -47,9 +47,7 @@ def one_line(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text without control characters except line ends and tabs: stored text may hold terminal escape
-    sequences.
-    """
+    """Return the text without control characters (terminal escapes), except line ends and tabs."""
     return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
 
 

@@ -42,8 +42,7 @@ def client(url: str, headers: Mapping[str, str] | None = None) -> httpx.AsyncCli
 async def lines_of(
     service: httpx.AsyncClient, path: str, body: Mapping[str, Any], who: str
 ) -> AsyncIterator[AsyncIterator[str]]:
-    """Yield the lines of a service's answer to a POST. Leaving the block closes the connection, which ends the
-    service's work.
+    """Yield the lines of the answer to a POST. Leaving the block closes the connection, which ends the work.
 
     :param who: the service's name for errors.
     :raises AnamnesisError: as `ChatBackend.stream` says.
@@ -152,9 +151,7 @@ class HttpChat:
 
     @asynccontextmanager
     async def _events(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-        """Yield the events of the answer. Leaving the block ends the service's work. Raises as `ChatBackend.stream`
-        says.
-        """
+        """Yield the events of an answer. Leaving the block ends the work. Raises as `ChatBackend.stream` says."""
         async with lines_of(self._client, path, body, self._who) as lines:
             yield _good(self._reader(lines, self._who), self._who)
 

@@ -68,9 +68,7 @@ class OpenAiChat(HttpChat):
 
 
 class _Calls:
-    """Tool calls that arrive in pieces, identified by an index. Some servers give all calls of an answer the same
-    index.
-    """
+    """Tool calls that arrive in pieces, identified by an index. Some servers give all calls the same index."""
 
     def __init__(self) -> None:
         self._calls: dict[int, list[dict[str, str]]] = {}

@@ -26,8 +26,7 @@ MOST_LINE_BYTES = 64 << 20
 BATCH_LINES, BATCH_BYTES = 250, 8 << 20
 """Max lines imported in one transaction, and max bytes, so that memory stays bounded."""
 SOURCE = "direct"
-"""Source of imported episodes. When a log or document is read that contains the same text, its own source owns it
-again."""
+"""Source of imported episodes, until a log or document with the same text is read."""
 MAX_PIECE_CHARS = 100_000
 """Limit for one passage; passages made here have a few hundred characters."""
 Name = Annotated[str, Field(max_length=1_000)]
@@ -138,7 +137,7 @@ class Importer:
         self._take(list(run.values()), report, problems)
 
     def _take(self, run: Sequence[Numbered], report: ImportReport, problems: Problems) -> None:
-        """Take in episodes that differ in their ids."""
+        """Import episodes with distinct ids."""
         rules = self._exclusions.now()
         new: list[Numbered] = []
         for each in self._without_stored(run, report):
@@ -172,9 +171,7 @@ class Importer:
             self._count(done, [each.episode for each in new], report)
 
     def _write_each(self, new: Sequence[Numbered], report: ImportReport, problems: Problems) -> None:
-        """Write episodes singly after a joint write failed. Some may be stored already, if that took several
-        transactions.
-        """
+        """Write episodes singly after a joint write failed, which may have stored some of them."""
         written = self._store.episodes.get([each.episode.episode_id for each in new])
         for each in new:
             episode = each.episode

@@ -17,8 +17,7 @@ LEAST_RUNS = 3
 HELD = 0.4
 """A text with this share of the kept runs holds about half of the forgotten text: each edit breaks three runs."""
 FEW_RUNS, HELD_OF_FEW = 12, 0.7
-"""In a text of at most 12 runs each word matters: with one word changed in the middle it is a correction, not a
-copy."""
+"""Up to 12 runs, each word matters: one word changed in the middle makes a correction, not a copy."""
 LITTLE_ELSE = 0.4
 """A text of which this share was forgotten is removed whole; from any other, only the matching lines."""
 NEAR_WORDS = 12

@@ -214,8 +214,7 @@ class LlmCaller:
         return OnHold(BUDGET_USED_UP, tomorrow)
 
     def failed(self, call_id: str, exc: Exception, key: str = "") -> bool:
-        """Record an unanswered call for budget and breaker. Return True if it may have been processed, and stays
-        booked.
+        """Record an unanswered call for budget and breaker. Return True if it may have run, and stays booked.
 
         :param key: of the prompt, for a single call.
         """

@@ -37,9 +37,7 @@ def picture_of(made: MemoryMap) -> bytes:
 
 
 def png_of(pixels: NDArray[np.uint8]) -> bytes:
-    """Return an image of indices into `COLOURS`, shape (height, width), width even, as a PNG (ISO 15948) with a
-    palette.
-    """
+    """Return a palette PNG (ISO 15948) of indices into `COLOURS`, shape (height, width), width even."""
     height, width = pixels.shape
     packed = (pixels[:, 0::2] << _BITS) | pixels[:, 1::2]
     lines = np.zeros((height, 1 + packed.shape[1]), np.uint8)  # each line begins with its filter: none

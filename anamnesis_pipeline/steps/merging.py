@@ -1,5 +1,4 @@
-"""Cross-source merge: similar episodes of different origin become one, written by an LLM. Started by hand only;
-reversible.
+"""Cross-source merge: an LLM writes one episode from similar ones of different origin. Manual and reversible.
 
 Nothing is lost: the merged episode holds the texts verbatim, and the originals stay, superseded by it.
 """
@@ -28,8 +27,7 @@ from anamnesis_pipeline.summaries.reply import ParsedReply, parse_reply
 
 MERGED_KIND = "consolidated"
 NOT_MERGED = ("document", "code", "record", SESSION_KIND, MERGED_KIND)
-"""Kinds not merged: only its file decides whether a section is current, and the others were made of episodes
-already."""
+"""Kinds not merged: a section's file decides whether it is current; the others were made of episodes."""
 MOST_CHARS = 50_000
 """Max characters in a merged episode; longer clusters are not merged, since nothing may be truncated."""
 MOST_TAGS = 50

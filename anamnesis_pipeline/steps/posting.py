@@ -111,9 +111,7 @@ class Poster:
         return self._mask(text)[0]
 
     def _edited_passages(self, edited: Episode, fields: Set[str]) -> list[Passage]:
-        """Return the passages of an edited episode. Passages of a log keep their message ids; a new summary is added to
-        them.
-        """
+        """Return an edited episode's passages. Those of a log keep their message ids; a new summary is added."""
         stored = [held.passage for held in self._store.episodes.passages_of(edited.episode_id)]
         if not fields & {"summary", "raw_exchange", "project", "timestamp"}:
             return stored
@@ -192,9 +190,7 @@ class Poster:
         return posted_passages(self._store, episode, self._pieces)
 
     def embed(self, episode_ids: Sequence[str]) -> None:
-        """Embed the passages of these episodes that lack vectors, if the model is available; else the pipeline does
-        later.
-        """
+        """Embed passages of these episodes without vectors, if the model is available; else the pipeline does."""
         space = self._store.spaces.active()
         if self._embed is None or space is None:
             return

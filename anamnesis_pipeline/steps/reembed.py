@@ -82,8 +82,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class ReembedStatus:
-    """Progress of the re-embed. `done` and `total` count passages; `errors` failures in a row since the last
-    checkpoint.
+    """Progress of the re-embed. `done` and `total` count passages; `errors` failures since the last checkpoint.
 
     `rate_per_s` and `eta_s` are None when the next checkpoint is overdue. `waiting_for_yes`: complete, and the setting
     `switch` requires confirmation.
@@ -313,9 +312,7 @@ def _without_generation(space: Space) -> str:
 
 
 def _is_wanted(store: Store, space: Space) -> bool:
-    """Return whether the settings ask for a space. While no model is stored, a building space is what environment, file
-    or default ask for.
-    """
+    """Return whether the settings ask for a space; without a stored model they ask for the building one."""
     stored = wanted_model(store)
     return bool(stored == space.model_id or (stored is None and space.status == "building"))
 

@@ -215,9 +215,7 @@ class Rescan:
         return changed
 
     def _masked_lines(self, source: str, path: str, lines: list[str]) -> tuple[list[str], Counter[str]]:
-        """Return the masked lines of a frame. Lines of documents and outputs are masked together: a secret may span
-        several.
-        """
+        """Return a frame's lines masked; of documents and outputs together, since a secret may span lines."""
         if is_tool_output(path) or source in self._of_documents:
             return masked_together(self._mask_line, lines)
         masked = [self._mask_line(line) for line in lines]
@@ -258,9 +256,7 @@ class Rescan:
         )  # fmt: skip
 
     def _segment(self, part: Part, segment: Segment) -> Segment:
-        """Return a masked segment. Document segments are identified by their masked text from now on; messages by their
-        ids.
-        """
+        """Return a masked segment. Its key is made of the masked text for documents; messages keep their ids."""
         text = self._text(segment.text)
         is_other = part.section is not None and text != segment.text and not segment.uuid
         key = section_key(text) if is_other else segment.message_key

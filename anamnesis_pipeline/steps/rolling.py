@@ -91,9 +91,7 @@ def _upsert(store: Store, poster: Poster, delta: Delta, now: datetime) -> Rolled
 
 
 def _first(store: Store, delta: Delta, episode_id: str, text: str, now: datetime) -> EpisodeDraft:
-    """Return the first draft. Its summary never changes, so later appends leave earlier passages and vectors
-    unchanged.
-    """
+    """Return the first draft. Its summary never changes, so appends leave earlier passages unchanged."""
     project = delta.project or (store.projects.session_start(delta.session_id) or ("", ""))[0]
     about = f" on {project}" if project else ""
     return EpisodeDraft(

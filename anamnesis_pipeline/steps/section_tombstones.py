@@ -51,7 +51,7 @@ class SectionTombstones:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no section of a document was ever deleted; cheap."""
+        """Whether no section was ever deleted; cheap."""
         return not self._store.forgetting.has_forgotten(SECTION_KEY) and not self._store.exclusion.has_buried()
 
     def going(self, path: str, place: str, sections: Sequence[Section], text: str) -> list[Section]:

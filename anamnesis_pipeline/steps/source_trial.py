@@ -98,8 +98,7 @@ class _Excluded:
 
 
 def guessed_kind(host: SourceHost, root: str) -> str:
-    """Return the kind of a root: logs, if it is or holds a folder of Claude projects or of Cowork sessions; else
-    documents.
+    """Return a root's kind: logs, if it is or holds a folder of Claude projects or Cowork sessions; else documents.
 
     :raises SourceUnreadable: it cannot be listed.
     """

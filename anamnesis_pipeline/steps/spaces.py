@@ -1,6 +1,4 @@
-"""Selection of the embedding space that the settings ask for, and the asset `vector_index`, which makes it
-searchable.
-"""
+"""Selection of the embedding space by the settings, and the asset `vector_index`, which makes it searchable."""
 
 import logging
 from collections.abc import Callable
@@ -97,8 +95,7 @@ def add_model(store: Store, files: ModelFiles, precision: str) -> Space:
 def begin(store: Store, space: Space, backfill_id: str | None = None) -> None:
     """Start building a space, from scratch or from where it stopped.
 
-    :raises SpaceConflict: another one is being built, or this one already is. Of two concurrent callers exactly one
-        succeeds.
+    :raises SpaceConflict: a space is being built. Of two concurrent callers exactly one succeeds.
     """
     store.spaces.start(space.key)
     set_paused(store, False)

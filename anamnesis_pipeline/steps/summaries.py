@@ -169,7 +169,7 @@ class _Run:
         return self._backend.model if self._backend is not None else extractive.MODEL
 
     def close(self) -> None:
-        """Free the backend's connections."""
+        """Close the backend's connections."""
         if self._backend is not None:
             self._backend.close()
 
@@ -244,9 +244,7 @@ class _Run:
                 self._write([self._from(each, answer)])
 
     def _answers(self, asked: Sequence[_Asked], at_once: int) -> Iterator[tuple[_Asked, Answer | NoAnswer]]:
-        """Yield each request with its answer, as answers arrive; the first answer that ends the run stops all further
-        calls.
-        """
+        """Yield each request with its answer, as they arrive; an answer that ends the run stops further calls."""
         if self._refusal is not None:
             yield from ((each, self._refusal) for each in asked)
             return

@@ -294,9 +294,7 @@ def _remember(visit: _Visit, found: Found) -> None:
 def _changed(
     visit: _Visit, sources: Mapping[str, SourceFiles], after: str, *, too_large: frozenset[str], complete: bool
 ) -> tuple[list[str], str]:
-    """Return keys of the sources with something to read, and the last key compared before time ran out; empty: all
-    were.
-    """
+    """Return the keys of changed sources, and the last key compared before time ran out; empty: all were."""
     crawler, changed = visit.crawler, list[str]()
     last = ""
     for key in _rotated(sorted(sources), after):

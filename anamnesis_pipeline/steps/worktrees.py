@@ -147,9 +147,7 @@ def _meant(text: str, names: Iterable[str]) -> str:
 
 
 def _by_path(names: Sequence[str]) -> dict[str, str]:
-    """Return worktree name -> its repository: the stored project of that path, the only one of that name, or the
-    path.
-    """
+    """Return worktree -> repository: the stored project of its path, the only one of that name, or the path."""
     mains = [name for name in names if not repository_of(name) and not _GATHERED.fullmatch(name)]
     by_base: dict[str, list[str]] = {}
     for name in mains:

@@ -1,6 +1,4 @@
-"""Opens the backend of the setting `summarizer`. The only module that names them; imports late, since libraries are
-slow to load.
-"""
+"""Opens the backend of the setting `summarizer`. Imports late, since libraries are slow to load."""
 
 import shlex
 from dataclasses import dataclass, field

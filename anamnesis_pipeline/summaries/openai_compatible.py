@@ -83,9 +83,7 @@ class OpenAiBackend:
         return most_use(self._known, request)
 
     def ask(self, request: Request) -> Reply:
-        """Make one call, and a second one if the server refuses the reply's schema. Raises as `SummaryBackend.ask`
-        says.
-        """
+        """Call once, or twice if the server refuses the schema. Raises as `SummaryBackend.ask` says."""
         status, headers, body = self._post(request, self._format)
         if status in _FORMAT_REFUSED and self._format is _SCHEMA_FORMAT:
             status, headers, body = self._post(request, _OBJECT_FORMAT)

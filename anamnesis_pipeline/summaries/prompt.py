@@ -172,9 +172,7 @@ def _fence(body: str, attempt: int) -> str:
 
 
 def _unused_fence(body: str) -> str:
-    """Return a tag name that depends on all of `body` and does not occur in it, so that no text can end the
-    transcript.
-    """
+    """Return a tag name that depends on `body` and is not in it, so that no text can end the transcript."""
     attempt = 0
     while (fence := _fence(body, attempt)) in body:
         attempt += 1
