@@ -1,12 +1,12 @@
-"""The archive: a compressed, append-only copy of every log line, secrets masked. It outlives the logs.
+"""The archive: a compressed, append-only copy of every log line, with secrets masked. It outlives the logs.
 
-    archive/<source>/<hash of path>.<generation>.zst          as it was crawled
-    archive/<source>/<hash of path>.<generation>.r<N>.zst     rewritten N times: lines forgotten, new masks
+    archive/<source>/<hash of path>.<generation>.zst          as crawled
+    archive/<source>/<hash of path>.<generation>.r<N>.zst     rewritten N times: forgotten lines, new masks
 
-Each file is a row of zstd frames; a frame holds whole lines, joined by newlines. A frame that repeats lines of another
-generation (a copy, a fork, a file that was rewritten) is compressed against these. The store knows the frames that
-count. Bytes behind the last of them are debris of a crash and are overwritten by the next append; so is a whole file of
-a revision that the store does not know, and files of former revisions are removed.
+Each file is a sequence of zstd frames; a frame holds whole lines, joined by newlines. A frame that repeats lines of
+another generation (a copy, a fork, a rewritten file) is compressed against them. Only the frames that the store knows
+count. Bytes behind the last one are left over from a crash; the next append overwrites them. The same goes for a file
+of a revision that the store does not know. Files of former revisions are removed.
 """
 
 import errno
@@ -29,7 +29,7 @@ from anamnesis_pipeline.sources.frames import LEANING_BYTES, base_text, packed, 
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 WRITERS = 16
-"""Threads that are worth having to write new generations: all that wait for the disk at once wait for it once."""
+"""Threads for writing new generations: concurrent waits for the disk overlap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +45,26 @@ class NewGeneration:
 
 @dataclass(frozen=True, slots=True)
 class PathFrame:
-    """A frame, and the file whose lines it holds."""
+    """A frame and the file whose lines it holds."""
 
     path: str
     frame: ArchiveFrame
 
 
 class Archive:
-    """The archive below one folder. Safe to share between threads; writers of one source take `writing` first."""
+    """The archive below one folder. Thread-safe; writers of one source take `writing` first."""
 
     def __init__(self, root: Path, memory: str = "SQLite") -> None:
-        """:param memory: whose frames these are, in words; no other one may write here."""
+        """:param memory: description of the memory that owns the frames; no other memory may write here."""
         self._root = root
         self._memory = memory
 
     @contextmanager
     def writing(self, source: str) -> Iterator[None]:
-        """Wait until no other process or thread writes this source. The kernel frees it when the holder dies.
+        """Wait until no other process or thread writes this source. The kernel releases the lock when its holder dies.
 
         :raises GiveUp: another memory writes this archive.
-        :raises StoreFull: the disk has no room.
+        :raises StoreFull: the disk is full.
         """
         with _locked(self._root / source):
             self._claim()
@@ -72,8 +72,8 @@ class Archive:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until no other process or thread forgets, or masks anew. Whoever needs both takes `writing` second.
-        Raises as `writing` does.
+        """Wait until no other process or thread forgets lines or masks them again. A caller that needs both locks takes
+        `writing` second. Raises the same errors as `writing`.
         """
         with self.still():
             self._claim()
@@ -81,24 +81,24 @@ class Archive:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """The same for who only reads: nothing that is archived goes meanwhile.
+        """Take the same lock for reading: no archived line is removed meanwhile.
 
-        :raises StoreFull: the disk has no room.
+        :raises StoreFull: the disk is full.
         """
         with _locked(self._root):
             yield
 
     def hand_over(self) -> None:
-        """Let a copy of this memory write here instead, if it is the first that does."""
+        """Allow a copy of this memory to take over writing; the first memory that writes becomes the writer."""
         archive_writer.release(self._root)
 
     def other_writer(self) -> tuple[str, str] | None:
-        """The other memory that writes here, in words, and what can be done; None: there is none."""
+        """Return (description of the other memory that writes here, advice); None if there is none."""
         holder = self.writer()
         return None if holder in {"", self._memory} else (holder, archive_writer.advice(self._root, holder))
 
     def writer(self) -> str:
-        """The memory that writes here, in words; empty: none yet."""
+        """Return the description of the memory that writes here; empty if none has written yet."""
         return archive_writer.writer_of(self._root)
 
     def _claim(self) -> None:
@@ -111,13 +111,13 @@ class Archive:
         self, source: str, path: str, generation: int, first_line: int, lines: Sequence[str], *, at: int,
         revision: int = 0, base: ArchiveBase | None = None,
     ) -> ArchiveFrame:  # fmt: skip
-        """Write `lines` as one frame at byte `at`, the end of the last frame that the store knows, durably.
+        """Write `lines` durably as one frame at byte `at`, the end of the last frame that the store knows.
 
         The frame counts only once the store has committed it.
 
         :param revision: of the generation's frames so far.
-        :param base: what `lines` are likely to repeat; used if that more than halves the frame.
-        :raises StoreFull: the disk has no room.
+        :param base: text that `lines` probably repeat; used if it more than halves the frame.
+        :raises StoreFull: the disk is full.
         """
         file = self.file_of(source, path, generation, revision)
         frame, base = self._packed(lines, base)
@@ -132,17 +132,17 @@ class Archive:
     def add_generations(
         self, source: str, new: Sequence[NewGeneration], writers: Executor | None = None
     ) -> list[PathFrame]:
-        """Write each as one frame, as `append` does the first of a generation; all are durable when it returns.
+        """Write each as one frame, as `append` writes the first of a generation; all are durable on return.
 
-        :param writers: at best `WRITERS` threads; None: they are few, and written one after the other.
-        :raises StoreFull: the disk has no room.
+        :param writers: ideally `WRITERS` threads; None: write the few generations one after the other.
+        :raises StoreFull: the disk is full.
         """
         if not new:
             return []
         folder = self._root / source
         files: list[tuple[str, bytes]] = []
         frames: list[PathFrame] = []
-        for each in new:  # not in the threads, which would wait for each other
+        for each in new:  # before the threads, which would wait for each other
             data, base = self._packed(each.lines, each.base)
             files.append((f"{folder}/{_name_of(each.path, each.generation)}", data))
             frame = ArchiveFrame(each.generation, 0, len(each.lines), 0, len(data), mark=each.mark, base=base)
@@ -157,7 +157,7 @@ class Archive:
         return frames
 
     def lines(self, source: str, path: str, frames: Iterable[ArchiveFrame], from_line: int = 0) -> Iterator[str]:
-        """The archived lines >= `from_line` of one generation, in order, one frame in memory at a time.
+        """Yield the archived lines >= `from_line` of one generation, in order, with one frame in memory at a time.
 
         :raises StoreCorrupt: a frame is missing or damaged.
         """
@@ -168,21 +168,21 @@ class Archive:
                 max(0, from_line - frame.first_line) :
             ]
             lines.reverse()
-            while lines:  # a line may have 50 MB, and is not kept beside what its reader makes of it
+            while lines:  # a line may have 50 MB: free it before the reader parses it
                 yield lines.pop()
 
     def rewrite(
         self, source: str, path: str, frames: Sequence[ArchiveFrame], change: Callable[[list[str]], list[str]]
     ) -> list[ArchiveFrame]:
-        """Write a generation anew, at revision + 1, frame by frame, durably, none of them with a base.
+        """Rewrite a generation durably at revision + 1, frame by frame, without bases.
 
-        The new frames hold the same lines by number, and count only once the store has replaced the old ones by them.
-        Until then the old file stays. Whoever calls holds `writing`.
+        The new frames hold the same line numbers and count only once the store has replaced the old ones. The old file
+        stays until then. The caller holds `writing`.
 
         :param frames: all of the generation, at least one.
-        :param change: the lines of a frame -> as many lines.
+        :param change: maps the lines of a frame to the same number of lines.
         :raises StoreCorrupt: a frame is missing or damaged.
-        :raises StoreFull: the disk has no room.
+        :raises StoreFull: the disk is full.
         """
         old = self._file_with(source, path, frames[0])
         new = self.file_of(source, path, frames[0].generation, frames[0].revision + 1)
@@ -203,7 +203,7 @@ class Archive:
         return written
 
     def remove_former(self, source: str, path: str, generation: int, revision: int) -> int:
-        """Remove the files of a generation's other revisions; `revision` is the one that the store knows. How many."""
+        """Remove a generation's files of revisions other than the store's `revision`. Return their number."""
         current = self.file_of(source, path, generation, revision)
         first = self.file_of(source, path, generation)
         others = [*first.parent.glob(f"{content_id(path)}.{generation}.r*.zst"), first]
@@ -215,7 +215,7 @@ class Archive:
         return len(gone)
 
     def lacks(self, source: str, path: str, frame: ArchiveFrame) -> bool:
-        """Whether the file of a frame is away or ends before it does. Nothing is unpacked."""
+        """Return whether the file of a frame is missing or ends before the frame does. Nothing is decompressed."""
         try:
             size = self._file_with(source, path, frame).stat().st_size
         except FileNotFoundError:
@@ -223,24 +223,24 @@ class Archive:
         return size < frame.archive_offset + frame.archive_bytes
 
     def kept_aside(self) -> list[Path]:
-        """Files that belong to no frame of the store: the archive of a database that was lost. See `append`."""
+        """Return the files that belong to no frame of the store: the archive of a lost database. See `append`."""
         return sorted(self._root.glob("*/*.kept-*"))
 
     def file_of(self, source: str, path: str, generation: int, revision: int = 0) -> Path:
-        """Where one generation of one file is kept."""
+        """Return the path of one generation of one file."""
         return self._root / source / _name_of(path, generation, revision)
 
     def _file_with(self, source: str, path: str, frame: ArchiveFrame) -> Path:
         return self.file_of(source, path, frame.generation, frame.revision)
 
     def _packed(self, lines: Sequence[str], base: ArchiveBase | None) -> tuple[bytes, ArchiveBase | None]:
-        """One frame of `lines`, and the base it needs, if any."""
+        """Return one frame of `lines` and the base it needs, if any."""
         alone = packed(lines)
         if base is None or len(alone) <= LEANING_BYTES:
             return alone, None
         try:
             leaning = packed_against(self._text_of(base), lines)
-        except StoreCorrupt:  # somebody rewrites or lost it; these lines are whole by themselves
+        except StoreCorrupt:  # the base was rewritten or lost; these lines need none
             return alone, None
         return (leaning, base) if leaning and len(leaning) < len(alone) // 2 else (alone, None)
 
@@ -264,7 +264,7 @@ def _name_of(path: str, generation: int, revision: int = 0) -> str:
 
 @contextmanager
 def _readable(file: Path, place: ArchiveFrame | ArchiveBase) -> Iterator[None]:
-    """:raises StoreCorrupt: what lies there could not be read."""
+    """:raises StoreCorrupt: the file could not be read."""
     try:
         yield
     except (OSError, zstandard.ZstdError, ValueError, MemoryError) as problem:  # a damaged header may name any size
@@ -293,7 +293,7 @@ def _bytes_of(file: Path, frame: ArchiveFrame | ArchiveBase) -> bytes:
 
 @contextmanager
 def _new_file(file: Path) -> Iterator[BinaryIO]:
-    """An empty file to write, instead of any that a crash left there; on the disk when the block ends."""
+    """Open an empty file for writing, replacing one that a crash left; synced to disk when the block ends."""
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as out:
         yield out
@@ -310,7 +310,7 @@ def _write_at(file: Path, data: bytes, at: int) -> None:
     handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if os.fstat(handle).st_size > at:
-            os.ftruncate(handle, at)  # debris of a crash: the store never committed it
+            os.ftruncate(handle, at)  # left over from a crash: the store never committed it
         written = 0
         while written < len(data):
             written += os.pwrite(handle, data[written:], at + written)
@@ -327,7 +327,7 @@ def _write_all(files: Sequence[tuple[str, bytes]]) -> None:
 
 
 def _write_whole(file: str, data: bytes) -> None:
-    """A new file with this content, on the disk. The very same may be there, of a run that died before it counted."""
+    """Write a new file with this content, synced to disk. An identical one may remain from a run that died."""
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -344,7 +344,7 @@ def _write_whole(file: str, data: bytes) -> None:
 
 
 def _keep_aside(file: Path) -> None:
-    """Rename what the store knows nothing of: it may be the archive of a database that was lost."""
+    """Rename a file unknown to the store: it may be the archive of a lost database."""
     if file.exists() and file.stat().st_size:
         number = 1 + sum(1 for _ in file.parent.glob(f"{file.name}.kept-*"))
         file.rename(file.with_name(f"{file.name}.kept-{number}"))

@@ -1,4 +1,4 @@
-"""Which sources exist: one per Claude project folder under each log root, and one per `history.jsonl` above it."""
+"""Find the sources: one per Claude project folder under each log root, and one per `history.jsonl` above it."""
 
 import re
 from collections.abc import Sequence
@@ -27,9 +27,9 @@ class Discovery:
 
 
 def source_key(machine: str, root: str, folder: str) -> str:
-    """`<machine>--<folder, at most 80>--<8 hex>`, of `A-Z a-z 0-9 . _ -` only; other characters become `_`.
+    """Return `<machine>--<folder, at most 80>--<8 hex>`, with only `A-Z a-z 0-9 . _ -`; other characters become `_`.
 
-    The hash covers machine, root and folder, so that folders whose names look alike stay apart.
+    The hash covers machine, root and folder, so that folders with similar names keep distinct keys.
     """
     digest = blake2b("\x1f".join((machine, root, folder)).encode("utf-8", "surrogateescape"), digest_size=4)
     name = root.rstrip("/").rpartition("/")[2] if folder == "." else folder
@@ -37,10 +37,10 @@ def source_key(machine: str, root: str, folder: str) -> str:
 
 
 def discover(host: SourceHost, roots: Sequence[str]) -> Discovery:
-    """Every project folder under `roots` (absolute paths); a root may itself be one, or be the folder that
-    holds `projects`, such as `~/.claude`. One that is named `projects` has its history beside it.
+    """Find every project folder under `roots` (absolute paths). A root may itself be a project folder, or the folder
+    that holds `projects`, such as `~/.claude`. One named `projects` has its history beside it.
 
-    A root that is missing or unreadable is reported and does not hide the others.
+    A missing or unreadable root is reported and does not hide the others.
     """
     found: dict[str, Source] = {}
     problems: list[str] = []
@@ -50,7 +50,7 @@ def discover(host: SourceHost, roots: Sequence[str]) -> Discovery:
         except SourceUnreadable as problem:
             problems.append(str(problem))
             continue
-        if "." in folders:  # the folders of a project folder are its sessions, not projects
+        if "." in folders:  # the folders in a project folder are its sessions, not projects
             folders = ["."]
         for folder in folders:
             key = source_key(host.machine, root, folder)
@@ -61,8 +61,8 @@ def discover(host: SourceHost, roots: Sequence[str]) -> Discovery:
 
 
 def log_root(host: SourceHost, root: str) -> str:
-    """Where the project folders are of a root that somebody named: of Claude's own folder in its `projects`. A root
-    that cannot be listed is left as it is.
+    """Return the folder that holds the project folders of a configured root: `projects` in Claude's own folder. A root
+    that cannot be listed is returned unchanged.
     """
     try:
         return _folders(host, root)[0]
@@ -71,9 +71,9 @@ def log_root(host: SourceHost, root: str) -> str:
 
 
 def _folders(host: SourceHost, root: str) -> tuple[str, list[str]]:
-    """The folders with logs under `root`. Of Claude's own folder, whose `projects` holds them, those in there.
+    """Find the folders with logs under `root`, or in the `projects` folder of Claude's own folder.
 
-    :returns: the root that they are in, and their paths relative to it.
+    :returns: the root that contains them, and their paths relative to it.
     """
     folders = host.folders(root)
     if PROJECTS not in folders or "." in folders:
@@ -84,7 +84,7 @@ def _folders(host: SourceHost, root: str) -> tuple[str, list[str]]:
 
 
 def _history(host: SourceHost, root: str) -> Source | None:
-    """The history of the prompts whose transcripts are in `root`."""
+    """Return the history of the prompts whose transcripts are in `root`."""
     parent, _, name = root.rpartition("/")
     if name != PROJECTS or host.file(parent or "/", HISTORY) is None:
         return None

@@ -1,4 +1,4 @@
-"""Which files of a survey are documents to read, and why the others are not. Pure."""
+"""Select the documents to read from a survey, with a reason for each file left out. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -12,26 +12,26 @@ from anamnesis_pipeline.sources.ignore_patterns import IgnoreFiles, Patterns
 from anamnesis_pipeline.sources.specs import SourceSpec
 
 LARGER = 50
-"""Times the limit of a text may a file of another format have."""
+"""Factor by which a file of another format may exceed the limit of a text."""
 EXAMPLES = 5
-"""Files that are named for each reason."""
+"""Files named for each reason."""
 HIDDEN_BUT_READ = frozenset({".claude", ".github"})
 _CLAUDE = ".claude"
 _NOT_OF_CLAUDE = frozenset({"plugins", "file-history", "shell-snapshots", "todos", "debug", "cache", "worktrees"})
-"""Folders of Claude Code's own that nobody wrote to be read."""
+"""Folders of Claude Code with no text written for readers."""
 _EXPORTS = frozenset({"conversations.json"})
-"""Names of exports of all chats, which are texts of any size."""
+"""Names of exports of all chats: texts without a size limit."""
 _EVERY_NAME = ""
 _GLOB = frozenset("*?[")
 
 Excluded = Callable[[str], str | None]
-"""Path relative to the root -> why somebody wants it kept out; None: nobody does."""
+"""Path relative to the root -> the reason of an exclusion rule; None: not excluded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the selection goes by beside the source itself. `format_of`: path -> format; None: not read. Of `large`
-    formats a file may be larger. Folders whose name matches a glob of `skip` are not entered.
+    """Selection settings beside the source itself. `format_of`: path -> format; None: not read. `large` formats may
+    exceed the size limit. Folders whose name matches a glob of `skip` are not entered.
     """
 
     format_of: Callable[[str], str | None]
@@ -42,9 +42,8 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The files to read; how many files and folders were left out for which reason, and the first few of each;
-    `too_large`: the paths of those that only their size leaves out, of which what was read while they were smaller
-    stays.
+    """The files to read, the number of files and folders left out for each reason, and the first few of each.
+    `too_large`: paths left out only for their size; content read while they were smaller stays.
     """
 
     files: tuple[FileStat, ...]
@@ -54,9 +53,9 @@ class Chosen:
 
 
 def chosen(survey: Survey, spec: SourceSpec, rules: Rules) -> Chosen:
-    """The documents among the files of a survey, in its order. `.gitignore` counts as in git at every level, a nested
-    repository minds its own only; `.anamnesisignore` is written the same way and wins; an empty one leaves out all that
-    is around and below it. A link is read if what it leads to would be.
+    """Return the documents among the files of a survey, in its order. `.gitignore` counts as in git at every level; a
+    nested repository uses only its own. `.anamnesisignore` has the same syntax and wins; an empty one excludes
+    everything in its folder. A link is read if its target would be.
     """
     reason = _Reasons(survey, spec, rules)
     files: list[FileStat] = []
@@ -84,13 +83,13 @@ def chosen(survey: Survey, spec: SourceSpec, rules: Rules) -> Chosen:
 
 
 def names_of(spec: SourceSpec) -> tuple[str, ...]:
-    """Globs of file names, one of which every file has that `spec` includes; empty: any name may be included."""
+    """Return name globs, one of which every file included by `spec` matches; empty: any name may be included."""
     names = [_name_of(pattern) for pattern in spec.include if not pattern.startswith(("!", "#")) and pattern.strip()]
     return () if _EVERY_NAME in names else tuple(dict.fromkeys(names))
 
 
 def _name_of(pattern: str) -> str:
-    """The last part of a pattern, if files below what it matches are not meant as well."""
+    """Return the last segment of a pattern, unless the pattern may also match a folder and the files below it."""
     last = pattern.rstrip().rpartition("/")[2]
     is_plain = not _GLOB & set(last)
     may_be_folder = is_plain and "." not in last
@@ -98,7 +97,7 @@ def _name_of(pattern: str) -> str:
 
 
 class _Reasons:
-    """Why a file is left out; None: it is not."""
+    """Reasons for leaving files out; None: a file is not left out."""
 
     def __init__(self, survey: Survey, spec: SourceSpec, rules: Rules) -> None:
         self._spec, self._rules = spec, rules
@@ -117,7 +116,7 @@ class _Reasons:
         return why or self._of_name(path, folder) or self._of_size(file, name) or self._by_rule(path)
 
     def of_skipped(self, folder: str) -> str:
-        """Why a folder was not entered."""
+        """Return why a folder was not entered."""
         is_named = folder.rpartition("/")[2] in self._skip
         return "folders that `crawl_skip` names, not looked into" if is_named else "hidden folders, not looked into"
 
@@ -146,7 +145,7 @@ class _Reasons:
         return f"excluded: {rule}" if rule is not None else None
 
     def _why_not_folder(self, folder: str) -> str | None:
-        """For the folder itself or one around it."""
+        """Return the reason for the folder itself or a folder around it."""
         above, _, name = folder.rpartition("/")
         if above and (why := self._of_folder(above)):
             return why

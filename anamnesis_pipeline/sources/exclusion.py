@@ -1,4 +1,4 @@
-"""What is never to come in again: rules by path, session, project, glob, and content. Pure."""
+"""Exclusion rules by path, session, project, glob and content: excluded items are never imported again. Pure."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ from anamnesis_pipeline.model import content_id
 from anamnesis_pipeline.sources.ignore_patterns import expression_of
 
 RULE_ID = "rule-"
-"""Begins the id of every rule, and of no episode that this system names."""
+"""Prefix of every rule ID; no episode ID of this system has it."""
 MOST_CHARS = 4_096
 _SHA256_CHARS = 64
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -33,15 +33,15 @@ class RuleKind(StrEnum):
     PATTERN = "pattern"
     """Paths, in the syntax of one line of a `.gitignore`, from the root of the file system."""
     CONTENT_PATTERN = "content-pattern"
-    """A regular expression (RE2) that a text holds."""
+    """A regular expression (RE2) that matches in a text."""
     CONTENT = "content"
     """SHA-256 of a file's bytes, or of a text as UTF-8, in hex."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. `machine` narrows those of paths; empty: every one. `episode_id`: the episode it was made of; `label`:
-    what people call what it was made of, e.g. the name of a file.
+    """One rule. `machine` restricts path rules; empty: every machine. `episode_id`: the episode that it was made from;
+    `label`: a readable name of that item, e.g. a file name.
     """
 
     kind: RuleKind
@@ -54,14 +54,14 @@ class Rule:
 
     @property
     def rule_id(self) -> str:
-        """The same for the same rule, whatever its reason."""
+        """Return an ID that is the same for equal rules, independent of the reason."""
         return f"{RULE_ID}{content_id(self.kind, self.value, self.machine)}"
 
 
 def checked(rule: Rule) -> Rule:
-    """The rule as it is stored.
+    """Return the rule in its stored form.
 
-    :raises RuleRefused: a value that its kind cannot have.
+    :raises RuleRefused: the value is invalid for its kind.
     """
     value = rule.value if rule.kind is RuleKind.CONTENT_PATTERN else rule.value.strip()
     if not value.strip() or len(value) > MOST_CHARS or "\0" in value:
@@ -81,22 +81,22 @@ def checked(rule: Rule) -> Rule:
 
 
 def sha256_of(data: bytes | str) -> str:
-    """What a rule by content names these bytes, or this text, by."""
+    """Return the digest by which a content rule identifies these bytes or this text."""
     return hashlib.sha256(data.encode("utf-8", "replace") if isinstance(data, str) else data).hexdigest()
 
 
 @dataclass(frozen=True)
 class RuleSet:
-    """Some rules, ready to be asked many times. Where several hold, the first kind of the list above is named.
+    """A compiled set of rules. If several match, the first kind in the order of `RuleKind` is reported.
 
-    `aliases`: project -> what it is called.
+    `aliases`: project -> its other names.
     """
 
     rules: tuple[Rule, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
 
     def of_path(self, machine: str, path: str) -> Rule | None:
-        """The rule that keeps a file of a machine away; `path` is absolute."""
+        """Return the rule that excludes a file of a machine; `path` is absolute."""
         path = composed(path)
         names = [(RuleKind.PATH, place) for place in _and_above(path)] if self._by_path else []
         names += [(RuleKind.SESSION, log_stem(part)) for part in path.split("/")] if self._by_path else []
@@ -104,7 +104,7 @@ class RuleSet:
         return next(found, None) or self._of_globs(machine, path)
 
     def of_project(self, project: str) -> Rule | None:
-        """The rule that keeps a project away, whatever it is called."""
+        """Return the rule that excludes a project under any of its names."""
         if not self._projects:
             return None
         name = _called(self.aliases, composed(project))
@@ -112,12 +112,12 @@ class RuleSet:
         return next((rule for tail in (name, *tails) if (rule := self._projects.get(tail))), None)
 
     def of_session(self, session: str) -> Rule | None:
-        """The rule that keeps a session away; of an imported conversation nothing else tells which it is."""
+        """Return the rule that excludes a session; for an imported conversation, only its ID identifies it."""
         found = self._by_path.get((RuleKind.SESSION, session), ()) if session and self._by_path else ()
         return next((rule for rule in found if not rule.machine), None)
 
     def of_content(self, text: str) -> Rule | None:
-        """The rule that keeps a text away."""
+        """Return the rule that excludes a text."""
         if self._contents and (rule := self._contents.get(sha256_of(text))):
             return rule
         if not self._expressions:
@@ -126,7 +126,7 @@ class RuleSet:
         return next((rule for rule, expression in self._expressions if expression.search(plain)), None)
 
     def of_bytes(self, data: bytes) -> Rule | None:
-        """The rule that keeps a file with these bytes away."""
+        """Return the rule that excludes a file with these bytes."""
         return self._contents.get(sha256_of(data)) if self._contents else None
 
     def _of_globs(self, machine: str, path: str) -> Rule | None:
@@ -161,7 +161,7 @@ class RuleSet:
 
     @cached_property
     def _any_glob(self) -> Any:
-        """All in one, since most paths match none."""
+        """All globs in one expression, since most paths match none."""
         return re2.compile("|".join(f"(?:{_of_glob(composed(rule.value))})" for rule in self._of(RuleKind.PATTERN)))
 
     @cached_property
@@ -176,7 +176,7 @@ def _called(aliases: Mapping[str, str], name: str) -> str:
 
 
 def _and_above(path: str) -> Iterator[str]:
-    """A path and every folder above it."""
+    """Yield a path and every folder above it."""
     while path:
         yield path
         path = path.rpartition("/")[0]
@@ -184,7 +184,7 @@ def _and_above(path: str) -> Iterator[str]:
 
 
 def _of_glob(pattern: str) -> str:
-    """A line of a .gitignore as an expression for paths of files without the leading `/`."""
+    """Return a `.gitignore` line as an expression for file paths without the leading `/`."""
     found = expression_of(pattern)
     if found is None or found.negated:
         raise RuleRefused(f"{pattern!r} names no path: a pattern is a line of a .gitignore without a leading ! or #")
@@ -192,12 +192,12 @@ def _of_glob(pattern: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text as UTF-8 can hold it: the bytes of a name that is not UTF-8 come as surrogates."""
+    """Return the text in valid UTF-8: the bytes of a name that is not UTF-8 come as surrogates."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _compiled(kind: RuleKind, value: str) -> Any:
-    """RE2 takes time in proportion to the text, whatever the expression."""
+    """Compile an expression with RE2, whose run time is linear in the text for any expression."""
     if kind is RuleKind.PATTERN:
         value = _of_glob(value)
     options = re2.Options()

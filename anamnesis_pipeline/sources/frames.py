@@ -1,4 +1,4 @@
-"""Lines into zstd frames and back. A frame may be compressed against other text that its lines repeat."""
+"""Convert lines to zstd frames and back. A frame may be compressed against other text that its lines repeat."""
 
 import threading
 from collections.abc import Sequence
@@ -8,22 +8,22 @@ import zstandard
 LEVEL = 3
 LEANING_LEVEL = 9
 MAX_TABLE_LOG = 23
-"""Entries of the match finder's two tables, as a power of two, 4 bytes each: one for every byte of a usual base, where
-the level's own tables would hold the last of it only.
+"""Entries of the match finder's two tables, as a power of two, 4 bytes each: one for every byte of a usual base. The
+level's own tables would hold only its end.
 """
 LEANING_BYTES = 16 << 10
-"""Frames that are no larger when compressed by themselves are kept so: there is little to save."""
+"""Frames of at most this compressed size get no base: there is little to save."""
 TEXT_BYTES = 16 << 20
-"""Neither a base nor what leans on it is longer, so that reading a frame takes bounded memory."""
+"""Limit of a base and of the text compressed against it, so that reading a frame takes bounded memory."""
 
 
 def packed(lines: Sequence[str]) -> bytes:
-    """Lines without line breaks -> one frame."""
+    """Compress lines without line breaks into one frame."""
     return _compressor().compress(_joined(lines))
 
 
 def packed_against(base: bytes, lines: Sequence[str]) -> bytes | None:
-    """Lines -> one frame that can be read together with the text `base` only. None when either text is too long."""
+    """Compress lines into one frame that needs the text `base` to be read. None if either text is too long."""
     text = _joined(lines)
     if not base or max(len(base), len(text)) > TEXT_BYTES:
         return None
@@ -36,9 +36,9 @@ def packed_against(base: bytes, lines: Sequence[str]) -> bytes | None:
 
 
 def unpacked(frame: bytes, base: bytes | None = None) -> list[str]:
-    """One frame -> its lines.
+    """Return the lines of one frame.
 
-    :raises zstandard.ZstdError: damaged, or not of this base.
+    :raises zstandard.ZstdError: damaged, or made with another base.
     :raises UnicodeDecodeError: damaged.
     """
     reader = zstandard.ZstdDecompressor(dict_data=_dictionary(base)) if base else zstandard.ZstdDecompressor()
@@ -46,7 +46,7 @@ def unpacked(frame: bytes, base: bytes | None = None) -> list[str]:
 
 
 def base_text(frames: bytes) -> bytes:
-    """A row of frames, none of which has a base -> the text they hold; empty when it is too long for a base.
+    """Return the text of a sequence of frames without bases; empty if it is too long for a base.
 
     :raises zstandard.ZstdError: damaged.
     """
@@ -56,7 +56,7 @@ def base_text(frames: bytes) -> bytes:
 
 
 class _Compressors(threading.local):
-    """One of each thread: for small texts, making one takes as long as compressing."""
+    """One compressor per thread: for small texts, creating one takes as long as compressing."""
 
     held: zstandard.ZstdCompressor | None = None
 

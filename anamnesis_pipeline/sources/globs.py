@@ -1,4 +1,4 @@
-"""Which names match a list of globs."""
+"""Match names against a list of globs."""
 
 import re
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ from fnmatch import translate
 class Names:
     """The names that match one of some globs.
 
-    :param globs: none: every name, but no name at all if `is_exact`.
-    :param is_exact: upper and lower case differ.
+    :param globs: if empty, every name matches, but no name at all if `is_exact`.
+    :param is_exact: matching is case-sensitive.
     """
 
     def __init__(self, globs: Sequence[str], *, is_exact: bool = False) -> None:
@@ -19,12 +19,12 @@ class Names:
         self._pattern = re.compile(pattern if globs else "(?!)")
 
     def __contains__(self, name: str) -> bool:
-        """Whether it is one of them."""
+        """Return whether the name matches."""
         return self._all or self._pattern.match(_folded(name, self._is_exact)) is not None
 
 
 def _folded(name: str, is_exact: bool) -> str:
-    """With ASCII letters in lower case, as `find -iname` compares where no locale is set."""
+    """Lower the ASCII letters, as `find -iname` compares where no locale is set."""
     return name if is_exact else name.translate(_LOWER)
 
 

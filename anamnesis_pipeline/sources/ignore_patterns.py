@@ -1,8 +1,8 @@
 """Patterns of a `.gitignore`, with git's meaning. Pure.
 
-Each pattern is compared with one path at a time, never with the folders around it, as git does: whoever asks goes from
-the outermost folder inwards. Libraries that match a path and its folders by one expression bring back files in folders
-that git does not enter. RE2 takes time in proportion to the path, whatever a repository's patterns are.
+Each pattern is compared with one path at a time, never with the folders around it, as in git: the caller goes from the
+outermost folder inwards. Libraries that match a path and its folders by one expression bring back files in folders that
+git does not enter. RE2 takes time linear in the path for any repository's patterns.
 """
 
 import re
@@ -25,7 +25,7 @@ _NAMES = frozenset(f"[:{name}:]" for name in _NAMED.split())
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One line: what it matches, whether only folders, and whether it takes back what an earlier one said."""
+    """One line: its expression, whether it matches only folders, and whether it negates earlier lines."""
 
     matches: Any
     folders_only: bool
@@ -34,7 +34,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """`source` matches a whole path, relative to where the pattern stands, without the `/` at a folder's end."""
+    """`source` matches a whole path relative to the pattern's folder, without the `/` at a folder's end."""
 
     source: str
     folders_only: bool
@@ -42,16 +42,16 @@ class Expression:
 
 
 class Patterns:
-    """Patterns in the order of their lines; a later one wins."""
+    """Patterns in line order; a later one wins."""
 
     def __init__(self, lines: Sequence[str]) -> None:
-        """Lines that are no patterns count for nothing."""
+        """Parse the lines; lines that are no patterns are skipped."""
         self._latest_first = tuple(pattern for line in reversed(lines) if (pattern := _pattern(line)) is not None)
 
     def decision(self, path: str) -> bool | None:
-        """Whether the last pattern that matches this very path takes it (True) or takes it back; None: none matches.
+        """Return True if the last pattern that matches this exact path ignores it, False if it negates; None: no match.
 
-        :param path: relative to where the patterns stand; a folder's ends in `/`.
+        :param path: relative to the patterns' folder; a folder's path ends in `/`.
         """
         is_folder, path = path.endswith("/"), path.rstrip("/")
         for pattern in self._latest_first:
@@ -60,7 +60,7 @@ class Patterns:
         return None
 
     def cover(self, path: str) -> bool:
-        """Whether a file is taken, by itself or with a folder around it; the innermost one that is named decides."""
+        """Return whether a file or a folder around it is matched; the innermost path with a match decides."""
         end, taken = path.find("/"), False
         while end >= 0:
             decided = self.decision(path[: end + 1])
@@ -70,9 +70,9 @@ class Patterns:
 
 
 def check_patterns(patterns: Sequence[str]) -> None:
-    """Whether these can be patterns of a source.
+    """Check patterns of a source.
 
-    :raises BadSetting: one is blank, a comment, or has a bracket that nothing closes.
+    :raises BadSetting: one is blank, a comment, or has an unclosed bracket.
     """
     for pattern in patterns:
         if _pattern(pattern) is None:
@@ -80,10 +80,10 @@ def check_patterns(patterns: Sequence[str]) -> None:
 
 
 class IgnoreFiles:
-    """What the files `.gitignore` and `.anamnesisignore` of a tree leave out."""
+    """The `.gitignore` and `.anamnesisignore` files of a tree."""
 
     def __init__(self, texts: Mapping[str, str], repositories: Collection[str] = ()) -> None:
-        """:param texts: of these files, by path relative to the root.
+        """:param texts: path of each ignore file relative to the root -> its text.
         :param repositories: the folders with a `.git`; `.` is the root.
         """
         self._git, self._own = _by_folder(texts, GITIGNORE), _by_folder(texts, OWN_IGNORE)
@@ -95,7 +95,7 @@ class IgnoreFiles:
         )
 
     def why(self, path: str) -> str | None:
-        """Why this very path is ignored, not minding whether a folder around it is; a folder's ends in `/`."""
+        """Return why this exact path is ignored, regardless of the folders around it; a folder's path ends in `/`."""
         folders = list(_around(path))
         if self._out and any(folder in self._out for folder in folders):
             return f"opted out by an empty {OWN_IGNORE}"
@@ -104,13 +104,13 @@ class IgnoreFiles:
         return f"ignored by {GITIGNORE}" if _decision(self._git, self._in_repository(folders), path) else None
 
     def _in_repository(self, folders: Sequence[str]) -> Sequence[str]:
-        """Of the folders around a path, innermost first, those of its own repository."""
+        """Return the folders around a path that belong to its own repository, innermost first."""
         inner = next((n for n, folder in enumerate(folders) if folder in self._repositories), len(folders))
         return folders[: inner + 1]
 
 
 def _around(path: str) -> Iterator[str]:
-    """The folders around a path, the innermost first; the root is empty."""
+    """Yield the folders around a path, innermost first; the root is empty."""
     folder = path.rstrip("/")
     while folder:
         folder = folder.rpartition("/")[0]
@@ -118,7 +118,7 @@ def _around(path: str) -> Iterator[str]:
 
 
 def _decision(patterns: Mapping[str, Patterns], folders: Sequence[str], path: str) -> bool | None:
-    """What the innermost file that has a pattern for the path says; None: none has."""
+    """Return the decision of the innermost ignore file with a matching pattern; None: none matches."""
     for folder in folders:
         if folder in patterns:
             decided = patterns[folder].decision(path[len(folder) + 1 :] if folder else path)
@@ -137,7 +137,7 @@ def _by_folder(texts: Mapping[str, str], name: str) -> dict[str, Patterns]:
 
 
 def expression_of(line: str) -> Expression | None:
-    """What a line of a `.gitignore` matches; None for one that is no pattern."""
+    """Return the expression of a `.gitignore` line; None if it is no pattern."""
     text = _without_trailing_spaces(line.removesuffix("\r"))
     if not text or text.startswith("#"):
         return None
@@ -155,9 +155,9 @@ def expression_of(line: str) -> Expression | None:
 
 
 def compiled(source: str) -> Any:
-    """An expression of `expression_of`, ready to be asked about names of any characters.
+    """Compile the source of an `expression_of`; it matches names with any characters.
 
-    :raises re2.error: a range whose end lies before its beginning, or too large for RE2.
+    :raises re2.error: a reversed range, or an expression too large for RE2.
     """
     options = re2.Options()
     options.log_errors = False
@@ -179,7 +179,7 @@ def _without_trailing_spaces(line: str) -> str:
 
 
 def _expression(text: str) -> str | None:
-    """The regular expression of a pattern without its signs; None where a bracket is not closed."""
+    """Return the regular expression of a pattern without `!` and outer slashes; None if a bracket is not closed."""
     pieces: list[str] = []
     at = 0
     while at < len(text):
@@ -191,7 +191,7 @@ def _expression(text: str) -> str | None:
 
 
 def _next_piece(text: str, at: int) -> tuple[str | None, int]:
-    """The expression of what stands at `at`, and where it ends."""
+    """Return the expression of the pattern piece at `at`, and the index behind it."""
     character = text[at]
     if character == "*":
         return _stars(text, at)
@@ -218,7 +218,7 @@ def _stars(text: str, at: int) -> tuple[str, int]:
 
 
 def _class(found: re.Match[str]) -> str:
-    """A set of characters, none of which is `/`: a name never reaches over one."""
+    """Return a character class that never matches `/`."""
     members = "".join(_member(member) for member in _MEMBER.finditer(found["body"]))
     if found["negated"]:
         return f"[^/{members}]"

@@ -1,4 +1,4 @@
-"""Bytes into complete lines, in bounded memory."""
+"""Split bytes into complete lines, in bounded memory."""
 
 import json
 import re
@@ -10,10 +10,10 @@ from anamnesis_pipeline.archive_model import BEGINS_LONG, GOES_ON, MAX_LINE_BYTE
 BLOCK_BYTES = 1 << 20
 FINGERPRINT_BYTES = 4096
 OBJECT_BYTES = 1 << 20
-"""A larger file is no description of anything, and is not read."""
+"""A larger file is no description, and is not read."""
 BATCH_CHARS = 4 << 20
 _CUTS = (0, 1 << 10, 8 << 10, 64 << 10, 256 << 10)
-"""Bytes before the end of a piece of a long line at which it may be cut, the first one that is a seam."""
+"""Distances in bytes from the end of a piece of a long line at which it may be split, at the first safe boundary."""
 HIDDEN = "[left out: it may be the middle of a secret]"
 _BOM = b"\xef\xbb\xbf"
 _UUID = re.compile(r'"uuid": ?"([^"\\]{1,64})"')
@@ -22,16 +22,16 @@ _HEAD_LINES = 50
 ReadBlock = Callable[[int, int], bytes]
 """(offset, length) -> bytes; empty at the end."""
 IsSeam = Callable[[int], bool]
-"""Whether no secret goes across an offset."""
+"""Whether no secret spans an offset."""
 
 
 def complete_lines(
     read: ReadBlock, offset: int, end: int, is_seam: IsSeam = lambda _: True, *, inside: bool = False
 ) -> Iterator[tuple[str, int]]:
-    """(line without its line break, offset behind it) for each complete line in [offset, end).
+    """Yield (line without its line break, offset behind it) for each complete line in [offset, end).
 
-    A last line without a newline counts only if it is a whole JSON object; otherwise it waits. Its newline, written
-    later, is then an empty line, and empty lines are passed over. A line of more than `MAX_LINE_BYTES` without its NUL
+    A last line without a newline counts only if it is a whole JSON object; otherwise it waits. Its newline, if written
+    later, is then an empty line, and empty lines are skipped. A line of more than `MAX_LINE_BYTES` without its NUL
     bytes comes in pieces, so that memory is bounded; it waits for its newline as well.
 
     :param inside: `offset` is behind a piece of a long line.
@@ -50,14 +50,14 @@ def complete_lines(
         elif is_ended or is_whole_record(raw[0]):
             text = [text_of(raw.pop(), first=start == 0)]
             if text[0]:
-                yield text.pop(), position  # a line of 50 MB is not kept beside what its reader makes of it
+                yield text.pop(), position  # a line may have 50 MB: free it before the reader parses it
         start = position
 
 
 def text_lines(read: ReadBlock, offset: int, end: int, is_seam: IsSeam = lambda _: True) -> Iterator[tuple[str, int]]:
-    """(line without its line break, offset behind it) for each line of a text in [offset, end): also empty ones, and a
-    last one without a newline. White space stays as it is; NUL bytes go, and invalid UTF-8 is replaced. Long lines come
-    in pieces, as in `complete_lines`.
+    """Yield (line without its line break, offset behind it) for each line of a text in [offset, end), including empty
+    lines and a last one without a newline. White space is unchanged; NUL bytes are dropped, and invalid UTF-8 is
+    replaced. Long lines come in pieces, as in `complete_lines`.
     """
     start = offset
     for raw, position, is_ended in _raw_lines(read, offset, end):
@@ -72,8 +72,8 @@ def text_lines(read: ReadBlock, offset: int, end: int, is_seam: IsSeam = lambda 
 def _pieces(
     read: ReadBlock, at: int, stop: int, is_seam: IsSeam, behind: int, *, begun: bool = False
 ) -> Iterator[tuple[str, int]]:
-    """(piece, offset behind it) of a long line in [at, stop), each with its mark. Where no seam is found, what follows
-    may be the rest of a secret and is left out up to the next one.
+    """Yield (piece, offset behind it) of a long line in [at, stop), each with its mark. If no safe boundary is found,
+    the text up to the next one is left out, since it may be the rest of a secret.
 
     :param behind: offset behind the line break.
     :param begun: `at` is behind a piece.
@@ -93,13 +93,13 @@ def _pieces(
 
 
 def _between_characters(read: ReadBlock, at: int) -> int:
-    """The offset, or the one before it at which a character of UTF-8 begins."""
+    """Return the offset, or the nearest one before it at which a UTF-8 character begins."""
     near = read(at - 3, 4)
     return next((at - back for back, byte in enumerate(reversed(near)) if byte & 0xC0 != 0x80), at)
 
 
 def _newline(read: ReadBlock, at: int, end: int) -> int | None:
-    """The offset of the next newline; None: there is none before `end`."""
+    """Return the offset of the next newline; None: there is none before `end`."""
     while at < end:
         block = read(at, min(BLOCK_BYTES, end - at))
         if not block:
@@ -111,10 +111,10 @@ def _newline(read: ReadBlock, at: int, end: int) -> int | None:
 
 
 def _raw_lines(read: ReadBlock, offset: int, end: int) -> Iterator[tuple[list[bytes], int, bool]]:
-    """([line], offset behind it, whether its newline is there). Whoever takes the line out of its list has it alone.
-    The list of one that is too long to be held is empty.
+    """Yield ([line], offset behind it, whether it has a newline). A consumer that takes the line out of its list owns
+    its only reference. The list is empty for a line that is too long for memory.
 
-    NUL bytes are dropped as they are read: a crash may leave gigabytes of them in place of a line.
+    NUL bytes are dropped while reading: a crash may leave gigabytes of them in place of a line.
     """
     pending: list[bytes] = []
     position = at = offset
@@ -143,8 +143,8 @@ def _raw_lines(read: ReadBlock, offset: int, end: int) -> Iterator[tuple[list[by
 
 
 def batches(lines: Iterator[tuple[str, int]], offset: int, most: int) -> Iterator[tuple[list[str], int, bool]]:
-    """Lines in runs of at most `most` or, but for a single longer line, `BATCH_CHARS`; the offset behind them; whether
-    it is the last run, which alone may be empty.
+    """Yield (lines, offset behind them, whether it is the last batch). A batch has at most `most` lines and
+    `BATCH_CHARS`, except for a single longer line. Only the last batch may be empty.
     """
     batch: list[str] = []
     size = 0
@@ -154,12 +154,12 @@ def batches(lines: Iterator[tuple[str, int]], offset: int, most: int) -> Iterato
             batch, size = [], 0
         batch.append(line)
         size, offset = size + len(line), end
-        del line  # so that only the batch has it
+        del line  # only the batch refers to it now
     yield batch, offset, True
 
 
 def whole_object(read: ReadBlock, end: int) -> Iterator[tuple[str, int]]:
-    """A small file that is one JSON object, as one line with the offset behind it; nothing as long as it is none."""
+    """Yield a small file that is one JSON object as one line with the offset behind it; else nothing."""
     text = text_of(read(0, min(end, OBJECT_BYTES)), first=True)
     try:
         value = json.loads(text)
@@ -170,7 +170,7 @@ def whole_object(read: ReadBlock, end: int) -> Iterator[tuple[str, int]]:
 
 
 def text_of(raw: bytes, *, first: bool = False) -> str:
-    """The text of a raw line: no byte order mark, no CR, no NUL bytes, invalid UTF-8 replaced. Never fails."""
+    """Return the text of a raw line: no byte order mark, CR or NUL bytes, invalid UTF-8 replaced. Never fails."""
     if first:
         raw = raw.removeprefix(_BOM)
     text = raw.decode("utf-8", "replace")
@@ -180,7 +180,7 @@ def text_of(raw: bytes, *, first: bool = False) -> str:
 
 
 def is_whole_record(raw: bytes) -> bool:
-    """Whether a line that lacks its newline is a JSON object all the same."""
+    """Return whether a line without a newline is a complete JSON object."""
     text = text_of(raw, first=True)
     if not text.startswith("{") or not text.endswith("}"):
         return False
@@ -191,10 +191,10 @@ def is_whole_record(raw: bytes) -> bool:
 
 
 def fingerprint(read: ReadBlock, offset: int) -> str:
-    """Hash of the first and last 4 KB of the `offset` bytes already read: 32 hex characters.
+    """Return a hash of the first and last 4 KB of the `offset` bytes already read: 32 hex characters.
 
-    It stays while the file only grows, and changes when a file is replaced or rewritten in place, also where it is
-    longer again than before. It looks at nothing behind `offset`, so a torn tail may still change.
+    It is stable while the file only grows, and changes when a file is replaced or rewritten in place, even if it has
+    grown longer again. It ignores everything behind `offset`, so a torn tail may still change.
     """
     length = min(FINGERPRINT_BYTES, offset)
     digest = blake2b(digest_size=16)
@@ -204,9 +204,9 @@ def fingerprint(read: ReadBlock, offset: int) -> str:
 
 
 def mark_of(lines: Sequence[str]) -> str:
-    """What a copy of a log begins with as well, of its first lines: 32 hex characters.
+    """Return a 32-character hex digest of a log's first lines that its copies share.
 
-    Copies and forks keep the uuids of records, and little else of a line. Without any, the first line counts.
+    Copies and forks keep the uuids of records, and little else of a line. Without uuids, the first line counts.
     """
     uuids = (found[1] for line in lines[:_HEAD_LINES] if (found := _UUID.search(line)))
     return blake2b(next(uuids, lines[0]).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -28,33 +28,33 @@ from anamnesis_pipeline.sources.globs import Names
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 
 MAX_DEPTH = 12
-"""Claude Code nests five deep; more is a link that went astray."""
+"""Claude Code nests five deep; deeper folders come from a misplaced link."""
 MAX_LINKED_FOLDERS = 10_000
-"""Entered behind links of one folder of logs; more are no logs."""
+"""Limit of folders entered behind links in one folder of logs; more are not logs."""
 LEADS_UP = "a link to a folder above the logs, not followed"
 
 
 class LocalHost:
-    """Local folders. Of logs, links to folders are followed once, so that a loop ends."""
+    """Local folders. In logs, links to folders are followed once, so that a loop ends."""
 
     def __init__(self, machine: str) -> None:
         self._machine = machine
 
     @property
     def machine(self) -> str:
-        """The name of the machine in results."""
+        """Return the machine's name in results."""
         return self._machine
 
     def clock_skew_s(self) -> float | None:
-        """It is this machine's own clock."""
+        """Return 0: it is this machine's own clock."""
         return 0.0
 
     def home(self) -> str:
-        """The home of the user who runs it."""
+        """Return the home of the user who runs this process."""
         return name_of(os.fsencode(os.path.expanduser("~")))
 
     def folders(self, root: str) -> list[str]:
-        """The folders directly under `root`, sorted; `.` first if `root` itself holds logs.
+        """Return the names of the folders directly under `root`, sorted; `.` first if `root` itself holds logs.
 
         :raises SourceUnreadable: `root` is missing or cannot be listed.
         """
@@ -67,8 +67,8 @@ class LocalHost:
         return here + sorted(name for name, entry in found if entry.is_dir() and not name.startswith("."))
 
     def list_files(self, root: str) -> Listing:
-        """Every log, subagent's description and tool's output at or below `root`; folders that cannot be listed are
-        skipped and named.
+        """List every log, subagent description and tool output at or below `root`. Folders that cannot be listed are
+        skipped and reported.
 
         :raises SourceUnreadable: `root` itself is missing or cannot be listed, or is a link to a folder above it.
         """
@@ -84,7 +84,7 @@ class LocalHost:
         return Listing(tuple(files), tuple(walk.problems))
 
     def file(self, root: str, name: str) -> FileStat | None:
-        """The one file `name` directly in `root`; None when it is not there or cannot be seen."""
+        """Return the file `name` directly in `root`; None if it is missing or cannot be seen."""
         try:
             status = os.stat(bytes_of(os.path.join(root, name)))
         except (OSError, ValueError):
@@ -92,7 +92,7 @@ class LocalHost:
         return _file_stat(name, status) if stat.S_ISREG(status.st_mode) else None
 
     def survey(self, wanted: Sequence[Wanted]) -> list[Survey | SourceUnreadable]:
-        """What is there of each, in order; one that cannot be listed is an error in its place."""
+        """Survey each, in order. A root that cannot be listed gives an error in its place."""
         found: list[Survey | SourceUnreadable] = []
         for each in wanted:
             try:
@@ -102,17 +102,17 @@ class LocalHost:
         return found
 
     def fetching(self, files: Sequence[tuple[str, int]]) -> AbstractContextManager[Read]:
-        """`read`, as nothing is gained by reading ahead here."""
+        """Return `read`: reading ahead gains nothing here."""
         del files
         return nullcontext(self.read)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """At most `length` bytes of a file; empty at its end.
+        """Return at most `length` bytes of a file; empty at its end.
 
-        :raises SourceUnreadable: the file is missing, no regular one, or cannot be read.
+        :raises SourceUnreadable: the file is missing, not a regular file, or cannot be read.
         """
         try:
-            handle = os.open(bytes_of(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would wait for ever
+            handle = os.open(bytes_of(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a FIFO would block
             try:
                 if not stat.S_ISREG(os.fstat(handle).st_mode):
                     raise OSError("not a regular file")
@@ -150,7 +150,7 @@ class LocalHost:
 
 @dataclass(slots=True)
 class _Found:
-    """What a walk gathers. `folders` are those still to be entered; `real` is the root without links."""
+    """State of a walk. `folders` are still to be entered; `real` is the root without links."""
 
     files: list[FileStat] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -163,8 +163,8 @@ class _Found:
 
 
 class _LogWalk:
-    """One walk through a folder of logs. Links to folders are followed once, but not to one that holds the root, as `/`
-    does; of what lies behind the others `MAX_LINKED_FOLDERS` are entered.
+    """One walk through a folder of logs. Links to folders are followed once, but not to a folder that contains the
+    root, such as `/`; at most `MAX_LINKED_FOLDERS` folders behind the others are entered.
     """
 
     def __init__(self, root: str) -> None:
@@ -174,7 +174,7 @@ class _LogWalk:
         self._linked = 0
 
     def files(self, below: str = "", depth: int = MAX_DEPTH, *, linked: bool = False) -> Iterator[FileStat]:
-        """What is read at or below a path in the root.
+        """Yield the wanted files at or below a path in the root.
 
         :raises SourceUnreadable: the root itself cannot be listed.
         """
@@ -218,7 +218,7 @@ class _LogWalk:
 
 
 def holds(folder: str, path: str) -> bool:
-    """Whether a folder is a path or above it; both without links."""
+    """Return whether a folder is or contains a path; both are without links."""
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
@@ -227,10 +227,10 @@ def _in_order(found: tuple[str, os.DirEntry[bytes]]) -> tuple[bool, bool, bool, 
 
 
 def walk_order(name: str, *, is_link: bool) -> tuple[bool, bool, bool, str]:
-    """What entries of a folder of logs are sorted by before they are looked at.
+    """Return the sort key of an entry in a folder of logs.
 
-    Sizes of logs are taken before the folders with outputs of tools are listed, so that no record in a log was written
-    later than that. Links come late, so that a folder is known by its own name.
+    Log sizes are taken before the folders with tool outputs are listed, so that no record in a log is later than that.
+    Links come late, so that a folder is listed under its own name.
     """
     return not is_log(name), name == TOOL_RESULTS, is_link, name
 
@@ -253,7 +253,7 @@ def _documents(root: str, wanted: Wanted) -> _Found:
 
 
 def _document(found: _Found, entry: os.DirEntry[bytes], place: tuple[str, str], names: Names, skip: Names) -> None:
-    """Note one entry of the folder `place`: (its path, its path below the root)."""
+    """Add one entry of the folder `place`: (its path, its path below the root)."""
     folder, below = place
     name = name_of(entry.name)
     path = f"{below}/{name}" if below else name
@@ -272,7 +272,7 @@ def _document(found: _Found, entry: os.DirEntry[bytes], place: tuple[str, str], 
 
 
 def _is_within(found: _Found, path: str, entry: os.DirEntry[bytes]) -> bool:
-    """Whether a file is no link, or one to a file inside the root, which is noted."""
+    """Return whether a file is no link, or a link to a file inside the root; such a link is recorded."""
     if not entry.is_symlink():
         return True
     target = target_inside(found.real, _real(name_of(entry.path)))
@@ -295,7 +295,7 @@ def _ignores(found: _Found, path: str, entry: os.DirEntry[bytes]) -> None:
 
 
 def _state(found: _Found) -> str:
-    """64 hex characters that change with whatever was found."""
+    """Return a digest of everything found: 64 hex characters."""
     files = [f"{file.path}\0{file.size}\0{file.mtime_ns}\0{file.device}\0{file.inode}" for file in found.files]
     texts = [f"{path}\0{text}" for path, text in (*found.ignores.items(), *found.links.items())]
     digest = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Which sources read what a private one keeps to this machine. Pure."""
+"""Find sources that read folders of a private source on this machine. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -7,10 +7,10 @@ from anamnesis_pipeline.sources.specs import SourceSpec
 
 
 def private_overlaps(specs: Sequence[SourceSpec], root_of: Callable[[SourceSpec], str]) -> list[tuple[str, str]]:
-    """Pairs (name of a source that is not private, name of a private one) on one machine, of one kind, whose folders
-    are the same or lie in each other, unless the first leaves the second's folder out by a pattern.
+    """Return pairs (name of a source that is not private, name of a private one) on one machine and of one kind whose
+    folders are equal or nested, unless the first excludes the second's folder by a pattern.
 
-    :param root_of: the absolute folder of a source, as far as it is known.
+    :param root_of: the absolute folder of a source, if known.
     """
     return [
         (open_one.name, private.name)
@@ -23,10 +23,10 @@ def private_overlaps(specs: Sequence[SourceSpec], root_of: Callable[[SourceSpec]
 
 
 def absolute_roots(specs: Sequence[SourceSpec], known: Mapping[str, str], homes: Mapping[str, str]) -> dict[str, str]:
-    """Name -> absolute folder; as it was written where it begins with `~` and nothing tells the home of its machine.
+    """Return name -> absolute folder. A folder that begins with `~` is unchanged if its machine's home is unknown.
 
-    :param known: name -> absolute folder of those that were seen. What `~` stands for is the same in all of a machine.
-    :param homes: host -> what `~` stands for there, of those that were asked just now.
+    :param known: name -> absolute folder of sources seen before. `~` is the same for all sources of a machine.
+    :param homes: host -> its home, for the hosts that were just asked.
     """
     homes = {host: home.rstrip("/") for host, home in homes.items()}
     for spec in specs:
@@ -53,7 +53,7 @@ def _overlap(open_one: SourceSpec, root: str, private_root: str) -> bool:
 
 
 def overlap_text(open_name: str, private_name: str) -> str:
-    """What to say of such a pair."""
+    """Return the message about such a pair."""
     return (
         f"{open_name} is not private, and reads what the private {private_name} reads as well: what it reads first may "
         f"go to an LLM on another machine. Add {open_name} anew with --replace and "

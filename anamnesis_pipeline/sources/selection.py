@@ -1,4 +1,4 @@
-"""What changed: a listing and what is known of its files. Pure."""
+"""Compare a listing with the known state of its files. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -11,8 +11,8 @@ from anamnesis_pipeline.sources.base import Survey
 class Selection:
     """What to do about each file of a source. A file is in one list only.
 
-    `replaced` files shrank or are other files under the same path; `grown` ones look like more of the same until
-    their first bytes say otherwise; `gone` are paths.
+    `replaced` files shrank or are other files under the same path; `grown` ones look like a continuation until their
+    first bytes prove otherwise; `gone` are paths.
     """
 
     new: tuple[FileStat, ...]
@@ -23,7 +23,7 @@ class Selection:
 
     @property
     def changed(self) -> int:
-        """Files that need reading."""
+        """Return the number of files to read."""
         return len(self.new) + len(self.grown) + len(self.replaced)
 
 
@@ -32,7 +32,7 @@ def select(
 ) -> Selection:
     """Compare without reading a byte.
 
-    :param complete: the listing saw every folder; otherwise nothing is taken for gone.
+    :param complete: the listing saw every folder; otherwise no file counts as gone.
     :param retry: a file that could not be read last time counts as changed.
     """
     new: list[FileStat] = []
@@ -56,7 +56,7 @@ def select(
 
 
 def is_unchanged(file: FileStat, cursor: FileCursor) -> bool:
-    """Same size, time and identity as when it was last read, and it was not gone meanwhile."""
+    """Return whether size, time and identity are those of the last read, and the file was not gone meanwhile."""
     return (
         file.size == cursor.size
         and file.mtime_ns == cursor.mtime_ns
@@ -67,26 +67,26 @@ def is_unchanged(file: FileStat, cursor: FileCursor) -> bool:
 
 
 def is_replaced(file: FileStat, cursor: FileCursor) -> bool:
-    """Another file, or too short for what was read of it. A device number alone may change with a reboot."""
+    """Return whether it is another file, or shorter than what was read. A reboot may change the device number."""
     return file.size < cursor.offset or file.inode != cursor.inode
 
 
 def changed_files(listing: Iterable[FileStat], cursors: Mapping[str, FileCursor], *, complete: bool = True) -> int:
-    """How many files a crawl would have something to do for, vanished ones included; reads nothing.
+    """Return the number of files that a crawl would handle, including vanished ones; reads nothing.
 
-    Files that could not be read and did not change since are no reason for a crawl: each tick would ask for one.
+    Unreadable files that did not change since do not count: each tick would request a crawl.
     """
     selection = select(listing, cursors, complete=complete, retry=False)
     return selection.changed + len(selection.gone)
 
 
 def vanished(seen: Collection[str], cursors: Mapping[str, FileCursor]) -> tuple[str, ...]:
-    """Known paths that a complete listing does not show any more."""
+    """Return the known paths that are missing from a complete listing."""
     return tuple(path for path, cursor in cursors.items() if not cursor.gone and path not in seen)
 
 
 def with_emptied(survey: Survey, cursors: Mapping[str, FileCursor]) -> Survey:
-    """A listing without anything at all where files were has a problem, as of a folder on which nothing is mounted."""
+    """Add a problem to an empty listing if files were known before, as for a folder with nothing mounted on it."""
     known = sum(not cursor.gone for cursor in cursors.values())
     if not known or survey.files is None or survey.files or survey.ignores or survey.repositories:
         return survey

@@ -1,6 +1,6 @@
-"""Read files and folders over SFTP (version 3, which OpenSSH speaks), many requests on the way at a time.
+"""Read files and folders over SFTP (version 3, which OpenSSH speaks), with many requests in flight.
 
-paramiko's own client decodes names as UTF-8 and fails at others, and starts a thread for each read ahead.
+paramiko's own client decodes names as UTF-8 and fails on others, and starts a thread for each read-ahead.
 """
 
 import stat
@@ -13,9 +13,9 @@ from anamnesis_pipeline.errors import HostUnreachable, SourceMissing, SourceUnre
 from anamnesis_pipeline.file_names import bytes_of, name_of
 
 PIECE_BYTES = 32 << 10
-"""Of one request: every server answers as much at once."""
+"""Size of one request: every server answers this much at once."""
 ON_THE_WAY = 64
-"""Requests that wait for their answers at a time."""
+"""Requests in flight at a time."""
 MAX_PACKET_BYTES = 1 << 20
 
 _INIT, _VERSION, _OPEN, _CLOSE, _READ = 1, 2, 3, 4, 5
@@ -28,7 +28,7 @@ _READ_ONLY = 1
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What a server says of a file; `mtime_s` is in seconds."""
+    """Attributes of a file as the server sends them; `mtime_s` is in seconds."""
 
     size: int
     mode: int
@@ -36,25 +36,25 @@ class Attributes:
 
     @property
     def is_file(self) -> bool:
-        """A regular one."""
+        """Return whether it is a regular file."""
         return stat.S_ISREG(self.mode)
 
     @property
     def is_folder(self) -> bool:
-        """A folder, not a link to one."""
+        """Return whether it is a folder, not a link to one."""
         return stat.S_ISDIR(self.mode)
 
     @property
     def is_link(self) -> bool:
-        """A link, wherever it leads."""
+        """Return whether it is a link, with any target."""
         return stat.S_ISLNK(self.mode)
 
 
 class Sftp:
-    """A session on a channel whose subsystem is `sftp`. For one thread at a time.
+    """A session on a channel whose subsystem is `sftp`. Not thread-safe.
 
-    Paths are texts by `file_names.name_of`. Every method raises `SourceMissing` or `SourceUnreadable` where the server
-    says no, and what paramiko raises where the connection does.
+    Paths are texts by `file_names.name_of`. Every method raises `SourceMissing` or `SourceUnreadable` if the server
+    refuses, and paramiko's errors if the connection fails.
     """
 
     def __init__(self, channel: Any, place: str) -> None:
@@ -68,17 +68,17 @@ class Sftp:
             raise HostUnreachable(f"{place} speaks no SFTP; check `sftp {place}`, and Subsystem in its sshd_config")
 
     def stat(self, path: str) -> Attributes:
-        """Of a file or folder, or of what a link leads to."""
+        """Return the attributes of a file or folder, or of a link's target."""
         _, answer = self._ask(_STAT, _string(bytes_of(path)), path)
         return _Fields(answer).attributes()
 
     def real_path(self, path: str) -> str:
-        """The absolute path without links; `.` is the home."""
+        """Return the absolute path without links; `.` is the home."""
         _, answer = self._ask(_REALPATH, _string(bytes_of(path)), path)
         return name_of(_Fields(answer, 4).string())
 
     def folder(self, path: str) -> list[tuple[str, Attributes]]:
-        """The entries of a folder, by name, links as such, without `.` and `..`."""
+        """Return the entries of a folder with their names, without `.` and `..`; links are not followed."""
         _, answer = self._ask(_OPENDIR, _string(bytes_of(path)), path)
         handle = _Fields(answer).string()
         entries: list[tuple[str, Attributes]] = []
@@ -90,16 +90,16 @@ class Sftp:
         return entries
 
     def open(self, path: str) -> bytes:
-        """A handle of a regular file, for `read`."""
+        """Open a regular file and return its handle for `read`."""
         _, answer = self._ask(_OPEN, _string(bytes_of(path)) + struct.pack(">II", _READ_ONLY, 0), path)
         return _Fields(answer).string()
 
     def close(self, handle: bytes) -> None:
-        """Give a handle back. Nobody waits for the answer."""
+        """Close a handle without waiting for the answer."""
         self._send(_CLOSE, self._numbered() + _string(handle))
 
     def read(self, handle: bytes, path: str, offset: int, length: int) -> bytes:
-        """At most `length` bytes, less only where the file ends."""
+        """Return at most `length` bytes, fewer only at the end of the file."""
         pieces: list[bytes] = []
         at, end = offset, offset + length
         while at < end:
@@ -111,7 +111,7 @@ class Sftp:
         return b"".join(pieces)
 
     def _read_train(self, handle: bytes, path: str, start: int, end: int) -> bytes:
-        """What is there of [start, end) up to the first piece that came short."""
+        """Return the bytes of [start, end) up to the first short answer."""
         wanted: dict[int, tuple[int, int]] = {}
         for at in range(start, end, PIECE_BYTES):
             length = min(PIECE_BYTES, end - at)
@@ -131,7 +131,7 @@ class Sftp:
         return b"".join(_in_a_row(got, start))
 
     def _page(self, handle: bytes, path: str) -> list[tuple[str, Attributes]] | None:
-        """Some more entries of a folder; None: that were all."""
+        """Return the next entries of a folder; None: there are no more."""
         self._send(_READDIR, self._numbered() + _string(handle))
         _, kind, answer = self._answer({self._last: None})
         fields = _Fields(answer)
@@ -142,14 +142,14 @@ class Sftp:
         entries = []
         for _ in range(fields.number()):
             name = fields.string()
-            fields.string()  # as `ls -l` would show it
+            fields.string()  # the line of `ls -l`
             attributes = fields.attributes()
             if name not in {b".", b".."}:
                 entries.append((name_of(name), attributes))
         return entries
 
     def _ask(self, request: int, payload: bytes, path: str) -> tuple[int, bytes]:
-        """(kind, content) of the one answer; a status is an error, as each of these is answered by something else."""
+        """Return (kind, content) of a request's one answer. A status is an error: success has another kind here."""
         self._send(request, self._numbered() + payload)
         _, kind, answer = self._answer({self._last: None})
         if kind == _STATUS:
@@ -161,7 +161,7 @@ class Sftp:
         return struct.pack(">I", self._last)
 
     def _answer(self, wanted: "dict[int, Any]") -> tuple[int, int, bytes]:
-        """(number, kind, content) of the next answer to one of `wanted`; those to closing are passed over."""
+        """Return (number, kind, content) of the next answer to one of `wanted`; answers to `close` are skipped."""
         while True:
             kind, content = self._packet()
             (number,) = struct.unpack_from(">I", content)
@@ -190,7 +190,7 @@ class Sftp:
 
 
 class _Fields:
-    """An answer, taken apart from its start."""
+    """Reader of an answer's fields, from its start."""
 
     def __init__(self, content: bytes, at: int = 0) -> None:
         self._content = content

@@ -1,4 +1,4 @@
-"""Look through the folders of a host over SFTP, where it has no GNU find: many round trips, the same entries."""
+"""Walk the folders of a host over SFTP, where it has no GNU find: many round trips, the same entries."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from anamnesis_pipeline.sources.ssh_questions import Answer, Entry
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A folder yet to be listed: its path below the root, how deep, and its path without links."""
+    """A pending folder: its path below the root, its depth, and its path without links."""
 
     below: str
     depth: int
@@ -39,17 +39,17 @@ class _Walk:
     wanted: Wanted
     waiting: list[_Folder] = field(default_factory=list)
     linked: list[_Folder] = field(default_factory=list)
-    """Links to folders are followed when no folder is left, so that each is known by its own name."""
+    """Links to folders are followed when no folder is left, so that each is listed under its own name."""
     later: list[_Folder] = field(default_factory=list)
-    """Those with outputs of tools: they are listed after the logs."""
+    """Folders with tool outputs: they are listed after the logs."""
     seen: set[str] = field(default_factory=set)
     """Folders by their path without links."""
 
 
 def look_through(sftp: Sftp, wanted: Wanted, home: str) -> Answer:
-    """What is at or below a root.
+    """Return the entries at or below a root.
 
-    :param home: what a `~` stands for; empty: where SFTP begins.
+    :param home: the path of `~`; empty: the folder in which SFTP begins.
     """
     root = wanted.root
     if root == "~" or root.startswith("~/"):
@@ -75,7 +75,7 @@ def look_through(sftp: Sftp, wanted: Wanted, home: str) -> Answer:
 
 
 def file_there(sftp: Sftp, path: str, name: str) -> FileStat | None:
-    """A regular file, or the one that a link leads to; None: there is none, or it cannot be seen."""
+    """Return a regular file, or a link's target; None: it is missing or cannot be seen."""
     try:
         found = sftp.stat(path)
     except SourceUnreadable:
@@ -84,7 +84,7 @@ def file_there(sftp: Sftp, path: str, name: str) -> FileStat | None:
 
 
 def folders_there(sftp: Sftp, root: str) -> Answer:
-    """The entries directly in a folder."""
+    """Return the entries directly in a folder."""
     answer = Answer(root, _error_of(sftp, root))
     if not answer.error:
         answer.entries = []
@@ -164,7 +164,7 @@ def _visit_documents(walk: _Walk, folder: _Folder, name: str, found: Attributes)
 
 
 def _followed(sftp: Sftp, path: str, found: Attributes) -> Attributes | None:
-    """Of a link: what it leads to; None: nowhere."""
+    """Return the attributes of a link's target; None: it is broken."""
     if not found.is_link:
         return found
     try:
@@ -192,5 +192,5 @@ def _note(walk: _Walk, kind: str, stat: FileStat) -> None:
 
 
 def _stat(path: str, attributes: Attributes) -> FileStat:
-    """Neither nanoseconds nor the identity of a file come over SFTP."""
+    """Convert the attributes. SFTP sends neither nanoseconds nor the identity of a file."""
     return FileStat(path, attributes.size, attributes.mtime_s * 10**9, 0, 0)

@@ -1,4 +1,4 @@
-"""What people configure to be crawled: a root of logs or documents on one machine. Pure."""
+"""Configured sources: a root of logs or documents on one machine. Pure."""
 
 import os
 import re
@@ -15,13 +15,13 @@ DOCUMENTS = "documents"
 CLAUDE_ROOT = "~/.claude"
 FORMER_CLAUDE_DOCUMENTS = ("CLAUDE.md", "projects/*/memory/**/*.md", "plans/*.md")
 CLAUDE_DOCUMENTS = (*FORMER_CLAUDE_DOCUMENTS, "agent-memory/**/*.md")
-"""What Claude Code itself keeps in its folder to be remembered; stored sources may name the former patterns."""
+"""The memory files that Claude Code itself keeps in its folder; stored sources may name the former patterns."""
 AGENT_MEMORIES = ("agent-memory", "agent-memory-local")
-"""Folders in the `.claude` of a repository with what its subagents remember."""
+"""Folders in the `.claude` of a repository with the memory of its subagents."""
 BUILT_IN = "local-"
-"""The names of the sources that need no configuration begin so."""
+"""Prefix of the names of sources that need no configuration."""
 AGENTS = f"{BUILT_IN}agents-"
-"""The names of those with the memory of subagents begin so."""
+"""Prefix of the names of sources with the memory of subagents."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 _WINDOWS = re.compile(r"[A-Za-z]:([\\/]|$)|\\\\|//")
@@ -32,13 +32,13 @@ _PLACE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """A configured source. One of logs gives a `Source` per Claude project folder, one of documents a single one.
+    """A configured source. A log spec gives one `Source` per Claude project folder, a document spec a single one.
 
-    `host` is where it is: `user@host`, `user@host:port` or a name of `~/.ssh/config`; empty: this machine. `machine` is
-    the name in results. `root` is absolute or begins with `~`, of that machine. `include` and `exclude` are patterns as
-    in a `.gitignore`, relative to the root; empty `include`: the default ones. Of documents, `project` and `instance`
-    stand instead of what is found out. `interval_s`: seconds between two looks; None: the setting. The text of a
-    `private` one is hidden unless it is named, and sent to no LLM on another machine.
+    `host`: `user@host`, `user@host:port` or a name in `~/.ssh/config`; empty: this machine. `machine` is the name in
+    results. `root` is absolute or begins with `~` on that machine. `include` and `exclude` are patterns as in a
+    `.gitignore`, relative to the root; empty `include`: the default ones. For documents, `project` and `instance`
+    override the detected ones. `interval_s`: seconds between two polls; None: the setting. The text of a `private`
+    source is hidden unless the source is named, and is sent to no LLM on another machine.
     """
 
     name: str
@@ -53,16 +53,16 @@ class SourceSpec:
     interval_s: int | None = None
     private: bool = False
     max_file_bytes: int = 1 << 20
-    """Of a text or code file; others, such as a PDF, may have 50 times as much."""
+    """Limit of a text or code file; other formats, such as PDF, may have 50 times as much."""
 
     @property
     def is_built_in(self) -> bool:
-        """Whether it is there without any configuration."""
+        """Return whether it exists without configuration."""
         return self.name.startswith(BUILT_IN)
 
 
 def built_in_specs(log_roots: Sequence[Path], machine: str) -> list[SourceSpec]:
-    """What the setting `log_roots` alone makes: the logs in each root, and what Claude Code keeps beside them."""
+    """Return the specs of the setting `log_roots` alone: the logs in each root and Claude Code's files beside them."""
     specs = []
     for n, root in enumerate(log_roots):
         number = f"-{n + 1}" if n else ""
@@ -77,14 +77,14 @@ def built_in_specs(log_roots: Sequence[Path], machine: str) -> list[SourceSpec]:
 
 
 def private_logs_of(specs: Sequence[SourceSpec]) -> list[SourceSpec]:
-    """Return the private sources of logs on this machine."""
+    """Return the private log sources on this machine."""
     return [spec for spec in specs if spec.private and spec.kind == LOGS and not spec.host]
 
 
 def agent_memory_specs(folders: Sequence[str], specs: Sequence[SourceSpec], machine: str) -> list[SourceSpec]:
-    """One source for each folder of this machine in which subagents keep a memory (`AGENT_MEMORIES`), but for those
-    that lie in a configured source of documents, whose rules count. They are private where logs of this machine are,
-    since the sessions that led to them may be.
+    """Return one source for each folder of this machine with a subagent memory (`AGENT_MEMORIES`), except those inside
+    a configured document source, whose rules count. They are private if logs of this machine are, since they may come
+    from private sessions.
     """
     is_private = bool(private_logs_of(specs))
     roots = [os.path.expanduser(spec.root) for spec in specs if spec.kind == DOCUMENTS and not spec.host]
@@ -97,8 +97,8 @@ def agent_memory_specs(folders: Sequence[str], specs: Sequence[SourceSpec], mach
 
 
 def place_and_root(text: str) -> tuple[str, str]:
-    """(host, root) of `[USER@HOST:]ROOT`; the host is empty for a path of this machine, the root where only a host is
-    named. A path of this machine begins with `/`, `~` or `.`.
+    """Return (host, root) of `[USER@HOST:]ROOT`; the host is empty for a local path, the root if only a host is given.
+    A local path begins with `/`, `~` or `.`.
 
     :raises BadSetting: it is neither.
     """
@@ -116,9 +116,9 @@ def place_and_root(text: str) -> tuple[str, str]:
 
 
 def check_root(root: str) -> str:
-    """`root`, if it can be one.
+    """Return `root` if it is valid.
 
-    :raises BadSetting: it is neither absolute nor begins with `~`, or is a path of Windows, or `/` itself.
+    :raises BadSetting: it is neither absolute nor begins with `~`, or is a Windows path, or `/` itself.
     """
     _refuse_windows(root)
     if not root.startswith(("/", "~")) or "\x00" in root:
@@ -143,12 +143,12 @@ def _refuse_windows(path: str) -> None:
 
 
 def machine_of_host(host: str) -> str:
-    """The name of a machine in results that was given none: its host without the user, and the port if it has one."""
+    """Return the default machine name: its host without the user, with the port if it has one."""
     return host.rpartition("@")[2].strip("[]").replace("]:", "-").replace(":", "-")[:60]
 
 
 def default_name(machine: str, root: str, kind: str, taken: Collection[str]) -> str:
-    """A name for a new source, of machine and folder, that nobody has."""
+    """Return an unused name for a new source, from machine and folder."""
     folder = root.rstrip("/").rpartition("/")[2].lstrip("~.") or ("logs" if kind == LOGS else "files")
     folder = "logs" if kind == LOGS and folder == PROJECTS else folder
     wanted = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{machine}-{folder}").strip("-._")[:50] or "source"
@@ -158,9 +158,9 @@ def default_name(machine: str, root: str, kind: str, taken: Collection[str]) -> 
 
 
 def check_specs(specs: Sequence[SourceSpec], built_in: Sequence[SourceSpec]) -> None:
-    """Whether these can be configured together.
+    """Check that the specs can be configured together.
 
-    :raises BadSetting: a name is none or used twice, two have the same machine, root and kind, or one host two names.
+    :raises BadSetting: an invalid or repeated name, two with the same machine, root and kind, or a host with two names.
     """
     seen: dict[str, str] = {}
     for spec in specs:
@@ -199,13 +199,13 @@ def _kind_text(kind: str) -> str:
 
 
 def document_source(spec: SourceSpec, root: str) -> Source:
-    """The source of a spec of documents whose root is the absolute path `root`."""
+    """Return the source of a document spec whose root is the absolute path `root`."""
     name = root.rstrip("/").rpartition("/")[2] or "root"
     return Source(source_key(spec.machine, root, f"{name}.documents"), spec.machine, root, ".", DOCUMENTS, spec.name)
 
 
 def is_of(source: Source, spec: SourceSpec) -> bool:
-    """Whether a stored source comes from `spec` as that is now. One of `log_roots` names no spec."""
+    """Return whether a stored source comes from the current `spec`. A source of `log_roots` names no spec."""
     if source.machine != spec.machine:
         return False
     if spec.kind == LOGS and spec.is_built_in:
@@ -216,16 +216,16 @@ def is_of(source: Source, spec: SourceSpec) -> bool:
 
 
 def sources_named(name: str, sources: Iterable[Source], specs: Iterable[SourceSpec]) -> list[Source]:
-    """The stored sources that a name means: that of a configured one, as `sources list` shows it, or a key."""
+    """Return the stored sources with this name: a configured one, as `sources list` shows it, or a key."""
     named = [spec for spec in specs if spec.name == name]
     return [s for s in sources if name in (s.key, s.spec) or any(is_of(s, spec) for spec in named)]
 
 
 def _holds(root: str, source: Source) -> bool:
-    """Whether a source of logs was found through this root: in it, in its `projects`, or as the history beside it."""
+    """Return whether a log source was found in this root, in its `projects`, or as the history beside it."""
     return source.root in {root, f"{root.rstrip('/')}/{PROJECTS}", str(Path(root).parent)}
 
 
 def with_machine(spec: SourceSpec, here: str) -> SourceSpec:
-    """The spec with the name of its machine, where it was given none."""
+    """Return the spec with its machine name filled in."""
     return spec if spec.machine else replace(spec, machine=machine_of_host(spec.host) if spec.host else here)

@@ -1,4 +1,4 @@
-"""Files of another machine over SSH: read-only, on one connection, a tree in one round trip where it has GNU find."""
+"""Files of another machine over SSH: read-only, on one connection, a tree in one round trip with GNU find."""
 
 import math
 import secrets
@@ -47,7 +47,7 @@ from anamnesis_pipeline.sources.ssh_shell_files import ShellFiles
 from anamnesis_pipeline.sources.ssh_stream import Fetching
 
 CLOCK_S = 900.0
-"""Seconds for which the difference of the clocks is taken as known: asking costs the host a process."""
+"""Seconds for which the clock difference is cached: asking costs the host a process."""
 
 
 class SshHost:
@@ -58,12 +58,11 @@ class SshHost:
         command_timeout_s: float = COMMAND_TIMEOUT_S, read_timeout_s: float = READ_TIMEOUT_S, idle_s: float = IDLE_S,
     ) -> None:  # fmt: skip
         """:param machine: its name in results.
-
-        :param place: as `ssh` takes it: a host, `user@host`, `user@host:port` or a name of `~/.ssh/config`.
-        :param connect_timeout_s: for each of: connection, greeting, log-in, a new channel.
+        :param place: as `ssh` takes it: a host, `user@host`, `user@host:port` or a name in `~/.ssh/config`.
+        :param connect_timeout_s: for each of: connection, greeting, login, a new channel.
         :param command_timeout_s: for a survey.
         :param read_timeout_s: for each piece of a file.
-        :param idle_s: an unused connection is closed then.
+        :param idle_s: an unused connection is closed after this time.
         """
         self._machine = machine
         self._command_timeout_s = command_timeout_s
@@ -82,28 +81,28 @@ class SshHost:
 
     @property
     def machine(self) -> str:
-        """The name of the machine in results."""
+        """Return the machine's name in results."""
         return self._machine
 
     @property
     def place(self) -> str:
-        """Where it is, as `ssh` takes it."""
+        """Return the host as `ssh` takes it."""
         return self._link.place
 
     def close(self) -> None:
-        """Hang up. The next call connects again."""
+        """Close the connection. The next call connects again."""
         self._let_go()
         self._link.close()
         self._has_no_sftp = False
 
     def clock_skew_s(self) -> float | None:
-        """Seconds that the host's clock is ahead, as last measured: asked for every `CLOCK_S`, and sooner where the
+        """Return the seconds that the host's clock is ahead, as last measured: every `CLOCK_S`, and sooner if the
         answers took long.
         """
         return skew_s(self._clock)
 
     def home(self) -> str:
-        """The absolute path that `~` stands for there."""
+        """Return the absolute path of `~` on the host."""
         if self._home is None:
             reply = self._asked(())
             if reply is None:
@@ -112,7 +111,7 @@ class SshHost:
         return self._home or "/"
 
     def folders(self, root: str) -> list[str]:
-        """The folders directly under `root`, sorted; `.` first if `root` itself holds logs.
+        """Return the names of the folders directly under `root`, sorted; `.` first if `root` itself holds logs.
 
         :raises SourceUnreadable: `root` is missing or cannot be listed.
         """
@@ -128,8 +127,8 @@ class SshHost:
         return here + sorted(name for name in found if not name.startswith("."))
 
     def list_files(self, root: str) -> Listing:
-        """Every log, subagent's description and tool's output at or below `root`; folders that cannot be listed are
-        skipped and named.
+        """List every log, subagent description and tool output at or below `root`. Folders that cannot be listed are
+        skipped and reported.
 
         :raises SourceUnreadable: `root` itself is missing or cannot be listed.
         """
@@ -142,7 +141,7 @@ class SshHost:
         return listing_of(answer)
 
     def file(self, root: str, name: str) -> FileStat | None:
-        """The one file `name` directly in `root`; None when it is not there or cannot be seen."""
+        """Return the file `name` directly in `root`; None if it is missing or cannot be seen."""
         path = f"{root.rstrip('/')}/{name}"
         answer = self._answer(file_question(path))
         if answer is None:
@@ -152,8 +151,8 @@ class SshHost:
         return FileStat(name, found[0].size, found[0].mtime_ns, found[0].device, found[0].inode) if found else None
 
     def survey(self, wanted: Sequence[Wanted]) -> list[Survey | SourceUnreadable]:
-        """What is there of each, in order, all in one round trip where the host has GNU find; one that cannot be
-        listed is an error in its place.
+        """Survey each, in order, in one round trip if the host has GNU find. A root that cannot be listed gives an
+        error in its place.
         """
         misplaced = [_misplaced(each) for each in wanted]
         proper = [each for each, problem in zip(wanted, misplaced, strict=True) if problem is None]
@@ -170,16 +169,16 @@ class SshHost:
         return [next(found) if problem is None else problem for problem in misplaced]
 
     def fetching(self, files: Sequence[tuple[str, int]]) -> AbstractContextManager[Read]:
-        """A way to read files that will be read whole and in this order: (absolute path, size) each. The small ones
-        come ahead of their reader in one stream.
+        """Return a reader for files that will be read whole and in this order: (absolute path, size) each. Small files
+        arrive ahead of their reader in one stream.
         """
         self._readers.renew()
         return Fetching(self._link, self.read, files)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """At most `length` bytes of a file; empty at its end.
+        """Return at most `length` bytes of a file; empty at its end.
 
-        :raises SourceUnreadable: the file is missing, no regular one, or cannot be read.
+        :raises SourceUnreadable: the file is missing, not a regular file, or cannot be read.
         """
         if not self._has_no_sftp:
             try:
@@ -189,11 +188,11 @@ class SshHost:
         return self._by_shell.read(path, offset, length)
 
     def disk(self) -> SshDisk:
-        """Its disk, to find the repository of a folder there (`exchanges.projects.resolved_project`)."""
+        """Return its disk, to find the repository of a folder there (`exchanges.projects.resolved_project`)."""
         return SshDisk(self._stat, self._real_path, self.read, self.home)
 
     def _let_go(self) -> None:
-        """Close the sessions that nobody uses."""
+        """Close unused sessions."""
         self._readers.close()
         self._shell.close()
         self._by_shell.close()
@@ -217,7 +216,7 @@ class SshHost:
         return self._by_shell.real_path(path)
 
     def _read_patterns(self, answer: Answer) -> None:
-        """Read the patterns of what to ignore that did not come along, as where `grep` is another one."""
+        """Read the ignore files whose text the survey lacks, e.g. because of a different `grep`."""
         for file in unread_patterns(answer):
             try:
                 text = self.read(f"{answer.root.rstrip('/')}/{file.path}", 0, file.size)
@@ -226,12 +225,12 @@ class SshHost:
                 answer.problems.append(str(problem))
 
     def _answer(self, question: Question) -> Answer | None:
-        """None: the host has no GNU find."""
+        """Return the answer; None: the host has no GNU find."""
         reply = self._asked([question])
         return reply.answers[0] if reply and reply.answers else None
 
     def _asked(self, questions: Sequence[Question]) -> Reply | None:
-        """The answer to one script. None: the host runs none."""
+        """Return the answer to one script; None: the host runs no shell."""
         self._readers.renew()
         token = secrets.token_hex(8)
         script = script_of(questions, token, with_clock=time.monotonic() >= self._clock_due)
@@ -263,7 +262,7 @@ def _question(wanted: Wanted) -> Question:
 
 
 def _add_complaints(reply: Reply, stderr: bytes) -> None:
-    """Each to the root that it is of; where that is not said, to all."""
+    """Add each error message to its root, or to all roots if it names none."""
     for complaint in complaints(stderr):
         of = [answer for answer in reply.answers or () if complaint.startswith(answer.root)]
         longest = max((len(answer.root) for answer in of), default=0)

@@ -1,4 +1,4 @@
-"""From what a far host's entries are to listings, as the local host would make them of the same tree. Pure."""
+"""Convert the entries of a remote host to listings as the local host would make them of the same tree. Pure."""
 
 import hashlib
 from collections import defaultdict
@@ -24,7 +24,7 @@ _REASONS = {"m": "no such file or directory", "n": "it is a file, not a director
 
 
 def survey_of(wanted: Wanted, answer: Answer) -> Survey | SourceUnreadable:
-    """What an answer says of what was asked for."""
+    """Return the survey of an answer."""
     if answer.error:
         return unreadable("folder", answer)
     if answer.entries is None or answer.state == wanted.known:
@@ -38,14 +38,14 @@ def survey_of(wanted: Wanted, answer: Answer) -> Survey | SourceUnreadable:
 
 
 def unreadable(what: str, answer: Answer) -> SourceUnreadable:
-    """The error of an answer that has one."""
+    """Return the error of an answer that has one."""
     return (SourceMissing if answer.error == "m" else SourceUnreadable)(
         f"cannot read the {what} {answer.root}: {_REASONS[answer.error]}; check the path and that this user may read it"
     )
 
 
 def listing_of(answer: Answer) -> Listing:
-    """The logs of a tree. Each folder counts once, however many links lead there."""
+    """Return the logs of a tree. Each folder counts once, for any number of links to it."""
     tree: dict[str, list[tuple[str, Entry]]] = defaultdict(list)
     here: set[tuple[int, int]] = set()
     for path, entry in {entry.stat.path: entry for entry in reversed(answer.entries or ())}.items():
@@ -96,7 +96,7 @@ def _documents(wanted: Wanted, answer: Answer) -> Survey:
 
 
 def unread_patterns(answer: Answer) -> list[FileStat]:
-    """Files of patterns whose text is not in the answer, though it should be."""
+    """Return the ignore files whose text the answer should have but lacks."""
     return [
         file for file in _patterns(answer.entries or ())
         if 0 < file.size <= IGNORE_BYTES and file.path not in answer.ignores
@@ -104,7 +104,7 @@ def unread_patterns(answer: Answer) -> list[FileStat]:
 
 
 def _huge(entries: Sequence[Entry]) -> list[str]:
-    """Files of patterns that are too large."""
+    """Return the ignore files that are too large."""
     return [file.path for file in _patterns(entries) if file.size > IGNORE_BYTES]
 
 
@@ -114,7 +114,7 @@ def _patterns(entries: Sequence[Entry]) -> list[FileStat]:
 
 
 def state_of(answer: Answer) -> str:
-    """64 hex characters that change with whatever was found, where the host itself made no digest."""
+    """Return a digest of everything found, 64 hex characters, if the host sent no digest."""
     digest = hashlib.sha256()
     for entry in sorted(answer.entries or (), key=lambda each: (each.stat.path, each.kind)):
         digest.update(f"{entry.kind}\0{entry.stat.path}\0{entry.stat.size}\0{entry.stat.mtime_ns}\0\0".encode())

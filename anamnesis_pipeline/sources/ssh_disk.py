@@ -1,4 +1,4 @@
-"""A far host's disk, as far as it takes to find which repository a folder there belongs to."""
+"""The disk of a remote host, as far as finding the repository of a folder needs it."""
 
 from collections.abc import Callable
 
@@ -7,19 +7,18 @@ from anamnesis_pipeline.sources.base import Read
 from anamnesis_pipeline.sources.sftp import Attributes
 
 TEXT_BYTES = 1 << 20
-"""A longer file is no description of a repository."""
+"""A longer file does not describe a repository."""
 
 
 class SshDisk:
-    """Looks as the host lets it. Besides what is said below, everything raises `HostUnreachable` and `HostRefused`."""
+    """Disk access within the host's permissions. Every method may also raise `HostUnreachable` and `HostRefused`."""
 
     def __init__(
         self, stat: Callable[[str], Attributes], real_path: Callable[[str], str], read: Read, home: Callable[[], str]
     ) -> None:  # fmt: skip
-        """:param stat: of what is at a path, behind links.
-
-        :param real_path: a path without links and dots.
-        :param home: where `~` is there.
+        """:param stat: returns the attributes of a path, following links.
+        :param real_path: returns a path without links and dots.
+        :param home: returns the path of `~`.
         """
         self._stat = stat
         self._real_path = real_path
@@ -27,7 +26,7 @@ class SshDisk:
         self._home = home
 
     def mode(self, path: str) -> int | None:
-        """The `st_mode` of what is there, behind links; None: nothing.
+        """Return the `st_mode` of a path, following links; None: nothing is there.
 
         :raises OSError: it cannot be seen.
         """
@@ -39,7 +38,7 @@ class SshDisk:
             raise OSError(str(problem)) from problem
 
     def text(self, path: str) -> str:
-        """A small file's text, invalid UTF-8 replaced; cut where it is no small one.
+        """Return a small file's text, invalid UTF-8 replaced; a larger file is truncated.
 
         :raises OSError: it cannot be read.
         """
@@ -49,9 +48,9 @@ class SshDisk:
             raise OSError(str(problem)) from problem
 
     def real_path(self, path: str) -> str:
-        """The path without links and dots, also where nothing is there.
+        """Return the path without links and dots, even if nothing is there.
 
-        :raises OSError: the host does not say.
+        :raises OSError: the host does not answer.
         """
         try:
             return self._real_path(path)
@@ -59,5 +58,5 @@ class SshDisk:
             raise OSError(str(problem)) from problem
 
     def home(self) -> str:
-        """The home of the user who looks."""
+        """Return the home of the login user."""
         return self._home()

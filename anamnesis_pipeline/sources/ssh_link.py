@@ -1,4 +1,4 @@
-"""One SSH connection to a host: kept, shared by threads, opened anew when it broke off, given up when it stalls."""
+"""One SSH connection to a host: reused, shared by threads, reopened when it broke off, dropped when it stalls."""
 
 import threading
 import time
@@ -13,16 +13,16 @@ from anamnesis_pipeline.sources.base import CONNECT_TIMEOUT_S, READ_TIMEOUT_S
 from anamnesis_pipeline.ssh_connection import connected, translated
 
 IDLE_S = 900.0
-"""A connection that nobody used for so long is closed: three ticks, as they are by default."""
+"""Seconds after which an idle connection is closed: three ticks by default."""
 KEEPALIVE_S = 30
 MAX_CHANNELS = 8
-"""sshd allows ten sessions on a connection unless it is told otherwise."""
+"""sshd allows ten sessions on a connection by default."""
 LOOK_S = 0.25
-"""Seconds between two looks at what is overdue."""
+"""Seconds between two checks for overdue operations."""
 
 
 def no_sftp(place: str) -> NoSftp:
-    """What to say of a host that serves no files, and has no shell that could."""
+    """Return the error for a host that serves no files by SFTP and has no shell for it."""
     return NoSftp(
         f"the SFTP subsystem of {place} does not answer, nor does a shell with GNU find; enable `Subsystem sftp "
         "internal-sftp` in its sshd_config"
@@ -30,15 +30,14 @@ def no_sftp(place: str) -> NoSftp:
 
 
 class SshLink:
-    """The one connection of this process to a host, opened when it is needed."""
+    """The only connection of this process to a host, opened on demand."""
 
     def __init__(
         self, place: str, *, connect_timeout_s: float = CONNECT_TIMEOUT_S, read_timeout_s: float = READ_TIMEOUT_S,
         idle_s: float = IDLE_S,
     ) -> None:  # fmt: skip
-        """:param place: as `ssh` takes it: a host, `user@host:port` or a name of `~/.ssh/config`.
-
-        :param connect_timeout_s: for connecting, greeting, log-in and each new channel.
+        """:param place: as `ssh` takes it: a host, `user@host:port` or a name in `~/.ssh/config`.
+        :param connect_timeout_s: for connecting, greeting, login and each new channel.
         :param read_timeout_s: for each piece of an answer.
         """
         self.place = place
@@ -49,16 +48,16 @@ class SshLink:
         self._slots = threading.BoundedSemaphore(MAX_CHANNELS)
         self._open: _Connection | None = None
         self.make_room: Callable[[], None] = lambda: None
-        """Called where the host opens no more sessions: closes those that nobody uses."""
+        """Called when the host opens no more sessions: closes the unused ones."""
         self._failed: tuple[float, HostRefused | HostUnreachable] | None = None
 
     @contextmanager
     def channel(self, start: Callable[[Any], None], timeout_s: float) -> Iterator[Any]:
-        """A new channel, closed at the end. All that goes wrong while it is open is translated.
+        """Open a channel and close it at the end. Errors while it is open are translated.
 
-        :param start: what to do with it first, such as to run a command.
-        :param timeout_s: for all of it; the connection is dropped then, since a server that stalls answers nobody.
-        :raises HostRefused: the host's key is not the known one, or it lets nobody in.
+        :param start: the first operation on it, such as running a command.
+        :param timeout_s: for the whole block; the connection is dropped then, since a stalled server answers no client.
+        :raises HostRefused: the host's key is not the known one, or login is refused.
         :raises HostUnreachable: no connection, or it stalls or breaks off.
         """
         with self._slots:
@@ -80,7 +79,7 @@ class SshLink:
             raise
 
     def start_sftp(self, channel: Any) -> None:
-        """Have a new channel speak SFTP.
+        """Start SFTP on a new channel.
 
         :raises HostRefused: the host has none.
         """
@@ -92,13 +91,13 @@ class SshLink:
             raise
 
     def close_channel(self, channel: Any) -> None:
-        """Close a channel that `open_channel` gave."""
+        """Close a channel from `open_channel`."""
         channel.close()
         self._slots.release()
 
     @contextmanager
     def using(self, connection: "_Connection", timeout_s: float) -> Iterator[None]:
-        """What goes wrong with a channel of `connection`, translated; the connection is dropped if it takes longer.
+        """Translate errors on a channel of `connection`; the connection is dropped after `timeout_s`.
 
         :raises HostUnreachable: it stalls or breaks off.
         """
@@ -106,7 +105,7 @@ class SshLink:
             yield
 
     def close(self) -> None:
-        """Hang up. The next call connects again."""
+        """Close the connection. The next call connects again."""
         with self._lock:
             connection, self._open = self._open, None
         if connection is not None:
@@ -119,7 +118,7 @@ class SshLink:
         except HostUnreachable:
             if is_fresh or connection.is_alive:
                 raise
-        connection, _ = self._connection()  # the one that was kept had died unseen
+        connection, _ = self._connection()  # the reused connection had died unnoticed
         return connection, self._start(connection, start)
 
     def _start(self, connection: "_Connection", start: Callable[[Any], None]) -> Any:
@@ -134,7 +133,7 @@ class SshLink:
             return channel
 
     def _session(self, connection: "_Connection") -> Any:
-        """A new session, where the host allows only a few as soon as another one is gone."""
+        """Return a new session; on a host with a session limit, wait until another one ends."""
         deadline = time.monotonic() + self._connect_timeout_s / 2
         while True:
             try:
@@ -162,7 +161,7 @@ class SshLink:
             raise
 
     def _connection(self) -> tuple["_Connection", bool]:
-        """The connection, and whether it was just made. Who waited for another's vain attempt shares its outcome."""
+        """Return (connection, whether it was just made). Threads that wait for a failed attempt share its outcome."""
         asked = time.monotonic()
         with self._lock:
             if self._open is not None and self._open.is_alive:
@@ -181,9 +180,9 @@ class SshLink:
 
 
 class _Connection:
-    """An open connection, and a thread that hangs up when something on it is overdue or nobody uses it any more.
+    """An open connection, and a thread that closes it when an operation is overdue or the connection is idle.
 
-    paramiko waits for ever for some answers, and for room to send; hanging up ends all that waiting.
+    paramiko waits without a limit for some answers, and for space to send; closing the connection ends that.
     """
 
     def __init__(self, place: str, timeout_s: float, idle_s: float) -> None:
@@ -200,12 +199,12 @@ class _Connection:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can still be used, as far as is known here."""
+        """Return whether it can still be used, as far as is known locally."""
         return not self._closed.is_set() and bool(self.transport.is_active())
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Hang up if this takes longer."""
+        """Close the connection if the block takes longer."""
         key = object()
         self._deadlines[key] = time.monotonic() + seconds
         try:
@@ -215,7 +214,7 @@ class _Connection:
             self._deadlines.pop(key, None)
 
     def close(self) -> None:
-        """Hang up, here and at each host on the way."""
+        """Close the connection, here and at each jump host."""
         if not self._closed.is_set():
             self._closed.set()
             self._stack.close()

@@ -1,15 +1,15 @@
-"""What is asked of a far host's `find`, in one shell script for many roots, and how its answer is read. Pure.
+"""Build one shell script that runs `find` for many roots of a remote host, and parse its answer. Pure.
 
-The answer is a row of records, each ended by NUL, and between them what `grep` shows of files of patterns:
+The answer is a sequence of records, each ended by NUL, and between them the lines of ignore files from `grep`:
 
     <token>[<clock>] <home>        then, per root, `N` if there is no GNU find, which ends the answer, or
-    R<absolute root>               and one of: `m` missing, `n` no folder, `p` not to be read, `=` as it was, or
+    R<absolute root>               and one of: `m` missing, `n` no folder, `p` unreadable, `=` unchanged, or
     <records of find> e            `k` in place of `e`: it was killed before it was done
 
 A record of find is `<type> <size> <time> <device> <inode> <path>`. Types: f file, s link to a file (with its absolute
-path), d folder, l link to a folder, x folder that cannot be read, u link to a folder
-above the root, o folder that is not entered, g `.git`. Of documents,
-`r<root without links>` comes first, and `t<absolute path of its target>` behind each link.
+path), d folder, l link to a folder, x folder that cannot be read, u link to a folder above the root, o folder that is
+not entered, g `.git`. For documents, `r<root without links>` comes first, and `t<absolute path of its target>` behind
+each link.
 """
 
 import hashlib
@@ -66,7 +66,7 @@ _MISSING_END = "broke off in the middle of its answer"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of one root: the shell command `look`, which knows the root as `$R`; and the state known of it."""
+    """The question about one root: the shell command `look`, in which `$R` is the root, and the known state."""
 
     root: str
     look: str
@@ -75,7 +75,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What find shows of one file or folder: `kind` is the type of its record."""
+    """One file or folder from find; `kind` is the type of its record."""
 
     kind: str
     stat: FileStat
@@ -83,8 +83,8 @@ class Entry:
 
 @dataclass(slots=True)
 class Answer:
-    """What came of one question. `error`: empty, `m`, `n` or `p`. Entries are None where the state is the known one.
-    `real`: the root without links; `targets`: of links to files, the absolute path without links of what they lead to.
+    """The answer to one question. `error`: empty, `m`, `n` or `p`. Entries are None if the state is the known one.
+    `real`: the root without links; `targets`: link to a file -> the absolute path of its target, without links.
     """
 
     root: str
@@ -99,7 +99,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """All of a script's answer; `clock_s`, if asked for, is the time there when it began. No answers: no GNU find."""
+    """The whole answer of a script; `clock_s`: the host's time at its start, if requested. No answers: no GNU find."""
 
     home: str
     clock_s: float | None
@@ -107,7 +107,7 @@ class Reply:
 
 
 def logs_question(root: str, known: str, depth: int, above: Sequence[str] = ()) -> Question:
-    """All that may be archived at or below a root, and the files `above` it. Outputs of tools come after the logs."""
+    """Ask for all archived files at or below a root, and the files `above` it. Tool outputs come after the logs."""
     find = f'walk -L "$R" -mindepth 1 -maxdepth {depth}'
     logs = r"\( -name '*.jsonl*' -o -name 'agent-*.meta.json' -o -name 'local_*.json' \)"
     outputs = r"\( -name '*.txt' -o -name '*.json' -o -name '*.jsonl*' \)"
@@ -126,7 +126,7 @@ def logs_question(root: str, known: str, depth: int, above: Sequence[str] = ()) 
 
 
 def documents_question(wanted: Wanted) -> Question:
-    """Files by name, the patterns of what to ignore, and where repositories are."""
+    """Return the question for files by name, ignore files and repositories."""
     ignored = " -o ".join(f"-name {name}" for name in IGNORE_FILES)
     matching = [f"-iname {_glob(glob)}" for glob in wanted.names]
     named = " -o ".join([*matching, ignored]) if matching else "-true"
@@ -148,7 +148,7 @@ def documents_question(wanted: Wanted) -> Question:
 
 
 def file_question(path: str) -> Question:
-    """The one regular file at a path, or where a link leads; its folder is the root."""
+    """Return the question for one regular file or a link's target; its folder is the root."""
     folder, _, name = path.rpartition("/")
     record = _RECORD.replace("%P", ".")
     look = rf"""find -L "$R"/{_word(name)} -maxdepth 0 -type f -printf 'f {record}' 2>/dev/null"""
@@ -156,13 +156,13 @@ def file_question(path: str) -> Question:
 
 
 def folders_question(root: str) -> Question:
-    """The folders directly in a root, links to some as well, and what may be a log."""
+    """Return the question for the folders directly in a root, some links to folders, and possible logs."""
     find = 'find -L "$R" -mindepth 1 -maxdepth 1'
     return Question(root, rf"{find} \( -type d -printf 'd {_RECORD}' -o -name '*.jsonl*' -printf 'f {_RECORD}' \)")
 
 
 def script_of(questions: Sequence[Question], token: str, *, with_clock: bool) -> bytes:
-    """The script that asks them all. Not text, as names are bytes."""
+    """Return the script that asks all questions. It is bytes, as names are."""
     lines = [_BEGIN.format(token=token, clock=_CLOCK if with_clock else "").encode()]
     for question in questions:
         lines.append(b"R=" + _root(question.root))
@@ -178,23 +178,23 @@ def _root(root: str) -> bytes:
 
 
 def _quoted(raw: bytes) -> bytes:
-    return b"'" + raw.replace(b"'", b"'\"'\"'") + b"'"  # fish would read another way of saying it otherwise
+    return b"'" + raw.replace(b"'", b"'\"'\"'") + b"'"  # fish reads other quoting differently
 
 
 def _word(name: str) -> str:
-    """A name as a word of the shell; bytes that are no UTF-8 are kept as Python's stand-ins."""
+    """Quote a name for the shell; bytes that are not UTF-8 come back from their surrogates."""
     return _quoted(bytes_of(name)).decode("utf-8", "surrogateescape")
 
 
 def _glob(glob: str) -> str:
-    """A glob as `find` takes it, to which a backslash is none of the name."""
+    """Return a glob for `find`, in which a backslash is never part of the name."""
     return _word(glob.replace("\\", "\\\\"))
 
 
 def read_reply(raw: bytes, token: str) -> Reply | None:
-    """The answer to `script_of`. What a shell's start-up files print before it is passed over.
+    """Parse the answer to `script_of`. Output of a shell's start-up files before it is skipped.
 
-    :returns: None: no shell ran it, as where only SFTP is allowed.
+    :returns: None: no shell ran it, e.g. if only SFTP is allowed.
     :raises HostUnreachable: it is cut off.
     """
     begin = raw.find(token.encode())
@@ -239,7 +239,7 @@ def _answer(reader: "_Records", root: str) -> Answer:
         _take(answer, entries, record)
     answer.entries = entries
     answer.ignores = {path: name_of(b"".join(lines)) for path, lines in shown.items()}
-    for entry in entries:  # an empty file has no lines to show
+    for entry in entries:  # an empty file has no lines
         if entry.kind == "f" and entry.stat.size == 0 and entry.stat.path.rpartition("/")[2] in IGNORE_FILES:
             answer.ignores.setdefault(entry.stat.path, "")
     return answer
@@ -272,7 +272,7 @@ def _below(root: str, raw: bytes) -> str:
 
 
 class _Records:
-    """Where the reading of an answer has come to."""
+    """Position while parsing an answer."""
 
     def __init__(self, raw: bytes, at: int) -> None:
         self.raw = raw
@@ -284,14 +284,14 @@ class _Records:
 
     @property
     def is_shown_line(self) -> bool:
-        """Whether a line of grep comes next: a path begins it, which no record begins with."""
+        """Return whether a line of grep comes next: it begins with a path, as no record does."""
         return self.raw[self.at : self.at + 1] == b"/"
 
     def next(self) -> bytes:
         return self._until(b"\0")
 
     def shown_line(self) -> tuple[bytes, bytes]:
-        """(path, line with its line break)."""
+        """Return (path, line with its line break)."""
         return self._until(b"\0"), self._until(b"\n") + b"\n"
 
     def _until(self, end: bytes) -> bytes:
@@ -303,7 +303,7 @@ class _Records:
 
 
 def complaints(stderr: bytes) -> Iterator[str]:
-    """What `find` could not look at: `path: reason` of each. Loops of links are none: they end where they began."""
+    """Yield `path: reason` for each path that `find` could not read. Loops of links are skipped: they are harmless."""
     for line in stderr.decode("utf-8", "replace").splitlines():
         text = line.removeprefix("find: ")
         if text != line and "file system loop" not in text and "No such file" not in text:

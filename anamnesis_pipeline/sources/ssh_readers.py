@@ -1,4 +1,4 @@
-"""Read files of a far host in ranges: a few SFTP sessions on its connection, each with the files it has open."""
+"""Read ranges of files on a remote host: a few SFTP sessions on its connection, each with its open files."""
 
 import struct
 import threading
@@ -14,9 +14,9 @@ from anamnesis_pipeline.sources.ssh_link import SshLink, no_sftp
 
 SESSIONS = 4
 OPEN_FILES = 16
-"""Kept open by each session."""
+"""Open files per session."""
 FILE_TIMEOUT_S = 600.0
-"""For all that is asked of a session at once; each piece has its own, shorter time."""
+"""For one whole use of a session; each piece has its own, shorter timeout."""
 
 
 @dataclass(slots=True)
@@ -26,11 +26,11 @@ class _Session:
     sftp: Sftp
     age: int
     files: OrderedDict[str, tuple[bytes, int]] = field(default_factory=OrderedDict)
-    """Path -> (handle, size when it was last looked at)."""
+    """Path -> (handle, size at the last stat)."""
 
 
 class SshReaders:
-    """The SFTP sessions of a host. Safe to share between threads."""
+    """The SFTP sessions of a host. Thread-safe."""
 
     def __init__(self, link: SshLink) -> None:
         self._link = link
@@ -40,9 +40,9 @@ class SshReaders:
         self._changed = threading.Condition()
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """At most `length` bytes of a regular file; less only at its end.
+        """Return at most `length` bytes of a regular file; fewer only at its end.
 
-        :raises SourceUnreadable: it is missing, no regular file, or cannot be read.
+        :raises SourceUnreadable: it is missing, not a regular file, or cannot be read.
         """
         with self._session(path) as session:
             handle, size, is_fresh = self._opened(session, path)
@@ -53,17 +53,17 @@ class SshReaders:
 
     @contextmanager
     def sftp(self) -> Iterator[Sftp]:
-        """A session for anything else."""
+        """Lend a session for any other request."""
         with self._session("") as session:
             yield session.sftp
 
     def renew(self) -> None:
-        """Files that are open may be others by now: whoever lists them anew wants to read what was listed."""
+        """Drop open handles before reading a new listing: their files may have been replaced."""
         with self._changed:
             self._age += 1
 
     def close(self) -> None:
-        """Give the sessions back that are not in use."""
+        """Close the sessions that are not in use."""
         with self._changed:
             sessions, self._free = self._free, []
             self._count -= len(sessions)
@@ -89,7 +89,7 @@ class SshReaders:
             self._give_back(session, is_whole)
 
     def _taken(self, path: str) -> _Session:
-        """A free session, best the one that has `path` open; a new one if all are taken and it is allowed."""
+        """Return a free session, preferably with `path` open; a new one if all are in use and the limit allows it."""
         with self._changed:
             while not self._free and self._count >= SESSIONS:
                 self._changed.wait()
@@ -123,7 +123,7 @@ class SshReaders:
             return Sftp(channel, self._link.place)
         except (EOFError, OSError):
             channel.status_event.wait(1)
-            if channel.exit_status >= 0:  # the server's program for it ended
+            if channel.exit_status >= 0:  # the server's SFTP program ended
                 raise no_sftp(self._link.place) from None
             raise
 
@@ -144,12 +144,12 @@ class SshReaders:
         session.age = self._age
 
     def _opened(self, session: _Session, path: str) -> tuple[bytes, int, bool]:
-        """(handle, size, whether it was just opened)."""
+        """Return (handle, size, whether it was just opened)."""
         if path in session.files:
             session.files.move_to_end(path)
             return *session.files[path], False
         found = session.sftp.stat(path)
-        if not found.is_file:  # opening a pipe would wait for ever
+        if not found.is_file:  # opening a pipe would block
             raise SourceUnreadable(f"cannot read the file {path}: not a regular file; check the path")
         handle = session.sftp.open(path)
         session.files[path] = handle, found.size

@@ -1,4 +1,4 @@
-"""A shell on a far host that is kept for script after script, so that each costs one round trip and no log-in."""
+"""A shell on a remote host, reused for each script: one round trip, no login."""
 
 import math
 import shlex
@@ -12,15 +12,15 @@ from anamnesis_pipeline.errors import HostUnreachable
 from anamnesis_pipeline.sources.ssh_link import SshLink
 
 MAX_ANSWER_BYTES = 256 << 20
-"""A million files. More is no listing of what people wrote."""
+"""Enough for a million files. A larger answer is no listing of documents."""
 MAX_COMPLAINT_BYTES = 1 << 20
 LOOK_S = 0.2
-"""Seconds between two looks at what a silent command complains of."""
+"""Seconds between two reads of the standard error of a silent command."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a script wrote; `at_s` is the time here half way between sending it and its first word, `round_trip_s` the
+    """The output of a script; `at_s`: local time half way between sending it and its first word; `round_trip_s`: the
     seconds between both.
     """
 
@@ -31,7 +31,7 @@ class Ran:
 
 
 class SshShell:
-    """One shell at a time. Safe to share between threads, of which each waits for its turn."""
+    """One shell at a time. Thread-safe; threads wait for each other."""
 
     def __init__(self, link: SshLink) -> None:
         self._link = link
@@ -39,10 +39,10 @@ class SshShell:
         self._kept: tuple[Any, Any] | None = None
 
     def run(self, script: bytes, token: str, timeout_s: float) -> Ran:
-        """Run a script, which finds nothing on its standard input.
+        """Run a script with empty standard input.
 
-        :param token: letters that it writes nowhere but at the start.
-        :returns: without the token where no shell ran it, as where only SFTP is allowed.
+        :param token: letters that it writes only at the start.
+        :returns: output without the token if no shell ran it, e.g. if only SFTP is allowed.
         :raises HostUnreachable: no connection, or it takes longer than `timeout_s`.
         """
         with self._lock:
@@ -85,7 +85,7 @@ class SshShell:
         with self._link.using(connection, timeout_s):
             sent = time.time()
             channel.settimeout(None)
-            with suppress(OSError):  # a forced command may have ended already: what it left behind tells
+            with suppress(OSError):  # a forced command may have ended already: its output shows why
                 channel.sendall(b"(\n" + script + ending.encode())
             return _answer(channel, end.encode(), sent)
 
@@ -112,7 +112,7 @@ def _answer(channel: Any, end: bytes, sent: float) -> Ran:
 
 
 def _received(channel: Any) -> bytes | None:
-    """What came; empty at the end; None: nothing for a moment."""
+    """Return the received bytes; empty at the end; None: none arrived for a moment."""
     try:
         return bytes(channel.recv(1 << 18))
     except TimeoutError:
@@ -121,11 +121,11 @@ def _received(channel: Any) -> bytes | None:
 
 def _complain(stderr: bytearray, piece: bytes) -> None:
     stderr += piece
-    del stderr[MAX_COMPLAINT_BYTES:-100]  # its end is looked at
+    del stderr[MAX_COMPLAINT_BYTES:-100]  # the end is parsed
 
 
 def _cut_off(channel: Any, stdout: bytes, stderr: bytes) -> Ran:
-    """A shell that ended: there is none, or the connection broke off.
+    """Handle a shell that ended: the host has none, or the connection broke off.
 
     :raises EOFError: it broke off.
     """

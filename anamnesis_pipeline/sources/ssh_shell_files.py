@@ -1,4 +1,4 @@
-"""Files of a far host by its shell, where it serves none over SFTP: look at one, and read it in ranges."""
+"""Files of a remote host by its shell, where it has no SFTP: stat one, and read ranges."""
 
 import secrets
 import stat
@@ -10,7 +10,7 @@ from anamnesis_pipeline.sources.ssh_link import SshLink, no_sftp
 from anamnesis_pipeline.sources.ssh_shell import SshShell
 
 RANGE_BYTES = 16 << 20
-"""Of one answer."""
+"""Size of one answer."""
 _LOOK = """\
 LC_ALL=C; export LC_ALL; cd /; printf %s {token}
 if [ -d "$F" ]; then printf d
@@ -34,9 +34,9 @@ _REASONS = {
 
 
 class ShellFiles:
-    """Files by the shell of a host. Safe to share between threads, of which each waits for its turn.
+    """Files by the shell of a host. Thread-safe; threads wait for each other.
 
-    Besides what is said below, everything raises `HostUnreachable`, and `HostRefused` where there is no shell either.
+    Every method may also raise `HostUnreachable`, and `HostRefused` if there is no shell either.
     """
 
     def __init__(self, link: SshLink, timeout_s: float) -> None:
@@ -46,9 +46,9 @@ class ShellFiles:
         self._shell = SshShell(link)
 
     def stat(self, path: str) -> Attributes:
-        """Of a file or folder, or of what a link leads to; the time is not asked for, and of no file the size.
+        """Return the attributes of a file or folder, or of a link's target, without the time and without a file's size.
 
-        :raises SourceMissing: there is nothing.
+        :raises SourceMissing: nothing is there.
         :raises SourceUnreadable: it cannot be seen.
         """
         kind, answer = self._asked(path, _SIZE)
@@ -59,9 +59,9 @@ class ShellFiles:
         return Attributes(self._number(path, size) if kind == "f" else 0, modes.get(kind, stat.S_IFIFO), 0)
 
     def real_path(self, path: str) -> str:
-        """The absolute path without links and dots, also where nothing is there.
+        """Return the absolute path without links and dots, even if nothing is there.
 
-        :raises SourceUnreadable: the host does not say.
+        :raises SourceUnreadable: the host does not answer.
         """
         _, found = self._asked(path, _REAL)
         if not found.startswith(b"/"):
@@ -69,9 +69,9 @@ class ShellFiles:
         return name_of(found)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """At most `length` bytes of a regular file; less only at its end.
+        """Return at most `length` bytes of a regular file; fewer only at its end.
 
-        :raises SourceUnreadable: it is missing, no regular file, or cannot be read.
+        :raises SourceUnreadable: it is missing, not a regular file, or cannot be read.
         """
         pieces: list[bytes] = []
         while length > 0:
@@ -98,15 +98,15 @@ class ShellFiles:
         return int(size)
 
     def _without_tools(self, path: str) -> SourceUnreadable:
-        """It got shorter just now, or what reads files there is missing: nothing must be taken for its end then."""
+        """Return the error for a file that shrank, or for missing tools: neither must count as the file's end."""
         return SourceUnreadable(
             f"cannot read the file {path} whole: {self._link.place} has no SFTP, and its shell needs stat, tail and "
             "head; if it has these, the next crawl reads it"
         )
 
     def _asked(self, path: str, command: str) -> tuple[str, bytes]:
-        """(what is at a path: `d` folder, `f` file, `o` something else, `m` nothing, `p` not to be seen; what the
-        command says, which knows the path as `$F`).
+        """Return (type of the path, output of the command). Types: `d` folder, `f` file, `o` other, `m` missing, `p` no
+        permission. In the command, `$F` is the path.
         """
         token = secrets.token_hex(8)
         quoted = b"'" + bytes_of(path).replace(b"'", b"'\"'\"'") + b"'"

@@ -1,4 +1,4 @@
-"""Many small files of a far host as one stream: `tar` of just these, in the order they are read and ahead of it."""
+"""Stream many small files of a remote host: `tar` of just these, in reading order and ahead of the reader."""
 
 import shlex
 import threading
@@ -18,11 +18,11 @@ SMALL_BYTES = 1 << 20
 GROWN_BYTES = 8 << 20
 """A file that has grown beyond this since it was listed is not taken from the stream."""
 BUFFER_BYTES = 32 << 20
-"""Of files that wait for their reader."""
+"""Size of the files that wait for their reader."""
 HANDFUL_BYTES = 128 << 10
-"""Handed over to the reader at a time."""
+"""Size of one batch for the reader."""
 LIST_FILES = 20_000
-"""Of one stream, so that a list of any length takes bounded memory over there."""
+"""Files per stream, so that a list of any length takes bounded memory on the host."""
 
 _TAR = (
     "LC_ALL=C exec tar --create --file=- --format=gnu --blocking-factor=64 --absolute-names --dereference "
@@ -32,13 +32,13 @@ _COMMAND = f"exec sh -c {shlex.quote(_TAR)}"
 
 
 class Fetching:
-    """Reads files that are read whole and in order from streams, all else by `read`. Safe to share between threads.
+    """Reads files that are read whole and in order from streams, all others by `read`. Thread-safe.
 
-    What was read stays as long as there is room, and can be read again.
+    Files stay in memory within a limit, and can be read again.
     """
 
     def __init__(self, link: SshLink, read: Read, files: Sequence[tuple[str, int]]) -> None:
-        """:param read: of a range, for what does not come in a stream.
+        """:param read: reads a range of a file that is not in a stream.
         :param files: (absolute path, size) in the order they will be read.
         """
         self._link = link
@@ -65,7 +65,7 @@ class Fetching:
         return self._read
 
     def __exit__(self, *problem: object) -> None:
-        """Stop it; what did not arrive yet is not waited for."""
+        """Stop the stream without waiting for the rest."""
         with self._changed:
             self._is_left = True
             self._arrived.clear()
@@ -79,7 +79,7 @@ class Fetching:
         return self._read_range(path, offset, length) if data is None else data[offset : offset + length]
 
     def _awaited(self, number: int) -> bytes | None:
-        """A file from the stream; None: it does not come in one."""
+        """Return a file from the stream; None: it is not in one."""
         with self._changed:
             if number > self._reading:
                 self._reading = number
@@ -103,7 +103,7 @@ class Fetching:
                 self._decide(first)
         except (HostRefused, HostUnreachable) as problem:
             self._fail(problem)
-        except Exception as problem:  # whoever waits for the bytes would wait for ever
+        except Exception as problem:  # a thread that waits for the bytes would never return
             self._fail(HostUnreachable(f"reading from {self._link.place} failed ({type(problem).__name__})"))
 
     def _fail(self, problem: HostRefused | HostUnreachable) -> None:
@@ -117,12 +117,12 @@ class Fetching:
             self._changed.notify_all()
 
     def _streamed(self, batch: Sequence[str]) -> bool:
-        """Take in the stream of some files; False: the host has no `tar` that could make one."""
+        """Receive the stream of some files. Return False if the host has no usable `tar`."""
         listed = b"".join(bytes_of(path) + b"\0" for path in batch)
         is_any = False
         start = self._link.channel(lambda channel: channel.exec_command(_COMMAND), float("inf"))
         with ThreadPoolExecutor(1, thread_name_prefix="listing") as sender, start as channel:
-            sender.submit(_send, channel, listed)  # not all of it may be taken before files come back
+            sender.submit(_send, channel, listed)  # files may come back before the whole list is read
             try:
                 for files in _handfuls(regular_files(channel.recv, GROWN_BYTES)):
                     is_any = True
@@ -138,7 +138,7 @@ class Fetching:
             return is_any or channel.exit_status == 0
 
     def _take(self, files: Sequence[tuple[int, bytes]]) -> bool:
-        """Keep files for their reader, by number; False: there will be none."""
+        """Store files for their reader, by number. Return False if none will come."""
         whole = [(number, data) for number, data in files if is_whole(data)]
         size = sum(len(data) for _, data in whole)
         with self._changed:
@@ -151,7 +151,7 @@ class Fetching:
         return not self._is_left
 
     def _has_room(self, size: int) -> bool:
-        """Make room by dropping the files before the one that is being read."""
+        """Drop the files before the one that is being read, and return whether the size fits."""
         while self._bytes + size > BUFFER_BYTES and self._arrived:
             oldest = next(iter(self._arrived))
             if oldest >= self._reading:
@@ -160,7 +160,7 @@ class Fetching:
         return True
 
     def _read_apart(self, first: int) -> None:
-        """Read the rest one by one, some at a time."""
+        """Read the rest one by one, several at a time."""
         with ThreadPoolExecutor(SESSIONS, thread_name_prefix="sftp") as pool:
             for start in range(first, len(self._files), 2 * SESSIONS):
                 numbers = range(start, min(start + 2 * SESSIONS, len(self._files)))
@@ -173,19 +173,19 @@ class Fetching:
     def _whole(self, path: str) -> bytes | None:
         try:
             return self._read_range(path, 0, GROWN_BYTES)
-        except SourceUnreadable:  # its reader will hear of it
+        except SourceUnreadable:  # its reader gets the error
             return None
 
 
 def is_whole(data: bytes) -> bool:
-    """Whether a file from a stream is as it was: `tar` fills one that shrinks while it is read with zeros. What ends in
-    zeros is read in ranges: that it has its former size again by then would prove nothing.
+    """Return whether a file from a stream is intact. `tar` fills a file that shrinks while it is read with zeros, so
+    one that ends in zeros is read in ranges: a matching size now would prove nothing.
     """
     return not data.endswith(b"\0")
 
 
 def _handfuls(members: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    """Some at a time, since waking their reader costs as much as reading a small one."""
+    """Yield batches, since waking the reader costs as much as reading a small file."""
     some: list[tuple[bytes, bytes]] = []
     size = 0
     for path, data in members:

@@ -1,4 +1,4 @@
-"""What one survey of a configured source means: the sources in it, each with its files. Pure."""
+"""Split a survey of a configured source into its sources, each with its files. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,12 +10,12 @@ from anamnesis_pipeline.sources.document_selection import Chosen, Rules, chosen,
 from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec, document_source
 
 HIDDEN_FOLDERS = (".[!cg]*", ".c[!l]*", ".cl[!a]*", ".g[!i]*", ".gi[!t]*")
-"""Globs of hidden folders that are not entered; `.claude` and `.github` are none of them."""
+"""Globs of hidden folders that are not entered; they exclude `.claude` and `.github`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFiles:
-    """A source as a survey shows it; paths are relative to its folder."""
+    """A source in a survey; paths are relative to its folder."""
 
     source: Source
     files: tuple[FileStat, ...]
@@ -23,7 +23,7 @@ class SourceFiles:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The sources in a survey that has files, by key, and what was left out of them; `too_large` as in `Chosen`."""
+    """The sources with files in a survey, by key, and what was left out of them; `too_large` as in `Chosen`."""
 
     sources: Mapping[str, SourceFiles]
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -31,15 +31,15 @@ class Found:
 
 
 def wanted_of(spec: SourceSpec, skip: tuple[str, ...], known: str = "") -> Wanted:
-    """What the host of `spec` is asked for; `known`: the state of an earlier survey of the very same."""
+    """Return the request for the host of `spec`; `known`: the state of an earlier survey of the same spec."""
     if spec.kind != DOCUMENTS:
         return Wanted(spec.kind, spec.root, known)
     return Wanted(DOCUMENTS, spec.root, known, names_of(spec), (*skip, *HIDDEN_FOLDERS))
 
 
 def found_in(spec: SourceSpec, survey: Survey, rules: Rules) -> Found:
-    """The sources that a survey of `spec` shows: of documents one, of logs one per project folder, and the history. One
-    without a file that is read is none.
+    """Return the sources in a survey of `spec`: one for documents; for logs one per project folder, and the history.
+    Sources without a file to read are left out.
     """
     if spec.kind != DOCUMENTS:
         return Found({found.source.key: found for found in _logs(spec, survey)})

@@ -1,6 +1,6 @@
-"""The regular files of what GNU `tar --format=gnu` writes, as it arrives, in bounded memory.
+"""Yield the regular files from the output of GNU `tar --format=gnu` as it arrives, in bounded memory.
 
-`tarfile` takes as long for a small file as all else that is done with one.
+`tarfile` takes as long for a small file as everything else that is done with it.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,16 +11,16 @@ MOST_NAME_BYTES = 1 << 16
 _NAME, _SIZE, _CHECKSUM, _TYPE = slice(0, 100), slice(124, 136), slice(148, 156), slice(156, 157)
 _REGULAR, _LONG_NAME, _LONG_TARGET = {b"0", b"\0"}, b"L", b"K"
 _OTHERS = {b"1", b"2", b"3", b"4", b"5", b"6", b"7", b"S", _LONG_TARGET}
-"""Links, devices, folders and pipes, whose content is passed over."""
+"""Links, devices, folders and pipes, whose content is skipped."""
 _WIDE = 0x80
-"""Begins a number that has too many digits for octal ones."""
+"""First byte of a number with too many digits for octal."""
 
 
 def regular_files(receive: Callable[[int], bytes], most_bytes: int) -> Iterator[tuple[bytes, bytes]]:
-    """(path, content) of each regular file, whole; larger ones than `most_bytes` are passed over.
+    """Yield (path, content) of each whole regular file; files larger than `most_bytes` are skipped.
 
-    :param receive: at most so many bytes of the stream -> the next ones; empty at its end.
-    :raises EOFError: the stream ends inside, or is none of `tar`.
+    :param receive: returns the next bytes of the stream, at most the given number; empty at its end.
+    :raises EOFError: the stream is cut off, or is not from `tar`.
     """
     stream = _Stream(receive)
     name: bytes | None = None
@@ -39,7 +39,7 @@ def regular_files(receive: Callable[[int], bytes], most_bytes: int) -> Iterator[
 
 
 def _checked(header: bytes) -> int:
-    """The size of what a header is of.
+    """Return the size in a header.
 
     :raises EOFError: it is no header.
     """
@@ -65,7 +65,7 @@ class _Stream:
         return piece
 
     def content(self, size: int) -> bytes:
-        """What follows a header, without what fills its last block."""
+        """Return the content behind a header, without the padding of its last block."""
         return self.take(_padded(size))[:size]
 
     def pass_over(self, size: int) -> None:

@@ -1,7 +1,7 @@
-"""One page of the web, fetched so that nobody can have this machine ask itself or its neighbours.
+"""Fetch one web page without exposing this machine or its network to requests of the page's author.
 
-Names are resolved here, every address they lead to is checked, and the connection goes to an address that was checked:
-a name that leads elsewhere a moment later changes nothing. Redirects are followed here, too, and each is checked anew.
+Names are resolved here, every address of a name is checked, and the connection goes to a checked address: a later DNS
+change has no effect. Redirects are followed here as well, and each is checked again.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ SUFFIXES = {
     "text/html": ".html", "application/xhtml+xml": ".html", "application/pdf": ".pdf", "text/plain": ".txt",
     "text/markdown": ".md",
 }  # fmt: skip
-"""Media types that are read, and the ending of a file of each."""
+"""Media types that are read, each with its file suffix."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""(host name, port) -> the addresses it leads to, as texts."""
+"""(host name, port) -> its addresses, as texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What was fetched. `url` is where the redirects ended, `suffix` one of `SUFFIXES`."""
+    """A fetched page. `url` is the end of the redirects, `suffix` one of `SUFFIXES`."""
 
     url: str
     suffix: str
@@ -43,7 +43,7 @@ class Page:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one of the public internet: of an IPv6 address that stands for an IPv4 one, both."""
+    """Return whether an address is public; for an IPv6 address that embeds an IPv4 one, both must be."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
         if address in _NAT64:
@@ -63,7 +63,7 @@ def is_public(address: Address) -> bool:
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """What the system's resolver says, which reads decimal and octal addresses as addresses, too."""
+    """Return the answer of the system's resolver, which also reads decimal and octal numbers as addresses."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
@@ -72,13 +72,13 @@ async def fetch_page(url: str, *, resolve: Resolve = resolve, allows: Callable[[
     """Fetch a page of HTML, PDF or text.
 
     :param allows: which addresses may be connected to.
-    :raises PageRefused: the address, or one that it redirects to, is not to be fetched; or the server says no.
-    :raises PageUnreachable: no answer within 30 seconds, or it broke off.
+    :raises PageRefused: the address, or a redirect's target, is not allowed; or the server refuses.
+    :raises PageUnreachable: no answer within 30 seconds, or the connection broke off.
     :raises TooLarge: more than 10 MiB.
-    :raises DocumentUnsupported: another type of content.
+    :raises DocumentUnsupported: another content type.
     """
     try:
-        # a transport, since a client would look at redirects itself, and at proxies
+        # a transport, since a client would handle redirects and proxies itself
         async with asyncio.timeout(MOST_SECONDS), httpx.AsyncHTTPTransport(trust_env=False) as transport:
             for _ in range(MOST_REDIRECTS + 1):
                 found = await _fetch(transport, _parts(url), resolve, allows)
@@ -98,13 +98,13 @@ async def _fetch(
     resolve: Resolve,
     allows: Callable[[Address], bool],
 ) -> Page | str:
-    """The page, or where it redirects to."""
+    """Return the page, or the target of its redirect."""
     host, port = place.hostname or "", place.port or _PORTS[place.scheme]
     address = await _checked_address(host, port, resolve, allows)
     request = httpx.Request(
         "GET",
         urlunsplit((place.scheme, f"{_in_url(address)}:{port}", place.path or "/", place.query, "")),
-        # no encoding: what is counted is what arrives
+        # no encoding: the received bytes are counted
         headers={"Host": _authority(host, place), "Accept-Encoding": "identity", "User-Agent": "anamnesis"},
         extensions={"sni_hostname": host, "timeout": httpx.Timeout(MOST_SECONDS).as_dict()},
     )
@@ -155,7 +155,7 @@ def _parts(url: str) -> SplitResult:
 
 
 async def _checked_address(host: str, port: int, resolve: Resolve, allows: Callable[[Address], bool]) -> Address:
-    """An address of a host, when every one that it has may be asked."""
+    """Return an address of a host if every one of its addresses is allowed."""
     try:
         found = [ipaddress.ip_address(text.partition("%")[0]) for text in await resolve(host, port)]
     except (OSError, UnicodeError):
@@ -177,7 +177,7 @@ def _authority(host: str, place: SplitResult) -> str:
 
 
 def _shown(url: str) -> str:
-    """An address without its query, which may hold a secret, nor a user's name."""
+    """Return an address without its query, which may hold a secret, and without a user name."""
     try:
         place = urlsplit(url)
         return repr(f"{place.scheme}://{place.hostname or ''}{place.path}"[:200])
