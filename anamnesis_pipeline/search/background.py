@@ -1,4 +1,4 @@
-"""Questions that hardly any memory answers: what they find tells what is unrelated in it. Data only."""
+"""Unrelated questions that hardly any memory answers. Their best matches give the null-query baseline. Data only."""
 
 QUESTIONS = (
     "Which grape is the red wine from Rioja made of?",

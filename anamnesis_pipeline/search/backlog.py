@@ -1,4 +1,4 @@
-"""What is still on its way into the memory, so that an early answer is not taken for the last word."""
+"""Notes on pending files and passages, so that an early answer is not taken for a complete one."""
 
 from anamnesis_pipeline.model import Space, Where
 from anamnesis_pipeline.search.query import Mode
@@ -6,17 +6,17 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wording import counted
 
 EMBEDDING = "embedding: "
-"""How a note on what has no vectors yet begins."""
+"""Prefix of a note on passages without vectors."""
 
 
 def embedding_notes(store: Store, space: Space) -> list[str]:
-    """How many passages only their words find yet, in the words of `SearchAnswer.degraded`; cheap while few wait."""
+    """Note the passages that only full-text search finds yet, for `SearchAnswer.degraded`; cheap while few wait."""
     waiting = sum(store.vectors.pending_sources(space.key).values())
     return [f"{EMBEDDING}no vectors yet of {counted(waiting, 'passage')}, found by words alone"] if waiting else []
 
 
 def backlog_notes(store: Store, mode: Mode) -> list[str]:
-    """One line each, in the words of `SearchAnswer.degraded`, on what is not read and not embedded yet."""
+    """Return one line each for `SearchAnswer.degraded` on what is not read or not embedded yet."""
     if not store.episodes.count(Where()):
         return ["reading: nothing is stored yet"]
     notes = []

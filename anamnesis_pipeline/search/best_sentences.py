@@ -1,7 +1,7 @@
-"""Which sentences of a hit answer the question: the run of sentences that is quoted of it.
+"""Choose the sentences of a hit that answer the question: the consecutive sentences to quote.
 
-The token vectors of passages tell: of the runs that fit, it is the one in which the words of the question find most.
-Without them the words themselves are looked for.
+The token vectors of passages decide: the run that fits the budget and best matches the words of the question. Without
+token vectors, the words themselves are matched.
 """
 
 import re
@@ -24,16 +24,16 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.unspaced_scripts import words_in
 
 AROUND = 2
-"""Passages before and after a found one whose sentences may be quoted, too: what answers often stands beside what is
-found. With 0 the answer is quoted to 12 of 22 development questions, with 1 or 2 to 16."""
+"""Passages before and after a hit whose sentences may be quoted, too: the answer is often beside the hit. With 0 the
+answer is quoted to 12 of 22 development questions, with 1 or 2 to 16."""
 LONGEST = 60
-"""Tokens of a sentence; a longer one counts as several."""
+"""Tokens of a sentence; a longer one is split into several."""
 SHARPNESS = 2.0
-"""Power of a cosine: one word that is there tells more than several that are near it."""
+"""Power of a cosine: one exact word says more than several similar ones."""
 LITERALS = 0.5
-"""What the literal tokens of a question count together, where its words count 1."""
+"""Weight of all literal tokens of a question together; that of its words is 1."""
 UNSAID = 0.5
-"""What counts of a sentence that nobody said, but a tool was given or printed, where a reason is asked for."""
+"""Factor for tool input and output where a reason is asked for."""
 
 _REASON = re.compile(r"\b(?:why|reasons?|how come|what for|decid\w+|warum|wieso|weshalb|pourquoi)\b", re.IGNORECASE)
 _UNSAID = frozenset(
@@ -43,8 +43,8 @@ _UNSAID = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of a passage, verbatim. `found`: how much each word of the question finds in it; they compare within
-    one question.
+    """A sentence of a passage, verbatim. `found`: match of each word of the question in it; comparable within one
+    question.
     """
 
     text: str
@@ -52,12 +52,12 @@ class Sentence:
 
 
 Run = Sequence[Sentence]
-"""Sentences that follow each other."""
+"""Consecutive sentences."""
 
 
 def best_run(runs: Sequence[Run], most: int, count: Callable[[str], int] = cost) -> Run:
-    """Of the sentences that follow each other and cost at most `most` together those that answer best: that hold the
-    best one, and in which the words of the question find most. A single sentence may cost more.
+    """Return the consecutive sentences with the best answer that cost at most `most` together: those that include the
+    best sentence and match most words of the question. A single sentence may cost more.
     """
     chosen: Run = ()
     best = (-np.inf, 0)
@@ -78,7 +78,7 @@ def best_run(runs: Sequence[Run], most: int, count: Callable[[str], int] = cost)
 
 
 class SentenceReader:
-    """Reads the sentences of hits, and how well they answer. Safe to share between threads."""
+    """Reads the sentences of hits and scores their answers. Thread-safe."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -90,10 +90,10 @@ class SentenceReader:
         tokens: NDArray[np.float32] | None,
         found: Sequence[Sequence[StoredPassage]],
     ) -> list[list[list[Sentence]]]:
-        """For each hit, given by its passages, the runs of sentences in them and around them.
+        """Return the runs of sentences in and around each hit, given by its passages.
 
         :param text: the question.
-        :param tokens: its token vectors in `space`; None: its words are looked for.
+        :param tokens: its token vectors in `space`; None: match its words.
         """
         around = self._around(found)
         keys = [stored.passage_id for runs in around for run in runs for stored in run]
@@ -132,8 +132,8 @@ class SentenceReader:
         return read
 
     def _around(self, found: Sequence[Sequence[StoredPassage]]) -> list[list[list[StoredPassage]]]:
-        """For each hit the passages around its own, those that follow each other together. The keys of an episode's
-        passages follow each other as well, unless it was edited.
+        """Return the passages around each hit, consecutive ones together. An episode's passages have consecutive keys,
+        unless it was edited.
         """
         own = {stored.passage_id: stored for passages in found for stored in passages}
         steps = range(-AROUND, AROUND + 1)
@@ -151,7 +151,7 @@ class SentenceReader:
             return {}
         try:
             rows = self._store.vectors.tokens(space.key, keys)
-        except AnamnesisError:  # the lists have said so already
+        except AnamnesisError:  # the lists have reported it already
             return {}
         ends = [*rows.starts[1:].tolist(), len(rows.bits)]
         spans = zip(rows.passage_ids, rows.starts.tolist(), ends[: len(rows.passage_ids)], strict=True)
@@ -172,7 +172,7 @@ def _consecutive(passages: Sequence[StoredPassage]) -> list[list[StoredPassage]]
 
 
 def _pieces(text: str) -> Iterator[Span]:
-    """The sentences of a text; long ones in several pieces, each of which ends at a space if it can."""
+    """Return the sentences of a text; long ones are split, at spaces where possible."""
     for start, end in sentence_spans(text):
         at = start
         while (tokens := cost(text[at:end])) > LONGEST:
@@ -187,8 +187,8 @@ def _pieces(text: str) -> Iterator[Span]:
 def _by_vectors(
     text: str, spans: Sequence[Span], tokens: NDArray[np.float32], rows: NDArray[np.int8]
 ) -> list[NDArray[np.float32]]:
-    """What the words of a question find in each sentence of a passage, by its token vectors. If these are not of the
-    pieces that are known here, as of a model with another tokenizer, they are taken to be spread over it evenly.
+    """Return the match of a question's words in each sentence, by the passage's token vectors. If the vectors do not
+    match these pieces, e.g. with another tokenizer, they are assumed to be spread evenly over the passage.
     """
     starts = [start for start, _ in minilm_pieces().kept([text])[0]]
     if len(starts) != len(rows):
@@ -204,7 +204,7 @@ def _by_vectors(
 
 
 def _by_words(text: str, spans: Sequence[Span], words: Sequence[str]) -> list[NDArray[np.float32]]:
-    """The same by the words themselves."""
+    """Return the same by the words themselves."""
     share = 1 / max(len(words), 1)
     found = []
     for start, end in spans:
@@ -214,6 +214,6 @@ def _by_words(text: str, spans: Sequence[Span], words: Sequence[str]) -> list[ND
 
 
 def _is_unsaid(sentence: str, part: Part) -> bool:
-    """Whether only tools were given or printed a sentence."""
+    """Return whether a sentence is only tool input or output."""
     kinds = {segment.kind for segment in part.segments if sentence in segment.text}
     return bool(kinds) and kinds <= _UNSAID

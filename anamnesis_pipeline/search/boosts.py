@@ -1,4 +1,4 @@
-"""What a score is multiplied with: for the worth of an episode, how far it may be relied on, and its age. Pure."""
+"""Factors on a score: an episode's value, its trust, and its age. Pure."""
 
 import math
 from datetime import datetime, timedelta
@@ -10,20 +10,20 @@ from anamnesis_pipeline.search.time_expressions import TimeReference
 from anamnesis_pipeline.search.trust import trust_factor
 
 LOW_VALUE_FACTOR = 0.9
-"""On the score of routine, unless literal tokens alone were asked for."""
+"""On the score of routine episodes, unless only literal tokens were asked for."""
 CORRECTION = "correction"
 PRIORITY_TAGS = frozenset({"critical", CORRECTION})
 PRIORITY_FACTOR = 1.5
 TIME_FACTOR = 2.0
 """Of an episode of the time that the question names (benchmarks/ranking.md)."""
 NEAR = timedelta(minutes=3)
-"""Beside a moment to the second what is nearest comes first: up to twice that factor, less by e for each of these."""
+"""For a time known to the second, nearer episodes come first: up to twice that factor, falling by e per span."""
 CANONICAL_FACTOR = 1.2
-"""Of an episode that was made of others."""
+"""For an episode that was merged from others."""
 
 
 def factors_of(head: EpisodeHead, least_value: float, times: TimeReference | None = None) -> dict[str, float]:
-    """Name of a boost -> factor, for those that apply. `times`: what the question names."""
+    """Return name of a boost -> factor, for those that apply. `times`: the time that the question names."""
     found = {"trust": trust_factor(head)}
     if times is not None and _is_within(head, times):
         found["time"] = _time_factor(head.timestamp, times)
@@ -37,7 +37,7 @@ def factors_of(head: EpisodeHead, least_value: float, times: TimeReference | Non
 
 
 def aged(score: float, head: EpisodeHead, profile: Profile, now: datetime) -> float:
-    """The score of an episode at its age; what lasts has none."""
+    """Return the score of an episode at its age; lasting episodes do not age."""
     if profile.decay is Decay.NONE or layer_of(head, now) not in AGING:
         return score
     days = max(0.0, (now - head.timestamp).total_seconds() / 86_400)
@@ -60,6 +60,6 @@ def _is_within(head: EpisodeHead, times: TimeReference) -> bool:
 
 
 def _is_routine(head: EpisodeHead, least: float) -> bool:
-    """What a client posted under the same name is the client's own, and no judgement of ours."""
+    """Return whether an episode is routine. The value in a client's metadata is the client's, not our judgement."""
     value = head.metadata.get("value") if head.source not in RESERVED_SOURCES else None
     return isinstance(value, int | float) and value < least

@@ -1,6 +1,6 @@
-"""What a phrase that names a time means, as a span of local time. Pure.
+"""Convert a phrase that names a time to a span of local time. Pure.
 
-Each `read_` takes a match of its pattern in `time_phrases.py` and the moment from which it is seen; None: no such time.
+Each `read_` takes a match of its pattern in `time_phrases.py` and the reference moment; None: no such time.
 """
 
 import re
@@ -62,7 +62,7 @@ UNITS = {
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Local times without zone, `since` < `until`. `certain` is False where a part of it was guessed."""
+    """Local times without zone, `since` < `until`. `certain` is False where a part was guessed."""
 
     since: datetime
     until: datetime
@@ -70,18 +70,18 @@ class Span:
 
 
 def days(since: date, until: date, certain: bool = True) -> Span:
-    """From the first midnight to the second."""
+    """Return the span from the first midnight to the second."""
     return Span(datetime.combine(since, time()), datetime.combine(until, time()), certain)
 
 
 def _month(year: int, month: int, count: int = 1, certain: bool = True) -> Span:
-    """`count` whole months; `month` may run over the year's ends."""
+    """Return `count` whole months; `month` may exceed the year's ends."""
     first, past = divmod(12 * year + month - 1, 12), divmod(12 * year + month - 1 + count, 12)
     return days(date(first[0], first[1] + 1, 1), date(past[0], past[1] + 1, 1), certain)
 
 
 def _latest(spans: Sequence[Span], now: datetime) -> Span:
-    """The last that has begun, guessed; the first where none has."""
+    """Return the last span that has begun, as a guess; the first if none has."""
     chosen = max((span for span in spans if span.since <= now), key=lambda span: span.since, default=spans[0])
     return Span(chosen.since, chosen.until, certain=False)
 
@@ -95,7 +95,7 @@ def _day_of(year: int, month: int, day: int) -> Span | None:
 
 
 def read_numeric(match: re.Match[str], _now: datetime) -> Span | None:
-    """`2024-03-05`, `2024-03`, `5.3.2024`: a day or a month."""
+    """Read `2024-03-05`, `2024-03`, `5.3.2024`: a day or a month."""
     year, month = int(match["y"]), int(match["m"])
     if match["d"]:
         return _day_of(year, month, int(match["d"]))
@@ -103,7 +103,7 @@ def read_numeric(match: re.Match[str], _now: datetime) -> Span | None:
 
 
 def read_slashed(match: re.Match[str], _now: datetime) -> Span | None:
-    """Day first, as most of the world writes; where both could be the month it is a guess."""
+    """Read the day first, as in most of the world; if both could be the month, it is a guess."""
     first, second, year = int(match["a"]), int(match["b"]), int(match["y"])
     if second > 12:
         first, second = second, first
@@ -112,7 +112,7 @@ def read_slashed(match: re.Match[str], _now: datetime) -> Span | None:
 
 
 def _is_word(match: re.Match[str]) -> bool:
-    """Whether `may` or `march` is more likely the verb: small letters, no year, no day that is marked as one."""
+    """Return whether `may` or `march` is probably the verb: lower case, no year, no marked day."""
     groups = match.groupdict()
     before = (groups.get("pre") or "").lower()
     marked = groups["y"] or groups.get("th") or before not in ("", "early", "late", "mid")
@@ -120,7 +120,7 @@ def _is_word(match: re.Match[str]) -> bool:
 
 
 def read_month_day(match: re.Match[str], now: datetime) -> Span | None:
-    """`5 March`, `March 5th 2024`: a day, of the last such one where no year is named."""
+    """Read `5 March`, `March 5th 2024`: a day, the last such one if no year is named."""
     if _is_word(match):
         return None
     month, day = MONTHS[match["mon"].lower().rstrip(".")], int(match["d"])
@@ -133,7 +133,7 @@ def read_month_day(match: re.Match[str], now: datetime) -> Span | None:
 
 
 def read_month_name(match: re.Match[str], now: datetime) -> Span | None:
-    """`March 2024`, `in March`: a month, the last that has begun where no year is named."""
+    """Read `March 2024`, `in March`: a month, the last that has begun if no year is named."""
     if _is_word(match):
         return None
     month = MONTHS[match["mon"].lower()]
@@ -146,12 +146,12 @@ def read_month_name(match: re.Match[str], now: datetime) -> Span | None:
 
 
 def read_year(match: re.Match[str], _now: datetime) -> Span | None:
-    """`in 2024`."""
+    """Read `in 2024`."""
     return _month(int(match["y"]), 1, 12)
 
 
 def read_quarter(match: re.Match[str], now: datetime) -> Span | None:
-    """`Q3 2025`, `in Q3`, `in the third quarter`."""
+    """Read `Q3 2025`, `in Q3`, `in the third quarter`."""
     quarter = int(match["q"]) if match["q"].isdecimal() else ordinal(match["q"])
     month = 3 * quarter - 2
     if not 1 <= quarter <= 4:
@@ -162,11 +162,11 @@ def read_quarter(match: re.Match[str], now: datetime) -> Span | None:
 
 
 def read_season(match: re.Match[str], now: datetime) -> Span | None:
-    """`spring 2025`, `last winter`: three months of the northern year."""
+    """Read `spring 2025`, `last winter`: three months of the northern year."""
     named, before = match["season"], (match["pre"] or "").lower()
     month = SEASONS[named.lower()]
     if match["y"]:
-        return _month(int(match["y"]), month, 3, certain=month != 12)  # which winter a year means is open
+        return _month(int(match["y"]), month, 3, certain=month != 12)  # a year has two winters
     if not (before or match["the"]) and named in ("Spring", "fall", "Fall"):  # the framework, the verb
         return None
     near = [_month(now.year - back, month, 3) for back in range(3)]
@@ -174,7 +174,7 @@ def read_season(match: re.Match[str], now: datetime) -> Span | None:
 
 
 def read_holiday(match: re.Match[str], now: datetime) -> Span | None:
-    """`Christmas 2025`, `new year`: the days that are meant."""
+    """Read `Christmas 2025`, `new year`: the days of the holiday."""
     name = match["holiday"].lower()
     eve = name.endswith("eve")
 
@@ -193,7 +193,7 @@ def read_holiday(match: re.Match[str], now: datetime) -> Span | None:
 
 
 def read_week(match: re.Match[str], now: datetime) -> Span | None:
-    """`week 46`, `2026-W46`, `weeks 44 to 46`: of the ISO calendar, the last that has begun where no year is named."""
+    """Read `week 46`, `2026-W46`, `weeks 44 to 46`: ISO weeks, the last that has begun if no year is named."""
     first, weekday = int(match["w"]), match.groupdict().get("weekday_number")
     last = int(match.groupdict().get("w2") or first)
 
@@ -212,7 +212,7 @@ def read_week(match: re.Match[str], now: datetime) -> Span | None:
 
 
 def read_month_days(match: re.Match[str], now: datetime) -> Span | None:
-    """`3 to 7 February`: from the first day to the end of the second."""
+    """Read `3 to 7 February`: from the first day to the end of the second."""
     since = read_month_day(match, now)
     if since is None or int(match["d2"]) <= int(match["d"]):
         return None
@@ -221,8 +221,8 @@ def read_month_days(match: re.Match[str], now: datetime) -> Span | None:
 
 
 def read_weekday(match: re.Match[str], now: datetime) -> Span | None:
-    """`Monday last week` is that one; `last Monday` is of the seven days before today, and today only as `this` or
-    `since`.
+    """Read `Monday last week` as that day. `last Monday` is in the seven days before today; only `this` and `since` may
+    mean today.
     """
     weekday = WEEKDAYS[match["weekday"].lower()]
     if "unit" in match.groupdict() and (week := read_calendar_unit(match, now)) is not None:
@@ -236,19 +236,19 @@ def read_weekday(match: re.Match[str], now: datetime) -> Span | None:
 
 
 def read_day_word(match: re.Match[str], now: datetime) -> Span | None:
-    """`today`, `vorgestern`."""
+    """Read `today`, `vorgestern`."""
     back = {"today": 0, "heute": 0, "yesterday": 1, "gestern": 1}.get(match["day"].lower(), 2)
     day = now.date() - back * DAY
     return days(day, day + DAY, certain=back > 0)  # "today" often means "by now"
 
 
 def read_other_day(_match: re.Match[str], now: datetime) -> Span | None:
-    """`the other day`: one of the seven before today."""
+    """Read `the other day`: one of the seven before today."""
     return days(now.date() - WEEK, now.date(), certain=False)
 
 
 def read_part_of_day(match: re.Match[str], now: datetime) -> Span | None:
-    """A part of a day: `last night`, `this morning`; a night runs from six to six."""
+    """Read a part of a day: `last night`, `this morning`; a night runs from six to six."""
     today = datetime.combine(now.date(), time())
     if match["which"].lower() == "last":
         return Span(today - DAY + EVENING, today + timedelta(hours=6))
@@ -256,15 +256,15 @@ def read_part_of_day(match: re.Match[str], now: datetime) -> Span | None:
 
 
 def part_of_day(day: Span, part: str) -> Span:
-    """`afternoon`: of a day."""
+    """Return a part of a day, e.g. `afternoon`."""
     first, past = PARTS_OF_DAY[part.lower()]
     return Span(day.since + first, day.since + past, day.certain)
 
 
 def nth_of(span: Span, nth: str, unit: str) -> Span | None:
-    """The `second` `week` of a month, the `first` `half` of a year, the `last` `day` of a week; None: it has none such.
+    """Return the `second` `week` of a month, the `first` `half` of a year, the `last` `day` of a week; None: none such.
 
-    The first week of a month are its first seven days: which day begins a week differs from land to land.
+    The first week of a month is its first seven days: the first day of a week differs between countries.
     """
     since, until, unit, number = span.since, span.until, unit.lower(), ordinal(nth)
     months = 12 * (until.year - since.year) + until.month - since.month
@@ -292,13 +292,13 @@ def nth_of(span: Span, nth: str, unit: str) -> Span | None:
 
 
 def ordinal(word: str) -> int:
-    """The number of `second`, `zweiten`; -1: the last."""
+    """Return the number of `second`, `zweiten`; -1: the last."""
     word = word.lower()
     return ORDINALS[word] if word in ORDINALS else ORDINALS[word.rstrip("nrs")]
 
 
 def read_calendar_unit(match: re.Match[str], now: datetime) -> Span | None:
-    """`last week`, `this month`: the whole of it by the calendar."""
+    """Read `last week`, `this month`: the whole calendar unit."""
     unit, which = match["unit"].lower(), match["which"].lower()
     back = 2 if which.startswith(("before", "vorletzte")) else 1 if which.startswith(FORMER) else 0
     monday = now.date() - now.weekday() * DAY
@@ -315,7 +315,7 @@ def read_calendar_unit(match: re.Match[str], now: datetime) -> Span | None:
 
 
 def _amount(match: re.Match[str]) -> tuple[int, bool]:
-    """How many, and whether that was said exactly."""
+    """Return (number, whether it was given exactly)."""
     words = " ".join((match["n"] or "one").lower().split())
     if words in VAGUE:
         return VAGUE[words], False
@@ -328,7 +328,7 @@ def _unit(match: re.Match[str]) -> timedelta:
 
 
 def read_ago(match: re.Match[str], now: datetime) -> Span | None:
-    """As exact as it was said: `three days ago` is that day, `three weeks ago` the days around it."""
+    """Read an `ago` with its precision: `three days ago` is that day, `three weeks ago` the days around it."""
     (count, exact), unit = _amount(match), _unit(match)
     middle = now - count * unit
     if unit < DAY:
@@ -341,13 +341,13 @@ def read_ago(match: re.Match[str], now: datetime) -> Span | None:
 
 
 def read_past_units(match: re.Match[str], now: datetime) -> Span | None:
-    """`in the last three days`: up to the end of today."""
+    """Read `in the last three days`: up to the end of today."""
     (count, exact), unit = _amount(match), _unit(match)
     return Span(now - count * unit, datetime.combine(now.date() + DAY, time()), exact)
 
 
 def read_day_of_month(match: re.Match[str], now: datetime) -> Span | None:
-    """`on the 5th`: of this month or the last one that had it."""
+    """Read `on the 5th`: of this month or the last one that had it."""
     whole = [_month(now.year, now.month - back).since for back in range(3)]
     near = [span for first in whole if (span := _day_of(first.year, first.month, int(match["d"])))]
     return _latest(near, now) if near else None

@@ -1,4 +1,4 @@
-"""The lists that candidates come from, searched at the same time."""
+"""Candidate lists, searched concurrently."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,23 +17,23 @@ from anamnesis_pipeline.search.words import content_words, literal_tokens, liter
 from anamnesis_pipeline.store.base import Store
 
 LIST_THREADS = 8
-"""Lists searched at once, over all searches: SQLite leaves Python's lock while it reads."""
+"""Lists searched at once, over all searches: SQLite releases the GIL while it reads."""
 
 RARE = "rare"
-"""Name of the list of passages that have a literal word which hardly any other has; its scores count such words."""
+"""Name of the list of passages with a rare literal word; a score is the number of such words."""
 RARE_MOST = 3
-"""Passages with a word that is rare."""
+"""A word is rare in at most this number of passages."""
 RARE_WORDS = 5
-"""Words of a question that may be."""
+"""Words of a question that are checked for rarity."""
 
 Search = Callable[[], list[ScoredPassage]]
 
 Waiting = tuple[str, float, Search]
-"""Name and weight of a list of candidates, and a call that waits for it."""
+"""(name of a candidate list, its weight, a call that waits for it)"""
 
 
 class Candidates:
-    """Starts lists of one store. Safe to share between threads."""
+    """Starts candidate lists of one store. Thread-safe."""
 
     def __init__(self, store: Store, times: StageTimes) -> None:
         self._store = store
@@ -41,11 +41,11 @@ class Candidates:
         self._threads = ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="lists")
 
     def start_words(self, query: SearchQuery, where: Where, depth: int) -> list[Waiting]:
-        """The full-text lists that this kind of question takes its candidates from, being searched from now on."""
+        """Start searching the full-text lists for this kind of question."""
         if query.mode is Mode.SEMANTIC:
             return []
         matching, literals = self._store.text.matching, literal_tokens(query.text)
-        if query.mode is Mode.EXACT:  # whoever asks for a literal text wants to know whether it is there, all of it
+        if query.mode is Mode.EXACT:  # an exact search reports whether the whole literal text exists
             search, words = (
                 (self._store.text.with_all, literals or query.text.split())
                 if query.min_score is None
@@ -57,27 +57,27 @@ class Candidates:
             exact = [("exact", query.profile.literal, partial(matching, literals, depth, where, analyzer="exact"))]
         if query.profile.literal and (rare := literal_words(query.text)[:RARE_WORDS]):
             exact.append((RARE, 1.0, partial(self._rare, rare, where)))
-        words = content_words(query.text)  # one list after the other: the second finds the words read
+        words = content_words(query.text)  # one list after the other: the second uses the cached words
         texts = [(f"words_{v}", 1.0, partial(matching, words, depth, where, variant=v)) for v in Variant]
         return [waiting for lists in (exact, texts) if lists for waiting in self._start(lists)]
 
     def _rare(self, words: Sequence[str], where: Where) -> list[ScoredPassage]:
-        """The passages that have any of these words of which no more than `RARE_MOST` pass the filter."""
+        """Return the passages with any of these words that at most `RARE_MOST` passages in the filter have."""
         try:
             found = self._store.text.held_by_few(words, RARE_MOST, where)
-        except AnamnesisError:  # the other lists of words say so
+        except AnamnesisError:  # the other word lists report it
             return []
         held = [(each.passage_id, each.episode_id) for few in found for each in few]
         return [ScoredPassage(*key, float(words_held)) for key, words_held in Counter(held).most_common()]
 
     def start_dense(self, space: Space, vector: NDArray[np.float32], where: Where, depth: int) -> list[Waiting]:
-        """The lists of nearest vectors, being searched from now on."""
+        """Start searching the lists of nearest vectors."""
         nearest = self._store.vectors.nearest
         lists = [(f"dense_{v}", 1.0, partial(nearest, space.key, v, vector, depth, where)) for v in space.variants]
         return [waiting for each in lists for waiting in self._start([each])]
 
     def _start(self, lists: Sequence[tuple[str, float, Search]]) -> list[Waiting]:
-        """These lists, being searched one after the other."""
+        """Start searching these lists one after the other."""
         found: list[Future[list[ScoredPassage]]] = [Future() for _ in lists]
 
         def search_all() -> None:
@@ -85,7 +85,7 @@ class Candidates:
                 try:
                     with self._times.of(name):
                         future.set_result(search())
-                except BaseException as exc:  # raised where the list is waited for
+                except BaseException as exc:  # raised in the thread that waits for the list
                     future.set_exception(exc)
 
         self._threads.submit(search_all)
@@ -93,7 +93,7 @@ class Candidates:
 
 
 def answered(waiting: Sequence[Waiting], degraded: list[str]) -> list[Ranking]:
-    """The lists that could be had; what failed is noted in `degraded`, once."""
+    """Return the lists that answered; a failure is noted once in `degraded`."""
     rankings = []
     for name, weight, wait in waiting:
         try:
@@ -105,7 +105,7 @@ def answered(waiting: Sequence[Waiting], degraded: list[str]) -> list[Ranking]:
 
 
 def is_exhausted(rankings: Sequence[Ranking], depth: int, floor: float | None) -> bool:
-    """Whether deeper lists would bring nothing: all ended early, or the dense list fell below the floor."""
+    """Return whether deeper lists would add nothing: all ended early, or the dense list fell below the threshold."""
     below = any(
         ranking.name == f"dense_{Variant.TEXT}" and ranking.passages and ranking.passages[-1].score < floor
         for ranking in rankings

@@ -1,4 +1,4 @@
-"""What is quoted of an episode in a session's context, and how it is attributed. Pure."""
+"""Quotes of episodes in a session's context, and their attribution. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ SESSION_CHARS = 8
 
 
 class SourceClass(StrEnum):
-    """Whose words a quote is, those that may be relied on least first: what mixes several is of the first."""
+    """The speaker of a quote, least reliable first; a mixed quote gets the first of its classes."""
 
     TOOL = "tool"
-    """What a tool, a command or a machine printed: anybody's words."""
+    """Output of a tool, a command or a machine: untrusted words."""
     PEER = "peer"
-    """A team mate, another session or an agent wrote it."""
+    """Written by a team mate, another session or an agent."""
     SYSTEM = "system"
-    """Claude Code itself sent it, such as what a schedule asks."""
+    """Sent by Claude Code itself, such as a scheduled prompt."""
     POSTED = "posted"
-    """What a client posted, and does not say whose words it is."""
+    """Posted by a client without naming the speaker."""
     SUMMARY = "summary"
-    """Made of other text by a program or an LLM."""
+    """Derived from other text by a program or an LLM."""
     FILE = "file"
     CHANNEL = "channel"
-    """A person sent it through a channel plugin, such as a chat service."""
+    """Sent by a person through a channel plugin, such as a chat service."""
     ASSISTANT = "assistant"
     USER = "user"
 
@@ -54,8 +54,8 @@ _CLASS_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One quote. `text` is verbatim; `passage_id` names the passage that it is, if it is one. `quote`: what is quoted
-    of it and of what stands around it, if that is known. `short_id`: of the episode, if it has one.
+    """One quote. `text` is verbatim; `passage_id` is its passage, if it is one. `quote`: the quoted sentences of it and
+    its surroundings, if known. `short_id`: of the episode, if it has one.
     """
 
     episode: Episode
@@ -75,30 +75,30 @@ class Place:
 
 
 def place_of(item: Item) -> Place:
-    """Where an item comes from."""
+    """Return the place of an item."""
     episode = item.episode
     return Place(label(episode.project), label(episode.machine or episode.instance, 40))
 
 
 def common_place(items: Iterable[Item]) -> Place:
-    """What the places of all items have in common: it is said once, and not with each."""
+    """Return what the places of all items share; it is shown once instead of with each."""
     places = [place_of(item) for item in items]
     projects, machines = {place.project for place in places}, {place.machine for place in places}
     return Place(*(names.pop() if len(names) == 1 else "" for names in (projects, machines)))
 
 
 def line_of_place(common: Place) -> str:
-    """The line that stands above all quotes; empty if they have nothing in common."""
+    """Return the line above all quotes; empty if they share nothing."""
     project = f" in project {common.project}" if common.project else ""
     machine = f" on machine {common.machine}" if common.machine else ""
     return f"All{project}{machine}:" if project or machine else ""
 
 
 def line_of(item: Item, text: str, common: Place = Place()) -> str:
-    """The item as one line: when, where, of what kind, whose words, the words, and where to read more.
+    """Return the item as one line: time, place, kind, speaker, words, and where to read more.
 
-    :param text: what is quoted of the item's text, made by `one_line`.
-    :param common: what was said of all items already.
+    :param text: the quoted text of the item, made by `one_line`.
+    :param common: shown once for all items already.
     """
     episode, place = item.episode, place_of(item)
     machine = f"machine {place.machine}" if place.machine != common.machine else ""
@@ -125,10 +125,10 @@ def _status(episode: Episode) -> str:
 
 
 def passage_item(episode: Episode, stored: StoredPassage, part: Part | None, sentences: Sequence[str] = ()) -> Item:
-    """The item that quotes a passage.
+    """Return the item that quotes a passage.
 
-    :param part: what the episode was made of, if it was made of one.
-    :param sentences: those of the passage, or of what stands around it, that are quoted; none: the passage is.
+    :param part: the chunk that the episode was made of, if it is a single one.
+    :param sentences: the quoted sentences of the passage or its surroundings; none: the passage is quoted.
     """
     speaker = said_by(episode, stored, part)
     if part is not None and sentences and episode.kind != "record":
@@ -138,7 +138,7 @@ def passage_item(episode: Episode, stored: StoredPassage, part: Part | None, sen
 
 
 def said_by(episode: Episode, stored: StoredPassage, part: Part | None) -> SourceClass:
-    """Whose words a passage is: of several speakers the one that may be relied on least."""
+    """Return the speaker class of a passage; of several, the least reliable."""
     if part is None or episode.kind == "record":
         return class_of(episode)
     ids = set(stored.passage.message_ids)
@@ -147,18 +147,18 @@ def said_by(episode: Episode, stored: StoredPassage, part: Part | None) -> Sourc
 
 
 def _least_of(kinds: Iterable[SegmentKind]) -> SourceClass:
-    """The class that may be relied on least."""
+    """Return the least reliable class."""
     return min((_CLASS_OF.get(kind, SourceClass.TOOL) for kind in kinds), key=list(SourceClass).index)
 
 
 def class_of(episode: Episode) -> SourceClass:
-    """Whose words an episode's summary is."""
+    """Return the speaker class of an episode's summary."""
     if episode.source == RESERVED_SOURCES[0] and episode.kind != "record":
         return SourceClass.POSTED
     return SourceClass.FILE if "lines" in episode.metadata else SourceClass.SUMMARY
 
 
 def _overlap(text: str, passage: str) -> bool:
-    """Whether a passage holds some of a message's text; a passage may begin and end anywhere in it."""
+    """Return whether a passage contains some of a message's text; it may begin and end anywhere in it."""
     lines = [line for line in passage.splitlines() if line.strip()]
     return any(line in text for line in lines) or any(line in passage for line in text.splitlines() if line.strip())

@@ -1,4 +1,4 @@
-"""Who speaks in a conversation, and what that counts: in turns that a client posted, and in transcripts. Pure."""
+"""Speakers of a conversation and their weight: in posted turns and in transcripts. Pure."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -8,33 +8,33 @@ from anamnesis_pipeline.stop_words import STOP_WORDS
 from anamnesis_pipeline.transcripts import Voice
 
 POSTED = "direct"
-"""Source of what clients post. The chat's own turns and documents have no speaker before them."""
+"""Source of posted episodes. The chat's own turns and documents have no speaker labels."""
 SPEAKER_FACTOR = 1.7
 """On the score of what somebody said whom the question names: who is asked about told it. By a conditional logit over
 LoCoMo's development conversations, as ASKS_FACTOR (benchmarks/ranking.md).
 """
 ASKS_FACTOR = 0.8
-"""On the score of what somebody asked: the answer comes behind it."""
+"""On the score of a question: the answer comes behind it."""
 _LABEL = re.compile(
     r"^[ \t]*(?:[-*>][ \t]+)?(?:\[[^\]\n]{1,30}\][ \t]*)?\*{0,2}(\w[\w'’.-]*(?: \w[\w'’.-]*){0,2})\*{0,2}:\*{0,2}\s",
     re.MULTILINE,
 )
-"""`Ada: ...`, with a list's mark, a time in brackets, or in bold."""
+"""`Ada: ...`, optionally with a list mark, a time in brackets, or in bold."""
 _WORD = re.compile(r"\w+")
 SHORTEST_NAME = 2
 """Letters; `A:` and `Q:` are no names."""
 _ABOUT_QUESTIONS = frozenset({"ask", "asked", "asks", "question", "questions"})
-"""Who uses one of these looks for a question."""
+"""A question with one of these words looks for a question."""
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The words of a text, compared whatever their case."""
+    """Return the words of a text, case-insensitively."""
     return frozenset(word.casefold() for word in _WORD.findall(text))
 
 
 def speakers_of(text: str) -> list[str]:
-    """Who or what is named before the colons that lines of a text begin with: `Ada Lovelace: ...`, `Decision: ...`. A
-    word that carries no meaning (`A:`, `Why:`) names nobody.
+    """Return the speaker labels at the beginning of lines: `Ada Lovelace: ...`, `Decision: ...`. A stop word (`A:`,
+    `Why:`) is no speaker.
     """
     return [label for label in _LABEL.findall(text) if _is_name(label)]
 
@@ -46,15 +46,15 @@ def _is_name(label: str) -> bool:
 
 
 def speaks(text: str, asked: Collection[str]) -> bool:
-    """Whether a speaker of the text is among the words of a question, by any of their names."""
+    """Return whether a speaker of the text is among the words of a question, by any of their names."""
     names = words_of(" ".join(speakers_of(text)))
     return any(name in asked for name in names if len(name) >= SHORTEST_NAME and name not in STOP_WORDS)
 
 
 def dialogue_factors(head: EpisodeHead, text: str, asked: Collection[str]) -> dict[str, float]:
-    """Name of a factor -> factor, for those that apply to a posted passage whose lines tell who speaks.
+    """Return name of a factor -> factor, for those that apply to a posted passage with speaker labels.
 
-    :param asked: the words of the question, as `words_of` has them.
+    :param asked: the words of the question, as returned by `words_of`.
     """
     turns = len(speakers_of(text)) if head.source == POSTED else 0
     if not turns:
@@ -74,7 +74,7 @@ VOICE_FACTORS = {Voice.PERSON: 1.58, Voice.CONCLUSION: 1.58, Voice.STATEMENT: 1.
 (benchmarks/ranking.md).
 """
 TOLD_FACTORS = {Voice.PERSON: 2.1, Voice.CONCLUSION: 2.1, Voice.STATEMENT: 2.0}
-"""The same where a question asks for a reason, a wish or an outcome: somebody told it, no tool prints it."""
+"""The same for questions about a reason, a wish or an outcome: people and reports state it, tools do not."""
 _REASON = re.compile(r"\b(?:why|reasons?|how come|caused?|because)\b", re.IGNORECASE)
 _WISH = re.compile(r"\b(?:(?:do|did|would|should|shall|am) i|my|prefer\w*|rather|want(?:ed)?|wish\w*)\b", re.IGNORECASE)
 _OUTCOME = re.compile(
@@ -86,7 +86,7 @@ _OUTCOME = re.compile(
 
 
 def asks_for_outcome(question: str) -> bool:
-    """Return whether a question is for how something ended: of several statements the last one holds."""
+    """Return whether a question is about an outcome: of several statements the last one counts."""
     return bool(_OUTCOME.search(question))
 
 

@@ -1,4 +1,4 @@
-"""Question to hits: the one entry to search."""
+"""The entry point of search: from a query to hits."""
 
 import itertools
 import math
@@ -44,21 +44,21 @@ from anamnesis_pipeline.store.base import Store
 EmbedQuery = Callable[[str, Space], QueryVectors]
 
 COMPACTION = "compact_summary"
-"""Kind of the summary that a compaction leaves behind."""
+"""Kind of the summary that a compaction leaves."""
 HIDDEN_KINDS = (COMPACTION, SESSION_KIND)
-"""Left out unless asked for by `kind`: summaries, by Claude Code and of sessions, of text that is here verbatim."""
+"""Left out unless requested by `kind`: summaries, by Claude Code and of sessions, of text that is stored verbatim."""
 CHARS_PER_TOKEN = 4
 SECTION_KINDS = ("document", "code")
 MAX_TOP_K, NOTES_DEPTH = 100, 4
-"""Among so many times more hits notes of a time are looked for."""
+"""Notes of a time are searched among `NOTES_DEPTH` times more hits."""
 REFILL_DEPTH = 1_000
-"""Ranks looked at to replace what was folded away or fell below the floor; deeper ones are no answers any more."""
+"""Ranks searched to replace hits that were collapsed or below the threshold; deeper ones are no answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A candidate as stored: the best passage of an episode and what is shown with it, its fused score, with `company`
-    and `factors` in it, and its cosine.
+    """A candidate as stored: the best passage of an episode and its companions, its cosine, and its fused score
+    including `company` and `factors`.
     """
 
     episode: EpisodeHead
@@ -73,7 +73,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Answered:
-    """Hits, why, and the space they were looked for in. `is_weak`: nothing answers well, and these are the nearest."""
+    """Hits, their explanation, and the searched space. `is_weak`: nothing answers well, and these are the nearest."""
 
     hits: list[Hit]
     explanation: Explanation | None
@@ -82,7 +82,7 @@ class _Answered:
 
 
 class Engine:
-    """Searches one store. Stateless between calls; safe to share between threads."""
+    """Searches one store. Stateless between calls; thread-safe."""
 
     def __init__(
         self,
@@ -93,11 +93,11 @@ class Engine:
         zone: Callable[[], tzinfo] = lambda: UTC,
         private: Callable[[], Private] = Private,
     ) -> None:
-        """:param embed_query: the text's vectors in the given space; None: no model here.
+        """:param embed_query: returns the text's vectors in the given space; None: no model is loaded here.
         :param space_for: the space to search while the active one's model still loads.
-        :param min_value: the value, as episodes of logs carry it, below which one is routine and ranks lower.
-        :param zone: in which the days that a question names begin and end.
-        :param private: what a question that does not name it is not answered from, as it is now.
+        :param min_value: episodes of logs with a lower value are routine and rank lower.
+        :param zone: time zone of the days in a question.
+        :param private: the current private sources and projects, left out unless the question names them.
         """
         self._store = store
         self._embed_query = embed_query
@@ -112,8 +112,8 @@ class Engine:
         self._sentences = SentenceReader(store)
 
     def search(self, query: SearchQuery) -> SearchAnswer:
-        """The best episodes, one hit each. A part that cannot answer is named in `degraded`; the others do.
-        So is what is still to be read and embedded, where nothing was found.
+        """Return the best episodes, one hit each. A failed part is named in `degraded`; the other parts still answer.
+        Without hits, `degraded` also names what is still to be read and embedded.
         """
         started = time.perf_counter()
         degraded: list[str] = []
@@ -123,7 +123,7 @@ class Engine:
         told = self._sessions(query, times, now)
         if told is None:
             found = self._found(asked, times, now, degraded)
-        else:  # most of what is of a time are pieces of its sessions
+        else:  # most episodes of a time are pieces of its sessions
             deeper = replace(asked, top_k=min(MAX_TOP_K, NOTES_DEPTH * query.top_k))
             found = self._found(deeper, times, now, degraded)
             hits = _behind_sessions(told, found.hits)[: query.top_k]
@@ -138,9 +138,9 @@ class Engine:
         return SearchAnswer(hits, took_ms, model_id, degraded, tokens, found.explanation, found.is_weak)
 
     def _found(self, query: SearchQuery, times: TimeReference | None, now: datetime, degraded: list[str]) -> _Answered:
-        """The hits, and how they were looked for."""
+        """Return the hits and how they were found."""
         where, depth = self._effective(query, now), max(FUSION_DEPTH, 4 * query.top_k)
-        words = self._candidates.start_words(query, where, depth)  # the store searches them while the model embeds
+        words = self._candidates.start_words(query, where, depth)  # the store searches while the model embeds
         with self.times.of("embed"):
             space, vectors = self._vectors(query, degraded)
         level = stored_level(self._store, space) if space and vectors else None
@@ -149,9 +149,7 @@ class Engine:
         return self._hits(question, depth, words, degraded)
 
     def _sessions(self, query: SearchQuery, times: TimeReference | None, now: datetime) -> list[Hit] | None:
-        """Return the sessions of the time, as many as the budget allows; None where the question is not for a time
-        alone.
-        """
+        """Return the sessions of the time within the budget; None if the question asks for more than a time."""
         where = query.where
         narrows = where.kinds or where.tags or where.layers or where.session_id or where.only_superseded
         if times is None or not times.by_the_clock or narrows or not asks_for_all(query.text.replace(times.words, " ")):
@@ -162,7 +160,7 @@ class Engine:
         return [hit for hit, tokens in zip(hits, spent, strict=True) if tokens <= most]
 
     def _timed(self, query: SearchQuery, now: datetime) -> tuple[SearchQuery, TimeReference | None]:
-        """The question as it is looked for, and the time that it names, or that of the event it asks around."""
+        """Return the query to search for, and the time that it names, or that of the event it refers to."""
         if query.where.since or query.where.until or not query.profile.boosts or query.mode is Mode.EXACT:
             return query, None
         if (times := times_in(query.text, now, self._zone())) is not None:
@@ -171,12 +169,12 @@ class Engine:
             return query, None
         if not event.is_compaction:
             return query, times
-        asked = replace(query, text=event.rest)  # the words for it would find texts on compacting
+        asked = replace(query, text=event.rest)  # its words would find texts about compacting
         return _narrowed(asked, times, event.rest), times
 
     def _time_of(self, event: Event, query: SearchQuery, now: datetime) -> TimeReference | None:
-        """That of the best hit for it, whatever the answer's own kind, tags and layer are to be; a compaction left a
-        summary behind.
+        """Return the time of the event's best hit, without the query's kinds, tags and layers. For a compaction, search
+        the summaries.
         """
         where = replace(query.where, kinds=(COMPACTION,) if event.is_compaction else (), tags=(), layers=())
         floor = -math.inf if event.is_compaction else query.profile.floor
@@ -190,7 +188,7 @@ class Engine:
         return around(event, hits[0].episode.timestamp) if hits else None
 
     def _compaction(self, event: Event, asked: SearchQuery, now: datetime) -> TimeReference | None:
-        """The moment at which the session went on: its summaries are several, and some are begun minutes earlier."""
+        """Return the time when the session continued: of several summaries, some begin minutes earlier."""
         where = self._effective(asked, now)
         if event.is_the_last:
             found = [*self._store.episodes.page(where, 1).items]
@@ -205,7 +203,7 @@ class Engine:
         return around(event, when, session_id)
 
     def _note_backlog(self, query: SearchQuery, found: _Answered, degraded: list[str]) -> None:
-        """Where something is found only what may precede it: looking at all takes longer than a search may."""
+        """Note the backlog. With hits, note only pending embeddings: a full check takes longer than a search may."""
         try:
             if not found.hits:
                 degraded += backlog_notes(self._store, query.mode)
@@ -217,7 +215,7 @@ class Engine:
     def _track(self, hits: Sequence[Hit], degraded: list[str]) -> None:
         try:
             self._store.episodes.track([hit.episode.episode_id for hit in hits], datetime.now(UTC))
-        except AnamnesisError as exc:  # an answer is worth more than its count
+        except AnamnesisError as exc:  # a failed usage count must not fail the answer
             degraded.append(f"track: {exc}")
 
     def _effective(self, query: SearchQuery, now: datetime) -> Where:
@@ -228,7 +226,7 @@ class Engine:
         return replace(where, hidden_kinds=hidden)
 
     def visible(self, where: Where, include_private: Sequence[str]) -> Where:
-        """The filter with project names as they are stored, and without what is private and not named."""
+        """Return the filter with stored project names, and without private content that it does not name."""
         return self.private().visible(self._store, where, include_private)
 
     def _vectors(self, query: SearchQuery, degraded: list[str]) -> tuple[Space | None, QueryVectors | None]:
@@ -243,14 +241,14 @@ class Engine:
             if problem := self._store.vectors.index_state(space.key).problem:
                 degraded.append(f"dense: {problem}")
             return space, self._embed_query(query.text, space)
-        except EmbeddingQueueFull:  # there is more work than this machine can do: the caller is to wait
+        except EmbeddingQueueFull:  # this machine is overloaded: the caller has to wait
             raise
         except AnamnesisError as exc:
             degraded.append(f"dense: {exc}")
             return active, None
 
     def _hits(self, question: Question, depth: int, words: Sequence[Waiting], degraded: list[str]) -> _Answered:
-        """From deeper lists until there are enough episodes that differ, or no list has more to give."""
+        """Search ever deeper lists until there are enough distinct episodes, or the lists are exhausted."""
         query = question.query
         while True:
             with self.times.of("lists"):
@@ -265,7 +263,7 @@ class Engine:
                     ranked = self._ranker.order(question, held, None)
             with self.times.of("read"):
                 read = self._read(question, ranked)
-            if ranked.late:  # the lists alone tell places less apart than company adds
+            if ranked.late:  # the co-occurrence boost would outweigh the small gaps of the lists alone
                 read = _accompanied(read, query.profile.company)
             found = self._boosted(question, ranked, read)
             if query.profile.decay is Decay.NONE and not query.profile.curated_first:  # else another order is asked for
@@ -275,7 +273,7 @@ class Engine:
                 groups = fold(map(_texts, found), query.top_k) if query.fold else [[n] for n in range(len(found))]
             deep_enough = depth >= REFILL_DEPTH and len(ranked.best) >= query.top_k
             if exhausted or deep_enough or len(groups) >= query.top_k:
-                told = replace(ranked, evidence=judged.evidence)  # of what has all words only some was found near
+                told = replace(ranked, evidence=judged.evidence)  # these lists hold only some of the nearest
                 hits = self._shown(question, told, [[found[n] for n in group] for group in groups])
                 explained = answer_explanation(question, judged, len(found), len(groups)) if query.explain else None
                 is_weak = query.weak and all(hit.confidence is Confidence.WEAK for hit in hits)
@@ -289,7 +287,7 @@ class Engine:
         return self._candidates.start_dense(question.space, question.vectors.vector, question.where, depth)
 
     def _read(self, question: Question, ranked: Ranked) -> list[_Found]:
-        """The candidates that still exist and clear the floor."""
+        """Return the candidates that still exist and reach the relevance threshold."""
         wanted = [candidate.passage_id for candidate in ranked.best]
         seconds = [second for c in ranked.best if (second := ranked.seconds.get(c.episode_id)) is not None]
         missing_texts = [key for key in (*wanted, *seconds) if key not in ranked.told.passages]
@@ -311,9 +309,7 @@ class Engine:
         ]  # fmt: skip
 
     def _boosted(self, question: Question, ranked: Ranked, found: list[_Found]) -> list[_Found]:
-        """By score, with routine moved down and what is curated up, but not for whoever names literal tokens: they want
-        what holds them.
-        """
+        """Sort by score, with boosts. An exact search is not boosted: matches of its literal tokens count alone."""
         profile = question.query.profile
         if question.query.mode is Mode.EXACT:
             return found
@@ -328,12 +324,12 @@ class Engine:
         )
 
     def _below_cited(self, found: list[_Found]) -> list[_Found]:
-        """What the chat answered stands behind all that it cites."""
+        """Move each answer of the chat behind all that it cites."""
         answers = sorted((f for f in found if f.episode.kind == CHAT_ANSWER), key=lambda f: f.episode.timestamp)
         if not answers:
             return found
         cited, order = self._store.chat.cited_by([f.episode.episode_id for f in answers]), list(found)
-        for answer in answers:  # the oldest first: a later one may cite it
+        for answer in answers:  # oldest first: a later one may cite it
             its = cited.get(answer.episode.episode_id, frozenset())
             place = order.index(answer)
             last = max((n for n, f in enumerate(order) if f.episode.episode_id in its), default=place)
@@ -342,7 +338,7 @@ class Engine:
         return order
 
     def _shown(self, question: Question, ranked: Ranked, groups: Sequence[Sequence[_Found]]) -> list[Hit]:
-        """A hit for each group that the budget allows; only their episodes are read whole."""
+        """Return a hit for each group within the budget; only the shown episodes are read whole."""
         query, now = question.query, question.now
         chosen = _within_budget(query, groups)
         with self.times.of("show"):
@@ -350,7 +346,7 @@ class Engine:
             unread = [name for name in shown if name not in ranked.told.episodes]
             whole = {**ranked.told.episodes, **(self._store.episodes.get(unread) if unread else {})}
         hits = []
-        leaders = [max(group, key=lambda found: found.score) for group in chosen]  # each group stands in their place
+        leaders = [max(group, key=lambda found: found.score) for group in chosen]  # the best score ranks a group
         most = max([1.0, *(leader.score for leader in leaders)])  # boosts may lift scores above 1
         for (first, *others), leader in zip(chosen, leaders, strict=True):
             if first.episode.episode_id not in whole:  # deleted a moment ago
@@ -383,12 +379,12 @@ def _with_runs(hit: Hit, runs: Sequence[Run]) -> Hit:
 
 def _factors(question: Question, ranked: Ranked, found: _Found, asked: Collection[str]) -> dict[str, float]:
     spoken = dialogue_factors(found.episode, found.passage.passage.text, asked)
-    concluded = found.passage.passage_id in ranked.told.concluded  # no routine, however short
+    concluded = found.passage.passage_id in ranked.told.concluded  # never routine, even if short
     return factors_of(found.episode, -math.inf if concluded else question.least_value, question.times) | spoken
 
 
 def _narrowed(query: SearchQuery, times: TimeReference, rest: str) -> SearchQuery:
-    """What is of a time only, all of it, if the rest of the question asks for nothing else."""
+    """Restrict the query to the time, without a threshold, if the rest of the question asks for nothing else."""
     if not asks_for_all(rest):
         return query
     session_id = query.where.session_id or times.session_id or None
@@ -397,7 +393,7 @@ def _narrowed(query: SearchQuery, times: TimeReference, rest: str) -> SearchQuer
 
 
 def _behind_sessions(told: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
-    """The sessions of a time, then what was noted in it outside of any: no pieces of sessions, and no documents beside
+    """Return the sessions of a time, then the notes outside of them: no pieces of sessions, and no documents beside
     sessions.
     """
     notes = [hit for hit in hits if not is_logged(hit.episode) and not (told and hit.episode.kind in SECTION_KINDS)]
@@ -406,13 +402,13 @@ def _behind_sessions(told: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
 
 
 def _accompanied(found: list[_Found], share: float) -> list[_Found]:
-    """With a share of what else was found of each one's conversation."""
+    """Add the co-occurrence boost: a share of the other scores of the same conversation."""
     gained = [share * score for score in company([(each.episode, each.score) for each in found])]
     return [replace(f, score=f.score + more, company=more) for f, more in zip(found, gained, strict=True)]
 
 
 def _rare_first(found: list[_Found], held: Mapping[int, int]) -> list[_Found]:
-    """What has words that hardly anything else has stands before all that has fewer of them."""
+    """Move hits with more rare words before those with fewer."""
     if not held or not found:
         return found
     most = max(each.score for each in found)
@@ -440,7 +436,7 @@ def _newer_first(query: SearchQuery, found: list[_Found], late: Mapping[int, flo
         for f in found
     ]
     ordered = [found[index] for index in newer_first(query.text, statements)]
-    scores = itertools.accumulate((f.score for f in reversed(ordered)), max)  # what precedes has no lower score
+    scores = itertools.accumulate((f.score for f in reversed(ordered)), max)  # no score below that of a later hit
     return [replace(f, score=score) for f, score in zip(ordered, reversed(list(scores)), strict=True)]
 
 
@@ -460,7 +456,7 @@ def _explained(question: Question, ranked: Ranked, found: _Found) -> Explanation
 
 
 def _within_budget(query: SearchQuery, groups: Sequence[Sequence[_Found]]) -> list[list[_Found]]:
-    """Those of the first `top_k` groups whose text still fits the budget, each with what is shown of it first."""
+    """Return the first `top_k` groups that fit the budget, each with its shown candidate first."""
     chosen = []
     left = query.max_tokens if query.max_tokens is not None else sys.maxsize
     for group in groups[: query.top_k]:

@@ -1,4 +1,4 @@
-"""The event that a question asks around: `what broke right after the migration?`, `before the compaction`. Pure."""
+"""The event that a question refers to: `what broke right after the migration?`, `before the compaction`. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -11,19 +11,19 @@ from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.stop_words import STOP_WORDS
 
 AROUND = timedelta(hours=12)
-"""What an event is surrounded by."""
+"""Time on either side of an event."""
 BESIDE_COMPACTION = timedelta(minutes=10)
-"""A compaction is recorded to the second, and the work goes on at once: what it led away from, and to, is this near."""
+"""A compaction is recorded to the second, and work continues at once: its causes and results are this near."""
 EARLIEST, LATEST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
-"""Times with half a day on either side."""
+"""The range of times that leaves half a day on either side."""
 
 _PAST = re.compile(
     r"\b(?:did|didn't|was|were|had|happened|\w{2,}ed|broke|came|went|made|got|began|said|wrote|took|built|chose|kept)\b",
     re.I,
 )
-"""A question about an event tells that something has happened."""
+"""A question about an event is in the past tense."""
 _PRESENT = re.compile(r"\b(?:is|are|be|been|being|gets?|can|must|should)\s+(?:not\s+)?\w+ed\b", re.I)
-"""Participles that tell no past: `is retried`."""
+"""Participles that are not past tense: `is retried`."""
 _SUBJECT = r"(?:the|a|an|our|my|your|its|his|her|their|this|that|all|both|we|i|you|he|she|it|they|everything)\b"
 _EVENT = re.compile(
     r"(?:\b(?:right|just|immediately|directly|shortly|soon|straight)\s+)?"
@@ -32,37 +32,35 @@ _EVENT = re.compile(
     r"(?P<words>[^,.?!;\n]{3,120})",
     re.I,
 )
-"""`once` is mostly a number, `following` mostly points at a text: they relate where a subject comes behind them."""
+"""`once` is mostly a number, `following` mostly refers to a text: both need a subject behind them."""
 _OF_COMPACTIONS = frozenset({"when", "since"})
-"""Words that relate to a compaction only: `when` mostly asks, and `since` mostly stands before a time."""
+"""Words that relate to a compaction only: `when` mostly asks, and `since` mostly precedes a time."""
 _NO_EVENT = re.compile(
     r"(?:\d|(?:all|each|every|any|that|this|it|you|an?|half an?|quite an?|and|or|long|the fact)\b)", re.I
 )
-"""What follows `after` and tells no event: an amount, what always holds, any of a kind (`after a reboot`), what was
-said before.
-"""
+"""Words behind `after` that are no event: an amount, a habit, any of a kind (`after a reboot`), a statement."""
 _ALWAYS = re.compile(r"(?:all|each|every|any)\b", re.I)
 _ASKS_ON = re.compile(r"\s+(?:what|why|who|how|which|where|did|do|does|was|were|we|i|they|there)\b", re.I)
 _RELATIONS = {
     "before": Relation.BEFORE, "prior to": Relation.BEFORE, "during": Relation.DURING, "while": Relation.DURING,
     "when": Relation.DURING,
 }  # fmt: skip
-"""Of the words for the relation; the others mean `after`."""
+"""Relations of some words; the others mean `after`."""
 _LOOKS_BACK = re.compile(r"\b(?:have|has|remember|recall)\b", re.I)
-"""What tells the past of a compaction, too: it has been, and is nothing that always holds."""
+"""Words that also mark the past of a compaction: it happened, and is no habit."""
 _COMPACTED = re.compile(r"(?<!\w)/compact\b|\b(?:auto-?compact\w*|compact(?:ed|ions?|ing))\b", re.I)
 _CONVERSATION = frozenset("context session conversation chat transcript history window".split())
 _STORAGE = frozenset("index table database db store storage log logs file files disk segment segments".split())
 _SAYS_NOTHING = frozenset(
     "auto automatic automatically claude code got happened hit kicked last latest most recent ran started".split()
 )
-"""Words that may stand beside a compaction, and name none of several."""
+"""Words beside a compaction that do not identify it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The words of a question for an event, how the answer lies to it, and the rest of the question. `goes_on`: `since`
-    the event, up to now.
+    """The words of a question for an event, the relation of the answer to it, and the rest of the question. `goes_on`:
+    `since` the event, up to now.
     """
 
     words: str
@@ -72,7 +70,7 @@ class Event:
 
     @property
     def is_compaction(self) -> bool:
-        """Whether Claude Code summed up a conversation to go on in less room: that of an index is none."""
+        """Return whether Claude Code compacted a conversation; a compacted index is no such event."""
         if not _COMPACTED.search(self.words):
             return False
         named = set(_named(self.words))
@@ -80,14 +78,14 @@ class Event:
 
     @property
     def is_the_last(self) -> bool:
-        """Of a compaction: whether nothing tells which one is meant, as in `the context got compacted`."""
+        """Return whether a compaction is not identified, as in `the context got compacted`: then it is the last one."""
         return not set(_named(self.words)) - _CONVERSATION
 
 
 def event_in(text: str) -> Event | None:
-    """The event that a question in the past tense asks around.
+    """Return the event that a question in the past tense refers to.
 
-    A time (`after 5 March`) is none, nor what always holds (`before each run`).
+    A time (`after 5 March`) is no event, nor is a habit (`before each run`).
     """
     asked = text[:QUESTION_CHARS]
     for match in _relations_in(asked):
@@ -104,11 +102,11 @@ def event_in(text: str) -> Event | None:
 
 
 def around(event: Event, when: datetime, session_id: str = "") -> TimeReference:
-    """The half days before and after an event: what led to it and what came of it is told there, as it is itself. Of a
-    compaction the minutes of its session on the side that is asked for, or on both.
+    """Return the 12 hours before and after an event, which tell its causes and results. For a compaction, return the
+    minutes of its session on the requested side, or on both.
 
-    :param when: what was found of the event.
-    :param session_id: the session that was found.
+    :param when: time of the event's best hit.
+    :param session_id: session of that hit.
     """
     when = min(max(when, EARLIEST), LATEST)
     if not event.is_compaction:
@@ -131,7 +129,7 @@ def around(event: Event, when: datetime, session_id: str = "") -> TimeReference:
 
 
 def _relations_in(asked: str) -> Iterator[re.Match[str]]:
-    """Every word for a relation with what follows it, which may hold the next one."""
+    """Yield every relation word with the words behind it, which may contain the next one."""
     match = _EVENT.search(asked)
     while match is not None:
         yield match
@@ -146,7 +144,7 @@ def _is_none(asked: str, match: re.Match[str]) -> bool:
 
 
 def _named(words: str) -> Iterator[str]:
-    """What the words for a compaction name beside it."""
+    """Yield the words beside a compaction that identify it."""
     for word in content_words(_COMPACTED.sub(" ", words)):
         if word not in STOP_WORDS and word not in _SAYS_NOTHING and len(word) > 1:
             yield word

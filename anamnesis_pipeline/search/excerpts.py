@@ -1,4 +1,4 @@
-"""What is shown of a hit: the passages of the episode that answer. Pure."""
+"""The excerpt of a hit: the passages of the episode that answer. Pure."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from anamnesis_pipeline.model import StoredPassage
 
 SECOND_WITHIN = 15
-"""The second best passage of an episode is shown as well if it is among so many of all passages: it is needed for 3% of
-the questions, and an answer grows by a quarter."""
+"""The second best passage of an episode is shown, too, if its rank among all passages is at most this: it is needed for
+3% of the questions, and lengthens an answer by a quarter."""
 CUT = "[…]"
-"""Stands where text between two passages is left out."""
+"""Marks omitted text between two passages."""
 
 
 def excerpt_of(passages: Sequence[StoredPassage]) -> tuple[str, tuple[str, ...]]:
-    """The text of one or two passages of an episode in the order of the episode, and the ids of their messages."""
+    """Return the text of one or two passages of an episode in its order, and the IDs of their messages."""
     ordered = sorted(passages, key=lambda stored: stored.passage.ordinal)
     text = ordered[0].passage.text
     for before, after in itertools.pairwise(ordered):
@@ -25,7 +25,7 @@ def excerpt_of(passages: Sequence[StoredPassage]) -> tuple[str, tuple[str, ...]]
 
 
 def second_passages(scores: Mapping[int, float], episode_of: Mapping[int, str]) -> dict[str, int]:
-    """Episode id -> its second best passage, where that is among the first of all."""
+    """Return episode ID -> its second best passage, if that is among the first of all."""
     seen: set[str] = set()
     seconds: dict[str, int] = {}
     for key in sorted(scores, key=lambda key: (-scores[key], -key))[:SECOND_WITHIN]:

@@ -1,4 +1,4 @@
-"""What each stage of a search made of it, for whoever asks why. Pure."""
+"""Explain the effect of each stage of a search. Pure."""
 
 import math
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ def hit_explanation(
     company: float,
     factors: Mapping[str, float],
 ) -> Explanation:
-    """Of one hit: its rank and score in each list that holds it, and what every stage after these added.
+    """Explain one hit: its rank and score in each list that has it, and the effect of every later stage.
 
-    :param passage_id: the one that the hit shows.
+    :param passage_id: the passage shown of the hit.
     """
     stages: Explanation = {"factors": {name: round(factor, 4) for name, factor in factors.items()}}
     if passage_id in ranked.late:
@@ -43,11 +43,11 @@ def hit_explanation(
 
 
 def answer_explanation(question: Question, judged: Ranked, cleared: int, shown: int) -> Explanation:
-    """Of a whole answer: what each list proposed, and how many episodes each later stage left out.
+    """Explain a whole answer: the candidates of each list, and the episodes that each later stage left out.
 
-    :param judged: before the floor left anything out.
-    :param cleared: episodes that cleared it.
-    :param shown: groups that these fold into.
+    :param judged: before the relevance threshold.
+    :param cleared: episodes that reached it.
+    :param shown: groups after near-duplicate collapsing.
     """
     floor = question.query.profile.floor
     return {

@@ -1,4 +1,4 @@
-"""Which tests failed when they ran last, from what their runners print. Pure."""
+"""Find the tests that failed when they last ran, in the output of their runners. Pure."""
 
 import re
 from collections import deque
@@ -10,7 +10,7 @@ from anamnesis_pipeline.search.turns import Said
 
 MAX_NAMES = 6
 TAIL_CHARS = 20_000
-"""Of what a command printed; the outcome stands at the end."""
+"""Length of a command's output that is read; the outcome is at the end."""
 MAX_COMMAND_CHARS = 120
 
 _SHELLS = ("Bash\n", "PowerShell\n")
@@ -35,12 +35,12 @@ _NAME = re.compile(
     r"|FAIL\s+(\S{1,200})|not ok \d{1,5} -? ?([^\n]{1,200}))",
     re.MULTILINE,
 )
-"""As pytest, Go, Cargo, ExUnit and RSpec, Jest and Vitest, unittest, Jest and Go, and TAP name a test that failed."""
+"""Names of failed tests as printed by pytest, Go, Cargo, ExUnit and RSpec, Jest and Vitest, unittest, and TAP."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteRun:
-    """A run of tests: what was called, its line of counts, how many ran and failed, and names of those that failed."""
+    """A test run: its command, its line of counts, the numbers of tests and failures, and names of failed tests."""
 
     said: Said
     command: str
@@ -50,14 +50,14 @@ class SuiteRun:
     names: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        """The run in one line."""
+        """Return the run in one line."""
         pieces = [f"`{self.command}`" if self.command else "", self.counts, "; ".join(self.names)]
         return ": ".join(piece for piece in pieces if piece)
 
 
 def failing(messages: Iterable[Said]) -> SuiteRun | None:
-    """The last run whose failures no later run shows to be gone: one with the same command, with as many tests, or one
-    that names all that failed.
+    """Return the last run whose failures no later run has resolved: one with the same command, with at least as many
+    tests, or one that names all that failed.
     """
     last: SuiteRun | None = None
     for run in runs_in(messages):
@@ -67,7 +67,7 @@ def failing(messages: Iterable[Said]) -> SuiteRun | None:
 
 
 def runs_in(messages: Iterable[Said]) -> Iterable[SuiteRun]:
-    """The runs of tests, in order."""
+    """Yield the test runs, in order."""
     calls = deque[str]()
     for message in messages:
         if message.kind is SegmentKind.TOOL_INPUT:
@@ -80,7 +80,7 @@ def runs_in(messages: Iterable[Said]) -> Iterable[SuiteRun]:
 
 
 def run_of(printed: Said, command: str) -> SuiteRun | None:
-    """What a command that runs tests printed of them; None: nothing."""
+    """Return the test run in a command's output; None: there is none."""
     text = printed.text[-TAIL_CHARS:]
     names = tuple(dict.fromkeys(_name(found) for found in _NAME.finditer(text)))
     counted = [

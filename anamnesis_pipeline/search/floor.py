@@ -1,4 +1,4 @@
-"""Whether anything found answers a question at all, judged by what questions on other things find. Pure."""
+"""The relevance threshold: whether any hit answers a question, compared with the hits of unrelated questions. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,23 +12,23 @@ from anamnesis_pipeline.search.fusion import Ranking
 
 NEAR, KNOWN, NEITHER = 1.5, 6.0, -5.4
 """Weights of a logistic regression over 198 prompts to real logs, half of them about other people's work (benchmarks/
-silence.py, the split `dev`): how near the nearest passages are, which share of the words is known, and the constant."""
+silence.py, the split `dev`): nearness of the nearest passages, share of known words, and the constant."""
 UNASKED_LEAST = 0.5
-"""What is said without being asked for needs so much: of the prompts on other people's work 5% reach it, of the others
-90%; in the split `test`, 3% and 91%."""
+"""Threshold for unrequested quotes: of the prompts on other people's work 5% reach it, of the others 90%; in the split
+`test`, 3% and 91%."""
 ASKED_LEAST = -1.6
-"""Who searches gets what reaches this: 20% of the former, 99% of the latter; in the split `test`, 21% and 99%. An
-answer that is missed costs more than one that is not wanted, so only what is clearly unrelated falls."""
+"""Threshold of a search: 20% of the former reach it, 99% of the latter; in the split `test`, 21% and 99%. A missed
+answer costs more than an unwanted one, so only clearly unrelated hits are dropped."""
 STRONG_LEAST = 3.0
-"""From here on a hit is a strong one. What each word is worth stands in benchmarks/README.md, under silence."""
+"""Threshold of a strong hit. The meaning of each level is in benchmarks/README.md, under silence."""
 UNKNOWN_MOST = 0.5
-"""A question in another language has only words that are not stored; more than half of them count as half."""
+"""A question in another language has only unknown words; a share above half counts as half."""
 SPREAD_LEAST = 0.005
-"""Of cosines: with few passages stored, the questions on other things may all be about as far from them."""
+"""Minimum spread of cosines: with few stored passages, all unrelated questions may be about equally far from them."""
 
 
 class Confidence(StrEnum):
-    """How sure it is that a hit answers, in words."""
+    """Confidence that a hit answers, in words."""
 
     STRONG = "strong"
     FAIR = "fair"
@@ -37,8 +37,8 @@ class Confidence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a question found. `nearest`: name of each dense list -> its best cosine. `unknown`: share of the question's
-    words that nothing stored has, in [0, 1].
+    """The matches of a question. `nearest`: name of each dense list -> its best cosine. `unknown`: share of the
+    question's words that no stored text has, in [0, 1].
     """
 
     nearest: Mapping[str, float]
@@ -47,7 +47,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What questions on other things find in a space: the mean and the standard deviation of the best cosine of each
+    """Null-query baseline of a space, from unrelated questions: mean and standard deviation of the best cosine of each
     dense list, and the mean share of unknown words.
     """
 
@@ -61,11 +61,11 @@ BUILT_IN = {
         {"dense_text": 0.257, "dense_context": 0.219}, {"dense_text": 0.056, "dense_context": 0.062}, unknown=0.454
     )
 }
-"""Model -> its level in a memory of 3,128 passages, for a space that is not measured yet."""
+"""Model -> its baseline in a memory of 3,128 passages, for a space that is not measured yet."""
 
 
 def level_of(found: Sequence[Evidence]) -> Level:
-    """The level that questions on other things, at least one, make."""
+    """Return the baseline from at least one unrelated question."""
     lists = [name for name in found[0].nearest if all(name in each.nearest for each in found)]
     best = {name: np.array([each.nearest[name] for each in found]) for name in lists}
     return Level(
@@ -76,14 +76,14 @@ def level_of(found: Sequence[Evidence]) -> Level:
 
 
 def nearness(cosine: float, level: Level, name: str) -> float | None:
-    """By how many standard deviations a cosine is above those of a dense list; None: it is not in the level."""
+    """Return the standard deviations by which a cosine exceeds a list's baseline; None: the list has no baseline."""
     if name not in level.means:
         return None
     return (cosine - level.means[name]) / max(level.spreads[name], SPREAD_LEAST)
 
 
 def confidence(found: Evidence, level: Level) -> float | None:
-    """How sure it is that something answers, as log odds; None where no vector was compared."""
+    """Return the log odds that something answers; None if no vector was compared."""
     near = [above for name, best in found.nearest.items() if (above := nearness(best, level, name)) is not None]
     if not near:
         return None
@@ -92,10 +92,9 @@ def confidence(found: Evidence, level: Level) -> float | None:
 
 
 def in_words(found: Evidence | None, level: Level | None, cosine: float | None) -> Confidence:
-    """The confidence in one hit: that of the whole answer, or of the hit alone, whichever is less. Where no vectors
-    tell, it is fair.
+    """Return the confidence in one hit: the lower of the whole answer's and the hit's own. Without vectors it is fair.
 
-    :param found: what the question found.
+    :param found: matches of the question.
     :param cosine: of the hit's best passage; None: it has no vector, or none was compared.
     """
     whole = confidence(found, level) if found is not None and level is not None else None
@@ -108,13 +107,11 @@ def in_words(found: Evidence | None, level: Level | None, cosine: float | None) 
 
 
 def nearest_of(rankings: Sequence[Ranking]) -> dict[str, float]:
-    """The best cosine of each dense list that found anything."""
+    """Return the best cosine of each dense list with results."""
     return {r.name: r.passages[0].score for r in rankings if r.passages and r.name.startswith("dense")}
 
 
 def says_nothing(rankings: Sequence[Ranking], sure: float | None, least: float) -> bool:
-    """Whether nothing found is near enough: the confidence is below `least`. What holds literal tokens of the question
-    always is near enough.
-    """
+    """Return whether the confidence is below `least`. A match of the question's literal tokens always suffices."""
     literal = any(ranking.name == "exact" and ranking.passages for ranking in rankings)
     return sure is not None and sure < least and not literal

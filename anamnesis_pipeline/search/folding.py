@@ -1,4 +1,4 @@
-"""Near-duplicates are shown once. Pure."""
+"""Collapse near-duplicates. Pure."""
 
 import math
 import re
@@ -12,12 +12,11 @@ _WORD = re.compile(r"\w+")
 
 
 def fold(shown: Iterable[tuple[str, ...]], most: int = sys.maxsize) -> list[list[int]]:
-    """Groups of indexes of what says near enough the same; each group's first index is its best, groups in order of
-    their best.
+    """Group the indexes of near-duplicates. Each group's first index is its best; groups are in order of their best.
 
-    :param shown: for each index the texts that are shown of it, the best one first. One joins the first group whose
-        best shows a text that its own best text is like: nothing is lost then, whichever of its texts came first.
-    :param most: groups that are wanted; what comes behind the last of them is not looked at.
+    :param shown: the shown texts of each index, the best one first. An index joins the first group whose best shows a
+    text similar to its own best text, so that no text is lost.
+    :param most: number of groups; everything behind the last of them is skipped.
     """
     groups: list[list[int]] = []
     texts: list[list[frozenset[str]]] = []
@@ -40,7 +39,7 @@ def fold(shown: Iterable[tuple[str, ...]], most: int = sys.maxsize) -> list[list
 
 
 def _first_words(words: frozenset[str]) -> list[str]:
-    """So many words, in one order for all texts, that two texts which are alike share one of theirs."""
+    """Return enough words, sorted the same way for all texts, that two similar texts share at least one."""
     return sorted(words)[: len(words) - math.ceil(SAME * len(words)) + 1]
 
 

@@ -1,4 +1,4 @@
-"""Of two statements on the same thing the newer comes first. Pure."""
+"""Put the newer of two statements about the same thing first. Pure."""
 
 import itertools
 import re
@@ -13,21 +13,21 @@ from anamnesis_pipeline.search.dialogue import speaks, words_of
 from anamnesis_pipeline.search.words import content_words
 
 LOOKED_AT = 10
-"""Ranks among which order is changed."""
+"""Ranks that may be reordered."""
 STATEMENT_CHARS = 600
-"""A longer text says many things, and names many."""
+"""A longer text states many things."""
 AKIN, ANSWERS, NAMES, BASE = 5.6, 11.0, 4.0, -10.3
-"""Log odds that a newer statement corrects an older one: for their cosine, for how well the newer one answers the
-question against the older one, at most BETTER, for naming what only the older one says, and for none. By
-benchmarks/corrections.py, but for the constant: it is 3 higher than fitted, since what is stale misleads, and what is
-true but second is still read.
+"""Log odds that a newer statement corrects an older one: weights of their cosine, of the newer one's answer relative to
+the older one's (at most BETTER), and of naming words of the older one only; then the constant. Fitted by
+benchmarks/corrections.py, except for the constant: it is 3 higher, since stale statements mislead, and a true statement
+in second place is still read.
 """
 BETTER = 1.1
-"""Of two newer statements the one that answers better than the older one is likelier its correction. One that answers
-far better comes first without that. From 1.05 to 1.2 the pairs of benchmarks/reversals.py come out the same.
+"""A newer statement that answers better than the older one is more likely its correction. One that answers far better
+comes first anyway. From 1.05 to 1.2 the pairs of benchmarks/reversals.py come out the same.
 """
 MATTERS = 0.75
-"""Least share of the best answer's late interaction that an older statement has: who answers less is no answer."""
+"""Minimum late interaction of an older statement, as a share of the best one's; below it, it is no answer."""
 STEM = 6
 """Letters by which words are compared: `editor` and `editors` are the same."""
 _PRESENT = re.compile(
@@ -37,15 +37,15 @@ _PAST = re.compile(r"\b(did|was|were|had|been|used to|ago|last|yesterday|happene
 
 
 def asks_what_holds(question: str) -> bool:
-    """Whether a question is about how things are, and not about what happened: then what is newer answers it."""
+    """Return whether a question is about the present state, not past events: then newer statements answer it."""
     return bool(_PRESENT.search(question)) and not _PAST.search(question)
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What is shown of a hit. `answers` is its late interaction with the question and `vector` of unit length; None: it
-    is not embedded. `stands_alone`: it was posted, recorded or written down, and is no run of a transcript. `corrects`:
-    it was kept as a correction.
+    """The shown text of a hit. `answers` is its late interaction with the question, `vector` has unit length; None: not
+    embedded. `stands_alone`: it was posted, recorded or written down, not part of a transcript. `corrects`: it was
+    stored as a correction.
     """
 
     text: str
@@ -58,9 +58,8 @@ class Statement:
 
 
 def newer_first(question: str, statements: Sequence[Statement]) -> list[int]:
-    """The order in which to show them, as indexes: each before the older one that it seems to correct. The likeliest
-    such pairs are taken first, and a statement belongs to one of them, unless it was kept as a correction: that may
-    correct several.
+    """Return the display order as indexes: each statement before the older one that it probably corrects. The likeliest
+    pairs are applied first. A statement is in one pair only, unless it was stored as a correction.
     """
     order = list(range(len(statements)))
     paired: set[int] = set()
@@ -75,29 +74,29 @@ def newer_first(question: str, statements: Sequence[Statement]) -> list[int]:
 
 
 def _corrections(question: str, seen: Sequence[Statement]) -> Iterator[tuple[float, int, int]]:
-    """The log odds, index and index of each newer statement and each older one that it could correct."""
+    """Yield (log odds, index, index) for each newer statement and each older one that it could correct."""
     best = max((each.answers for each in seen if each.answers is not None), default=0.0)
     asked = words_of(question)
     told = [speaks(each.text, asked) for each in seen]
     for (n, newer), (o, older) in itertools.permutations(enumerate(seen), 2):
         if older.answers is None or older.answers < MATTERS * best or not _comparable(newer, older):
             continue
-        if told[o] and not told[n]:  # nobody else corrects what the one said whom the question names
+        if told[o] and not told[n]:  # only the speaker whom the question names can correct themselves
             continue
         if (both := measures(question, newer, older)) is not None:
             yield float(np.dot((AKIN, ANSWERS, NAMES), both)) + BASE, n, o
 
 
 def _comparable(newer: Statement, older: Statement) -> bool:
-    """Whether the one can correct the other at all. What a session said is corrected only by what is meant to."""
+    """Return whether `newer` can correct `older` at all. Only an explicit correction corrects a session's text."""
     short = max(len(newer.text), len(older.text)) <= STATEMENT_CHARS
     alone = newer.stands_alone and (older.stands_alone or newer.corrects)
     return newer.when > older.when and newer.project == older.project and short and alone
 
 
 def names_what_only(older: str, newer: str, question: str) -> bool:
-    """Whether the newer text has a word that carries meaning of the older one which the question does not have: who
-    corrects something often names what held before ("8080 collided with the proxy").
+    """Return whether the newer text has a content word of the older one that the question lacks: corrections often name
+    the former state ("8080 collided with the proxy").
     """
     return bool((_stems(older) - _stems(question)) & _stems(newer))
 
@@ -107,8 +106,8 @@ def _stems(text: str) -> set[str]:
 
 
 def measures(question: str, newer: Statement, older: Statement) -> tuple[float, float, float] | None:
-    """Their cosine, how well the newer one answers against the older one, and whether it names what only the older one
-    says; None: at least one is not embedded.
+    """Return (cosine, newer one's answer relative to the older one's, whether it names words of the older one only);
+    None: at least one is not embedded.
     """
     if newer.vector is None or older.vector is None or newer.answers is None or older.answers is None:
         return None

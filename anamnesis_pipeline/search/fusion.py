@@ -1,4 +1,4 @@
-"""Several rankings into one. Pure."""
+"""Fuse several rankings into one. Pure."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ RRF_K = 20
 """Reciprocal rank fusion's constant. 60 is the published value; smaller ones trust the first ranks more, which suits
 lists cut at 30. See benchmarks/ranking.md for what 10, 20 and 40 find."""
 FUSION_DEPTH = 30
-"""Ranks that count in full. Deeper ranks only order what the first ranks leave: shorter lists fuse better
-(LoCoMo recall@10 .694 at 30, .663 at 50, k = 60)."""
+"""Ranks that count in full. Deeper ranks only order the remaining candidates: shorter lists fuse better (LoCoMo
+recall@10 .694 at 30, .663 at 50, k = 60)."""
 DEEP_SHARE = 1e-3
-"""Weight of a rank beyond FUSION_DEPTH: enough to order, never enough to overtake."""
+"""Weight of a rank beyond FUSION_DEPTH: orders, but never overtakes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """One list of candidates, best first, and how much it counts."""
+    """One candidate list, best first, and its weight."""
 
     name: str
     weight: float
@@ -26,7 +26,7 @@ class Ranking:
 
 
 def reciprocal_rank_fusion(rankings: Sequence[Ranking], depth: int = FUSION_DEPTH, k: int = RRF_K) -> dict[int, float]:
-    """Passage id -> score in (0, 1], 1 for first place everywhere.
+    """Return passage ID -> score in (0, 1], 1 for first place everywhere.
 
     Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion outperforms Condorcet", SIGIR 2009, with weights.
     """
@@ -40,7 +40,7 @@ def reciprocal_rank_fusion(rankings: Sequence[Ranking], depth: int = FUSION_DEPT
 
 
 def best_passages(rankings: Sequence[Ranking], scores: dict[int, float]) -> list[ScoredPassage]:
-    """The best passage of each episode with its fused score, best first (ties: the newer passage)."""
+    """Return the best passage of each episode with its fused score, best first (ties: the newer passage)."""
     episode_of = {p.passage_id: p.episode_id for ranking in rankings for p in ranking.passages}
     best: dict[str, ScoredPassage] = {}
     for passage_id in sorted(scores, key=lambda p: (-scores[p], -p)):
@@ -51,7 +51,7 @@ def best_passages(rankings: Sequence[Ranking], scores: dict[int, float]) -> list
 
 
 def explain(rankings: Sequence[Ranking], passage_id: int) -> dict[str, dict[str, float]]:
-    """List name -> rank (from 1), score and weight of a passage, for the lists that hold it."""
+    """Return list name -> rank (from 1), score and weight of a passage, for the lists that have it."""
     return {
         ranking.name: {"rank": rank, "score": round(candidate.score, 6), "weight": ranking.weight}
         for ranking in rankings

@@ -1,5 +1,5 @@
-"""Where a project stands, for the session that goes on: state, decisions, open loops, failing tests, news, recent work,
-facts. Pure.
+"""The state of a project for the next session: state, decisions, open loops, failing tests, news, recent work, facts.
+Pure.
 """
 
 import re
@@ -37,32 +37,32 @@ from anamnesis_pipeline.sentences import beginning
 from anamnesis_pipeline.session_model import SessionRecord
 
 SESSIONS = 4
-"""Sessions whose end tells what is open, and that are listed as recent work."""
+"""Sessions that are listed as recent work and searched for open loops."""
 ENDS = 12
-"""Exchanges at the end of a session that tell how it ended."""
+"""Exchanges read at the end of a session."""
 MOST_ITEMS = 5
-"""Of one heading."""
+"""Limit per heading."""
 STATES = 3
-"""Messages at the end of the last session that tell where it stands."""
+"""Messages about the state, from the end of the last session."""
 STATE_WORDS = 3
-"""That carry meaning, of a message that is told: `All done.` is not."""
+"""Minimum content words of a shown message: `All done.` has too few."""
 REPORTS = 6
-"""Messages at the end of a session that are looked through for what it left open."""
+"""Messages at the end of a session that are searched for open loops."""
 OPEN_LINES = 12
-"""Of one message."""
+"""Limit per message."""
 OPEN_MESSAGES = 2
-"""Of one session: the latest messages that leave something open."""
+"""Limit per session: the latest messages that leave something open."""
 PROGRESS = 3
-"""Last statements of a turn that was broken off."""
+"""Last statements shown of an interrupted turn."""
 ACHIEVED = 8
-"""Sentences of it that say that something was reached, the last ones."""
+"""Sentences of it that report an achievement, the last ones."""
 PROMPTS_SHOWN = 3
-"""Prompts of a session, the last ones that say something."""
+"""Prompts shown per session, the last informative ones."""
 PROMPT_CHARS = 200
 WISH_CHARS = 1_500
-"""Of a prompt in which wishes are looked for: a longer one is mostly pasted."""
+"""Limit of a prompt that is searched for wishes: a longer one is mostly pasted."""
 COMMITS = 6
-"""Of a session, the last ones."""
+"""Limit per session, the last ones."""
 
 STATE = "Where the work stands:"
 BEFORE = "Said before that, newest first:"
@@ -76,32 +76,32 @@ FACTS = "Written down to be remembered:"
 _ASKED = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.CHANNEL})
 _HANDOFF = re.compile(r"handoff|hand-off|hand_off", re.IGNORECASE)
 _IN_CONTEXT = re.compile(r"(?:.*/)?(?:CLAUDE(?:\.local)?|MEMORY)\.md", re.IGNORECASE)
-"""Files that Claude Code reads into every session itself."""
+"""Files that Claude Code itself reads into every session."""
 _COMMIT = re.compile(
     r"^\[(?P<branch>[^\]\n]{1,100}) (?P<hash>[0-9a-f]{7,40})\] (?P<subject>[^\n]{1,200})$", re.MULTILINE
 )
-"""What `git commit` prints."""
+"""Output of `git commit`."""
 _ACHIEVED = re.compile(
     r"\b(?:all|both) [^.?]{0,60}\b(?:pass|passed|green|closed|done|complete|clean)\b"
     r"|\b(?:is|are|now) (?:done|fixed|closed|clean|pushed)\b"
     r"|^(?:committed|pushed|fixed|done|closed|merged)\b|\b0 failures\b|\bcompiles? clean(?:ly)?\b",
     re.IGNORECASE,
 )
-"""Says that something was reached."""
+"""Reports an achievement."""
 _ANNOUNCES = ("Now ", "Let me", "Let's", "I'll", "First")
 _PLANS = re.compile(r"\b(?:i'll|i will|let me|plan|in order|steps)\b", re.IGNORECASE)
 _LASTING = ("correction", "preference", "procedure", "lesson", "fact", "error")
-"""Types of what is remembered, the one that binds most first."""
+"""Types of lasting memories, the most binding first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is read of a project, each newest first. `parts`: by id, those of the newest of `talk`. `sessions`: the
+    """The input of a project, each newest first. `parts`: by ID, the chunks of the newest of `talk`. `sessions`: the
     records of its last sessions, each with its episode.
     """
 
     records: Sequence[Episode] = ()
-    """Typed records that an LLM drew, and what clients posted under such a kind."""
+    """Typed records extracted by an LLM, and posted ones of such a kind."""
     curated: Sequence[Episode] = ()
     notes: Sequence[Episode] = ()
     documents: Sequence[Episode] = ()
@@ -123,7 +123,7 @@ class Handoff:
     facts: tuple[Item, ...] = ()
 
     def sections(self) -> list[Section]:
-        """The same as a block is made of."""
+        """Return the sections of a block."""
         return [
             Section(STATE, self.state[:1], 160, is_whole=True),
             Section(DECIDED, self.decisions, 60, is_whole=True),
@@ -136,14 +136,14 @@ class Handoff:
         ]
 
     def unknown(self) -> list[str]:
-        """What nothing is known of, in words."""
+        """Return the headings without content, in words."""
         known = {"decisions": self.decisions, "open loops": self.open_loops, "failing tests": self.failing}
         return [name for name, items in known.items() if not items]
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One session as far as it was read: its episodes newest first, and what was said in it."""
+    """One session as far as it was read: its episodes newest first, and its messages."""
 
     episodes: Sequence[Episode]
     messages: Sequence[Said]
@@ -154,12 +154,12 @@ class Session:
 
     @property
     def last(self) -> Episode:
-        """Its newest episode."""
+        """Return its newest episode."""
         return self.episodes[0]
 
 
 def handoff_of(work: Work) -> Handoff:
-    """The hand-off that these episodes make."""
+    """Return the hand-off from these episodes."""
     sessions = _sessions(work)
     decisions = _distinct(_decisions(work, sessions))
     loops = _distinct(_loops(work, sessions))
@@ -174,7 +174,7 @@ def handoff_of(work: Work) -> Handoff:
 
 
 def _sessions(work: Work) -> list[Session]:
-    """The last sessions; the one that was talked in last comes first. Of older ones only the record is known."""
+    """Return the last sessions, the most recently active first. Of older ones only the record is known."""
     found: dict[str, list[Episode]] = {}
     for episode in work.talk:
         found.setdefault(episode.session_id or episode.episode_id, []).append(episode)
@@ -191,7 +191,7 @@ def _sessions(work: Work) -> list[Session]:
 
 
 def _state(session: Session) -> Iterator[Item]:
-    """The last messages of a session that say where it stands, without what they leave open: that comes below it."""
+    """Yield the last messages of a session about its state, without their open loops, which come later."""
     if not session.reports and session.record is not None and session.record.outcome:
         yield Item(session.last, session.record.outcome, SourceClass.ASSISTANT)
     final = [report for report in session.reports if report.is_final]
@@ -206,7 +206,7 @@ def _state(session: Session) -> Iterator[Item]:
 
 
 def _progress(reports: Sequence[Report]) -> str:
-    """What a turn that was broken off got done, what was planned in it, and at what it ended."""
+    """Return the results of an interrupted turn, its plans, and its last statement."""
     last = reports[:PROGRESS]
     lists = (report for report in reports[PROGRESS:] if sum(unit.is_item for unit in report.units) > 1)
     plan = next((report for report in lists if _PLANS.search(report.said.text)), None)
@@ -222,7 +222,7 @@ def _progress(reports: Sequence[Report]) -> str:
 
 
 def _decisions(work: Work, sessions: Sequence[Session]) -> Iterator[Item]:
-    """Recorded ones, those of hand-off files, then what was said to be decided; each group newest first."""
+    """Yield recorded decisions, those of hand-off files, then those stated in messages; each group newest first."""
     for episode in work.records:
         if _type(episode) == "decision":
             yield Item(episode, _with_why(episode), class_of(episode))
@@ -244,7 +244,7 @@ def _decisions(work: Work, sessions: Sequence[Session]) -> Iterator[Item]:
 
 
 def _decided(said: Said, before: Said | None) -> list[str]:
-    """What a message decides: a person's answer to a question, their wishes, and what Claude says it decided."""
+    """Return the decisions in a message: a person's answers and wishes, and Claude's stated decisions."""
     if said.kind in _ASKED and len(said.text) <= WISH_CHARS:
         return decisions_in(said.text, 2, by_person=True)
     if said.kind in {*_ASKED, SegmentKind.STATEMENT}:
@@ -254,7 +254,7 @@ def _decided(said: Said, before: Said | None) -> list[str]:
 
 
 def _loops(work: Work, sessions: Sequence[Session]) -> Iterator[Item]:
-    """Those that the last sessions ended with, those of hand-off files and of notes; what is newer comes first."""
+    """Yield the open loops of the last sessions, of hand-off files and of notes, newest first."""
     found = [item for session in sessions for item in _left_by(session)]
     for episode in work.curated:
         if _HANDOFF.search(episode.path) or _HANDOFF.search(" ".join(_title(episode))):
@@ -266,7 +266,7 @@ def _loops(work: Work, sessions: Sequence[Session]) -> Iterator[Item]:
 
 
 def _left_by(session: Session) -> Iterator[Item]:
-    """What a session leaves open: a prompt without an answer, a question to the user, what its last reports say, and
+    """Yield the open loops of a session: an unanswered prompt, a question to the user, those of its last reports, and
     its to-dos.
     """
     last = session.turns[-1] if session.turns else None
@@ -299,7 +299,7 @@ def _open_in(episode: Episode, text: str, said_by: SourceClass) -> list[Item]:
 
 
 def _new(work: Work, sessions: Sequence[Session]) -> Iterator[Item]:
-    """What came in after the last session: notes, and sections of documents."""
+    """Yield what arrived after the last session: notes, and sections of documents."""
     since = sessions[0].last.timestamp if sessions else None
     came = sorted((*work.notes, *work.documents), key=lambda episode: episode.timestamp, reverse=True)
     for episode in came:
@@ -308,9 +308,9 @@ def _new(work: Work, sessions: Sequence[Session]) -> Iterator[Item]:
 
 
 def _recent(sessions: Sequence[Session], *, has_state: bool) -> Iterator[Item]:
-    """What each of the last sessions was asked, how it ended, and what it committed and tested.
+    """Yield the prompts, the outcome, the commits and the tests of each of the last sessions.
 
-    :param has_state: how the last one ended is told already.
+    :param has_state: the outcome of the last session is shown already.
     """
     for number, session in enumerate(sessions):
         last = session.last
@@ -342,7 +342,7 @@ def _commits(messages: Iterable[Said]) -> list[str]:
 
 
 def _facts(work: Work) -> Iterator[Item]:
-    """Corrections and preferences, then what files say that Claude does not read by itself."""
+    """Yield corrections and preferences, then facts from files that Claude does not read by default."""
     for kind in _LASTING:
         for episode in work.records:
             if _type(episode) == kind:
@@ -353,7 +353,7 @@ def _facts(work: Work) -> Iterator[Item]:
 
 
 def _distinct(items: Iterable[Item]) -> tuple[Item, ...]:
-    """The first MOST_ITEMS that do not say the same."""
+    """Return the first MOST_ITEMS distinct items."""
     first = list(islice(items, 4 * MOST_ITEMS))
     return tuple(first[group[0]] for group in fold(((item.text,) for item in first), MOST_ITEMS))
 

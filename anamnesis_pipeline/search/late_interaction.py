@@ -1,4 +1,4 @@
-"""How well the words of a passage, each as the model read it in its place, answer the words of a question. Pure."""
+"""Late interaction: match the contextual token vectors of a passage with the words of a question. Pure."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,15 +6,15 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.store.contracts import TokenRows
 
 _ONE = 127
-"""The int8 that stands for 1.0."""
+"""The int8 value of 1.0."""
 ROWS_AT_ONCE = 384
-"""Stored tokens that are made floats at a time: those of all candidates at once would take megabytes for each search.
-By multiples of 12 OpenBLAS adds up as it does over all of them.
+"""Stored tokens converted to floats at a time: those of all candidates at once would take megabytes per search. With
+multiples of 12 OpenBLAS adds up in the same order as over all of them.
 """
 
 
 def max_similarities(query: NDArray[np.float32], tokens: TokenRows) -> dict[int, float]:
-    """Passage id -> the cosines of its nearest tokens to each of the query's, weighted and summed; in [-1, 1].
+    """Return passage ID -> the cosines of its nearest tokens to each of the query's, weighted and summed; in [-1, 1].
 
     Khattab and Zaharia, "ColBERT: Efficient and Effective Passage Search via Contextualized Late Interaction", SIGIR
     2020.
@@ -31,5 +31,5 @@ def max_similarities(query: NDArray[np.float32], tokens: TokenRows) -> dict[int,
 
 
 def similarities(query: NDArray[np.float32], rows: NDArray[np.int8]) -> NDArray[np.float32]:
-    """The cosine of each stored token to each of the query's, times that one's weight, shape (rows, tokens)."""
+    """Return the cosine of each stored token and each query token, times the latter's weight, shape (rows, tokens)."""
     return np.asarray(rows.astype(np.float32) @ (query.T / _ONE), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""What is unrelated in a space: measured, and kept with it."""
+"""The null-query baseline of a space: measure and store it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,13 +11,13 @@ from anamnesis_pipeline.search.words import unknown_share
 from anamnesis_pipeline.store.base import Store
 
 LEVEL = "level."
-"""Name of the stored setting, before the key of the space."""
+"""Prefix of the stored setting, before the key of the space."""
 GROWN = 1.5
-"""A space that has grown or shrunk by this factor is measured anew: more passages have nearer ones among them."""
+"""A space that has grown or shrunk by this factor is measured again: more passages mean nearer ones."""
 
 
 def stored_level(store: Store, space: Space) -> Level | None:
-    """The level of a space as it was measured last, or as its model is known for; None where neither is there."""
+    """Return the last measured baseline of a space, else its model's built-in one; None: there is neither."""
     row = store.settings.get(LEVEL + space.key)
     if row is None:
         return BUILT_IN.get(space.model_id)
@@ -25,15 +25,14 @@ def stored_level(store: Store, space: Space) -> Level | None:
 
 
 def is_due(store: Store, space: Space) -> bool:
-    """Whether a space is to be measured: it was not yet, or has another size by now."""
+    """Return whether to measure a space: it was not measured yet, or its size has changed."""
     now = store.vectors.progress(space.key).passages_done
     row: dict[str, Any] = store.settings.get(LEVEL + space.key) or {"passages": 0}
     return now > 0 and not row["passages"] / GROWN < now < row["passages"] * GROWN
 
 
 def measure_level(store: Store, space: Space, embed_query: Callable[[str, Space], QueryVectors]) -> Level:
-    """Asks questions on other things, and keeps what they find with the space, which holds vectors. Some 10 ms a
-    question.
+    """Search for unrelated questions and store the results with the space, which has vectors. About 10 ms a question.
 
     :raises RetryLater: the model is still loading, or too many calls wait.
     """

@@ -1,4 +1,4 @@
-"""What a text leaves open, and what was decided in it and why. Pure."""
+"""Find open items and decisions with their reasons in a text. Pure."""
 
 import json
 import re
@@ -10,12 +10,12 @@ from anamnesis_pipeline.search.reports import Topic, Unit, of_topic, told, units
 from anamnesis_pipeline.sentences import beginning
 
 MOST_LINES = 4
-"""Of one text."""
+"""Limit per text."""
 MOST_LINE_CHARS = 300
 LEAST_CHARS = 12
-"""Of a decision."""
+"""Minimum length of a decision."""
 QUESTION_UNITS = 10
-"""Sentences and items at the end of a message among which its question stands."""
+"""Sentences and items at the end of a message that are searched for its question."""
 
 _DECIDED = re.compile(
     r"\b(?:we|i|you|they|it was|was|team|user)(?:'ve| have| has)? (?:decided|agreed|settled|opted|chose|picked)\b"
@@ -36,7 +36,7 @@ _WISHED = re.compile(
     r"|\bneeds? to be\b|\bit should\b|\bmust (?:not )?(?:be|have|stay|use)\b|^(?:don'?t|never|always|please use) \w+",
     re.IGNORECASE,
 )
-"""What a person wants; only where a person speaks."""
+"""A person's wish; only where a person speaks."""
 _WHY = re.compile(
     r"\b(?:because|since|so that|so we|otherwise|in order to|to (?:avoid|keep|prevent|make|ensure)|due to|as it"
     r"|reasons?|why)\b",
@@ -52,7 +52,7 @@ _TROUBLE = re.compile(
     re.IGNORECASE,
 )
 _OFFERS = re.compile(r"\b(?:you|your|options?|questions?|which|shall|should|choose)\b", re.IGNORECASE)
-"""Asks the user, or is a heading over what the user may choose from."""
+"""A question to the user, or a heading over the user's options."""
 _QUESTION = re.compile(
     r'"question":\s?"((?:[^"\\\n]|\\.){1,600})"|^questions\[\d{1,3}\]\.question: ([^\n]{1,600})', re.MULTILINE
 )
@@ -66,19 +66,19 @@ _ENDED = frozenset({"completed", "deleted", "cancelled"})
 
 
 def open_loops(text: str, most: int = MOST_LINES) -> list[str]:
-    """The lines that name what is open: items under a heading such as `Next steps`, unchecked boxes, and lines that say
-    that something is to be done, blocked, unresolved, remaining or to be followed up. What is ticked off is none.
+    """Return the lines with open items: those under a heading such as `Next steps`, unchecked boxes, and lines about
+    something to do, blocked, unresolved, remaining or to be followed up. Checked boxes are left out.
     """
     return [beginning(unit.text, MOST_LINE_CHARS) for unit in left_open(units_of(text), most)]
 
 
 def left_open(units: Sequence[Unit], most: int = MOST_LINES) -> list[Unit]:
-    """The units of a message that name what is open."""
+    """Return the units of a message with open items."""
     return list(of_topic(units, Topic.OPEN))[:most]
 
 
 def question_at_the_end(units: Sequence[Unit]) -> list[Unit]:
-    """What a message asks before it ends, with the options that lead to it; empty: it does not end with a question."""
+    """Return the question at the end of a message, with its options; empty: it does not end with a question."""
     last = units[-QUESTION_UNITS:]
     asks = [number for number, unit in enumerate(last) if unit.text.rstrip('"\u201d)*_ ').endswith(("?", "\uff1f"))]
     if not asks or asks[-1] < len(last) - (QUESTION_UNITS if _OFFERS.search(last[asks[-1]].text) else 2):
@@ -92,7 +92,7 @@ def question_at_the_end(units: Sequence[Unit]) -> list[Unit]:
 
 
 def decisions_in(text: str, most: int = MOST_LINES, *, by_person: bool = False) -> list[str]:
-    """The sentences that say what was decided, each with the reason that stands beside it.
+    """Return the sentences with a decision, each with the reason beside it.
 
     :param by_person: a person speaks, whose wishes are decisions.
     """
@@ -115,7 +115,7 @@ def decisions_in(text: str, most: int = MOST_LINES, *, by_person: bool = False) 
 
 
 def _with_reason(units: Sequence[Unit], number: int) -> Sequence[Unit]:
-    """A decision, with the sentence behind it that gives the reason, or the one before it that names the trouble."""
+    """Return a decision with the next sentence if it gives the reason, or the previous one if it names the problem."""
     before, unit, behind = units[:number][-1:], units[number], units[number + 1 : number + 2]
     if unit.text.endswith(":"):
         return [unit, *takewhile(lambda each: each.is_item, units[number + 1 : number + 1 + MOST_LINES])]
@@ -128,27 +128,27 @@ def _with_reason(units: Sequence[Unit], number: int) -> Sequence[Unit]:
 
 
 def questions_in(text: str) -> list[str]:
-    """The questions that Claude asks with the tool for it."""
+    """Return the questions that Claude asks with its tool for that."""
     return [found[1] or found[2] for found in _QUESTION.finditer(text)] if is_question(text) else []
 
 
 def is_question(text: str) -> bool:
-    """Whether the input of a tool asks the user."""
+    """Return whether the input of a tool asks the user."""
     return text.startswith("AskUserQuestion\n")
 
 
 def answers_in(text: str) -> list[str]:
-    """The questions that a person chose an answer to, each with it, from what the tool says that asked them."""
+    """Return the questions that a person answered with an option, each with it, from the result of that tool."""
     return [f"{found['question']} {found['answer']}" for found in _ANSWER.finditer(text)]
 
 
 def todos_left(texts: Iterable[str]) -> list[str]:
-    """What stands open in the to-do list of a session.
+    """Return the open items in the to-do list of a session.
 
     :param texts: the inputs and results of its tools, oldest first.
     """
     found: dict[str, str] = {}
-    """Number of a task, or its place in the list -> what is to be done."""
+    """Number of a task, or its place in the list -> its text."""
     for text in texts:
         if text.startswith("TodoWrite\n"):
             found = {str(number): todo for number, todo in enumerate(_todos_open(text))}
@@ -162,7 +162,7 @@ def todos_left(texts: Iterable[str]) -> list[str]:
 
 
 def _todos_open(text: str) -> Iterator[str]:
-    """What is not done of a list, in either form in which the input of a tool is written: JSON, or a line a value."""
+    """Yield the open items of a list, in either form of a tool's input: JSON, or one value per line."""
     values: dict[str, dict[str, str]] = {}
     for number, name, value in _TODO_VALUE.findall(text):
         values.setdefault(number, {})[name] = value

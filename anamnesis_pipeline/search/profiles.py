@@ -1,4 +1,4 @@
-"""Named ways to rank: each stage has its own number, and 0, or none, switches it off. Pure values."""
+"""Named ranking profiles: a number for each stage; 0 or none switches it off. Pure values."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from anamnesis_pipeline.search.floor import ASKED_LEAST, UNASKED_LEAST
 
 
 class Decay(StrEnum):
-    """How age lowers a score; what is written down to last does not age."""
+    """How age lowers a score; lasting memories do not age."""
 
     NONE = "none"
     MULTIPLICATIVE = "multiplicative"
@@ -22,25 +22,25 @@ class Profile:
     """How much each stage counts. The figures behind the numbers stand in benchmarks/ranking.md."""
 
     late: float = 0.7
-    """Weight of the order by late interaction against the fused lists' 1."""
+    """Weight of the late interaction order; that of the fused lists is 1."""
     sharpness: float = 2.0
-    """How fast a score falls with how much less late interaction finds in it than in the best."""
+    """How fast a score falls with the distance of its late interaction from the best."""
     neighbours: float = 0.1
     """Share of the better neighbour's score that a passage gets."""
     company: float = 0.5
-    """Share that an episode gets of what else was found of its conversation."""
+    """Co-occurrence boost: share of the scores of the same conversation that an episode gets."""
     literal: float = 2.0
-    """Weight of the list of literal tokens: an identifier in a question means itself, not what surrounds it."""
+    """Weight of the list of literal tokens: an identifier in a question means exactly itself."""
     boosts: bool = True
     """Whether trust, value and priority count."""
     newer_first: bool = True
-    """Whether of two statements on the same thing the newer comes first."""
+    """Whether the newer of two statements on the same thing comes first."""
     curated_first: bool = False
-    """Whether what was written down to be remembered precedes everything else."""
+    """Whether curated memories precede everything else."""
     floor: float = ASKED_LEAST
-    """Confidence (`floor.confidence`) below which a question gets nothing."""
+    """Confidence (`floor.confidence`) below which a question gets no hits."""
     all_words: bool = True
-    """Whether such a question still gets what has all its words."""
+    """Whether such a question still gets the hits with all its words."""
     decay: Decay = Decay.NONE
     half_life_days: float = 30.0
     scale_days: float = 90.0
@@ -53,6 +53,6 @@ PROFILES = {
     "context": Profile(floor=UNASKED_LEAST, all_words=False),
     "plain": Profile(late=0, neighbours=0, company=0, boosts=False, newer_first=False, floor=-math.inf),
 }
-"""`facts`: what holds, from who wrote it down. `recent`: what happened lately. `context`: what is put before a session.
+"""`facts`: current facts, from curated texts. `recent`: recent events. `context`: quotes for a session's start.
 `plain`: the fused lists alone.
 """

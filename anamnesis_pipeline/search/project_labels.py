@@ -1,4 +1,4 @@
-"""What a bare project name means, and what is private: hidden unless it is named, or asked for from inside."""
+"""Resolve bare project names, and hide private content unless it is named or requested from inside."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,13 +11,13 @@ from anamnesis_pipeline.store.records.overview import EVERYTHING
 
 ALL = "*"
 NO_PROJECT = "(none)"
-"""Stands for the name of the project of what has none."""
+"""Name for episodes without a project."""
 PRIVATE = "private"
-"""What stands for the names of what is private where it is counted."""
+"""Replaces the names of private projects in counts."""
 
 
 def with_labels(store: Store, where: Where) -> Where:
-    """The filter with bare project names replaced by the labels they mean."""
+    """Return the filter with bare project names replaced by the matching labels."""
     if not where.projects:
         return where
     known = store.projects.all()
@@ -33,60 +33,60 @@ class Private:
     projects: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything is private."""
+        """Return whether anything is private."""
         return bool(self.sources or self.projects)
 
     @property
     def keys(self) -> frozenset[str]:
-        """Of the sources."""
+        """Return the keys of the private sources."""
         return frozenset(source.key for source in self.sources)
 
     def is_of(self, project: str) -> bool:
-        """Whether a project is private."""
+        """Return whether a project is private."""
         return bool(project) and is_private(project, self.projects)
 
     def holds(self, episode: Episode | EpisodeHead) -> bool:
-        """Whether an episode is private."""
+        """Return whether an episode is private."""
         return any(episode.source == source.key for source in self.sources) or self.is_of(episode.project)
 
     def withholds(self, project: str, included: Collection[str]) -> bool:
-        """Whether a project is private and not among the names that are asked for; `*`: all are."""
+        """Return whether a project is private and not among the requested names; `*`: all are requested."""
         return self.is_of(project) and ALL not in included and not is_private(project, tuple(included))
 
     def open_projects(self, store: Store) -> list[str]:
-        """Projects of which something is stored that is not private."""
+        """Return the projects with any stored content that is not private."""
         if not self:
             return store.projects.all()
         return sorted(store.overview.census(self.visible(store, EVERYTHING, ())).projects)
 
     def file_shown(self, source: str, told: str) -> str:
-        """What is told of a file of a source, by its key; of a private one only which source it is of."""
+        """Return `told`, the text about a file; for a file of a private source, only name the source."""
         own = next((each for each in self.sources if each.key == source), None)
         return f"a file of the private source {own.spec or own.key}" if own else told
 
     def around(self, folder: str, machine: str) -> tuple[str, ...]:
-        """Keys of the private sources that a folder of a machine is in."""
+        """Return the keys of the private sources that contain a folder of a machine."""
         return tuple(source.key for source in sources_around(self.sources, folder, machine))
 
     def elsewhere(self, store: Store, projects: Sequence[str], inside: Collection[str]) -> tuple[str, ...]:
-        """Keys of the private sources that a folder of these projects is not inside: all but `inside`, by key or name.
-        None where the projects are of these sources alone.
+        """Return the keys of the private sources other than `inside`, given by key or name; none if the projects have
+        no content outside of these sources.
         """
         others = tuple(s.key for s in self.sources if s.key not in inside and s.spec not in inside)
         among = Where(projects=tuple(projects), hidden_sources=others, include_superseded=True)
         return others if others and projects and store.episodes.count(among) else ()
 
     def visible_of(self, store: Store, session_id: str, project: str) -> Where:
-        """The filter for what a session said in a project, and in others that are not private."""
+        """Return the filter for a session's content in its project, and in others that are not private."""
         return self.visible(store, Where(session_id=session_id), [project or NO_PROJECT])
 
     def visible(self, store: Store, where: Where, included: Collection[str]) -> Where:
-        """The filter with bare project names replaced by the labels they mean, and without what is private, unless it
-        names a project, a source or a session. A name that is a project's own means no private one that ends like it.
+        """Return the filter with bare project names replaced by the matching labels, and without private content unless
+        it names a project, a source or a session. A project's full name does not match a private one with that ending.
 
-        :param included: names of projects, and names or keys of sources, that are asked for all the same; `*`: all.
-            With a session: what of it is asked for, if any is named. With a project, where a folder tells it: the
-            project and the sources that the folder is in.
+        :param included: names of projects, and names or keys of sources, requested in addition; `*`: all. With a
+        session: the requested part of it, if any. With a project known from a folder: that project and the folder's
+        sources.
         """
         known = store.projects.all()
         if where.projects:
@@ -119,7 +119,7 @@ NOTHING_PRIVATE = Private()
 
 
 def sources_around(sources: Iterable[Source], folder: str, machine: str) -> list[Source]:
-    """Those of these sources whose root a folder of a machine is in, or is."""
+    """Return the sources whose root is or contains a folder of a machine."""
     inside = f"{normpath(composed(folder))}/"
     return [
         source
@@ -129,15 +129,15 @@ def sources_around(sources: Iterable[Source], folder: str, machine: str) -> list
 
 
 def labels_of(name: str, known: Sequence[str]) -> list[str]:
-    """The project labels that a name means: `api` means `api`, `acme/api` and `~/code/api`, never `my-api`; a name that
-    was stored in another Unicode form is the same.
+    """Return the project labels for a name: `api` means `api`, `acme/api` and `~/code/api`, never `my-api`. Unicode
+    forms of a name are equivalent.
     """
     called = "/" + composed(name)
     return [label for label in known if f"/{composed(label)}".endswith(called)]
 
 
 def is_private(project: str, names: Sequence[str]) -> bool:
-    """Whether a project is one of those that are private; `api` also means `acme/api`."""
+    """Return whether a project is a private one; `api` also means `acme/api`."""
     if not names:
         return False
     label = f"/{composed(project)}".casefold()

@@ -1,4 +1,4 @@
-"""What can be asked of the memory, and what comes back. Frozen values, no behaviour."""
+"""Search queries and answers. Frozen values, no behaviour."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,8 +27,8 @@ class Mode(StrEnum):
 class SearchQuery:
     """A question. `where.projects` may hold bare names: `api` also means `acme/api` and `~/code/api`.
 
-    :param top_k: most episodes to return, 1 to 100.
-    :param min_score: cosine below which a hit is dropped; None or 0: no floor.
+    :param top_k: maximum number of episodes to return, 1 to 100.
+    :param min_score: cosine below which a hit is dropped; None or 0: no threshold.
     :param max_tokens: budget for summaries and excerpts together (4 characters count as one token).
     """
 
@@ -42,27 +42,26 @@ class SearchQuery:
     track: bool = True
     explain: bool = False
     include_private: tuple[str, ...] = ()
-    """Private projects and sources that are searched although `where` names none; `*`: all."""
+    """Private projects and sources that are searched although `where` does not name them; `*`: all."""
     weak: bool = False
-    """Whether the nearest are wanted where nothing answers well; else nothing is found."""
+    """Whether to return the nearest hits where nothing answers well; else none are returned."""
     profile: Profile = PROFILES["default"]
     now: datetime | None = None
-    """What age is counted to; None: the clock."""
+    """Reference time for age; None: the clock."""
     sentences: int = 0
-    """So many of the first hits tell how well each of their sentences answers."""
+    """Number of first hits whose sentences are scored as answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
     """One episode of an answer.
 
-    `score` is in [0, 1] and compares within one answer; `similarity` is the cosine of the best passage (None when
-    the dense part did not answer). `passage` is the one whose text is the excerpt. `also` lists the ids of folded
-    near-duplicates. `explanation` holds each list's rank and score when asked for. `factor` is what the score was
-    multiplied with, for what the episode is worth and how far it may be relied on. `second`: another passage of the
-    episode that answers, and is shown as well. `layer` is where the episode was when it was asked for.
-    `confidence`: how sure it is that it answers. `runs`: the sentences of both passages and around them, if the query
-    wants them.
+    `score` is in [0, 1], comparable within one answer; `similarity` is the cosine of the best passage (None when the
+    dense part did not answer). `passage` is the source of the excerpt. `also` lists the IDs of collapsed
+    near-duplicates. `explanation` holds each list's rank and score if requested. `factor` is the product of the boosts
+    for value and trust in the score. `second`: another shown passage of the episode that answers. `layer` is the
+    episode's layer at the time of the query. `confidence`: confidence that it answers. `runs`: the sentences in and
+    around both passages, if the query requests them.
     """
 
     episode: Episode
@@ -79,16 +78,16 @@ class Hit:
 
     @property
     def passages(self) -> tuple[StoredPassage, ...]:
-        """What the excerpt is made of."""
+        """Return the passages of the excerpt."""
         return (self.passage,) if self.second is None else (self.passage, self.second)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """Hits, best first. `degraded` names the parts that did not answer and why, e.g. `dense: model is loading`, and how
-    many passages have no vectors yet; without hits also what is still to be read. `explanation`, if asked for: what
-    each list proposed, and how much the floor and folding left out. `weak`: nothing answers well, and these are the
-    nearest.
+    """Hits, best first. `degraded` names the parts that did not answer and why, e.g. `dense: model is loading`, and the
+    number of passages without vectors; without hits also the pending files. `explanation`, if requested: the candidates
+    of each list, and the number left out by the threshold and by near-duplicate collapsing. `weak`: nothing answers
+    well, and these are the nearest.
     """
 
     hits: list[Hit]

@@ -1,4 +1,4 @@
-"""How stored text is put before Claude: one fenced block of quotes that no stored text can close or forge. Pure."""
+"""Quote stored text for Claude: one fenced block that no stored text can close or forge. Pure."""
 
 import re
 import unicodedata
@@ -8,9 +8,9 @@ from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_PREFACES
 
 PREFACE = MEMORY_PREFACES[0]
 MOST_CHARS = 20_000
-"""Of a text that is quoted; what is shown is far shorter."""
+"""Length limit of a quoted text; shown texts are far shorter."""
 LABEL_CHARS = 80
-"""Of a name of a project, machine, kind or file."""
+"""Length limit of the name of a project, machine, kind or file."""
 
 _ANSI = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x9b[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\x1b[@-Z\\^_]"
@@ -19,21 +19,21 @@ _TAG_OPENS = re.compile(
     r"[<\uff1c\ufe64](?=\s*/|[!?|:]|[^\W\d]|\s+[^\W\d][\w:.-]{0,80}\s*(?:/\s*)?[>\uff1e\ufe65]"
     r"|\s+[^\W\d][\w:.-]{0,80}\s+[\w:.-]{1,80}\s*=)"
 )
-"""Also with spaces inside, where a name and nothing but attributes stand between the brackets: `a < b` is no tag."""
+"""Also matches spaces inside, if only a name and attributes are between the brackets: `a < b` is no tag."""
 _OWN_TAG = re.compile(re.escape(MEMORY_TAG).replace(r"\-", r"[-_\u00ad\u2010-\u2015\u2212\ufe63\uff0d]"), re.IGNORECASE)
 _CODE_FENCE = re.compile(r"`{3,}|~{3,}")
 _QUOTE_MARKS = re.compile("[\u201c\u201d\u201e\u201f]")
 _NOT_IN_LABEL = re.compile(r"[^\w./~@+ :\\-]|:(?![/\\])")
 _NOT_IN_ID = re.compile(r"[^\w./~@+:=#-]")
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
-"""Categories of characters that show nothing, or not what they are."""
+"""Unicode categories of invisible or misleading characters."""
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
-"""Characters of other categories that show nothing: joiners, fillers and selectors of variants."""
+"""Invisible characters of other categories: joiners, fillers and variation selectors."""
 
 
 def defused(text: str) -> str:
-    """A text as every answer to a model shows it, in its lines: without control, invisible and direction-changing
-    characters and ANSI sequences; tags, code fences and marks of this system are broken, so that none opens or closes.
+    """Return a text as answers to a model show it, with its lines: without control, invisible and direction-changing
+    characters and ANSI sequences. Tags, code fences and our own markers are broken, so that none opens or closes.
     """
     shown = _ANSI.sub(" ", text.replace("\r\n", "\n").replace("\r", "\n"))
     if not shown.isascii() or not shown.isprintable():
@@ -42,33 +42,33 @@ def defused(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text as it stands between quotation marks: defused, on one line, without such marks of its own."""
+    """Return a text for use between quotation marks: defused, on one line, without such marks inside."""
     return _QUOTE_MARKS.sub('"', " ".join(defused(text[:MOST_CHARS]).split()))
 
 
 def without_own_tag(text: str) -> str:
-    """A text in which the name of our block is broken, so that none of it begins or ends one."""
+    """Break the name of our block in a text, so that the text cannot begin or end one."""
     return _OWN_TAG.sub(MEMORY_TAG.replace("-", " "), text)
 
 
 def label(text: str, most: int = LABEL_CHARS) -> str:
-    """A name beside a quote. It cannot hold what would pass for another field; of a longer one the end is shown."""
+    """Return a name for use beside a quote. It cannot imitate another field; a longer one is shortened to its end."""
     plain = _NOT_IN_LABEL.sub("_", one_line(text))
     return plain if len(plain) <= most else "\u2026" + plain[1 - most :]
 
 
 def id_label(text: str) -> str:
-    """An id as it stands in brackets."""
+    """Return an ID for use in brackets."""
     return _NOT_IN_ID.sub("_", one_line(text))
 
 
 def quoted(text: str) -> str:
-    """A text between quotation marks that it does not hold itself. Only for what `one_line` made."""
+    """Quote a text with marks that it does not contain. Only for the output of `one_line`."""
     return f"\u201c{text}\u201d"
 
 
 def fenced(lines: Iterable[str]) -> str:
-    """The block that ingest recognizes and drops; empty without lines. They must hold nothing that is not quoted."""
+    """Return the block that ingest recognizes and drops; empty without lines. Stored text in them must be quoted."""
     body = "\n".join(lines)
     return "\n".join((MEMORY_BEGINS, PREFACE, body, MEMORY_ENDS)) if body else ""
 

@@ -1,4 +1,4 @@
-"""Lists of candidates to one order, and whether it answers at all."""
+"""Order candidate lists into one, and decide whether it answers at all."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -42,18 +42,17 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.transcripts import voice_shares, voices_in
 
 VOICE_DEPTH = 30
-"""Passages whose speakers are read from the texts of their episodes. 60 order the same."""
+"""Passages whose speakers are read from the texts of their episodes. 60 give the same order."""
 WITHOUT_LATE = 0.5
-"""Exponent of the factors for whose words they are where no token vectors were compared: lists alone tell places less
-apart."""
+"""Exponent of the speaker factors if no token vectors were compared: the scores of lists alone are closer together."""
 JUDGED = 10
-"""Episodes that a search shows: only where all of them have vectors it may find that nothing answers."""
+"""Episodes that a search shows: only if all of them have vectors can it decide that nothing answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A query with everything looked up. `vectors` are the query's in `space`; `words` carry meaning, `literals` mean
-    exactly themselves.
+    """A resolved query. `vectors` are the query's in `space`; `words` are its content words, `literals` its literal
+    tokens.
     """
 
     query: SearchQuery
@@ -70,8 +69,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Whose words the first passages hold: these, the episodes of logs among theirs, and for passages of logs the
-    factor on the score. `concluded`: most of a passage is what a person typed or a turn ended with.
+    """Speakers of the first passages: these passages, their episodes from logs, and the score factor of passages of
+    logs. `concluded`: most of a passage was typed by a person or ended a turn.
     """
 
     passages: Mapping[int, StoredPassage] = field(default_factory=dict)
@@ -82,8 +81,8 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Passages in order, the best of each episode and the scores of all; `late`, `vectors` and what is `told` of the
-    first ones. What was found, and how sure it is by that that any answers.
+    """Passages in order, the best of each episode and the scores of all; `late`, `vectors` and `told` of the first
+    ones; the evidence, and the confidence that any of them answers.
     """
 
     rankings: Sequence[Ranking]
@@ -98,14 +97,14 @@ class Ranked:
 
 
 class Ranker:
-    """Orders what was found in one store. Safe to share between threads."""
+    """Orders the candidates of one store. Thread-safe."""
 
     def __init__(self, store: Store, times: StageTimes) -> None:
         self._store = store
         self._times = times
 
     def order(self, question: Question, rankings: Sequence[Ranking], most: int | None) -> Ranked:
-        """The lists fused, the first candidates ordered anew by late interaction and by what stands beside them."""
+        """Fuse the lists, then reorder the first candidates by late interaction and by their neighbours."""
         profile = question.query.profile
         episode_of = {p.passage_id: p.episode_id for ranking in rankings for p in ranking.passages}
         scores = reciprocal_rank_fusion(rankings)
@@ -118,7 +117,7 @@ class Ranker:
         heard = {**late, **late_by_words(late, rankings, set(first) - vectors.keys())} if vectors else late
         scores = with_late_interaction(scores, heard, profile.late, profile.sharpness, episode_of)
         heads = self._store.episodes.heads(list(dict.fromkeys(episode_of[key] for key in first)))
-        if late:  # the lists alone tell neighbouring places less apart than a neighbour adds
+        if late:  # the neighbour's share would outweigh the small gaps of the lists alone
             scores = with_neighbours(scores, profile.neighbours, heads, episode_of)
         told = Told()
         if profile.boosts and question.query.mode is not Mode.EXACT:
@@ -146,7 +145,7 @@ class Ranker:
         heads: Mapping[str, EpisodeHead],
         exponent: float,
     ) -> Told:
-        """Return whose words the first passages hold, and what that counts for a question.
+        """Return the speakers of the first passages, and their weight for a question.
 
         :param exponent: of the factors.
         """
@@ -172,7 +171,7 @@ class Ranker:
         return Told(passages, episodes, {key: factor**exponent for key, factor in factors.items()}, concluded)
 
     def _evidence(self, question: Question, rankings: Sequence[Ranking]) -> Evidence | None:
-        """What tells whether anything answers; None where that is not known."""
+        """Return the evidence that anything answers; None if it is not known."""
         nearest = nearest_of(rankings)
         if question.level is None or not nearest:
             return None
@@ -180,26 +179,26 @@ class Ranker:
         when = content_words(times.words) if times is not None and times.by_the_clock else []
         try:
             unknown = unknown_share(question.query.text, self._store.text.unknown, when)
-        except AnamnesisError:  # the lists of words have said so already
+        except AnamnesisError:  # the word lists have reported it already
             return None
         return Evidence(nearest, unknown)
 
     def says_nothing(self, question: Question, ranked: Ranked) -> bool:
-        """Whether a search that wants a floor found nothing that is near enough."""
+        """Return whether a search with a relevance threshold found nothing near enough."""
         query = question.query
         wants_floor = query.mode is Mode.HYBRID and query.min_score is None
         return wants_floor and _is_judged(ranked) and says_nothing(ranked.rankings, ranked.sure, query.profile.floor)
 
     @staticmethod
     def rare_words_held(ranked: Ranked) -> dict[int, int]:
-        """Passage id -> how many literal words it has that hardly any other has."""
+        """Return passage ID -> number of rare literal words in it."""
         return {p.passage_id: int(p.score) for r in ranked.rankings if r.name == RARE for p in r.passages}
 
     @staticmethod
     def confidence_in(
         question: Question, ranked: Ranked, episode: Episode, best: str, cosine: float | None
     ) -> Confidence:
-        """How sure it is that an episode answers: by what it says alone, however many hits were asked for.
+        """Return the confidence that an episode answers: by its own text, regardless of the number of hits.
 
         :param best: the text of its best passage.
         :param cosine: of that passage.
@@ -210,13 +209,13 @@ class Ranker:
         return Confidence.FAIR if sure is Confidence.WEAK and _holds(episode, best, question) else sure
 
     def with_all_words(self, question: Question, rankings: Sequence[Ranking], depth: int) -> list[Ranking]:
-        """Of the lists what has every word of the question: that answers it, however far it is."""
+        """Restrict the lists to passages with every word of the question: they answer it at any distance."""
         query = question.query
         if not query.profile.all_words:
             return []
         try:
             held = self._store.text.with_all(question.words, depth, question.where)
-        except AnamnesisError:  # the lists of words have said so already
+        except AnamnesisError:  # the word lists have reported it already
             return []
         keys = {found.passage_id for found in held}
         kept = [replace(r, passages=[p for p in r.passages if p.passage_id in keys]) for r in rankings]
@@ -228,29 +227,29 @@ class Ranker:
             return {}
         try:
             return max_similarities(vectors.tokens, self._store.vectors.tokens(space.key, passage_ids))
-        except AnamnesisError:  # the dense lists have said so already
+        except AnamnesisError:  # the dense lists have reported it already
             return {}
 
     def vectors_of(self, question: Question, passage_ids: Sequence[int]) -> dict[int, NDArray[np.float32]]:
-        """Stored vectors, shape (dim,), of those passages that have one."""
+        """Return the stored vectors, shape (dim,), of the passages that have one."""
         if question.space is None or question.vectors is None:
             return {}
         try:
             return dict(self._store.vectors.get(question.space.key, Variant.TEXT, passage_ids))
-        except AnamnesisError:  # the dense lists have said so already
+        except AnamnesisError:  # the dense lists have reported it already
             return {}
 
 
 def _holds(episode: Episode, best: str, question: Question) -> bool:
-    """Whether an episode has a literal token of a question, or its best passage every word."""
+    """Return whether an episode has a literal token of a question, or its best passage every word."""
     if question.literals:
         said = f"{best} {episode.raw_exchange}".casefold()
         if any(re.search(rf"(?<!\w){re.escape(token.casefold())}(?!\w)", said) for token in question.literals):
             return True
-    lowered = best.lower()  # most texts lack a word, and need not be divided into theirs
+    lowered = best.lower()  # a fast check before the text is split into words
     return all(word in lowered for word in question.words) and set(content_words(best)).issuperset(question.words)
 
 
 def _is_judged(ranked: Ranked) -> bool:
-    """Whether all that would be shown first has vectors: of what has none nobody knows yet how near it is."""
+    """Return whether all first hits have vectors: without one, a passage's distance is not known yet."""
     return all(best.passage_id in ranked.vectors for best in ranked.best[:JUDGED])

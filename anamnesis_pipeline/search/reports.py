@@ -1,6 +1,6 @@
-"""What a message reports, sentence by sentence: what was done, filed, decided, what fails and what is left. Pure.
+"""Extract the content of a report by sentence: done, filed, decided, failing and left. Pure.
 
-Claude ends its work with a report: headings, lists, tables, sentences. `units_of` reads one into whole sentences and
+Claude ends its work with a report: headings, lists, tables, sentences. `units_of` splits one into whole sentences and
 items without markup, each with its heading and its topic.
 """
 
@@ -13,16 +13,16 @@ from anamnesis_pipeline.markup import plain_marks
 from anamnesis_pipeline.sentences import sentences
 
 MAX_TEXT_CHARS = 50_000
-"""Of one message; of a longer one the beginning and the end are read."""
+"""Limit per message; of a longer one the beginning and the end are read."""
 MAX_LINE_CHARS = 10_000
 """A longer line is data, not sentences."""
 MAX_CODE_LINES = 2
-"""Lines of a code block that is told, such as a command to run; a longer one is left out."""
+"""Lines of a code block that is kept, such as a command to run; a longer block is left out."""
 MAX_LABEL_CHARS = 80
 
 
 class Topic(StrEnum):
-    """What a sentence is about."""
+    """The topic of a sentence."""
 
     DONE = "done"
     FILED = "filed"
@@ -34,7 +34,7 @@ class Topic(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A sentence, an item of a list, or a row of a table, on one line. `label`: the heading it stands under."""
+    """A sentence, a list item or a table row, on one line. `label`: its heading."""
 
     text: str
     topic: Topic | None = None
@@ -138,7 +138,7 @@ _CELLS = {
 
 
 def units_of(text: str) -> list[Unit]:
-    """The sentences, items and rows of a message, in order, each with its heading and topic."""
+    """Return the sentences, items and rows of a message, in order, each with its heading and topic."""
     if len(text) > MAX_TEXT_CHARS:
         half = MAX_TEXT_CHARS // 2
         text = f"{text[:half].rsplit(chr(10), 1)[0]}\n\n{text[-half:].partition(chr(10))[2]}"
@@ -149,7 +149,7 @@ def units_of(text: str) -> list[Unit]:
 
 
 def told(units: Iterable[Unit]) -> str:
-    """Units as running text: each heading once before what stands under it, items divided by semicolons."""
+    """Join units to running text: each heading once before its units, items separated by semicolons."""
     text, label = "", ""
     for unit in units:
         is_new = unit.label != label
@@ -163,20 +163,20 @@ _STOPS = (".", "!", "?", ":", ";", "\u2026", "\u3002", "\uff01", "\uff1f", '."',
 
 
 def topic_of_heading(heading: str) -> Topic | None:
-    """What stands under a heading."""
+    """Return the topic of a heading's content."""
     bare = re.sub(r"\s*\([^()]*\)$", "", heading.strip().rstrip(":").strip()).strip(" *_`")
     return next((topic for topic, pattern in _HEADINGS if pattern.fullmatch(bare)), None)
 
 
 class _Reader:
-    """Reads line by line. `_heading` counts until the next one; once a list stood under it, until a paragraph."""
+    """Reads line by line. `_heading` holds until the next one; after a list under it, until a paragraph."""
 
     def __init__(self) -> None:
         self._units: list[Unit] = []
         self._heading = ""
         self._topic: Topic | None = None
         self._is_loose = False
-        """A list has stood under the heading."""
+        """A list was under the heading."""
         self._item_indent: int | None = None
         self._fence: list[str] | None = None
         self._titles: list[str] = []
@@ -221,7 +221,7 @@ class _Reader:
         self._add(text, ticked or _ticked(rest), is_item=True)
 
     def _go_on(self, text: str) -> None:
-        """A line that belongs to the item above it."""
+        """Append a continuation line to the item above it."""
         if self._units and text:
             last = self._units[-1]
             self._units[-1] = replace(last, text=f"{last.text} {text}")
@@ -269,7 +269,7 @@ class _Reader:
 
 
 def _heading_in(line: str) -> str | None:
-    """The heading that a line is: marked as one, bold, or one that names a topic."""
+    """Return the heading in a line: marked as one, bold, or naming a topic."""
     if hashes := _HASHES.match(line):
         return plain_marks(line[hashes.end() :])
     if bold := _BOLD_LINE.fullmatch(line):
@@ -284,7 +284,7 @@ def _heading_in(line: str) -> str | None:
 
 
 def _topic_of_lead(sentence: str) -> Topic | None:
-    """The topic of a sentence that begins with its name: `Next: ...`."""
+    """Return the topic of a sentence that begins with its name: `Next: ...`."""
     led = _LED.match(sentence)
     if led is None:
         return None
@@ -298,7 +298,7 @@ def _ticked(line: str) -> Topic | None:
 
 
 def of_topic(units: Sequence[Unit], *topics: Topic) -> Iterator[Unit]:
-    """The units of some topics, each text once."""
+    """Yield the units of some topics, each text once."""
     seen = set[str]()
     for unit in units:
         if unit.topic in topics and unit.text not in seen:

@@ -1,4 +1,4 @@
-"""The fused lists ordered anew: by late interaction of the first candidates, and by what was said beside them. Pure."""
+"""Rerank the fused lists: by late interaction of the first candidates, and by their neighbours. Pure."""
 
 import math
 from collections import defaultdict
@@ -14,23 +14,21 @@ LATE_K = 10
 LATE_DEPTH = 60
 """Candidates whose token vectors are compared. 40 and 100 find the same."""
 BY_WORDS = "words_text"
-"""The list that tells what the words of passages without vectors are worth."""
+"""The list that scores passages without vectors."""
 MORE_BY_WORDS = 1.5
-"""At most so much more than in the other is taken to be found in them."""
+"""Limit of the estimate for them, relative to the reference passage."""
 BESIDE = timedelta(minutes=30)
-"""Episodes of a session, or posted by one instance to one project, so near each other are of one conversation."""
+"""Episodes of a session, or posted by one instance to one project, belong to one conversation within this time."""
 LATEST_FACTOR = 1.5
-"""On what was said last in a session, where a question asks for how something ended."""
+"""On the last statement in a session, for a question about an outcome."""
 COMPANIONS, AMONG = 2, 50
-"""Episodes that another one is judged with, and candidates among which they are looked for."""
+"""Companions counted for an episode, and candidates that they are taken from."""
 
 
 def without_vectors_heard(
     scores: Mapping[int, float], rankings: Sequence[Ranking], unembedded: Collection[int]
 ) -> dict[int, float]:
-    """The scores, where passages that have no vector yet are judged by the lists of words alone: those of vectors
-    cannot hold them.
-    """
+    """Rescale the scores of passages without vectors to the word lists alone: vector lists cannot contain them."""
     whole = sum(ranking.weight for ranking in rankings)
     words = sum(ranking.weight for ranking in rankings if not ranking.name.startswith("dense"))
     if not words or not unembedded:
@@ -41,8 +39,8 @@ def without_vectors_heard(
 def late_by_words(
     late: Mapping[int, float], rankings: Sequence[Ranking], unembedded: Collection[int]
 ) -> dict[int, float]:
-    """What late interaction may find in passages that have no vectors yet: what it finds in the one that the words lead
-    to among the others, and so much more or less as they have more or less of the words.
+    """Estimate the late interaction of passages without vectors: that of the passage with the best word score among the
+    others, in proportion to their word scores.
     """
     if not unembedded:
         return {}
@@ -61,10 +59,10 @@ def with_late_interaction(
     sharpness: float,
     episode_of: Mapping[int, str],
 ) -> dict[int, float]:
-    """Two orders fused: by the scores so far, and of those that have one by late interaction. What has none keeps its
-    place in both. Then each falls by how much less it has than the best, which places do not tell.
+    """Fuse two orders: by the scores so far, and by late interaction. A passage without late interaction keeps its
+    place in both. Then each score falls with its distance from the best late interaction, which ranks do not show.
 
-    :param sharpness: a score is multiplied with e to the power of -`sharpness` times that difference.
+    :param sharpness: a score is multiplied by e to the power of -`sharpness` times that distance.
     """
     if not late or not weight:
         return dict(scores)
@@ -84,7 +82,7 @@ def with_late_interaction(
 
 
 def _behind_the_best(order: Sequence[int], late: Mapping[int, float]) -> dict[int, float]:
-    """How much less than the best each one has; what has nothing is taken to have as much as what stands before it."""
+    """Return the distance of each from the best; one without a value gets that of its predecessor."""
     best = had = max(late.values())
     behind = {}
     for key in order:
@@ -96,8 +94,8 @@ def _behind_the_best(order: Sequence[int], late: Mapping[int, float]) -> dict[in
 def with_neighbours(
     scores: Mapping[int, float], share: float, heads: Mapping[str, EpisodeHead], episode_of: Mapping[int, str]
 ) -> dict[int, float]:
-    """The scores, each with a share of that of the better one of the passages stored right before and right behind it,
-    if they belong to the same conversation or document.
+    """Add to each score a share of the better of the passages stored right before and after it, if they belong to the
+    same conversation or document.
     """
     if not share:
         return dict(scores)
@@ -118,8 +116,8 @@ def _beside(
 
 
 def later_first(told: Mapping[int, EpisodeHead]) -> dict[int, float]:
-    """Return the factor of each passage by when it was said among those of its session: from 1 for the first to
-    `LATEST_FACTOR` for the last.
+    """Return the factor of each passage by its time in its session: from 1 for the first to `LATEST_FACTOR` for the
+    last.
 
     :param told: the episode of each passage.
     """
@@ -135,9 +133,9 @@ def later_first(told: Mapping[int, EpisodeHead]) -> dict[int, float]:
 
 
 def company(found: Sequence[tuple[EpisodeHead, float]]) -> list[float]:
-    """For each episode, of these scores, the mean of the two best others of its conversation; those that are not there
-    count as 0. Only the first `AMONG` keep company. What somebody posted to be remembered is of no conversation, and
-    keeps as much as any other.
+    """Return for each episode the mean of the two best other scores of its conversation; a missing one counts as 0.
+    Only the first `AMONG` get any. An episode posted as a lasting memory belongs to no conversation and gets the
+    maximum of the others.
 
     :param found: the best first.
     """
@@ -155,7 +153,7 @@ def company(found: Sequence[tuple[EpisodeHead, float]]) -> list[float]:
 
 
 def _is_remembered(head: EpisodeHead) -> bool:
-    """Whether somebody posted it as a decision, a fact or the like."""
+    """Return whether it was posted as a decision, a fact or the like."""
     return head.source == RESERVED_SOURCES[0] and (head.kind in LASTING_KINDS or "type" in head.metadata)
 
 
@@ -168,7 +166,7 @@ def _near(one: EpisodeHead, other: EpisodeHead) -> bool:
 
 
 def _conversation(head: EpisodeHead) -> tuple[str, ...]:
-    """What episodes of one conversation have in common, if they are near each other in time."""
+    """Return the key of an episode's conversation; episodes must also be near each other in time."""
     if head.session_id:
         return (head.session_id,)
     return (head.instance, head.project) if head.source in RESERVED_SOURCES else ("", "", head.episode_id)

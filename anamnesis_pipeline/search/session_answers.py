@@ -1,4 +1,4 @@
-"""The sessions of a time: what a question for nothing but a time (`what did we do last week?`) is answered with."""
+"""The sessions of a time: the answer to a question about nothing but a time (`what did we do last week?`)."""
 
 import itertools
 from collections.abc import Sequence
@@ -23,18 +23,18 @@ from anamnesis_pipeline.transcripts import Voice, voice_shares, voices_in
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST = timedelta(days=30)
-"""A session that began so long before the time may still have gone on in it."""
+"""A session that began at most this long before the time may have continued in it."""
 MAX_RECORDS, MAX_EPISODES = 500, 500
-"""Records and episodes of the time that are looked at, the newest first."""
+"""Limits of records and episodes of the time, the newest first."""
 PROMPT_CHARS, OUTCOME_CHARS, MAX_COMMITS = 240, 480, 8
-"""What an answer shows of a record."""
+"""Limits of the fields shown of a record."""
 MIN_CHARS = 80
-"""Characters of a message that is substantial."""
+"""Characters of a substantial message."""
 _SAID = ("exchange",)
 
 
 class SessionAnswers:
-    """Finds the sessions of a time in one store. Safe to share between threads."""
+    """Finds the sessions of a time in one store. Thread-safe."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -73,7 +73,7 @@ class SessionAnswers:
         ]
 
     def _is_of(self, record: SessionRecord, inside: Where, since: datetime) -> bool:
-        """Whether something of a session is of the time: a resumed one pauses for days."""
+        """Return whether a session has content from the time: a resumed one may pause for days."""
         if record.started >= since:
             return True
         ids = dict.fromkeys((*record.session_ids, record.session_id))
@@ -81,7 +81,7 @@ class SessionAnswers:
         return any(self._store.episodes.page(where, 1).items for where in said)
 
     def _recorded(self, episode: Episode, record: SessionRecord) -> tuple[Episode, StoredPassage]:
-        """The episode of a record, and what tells it: its title, prompt, outcome and commits."""
+        """Return the episode of a record, and its text: title, prompt, outcome and commits."""
         told = replace(
             record,
             prompt=""
@@ -99,7 +99,7 @@ class SessionAnswers:
         return episode, replace(first, passage=replace(first.passage, text=text_of(told)))
 
     def _last_said(self, episodes: Sequence[Episode]) -> tuple[Episode, StoredPassage] | None:
-        """The last episode with a substantial message of a person or at the end of a turn, and the passage with it.
+        """Return the last episode with a substantial message of a person or at the end of a turn, and that passage.
 
         :param episodes: of one session, the newest first.
         """
@@ -118,6 +118,6 @@ class SessionAnswers:
 
 
 def _begins_so(prompt: str, title: str) -> bool:
-    """Whether a title says what a prompt begins with, and most of it."""
+    """Return whether a title is most of the beginning of a prompt."""
     asked, said = " ".join(without_markup(prompt).split()), title.removesuffix("…")
     return asked.startswith(said) and len(asked) < 2 * len(said)

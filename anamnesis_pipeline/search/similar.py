@@ -1,4 +1,4 @@
-"""Which episodes say nearly the same as one, by the vectors that are stored: no model is asked."""
+"""Find similar episodes by their stored vectors, without a model."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from anamnesis_pipeline.model import EpisodeHead, Space, Variant, Where
 from anamnesis_pipeline.store.base import Store
 
 PASSAGES_READ = 200
-"""Passages of an episode that are looked at, its first ones: 120,000 characters."""
+"""Passages read of an episode, its first ones: 120,000 characters."""
 PASSAGES_EACH = 8
-"""Passages looked at for each episode that is wanted: several of the nearest are often of the same one."""
+"""Passages searched per requested episode: several of the nearest are often of the same one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Similar:
 
 
 def similar_episodes(store: Store, space: Space, episode_id: str, most: int, where: Where) -> list[Similar] | None:
-    """The episodes that pass the filter whose nearest passage is closest to what the episode says on the whole, best
-    first; None where the episode has no vectors in the space yet.
+    """Return the episodes in the filter whose nearest passage is closest to the episode's mean vector, best first; None
+    if the episode has no vectors in the space yet.
 
     :raises StoreBusy: its vectors cannot be searched now.
     """
@@ -42,7 +42,7 @@ def similar_episodes(store: Store, space: Space, episode_id: str, most: int, whe
 
 
 def _middle(vectors: list[NDArray[np.float32]]) -> NDArray[np.float32] | None:
-    """The direction of the mean, shape (dim,), of unit length; None where there is none."""
+    """Return the normalized mean vector, shape (dim,); None if it is zero."""
     if not vectors:
         return None
     mean = np.mean(vectors, axis=0)

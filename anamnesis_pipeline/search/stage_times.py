@@ -1,4 +1,4 @@
-"""How long the stages of searches took, summed up for whoever watches the service."""
+"""Durations of search stages, summed up for monitoring."""
 
 import threading
 import time
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-"""Seconds. A search is to take 0.04, so a stage is told apart below that."""
+"""Seconds. A search should take 0.04, so the resolution of a stage is finer than that."""
 
 
 @dataclass(slots=True)
 class StageTime:
-    """`counts[i]`: times above `BOUNDS[i - 1]` and up to `BOUNDS[i]`, the last one those above all; `total_s`: their
+    """`counts[i]`: times above `BOUNDS[i - 1]` and up to `BOUNDS[i]`, the last one above all bounds; `total_s`: their
     sum.
     """
 
@@ -22,7 +22,7 @@ class StageTime:
 
 
 class StageTimes:
-    """Adds up times by stage. Safe to share between threads."""
+    """Adds up times by stage. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,7 +30,7 @@ class StageTimes:
 
     @contextmanager
     def of(self, stage: str) -> Iterator[None]:
-        """Times what runs inside, also when it fails."""
+        """Time the block, even if it fails."""
         started = time.perf_counter()
         try:
             yield
@@ -38,13 +38,13 @@ class StageTimes:
             self.add(stage, time.perf_counter() - started)
 
     def add(self, stage: str, seconds: float) -> None:
-        """One more time of a stage."""
+        """Add a time to a stage."""
         with self._lock:
             known = self._stages.setdefault(stage, StageTime())
             known.counts[bisect_left(BOUNDS, seconds)] += 1
             known.total_s += seconds
 
     def all(self) -> Mapping[str, StageTime]:
-        """Every stage that ran, as it is now."""
+        """Return a copy of every stage that ran."""
         with self._lock:
             return {stage: StageTime(list(known.counts), known.total_s) for stage, known in self._stages.items()}

@@ -1,4 +1,4 @@
-"""`since` and `until` as people and models write them. Pure.
+"""Parse `since` and `until` as people and models write them. Pure.
 
 One rule for the command line, HTTP and MCP: from `since` on and before `until`, where a year, month, day or phrase
 stands for its first moment. So `--since 2026-02 --until 2026-03` is February.
@@ -16,11 +16,11 @@ _YEAR, _MONTH = re.compile(r"\d{4}"), re.compile(r"\d{4}-\d{2}")
 def bounds_of(
     since: str | None, until: str | None, now: datetime, zone: tzinfo | None = None
 ) -> tuple[datetime | None, datetime | None]:
-    """Both as UTC; None: open.
+    """Return both in UTC; None: open.
 
-    :param now: aware; what `yesterday` is seen from.
-    :param zone: of times that name none; None: the local one.
-    :raises GiveUp: one is no time, or nothing lies between them.
+    :param now: aware; the reference time of `yesterday`.
+    :param zone: of times without one; None: the local one.
+    :raises GiveUp: one is no time, or the range is empty.
     """
     first, end = (_moment(text, now, zone) if text else None for text in (since, until))
     if first and end and first >= end:
@@ -33,7 +33,7 @@ def bounds_of(
 def bound_texts(
     since: str | None, until: str | None, now: datetime, zone: tzinfo | None = None
 ) -> dict[str, str | None]:
-    """The same as the HTTP API takes them, under the names `since` and `until`."""
+    """Return the same for the HTTP API, under the names `since` and `until`."""
     named = zip(("since", "until"), bounds_of(since, until, now, zone), strict=True)
     return {name: at.isoformat().replace("+00:00", "Z") if at else None for name, at in named}
 
@@ -44,7 +44,7 @@ def _moment(text: str, now: datetime, zone: tzinfo | None) -> datetime:
     try:
         moment = datetime.fromisoformat(whole)
     except ValueError as exc:
-        local = now.astimezone(zone).replace(tzinfo=UTC)  # so that a phrase has the clock of its zone on its own day
+        local = now.astimezone(zone).replace(tzinfo=UTC)  # so that a phrase uses the clock of its zone
         named = times_in(text, local, UTC)
         if named is None or named.words != text or named.relation is not Relation.DURING or named.since is None:
             raise GiveUp(

@@ -14,11 +14,11 @@ from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.stop_words import STOP_WORDS
 
 QUESTION_CHARS = 300
-"""Looked at; a question is short, and what is pasted below it is no question."""
+"""Limit of the text that is read; text pasted below a question is ignored."""
 
 
 class Relation(StrEnum):
-    """How the answer lies to what was named."""
+    """Relation of the answer to the named time."""
 
     DURING = "during"
     BEFORE = "before"
@@ -27,11 +27,11 @@ class Relation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TimeReference:
-    """The times, UTC, between which the answer lies: from `since` on, and before `until`; None is open, never both.
+    """The times, in UTC, of the answer: from `since` on, and before `until`; None is open, never both.
 
-    `words` is what of the text names them. `certain` is False where a part was guessed (a year, what "a few" is, which
-    winter). `by_the_clock`: the words name a time, and not what was found by a search for them. `moment`: the one
-    beside which it lies, if it is known to the second, and `session_id` the session that it is of.
+    `words` are the words for them in the text. `certain` is False if a part was guessed (a year, the amount of "a few",
+    which winter). `by_the_clock`: the words name a time, instead of an event found by a search. `moment`: the time of
+    the event, if it is known to the second, and `session_id` its session.
     """
 
     since: datetime | None
@@ -55,7 +55,7 @@ _ANYTHING = frozenset(
     "geschah getan geändert habe haben ich im ist later letzten lief los machten mir passiert passierte seit "
     "till uns until vom von war waren wir woran wurde wurden zum zwischen".split()
 )
-"""Words of questions for whatever there was."""
+"""Words of questions about anything at a time."""
 
 _CODE = re.compile(r"`[^`]*`|\S*(?:://|[_=])\S*")
 _THE = r"\s+(?:(?:the|last|this|dem|zum|letzten)\s+)*$"
@@ -85,7 +85,7 @@ _JOIN = re.compile(r"\s*(?:and|to|until|till|through|und|bis|-|–)\s+(?:the\s+)
 
 
 def times_in(text: str, now: datetime, zone: tzinfo) -> TimeReference | None:
-    """The first time that a question names, or None. Never raises for an aware `now` from 1971 to 2099.
+    """Return the first time that a question names, or None. Never raises for an aware `now` from 1971 to 2099.
 
     :param now: the asker's now, aware.
     :param zone: the asker's time zone: a day begins at its midnight.
@@ -96,7 +96,7 @@ def times_in(text: str, now: datetime, zone: tzinfo) -> TimeReference | None:
     if not phrases:
         return None
     if len(phrases) > 1 and _WEEKDAY.fullmatch(asked[phrases[0].start : phrases[1].start]):
-        phrases = phrases[1:]  # `Thursday, 12 February` is that day, and not the last Thursday
+        phrases = phrases[1:]  # `Thursday, 12 February` is that day, not the last Thursday
     first, start = phrases[0], phrases[0].start
     if len(phrases) > 1 and (both := _between(asked, first, phrases[1])):
         words = text[start : phrases[1].end]
@@ -110,7 +110,7 @@ def times_in(text: str, now: datetime, zone: tzinfo) -> TimeReference | None:
 
 
 def asks_for_all(rest: str) -> bool:
-    """Whether a question is for whatever there was at a time: `what did we do last week?`
+    """Return whether a question is about anything at a time: `what did we do last week?`
 
     :param rest: the question without the words for the time.
     """
@@ -118,7 +118,7 @@ def asks_for_all(rest: str) -> bool:
 
 
 def _related(before: str, named: TimeReference, after: str) -> TimeReference:
-    """The reference as the words around it bound it."""
+    """Return the reference bounded by the words around it."""
     if (match := _BEFORE.search(before)) is not None:
         whole = match[1].lower() in ("until", "till", "up to", "by", "bis")
         return replace(named, relation=Relation.BEFORE, since=None, until=named.until if whole else named.since)
@@ -130,7 +130,7 @@ def _related(before: str, named: TimeReference, after: str) -> TimeReference:
 
 
 def _between(text: str, first: Phrase, second: Phrase) -> Span | None:
-    """From the one to the other, the first read as seen from the second where it gave no year or lies behind it."""
+    """Return the span between two; the first is relative to the second if it has no year or is later."""
     if not _FIRST_OF_TWO.search(text[: first.start]) or not _JOIN.match(text[first.end : second.start]):
         return None
     opening: Span | None = first.span
@@ -142,8 +142,8 @@ def _between(text: str, first: Phrase, second: Phrase) -> Span | None:
 
 
 def _part(text: str, phrase: Phrase) -> Phrase:
-    """What of a span is meant, with the words for it: `the second week of February`, `the week of 9 February`, `the
-    morning of` a day, or the third that is `early`, `mid` or `late`, a guess.
+    """Return the named part of a span, with its words: `the second week of February`, `the week of 9 February`, `the
+    morning of` a day, or the `early`, `mid` or `late` third, a guess.
     """
     before, behind, span = text[: phrase.start], text[phrase.end :], phrase.span
     length = span.until - span.since
@@ -170,6 +170,6 @@ def _part(text: str, phrase: Phrase) -> Phrase:
 
 def _reference(span: Span, relation: Relation, words: str, zone: tzinfo) -> TimeReference | None:
     since, until = (edge.replace(tzinfo=zone).astimezone(UTC) for edge in (span.since, span.until))
-    if since >= until:  # a zone that left this day out
+    if since >= until:  # the zone skipped this day
         return None
     return TimeReference(since, until, relation, words, span.certain)

@@ -1,7 +1,7 @@
-"""Phrases that name a time, found in a text. Pure.
+"""Find phrases that name a time in a text. Pure.
 
-Rules of our own and no library: dateparser 1.5 takes 290 ms to import and to answer once, then up to 8 ms a question;
-it reads "we", "May we" and "port 8080" as dates, and gives moments where a question means spans.
+Our own rules instead of a library: dateparser 1.5 takes 290 ms to import and to answer once, then up to 8 ms a
+question; it reads "we", "May we" and "port 8080" as dates, and returns moments where a question means spans.
 """
 
 import re
@@ -14,14 +14,14 @@ from anamnesis_pipeline.search import calendar_spans as spans
 from anamnesis_pipeline.search.calendar_spans import Span
 
 FIRST_YEAR, LAST_YEAR = 1970, 2100
-"""Of what can be meant."""
+"""Limits of a year."""
 
 _Reader = Callable[[re.Match[str], datetime], Span | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """Where in the text a span is named, and `reading`, which gives the span as seen from some moment."""
+    """Position of a phrase in the text, and `reading`, which returns its span relative to a moment."""
 
     start: int
     end: int
@@ -30,7 +30,7 @@ class Phrase:
 
 
 def phrases_in(text: str, now: datetime) -> list[Phrase]:
-    """The phrases of a text that name a time, in order, none inside another.
+    """Return the phrases of a text that name a time, in order, without overlaps.
 
     :param now: local time without zone.
     """
@@ -78,23 +78,23 @@ _WHICH = r"(?P<which>last|this|previous|past|letzte[nrs]?|diese[nrs]?|vorige[nrs
 _CLAUSE_ENDS = r"(?=\s*(?:[?.,!;]|$))"
 _NO_SERIES = "".join(rf"(?<!{word}\s)" for word in "every each next black a first second third other coming".split())
 _UNCOUNTED = r"(?!\s+(?!(?:was|is|does|has|this)\b)[a-z]+s\b)"
-"""What follows is no thing that was counted: `after 2000 requests`, `May 24 hours pass`."""
+"""The next word is no counted thing: `after 2000 requests`, `May 24 hours pass`."""
 _NUMBERED = re.compile(
     r"\b(?:version|release|tag|build|rev|revision|api|branch|commit|ticket|issue|pr|error|code|port|line|rfc|section|"
     r"chapter|step|rule|page|exit|status|room)s?\s+#?$",
     re.IGNORECASE,
 )
-"""Before a number that is a name and no date."""
+"""Words before a number that is a name and no date."""
 
 
 def _rule(pattern: str, read: _Reader) -> tuple[str, _Reader]:
-    """Never within a word, path, version, option or address."""
+    """Build a rule that never matches inside a word, path, version, option or address."""
     return rf"(?<![\w./\\:=@#$+-])(?:{pattern})(?![\w/\\=]|[.:-]\w|\s?%)", read
 
 
 @cache
 def _rules() -> tuple[tuple[re.Pattern[str], _Reader], ...]:
-    """Compiled when the first question comes, since it takes some 40 ms."""
+    """Compile the rules at the first question, since it takes about 40 ms."""
     return tuple((re.compile(pattern, re.IGNORECASE), read) for pattern, read in _RULES)
 
 

@@ -1,7 +1,7 @@
-"""How many tokens a text has, and which quotes fit a budget. Pure but for the tokenizer.
+"""Count tokens, and select the quotes that fit a budget. Pure except for the tokenizer.
 
-Counted in the word pieces that passages are cut by. An unbroken run that is no word of the tokenizer is one piece
-however long it is; here it counts by its bytes, as it would cost Claude.
+Tokens are the word pieces that delimit passages. An unbroken run that the tokenizer does not know is one piece of any
+length; here it counts by its bytes, as for Claude.
 """
 
 import re
@@ -15,36 +15,36 @@ from anamnesis_pipeline.sentences import sentence_spans, sentences
 from anamnesis_pipeline.unspaced_scripts import words_in
 
 WORD_BYTES = 16
-"""A piece of more bytes than these counts one token for every BYTES_PER_TOKEN."""
+"""A longer piece counts one token for every BYTES_PER_TOKEN bytes."""
 BYTES_PER_TOKEN = 4
 
 LEAST_QUOTE = 12
-"""Tokens below which no sentence is quoted."""
+"""Budget in tokens below which no sentence is quoted."""
 LEAST_CUT = 50
-"""Tokens below which a sentence is not cut: with so few left it is left out."""
+"""Budget in tokens below which a sentence is left out instead of truncated."""
 MOST_BLOCK_CHARS = 9_000
-"""Claude Code cuts what a hook says at 10,000 characters; a block without its end would be remembered as a text."""
+"""Claude Code truncates a hook's output at 10,000 characters; a block without its end would be stored as a text."""
 
 _ITEM_END = re.compile(r"(?<=;)\s+|\s+(?=\| [A-Z])")
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Quotes under a heading, the most important first; no heading: none is shown."""
+    """Quotes under a heading, the most important first; an empty heading is not shown."""
 
     heading: str
     items: Sequence[Item]
     most_tokens: int
-    """Of one quote."""
+    """Limit per quote."""
     is_whole: bool = False
-    """Quotes are whole sentences from the beginning and the end of an item, and longer where the budget has room."""
+    """Quotes are whole sentences from the beginning and the end of an item, and longer where the budget allows."""
     waits: int = 0
-    """Items of every other section that come first, when room is given."""
+    """Number of items of every other section that are selected before this one's first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A finished block: its text, the tokens of all of it, and the items in it, in order."""
+    """A finished block: its text, its total tokens, and its items in order."""
 
     text: str = ""
     tokens: int = 0
@@ -52,12 +52,12 @@ class Block:
 
 
 def count_tokens(text: str, pieces: PieceCounter) -> int:
-    """Tokens of a text."""
+    """Return the number of tokens of a text."""
     return counted_tokens([text], pieces)[0]
 
 
 def counted_tokens(texts: Sequence[str], pieces: PieceCounter) -> list[int]:
-    """Tokens of each text."""
+    """Return the number of tokens of each text."""
     found = zip(texts, pieces.spans(texts), strict=True)
     return [sum(_cost(text[start:end]) for start, end in spans) for text, spans in found]
 
@@ -68,7 +68,7 @@ def _cost(piece: str) -> int:
 
 
 def shortened(text: str, most: int, words: Collection[str], pieces: PieceCounter) -> str:
-    """At most `most` tokens of a text, around the sentence that has most of `words`; what is left out shows as …
+    """Return at most `most` tokens around the sentence with the most of `words`; omissions are marked with …
 
     :param text: on one line.
     """
@@ -81,7 +81,7 @@ def shortened(text: str, most: int, words: Collection[str], pieces: PieceCounter
     while last < len(spans) and spans[last][2] <= left:
         left -= spans[last][2]
         last += 1
-    while first > 0 and last == len(spans) and spans[first - 1][2] <= left:  # the end was reached: more of before
+    while first > 0 and last == len(spans) and spans[first - 1][2] <= left:  # end reached: take earlier words
         first -= 1
         left -= spans[first][2]
     if last == first:
@@ -90,9 +90,8 @@ def shortened(text: str, most: int, words: Collection[str], pieces: PieceCounter
 
 
 def whole_sentences(text: str, most: int, pieces: PieceCounter) -> str:
-    """At most `most` tokens of a text in whole sentences, from its beginning and from its end in turn; what is left out
-    between them shows as an ellipsis. Of a first sentence that is longer the beginning, or
-    nothing where `most` is small.
+    """Return at most `most` tokens in whole sentences, alternately from the beginning and the end, with an ellipsis
+    between them. A longer first sentence is truncated, or left out if `most` is small.
 
     :param text: on one line.
     """
@@ -124,7 +123,7 @@ def _best_begin(text: str, words: Collection[str]) -> int:
 
 
 def _between(text: str, start: int, end: int) -> str:
-    """The text from one word's beginning to another's end."""
+    """Return the text from one word's beginning to another's end."""
     if start and not text[start - 1].isspace():
         start = text.find(" ", start, end) + 1 or start
     cut = text[start:end] if end == len(text) or text[end].isspace() else text[start:end].rsplit(" ", 1)[0]
@@ -134,11 +133,11 @@ def _between(text: str, start: int, end: int) -> str:
 def fitted(
     sections: Sequence[Section], most: int, words: Collection[str], pieces: PieceCounter, closing: str = ""
 ) -> tuple[Block, list[Item]]:
-    """The block of as many items as `most` tokens hold, and the items that did not fit. The first of every section
-    comes before the second of any, and an item that is too long leaves room for the next. Where room is left, quotes of
+    """Return the block of as many items as fit into `most` tokens, and the other items. The first item of every section
+    comes before the second of any; an item that is too long leaves its budget to the next. With budget left, quotes of
     whole sentences become longer, the first ones first.
 
-    :param closing: a line of our own behind the quotes.
+    :param closing: our own line behind the quotes.
     """
     common = common_place(item for section in sections for item in section.items)
     around = fenced([line_of_place(common) or "-", *filter(None, [closing])])

@@ -1,14 +1,14 @@
-"""How many tokens a text may cost, without a tokenizer: this runs where none is loaded. Pure."""
+"""Estimate tokens without a tokenizer, for processes that load none. Pure."""
 
 import re
 
 _PIECE = re.compile(r"[A-Za-z]+|[0-9]+|[^\sA-Za-z0-9]")
 _LETTERS, _DIGITS, _BEYOND_BMP = 5, 3, 3
-"""Letters or digits a token has at the least on average; tokens of a character beyond the basic plane."""
+"""Minimum average of letters and of digits per token; tokens of a character beyond the basic plane."""
 
 
 def cost(text: str) -> int:
-    """An estimate on the high side for prose, code and ids."""
+    """Return a high estimate for prose, code and IDs."""
     return sum(map(_cost, _PIECE.findall(text)))
 
 
@@ -19,7 +19,7 @@ def _cost(piece: str) -> int:
 
 
 def cut(text: str, tokens: int) -> str:
-    """The beginning of a text that costs at most `tokens`, with an ellipsis where something is left out."""
+    """Return the beginning of a text of at most `tokens`, with an ellipsis if it is truncated."""
     left = tokens
     for piece in _PIECE.finditer(text):
         left -= _cost(piece[0])

@@ -1,4 +1,4 @@
-"""The turns of a session: what was asked, and what Claude said to it last. Pure."""
+"""The turns of a session: the prompt and Claude's last answer. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,14 +14,14 @@ PERSON_KINDS = frozenset({SegmentKind.PROMPT, SegmentKind.CHANNEL, SegmentKind.P
 MACHINE_KINDS = frozenset(
     {SegmentKind.NOTIFICATION, SegmentKind.MACHINE_PROMPT, SegmentKind.PEER, SegmentKind.COMMAND, SegmentKind.SKILL}
 )
-"""A turn that no person asked for begins with one of these, unless Claude was still at work."""
+"""A turn without a person begins with one of these, unless Claude was still at work."""
 TOOL_KINDS = frozenset({SegmentKind.TOOL_INPUT, SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
 LEAST_WORDS = 5
-"""Words that carry meaning, of a message that says something."""
+"""Content words of an informative message."""
 PROMPT_WORDS = 3
-"""That carry meaning, of a prompt that says what it is about: `go on` does not."""
+"""Content words of a prompt that names its subject: `go on` does not."""
 LEAST_REPORTED = 2
-"""Sentences on what was done or is left, which make an answer to a notification a report."""
+"""Sentences on finished or remaining work that make an answer to a notification a report."""
 _REPORTED = frozenset({Topic.DONE, Topic.FILED, Topic.OPEN, Topic.FAILING, Topic.DECIDED})
 _INTERRUPTED = "[Request interrupted"
 _NO_ANSWER = re.compile(
@@ -43,35 +43,35 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What began it (None: it is not known), and all that followed up to the next turn."""
+    """The message that began it (None: unknown), and all messages up to the next turn."""
 
     asked: Said | None
     followed: tuple[Said, ...]
 
     @property
     def is_of_person(self) -> bool:
-        """Whether a person asked for it."""
+        """Return whether a person asked for it."""
         return self.asked is None or self.asked.kind in PERSON_KINDS
 
     @property
     def tells(self) -> bool:
-        """Whether a person asked for it in words that say what it is about."""
+        """Return whether a person asked for it in words that name its subject."""
         return self.asked is not None and self.is_of_person and says_something(self.asked.text, PROMPT_WORDS)
 
     @property
     def statements(self) -> list[Said]:
-        """What Claude said."""
+        """Return Claude's statements."""
         return [said for said in self.followed if said.kind is SegmentKind.STATEMENT and said.text.strip()]
 
     @property
     def answer(self) -> Said | None:
-        """What Claude ended the turn with; None: it was broken off."""
+        """Return Claude's statement at the end of the turn; None: it was interrupted."""
         return _answer(self.followed)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A message that tells where the work stands. `is_final`: it ended a turn."""
+    """A message about the state of the work. `is_final`: it ended a turn."""
 
     said: Said
     units: tuple[Unit, ...]
@@ -79,7 +79,7 @@ class Report:
 
 
 def messages_of(session: Iterable[Episode], parts: Mapping[str, Part]) -> list[Said]:
-    """The messages of a session in the order of its log, as far as `parts` holds them."""
+    """Return the messages of a session in the order of its log, as far as `parts` has them."""
     episodes = list(session)
     begun: dict[str, Episode] = {}
     for episode in episodes:
@@ -97,7 +97,7 @@ def messages_of(session: Iterable[Episode], parts: Mapping[str, Part]) -> list[S
 
 
 def turns_of(messages: Iterable[Said]) -> list[Turn]:
-    """The turns that messages make, in order."""
+    """Return the turns of these messages, in order."""
     turns, asked, followed = list[Turn](), None, list[Said]()
     for message in messages:
         is_notice = message.kind in MACHINE_KINDS and not message.text.startswith(_INTERRUPTED)
@@ -111,9 +111,9 @@ def turns_of(messages: Iterable[Said]) -> list[Turn]:
 
 
 def reports_of(turns: Sequence[Turn], most: int) -> list[Report]:
-    """The messages that tell where a session stands, the latest first: `most` of those that ended its turns and say
-    something. Answers to notifications are none unless they report themselves. Of a last turn that was broken off, all
-    that was said in it, too.
+    """Return the messages about the state of a session, latest first: the last `most` informative ones that ended a
+    turn. An answer to a notification counts only if it is a report itself. Of an interrupted last turn, all statements
+    count, too.
     """
     found = list[Report]()
     for turn in reversed(turns):
@@ -133,7 +133,7 @@ def reports_of(turns: Sequence[Turn], most: int) -> list[Report]:
 
 
 def says_something(text: str, least: int) -> bool:
-    """Whether a text has enough words that carry meaning: `go on` has none."""
+    """Return whether a text has enough content words: `go on` has none."""
     return sum(word not in STOP_WORDS and word not in _GO_ON for word in content_words(text[:2_000])) >= least
 
 

@@ -17,26 +17,26 @@ _LITERAL = re.compile(
 )
 _NAME = re.compile(r"(?<=[\w,;:)'\"] )[A-Z]\w{2,}")
 FEW_WORDS = 2
-"""A question of so many words that carry meaning is a list of words to look for."""
+"""A question with at most this number of content words is a keyword list."""
 _QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"")
 
 
 def content_words(text: str) -> list[str]:
-    """The words that carry meaning, in order, each once; all words where none is left."""
+    """Return the content words, in order, each once; all words if there are none."""
     words = list(dict.fromkeys(word.lower() for word, _, _ in words_in(text)))
     return [word for word in words if word not in STOP_WORDS] or words
 
 
 def literal_tokens(text: str) -> list[str]:
-    """Tokens that look like identifiers, paths, versions, options or quoted code: they mean exactly themselves."""
+    """Return tokens that look like identifiers, paths, versions, options or quoted code: they are matched literally."""
     quoted = [token for groups in _QUOTED.findall(text) for group in groups for token in group.split()]
     found = [token for token in parted(text).split() if _LITERAL.search(token)]
     return list(dict.fromkeys([*quoted, *found]))
 
 
 def literal_words(text: str) -> list[str]:
-    """What means exactly itself where few passages have it: literal tokens, names, which are capital inside a sentence,
-    and all words of a question that has hardly any.
+    """Return words to match literally if few passages have them: literal tokens, names (capitalized inside a sentence),
+    and all words of a keyword list.
     """
     meaning = content_words(text)
     names = [word for word in _NAME.findall(text) if word.lower() in meaning]
@@ -46,10 +46,10 @@ def literal_words(text: str) -> list[str]:
 def unknown_share(
     text: str, unknown: Callable[[Sequence[str]], Sequence[str]], understood: Collection[str] = ()
 ) -> float:
-    """Which share of the words that carry meaning is unknown, in [0, 1]. Pairs of characters never are: most of those
-    that no text has are no words.
+    """Return the unknown share of the content words, in [0, 1]. Pairs of characters never count: most of those that no
+    text has are no words.
 
-    :param unknown: tells which of some words are.
+    :param unknown: returns the unknown ones of some words.
     :param understood: words that need not be stored, such as those that name a time.
     """
     words = content_words(text)
