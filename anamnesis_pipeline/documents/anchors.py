@@ -1,4 +1,4 @@
-"""What tells the sections of a document apart: their titles."""
+"""Anchors identify the sections of a document by their titles."""
 
 import re
 from collections import Counter
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from anamnesis_pipeline.model import content_id
 
 TOP = "~top"
-"""The anchor of what stands before the first title. No title makes it, since `~` is doubled in those."""
+"""The anchor of the text before the first title. It matches no title, since `~` is doubled in titles."""
 MOST_TITLE_CHARS = 120
 
 _NUMBER = re.compile(r"(?<!~)((?:~~)*)~[0-9]+$")
@@ -15,19 +15,19 @@ _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s+\"[^\"]*\")?\)")
 
 
 def plain_title(raw: str) -> str:
-    """A heading's text in one line without Markdown's marks, at most 120 characters."""
+    """Return a heading's text on one line without Markdown markup, at most 120 characters."""
     title = _LINK.sub(r"\1", raw[: 4 * MOST_TITLE_CHARS])
     title = " ".join(title.replace("**", "").replace("`", "").split())
     return title if len(title) <= MOST_TITLE_CHARS else title[: MOST_TITLE_CHARS - 1] + "…"
 
 
 def anchor_of(titles: Iterable[str]) -> str:
-    """The anchor that `titles`, outermost first, make; of equal ones see `told_apart`."""
+    """Return the anchor for `titles`, outermost first; `told_apart` numbers equal ones."""
     return " > ".join(_short(title) for title in titles) or TOP
 
 
 def told_apart(anchors: Iterable[str]) -> list[str]:
-    """The anchors in order, each equal one after the first with its number among its equals."""
+    """Return the anchors in order; each repeated one gets its number among its equals."""
     seen: Counter[str] = Counter()
     found = []
     for anchor in anchors:
@@ -37,7 +37,7 @@ def told_apart(anchors: Iterable[str]) -> list[str]:
 
 
 def unnumbered(anchor: str) -> str:
-    """The anchor without the number that `told_apart` gave it: the titles alone, which stay when equals come or go."""
+    """Return the anchor without its number from `told_apart`: the titles alone, which stay when equals come or go."""
     return _NUMBER.sub(r"\1", anchor)
 
 

@@ -1,4 +1,4 @@
-"""What is attached to a mail, as Markdown: documents of every format that is read, but no mailboxes in mails."""
+"""Convert mail attachments to Markdown: every supported document format, but no mailboxes inside mails."""
 
 import csv
 import io
@@ -10,21 +10,21 @@ from anamnesis_pipeline.documents.plain import as_markdown, fenced, row, shorten
 from anamnesis_pipeline.errors import DocumentUnreadable
 
 MOST_ATTACHMENTS = 100
-"""Of one mail with all in it, or one mailbox; of those behind only the names are told."""
+"""Limit per mail with everything in it, or per mailbox; further ones are only listed by name."""
 MOST_ATTACHED_BYTES = 32 << 20
 MOST_ATTACHED_CHARS = 1_000_000
-"""Of the text of one."""
+"""Limit of the text of one attachment."""
 _NOT_HERE = frozenset({"eml", "mbox", "pages"})
-"""Mails inside mails are read as such; what holds other documents is read by itself alone."""
+"""Mails inside mails are read as mails; containers of other documents are read only as files."""
 
 
 def is_read(name: str) -> bool:
-    """Whether an attachment of this name is of a format that is read."""
+    """Return whether an attachment with this name has a supported format."""
     return format_of(name) not in {None, *_NOT_HERE}
 
 
 def attached_text(name: str, data: bytes) -> str:
-    """The text of an attachment as Markdown; in brackets why there is none."""
+    """Return the text of an attachment as Markdown, or the reason in brackets why there is none."""
     if len(data) > MOST_ATTACHED_BYTES:
         return f"[{len(data):,} bytes, more than is read of an attachment]"
     try:
@@ -40,7 +40,7 @@ def attached_text(name: str, data: bytes) -> str:
 
 
 def _lines(text: str, sign: str) -> Iterator[str]:
-    """The rows of CSV as those of every other table."""
+    """Yield the rows of CSV in the form of all other tables."""
     sign = sign or max(",;\t", key=text[:2000].count)
     try:
         for cells in csv.reader(io.StringIO(text), delimiter=sign):

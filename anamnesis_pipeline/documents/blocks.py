@@ -1,5 +1,5 @@
-"""Where a long text without headings is cut. A cut depends on the lines around it only, so that an insertion moves the
-few cuts behind it and no others.
+"""Split long texts without headings. A boundary depends only on the lines around it, so that an insertion moves the few
+boundaries behind it and no others.
 """
 
 import itertools
@@ -9,23 +9,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 SHORT = 12_000
-"""A text up to this many characters stays in one piece."""
+"""A text up to this many characters is not split."""
 LEAST, MOST = 1_500, 6_000
-"""Characters of a piece of a longer one: it is cut from the first on, and at the second at the latest."""
+"""Minimum and maximum length of a piece of a longer text."""
 GAP = "\x1f"
-"""Stands where a piece of a longer text was forgotten: what is before it and behind it are told apart."""
+"""Marks a forgotten piece of a longer text: the text before and the text behind it stay separate."""
 _TINY = 200
-"""Fewer characters stay with what follows or precedes them, so a piece may have so many more."""
+"""A shorter text is joined to a neighbour, so a piece may be longer by this much."""
 _BETWEEN_GAPS = re.compile(f"[^{GAP}]+|{GAP}+|\\A\\Z")
-"""The parts of a line; an empty one is one."""
+"""The parts of a line; an empty line is one part."""
 _ONE_IN = 8
-"""How many paragraphs are a seam: about one in so many, chosen by their own text."""
+"""About one in this many paragraphs is a boundary, chosen by a hash of its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lines of a text, verbatim: `first` and `last` count from 0. Pieces of one overlong line have its number, and
-    begin or end inside of it: `start` and `end` are characters of the first and the last line.
+    """Lines of a text, verbatim: `first` and `last` count from 0. Pieces of one overlong line have its number and begin
+    or end inside it: `start` and `end` are character offsets in the first and the last line.
     """
 
     text: str
@@ -36,9 +36,9 @@ class Block:
 
 
 def blocks(lines: list[str], offset: int = 0) -> list[Block]:
-    """`lines` (without their ends) in pieces of some 6,000 characters at most, cut at blank lines where there are any.
+    """Split `lines` (without line ends) into blocks of at most about 6,000 characters, at blank lines where possible.
 
-    The first one has the number `offset`. Blank lines belong to what precedes them.
+    The first line has the number `offset`. Blank lines belong to the preceding block.
     """
     found: list[Block] = []
     held: list[Block] = []
@@ -76,7 +76,7 @@ def _paragraphs(lines: list[str], offset: int) -> Iterator[Block]:
 
 
 def _small(lines: list[str], first: int) -> Iterator[Block]:
-    """A paragraph; one that is too long line by line; a line that is too long cut at spaces where it has any."""
+    """Yield a paragraph; split a long one into lines, and a long line into pieces, at spaces where possible."""
     text = "\n".join(lines)
     if len(text.rstrip()) <= MOST:
         yield Block(text, first, first + len(lines) - 1, 0, len(lines[-1]))

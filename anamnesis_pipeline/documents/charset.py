@@ -1,4 +1,4 @@
-"""Bytes of a text file -> str, whatever wrote them."""
+"""Decode the bytes of a text file in any charset."""
 
 import codecs
 
@@ -12,15 +12,15 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _SAMPLE_BYTES = 1 << 16
-"""As much of a text as is guessed from."""
+"""Size of the sample for guessing."""
 _BAD_SHARE = 0.001
-"""A text in which fewer of the characters are no UTF-8 was UTF-8, and was damaged or cut."""
+"""A text with a smaller share of invalid characters is UTF-8 that was damaged or truncated."""
 
 
 def decoded(data: bytes) -> str:
-    """The text of `data` with line feeds between lines: by its byte order mark, else UTF-8, else UTF-16, else by guess.
+    """Return the text of `data` with line feeds: by its byte order mark, else UTF-8, else UTF-16, else a guess.
 
-    :raises DocumentUnreadable: if it holds NUL characters, so is no text.
+    :raises DocumentUnreadable: it holds NUL characters, so it is no text.
     """
     text = _decoded(data)
     if "\0" in text:
@@ -42,7 +42,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _utf16_without_mark(head: bytes) -> str:
-    """Text of Latin letters in UTF-16 has a zero in nearly every second byte."""
+    """Detect UTF-16 of Latin letters by the zero in nearly every second byte."""
     half = len(head) // 2
     if half < 2 or b"\0" not in head:
         return ""
@@ -65,6 +65,6 @@ def _guessed(data: bytes) -> str:
 
 
 def _where_it_is_not_ascii(data: bytes) -> bytes:
-    """A sample that shows the charset: around the first bytes that are not ASCII."""
+    """Return a sample that shows the charset: around the first bytes that are not ASCII."""
     first = next((n for n in range(0, len(data), 4096) if not data[n : n + 4096].isascii()), 0)
     return data[max(0, first - 4096) : first + _SAMPLE_BYTES]

@@ -1,4 +1,4 @@
-"""The messages of exported chats, by the program that wrote them. Whatever a message lacks, the others are read."""
+"""Parse the messages of exported chats, by exporting program. A bad message does not affect the others."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,9 +11,9 @@ from anamnesis_pipeline.documents.plain import shortened
 from anamnesis_pipeline.model import SegmentKind, content_id, said_at
 
 PAUSE = timedelta(minutes=30)
-"""Of messages outside of threads, a longer silence begins a new turn."""
+"""A longer silence between messages outside of threads begins a new turn."""
 MOST_ATTACHED_CHARS = 1_000_000
-"""Of the text of a file that was attached to a message."""
+"""Limit of the text of a file attached to a message."""
 
 
 Way = tuple[str | int, ...]
@@ -22,9 +22,9 @@ _NOBODY: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message; `key` is its id in the export (`has_id`), or made of its text. One without text says nothing, but
-    belongs to its turn. `way`: the keys and indexes that lead to it in the export; `turned_away`: to those that it was
-    chosen over, such as a former answer, and to what followed on them, and `ids_turned_away` what these are called.
+    """One message; `key` is its ID in the export (`has_id`), or made from its text. A message without text still
+    belongs to its turn. `way`: its path of keys and indexes in the export. `turned_away`: paths of the rejected
+    alternatives, such as a former answer, and of the messages behind them; `ids_turned_away`: their IDs.
     """
 
     key: str
@@ -44,12 +44,12 @@ def _message(key: object, kind: SegmentKind, text: str, when: object, way: Way) 
 
 
 def _encodable(text: str) -> str:
-    """JSON may hold halves of characters, which no file can."""
+    """Replace surrogate halves, which JSON may hold and no file can."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _time(when: object) -> datetime | None:
-    """Seconds since 1970, as a number or a text, or ISO 8601."""
+    """Parse seconds since 1970, as a number or a text, or ISO 8601."""
     try:
         if isinstance(when, str) and not re.fullmatch(r"\d{9,11}(\.\d+)?", when):
             return said_at(datetime.fromisoformat(when))
@@ -62,7 +62,7 @@ def _time(when: object) -> datetime | None:
 
 
 def claude_messages(exported: list[Any], way: Way) -> Iterator[ChatMessage]:
-    """The messages of a conversation of claude.ai, in order, with the text of what was attached."""
+    """Yield the messages of a conversation of claude.ai, in order, with the text of their attachments."""
     for number, item in enumerate(exported):
         if not isinstance(item, dict):
             continue
@@ -93,7 +93,7 @@ def _attached(file: dict[str, Any]) -> str:
 
 
 def chatgpt_messages(mapping: dict[str, Any], current: object, way: Way) -> Iterator[ChatMessage]:
-    """The messages from the root to the current node; other branches are what the user turned away from."""
+    """Yield the messages from the root to the current node; the user rejected the other branches."""
     branch = _branch(mapping, current)[::-1]
     aside = _turned_away(mapping, branch)
     for name in branch:
@@ -120,8 +120,8 @@ def _id_of(node: dict[str, Any]) -> object:
 
 
 def _turned_away(mapping: dict[str, Any], branch: list[str]) -> dict[str, list[str]]:
-    """Node of the branch -> nodes with a message on other branches that leave it where this node follows, or behind the
-    last one.
+    """Return node of the branch -> nodes with a message on other branches that fork off before it, or behind the last
+    one.
     """
     following, shown = dict(pairwise(branch)), set(branch)
     found: dict[str, list[str]] = {}
@@ -139,7 +139,7 @@ def _turned_away(mapping: dict[str, Any], branch: list[str]) -> dict[str, list[s
 
 
 def _branch(mapping: dict[str, Any], current: object) -> list[str]:
-    """The names of the nodes from the current one up to the root; from the newest, if no current one is named."""
+    """Return the names of the nodes from the current one up to the root; without a current one, from the newest."""
     name = current if isinstance(current, str) and isinstance(mapping.get(current), dict) else _newest(mapping)
     found: list[str] = []
     seen: set[object] = set()
@@ -179,7 +179,7 @@ def _said(content: Any) -> str:
 
 
 def slack_people(exported: Any) -> dict[str, str]:
-    """Id -> name of who wrote, as the `users.json` of an export says."""
+    """Return ID -> name of each author, from the `users.json` of an export."""
     found = {}
     for user in exported if isinstance(exported, list) else ():
         if isinstance(user, dict) and isinstance(user.get("id"), str):
@@ -190,9 +190,9 @@ def slack_people(exported: Any) -> dict[str, str]:
 
 
 def slack_threads(exported: list[Any], way: Way, people: Mapping[str, str] = _NOBODY) -> list[list[ChatMessage]]:
-    """The messages of a channel: each thread together, others up to a silence of half an hour.
+    """Return the messages of a channel: each thread together, others split at a silence of half an hour.
 
-    :param people: see `slack_people`; what a message itself says of who wrote it goes before.
+    :param people: from `slack_people`; the author's name in a message has precedence.
     """
     messages = [
         (item, (*way, number))

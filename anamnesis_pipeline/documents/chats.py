@@ -1,4 +1,4 @@
-"""Exports of chats (claude.ai, ChatGPT, Slack) -> a section per turn: a question with the answers up to the next."""
+"""Split exports of chats (claude.ai, ChatGPT, Slack) into a section per turn: a question with its answers."""
 
 import json
 import re
@@ -18,9 +18,9 @@ from anamnesis_pipeline.documents.chat_messages import (
 from anamnesis_pipeline.model import SegmentKind
 
 UNTITLED = "(untitled)"
-"""Title of a conversation that has none, or had one that was forgotten."""
+"""Title of a conversation without one, or with a forgotten one."""
 CHANNEL = "slack:"
-"""Begins the session of a channel, which is called by its name."""
+"""Prefix of the session of a channel, before the channel's name."""
 MOST_SESSION_CHARS = 200
 _SEEN_CHARS = 200_000
 _MARKS = re.compile(
@@ -33,7 +33,7 @@ _KEPT = frozenset({
     *_MESSAGES, "uuid", "id", "conversation_id", "current_node", "channel", "channel_name", "create_time",
     "update_time", "created_at", "updated_at",
 })  # fmt: skip
-"""What stays of a conversation of which some was forgotten: not its title, nor its summary."""
+"""Fields that stay of a partly forgotten conversation: not its title, nor its summary."""
 _NOBODY: Mapping[str, str] = {}
 
 
@@ -45,14 +45,14 @@ class _Conversation:
 
 
 def is_chat_export(text: str) -> bool:
-    """Whether JSON looks like an export of chats; reads only its beginning."""
+    """Return whether JSON looks like an export of chats; reads only its beginning."""
     return text.lstrip()[:1] in {"[", "{"} and _MARKS.search(text, 0, _SEEN_CHARS) is not None
 
 
 def chat_sections(path: str, text: str, people: Mapping[str, str] = _NOBODY) -> list[Section]:
-    """A section of kind `exchange` per turn of each conversation in the export `text`; empty if it is none after all.
+    """Return a section of kind `exchange` per turn of each conversation in the export `text`; empty if it is no export.
 
-    What is unreadable in it is left out, and costs nothing but itself. Anchors are the ids of turns' first messages.
+    An unreadable item is left out without affecting the others. Anchors are the IDs of the turns' first messages.
 
     :param people: of Slack, see `chat_messages.slack_people`.
     """
@@ -70,8 +70,8 @@ def chat_sections(path: str, text: str, people: Mapping[str, str] = _NOBODY) -> 
 
 
 def without_messages(exported: Any, ways: Iterable[Way]) -> Any:
-    """An export without what is in some messages but when they were, which tells the newest branch of a chat; without
-    the titles of their conversations, and without anything of a conversation of which nothing is left.
+    """Return an export without the content of some messages; their times stay, which determine the newest branch of a
+    chat. The titles of their conversations are dropped, and so is a conversation without any message left.
     """
     holder: dict[str, Any] = {"": exported}
     talks: dict[Way, None] = {}
@@ -89,7 +89,7 @@ def without_messages(exported: Any, ways: Iterable[Way]) -> Any:
 
 
 def _channel_names(conversation: Mapping[str, Any]) -> set[str]:
-    """Which of the values of a conversation is no title, but where it was held."""
+    """Return the fields of a conversation that name its channel instead of a title."""
     return {"name"} if isinstance(conversation.get("messages"), list) else set()
 
 
@@ -100,16 +100,16 @@ def _at(exported: Any, way: Iterable[str | int]) -> Any:
 
 
 def _channel(path: str) -> str:
-    """What a channel of Slack is called by the path of its file: by its folder, where there is a file for each day."""
+    """Return the name of a Slack channel from the path of its file: its folder, if there is a file for each day."""
     folder, _, name = path.rpartition("/")
     stem, above = name.rsplit(".", 1)[0], folder.rpartition("/")[2]
     return above if _DAY.fullmatch(stem) and above and not _UPLOAD.fullmatch(above) else stem
 
 
 def _conversations(exported: Any, name: str, people: Mapping[str, str]) -> Iterator[_Conversation]:
-    """:param name: of a channel that does not say it itself."""
+    """:param name: of a channel whose export lacks it."""
     items, ways = _items(exported)
-    first = next((item for item in items if item != {}), None)  # what was forgotten is empty
+    first = next((item for item in items if item != {}), None)  # a forgotten item is empty
     if isinstance(exported, list) and isinstance(first, dict) and "ts" in first and "text" in first:
         yield _channel_of(name, slack_threads(items, (), people))
         return
@@ -133,12 +133,12 @@ def _channel_of(name: str, threads: list[list[ChatMessage]]) -> _Conversation:
 
 
 def _named(session: str) -> str:
-    """Of what characters it may be stored and typed."""
+    """Return a name in the characters allowed for stored and typed IDs."""
     return " ".join(session.encode("utf-8", "replace").decode().split())[:MOST_SESSION_CHARS]
 
 
 def _items(exported: Any) -> tuple[list[Any], list[Way]]:
-    """The conversations or messages in an export, and the way to each."""
+    """Return the conversations or messages in an export, and the path to each."""
     if isinstance(exported, list):
         return exported, [(number,) for number in range(len(exported))]
     if isinstance(exported, dict) and isinstance(exported.get("conversations"), list):
@@ -148,8 +148,8 @@ def _items(exported: Any) -> tuple[list[Any], list[Way]]:
 
 
 def _turns(messages: Iterable[ChatMessage]) -> list[list[ChatMessage]]:
-    """The messages in order, cut before each question; what says nothing before the first, such as the program's own
-    instructions, belongs to it.
+    """Return the messages in order, split before each question. Leading messages without text, such as the program's
+    own instructions, belong to the first one.
     """
     turns: list[list[ChatMessage]] = []
     for message in messages:

@@ -1,4 +1,4 @@
-"""Code -> sections by function and class: an outline, which is searched, and the code itself, which is read."""
+"""Split code into sections by function and class: an outline to search, and the code itself to read."""
 
 import itertools
 import sys
@@ -11,20 +11,20 @@ from anamnesis_pipeline.documents.definitions_in_code import CodeFile, Definitio
 from anamnesis_pipeline.model import SegmentKind
 
 LONG_CLASS_LINES = 150
-"""Of a longer class, the long methods are sections of their own."""
+"""In a longer class, long methods get separate sections."""
 LONG_METHOD_LINES = 15
 LEAST_CHARS = 30
-"""A definition with fewer characters stays in the head of its file."""
+"""A shorter definition stays in the head of its file."""
 MOST_LISTED_CHARS = 100
-"""Of imports, constants and names of a file in its outline, each."""
+"""Limit for each of imports, constants and names in the outline of a file."""
 _DEFINES = "defines "
 _BETWEEN_NAMES = ", "
 
 
 def code_sections(path: str, language: str, text: str) -> list[Section]:
-    """The head of a file of code, then each function and class; empty if no grammar reads it.
+    """Return the head of a file of code, then each function and class; empty if no grammar can parse it.
 
-    The head holds also what is between the definitions, so that nothing is lost.
+    The head also holds everything between the definitions, so that nothing is lost.
     """
     lines = text.split("\n")
     code = read_code(language, text)
@@ -49,7 +49,7 @@ def _head(path: str, name: str, language: str, code: CodeFile, large: list[Defin
     for word, names in (("imports", told), ("constants", code.constants)):
         if names:
             outline.append(f"{word} {_listed(names)}")
-    # A section of its own names what is large; without a word about the file, these names are what it is about.
+    # Separate sections are named after large definitions; in an undocumented file, these names are its description.
     elsewhere = set(large) if code.doc else frozenset()
     named = [found.names[-1] for found in code.definitions if not found.private and found not in elsewhere]
     if named:
@@ -90,11 +90,11 @@ def _outline(definition: Definition, own: list[Definition]) -> str:
 
 
 def outline_without(outline: str, title: Sequence[str], gone: Set[tuple[str, ...]]) -> str:
-    """The outline of a section that stays without the names of definitions that are gone: those in its list, and those
-    that it is inside of. What names them in its own text stays.
+    """Return the outline of a remaining section without the names of removed definitions: those in its list, and its
+    outer ones. Names in its own text stay.
 
     :param title: of the section, the name of the file first.
-    :param gone: the ways to the definitions, without the name of the file.
+    :param gone: paths of the definitions, without the name of the file.
     """
     way, lines = tuple(title[1:]), outline.split("\n")
     if not way:
@@ -105,7 +105,7 @@ def outline_without(outline: str, title: Sequence[str], gone: Set[tuple[str, ...
 
 
 def _defines_without(line: str, gone: Set[str]) -> list[str]:
-    """The line that lists what a file defines; none, if nothing of it is left."""
+    """Return the line that lists the definitions of a file; empty if none is left."""
     if not line.startswith(_DEFINES):
         return [line]
     left = [name for name in line.removeprefix(_DEFINES).split(_BETWEEN_NAMES) if name not in gone]
@@ -117,13 +117,13 @@ def _said(definition: Definition) -> str:
 
 
 def _in_short(definition: Definition) -> str:
-    """What a definition is for; only if nobody wrote it down, what it takes."""
+    """Return a definition's documentation, or its parameters if it has none."""
     return f"{definition.names[-1]}: {definition.doc}" if definition.doc else definition.signature
 
 
 def _text_of(numbers: Sequence[int], lines: list[str]) -> str:
-    """The lines `numbers`. Where some between them are left out there is one blank line, however many stood around
-    those, so that the text stays when one more definition comes between.
+    """Return the lines `numbers`. Each gap becomes one blank line, regardless of the blank lines around it, so that the
+    text stays the same when another definition is inserted.
     """
     kept: list[str] = []
     is_behind_gap = False
@@ -140,7 +140,7 @@ def _text_of(numbers: Sequence[int], lines: list[str]) -> str:
 
 
 def _spans(numbers: Iterable[int], lines: list[str]) -> tuple[tuple[int, int], ...]:
-    """The characters of the lines `numbers`, a span for each run of them, without the last line feed of it."""
+    """Return a character span for each run of the lines `numbers`, without its last line feed."""
     starts = [0, *itertools.accumulate(len(line) + 1 for line in lines)]
     runs: list[tuple[int, int]] = []
     for number in numbers:
@@ -154,7 +154,7 @@ def _spans(numbers: Iterable[int], lines: list[str]) -> tuple[tuple[int, int], .
 def _section(
     anchor: str, title: tuple[str, ...], language: str, outline: str, numbers: Sequence[int], lines: list[str]
 ) -> Section:
-    """The section of the lines `numbers`; whoever calls says which lines are shown for it."""
+    """Return the section of the lines `numbers`; the caller selects the lines to show."""
     pieces = [SectionPiece(SegmentKind.OUTLINE, outline)]
     code = _text_of(numbers, lines)
     if code.strip():

@@ -1,4 +1,4 @@
-"""Configuration files -> one section: what they set, which is searched, and the text, which is read."""
+"""Convert a configuration file to one section: its keys to search, and the text to read."""
 
 import re
 
@@ -7,9 +7,9 @@ from anamnesis_pipeline.documents.anchors import TOP
 from anamnesis_pipeline.model import SegmentKind
 
 SHORT_CHARS = 1_500
-"""A file up to this size is searched as it is: its values are as good to find as its keys."""
+"""A file up to this size is searched verbatim: its values are as useful as its keys."""
 LONG_CHARS = 12_000
-"""Longer ones are text in pieces."""
+"""A longer file is split as text."""
 MOST_KEYS_CHARS = 600
 
 _ASSIGNED = re.compile(r"^[ \t]*(?:export[ \t]+)?([A-Za-z_][\w.-]*)[ \t]*[:+?]?=", re.MULTILINE)
@@ -28,7 +28,7 @@ _KEYS = {
 
 
 def config_sections(path: str, fmt: str, text: str) -> list[Section]:
-    """The file as one section; none if it is too long for one."""
+    """Return the file as one section; none if it is too long for one."""
     if len(text) > LONG_CHARS:
         return []
     keys = dict.fromkeys(" ".join(found.split()) for found in _KEYS.get(fmt, _ASSIGNED).findall(text))

@@ -1,4 +1,4 @@
-"""What a file of code defines: functions and classes, with their signatures and documentation."""
+"""Find the functions and classes of a file of code, with their signatures and documentation."""
 
 import time
 from dataclasses import dataclass, field
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser, Tree
 
 MOST_CODE_BYTES = 1 << 20
-"""Longer files are made by tools; they are read as text."""
+"""Longer files are generated; they are read as text."""
 MOST_ERRORS = 0.2
-"""A file of which a larger share of the bytes fits no grammar is read as text."""
+"""A file with a larger share of syntax errors is read as text."""
 MOST_PARSE_S = 3.0
 _MOST_DEPTH = 24
 _AROUND = frozenset({"decorated_definition", "export_statement", "template_declaration", "ambient_declaration"})
-"""What belongs to the definition inside it."""
+"""Nodes that belong to the definition inside them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A function or class: lines [start, end] counted from 0, both included, with the comment and decorators above it.
+    """A function or class: lines [start, end] counted from 0, inclusive, with the comment and decorators above it.
 
-    `names` is the way to it, outermost first. `members` of a class are its methods and nested classes.
+    `names` is the path to it, outermost first. `members` of a class are its methods and nested classes.
     """
 
     names: tuple[str, ...]
@@ -46,13 +46,13 @@ class Definition:
 
     @property
     def private(self) -> bool:
-        """Whether its name says that it is for its file alone."""
+        """Return whether its name marks it as private to its file."""
         return self.names[-1].rsplit(".", 1)[-1].startswith(("_", "#"))
 
 
 @dataclass(frozen=True, slots=True)
 class CodeFile:
-    """What a file defines, in order, and what its head says."""
+    """The definitions of a file, in order, and the content of its head."""
 
     doc: str = ""
     definitions: tuple[Definition, ...] = ()
@@ -61,7 +61,7 @@ class CodeFile:
 
 
 def read_code(language: str, text: str) -> CodeFile | None:
-    """What the file `text` defines; None if no grammar reads it."""
+    """Return the definitions of the file `text`; None if no grammar can parse it."""
     grammar = GRAMMARS.get(language)
     data = text.encode("utf-8", "replace")
     if grammar is None or len(data) > MOST_CODE_BYTES:
@@ -80,10 +80,10 @@ def read_code(language: str, text: str) -> CodeFile | None:
 
 
 def _parsed(language: str, data: bytes) -> "Tree | None":
-    """The syntax tree; None if the parser has not come to its end after 3 s, where code of 1 MB takes 0.1 s.
+    """Return the syntax tree; None if the parser needs more than 3 s, where code of 1 MB takes 0.1 s.
 
-    Text that is no code of the language can take the square of its length. Only a parser that fetches the text piece by
-    piece can be stopped, and only the tree of one that has it knows what its nodes say: first the one, then the other.
+    Parsing a text in another language can take quadratic time. Only a parser that reads its text by callback can be
+    stopped, and only a tree parsed from the whole text has node texts: parse the first way, then the second.
     """
     parser = _parser(language)
     ends = time.monotonic() + MOST_PARSE_S
@@ -115,7 +115,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Types:
-    """The words of a grammar's table as sets. What the parser could not understand is looked through."""
+    """The words of a grammar's table as sets. Nodes with syntax errors are searched, too."""
 
     definitions: frozenset[str]
     classes: frozenset[str]
@@ -140,7 +140,7 @@ def _types(grammar: Grammar) -> _Types:
 def _look(
     parent: "Node", types: _Types, above: tuple[str, ...], found: _Found, depth: int, outer: "Node | None" = None
 ) -> None:
-    """Collects what the children of `parent` define; `outer` is a node around it that belongs to the definition."""
+    """Collect the definitions among the children of `parent`; `outer` is the node around it, if part of one."""
     for node in parent.named_children:
         kind = node.type
         if kind in types.definitions:

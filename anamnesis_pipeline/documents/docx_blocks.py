@@ -1,5 +1,5 @@
-"""What a .docx says, block by block: also in text boxes, content controls, tables in tables, notes, comments, headers
-and footers, and as tracked changes leave it.
+"""Read a .docx block by block, including text boxes, content controls, nested tables, notes, comments, headers and
+footers, with tracked changes accepted.
 """
 
 import io
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from docx.opc.part import Part
 
 AT_THE_EDGE = "Headers and footers"
-"""The heading of what is printed around the pages."""
+"""The heading of headers and footers."""
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
@@ -29,14 +29,14 @@ _NOTES = {
 
 @dataclass(slots=True)
 class _Word:
-    """Names of styles by their ids, and what notes and comments say by their kind and id."""
+    """Style names by ID, and the texts of notes and comments by kind and ID."""
 
     styles: dict[str, str] = field(default_factory=dict)
     notes: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
 def docx_blocks(data: bytes) -> Iterator[str]:
-    """Paragraphs, headings and tables as Markdown, in order; a note or comment stands where it belongs."""
+    """Yield paragraphs, headings and tables as Markdown, in order; notes and comments are at their place."""
     import docx
 
     document = docx.Document(io.BytesIO(data))
@@ -93,7 +93,7 @@ def _paragraph(node: Any, word: _Word) -> str:
 
 
 def _inline(parent: Any, word: _Word) -> Iterator[str]:
-    """The text of a paragraph, without that of its boxes."""
+    """Yield the text of a paragraph, without that of its boxes."""
     for node in parent:
         if node.tag in (f"{_W}t", _MATH_TEXT):
             yield node.text or ""
@@ -106,7 +106,7 @@ def _inline(parent: Any, word: _Word) -> Iterator[str]:
 
 
 def _boxes(parent: Any) -> Iterator[Any]:
-    """The text boxes in a paragraph; of one that is there in two forms, for newer and older programs, the first."""
+    """Yield the text boxes in a paragraph; of a box in two forms, for newer and older programs, the first."""
     for node in parent:
         if node.tag == f"{_W}txbxContent":
             yield node
@@ -115,7 +115,7 @@ def _boxes(parent: Any) -> Iterator[Any]:
 
 
 def _table(table: Any, word: _Word) -> Iterator[str]:
-    """A table, then those inside its cells and what is in boxes there."""
+    """Yield a table, then the tables and boxes inside its cells."""
     lines: list[str] = []
     inside: list[str] = []
     for table_row in _inner(table, "tr"):
@@ -134,7 +134,7 @@ def _table(table: Any, word: _Word) -> Iterator[str]:
 
 
 def _inner(parent: Any, name: str) -> Iterator[Any]:
-    """The rows of a table, cells of a row or paragraphs of a cell; also those in content controls and insertions."""
+    """Yield the rows of a table, cells of a row or paragraphs of a cell, also in content controls and insertions."""
     for node in parent:
         if node.tag == _W + name:
             yield node

@@ -1,5 +1,5 @@
-"""Bytes of a document -> its text, by format. Others than text formats become Markdown whose headings are the
-document's structure. Nothing is fetched from elsewhere, and every size is bounded.
+"""Convert the bytes of a document to text, by format. Formats other than text become Markdown whose headings show the
+document's structure. No external resource is fetched, and every size is bounded.
 """
 
 import importlib
@@ -12,16 +12,16 @@ from anamnesis_pipeline.errors import DocumentUnreadable
 __all__ = ["MOST_JSON_CHARS", "MOST_TEXT_CHARS", "format_of", "to_text"]
 
 MOST_TEXT_CHARS = 4_000_000
-"""Of longer texts the rest is left out, and a note at the end says so."""
+"""The rest of a longer text is left out, with a note at the end."""
 MOST_JSON_CHARS = 64_000_000
-"""JSON is read whole or not at all, since half of it is not JSON; an export of all chats is one file."""
+"""JSON is read whole or not at all, since a part is not JSON; an export of all chats is one file."""
 
 
 def to_text(path: str, data: bytes) -> str:
-    """The text of the document at `path` with the bytes `data`; lines end in line feeds.
+    """Return the text of the document at `path` with the bytes `data`; lines end in line feeds.
 
-    :raises DocumentUnreadable: if the bytes are not of the format that the name says, are encrypted, damaged, binary
-        or empty, or the parser is not installed.
+    :raises DocumentUnreadable: the bytes do not have the format of the name, are encrypted, damaged, binary or empty,
+    or the parser is not installed.
     """
     fmt = format_of(path)
     if fmt is None:
@@ -34,7 +34,7 @@ def to_text(path: str, data: bytes) -> str:
         raise DocumentUnreadable(f"{path}: {exc}") from exc
     except ImportError as exc:
         raise DocumentUnreadable(f"{path}: the library that reads .{fmt} is not installed ({exc.name})") from exc
-    except Exception as exc:  # parsers raise whatever fits the damage
+    except Exception as exc:  # parsers raise any exception on damaged files
         raise DocumentUnreadable(f"{path}: it is damaged, or not of this format ({type(exc).__name__})") from exc
     return _bounded(path, fmt, text)
 
@@ -73,4 +73,4 @@ _CONVERTERS = {
     "xls": ("spreadsheets", "xls_text"),
     "xlsx": ("spreadsheets", "xlsx_text"),
 }
-"""Format -> module and function, imported when the first such document comes: its library is large."""
+"""Format -> module and function, imported for the first such document: its library is large."""

@@ -1,4 +1,4 @@
-"""What the nodes of each language's grammar are: definitions, imports, comments. A language is one entry here."""
+"""The node types of each language's grammar: definitions, imports, comments. A language is one entry here."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ class Grammar:
     """Names of node types, separated by spaces.
 
     `functions` and `classes` become sections at the top level, and lines of their class's outline inside one. `through`
-    nodes are looked into as if they were not there; `scopes` as well, and their name precedes what they hold. `values`
-    hold a name that may be given to a function. `constants` are named in the head of the file; `members` in the outline
-    of their class, besides functions.
+    nodes are transparent; `scopes` as well, but their name precedes their content. `values` hold a name that may be
+    assigned a function. `constants` are named in the head of the file; `members` in the outline of their class, besides
+    functions.
     """
 
     functions: str

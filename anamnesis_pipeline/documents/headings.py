@@ -1,4 +1,4 @@
-"""Where the headings of a text are."""
+"""Find the headings of a text."""
 
 import itertools
 import re
@@ -17,7 +17,7 @@ DEEPEST = 6
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading: `line`, counted from 0, is where it begins; `level` 1 is the outermost."""
+    """A heading: `line`, counted from 0, is its first line; `level` 1 is the outermost."""
 
     line: int
     level: int
@@ -25,7 +25,7 @@ class Heading:
 
 
 def markdown_headings(text: str) -> list[Heading]:
-    """Every heading of a Markdown text that is not inside a quote or a list, in order; none inside fenced code."""
+    """Return every heading of a Markdown text outside of quotes, lists and fenced code, in order."""
     tokens = _block_parser().parse(_without_front_matter(text))
     return [
         Heading(token.map[0], int(token.tag[1:]), plain_title(inline.content))
@@ -36,14 +36,14 @@ def markdown_headings(text: str) -> list[Heading]:
 
 @lru_cache(maxsize=1)
 def _block_parser() -> "MarkdownIt":
-    """CommonMark's blocks; what is inside paragraphs is not looked at."""
+    """Parse CommonMark's blocks, without inline content."""
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark").disable(["inline", "reference"])
 
 
 def _without_front_matter(text: str) -> str:
-    """The text with its leading `---` block emptied, since its last line would make a heading of the one above."""
+    """Return the text with its leading `---` block emptied, since its last line would make the line above a heading."""
     found = _FRONT_MATTER.match(text)
     return "\n" * found.group().count("\n") + text[found.end() :] if found else text
 
@@ -53,7 +53,7 @@ _MESSAGE = re.compile(r"^### +(MSG-\d+.*)$")
 
 
 def intercom_headings(text: str) -> list[Heading]:
-    """Each `### MSG-<n>` of a file in which sessions write to each other; what is in a message is text."""
+    """Return each `### MSG-<n>` of a file in which sessions write to each other; the content of a message is text."""
     return [
         Heading(number, MESSAGE_LEVEL, plain_title(found.group(1)))
         for number, line in enumerate(text.split("\n"))
@@ -65,7 +65,7 @@ _ADORNMENT = re.compile(r"^([=\-~^\"'`#*+.:_])\1{2,}\s*$")
 
 
 def rst_headings(text: str) -> list[Heading]:
-    """The titles of reStructuredText: underlined, or between two lines; levels in the order of their first use."""
+    """Return the titles of reStructuredText: underlined, or between two lines; levels in order of first use."""
     lines = text.split("\n")
     styles: list[tuple[str, bool]] = []
     found = []

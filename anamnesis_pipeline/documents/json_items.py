@@ -1,4 +1,4 @@
-"""JSON that is no chat -> a section per item of a list, else one."""
+"""Split JSON other than chats into a section per list item, else a single one."""
 
 import json
 from collections.abc import Iterator
@@ -9,16 +9,16 @@ from anamnesis_pipeline.documents.blocks import GAP
 from anamnesis_pipeline.model import SegmentKind, content_id
 
 SMALL = 200
-"""Items with fewer characters are told together."""
+"""Shorter items share a section."""
 TOGETHER = 1_000
-"""Small items are told together up to this many characters."""
+"""Characters of a section of small items."""
 _BETWEEN = f" \t\r\n,{GAP}"
 _NAMES = ("id", "uuid", "key", "name", "title")
 
 
 def item_sections(name: str, text: str) -> list[Section]:
-    """A section per item of the list `text`, named by the item's id or title, else by its content; every item, and none
-    twice. Small ones share a section. Empty if the text is no list, or no JSON.
+    """Return a section per item of the list `text`, named by the item's ID or title, else by its content. Every item is
+    in one section; small ones share one. Empty if the text is no list, or no JSON.
     """
     try:
         items = list(_grouped(_items(text), text))
@@ -36,7 +36,7 @@ def item_sections(name: str, text: str) -> list[Section]:
 
 
 def _items(text: str) -> Iterator[tuple[str, int, int]]:
-    """Name, start and end of every item of a list; only the spaces, commas and gaps between them are skipped."""
+    """Yield name, start and end of every item of a list; only spaces, commas and gaps between items are skipped."""
     decoder = json.JSONDecoder()
     at = _behind(text, 0, " \t\r\n")
     if text[at : at + 1] != "[":
@@ -55,8 +55,8 @@ def _behind(text: str, at: int, skipped: str) -> int:
 
 
 def _grouped(items: Iterator[tuple[str, int, int]], text: str) -> Iterator[tuple[str, int, int]]:
-    """Small items joined. Where a group ends is told by its last item's name alone, or by an item between two that was
-    forgotten, so that an item that comes or goes changes no group but its own.
+    """Join small items. The end of a group depends only on its last item's name, or on a forgotten item, so that adding
+    or removing an item changes only its own group.
     """
     held: tuple[str, int, int] | None = None
     for title, start, end in items:
@@ -80,7 +80,7 @@ def _title(item: object, text: str) -> str:
 
 
 def _readable(item: str) -> str:
-    """An item that is one long line, over several; small items that are told together stay as they are."""
+    """Return a long one-line item with line breaks; small items stay unchanged."""
     if "\n" in item or len(item) <= SMALL:
         return item
     try:

@@ -1,4 +1,4 @@
-"""Which file is a document, and of which format: by its name alone."""
+"""Detect documents and their format by file name alone."""
 
 import re
 from functools import lru_cache
@@ -36,7 +36,7 @@ CODE = {
     "vue": "vue",
     "zig": "zig",
 }
-"""Language -> the extensions of its files. The language is the format."""
+"""Language -> its file extensions. The language is the format."""
 
 CONFIG = {
     "cmake": "cmake",
@@ -73,7 +73,7 @@ CONVERTED = {
     "xls": "xls",
     "xlsx": "xlsx xlsm",
 }
-"""Formats whose bytes become text like Markdown."""
+"""Formats that are converted to Markdown."""
 
 _NAMES = {
     "dockerfile": "dockerfile",
@@ -133,12 +133,12 @@ _NEVER = re.compile(
 )
 
 
-@lru_cache(maxsize=1_000)  # each step of a crawl asks for the file it is at
+@lru_cache(maxsize=1_000)  # each step of a crawl asks for its current file
 def format_of(path: str) -> str | None:
-    """The format of the file at `path`, judged by its name; None: it is no document, or one that must not be read.
+    """Return the format of the file at `path`, judged by its name; None: it is no document, or must not be read.
 
-    Of code and of configuration it is the language: `python`, `yaml`. Files that exist to hold secrets, that a tool
-    writes for itself (locks, minified code) or that nobody reads have none.
+    For code and configuration it is the language: `python`, `yaml`. Files that exist to hold secrets, generated files
+    (locks, minified code) and files without readers have none.
     """
     name = path.replace("\\", "/").rsplit("/", 1)[-1].lower()
     if name in _NAMES:

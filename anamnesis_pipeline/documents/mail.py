@@ -14,13 +14,13 @@ from anamnesis_pipeline.errors import DocumentUnreadable
 
 HEADERS = ("From", "To", "Cc", "Date", "Reply-To")
 MOST_DEPTH = 5
-"""How deep a mail inside a mail is read."""
+"""Maximum nesting of mails."""
 MOST_PARTS = 200
 MOST_NAME_CHARS = 200
 MOST_HEADER_CHARS = 4_000
-"""The library takes the square of a header's length to understand it."""
+"""The library takes quadratic time in a header's length."""
 MOST_CHARS = 4_000_000
-"""Of a mailbox; the mails behind are left out, and a note says how many."""
+"""Limit per mailbox; the mails behind it are left out, and a note gives their number."""
 
 _BETWEEN = re.compile(rb"(?:\A|(?<=\n)\r?\n)From [^\r\n]{3,200}\r?\n")
 _HEADING = re.compile(r"^(#{1,6}) ", re.MULTILINE)
@@ -28,9 +28,9 @@ _FIELD = re.compile(rb"^[A-Za-z][A-Za-z0-9-]{0,60}:", re.MULTILINE)
 
 
 def eml_text(data: bytes) -> str:
-    """A mail as a heading (its subject), its headers, its text, what is attached, and mails inside it.
+    """Return a mail as a heading (its subject), its headers, text, attachments and nested mails.
 
-    :raises DocumentUnreadable: if no line of it is a header.
+    :raises DocumentUnreadable: no line of it is a header.
     """
     if not _FIELD.search(data[: 1 << 16]):
         raise DocumentUnreadable("it has no mail headers")
@@ -38,7 +38,7 @@ def eml_text(data: bytes) -> str:
 
 
 def mbox_text(data: bytes) -> str:
-    """Every mail of a mailbox; one that cannot be read is named, and the others are read."""
+    """Return every mail of a mailbox; an unreadable one is named and skipped."""
     seams = [found.end() for found in _BETWEEN.finditer(data)]
     starts = [found.start() for found in _BETWEEN.finditer(data)]
     if not seams:
@@ -59,7 +59,7 @@ def mbox_text(data: bytes) -> str:
 def _readable(mail: bytes, turns: Iterator[int]) -> str:
     try:
         return "\n\n".join(_blocks(_parsed(mail), 1, turns))
-    except Exception as exc:  # the parser raises whatever fits the damage
+    except Exception as exc:  # the parser raises any exception on damaged mails
         return f"# Unreadable mail\n\n[this mail could not be read: {type(exc).__name__}]"
 
 
@@ -96,7 +96,7 @@ def _blocks(mail: EmailMessage, level: int, turns: Iterator[int]) -> Iterator[st
 
 
 def _files(mail: EmailMessage) -> list[tuple[str, EmailMessage]]:
-    """What has a file name in a mail, but not in the mails inside it."""
+    """Return the named files in a mail, without those of nested mails."""
     found: list[tuple[str, EmailMessage]] = []
     waiting: list[EmailMessage] = [mail]
     for _ in range(MOST_PARTS):
@@ -125,7 +125,7 @@ def _payload(part: EmailMessage) -> bytes:
 def _header(mail: EmailMessage, name: str) -> str:
     try:
         return " ".join(str(mail.get(name, "")).split())
-    except Exception:  # a header that breaks its grammar costs nothing but itself
+    except Exception:  # an invalid header affects nothing else
         return ""
 
 
@@ -143,5 +143,5 @@ def _body(mail: EmailMessage, level: int) -> str:
 
 
 def _below(level: int, markdown: str) -> str:
-    """Markdown whose headings are inside one of this level."""
+    """Return Markdown with its headings nested below this level."""
     return _HEADING.sub(lambda found: "#" * min(6, len(found.group(1)) + level) + " ", markdown)

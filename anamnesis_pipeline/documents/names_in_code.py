@@ -1,4 +1,4 @@
-"""What a node of a syntax tree is called, and what it names."""
+"""The name of a syntax tree's node, and the names inside it."""
 
 import re
 from typing import TYPE_CHECKING
@@ -24,23 +24,23 @@ _SPECS = frozenset("type_spec type_alias const_spec var_spec".split())
 
 
 def words(node: "Node") -> str:
-    """The text of a node on one line, at most 4,000 bytes of it."""
+    """Return the text of a node on one line, at most 4,000 bytes of it."""
     return " ".join(verbatim(node).split())
 
 
 def verbatim(node: "Node") -> str:
-    """The text of a node, at most 4,000 bytes of it."""
+    """Return the text of a node, at most 4,000 bytes of it."""
     return (node.text or b"")[:4000].decode("utf-8", "replace")
 
 
 def body_of(node: "Node") -> "Node | None":
-    """What a definition consists of, behind its signature."""
+    """Return the body of a definition, behind its signature."""
     body = node.child_by_field_name("body")
     return body or next((child for child in node.named_children if child.type in _BODIES), None)
 
 
 def name_of(node: "Node") -> str:
-    """The name that a definition gives; of an implementation, what it implements; empty if it has none."""
+    """Return the name that a definition gives; of an implementation, the implemented type; empty if it has none."""
     if node.type == "impl_item":
         body = body_of(node)
         end = body.start_byte - node.start_byte if body else None
@@ -55,7 +55,7 @@ def name_of(node: "Node") -> str:
 
 
 def _declared(node: "Node") -> "Node | None":
-    """C's names are inside declarators; Go's in a type's spec; Kotlin's are plain children."""
+    """Find the declared name: in C inside declarators, in Go in a type's spec, in Kotlin a plain child."""
     for _ in range(_MOST_DEPTH):
         inner = node.child_by_field_name("declarator")
         if inner is None:
@@ -72,7 +72,7 @@ def _declared(node: "Node") -> "Node | None":
 
 
 def function_value(node: "Node") -> "tuple[str, Node] | None":
-    """Name and function of `const f = () => ...`, `module.exports.f = function ...` and such fields of classes."""
+    """Return name and function of `const f = () => ...`, `module.exports.f = function ...` and class fields."""
     for child in (node, *node.named_children):
         name = _field(child, "name", "left", "property")
         value = _field(child, "value", "right")
@@ -88,7 +88,7 @@ def function_value(node: "Node") -> "tuple[str, Node] | None":
 
 
 def constant_names(node: "Node") -> list[str]:
-    """The public names that a statement gives to values."""
+    """Return the public names that a statement assigns values to."""
     found = []
     for child in (node, *node.named_children):
         target = _field(child, "left", "name")
@@ -107,7 +107,7 @@ _SEPARATOR = re.compile(r"[.\\]|::")
 
 
 def imported(node: "Node") -> list[str]:
-    """The packages that a statement imports, without what is inside them."""
+    """Return the packages that a statement imports, without the imported names."""
     text = words(node)
     quoted = _QUOTED.findall(text)
     if quoted:
@@ -118,7 +118,7 @@ def imported(node: "Node") -> list[str]:
 
 
 def parameters_of(node: "Node") -> list[str] | None:
-    """The names of a function's parameters; None if it has no list of them."""
+    """Return the names of a function's parameters; None if it has no parameter list."""
     holder = node
     for _ in range(_MOST_DEPTH):
         inner = holder.child_by_field_name("declarator")

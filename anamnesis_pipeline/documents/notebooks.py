@@ -12,7 +12,7 @@ MOST_OUTPUT_CHARS = 20_000
 
 
 def notebook_text(data: bytes) -> str:
-    """The cells of a notebook in order: text as it is, code in blocks, of each output the first 20,000 characters."""
+    """Return the cells of a notebook in order: text unchanged, code in blocks, and 20,000 characters of each output."""
     try:
         notebook = json.loads(decoded(data))
         cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]

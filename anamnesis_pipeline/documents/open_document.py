@@ -18,32 +18,32 @@ _STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
 _DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
 _CREATOR = "{http://purl.org/dc/elements/1.1/}creator"
 _SKIPPED = frozenset({f"{_TEXT}tracked-changes", f"{_OFFICE}forms", f"{_TEXT}sequence-decls"})
-"""Of tracked changes the text that is gone: what was put in stands in the document."""
+"""For tracked changes, the deleted text: insertions are in the document."""
 _APART = frozenset({f"{_DRAW}text-box", f"{_TABLE}table"})
-"""What stands inside a paragraph or cell and is told behind it."""
+"""Blocks inside a paragraph or cell that are output behind it."""
 AT_THE_EDGE = "Headers and footers"
-"""The heading of what is printed around the pages."""
+"""The heading of headers and footers."""
 _BLANKS = {f"{_TEXT}tab": "\t", f"{_TEXT}line-break": "\n"}
 MOST_CELLS = 500_000
 MOST_REPEATS = 64
-"""How often a repeated cell that holds something is written out."""
+"""Limit of copies of a repeated cell with content."""
 
 
 def odt_text(data: bytes) -> str:
-    """The paragraphs, headings, lists, tables and text boxes of an .odt, in order, as Markdown, then its headers and
-    footers. Notes and comments stand where they belong.
+    """Return the paragraphs, headings, lists, tables and text boxes of an .odt, in order, as Markdown, then its headers
+    and footers. Notes and comments are at their place.
     """
     body = _body(data)
     return tidy("\n\n".join([*_blocks(body), *_around_pages(data)]))
 
 
 def ods_text(data: bytes) -> str:
-    """A heading per sheet and a line per row."""
+    """Return a heading per sheet and a line per row."""
     return tidy("\n\n".join(_sheets(_body(data))))
 
 
 def pages_text(data: bytes) -> str:
-    """The text of a .pages: of the preview that Pages saves with it, or of the XML of its older versions."""
+    """Return the text of a .pages: of its saved preview, or of the XML of older versions."""
     archive = packed.opened(data)
     names = archive.namelist()
     preview = next((name for name in names if name.lower().endswith("preview.pdf")), None)
@@ -89,7 +89,7 @@ def _blocks(parent: "Iterable[_Element]") -> Iterator[str]:
 
 
 def _inside(node: "_Element") -> Iterator[str]:
-    """The text boxes and tables inside a paragraph or cell."""
+    """Yield the text boxes and tables inside a paragraph or cell."""
     for child in node:
         if child.tag == f"{_TABLE}table":
             yield from _blocks([child])
@@ -112,7 +112,7 @@ def _around_pages(data: bytes) -> Iterator[str]:
 
 
 def _note(node: "_Element") -> str:
-    """A footnote or comment, at its place."""
+    """Return a footnote or comment, at its place."""
     author = node.findtext(_CREATOR, "") if node.tag == f"{_OFFICE}annotation" else ""
     body = node.find(f"{_TEXT}note-body")
     text = " ".join(" ".join(_blocks(node if body is None else body)).split())
@@ -123,7 +123,7 @@ def _note(node: "_Element") -> str:
 
 
 def _inline(node: "_Element") -> str:
-    """The text of a paragraph, without that of its boxes."""
+    """Yield the text of a paragraph, without that of its boxes."""
     text = node.text or ""
     for child in node:
         if child.tag == f"{_TEXT}s":
@@ -158,7 +158,7 @@ def _rows(table: "_Element", room: int) -> Iterator[str]:
 
 
 def _rows_of(parent: "_Element") -> "Iterator[_Element]":
-    """The rows of a table, also those in groups and in its head, but of no table inside it."""
+    """Yield the rows of a table, including those in groups and in its head, but not of nested tables."""
     for node in parent:
         if node.tag == f"{_TABLE}table-row":
             yield node
@@ -175,7 +175,7 @@ def _paragraphs(parent: "_Element") -> "Iterator[_Element]":
 
 
 def _cells(table_row: "_Element") -> list[str]:
-    """The cells of a row; where one is repeated it is written out, as far as that says something."""
+    """Return the cells of a row; a repeated one is copied at most MOST_REPEATS times."""
     cells: list[str] = []
     for cell in table_row:
         text = "\n".join(_inline(part) for part in _paragraphs(cell))

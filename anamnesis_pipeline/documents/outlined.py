@@ -1,4 +1,4 @@
-"""A text and its headings -> sections."""
+"""Split a text into sections by its headings."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,12 +13,12 @@ from anamnesis_pipeline.model import SegmentKind
 SECTION_LEVELS = 3
 """Headings down to this level begin a section; deeper ones only where a section is too long."""
 _UNDERLINE = re.compile(r"\s*([=\-~^\"'`#*+.:_])\1*\s*")
-"""The second line of a heading that has two, in Markdown or reStructuredText."""
+"""The underline of a two-line heading, in Markdown or reStructuredText."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Lines [start, end) under the headings `titles`. `is_bare`: there is nothing but the innermost heading."""
+    """Lines [start, end) under the headings `titles`. `is_bare`: they contain only the innermost heading."""
 
     titles: tuple[str, ...]
     start: int
@@ -28,11 +28,11 @@ class _Span:
 
 
 def sections_under(headings: Sequence[Heading], name: str, text: str) -> list[Section]:
-    """A section per heading of levels 1 to 3, titled with the headings around it; what precedes the first is one too.
+    """Return a section per heading of levels 1 to 3, titled with the headings around it, and one for the text before.
 
-    However short, a section stays by itself: joined to another one, it would change that one's text whenever it comes
-    or goes. A heading that has nothing but other headings under it is found in their titles. A section of more than
-    12,000 characters is cut at its deeper headings, else at blank lines.
+    A short section stays separate: joined to another one, it would change that section's text when it comes or goes. A
+    heading with only other headings below it is found in their titles. A section of more than 12,000 characters is
+    split at its deeper headings, else at blank lines.
     """
     lines = text.split("\n")
     spans = _spans([found for found in headings if found.level <= SECTION_LEVELS], 0, len(lines), (), lines)
@@ -42,13 +42,13 @@ def sections_under(headings: Sequence[Heading], name: str, text: str) -> list[Se
 
 
 def untitled(name: str, text: str) -> list[Section]:
-    """A text without headings: one section, or if it is long several, each named by its first line."""
+    """Split a text without headings: one section, or several of a long text, each named by its first line."""
     lines = text.split("\n")
     return _with_anchors(_cut(_Span((), 0, len(lines), len(text)), name, lines))
 
 
 def _spans(headings: Iterable[Heading], start: int, end: int, above: tuple[str, ...], lines: list[str]) -> list[_Span]:
-    """The lines [start, end), which are under the titles `above`, in spans that begin at `headings`."""
+    """Split the lines [start, end) below the titles `above` into spans that begin at `headings`."""
     found = []
     path: list[Heading] = []
     titles = above
@@ -102,7 +102,7 @@ def _cut(span: _Span, name: str, lines: list[str]) -> list[Section]:
 
 
 def _first_words(text: str) -> tuple[str, ...]:
-    """The first line as a title for a piece that begins inside a section."""
+    """Return the first line as a title for a piece that begins inside a section."""
     line = next((line for line in text.split("\n") if line.strip()), "")
     return (plain_title(line[:200]),)
 
@@ -116,7 +116,7 @@ def _section(name: str, titles: tuple[str, ...], block: Block) -> Section:
 
 
 def _piece(name: str, titles: tuple[str, ...], block: Block, lines: list[str]) -> Section:
-    """The section of a block that may begin or end inside a line."""
+    """Return the section of a block that may begin or end inside a line."""
     found = _section(name, titles, block)
     begins = sum(len(line) + 1 for line in lines[: block.first])
     ends = begins + sum(len(line) + 1 for line in lines[block.first : block.last])
@@ -124,6 +124,6 @@ def _piece(name: str, titles: tuple[str, ...], block: Block, lines: list[str]) -
 
 
 def _with_anchors(found: list[Section]) -> list[Section]:
-    """The sections with anchors from their titles; the file's name is no part of them, so a renamed file keeps them."""
+    """Return the sections with anchors from their titles, without the file name: a renamed file keeps them."""
     anchors = told_apart(anchor_of(section.title[1:]) for section in found)
     return [replace(section, anchor=anchor) for section, anchor in zip(found, anchors, strict=True)]

@@ -1,4 +1,4 @@
-"""Documents that are zip archives, opened so that none unpacks to more than fits."""
+"""Open documents that are zip archives, with a limit on their unpacked size."""
 
 import io
 import zipfile
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from anamnesis_pipeline.errors import DocumentUnreadable
 
 MOST_UNPACKED_BYTES = 512 << 20
-"""Of all members together."""
+"""Limit of all members together."""
 MOST_XML_BYTES = 64 << 20
-"""Of a document's text; a parsed tree takes several times as much."""
+"""Limit of a document's text; a parsed tree takes several times as much."""
 MOST_MEMBERS = 20_000
 
 _OLE = b"\xd0\xcf\x11\xe0"
@@ -17,9 +17,9 @@ _XML = (".xml", ".rels", ".vml")
 
 
 def opened(data: bytes) -> zipfile.ZipFile:
-    """The archive `data`, of which every member is known to be of bounded size.
+    """Open the archive `data` after checking the size of every member.
 
-    :raises DocumentUnreadable: if it is none, is encrypted, or would unpack to more than 512 MB, or 64 MB of XML.
+    :raises DocumentUnreadable: it is no archive, is encrypted, or would unpack to more than 512 MB, or 64 MB of XML.
     """
     if data.startswith(_OLE):
         raise DocumentUnreadable("it is protected by a password, or of an older format than its name says")
@@ -38,20 +38,20 @@ def opened(data: bytes) -> zipfile.ZipFile:
 
 
 def member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """The bytes of one member, never more than the archive's list says.
+    """Return the bytes of one member, never more than its listed size.
 
-    :raises DocumentUnreadable: if there is none of that name, or it is damaged.
+    :raises DocumentUnreadable: there is none of that name, or it is damaged.
     """
     try:
         return archive.read(name)
     except KeyError as exc:
         raise DocumentUnreadable(f"it holds no {name}") from exc
-    except Exception as exc:  # zipfile and zlib raise whatever fits the damage
+    except Exception as exc:  # zipfile and zlib raise any exception on damaged archives
         raise DocumentUnreadable(f"its {name} is damaged ({exc})") from exc
 
 
 def chunks(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
-    """The bytes of one member in pieces of 1 MB; a size or checksum other than the listed one is an error."""
+    """Yield the bytes of one member in pieces of 1 MB; a size or checksum other than the listed one is an error."""
     try:
         with archive.open(name) as stream:
             while chunk := stream.read(1 << 20):

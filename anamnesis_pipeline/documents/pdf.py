@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 MOST_PAGES = 2_000
 MOST_CHARS = 4_000_000
 MOST_ANNOTATIONS = 2_000
-"""Of a page."""
+"""Limit per page."""
 MOST_ANNOTATION_BYTES = 1 << 20
 
 _one_at_a_time = threading.Lock()
-"""PDFium is not made for threads."""
+"""PDFium is not thread-safe."""
 _PAGE = re.compile(r"\A\s*## Page [0-9]+\s*")
 _BROKEN_WORD = re.compile("[\ufffe\x02]\r?\n?")
 
 
 def pdf_text(data: bytes) -> str:
-    """A heading `## Page <n>` per page, and its text with its comments and filled-in fields.
+    """Return a heading `## Page <n>` per page, and its text with its comments and filled-in fields.
 
-    :raises DocumentUnreadable: if it is no PDF, is encrypted, or holds no text, as a scan does.
+    :raises DocumentUnreadable: it is no PDF, is encrypted, or holds no text, as a scan does.
     """
     import pypdfium2
 
@@ -52,8 +52,8 @@ def pdf_text(data: bytes) -> str:
 
 
 def without_page_numbers(found: Sequence[Section]) -> list[Section]:
-    """The sections of `pdf_text` with the number of the page in the title alone: neither text nor anchor is another one
-    when a page is inserted before.
+    """Return the sections of `pdf_text` with the page number in the title only: text and anchor do not change when a
+    page is inserted before.
     """
     anchors = told_apart(anchor_of(("Page", *section.title[2:])) for section in found)
     return [
@@ -81,7 +81,7 @@ def _pages(document: "PdfDocument") -> list[str]:
 
 
 def _page(document: "PdfDocument", number: int) -> str:
-    """The text of one page, empty if that page is damaged."""
+    """Return the text of one page, empty if that page is damaged."""
     from pypdfium2 import PdfiumError
 
     try:
@@ -97,7 +97,7 @@ def _page(document: "PdfDocument", number: int) -> str:
 
 
 def _annotations(page: "PdfPage") -> list[str]:
-    """What people wrote onto a page, and the fields that they filled in: `name: value`."""
+    """Return the annotations of a page, and its filled-in fields: `name: value`."""
     from pypdfium2 import raw
 
     found = []
@@ -115,7 +115,7 @@ def _annotations(page: "PdfPage") -> list[str]:
 
 
 def _string(annotation: Any, key: bytes) -> str:
-    """A text of an annotation, on one line."""
+    """Return a text of an annotation, on one line."""
     from pypdfium2 import raw
 
     size = raw.FPDFAnnot_GetStringValue(annotation, key, None, 0)

@@ -1,4 +1,4 @@
-"""Text that is no Markdown, as Markdown: what would begin a heading or a block of code in it is escaped."""
+"""Convert plain text to Markdown: escape what would begin a heading or a block of code."""
 
 import re
 
@@ -9,36 +9,36 @@ _GAPS = re.compile(r"\n\s*\n\s*\n+")
 
 
 def as_markdown(text: str) -> str:
-    """`text` with a backslash before each line that Markdown would take for something else than text."""
+    """Return `text` with a backslash before each line that Markdown would not read as text."""
     return _ESCAPED.sub(r"\\", tidy(text))
 
 
 def tidy(text: str) -> str:
-    """`text` with line feeds between lines, at most one blank line in a row, and no control characters."""
+    """Return `text` with line feeds between lines, at most one blank line in a row, and no control characters."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n")
     return _GAPS.sub("\n\n", _CONTROLS.sub("", lines)).strip()
 
 
 def heading(level: int, title: str) -> str:
-    """A Markdown heading; an empty title makes an empty line."""
+    """Return a Markdown heading; an empty title makes an empty line."""
     words = " ".join(_CONTROLS.sub("", title).split())
     return f"{'#' * min(max(level, 1), 6)} {words}" if words else ""
 
 
 def heading_level(style: str) -> int:
-    """The level of a heading by the name of its style, `Heading 2` or `Title`; 0 of any other paragraph."""
+    """Return the level of a heading by the name of its style, `Heading 2` or `Title`; 0 for any other paragraph."""
     found = _HEADING.fullmatch(style.strip())
     return int(found.group(1) or 1) if found else 0
 
 
 def shortened(text: str, most: int) -> str:
-    """`text` up to `most` characters, with a note of how many more there are."""
+    """Return `text` up to `most` characters, with a note of the number left out."""
     left = len(text) - most
     return text if left <= 0 else f"{text[:most]} … {left:,} more characters are in the file"
 
 
 def row(cells: list[str]) -> str:
-    """A line of a table, or an empty one; every cell on one line, a bar in it escaped."""
+    """Return a line of a table, or an empty one; every cell on one line, a bar in it escaped."""
     kept = [" ".join(cell.split()).replace("|", "\\|") for cell in cells]
     while kept and not kept[-1]:
         kept.pop()
@@ -46,7 +46,7 @@ def row(cells: list[str]) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """A block of code; its fence is longer than any in `text`."""
+    """Return a block of code; its fence is longer than any in `text`."""
     longest = max((len(found) for found in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"

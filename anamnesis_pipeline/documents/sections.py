@@ -1,4 +1,4 @@
-"""The text of a document -> its titled sections, by format. Pure."""
+"""Split the text of a document into titled sections, by format. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from anamnesis_pipeline.documents.pdf import without_page_numbers
 from anamnesis_pipeline.documents.trust import trust_of
 
 LEAST_CHARS = 30
-"""A document of fewer characters says nothing, unless somebody wrote it down to be remembered."""
+"""A shorter document gets no section, unless it is a curated one."""
 
 MOST_SECTIONS = 5_000
-"""Of one document; what follows is in the last of them."""
+"""Limit per document; the rest is in the last section."""
 
 _NOBODY: Mapping[str, str] = {}
 _SAYS_SOMETHING = re.compile(r"\w")
@@ -27,12 +27,12 @@ _LIKE_MARKDOWN = (frozenset(CONVERTED) | {"markdown"}) - {"doc", "rtf"}
 
 
 def sections_of(path: str, text: str, people: Mapping[str, str] = _NOBODY) -> list[Section]:
-    """The sections of the document at `path`, in the order of the text.
+    """Return the sections of the document at `path`, in the order of the text.
 
-    Together they hold all of it that says something. A section whose text and titles did not change keeps its anchor
-    when others are added, changed, moved or removed. `text` is what `formats.to_text` gave.
+    Together they hold all of its content. A section with unchanged text and titles keeps its anchor when others are
+    added, changed, moved or removed. `text` is the result of `formats.to_text`.
 
-    :param people: id -> name of who writes in a chat of Slack.
+    :param people: ID -> name of the authors in a chat of Slack.
     """
     fmt = format_of(path) or "text"
     name = path.replace("\\", "/").rsplit("/", 1)[-1]
@@ -50,7 +50,7 @@ def _is_memory(path: str) -> bool:
 
 
 def says_too_little(text: str) -> str:
-    """Why no section is made of a text, as a sentence; empty: sections are."""
+    """Return why no section is made of a text, as a sentence; empty: sections are made."""
     chars = len(text.strip())
     if chars < LEAST_CHARS:
         return f"its text has {chars} characters, and at least {LEAST_CHARS} are needed"
@@ -58,7 +58,7 @@ def says_too_little(text: str) -> str:
 
 
 def _at_most(most: int, found: list[Section]) -> list[Section]:
-    """The same, all from the `most`-th on joined into one, whose pieces are theirs."""
+    """Join all sections from the `most`-th on into one, whose pieces are theirs."""
     if len(found) <= most:
         return found
     rest = found[most - 1 :]

@@ -1,4 +1,4 @@
-"""How a definition is called and what is said about it, in few words: a tenth of what its code would take."""
+"""A definition's signature and documentation, shortened to a tenth of its code."""
 
 import re
 from typing import TYPE_CHECKING
@@ -14,8 +14,8 @@ MOST_COMMENTS = 50
 
 
 def signature(node: "Node", outer: "Node") -> str:
-    """Name and parameters of a function, without types; of anything else the text up to its body. Of decorators
-    the first that says something of its own, such as a route, and of it no more than that.
+    """Return name and parameters of a function, without types; of anything else the text up to its body. Add the first
+    decorator with an argument, such as a route, and nothing else of it.
     """
     decorators = [words(child) for child in outer.named_children if child.type == "decorator"]
     said = [f"{found.group()})" for text in decorators if (found := _ROUTE.match(text))][:1]
@@ -26,7 +26,7 @@ def signature(node: "Node", outer: "Node") -> str:
 
 
 def head(node: "Node") -> str:
-    """The text of a node up to its body, on one line, at most 120 characters."""
+    """Return the text of a node up to its body, on one line, at most 120 characters."""
     data = node.text or b""
     body = body_of(node)
     if body is not None and node.start_byte < body.start_byte <= node.end_byte:
@@ -38,7 +38,7 @@ def head(node: "Node") -> str:
 
 
 def docstring(body: "Node") -> str:
-    """The first sentence of Python's string that is the first statement."""
+    """Return the first sentence of a Python docstring."""
     first = next((child for child in body.named_children if "comment" not in child.type), None)
     if first is not None and first.type == "expression_statement" and first.named_child_count == 1:
         first = first.named_children[0]
@@ -48,7 +48,7 @@ def docstring(body: "Node") -> str:
 
 
 def comments_above(node: "Node") -> list["Node"]:
-    """The comments that end on the line before `node`, without a blank line between."""
+    """Return the comments that end on the line before `node`, without a blank line between."""
     found: list[Node] = []
     row = node.start_point.row
     before = node.prev_named_sibling
@@ -64,7 +64,7 @@ def comments_above(node: "Node") -> list["Node"]:
 
 
 def leading_comments(root: "Node") -> list["Node"]:
-    """The comments that a file begins with, unless they are those of its first definition."""
+    """Return the comments that a file begins with, unless they belong to its first definition."""
     found: list[Node] = []
     for node in root.named_children:
         if "comment" not in node.type:
@@ -77,27 +77,27 @@ def leading_comments(root: "Node") -> list["Node"]:
 
 
 def last_row(node: "Node") -> int:
-    """The last line of a node, from 0; one that ends with its line feed does not reach into the next line."""
+    """Return the last line of a node, from 0; a final line feed does not count as the next line."""
     end = node.end_point
     return end.row - 1 if end.column == 0 and end.row > node.start_point.row else end.row
 
 
 _ROUTE = re.compile(r"@[\w.]{1,40}\(\s*([\"'])[^\"']{1,60}\1")
-"""A decorator up to the text it begins with, such as the path of a route."""
+"""A decorator up to its first text, such as the path of a route."""
 _MARK = re.compile(r"^\s*(?:/\*+!?|\*+/|\*|//[/!]*|#+!?|--+)?\s?")
 _TAG = re.compile(r"</?\w+[^>]*>")
 _NOTHING = ("/usr/bin", "/bin/", "SPDX", "-*-", "eslint", "noqa")
 
 
 def said_in(comments: list["Node"]) -> str:
-    """The first sentence of comments, without their marks."""
+    """Return the first sentence of comments, without comment markers."""
     lines = [_MARK.sub("", line) for node in comments for line in verbatim(node).split("\n")]
     kept = [line.replace("*/", "").rstrip() for line in lines if not line.startswith(_NOTHING)]
     return first_sentence(_TAG.sub("", "\n".join(kept)))
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of the first paragraph, at most 72 characters."""
+    """Return the first sentence of the first paragraph, at most 72 characters."""
     paragraph = re.split(r"\n\s*(?:\n|[@:]\w|Args:|Parameters\n)", text.strip(), maxsplit=1)[0]
     sentence = re.split(r"(?<=[.:;!?])\s", " ".join(paragraph.split()), maxsplit=1)[0]
     return _short(sentence.rstrip(".:;"), MOST_DOC_CHARS)

@@ -12,15 +12,15 @@ from anamnesis_pipeline.errors import DocumentUnreadable
 
 MOST_CELLS = 500_000
 MOST_CELL_CHARS = 100_000
-"""Excel itself holds at most 32,767."""
+"""Excel itself allows at most 32,767."""
 MOST_AREA = 20_000_000
-"""Rows times columns of a sheet, which the library lays out in full."""
+"""Limit of rows times columns of a sheet, which the library allocates in full."""
 
 _CELL = re.compile(rb'<(?:\w+:)?(?:c|row)\b[^>]{0,200}?\br="([A-Z]{0,3})(\d{1,8})"')
 
 
 def xlsx_text(data: bytes) -> str:
-    """A heading per sheet and a line per row of an .xlsx or .xlsm."""
+    """Return a heading per sheet and a line per row of an .xlsx or .xlsm."""
     with packed.opened(data) as archive:
         for name in archive.namelist():
             _check_area(archive, name)
@@ -28,7 +28,7 @@ def xlsx_text(data: bytes) -> str:
 
 
 def xls_text(data: bytes) -> str:
-    """A heading per sheet and a line per row of any workbook."""
+    """Return a heading per sheet and a line per row of any workbook."""
     from python_calamine import CalamineWorkbook, PasswordError
 
     try:
@@ -48,8 +48,8 @@ def xls_text(data: bytes) -> str:
 
 
 def _check_area(archive: zipfile.ZipFile, name: str) -> None:
-    """Refuses a sheet with a cell so far out that laying it out would fill the memory; reads every byte, so that a
-    member that is larger than the archive says is found out as well.
+    """Refuse a sheet with a cell so far out that its layout would fill the memory. Reads every byte, which also detects
+    a member that is larger than listed.
     """
     columns = rows = 1
     kept = b""

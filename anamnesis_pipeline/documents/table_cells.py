@@ -1,4 +1,4 @@
-"""Where the cells of the tables in a text are: of CSV, Markdown and what converted documents become."""
+"""Find the cells of the tables in a text: CSV, Markdown and converted documents."""
 
 import csv
 import re
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from anamnesis_pipeline.documents.languages import CONVERTED, TEXTS
 
 CELL_SIGNS = ",;\t"
-"""What may stand between the cells of CSV."""
+"""Possible separators of CSV."""
 _PIPE = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"[\s|:+-]*")
 _WITH_TABLES = (frozenset(CONVERTED) | frozenset(TEXTS)) - {"json"}
@@ -16,7 +16,7 @@ _WITH_TABLES = (frozenset(CONVERTED) | frozenset(TEXTS)) - {"json"}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of a table: `cells` are characters [start, end) of the line, the first in the column `column`.
+    """A row of a table: `cells` are characters [start, end) of the line, the first in the column `column`.
 
     `number` counts lines of the text from 0; `place` counts rows of the table from 0.
     """
@@ -29,7 +29,7 @@ class Row:
 
 
 def rows_of(fmt: str | None, lines: list[str]) -> Iterator[Row]:
-    """Every row of every table in the lines of a document of the format `fmt`; none of code and configuration."""
+    """Yield every row of every table in the lines of a document in the format `fmt`; none for code and settings."""
     if fmt in {"csv", "tsv"}:
         yield from _of_csv(lines)
     elif fmt in _WITH_TABLES:
@@ -47,7 +47,7 @@ def _of_pipes(lines: list[str]) -> Iterator[Row]:
 
 
 def _between(line: str) -> Iterator[tuple[int, int]]:
-    """What is between the bars of a line; a bar at either end is its frame."""
+    """Yield the spans between the bars of a line; a bar at either end is its frame."""
     start = len(line) - len(line.lstrip())
     start += line.startswith("|", start)
     for bar in _PIPE.finditer(line, start):
@@ -71,7 +71,7 @@ def _of_csv(lines: list[str]) -> Iterator[Row]:
 
 
 def _sign(lines: list[str]) -> str:
-    """The sign between cells, by the first lines that say something."""
+    """Return the cell separator, by the first lines with content."""
     sample = "\n".join([line for line in lines[:50] if line.strip()][:10])[:4000]
     try:
         return csv.Sniffer().sniff(sample, CELL_SIGNS).delimiter
@@ -80,7 +80,7 @@ def _sign(lines: list[str]) -> str:
 
 
 def _of_csv_line(line: str, sign: str, is_open: bool) -> tuple[list[tuple[int, int]], bool]:
-    """The cells of a line, and whether the last one goes on in the next. `is_open`: the first one began before it."""
+    """Return (cells of a line, whether the last one continues in the next). `is_open`: the first began before."""
     cells: list[tuple[int, int]] = []
     start = 0
     for part in line.split(sign):

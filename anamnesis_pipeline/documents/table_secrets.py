@@ -1,6 +1,6 @@
-"""Secrets in cells of tables, told by the heading of their column or the name in the cell before them. Pure.
+"""Mask secrets in table cells, found by their column's heading or the name in the cell before. Pure.
 
-What is a secret is not decided here: each cell is shown to the masking rules beside its name, as an assignment.
+The masking rules decide: each cell is passed to them beside its name, as an assignment.
 """
 
 import itertools
@@ -13,18 +13,18 @@ from anamnesis_pipeline.documents.languages import format_of
 from anamnesis_pipeline.documents.table_cells import Row, rows_of
 
 Mask = Callable[[str], tuple[str, Counter[str]]]
-"""A text -> the text with its secrets masked, and how many of each kind there were."""
+"""A text -> the text with its secrets masked, and the number of each kind."""
 
 MOST_NAME_CHARS = 60
 MOST_VALUE_CHARS = 4_096
-"""A longer value is data, as it is for the rules."""
+"""A longer value is data, as in the rules."""
 HEADING_ROWS = 20
-"""The headings of columns are in the first rows of a table; above them may be titles."""
+"""The headings of columns are in the first rows of a table, possibly below titles."""
 AT_ONCE = 2_000
-"""As many cells are shown to the rules in one text."""
+"""Cells passed to the rules in one text."""
 
 _PROBE = "Xk29vQp8Zt41Lm07"
-"""Random enough for the rules beside the name of a secret, and of no form of its own."""
+"""Random enough to be masked beside the name of a secret, and of no special form."""
 _NAME = re.compile(r"[^\W\d][\w .\-/]{1,59}")
 _ASIDE = re.compile(r"\s*[(\[][^()\[\]]{0,60}[)\]]\s*")
 _BETWEEN_WORDS = re.compile(r"[\s.\-/]+")
@@ -43,9 +43,9 @@ class NamedValue:
 
 
 def tables_masked(path: str, text: str, mask: Mask) -> tuple[str, Counter[str]]:
-    """The text of the document at `path` with the secrets masked that only a heading, or the cell before, tells.
+    """Mask the secrets in the document at `path` that only a heading or the cell before identifies.
 
-    How many of each kind there were comes with it. The text has as many lines as before.
+    :returns: the text, with the same number of lines, and the number of secrets of each kind.
     """
     lines = text.split("\n")
     fmt = format_of(path)
@@ -60,7 +60,7 @@ def tables_masked(path: str, text: str, mask: Mask) -> tuple[str, Counter[str]]:
 
 
 def with_values(line: str, cells: Iterable[tuple[NamedValue, str]]) -> str:
-    """The line with these, which are in order, in place of what stood there."""
+    """Return the line with these values, given in order, in their places."""
     pieces: list[str] = []
     at = 0
     for cell, value in cells:
@@ -76,13 +76,13 @@ def _names(row: Row) -> Iterator[str]:
 
 
 def _name(cell: str) -> str:
-    """A cell as the key of an assignment: `API key (prod)` is `API_key`; empty if it names nothing."""
+    """Return the cell as the key of an assignment: `API key (prod)` is `API_key`; empty if it names nothing."""
     words = _ASIDE.sub(" ", cell).strip(_MARKS).rstrip(":").strip(_MARKS)
     return _BETWEEN_WORDS.sub("_", words) if _NAME.fullmatch(words) else ""
 
 
 def names_of_secrets(names: set[str], mask: Mask) -> frozenset[str]:
-    """Those beside which a random value is a secret."""
+    """Return the names beside which a random value is a secret."""
     if not names:
         return frozenset()
     listed = sorted(names)
@@ -92,7 +92,7 @@ def names_of_secrets(names: set[str], mask: Mask) -> frozenset[str]:
 
 
 def _beside_names(rows: Iterable[Row], secret: frozenset[str]) -> Iterator[NamedValue]:
-    """Every cell under a heading, or behind a name, of a secret, in order."""
+    """Yield every cell under a heading, or behind a name, of a secret, in order."""
     headings: dict[int, str] = {}
     for row in rows:
         if row.place == 0 and row.column == 0:
@@ -110,7 +110,7 @@ def _beside_names(rows: Iterable[Row], secret: frozenset[str]) -> Iterator[Named
 
 
 def masked_values(cells: Iterable[NamedValue], mask: Mask, found: Counter[str]) -> Iterator[tuple[NamedValue, str]]:
-    """The cells that hold a secret, each with its mask; `found` counts them."""
+    """Yield the cells that hold a secret, each with its mask; `found` counts them."""
     held: list[NamedValue] = []
     for cell in cells:
         held.append(cell)
@@ -136,7 +136,7 @@ def _quote_for(value: str) -> str:
 
 
 def _lines_masked(lines: list[str], mask: Mask) -> tuple[list[str], Counter[str]]:
-    """The lines masked; one by one only if a rule takes several of them for one secret."""
+    """Mask the lines: together, or one by one only if a rule takes several of them for one secret."""
     told, found = mask("\n".join(lines))
     masked = told.split("\n")
     if len(masked) == len(lines):

@@ -1,4 +1,4 @@
-"""How far a file may be relied on, and by which words it is found: by its name and the configured patterns."""
+"""The trust in a file, and its tags: by its name and the configured patterns."""
 
 import re
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ _TOPIC = re.compile(r"(?:.*/)?\.claude/(?:.*/)?memory/topics/(?:.*/)?[^/]*\.md",
 
 
 def trust_of(path: str) -> Trust:
-    """CURATED for what somebody wrote down to be remembered, wherever it is; FILE for every other file."""
+    """Return CURATED for files written to be remembered, at any place; FILE for every other file."""
     return Trust.CURATED if _CURATED.fullmatch(path.replace("\\", "/")) else Trust.FILE
 
 
@@ -50,9 +50,9 @@ MOST_TAG_CHARS = 100
 
 
 def checked_pattern(pattern: TagPattern) -> TagPattern:
-    """The pattern, if it can be used.
+    """Return the pattern if it is valid.
 
-    :raises BadSetting: if its text or tag is empty or too long, its field is unknown, or its expression is no RE2.
+    :raises BadSetting: its text or tag is empty or too long, its field is unknown, or its expression is no RE2.
     """
     if not pattern.match or len(pattern.match) > MOST_PATTERN_CHARS:
         raise BadSetting(f"a tag pattern's match has {len(pattern.match)} characters; 1 to {MOST_PATTERN_CHARS} may be")
@@ -65,9 +65,8 @@ def checked_pattern(pattern: TagPattern) -> TagPattern:
 
 
 def tags_of(path: str, fmt: str, patterns: Iterable[TagPattern] = (), text: str = "") -> tuple[str, ...]:
-    """The tags of a document: `document`, its format (of code: the language), `code` or `config`, `curated`,
-    `topic` for what is kept below `memory/topics`, and those of the patterns that match its file name or
-    `text`. None twice.
+    """Return the distinct tags of a document: `document`, its format (for code: the language), `code` or `config`,
+    `curated`, `topic` for files below `memory/topics`, and those of the patterns that match its file name or `text`.
 
     :raises BadSetting: as `checked_pattern`.
     """
@@ -92,7 +91,7 @@ def _matches(pattern: TagPattern, text: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _expression(pattern: TagPattern) -> "_Regexp[str]":
-    """RE2: its time is linear in the text, whatever somebody writes."""
+    """Compile with RE2: its run time is linear in the text for any expression."""
     import re2
 
     options = re2.Options()

@@ -1,4 +1,4 @@
-"""HTML as Markdown. Scripts are dropped, and nothing that a page refers to is fetched."""
+"""Convert HTML to Markdown. Scripts are dropped, and no linked resource is fetched."""
 
 import re
 
@@ -6,7 +6,7 @@ from anamnesis_pipeline.documents.charset import decoded
 from anamnesis_pipeline.documents.plain import as_markdown, tidy
 
 MOST_HTML_CHARS = 2_000_000
-"""Of a longer page the rest is left out, and a note says so; its tree takes some twenty times as much memory."""
+"""The rest of a longer page is left out, with a note; its tree takes about twenty times as much memory."""
 
 _DROPPED = [
     "script",
@@ -27,7 +27,7 @@ _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w-]{2,20})", r
 
 
 def html_text(data: bytes) -> str:
-    """The text of a page, in the charset that it declares, with its headings, lists, links and tables."""
+    """Return the text of a page, in its declared charset, with its headings, lists, links and tables."""
     declared = _DECLARED.search(data[:4096])
     if declared and not data.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
         try:
@@ -38,7 +38,7 @@ def html_text(data: bytes) -> str:
 
 
 def markdown_of(html: str) -> str:
-    """`html` as Markdown."""
+    """Return `html` as Markdown."""
     import bs4
     from markdownify import ATX, MarkdownConverter
 
@@ -50,7 +50,7 @@ def markdown_of(html: str) -> str:
         image.replace_with(str(image.get("alt") or ""))
     try:
         text = MarkdownConverter(heading_style=ATX, bullets="-", escape_misc=False).convert_soup(page)
-    except RecursionError:  # nested so deep that only its words are worth reading
+    except RecursionError:  # nested so deep that only its words are read
         text = as_markdown(page.get_text("\n"))
     if title and not page.find("h1"):
         text = f"# {title}\n\n{text}"

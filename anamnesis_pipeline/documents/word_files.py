@@ -11,18 +11,18 @@ from anamnesis_pipeline.documents.plain import tidy
 from anamnesis_pipeline.errors import DocumentUnreadable
 
 ANTIWORD_S = 30
-"""How long antiword may take for one document."""
+"""Timeout of antiword for one document."""
 MOST_RTF_BYTES = 16 << 20
 
 
 def docx_text(data: bytes) -> str:
-    """What a .docx says, as Markdown."""
+    """Return the content of a .docx as Markdown."""
     packed.opened(data).close()
     return tidy("\n\n".join(docx_blocks(data)))
 
 
 def doc_text(data: bytes) -> str:
-    """The text of a .doc, which antiword reads; what merely has that name is read as what it is."""
+    """Return the text of a .doc, read by antiword; a file of another format with that name is read as what it is."""
     if data.lstrip().startswith(b"{\\rtf"):
         return rtf_text(data)
     if data.startswith(b"PK"):
@@ -45,7 +45,7 @@ def doc_text(data: bytes) -> str:
 
 
 def rtf_text(data: bytes) -> str:
-    """The text of an .rtf, without its pictures."""
+    """Return the text of an .rtf, without its pictures."""
     if not data.lstrip().startswith(b"{\\rtf"):
         raise DocumentUnreadable("it does not begin as RTF does")
     from striprtf.striprtf import rtf_to_text
