@@ -11,18 +11,18 @@ from typing import Any
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_\r\n-]{256,}=*\s*")
 _PLAIN = re.compile(r"[a-z0-9_\r\n-]*|[A-Z0-9_\r\n-]*")
-"""Words and hexadecimal digits; so many bytes in base64 have small and capital letters."""
+"""Words and hexadecimal digits; base64 of this length has both small and capital letters."""
 _RUN = re.compile(
     r"(?:data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,|(?<![\w+/-]))("
     r"[A-Za-z0-9+/]{60,76}(?:\r?\n[A-Za-z0-9+/]{60,76}){3,}(?:\r?\n[A-Za-z0-9+/]{1,75}(?=[=\s]|\Z))?={0,2}|"
     r"[A-Za-z0-9+/_-]{256,}={0,2})"
 )
-"""Base64 inside other text, with the type that a data URL says: lines as encoders break them, or one run."""
+"""Base64 inside other text, with the type from a data URL: lines as encoders break them, or one run."""
 _SHORTEST_RUN = 240
 _SURE = 2_000
-"""Characters of a run from which on it is no path or identifier, however its letters are mixed."""
+"""A run of at least this length is no path or identifier, in any mix of letters."""
 _SAMPLE = 8_192
-"""Characters of a run that tell what it is."""
+"""Characters of a run that are checked."""
 _STANDARD = str.maketrans("-_", "+/", "\r\n")
 _WITH_BYTES = frozenset({"image", "document", "audio", "video"})
 _GIT_COMMIT = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b")
@@ -31,21 +31,21 @@ _GIT_COMMIT = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b")
 _PREVIEW = "<persisted-output>"
 _SAVED_TO = re.compile(r"saved to: ([^\n]+)")
 _PREVIEW_HEAD = 2_000
-"""Characters of a preview in which it says where the whole is."""
+"""Characters of a preview that are searched for the path of the whole text."""
 
 
 def tool_input_text(name: str, value: Any) -> str:
-    """The tool's name on a line of its own, then one `key: value` per input.
+    """Return the tool's name on a separate line, then one `key: value` per input.
 
-    Strings are verbatim, line breaks included. Other values are compact JSON, unless that would escape something in
-    them: then each inner value gets its own line, so that code inside an edit list can be read and found.
+    Strings are verbatim, line breaks included. Other values are compact JSON, unless that would escape characters: then
+    each inner value gets a line, so that code inside an edit list can be read and found.
     """
     inputs = value if isinstance(value, dict) else {"input": value}
     return "".join((name, *(piece for key, item in inputs.items() for piece in _lines(str(key), item))))
 
 
 def result_text(content: Any) -> str:
-    """Text of a tool result's content: a string, an array of blocks, or nothing."""
+    """Return the text of a tool result's content: a string, an array of blocks, or nothing."""
     if isinstance(content, str):
         return without_runs(content)
     if isinstance(content, list):
@@ -54,14 +54,14 @@ def result_text(content: Any) -> str:
 
 
 def saved_to(text: str) -> str:
-    """The path of the file with the whole of a result that the client moved out, which a preview names; else empty."""
+    """Return the path in a preview of the file with the whole of a moved result; else empty."""
     found = _SAVED_TO.search(text, 0, _PREVIEW_HEAD) if text.startswith(_PREVIEW) else None
     return found[1].strip() if found else ""
 
 
 def reference(block: Mapping[str, Any]) -> str:
-    """What stands for a file: kind, media type, size and hash, never its bytes. Of a resource of MCP that is text the
-    text, and of a link to one its name.
+    """Return the reference that replaces a file: kind, media type, size and hash, never its bytes. An MCP resource that
+    is text gives its text, a link to one its name.
     """
     kind, source = str(block.get("type", "file")), block.get("source", block.get("resource"))
     source = source if isinstance(source, dict) else block
@@ -82,7 +82,7 @@ def reference(block: Mapping[str, Any]) -> str:
 
 
 def without_blobs(value: Any) -> Any:
-    """`value` with every file and every run of base64 replaced by its size and hash."""
+    """Return `value` with every file and every run of base64 replaced by its size and hash."""
     if isinstance(value, str):
         return without_runs(value)
     if isinstance(value, list):
@@ -97,7 +97,7 @@ def without_blobs(value: Any) -> Any:
 
 
 def without_runs(text: str) -> str:
-    """`text` with each run of base64 in it replaced by its type, as far as it is known, its size and hash."""
+    """Return `text` with each run of base64 replaced by its type, if known, its size and hash."""
     return _RUN.sub(_run_reference, text) if len(text) >= _SHORTEST_RUN else text
 
 
@@ -113,7 +113,7 @@ def _run_reference(found: re.Match[str]) -> str:
 
 
 def is_milestone(name: str, value: Any) -> bool:
-    """Whether this tool call ends a step of work: a to-do done, or a commit."""
+    """Return whether this tool call ends a step of work: a to-do done, or a commit."""
     if not isinstance(value, dict):
         return False
     if name == "TodoWrite":
@@ -126,7 +126,7 @@ def is_milestone(name: str, value: Any) -> bool:
 
 
 def _lines(key: str, value: Any) -> Iterator[str]:
-    """The pieces of some lines, each with its line break before it. A value of 50 MB is not copied for its line."""
+    """Yield the pieces of some lines, each with its line break before it. Avoids copying a value of 50 MB."""
     if isinstance(value, str):
         yield from ("\n", key, ": ", f"[{_fingerprint(value)}]" if _is_blob(key, value) else value)
         return
@@ -156,7 +156,7 @@ def _block_text(block: Any) -> str:
 
 
 def _is_file(block: Mapping[str, Any]) -> bool:
-    """Whether a value is a file as the API or MCP writes one, or a link to one."""
+    """Return whether a value is a file in the form of the API or MCP, or a link to one."""
     kind, inner = block.get("type"), block.get("resource")
     if kind == "resource":
         return isinstance(inner, dict) and any(isinstance(inner.get(body), str) for body in ("blob", "text"))

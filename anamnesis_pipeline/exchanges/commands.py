@@ -1,6 +1,6 @@
-"""What a shell command did: whether it changed, built or tested something, how tests ended, what it committed. Pure.
+"""Classify a shell command: whether it changed, built or tested something, how tests ended, its commits. Pure.
 
-What is not known to only look is held to have done something.
+A command that is not known to be read-only counts as an action.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from anamnesis_pipeline.exchanges.shell_scripts import output_files, pipelines, program
 
 MAX_SCRIPT_CHARS = 20_000
-"""Of a script that is taken apart; a longer one is mostly a here-document."""
+"""Limit of a script that is parsed; a longer one is mostly a here-document."""
 SHOWN_CHARS = 160
 
 _LOOKING = frozenset(
@@ -46,7 +46,7 @@ _ACTS_WHEN: Mapping[str, str] = {
     r"|tag \S|clone|pull|rm|mv|clean|apply|am|bisect|submodule|stash(?! list)|worktree (?:add|remove))\b",
     "gh": r"^(?!api)\S+ (?!view|list|checks|diff|status|watch)[a-z]",
 }
-"""Program -> arguments with which it does more than look."""
+"""Program -> arguments with which it is not read-only."""
 _LAUNCHERS = frozenset({"npx", "bunx", "pnpx", "bundle", "exec", "dlx"})
 _TESTERS = frozenset(
     """
@@ -84,7 +84,7 @@ _MOVES = re.compile(r"^cd \S+ (?:&&|;) ")
 _SHORTENED = re.compile(
     r"(?: 2>&1)?(?: \| (?:tail|head|e?grep|rg|wc|sort|cat)\b(?:\"[^\"]*\"|'[^']*'|[^|&;<>\"'])*)*(?: 2>&1)?$"
 )
-"""What only makes an output shorter."""
+"""Commands that only shorten an output."""
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 LONG_LINE = 500
 _COUNTS = re.compile(
@@ -93,7 +93,7 @@ _COUNTS = re.compile(
     r"|^# (?:pass|fail) \d+|^FAILED \((?:failures|errors)=|^Ran \d+ tests?\b|\bno tests ran\b"
 )
 _HALF = re.compile(r"^\d+ (?:passing|failing)|^# (?:pass|fail)|^FAILED \(")
-"""What says only how many passed, or only how many failed."""
+"""A count of only passed, or only failed tests."""
 _MAX_COUNTS = 3
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+(?:::|\.py)\S*)", re.MULTILINE)
 _GO = re.compile(r"^(ok|FAIL|\?)\s*\t(\S+)", re.MULTILINE)
@@ -114,7 +114,7 @@ _FAILED_COMMIT = re.compile(r"nothing to commit|no changes added|nothing added t
 
 
 def commands_of(script: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """(program, its arguments, all words) of each simple command of a script."""
+    """Yield (program, its arguments, all words) of each simple command of a script."""
     for stages in pipelines(script[:MAX_SCRIPT_CHARS], []):
         for words in stages:
             name, rest = program(words)
@@ -125,13 +125,13 @@ def commands_of(script: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 def matters(script: str) -> bool:
-    """Whether a script changed, built or tested something, as far as its words tell."""
+    """Return whether a script changed, built or tested something, judging by its words."""
     return any(_acts(name, rest, words) for name, rest, words in commands_of(script))
 
 
 def shown(script: str) -> str:
-    """A script on one line, without the change of directory before it and what shortens its output, at most
-    SHOWN_CHARS.
+    """Return a script on one line, at most SHOWN_CHARS, without the leading change of directory and commands that
+    shorten its output.
     """
     flat = " ".join(script[: 10 * SHOWN_CHARS].split())
     flat = _SHORTENED.sub("", _MOVES.sub("", flat)) if len(script) < LONG_LINE else flat
@@ -153,7 +153,7 @@ def _acts(name: str, rest: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def command_of_tests(script: str) -> str:
-    """The first command of a script that runs tests, on one line; empty: none does."""
+    """Return the first command of a script that runs tests, on one line; empty: none does."""
     for name, rest, words in commands_of(script):
         if _runs_tests(name, rest):
             return shown(" ".join(words))
@@ -169,7 +169,7 @@ def _runs_tests(name: str, rest: Sequence[str]) -> bool:
 
 
 def outcome_of_tests(output: str, *, is_error: bool) -> str:
-    """How a run of tests ended, in the words of what it printed."""
+    """Return the outcome of a test run as printed."""
     plain = _ANSI.sub("", output)
     if _BACKGROUND.search(plain[:500]):
         return "started in the background"
@@ -189,7 +189,7 @@ def outcome_of_tests(output: str, *, is_error: bool) -> str:
 
 
 def _last_counts(counted: Sequence[str]) -> Sequence[str]:
-    """The last line that counts, with those that belong to it: some runners print a line for each outcome."""
+    """Return the last line of counts, with those that belong to it: some runners print a line for each outcome."""
     last = counted[-1]
     if last.startswith("test result:"):
         return [line for line in counted if line.startswith("test result:")][-_MAX_COUNTS:]
@@ -200,13 +200,13 @@ def _last_counts(counted: Sequence[str]) -> Sequence[str]:
 
 
 def commits(script: str) -> bool:
-    """Whether a script is to make commits."""
+    """Return whether a script is meant to make commits."""
     return any(name == "git" and _GIT_COMMITS.search(" ".join(rest)) for name, rest, _ in commands_of(script))
 
 
 def commits_in(script: str, output: str, *, is_error: bool) -> list[tuple[str, str]]:
-    """(branch, `abc1234 subject`) of each commit that such a script made, in order. One that git told nothing of has
-    the subject that it was given, with its hash where the output lists it.
+    """Return (branch, `abc1234 subject`) of each commit of a script, in order. Without git's report, return the given
+    subject, with its hash if the output lists it.
     """
     found = [(each["branch"], f"{each['hash']} {each['subject'].strip()}") for each in _COMMITTED.finditer(output)]
     if found or is_error or _FAILED_COMMIT.search(output) or (given := _MESSAGE.search(script)) is None:

@@ -1,6 +1,6 @@
-"""Where an exchange is cut into parts.
+"""Split an exchange into chunks.
 
-A seam looks only at what precedes it, so it never moves when lines are added.
+A boundary depends only on preceding text, so it never moves when lines are added.
 """
 
 from collections.abc import Iterator
@@ -11,19 +11,19 @@ from anamnesis_pipeline.exchanges.records import LoggedMessage
 from anamnesis_pipeline.model import Message, Part, Segment, SegmentKind, part_id_of
 
 HARD = 4_000
-"""No part holds more characters than this: the sum of its segments' texts."""
+"""Maximum characters of a chunk: the sum of its segments' texts."""
 
 SOFT = 1_500
-"""From this size on, a statement that follows tool results begins a new part."""
+"""From this size on, a statement after tool results begins a new chunk."""
 
 SMALL = 600
-"""Parts below this size are not cut at the end of a step (a to-do done, a commit, an error mended)."""
+"""A smaller chunk is not ended at the end of a step (a to-do done, a commit, a fixed error)."""
 
 LEAD = 300
-"""Longest text carried over from before a part, in characters."""
+"""Maximum characters of the text carried over from before a chunk."""
 
 MAX_PENDING = 64
-"""Tool calls without a result that are remembered, the latest ones."""
+"""Limit of remembered tool calls without a result, the latest ones."""
 
 _RESULTS = frozenset({SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
 _ANSWERS = _RESULTS | {SegmentKind.COMMAND}
@@ -42,7 +42,7 @@ _SPOKEN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PendingTool:
-    """A tool call whose result has not come yet. One that `asks_memory` will get what is remembered already."""
+    """A tool call without a result yet. If it `asks_memory`, its result is remembered already."""
 
     tool_use_id: str
     name: str
@@ -52,10 +52,10 @@ class PendingTool:
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """What the seams need to know of the messages so far.
+    """State of the messages so far, for finding boundaries.
 
-    `after_result`: the last message was a tool's result. `step_done`: a step of work ended and nothing but results
-    followed. `failed`: names of tools whose last result was an error. `lead`: end of what was said last.
+    `after_result`: the last message was a tool's result. `step_done`: a step of work ended and only results followed.
+    `failed`: names of tools whose last result was an error. `lead`: end of the last statement.
     """
 
     after_result: bool = False
@@ -66,7 +66,7 @@ class Trail:
 
 
 def follow(trail: Trail, logged: LoggedMessage) -> Trail:
-    """The trail behind `logged`."""
+    """Return the trail after `logged`."""
     kind = logged.message.kind
     if kind in _RESULTS:
         return _after_result(trail, logged)
@@ -79,7 +79,7 @@ def follow(trail: Trail, logged: LoggedMessage) -> Trail:
 
 
 def is_own_answer(trail: Trail, logged: LoggedMessage) -> bool:
-    """Whether a message is what this memory answered to a call, or to a command that the user ran."""
+    """Return whether a message is this memory's answer to a call, or to a command that the user ran."""
     if logged.asks_memory or logged.message.kind not in _ANSWERS:
         return False
     return any(call.asks_memory and call.tool_use_id == logged.tool_use_id for call in trail.pending)
@@ -98,7 +98,7 @@ def _after_result(trail: Trail, logged: LoggedMessage) -> Trail:
 
 
 def is_seam(trail: Trail, kind: SegmentKind, size: int) -> bool:
-    """Whether a message of this kind begins a new part after one of `size` characters."""
+    """Return whether a message of this kind begins a new chunk after one of `size` characters."""
     if kind in _RESULTS:
         return False
     if trail.step_done and size >= SMALL:
@@ -108,15 +108,15 @@ def is_seam(trail: Trail, kind: SegmentKind, size: int) -> bool:
 
 
 def is_pause(before: datetime | None, after: datetime | None, idle: timedelta) -> bool:
-    """Whether more than `idle` passed; a clock that went backwards is no pause."""
+    """Return whether more than `idle` passed; a clock that went backwards is no pause."""
     return before is not None and after is not None and after - before > idle
 
 
 def pieces(text: str, room: int) -> Iterator[tuple[int, str]]:
-    """Cut a text into (start, piece): the first at most `room` characters, the others at most HARD.
+    """Split a text into (start, piece): the first at most `room` characters, the others at most HARD.
 
-    Cuts fall behind a line, else at a word's edge; inside a word only where it is longer than a whole piece.
-    Nothing is dropped: the pieces joined are the text.
+    Pieces end behind a line, else at a word's edge; inside a word only if it is longer than a whole piece. Nothing is
+    dropped: the joined pieces are the text.
     """
     start = 0
     while len(text) - start > room:
@@ -127,7 +127,7 @@ def pieces(text: str, room: int) -> Iterator[tuple[int, str]]:
 
 
 def _cut_before(text: str, start: int, limit: int) -> int:
-    """The best place to cut in (start, limit], given that `text` goes on behind `limit`."""
+    """Return the best position in (start, limit] to split, given that `text` continues behind `limit`."""
     line_end = text.rfind("\n", start + (limit - start) // 2, limit)
     if line_end >= 0:
         return line_end + 1
@@ -139,7 +139,7 @@ def _cut_before(text: str, start: int, limit: int) -> int:
 
 
 def tail(text: str) -> str:
-    """The end of a text, at most LEAD characters, from the beginning of a word."""
+    """Return the end of a text, at most LEAD characters, from the beginning of a word."""
     text = text.rstrip()
     if len(text) <= LEAD:
         return text
@@ -151,7 +151,7 @@ def tail(text: str) -> str:
 
 
 class Cutter:
-    """Lays messages into parts, one after another; holds the only part that still grows."""
+    """Distributes messages into chunks in order; holds only the open chunk."""
 
     def __init__(self, open_part: Part | None, idle: timedelta) -> None:
         self.idle = idle
@@ -163,20 +163,20 @@ class Cutter:
 
     @property
     def part(self) -> Part | None:
-        """The open part's fixed fields; its segments may lag behind."""
+        """Return the open chunk's fixed fields; its segments may be outdated."""
         return self._part
 
     def close(self) -> None:
-        """Finish the open part, if there is one."""
+        """Close the open chunk, if there is one."""
         if self._part is not None:
             self.finished.append(replace(self._part, segments=tuple(self._segments), closed=True))
         self._part, self._segments, self.size, self._changed = None, [], 0, False
 
     def add(self, message: Message, template: Part, lead: str) -> int:
-        """Append a message, in several parts if it is long. Returns how many parts it began.
+        """Append a message, in several chunks if it is long. Return the number of new chunks.
 
-        :param template: a part with everything but its id, ordinal (that of the next part), segments and lead.
-        :param lead: what was said last before the message.
+        :param template: a chunk with everything but its ID, ordinal (that of the next chunk), segments and lead.
+        :param lead: the last statement before the message.
         """
         begun, room = 0, HARD - self.size
         if len(message.text) > room and (len(message.text) <= HARD or room < HARD // 2):
@@ -198,11 +198,11 @@ class Cutter:
         return begun
 
     def settled(self) -> tuple[Part, ...]:
-        """Every part that is new, grown or closed since the beginning, in order; the open one last."""
+        """Return every chunk that is new, grown or closed since the beginning, in order; the open one last."""
         return tuple(self.finished) if not self._changed else (*self.finished, self.open_part())
 
     def open_part(self) -> Part:
-        """The part that still grows, as it is now.
+        """Return the current open chunk.
 
         :raises ValueError: there is none.
         """

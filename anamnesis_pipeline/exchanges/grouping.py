@@ -1,4 +1,4 @@
-"""Which exchange a message belongs to: a prompt and all that follows it up to the next one."""
+"""Assign messages to exchanges: a prompt and everything up to the next one."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from anamnesis_pipeline.exchanges.identity import is_rewritten
 from anamnesis_pipeline.model import Message, SegmentKind, content_id
 
 PROMPT_HEAD = 300
-"""Characters of the prompt that every part of its exchange carries."""
+"""Characters of the prompt that every chunk of its exchange carries."""
 
 _BEGINS = frozenset({SegmentKind.PROMPT, SegmentKind.CHANNEL, SegmentKind.PLAN})
 _NO_PROMPTS = frozenset(
@@ -19,21 +19,21 @@ _NO_PROMPTS = frozenset(
         SegmentKind.SKILL,
     }
 )
-"""An exchange may begin with one of these, but nobody asked for it by what they say."""
+"""An exchange may begin with one of these, but its text is no prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Its id is the same in every copy of the log, since it hashes what the message it begins with says and when."""
+    """Its ID hashes the text and time of its first message, so it is the same in every copy of the log."""
 
     exchange_id: str
     prompt: str
 
 
 def exchange_of(message: Message, current: Exchange | None, *, in_subagent: bool) -> Exchange:
-    """The exchange of `message`, given the one before it (None at the beginning of a file).
+    """Return the exchange of `message`, given the one before it (None at the beginning of a file).
 
-    What comes before the first prompt is an exchange too, named after its first message.
+    Messages before the first prompt form an exchange as well, named after its first message.
     """
     if current is None or _begins_exchange(message.kind, in_subagent):
         head = "" if message.kind in _NO_PROMPTS else message.text[:PROMPT_HEAD]

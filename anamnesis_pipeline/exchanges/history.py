@@ -1,7 +1,7 @@
-"""`history.jsonl`: every prompt that was ever typed. Claude Code never sweeps it, so it outlives the transcripts.
+"""`history.jsonl`: the prompt history. Claude Code never deletes it, so it outlives the transcripts.
 
 An entry is `{display, pastedContents, timestamp (ms), project (a directory), sessionId}`; all but `display` may be
-missing. Each is an exchange of its own. What a transcript has is an occurrence here, see `identity`.
+missing. Each is a separate exchange. A prompt that is in a transcript is an occurrence here, see `identity`.
 """
 
 import re
@@ -47,7 +47,7 @@ def advance_history(
     *,
     label: Callable[[str], str],
 ) -> Advance:
-    """One closed part per new prompt, several if it is long; its ordinal is the line that it stands on.
+    """Return one closed chunk per new prompt, several if it is long; its ordinal is its line number.
 
     :param claims: see `MessageRecords.claims_near`; each of these messages takes one entry, the nearest in time.
     """
@@ -103,7 +103,7 @@ def _read_entry(entry: Record, line: int, skipped: Counter[str]) -> list[LoggedM
 
 
 def _with_pasted_texts(display: str, contents: Any) -> str:
-    """`display` with the text in place of every `[Pasted text #n ...]` whose text the entry holds."""
+    """Return `display` with each `[Pasted text #n ...]` replaced by its text if the entry holds it."""
     pasted = contents if isinstance(contents, dict) else {}
 
     def text_of(placeholder: re.Match[str]) -> str:

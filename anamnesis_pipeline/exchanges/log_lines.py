@@ -1,4 +1,4 @@
-"""One log line -> records: whole, torn, glued together, or damaged."""
+"""Convert one log line to records: whole, torn, joined, or damaged."""
 
 import json
 from typing import Any
@@ -11,23 +11,23 @@ from anamnesis_pipeline.exchanges.wide_text import holds_more_values
 Record = dict[str, Any]
 
 MAX_RESTARTS = 500
-"""How many places of one damaged line are tried as the beginning of a record."""
+"""Positions of a damaged line that are tried as the beginning of a record."""
 
 RESTART_WORK = 8
-"""Characters that may be read again while looking for them, as a multiple of the line's length."""
+"""Characters that may be read again meanwhile, as a multiple of the line's length."""
 
 LONG_LINE = 16 << 20
 MAX_VALUES = 1_000_000
-"""Values on a line longer than `LONG_LINE` that is decoded: one with its name takes some 200 bytes of memory."""
+"""Limit of values on a decoded line longer than `LONG_LINE`: one with its name takes about 200 bytes of memory."""
 
 _DECODER = json.JSONDecoder(strict=False)
 _ENVELOPE = frozenset({"uuid", "parentUuid", "sessionId", "timestamp", "message", "messageId", "leafUuid"})
 
 
 def read_records(line: str) -> tuple[list[Record], bool]:
-    """The records on one line, and whether some of the line could not be read.
+    """Return the records on one line, and whether some of the line could not be read.
 
-    A record torn off by a crash may have the next one glued to it: the later, complete one is recovered.
+    A record torn off by a crash may be followed by the next on the same line: the later, complete one is recovered.
     """
     if line.startswith(BEGINS_LONG) or has_too_many_values(line):
         return [], True
@@ -43,12 +43,12 @@ def read_records(line: str) -> tuple[list[Record], bool]:
 
 
 def _decoded(line: str) -> Any:
-    """The JSON value that a line is.
+    """Return the JSON value of a line.
 
     :raises ValueError: it is none.
     :raises RecursionError: it is nested too deeply.
     """
-    if len(line) <= LONG_LINE:  # of a longer one the fast decoder would keep a copy beside it
+    if len(line) <= LONG_LINE:  # the fast decoder would keep a copy of a longer one
         try:
             return from_json(line)
         except (ValueError, TypeError):  # or it has a lone surrogate, or goes deeper than this one
@@ -57,7 +57,7 @@ def _decoded(line: str) -> Any:
 
 
 def has_too_many_values(line: str) -> bool:
-    """Whether decoding a huge line would take more memory than there may be."""
+    """Return whether decoding a huge line would take too much memory."""
     return len(line) > LONG_LINE and holds_more_values(line, MAX_VALUES)
 
 
@@ -66,7 +66,7 @@ def _cleaned(line: str) -> str:
 
 
 def _recover(line: str) -> tuple[list[Record], bool]:
-    """Complete records on a line that is not one record: each must end where the line or the next record does."""
+    """Return complete records on a damaged line: each must end where the line or the next record does."""
     records: list[Record] = []
     position, lost, work = 0, False, RESTART_WORK * len(line)
     for _ in range(MAX_RESTARTS):
@@ -87,12 +87,12 @@ def _recover(line: str) -> tuple[list[Record], bool]:
 
 
 def _is_enveloped(value: Record) -> bool:
-    """Whether an object found inside a line is a record, and not a piece of a torn one."""
+    """Return whether an object found inside a line is a record, and not a piece of a torn one."""
     return isinstance(value.get("type"), str) and not _ENVELOPE.isdisjoint(value)
 
 
 def _decode_at(line: str, position: int) -> tuple[Any, int]:
-    """The JSON value at `position` (None if there is none) and where reading stopped, spaces after it included."""
+    """Return the JSON value at `position` (None if there is none) and the end position, behind trailing spaces."""
     try:
         value, end = _DECODER.raw_decode(line, position)
     except json.JSONDecodeError as exc:
@@ -115,7 +115,7 @@ def _is_encodable(text: str) -> bool:
 
 
 def _mended(value: Any) -> Any:
-    """`value` with lone surrogates, which no store can encode, replaced by U+FFFD."""
+    """Return `value` with lone surrogates, which no store can encode, replaced by U+FFFD."""
     if isinstance(value, str):
         return (
             value if _is_encodable(value) else value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,5 +1,5 @@
-"""Which sessions are another memory tool's own: such a tool watches the user's sessions in sessions of itself, whose
-text repeats what was said elsewhere and may be outdated. Pure but for reading files with rules.
+"""Detect the sessions of other memory tools. Such a tool watches the user's sessions in separate sessions, whose text
+repeats others and may be outdated. Pure except for reading rule files.
 """
 
 import tomllib
@@ -13,13 +13,13 @@ from pathlib import Path
 from anamnesis_pipeline.errors import BadSetting
 
 FILE = "observers.toml"
-"""Name of a file with rules: of the one in this package, and of one in the home that adds to it."""
+"""Name of a rule file: the one in this package, and an additional one in the home."""
 _FIELDS = ("name", "cwd", "entrypoint", "prompt")
 
 
 @dataclass(frozen=True, slots=True)
 class ObserverRule:
-    """How the sessions of a tool are recognized; empty fields are not looked at."""
+    """Pattern of a tool's sessions; empty fields are ignored."""
 
     name: str
     cwd: str = ""
@@ -27,12 +27,12 @@ class ObserverRule:
     prompt: str = ""
 
     def __post_init__(self) -> None:
-        """:raises BadSetting: nothing is looked at, or there is no name."""
+        """:raises BadSetting: there is no pattern, or no name."""
         if not self.name or not (self.cwd or self.prompt):
             raise BadSetting("an [[observer]] needs a name, and a cwd or the beginning of a prompt")
 
     def holds(self, cwd: str, entrypoint: str, prompt: str) -> bool:
-        """Whether a session is the tool's own.
+        """Return whether a session belongs to the tool.
 
         :param prompt: the first one; empty for any other message.
         """
@@ -45,19 +45,19 @@ class ObserverRule:
 
 @dataclass(frozen=True)
 class ObserverRules:
-    """Some rules, asked for each message."""
+    """A set of rules, applied to each message."""
 
     rules: tuple[ObserverRule, ...] = ()
 
     def name_of(self, cwd: str, entrypoint: str, prompt: str = "") -> str:
-        """The tool whose own session a message is of; empty: none."""
+        """Return the tool to whose session a message belongs; empty: none."""
         return next((rule.name for rule in self.rules if rule.holds(cwd, entrypoint, prompt)), "")
 
 
 def read_rules(home: Path) -> ObserverRules:
-    """The rules of this package, and those that the file in a home adds.
+    """Return the rules of this package and those of the file in a home.
 
-    :raises BadSetting: the file cannot be read, is no TOML, or holds what is no rule.
+    :raises BadSetting: the file cannot be read, is no TOML, or holds an invalid rule.
     """
     try:
         return rules_of((home / FILE).read_text(encoding="utf-8"))
@@ -68,16 +68,16 @@ def read_rules(home: Path) -> ObserverRules:
 
 
 def rules_of(text: str) -> ObserverRules:
-    """The rules in the text of a file, after those that come with this package.
+    """Return the rules of this package, then those in the text of a file.
 
-    :raises BadSetting: it is no TOML, or holds what is no rule.
+    :raises BadSetting: it is no TOML, or holds an invalid rule.
     """
     return ObserverRules((*built_in().rules, *_parsed(text)))
 
 
 @lru_cache(maxsize=1)
 def built_in() -> ObserverRules:
-    """The rules that come with this package."""
+    """Return the rules of this package."""
     return ObserverRules(tuple(_parsed(files(__package__).joinpath(FILE).read_text(encoding="utf-8"))))
 
 

@@ -1,6 +1,6 @@
-"""Tool calls that ask this very memory. What they get was remembered before, and is not remembered as news.
+"""Detect tool calls to this memory. Their results were remembered before and are not stored again.
 
-A result is left out as a whole, so a script counts only where nothing else than this memory's answers is seen.
+A result is left out as a whole, so a script counts only if its output has nothing but this memory's answers.
 """
 
 import re
@@ -11,14 +11,14 @@ from typing import Any
 from anamnesis_pipeline.exchanges.shell_scripts import HEREDOC, SUBSTITUTED, output_files, pipelines, program
 
 OWN_NAME = "anamnesis"
-"""Of the command, and of the MCP server and the plugin as they are set up."""
+"""Name of the command, and of the MCP server and the plugin as installed."""
 
 LONGEST_COMMAND = 20_000
-"""Characters of a command that are looked at."""
+"""Limit of a command that is read."""
 
 _SERVER = re.compile(rf"mcp__(?:{OWN_NAME}|plugin_{OWN_NAME}_(?:{OWN_NAME}|memory))__.*", re.IGNORECASE | re.DOTALL)
 _SHOWING = frozenset({"search", "recall", "forget"})
-"""Subcommands that show what is stored."""
+"""Subcommands that show stored content."""
 _HINT = re.compile(r"anamnesis|/memory/|/api/(?:episodes|forget)", re.IGNORECASE)
 
 _NAMED_HOST = rf"(?i::3010\b|(?:^|//|[@\s'\"=]){OWN_NAME}(?:\.[\w.\-]+)?[:/]|\b{OWN_NAME}_(?:url|host|port)\b)"
@@ -26,7 +26,7 @@ _HOST = rf"(?:(?i:\blocalhost\b|127\.0\.0\.1|\[::1\])|{_NAMED_HOST})"
 _PATH = r"/api/(?:episodes/(?:search\b|[0-9a-f]{32}\b|ep_)|forget\b)"
 _UP_TO = r"[^\s'\"]{0,200}"
 _ENDPOINT = re.compile(rf"{_HOST}{_UP_TO}?(?:{_PATH}|/memory/[a-z])|{_NAMED_HOST}{_UP_TO}?/api/episodes\b")
-"""Addresses of the service that answer with episodes. Other services have such paths too, so the host counts."""
+"""Service addresses that answer with episodes. Other services have such paths too, so the host must match."""
 _ANY_HOST, _ANY_PATH = re.compile(_HOST), re.compile(_PATH)
 _BASE = re.compile(rf"\b([A-Za-z_]\w*)=[\"']?([^\s\"';&|]{{0,100}}?{_HOST}[^\s\"';&|]{{0,100}})")
 """A variable that holds an address of the service."""
@@ -38,9 +38,9 @@ _CLIENTS = frozenset("curl wget http https xh httpie irm iwr invoke-restmethod i
 _SHELLS = frozenset("bash sh zsh fish dash eval".split())
 _REMOTE = frozenset("ssh docker docker-compose podman nerdctl kubectl".split())
 _REMOTE_WORDS = 12
-"""Words of a remote call among which a command is looked for."""
+"""Words of a remote call that are searched for a command."""
 _ECHOES = frozenset({"echo", "printf"})
-"""Programs that show nothing worth remembering but what is put into their words."""
+"""Programs whose only new output comes from substitutions in their arguments."""
 _SILENT = frozenset(
     (
         "cd pushd popd export set unset shopt sleep true false : test [ [[ ]] read wait trap source . mkdir rm touch "
@@ -54,7 +54,7 @@ _FILTERS = frozenset(
         "fmt nl tac rev paste json_pp base64 fx glow strings"
     ).split()
 )
-"""Programs that pass on what comes to them through a pipe."""
+"""Programs that pass on their piped input."""
 _INTERPRETER = re.compile(r"(?:python|pypy)[\d.]*|node|deno|bun|ruby|perl|php|pwsh|powershell")
 _CODE_OPTIONS = frozenset({"-c", "-e", "--eval", "-r", "-command", "-Command"})
 _MODULE = f"{OWN_NAME}_pipeline"
@@ -62,7 +62,7 @@ _DEPTH = 4
 
 
 def asks_memory(tool: str, value: Any) -> bool:
-    """Whether the result of a call holds what this memory answered, and nothing else.
+    """Return whether the result of a call holds only this memory's answer.
 
     :param value: the call's input.
     """
@@ -77,7 +77,7 @@ def asks_memory(tool: str, value: Any) -> bool:
 
 
 def is_question(command: str) -> bool:
-    """Whether a shell command shows what our search found, by name or over HTTP, and nothing of other programs."""
+    """Return whether a shell command shows only our search results, by command or HTTP."""
     if _HINT.search(command, 0, LONGEST_COMMAND) is None:
         return False
     script = re.sub(r"[\x01\x02]", "", command[:LONGEST_COMMAND])
@@ -88,13 +88,13 @@ def is_question(command: str) -> bool:
 
 
 def _together(parts: Iterable[bool | None]) -> bool | None:
-    """True for our answers alone, False where something else is shown, None where nothing is."""
+    """Return True for our answers only, False if anything else is shown, None if nothing is."""
     kinds = set(parts)
     return False if False in kinds else True if True in kinds else None
 
 
 class _Script:
-    """What a shell script shows.
+    """The output of a shell script.
 
     :param texts: its here-documents and substitutions, and those of the script around it.
     """
@@ -109,11 +109,11 @@ class _Script:
         self._own_files: set[str] = set()
 
     def shows_answers(self) -> bool | None:
-        """True for our answers alone, False where something else is shown, None where nothing is."""
+        """Return True for our answers only, False if anything else is shown, None if nothing is."""
         return _together([self._pipeline(stages) for stages in self._pipelines])
 
     def _pipeline(self, stages: Sequence[Sequence[str]]) -> bool | None:
-        """What the last program shows, or, where that only passes it on, the program before it."""
+        """Return the output of the last program, or of the one before it if the last only passes it on."""
         at = len(stages) - 1
         while at and self._passes_on(stages[at]):
             at -= 1
@@ -133,7 +133,7 @@ class _Script:
         """:param before: the command whose output this one reads."""
         name, arguments = program(words)
         if name == OWN_NAME:
-            return _shows(arguments) or None  # what its other commands say is no loss
+            return _shows(arguments) or None  # the output of its other commands is not needed
         if not name or name in _SILENT or name in self._functions or {"command", "-v"} <= set(words):
             return _together(self._output_in(w) for w in words if w.partition("=")[0] in self._shown_variables)
         if name in _ECHOES:
@@ -152,7 +152,7 @@ class _Script:
         return _INTERPRETER.fullmatch(name) is not None and self._code_asks(arguments)
 
     def _filtered(self, arguments: Sequence[str]) -> bool | None:
-        """What a filter shows that reads no pipe."""
+        """Return the output of a filter without piped input."""
         if not self._own_files.isdisjoint(arguments):
             return True
         if not any(word.startswith("<<<") or HEREDOC.search(word) for word in arguments):
@@ -160,14 +160,14 @@ class _Script:
         return _together(map(self._output_in, arguments))
 
     def _output_in(self, word: str) -> bool | None:
-        """What is shown of the commands whose output stands in a word."""
+        """Return the output of the commands substituted in a word."""
         return _together(self._inner(self._texts[int(place)]) for place in SUBSTITUTED.findall(word))
 
     def _inner(self, script: str) -> bool | None:
         return _Script(script, self._texts, self._depth - 1).shows_answers() if self._depth else False
 
     def _runs_question(self, name: str, arguments: Sequence[str], before: Sequence[str]) -> bool:
-        """Whether a shell, or a program that runs others elsewhere, is given a script or a command of ours."""
+        """Return whether a shell, or a remote runner, gets a script or a command of ours."""
         scripts = [word.removeprefix("<<<") for word in (*arguments, *before[1:]) if " " in word]
         scripts += self._heredocs((*arguments, *before))
         if name == "eval":
@@ -181,7 +181,7 @@ class _Script:
         return [self._texts[int(place)] for word in words for place in HEREDOC.findall(word)]
 
     def _code_asks(self, arguments: Sequence[str]) -> bool:
-        """Whether an interpreter runs our command, or code that asks our service."""
+        """Return whether an interpreter runs our command, or code that calls our service."""
         module = arguments[arguments.index("-m") + 1 :] if "-m" in arguments else []
         if module and module[0].partition(".")[0] == _MODULE:
             return _shows(module[1:])
@@ -193,6 +193,6 @@ class _Script:
 
 
 def _shows(arguments: Sequence[str]) -> bool:
-    """Whether arguments of our command ask for what is stored."""
+    """Return whether arguments of our command request stored content."""
     first = next((word for word in arguments if not word.startswith("-")), "")
     return first in _SHOWING and not {"--help", "-h"} & set(arguments)

@@ -1,4 +1,4 @@
-"""What this system itself put into a log: it is recognized, and never remembered as somebody's words."""
+"""Detect this system's own text in a log, so that it is never stored as another speaker's words."""
 
 import html
 import json
@@ -20,17 +20,17 @@ _FORMS = {
     '"': r'(?:\\{0,15}"|\\{1,15}u0022|&quot;)',
     "/": r"\\{0,15}/",
 }
-"""How a character of a mark is written, also in JSON inside JSON, four deep, and in HTML."""
+"""Forms of a marker character, also in JSON inside JSON, four deep, and in HTML."""
 FIRST_WORDS = frozenset({SegmentKind.PROMPT, SegmentKind.AGENT_PROMPT, SegmentKind.MACHINE_PROMPT})
 
 
 def may_hold_memory(line: str) -> bool:
-    """Whether a look at the strings of a line is worth it."""
+    """Return whether the strings of a line need a check."""
     return MEMORY_TAG in line
 
 
 def without_memory(value: Any) -> tuple[Any, int]:
-    """A decoded JSON value without the blocks that this system put into the session, and how many there were."""
+    """Return a decoded JSON value without the blocks that this system put into the session, and their number."""
     if isinstance(value, str):
         return _cut(value) if may_hold_memory(value) else (value, 0)
     if isinstance(value, list):
@@ -48,7 +48,7 @@ def _in_any_form(mark: str) -> str:
 
 _MARK = re.compile(f"(?P<begins>{_in_any_form(MEMORY_BEGINS)})|{_in_any_form(MEMORY_ENDS)}")
 _DEEPEST = 5
-"""So often a text may stand in JSON in JSON."""
+"""Maximum depth of JSON inside JSON."""
 _LINE = re.compile(
     r"""\s*(?:\d+[\u2192:|\t]\s?)?                                  # as a file is shown with numbered lines
     (?: -\ [^\u201c\u201d]*\u201c[^\u201c\u201d]*\u201d(?:\ \[[^\s\]]*\])?   # a quote of a hook or of the chat
@@ -60,13 +60,13 @@ _LINE = re.compile(
     )?""",
     re.VERBOSE,
 )
-"""Every line of a block but the first, as `search.quoting`, `search.context_items`, `steps.chat` and `mcp_server.texts`
-write it."""
+"""Every line of a block but the first, as written by `search.quoting`, `search.context_items`, `steps.chat` and
+`mcp_server.texts`."""
 
 
 def _cut(text: str) -> tuple[str, int]:
-    """`text` without its blocks, also escaped ones, and how many. One that is not closed stays, and so does what has
-    other lines than ours: somebody wrote it.
+    """Return `text` without its blocks, including escaped ones, and their number. An unclosed block stays, and so does
+    one with foreign lines: another author wrote it.
     """
     pieces: list[str] = []
     at = count = 0
@@ -83,7 +83,7 @@ def _cut(text: str) -> tuple[str, int]:
 
 
 def _is_ours(body: str) -> bool:
-    """Whether the inside of a block is one that this system makes, however often it is escaped."""
+    """Return whether the inside of a block is in this system's format, at any depth of escaping."""
     for _ in range(_DEEPEST):
         if any(_has_our_lines(form) for form in (body, html.unescape(body))):
             return True
@@ -100,10 +100,10 @@ def _has_our_lines(body: str) -> bool:
 
 
 def begins_own_session(kind: SegmentKind, text: str) -> bool | None:
-    """Whether the session that begins with this message is a summarizer's call; None: the message does not tell."""
+    """Return whether a session with this first message is a summarizer's call; None: the message does not show it."""
     return is_own_request(text) if kind in FIRST_WORDS else None
 
 
 def is_own_request(text: str) -> bool:
-    """Whether a prompt is one of our summarizer's, and not one that speaks of them."""
+    """Return whether a prompt is one of our summarizer's, and does not only mention them."""
     return text.lstrip().startswith(SUMMARIZER_MARK)

@@ -1,4 +1,4 @@
-"""Log lines -> parts, as a fold: lines fed in any number of calls give the same parts as in one call."""
+"""Fold log lines into chunks: the same lines in any number of calls give the same chunks."""
 
 import json
 import re
@@ -32,28 +32,28 @@ STATE_VERSION = 1
 """Version of `FileState` as JSON."""
 
 MAX_BOUNDARIES = 4
-"""Boundaries of compactions that are remembered while the summary has not come, the latest ones."""
+"""Limit of remembered compaction boundaries without a summary yet, the latest ones."""
 
 MAX_VERSION_CHARS = MAX_TIME_CHARS = 40
 
 TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MB: archived, not parsed"
 
 MAX_SESSIONS = 16
-"""Sessions of one file that are remembered while another one goes on in it, the latest ones."""
+"""Limit of remembered interrupted sessions of one file, the latest ones."""
 
 _OF_TOOLS = frozenset({SegmentKind.TOOL_INPUT, SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
 
 COMPACTING_AGENT = "acompact"
-"""Ids of the subagents with which Claude Code compacts begin so: their files repeat the session they compact."""
+"""Prefix of the IDs of subagents with which Claude Code compacts: their files repeat the compacted session."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileOrigin:
-    """Which file the lines come from; `path` is relative to the source's folder.
+    """The file that the lines come from; `path` is relative to the source's folder.
 
-    `agent_type` and `spawned_by` (the id of a tool call) are what the file beside a subagent's says of it, `folder` is
-    the one that a person chose for a Cowork session: it stands for the first working directory. `launched` is the name
-    of the project folder, which Claude Code makes of the directory that the session was launched in.
+    `agent_type` and `spawned_by` (a tool call's ID) are from a subagent's description. `folder` is the one that a
+    person chose for a Cowork session: it replaces the first working directory. `launched` is the name of the project
+    folder, which Claude Code derives from the directory that the session was launched in.
     """
 
     source: str
@@ -65,18 +65,18 @@ class FileOrigin:
 
     @property
     def stem(self) -> str:
-        """The session or `agent-<id>` that the file's name says, also where it was set aside."""
+        """Return the session or `agent-<id>` in the file's name, also if it was set aside."""
         return log_stem(self.path)
 
     @property
     def agent_id(self) -> str:
-        """Id of the subagent whose file this is; empty for a session's own file."""
+        """Return the ID of the subagent whose file this is; empty for a session's file."""
         return self.stem.removeprefix("agent-") if self.stem.startswith("agent-") else ""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """Where a session stands that another one interrupted in the same file; the fields are those of `FileState`."""
+    """The state of a session that another one interrupted in the same file; the fields are those of `FileState`."""
 
     session_id: str = ""
     agent_id: str = ""
@@ -89,15 +89,14 @@ class SessionState:
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What the parser must know of the lines before, small whatever the file's size.
+    """The parser's state from preceding lines, small for any file size.
 
-    `line` counts the lines read of this `generation`. `part_id` names the open part, whose text the store has.
-    `own`: the session is a call of our summarizer, None as long as nothing was asked. `observer`: the memory tool whose
-    own session it is. `borrows`: some of the
-    file was copied from another session, maybe twice, with a mark and without. `boundaries` are the latest of
-    compactions, which may be written twice: the uuid of each, and that of the last record before it. `others` are the
-    further sessions of a file that was spliced from several: each keeps its own project. `fired` is the uuid of the
-    latest record that says that a schedule fired: the prompt follows it.
+    `line` counts the lines read of this `generation`. `part_id` names the open chunk, whose text the store has. `own`:
+    the session is a call of our summarizer; None before the first prompt. `observer`: the memory tool that owns the
+    session. `borrows`: some of the file was copied from another session, maybe twice, with a mark and without.
+    `boundaries` are the latest compactions, which may be written twice: the uuid of each, and that of the last record
+    before it. `others` are the further sessions of a file that was spliced from several: each keeps its project.
+    `fired` is the uuid of the latest record of a fired schedule: the prompt follows it.
     """
 
     generation: int = 0
@@ -119,13 +118,13 @@ class FileState:
     fired: str = ""
 
     def to_json(self) -> str:
-        """Compact JSON with a version number."""
+        """Return compact JSON with a version number."""
         values = asdict(self) | {"version": STATE_VERSION}
         return json.dumps(values, default=datetime.isoformat, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> "FileState | None":
-        """The state written by `to_json`; None if this version cannot read it."""
+        """Return the state written by `to_json`; None if this version cannot read it."""
         try:
             values: dict[str, Any] = json.loads(text)
             if values.pop("version") != STATE_VERSION:
@@ -150,13 +149,12 @@ class FileState:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The messages on a run of lines, repeated ones included. `lines` counts the lines, blank ones too.
+    """The messages on consecutive lines, repeated ones included. `lines` counts the lines, including blank ones.
 
-    `dead` are (line, reason) of lines of which something could not be read. `boundaries` maps the uuid of a
-    compaction's boundary to that of the last record before it, `continued` a session to the one in which it goes on.
-    `unknown` maps each type that this version does not know, of records or of what is in them, to how many there were
-    and the version of Claude Code that wrote the last. `odd_times` are (line, text) of times at which nothing can have
-    been said. `fired`: as in the state, behind these lines.
+    `dead` are (line, reason) of lines that could not be read completely. `boundaries` maps the uuid of a compaction's
+    boundary to that of the last record before it, `continued` a session to its continuation. `unknown` maps each
+    unknown type, of records or of their content, to its number and the version of Claude Code that wrote the last.
+    `odd_times` are (line, text) of implausible times. `fired`: as in the state, after these lines.
     """
 
     messages: tuple[LoggedMessage, ...]
@@ -171,32 +169,32 @@ class Batch:
 
     @property
     def malformed(self) -> int:
-        """Lines of which something could not be read."""
+        """Return the number of lines that could not be read completely."""
         return len(self.dead)
 
     @property
     def keys(self) -> list[str]:
-        """Every key that may tell a known message, in order, repeated ones once."""
+        """Return every key that may identify a known message, in order, without repetitions."""
         return list(dict.fromkeys(name for logged in self.messages for name in logged.names))
 
     @property
     def borrowed_names(self) -> list[str]:
-        """All keys of the messages that say that they are of another session."""
+        """Return all keys of the messages that are marked as another session's."""
         return [name for logged in self.messages if logged.borrowed for name in logged.names]
 
     @property
     def lent_keys(self) -> list[str]:
-        """Keys that messages of sessions have as long as only their copies are known."""
+        """Return the keys that messages have while only their copies are known."""
         return [key for logged in self.messages for key in logged.lent_as]
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What a batch adds. `parts` are new, grown or closed; the last may still grow, and is then `open_part`.
+    """The result of a batch. `parts` are new, grown or closed; the last may still grow, and is then `open_part`.
 
-    `keys` are of new messages, one each; `aliases` and `claims` lead from further keys to these. `own` counts the
-    messages of our summarizer's session, and `answers` what this memory itself answered: both are left out. So are the
-    messages of other memory tools' sessions, which `observed` counts by tool, and `observers` the sessions that began.
+    `keys` are of new messages, one each; `aliases` and `claims` map further keys to these. `own` counts the messages of
+    our summarizer's session, and `answers` this memory's answers: both are left out. So are the messages of other
+    memory tools' sessions, which `observed` counts by tool, and `observers` the sessions that began.
     """
 
     state: FileState
@@ -213,7 +211,7 @@ class Advance:
 
 
 ReadRecord = Callable[[Record, int, Counter[str]], list[LoggedMessage]]
-"""(record, line number, what was left out by reason) -> the messages in the record."""
+"""(record, line number, counter of skipped items by reason) -> the messages in the record."""
 
 
 def read_messages(
@@ -221,7 +219,7 @@ def read_messages(
 ) -> Batch:
     """Read lines of one file; `first_line` is the number of the first one in its archive, `fired` that of the state.
 
-    A line is let go before its messages are made, since one may have 50 MB.
+    A line is released before its messages are made, since one may have 50 MB.
     """
     messages: list[LoggedMessage] = []
     skipped: Counter[str] = Counter()
@@ -303,14 +301,14 @@ def advance(
     idle_minutes: int,
     observers: ObserverRules | None = None,
 ) -> Advance:
-    """Lay a batch into parts.
+    """Split a batch into chunks.
 
-    :param open_part: the part that `state.part_id` names; whether it was closed meanwhile does not matter.
-    :param known: message keys that some file owns already, but of `Batch.lent_keys` those that this file owns; such
-        messages only move the context on.
+    :param open_part: the chunk that `state.part_id` names; it may have been closed meanwhile.
+    :param known: message keys that another file owns, and those of `Batch.lent_keys` that this file owns; such messages
+    only advance the context.
     :param label: working directory -> project.
-    :param idle_minutes: a longer pause between two messages ends a part.
-    :param observers: which sessions are other memory tools' own; None: as the rules of this package say.
+    :param idle_minutes: a longer pause between two messages ends a chunk.
+    :param observers: rules for other memory tools' sessions; None: the rules of this package.
     """
     cutter = Cutter(open_part, timedelta(minutes=idle_minutes))
     walk = _Walk(state, cutter, Found(known), batch, origin, label, observers or built_in())
@@ -320,7 +318,7 @@ def advance(
 
 
 def times_after(messages: Sequence[LoggedMessage]) -> list[datetime | None]:
-    """For each message the first known time from it on that its session has among these messages."""
+    """Return for each message the first known time of its session from it on, among these messages."""
     known: dict[str, datetime] = {}
     found: list[datetime | None] = []
     for logged in reversed(messages):
@@ -331,8 +329,8 @@ def times_after(messages: Sequence[LoggedMessage]) -> list[datetime | None]:
 
 
 class _Walk:
-    """The state of a file while a batch is laid into parts. What changes with each message is a field of its own: a
-    new `FileState` for each would cost as much as reading its line.
+    """The state of a file while a batch is split into chunks. Changing fields are separate: a new `FileState` for each
+    message would cost as much as reading its line.
     """
 
     def __init__(
@@ -353,14 +351,14 @@ class _Walk:
         self._cutter, self._found, self._origin, self._label = cutter, found, origin, label
 
     def step(self, logged: LoggedMessage, later: datetime | None) -> None:
-        """Lay one message, unless it is known or one of our own.
+        """Add one message, unless it is known or one of ours.
 
         :param later: the next known time, for a message without one that none precedes.
         """
         message = logged.message
         if _begins_another_session(self._state, logged):
             self._state = _switched(self._state, logged.session_id)
-            self._trail = replace(self._trail, lead="")  # what another session said last may be private
+            self._trail = replace(self._trail, lead="")  # another session's last statement may be private
             self._spoken_at = None
         if self._state.own is None:
             self._state = replace(self._state, own=begins_own_session(message.kind, message.text))
@@ -376,7 +374,7 @@ class _Walk:
         if self._state.observer:
             self._observed[self._state.observer] += 1
             return
-        if self._state.borrows:  # maybe the same message once more, without the mark
+        if self._state.borrows:  # maybe the same message again, without the mark
             logged = replace(logged, seen_as=(*logged.seen_as, *logged.lent_as))
         if is_own_answer(self._trail, logged):
             self._answers += 1
@@ -389,7 +387,7 @@ class _Walk:
         self._trail = follow(self._trail, logged)
 
     def result(self, lines: int) -> Advance:
-        """What the batch of so many lines adds."""
+        """Return the result of a batch with `lines` lines."""
         parts = self._cutter.settled()
         last = self._cutter.open_part() if self._cutter.part else None
         state = replace(
@@ -406,7 +404,7 @@ class _Walk:
         return replace(step, answers=self._answers, observed=self._observed, observers=self._begun)
 
     def _lay(self, logged: LoggedMessage, when: datetime | None) -> None:
-        """Put a new message into the open part or the next one; `when` is its time, or that of its neighbour."""
+        """Put a new message into the open or the next chunk; `when` is its time, or that of its neighbour."""
         template = self._template(logged)
         if self._closes(template, logged.message):
             self._cutter.close()
@@ -446,7 +444,7 @@ class _Walk:
 
 
 class Found:
-    """Which messages of a batch are new, and the keys that they bring."""
+    """The new messages of a batch, and their keys."""
 
     def __init__(self, known: Collection[str]) -> None:
         self._keys: dict[str, None] = {}
@@ -456,20 +454,20 @@ class Found:
         self._known = known
 
     def is_copy(self, logged: LoggedMessage) -> bool:
-        """Whether the message is known, by its key or a further one."""
+        """Return whether the message is known, by its key or a further one."""
         return any(map(self._is_known, logged.names))
 
     def add(self, logged: LoggedMessage) -> None:
-        """A new message."""
+        """Add a new message."""
         key = logged.message.key
         self._keys[key] = None
         self._aliases.update((alias, key) for alias in logged.message.aliases)
         self._claim(logged, key)
 
     def add_copy(self, logged: LoggedMessage, path: str) -> None:
-        """One more place of a known message. The store leads an alias that it knows on to the message's own key.
+        """Add an occurrence of a known message. The store maps a known alias on to the message's key.
 
-        What it says of a subagent counts all the same: the copy read first may be another session's, or the answer.
+        Its data on a subagent still counts: the copy read first may be another session's, or the answer.
         """
         name = next(filter(self._is_known, logged.names))
         key = self._aliases.get(name) or self._claims.get(name) or name
@@ -478,12 +476,12 @@ class Found:
         self._occurrences.append(Occurrence(key, path, logged.line))
 
     def add_said(self, logged: LoggedMessage, key: str, path: str) -> None:
-        """Another writing of the message `key`, which some other file has."""
+        """Add another form of the message `key`, which another file has."""
         self._aliases[logged.message.key] = key
         self._occurrences.append(Occurrence(key, path, logged.line))
 
     def advance(self, state: FileState, parts: tuple[Part, ...], open_part: Part | None, own: int = 0) -> Advance:
-        """What the batch adds, given how it was laid into parts."""
+        """Return the result of the batch after its split into chunks."""
         return Advance(
             state, parts, open_part, tuple(self._keys), tuple(self._occurrences), self._aliases, self._claims, own
         )
@@ -498,7 +496,7 @@ class Found:
 
 
 def _begins_another_session(state: FileState, logged: LoggedMessage) -> bool:
-    """Whether a message is of another session than the one before, and not of one that goes on with it: that one is
+    """Return whether a message begins another session, other than a continuation of the current one. A continuation is
     in the same folder, or names its predecessor and is in a folder below.
     """
     if not logged.session_id or state.session_id in ("", logged.session_id):
@@ -508,7 +506,7 @@ def _begins_another_session(state: FileState, logged: LoggedMessage) -> bool:
 
 
 def _switched(state: FileState, session_id: str) -> FileState:
-    """The state at the first message of another session, or where an interrupted one goes on."""
+    """Return the state at the first message of another session, or where an interrupted one continues."""
     left = SessionState(
         state.session_id, state.agent_id, state.first_cwd, state.cwd, state.exchange, state.own, state.observer
     )
@@ -529,7 +527,7 @@ def _switched(state: FileState, session_id: str) -> FileState:
 
 
 def _located(state: FileState, logged: LoggedMessage, origin: FileOrigin) -> FileState:
-    """The state with the place and exchange of `logged`. The first message tells whose file it is."""
+    """Return the state with the place and exchange of `logged`. The first message determines the file's session."""
     agent_id = state.agent_id or origin.agent_id
     if not agent_id and not state.session_id and logged.sidechain:
         agent_id = logged.agent_id
@@ -542,7 +540,7 @@ def _located(state: FileState, logged: LoggedMessage, origin: FileOrigin) -> Fil
         return state
     first = state.first_cwd or cwd
     if _is_launched_in(origin, cwd) and not _is_launched_in(origin, first):
-        first = cwd  # what stands before it was copied from a session of another folder
+        first = cwd  # earlier lines were copied from a session of another folder
     return replace(
         state,
         session_id=session_id,
@@ -555,7 +553,7 @@ def _located(state: FileState, logged: LoggedMessage, origin: FileOrigin) -> Fil
 
 
 def _is_launched_in(origin: FileOrigin, cwd: str) -> bool:
-    """Whether the name of a log's folder is made of this directory."""
+    """Return whether the name of a log's folder is derived from this directory."""
     return bool(cwd) and re.sub(r"[^A-Za-z0-9]", "-", cwd) == origin.launched
 
 

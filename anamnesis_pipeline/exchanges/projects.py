@@ -1,4 +1,4 @@
-"""Which project a working directory belongs to: its git repository, wherever the worktree; else its path."""
+"""The project of a working directory: its git repository, for any worktree; else its path."""
 
 import os
 import re
@@ -14,39 +14,39 @@ _WSL_DRIVE = re.compile(r"/mnt/([a-z])(?=/|$)")
 _DRIVE = re.compile(r"[a-z]:(?=/|$)")
 _REMOTE = re.compile(r"(?:[a-z+]+://(?:[^/@]*@)?([^/@:]+|\[[^/\]]*\])(?::\d*)?/|(?:[^/@:]+@)?([^/:@]{2,}):(?!//))(.+)")
 _GITHUB = frozenset({"github.com", "www.github.com", "ssh.github.com"})
-"""Names of the one host whose repositories are called by their path alone."""
+"""Names of the one host whose repositories are named by their path alone."""
 
 
 class Disk(Protocol):
-    """The disk of a machine, as far as it takes to find a repository. Paths are absolute texts by `name_of`."""
+    """The disk of a machine, as far as finding a repository needs it. Paths are absolute texts by `name_of`."""
 
     def mode(self, path: str) -> int | None:
-        """The `st_mode` of what is there, behind links; None: nothing.
+        """Return the `st_mode` of a path, following links; None: nothing is there.
 
         :raises OSError: it cannot be seen.
         """
 
     def text(self, path: str) -> str:
-        """A small file's text, invalid UTF-8 replaced.
+        """Return a small file's text, invalid UTF-8 replaced.
 
         :raises OSError: it cannot be read.
         """
 
     def real_path(self, path: str) -> str:
-        """The path without links and dots, also where nothing is there.
+        """Return the path without links and dots, even if nothing is there.
 
-        :raises OSError: the links go round in circles.
+        :raises OSError: the links form a loop.
         """
 
     def home(self) -> str:
-        """The home of the user who looks."""
+        """Return the home of the login user."""
 
 
 class LocalDisk:
     """The disk of this machine."""
 
     def mode(self, path: str) -> int | None:
-        """The `st_mode` of what is there, behind links; None: nothing.
+        """Return the `st_mode` of a path, following links; None: nothing is there.
 
         :raises OSError: it cannot be seen.
         """
@@ -56,21 +56,21 @@ class LocalDisk:
             return None
 
     def text(self, path: str) -> str:
-        """A small file's text, invalid UTF-8 replaced.
+        """Return a small file's text, invalid UTF-8 replaced.
 
         :raises OSError: it cannot be read.
         """
-        if not stat.S_ISREG(os.stat(bytes_of(path)).st_mode):  # a pipe would wait for ever
+        if not stat.S_ISREG(os.stat(bytes_of(path)).st_mode):  # opening a pipe would block
             raise OSError(f"{path} is no regular file")
         with open(bytes_of(path), encoding="utf-8", errors="replace") as file:
             return file.read()
 
     def real_path(self, path: str) -> str:
-        """The path without links and dots, also where nothing is there."""
+        """Return the path without links and dots, even if nothing is there."""
         return name_of(os.path.realpath(bytes_of(path)))
 
     def home(self) -> str:
-        """The home of the user who runs this."""
+        """Return the home of the user who runs this process."""
         return name_of(os.fsencode(Path.home()))
 
 
@@ -78,8 +78,8 @@ LOCAL_DISK = LocalDisk()
 
 
 def resolved_project(cwd: str, disk: Disk = LOCAL_DISK) -> str | None:
-    """What a machine's disk says of a directory: its repository, or where a link leads. None: nothing, or it is gone
-    and no repository is left around it. Reads files under it, so callers ask once per directory.
+    """Return a directory's repository, or the target of a link, from a machine's disk. None: neither, or the directory
+    is gone and no repository is left around it. Reads files under it, so callers ask once per directory.
     """
     if (identity := git_identity(cwd, disk)) is not None:
         return identity
@@ -91,7 +91,7 @@ def resolved_project(cwd: str, disk: Disk = LOCAL_DISK) -> str | None:
 
 
 def project_label(cwd: str) -> str:
-    r"""The path with `/` for every separator and `~` for anybody's home.
+    r"""Return the path with `/` as separator and `~` for any user's home.
 
     Windows and WSL name one folder in several ways: `C:\x`, `c:/x` and `/mnt/c/x` are one project, and so are
     `\\wsl$\Ubuntu\home\ann\x` and `/home/ann/x`.
@@ -106,16 +106,16 @@ def project_label(cwd: str) -> str:
 
 
 def _is_windows(cwd: str) -> bool:
-    """Whether backslashes in a path divide it; on other systems they may belong to a name."""
+    """Return whether backslashes in a path are separators; on other systems they may belong to a name."""
     return cwd.startswith("\\\\") or cwd[1:2] == ":"
 
 
 def git_identity(cwd: str, disk: Disk = LOCAL_DISK) -> str | None:
-    """`owner/repo` of the remote `origin` on GitHub, `host/owner/repo` of one elsewhere, without a remote the label of
-    the main worktree; None outside a repository.
+    """Return `owner/repo` of the remote `origin` on GitHub, `host/owner/repo` of another host, without a remote the
+    label of the main worktree; None outside a repository.
 
-    Only files are read. A directory that is gone belongs to the repository that is left around it, unless that is one
-    of the whole home; one that was never on this machine belongs to none.
+    Only files are read. A removed directory belongs to the remaining repository around it, unless that covers the whole
+    home; a directory that was never on this machine belongs to none.
     """
     directory = PurePosixPath(cwd)
     try:
@@ -140,7 +140,7 @@ def _is_file(disk: Disk, path: str) -> bool:
 
 
 def _holds_homes(directory: PurePosixPath, disk: Disk) -> bool:
-    """Whether a directory is somebody's home, or a folder above one."""
+    """Return whether a directory is a user's home, or a folder above one."""
     home = PurePosixPath(disk.real_path(disk.home()))
     return project_label(str(directory)) in {"~", "/", "/home", "/Users"} or directory in (home, *home.parents)
 
@@ -169,7 +169,7 @@ def _resolved(disk: Disk, folder: PurePosixPath, path: str) -> PurePosixPath:
 
 
 def _origin(config: str, disk: Disk) -> str | None:
-    """Host and path of the remote `origin` without credentials, port and `.git`; None for none or a local one."""
+    """Return host and path of the remote `origin` without credentials, port and `.git`; None if local or missing."""
     if not _is_file(disk, config):
         return None
     in_origin = False

@@ -1,5 +1,5 @@
-"""One record -> messages. The format is internal to Claude Code: every field is optional, nothing is fatal, and what is
-not understood is counted.
+"""Convert one record to messages. The format is internal to Claude Code: every field is optional, nothing is fatal, and
+unknown content is counted.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ _SYSTEM_KINDS = {
     "away_summary": SegmentKind.RECAP,
     "scheduled_task_fire": SegmentKind.NOTIFICATION,
 }
-"""Of the subtypes of system records that say something."""
+"""Subtypes of system records with text."""
 MAX_TYPE_CHARS = 60
 _RECAP_HINT = " (disable recaps in /config)"
 _MESSAGE_TYPES = frozenset({"user", "assistant", "attachment", "system"})
@@ -39,7 +39,7 @@ _SKIPPED_TYPES = frozenset(
     workflow-progress workflow-complete workflow-cancelled workflow-error rate_limit_event
 """.split()
 )
-"""Of records that say nothing of a conversation, up to version 2.1.294 of Claude Code."""
+"""Records without conversation, up to version 2.1.294 of Claude Code."""
 _SKIPPED_SUBTYPES = frozenset(
     """
     agents_killed api_error api_metrics api_retry bridge_status compact_boundary elicitation_complete file_snapshot
@@ -49,7 +49,7 @@ _SKIPPED_SUBTYPES = frozenset(
     task_updated thinking turn_duration
 """.split()
 )
-"""Of system records that say nothing of a conversation; those of 2025 have none."""
+"""System records without conversation; those of 2025 have no subtype."""
 _SKIPPED_ATTACHMENTS = frozenset(
     """
     agent_listing_delta agent_mention already_read_file async_agent_status async_hook_response
@@ -70,35 +70,34 @@ _SKIPPED_ATTACHMENTS = frozenset(
     total_tokens_reminder ultramemory ultrathink_effort unified_tasks unknown_command_fallback verify_plan_reminder
 """.split()
 )
-"""Of what Claude Code attaches to a prompt that is no text of anybody."""
+"""Attachments of Claude Code to a prompt without an author's text."""
 _SKIPPED_BLOCKS = frozenset(
     """
     redacted_thinking connector_text compaction container_upload fallback search_result tool_reference thinking image
     document audio video resource resource_link
 """.split()
 )
-"""Of blocks that are left out where they hold no text, or where none is expected."""
+"""Blocks that are left out if they hold no text, or where none is expected."""
 KNOWN_TYPES = _MESSAGE_TYPES.union(
     _SKIPPED_TYPES,
     (f"system:{name}" for name in ("", *_SKIPPED_SUBTYPES)),
     (f"attachment:{name}" for name in ("", *_SKIPPED_ATTACHMENTS)),
     (f"block:{name}" for name in ("", *_SKIPPED_BLOCKS)),
 )
-"""Types of records; `system:`, `attachment:` and `block:` begin those of what is in them."""
+"""Types of records; the prefixes `system:`, `attachment:` and `block:` mark types of their content."""
 UNKNOWN = "unknown:"
-"""Begins the reason for which anything of another type is left out; its type follows."""
+"""Prefix of the reason for skipping an unknown type; the type follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedMessage:
-    """A message with what its record says about the place it was said in.
+    """A message with its place from the record.
 
     `tool_use_id` links a tool's input to its result, and a `!` command to its output; `tool`, `milestone` and
-    `asks_memory` are set on what comes first of these. `claims` are keys that this message also stands for, though it
-    is never taken for a copy because of them; one whose `seen_as` is claimed already is a copy. `parent` is the uuid of
-    the record before. `spawned`, on results only, is the id of the subagent that the call started, and `moved_to` the
-    path, on the machine that wrote it, of a file with the whole text, of which the message has a preview. `borrowed`
-    ones say that they are of another session.
+    `asks_memory` are set on the first of these. `claims` are keys that this message also represents, without being a
+    copy because of them; one whose `seen_as` is claimed already is a copy. `parent` is the uuid of the previous record.
+    On results only, `spawned` is the ID of the subagent that the call started, and `moved_to` the path, on the machine
+    that wrote it, of a file with the whole text of a preview. `borrowed` ones are marked as another session's.
     """
 
     message: Message
@@ -118,23 +117,23 @@ class LoggedMessage:
     moved_to: str = ""
     asks_memory: bool = False
     entrypoint: str = ""
-    """What started Claude Code, as its records say: `cli`, `sdk-ts`, ..."""
+    """The program that started Claude Code, from its records: `cli`, `sdk-ts`, ..."""
     branch: str = ""
     """The git branch; empty where there is none."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every key that tells a copy of the message."""
+        """Return every key that identifies a copy of the message."""
         return (self.message.key, *self.message.aliases, *self.seen_as)
 
     @property
     def lent_as(self) -> tuple[str, ...]:
-        """Keys that the message has as long as only copies that say so of themselves were read."""
+        """Return the keys of the message while only marked copies were read."""
         return () if self.borrowed else tuple(map(borrowed_key, (self.message.key, *self.message.aliases)))
 
 
 def stands_for(logged: LoggedMessage) -> tuple[str, ...]:
-    """Keys under which the message may have been known, and deleted, before it was read itself."""
+    """Return the keys under which the message may have been known, and deleted, before it was read itself."""
     return (*logged.claims, *logged.lent_as)
 
 
@@ -142,7 +141,7 @@ def stands_for(logged: LoggedMessage) -> tuple[str, ...]:
 
 
 def read_messages_of(record: Record, line: int, skipped: Counter[str]) -> list[LoggedMessage]:
-    """The messages in one record; what is left out is counted in `skipped` by the reason."""
+    """Return the messages in one record; skipped content is counted in `skipped` by the reason."""
     kind = _string(record, "type")
     if kind in _SKIPPED_TYPES:
         skipped[kind] += 1
@@ -163,20 +162,20 @@ def read_messages_of(record: Record, line: int, skipped: Counter[str]) -> list[L
 
 
 def _leave_out(name: str, skipped: Counter[str]) -> None:
-    """Count a record, or what is in one, by its type, as `KNOWN_TYPES` names it."""
+    """Count a record, or content of one, by its type, as in `KNOWN_TYPES`."""
     name = name[:MAX_TYPE_CHARS]
     skipped[name if name in KNOWN_TYPES else UNKNOWN + name] += 1
 
 
 def boundary_of(record: Record) -> tuple[str, str] | None:
-    """(uuid of a compaction's boundary, uuid of the last record before it); None for any other record."""
+    """Return (uuid of a compaction's boundary, uuid of the last record before it); None for any other record."""
     if record.get("subtype") != "compact_boundary":
         return None
     return _string(record, "uuid"), _string(record, "logicalParentUuid")
 
 
 def continuation_of(record: Record) -> tuple[str, str] | None:
-    """(id of a session, id of the one in which it goes on); None for any other record."""
+    """Return (ID of a session, ID of its continuation); None for any other record."""
     if record.get("type") != "continued-in":
         return None
     session_id, later = _string(record, "sessionId"), _string(record, "continuedInSessionId")
@@ -184,24 +183,24 @@ def continuation_of(record: Record) -> tuple[str, str] | None:
 
 
 def fired_by(record: Record) -> str:
-    """The uuid of a record that says that a schedule fired; empty for any other record."""
+    """Return the uuid of a record of a fired schedule; empty for any other record."""
     return _string(record, "uuid") if record.get("subtype") == "scheduled_task_fire" else ""
 
 
 def is_borrowed(record: Record) -> bool:
-    """Whether the record says that it was copied from another session, or that its session was moved."""
+    """Return whether the record is marked as copied from another session, or its session as moved."""
     return "forkedFrom" in record or record.get("sessionKind") == "bg"
 
 
 class Beginning(NamedTuple):
-    """Where a log began, in the order in which logs own what they share."""
+    """The beginning of a log; logs own shared messages in this order."""
 
     is_fork: bool = False
     at: str = ""
 
 
 def beginning(lines: Iterable[str]) -> Beginning:
-    """What the first record with a plausible time says; a fork, and a session moved to the background, says so."""
+    """Return the beginning from the first record with a plausible time; a fork or a moved session is marked as such."""
     for line in lines:
         for record in read_records(line)[0]:
             if timestamp_of(record) is not None:
@@ -210,7 +209,7 @@ def beginning(lines: Iterable[str]) -> Beginning:
 
 
 def timestamp_of(record: Record) -> datetime | None:
-    """The record's time in UTC, if it has one that can be read and is one at which something may have been said."""
+    """Return the record's time in UTC, if it is readable and plausible."""
     text = record.get("timestamp")
     if not isinstance(text, str):
         return None
@@ -247,7 +246,7 @@ class _Emitter:
         aliases: tuple[str, ...] = (),
         sender: str = "",
     ) -> None:
-        """Add unless `text` is blank. `tool`: id of the call, tool name, whether it ends a step."""
+        """Add unless `text` is blank. `tool`: (ID of the call, tool name, whether it ends a step)."""
         if not text or text.isspace():
             return
         key, aliases = (key, aliases) if key else self._record_keys(text)
@@ -263,8 +262,8 @@ class _Emitter:
         )  # fmt: skip
 
     def add_typed(self, kind: SegmentKind, text: str, typed: str, sender: str = "") -> None:
-        """Add the text of a user record; `typed` is the part of it that came from the keyboard. The body of a skill,
-        which each of its uses repeats, is one message wherever it stands.
+        """Add the text of a user record; `typed` is the part of it that was typed. The body of a skill, which each of
+        its uses repeats, is one message everywhere.
         """
         if kind is SegmentKind.SKILL:
             self.add(kind, text, f"skill:{content_id('skill', text)}")
@@ -278,11 +277,11 @@ class _Emitter:
             self.add(kind, text, sender=sender)
 
     def result_keys(self, call: str, text: str) -> tuple[str, tuple[str, ...]]:
-        """Key and aliases of a tool's result; a record that was written again with another text is the same one."""
+        """Return key and aliases of a tool's result; a record written again with another text is the same one."""
         return result_key(call, text), (f"u:{self._uuid}:r:{call}",) if self._uuid else ()
 
     def block_keys(self) -> tuple[str, ...]:
-        """Aliases of a reply's next block: its key changes with the text, which other rules mask otherwise."""
+        """Return aliases of a reply's next block: its key changes with the text, which other rules mask differently."""
         return (f"u:{self._uuid}:b:{len(self.messages)}",) if self._uuid else ()
 
     def _record_keys(self, text: str) -> tuple[str, tuple[str, ...]]:
@@ -295,7 +294,7 @@ class _Emitter:
 
 
 def _user(record: Record, blocks: Sequence[Any], line: int, skipped: Counter[str]) -> list[LoggedMessage]:
-    """Tool results each on their own; the texts and images that were typed together are one message."""
+    """Return each tool result separately, and texts and images that were typed together as one message."""
     emitter = _Emitter(record, "user", line)
     pieces: list[Said] = []
     typed: list[Said] = []
@@ -324,7 +323,7 @@ def _user(record: Record, blocks: Sequence[Any], line: int, skipped: Counter[str
 
 
 def _with_command(logged: LoggedMessage) -> LoggedMessage:
-    """A `!` command, which asks or does not, and its output, whose record follows that of the command."""
+    """Return a `!` command, with whether it asks the memory, and its output, which has the next record."""
     text = logged.message.text
     if logged.message.kind is not SegmentKind.COMMAND:
         return logged
@@ -338,13 +337,13 @@ def _joined(pieces: Sequence[Said], who: tuple[SegmentKind, str]) -> str:
 
 
 def _agent_of(record: Record) -> str:
-    """Id of the subagent whose answer the tool result of this record is."""
+    """Return the ID of the subagent whose answer is the tool result of this record."""
     result = record.get("toolUseResult")
     return _string(result, "agentId") if isinstance(result, dict) else ""
 
 
 def _path_of_output(record: Record, blocks: Sequence[Any]) -> str:
-    """Where the whole text of the only result of this record is, if Claude Code says that it moved it out."""
+    """Return the path of the whole text of the only result of this record, if Claude Code reports that it was moved."""
     result, results = record.get("toolUseResult"), sum(_type(block).endswith("tool_result") for block in blocks)
     return _string(result, "persistedOutputPath") if isinstance(result, dict) and results == 1 else ""
 
@@ -364,7 +363,7 @@ def _add_result(
 
 
 def _text_of_result(content: Any, skipped: Counter[str]) -> str:
-    """What the tool put out, without the blocks that the client added before or behind it, or a piece of it."""
+    """Return the tool's output, or a piece of it, without the blocks that the client added before or behind it."""
     pieces = content if isinstance(content, list) else [content]
     texts = [result_text([piece] if isinstance(content, list) else piece) for piece in pieces]
     cut = [without_at_ends(text, INJECTED_TAGS) for text in texts]
@@ -444,7 +443,7 @@ def _system(record: Record, line: int, skipped: Counter[str]) -> list[LoggedMess
 
 
 def _content(body: Any) -> Sequence[Any]:
-    """The content blocks of a message; a bare string counts as one text block."""
+    """Return the content blocks of a message; a bare string counts as one text block."""
     content = body.get("content") if isinstance(body, dict) else body
     if isinstance(content, str):
         return [{"type": "text", "text": content}]

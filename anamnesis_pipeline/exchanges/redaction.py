@@ -1,8 +1,8 @@
-"""Secrets masked at the border, before anything is archived, summarized, embedded, logged or sent.
+"""Mask secrets on entry, before anything is archived, summarized, embedded, logged or sent.
 
-One linear scan (RE2) over the raw text lets only candidates through; the rules then see windows around them with
-escapes undone, so that a secret inside JSON inside JSON is found where it stands and everything else stays as it
-was, byte for byte. A mask reads `[REDACTED:<kind>:<8 hex>]`: the same secret gives the same mask under one salt.
+One linear scan (RE2) over the raw text selects candidates. The rules then see windows around them with escapes undone,
+so that a secret inside JSON inside JSON is found in place. Everything else is unchanged, byte for byte. A mask reads
+`[REDACTED:<kind>:<8 hex>]`: the same secret gives the same mask under one salt.
 """
 
 import fcntl
@@ -88,15 +88,15 @@ _VALUE_REST = re.compile(r"(?:[^\s\"'`\\<>,;&|()\[\]{}]|\\+/)*+")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _ELEMENT_BORDER = re.compile(r"\\*\"\s*,\s*\\*\"")
 _AS_WRITTEN = {"password", "token", "basic-auth", "private-key"}
-"""Kinds whose end the rule itself knows."""
+"""Kinds whose end the rule itself determines."""
 _IN_PATHS = {"url-token", "hue", "webhook"}
-"""Kinds that stand in a path, whose letters and slashes look like base64."""
+"""Kinds inside a path, whose letters and slashes look like base64."""
 LEAST_DATA = 60
-"""Characters of base64 around a word that make it a piece of data."""
+"""Characters of base64 around a word from which on it is a piece of data."""
 _DATA_BEFORE = re.compile(r"[A-Za-z0-9+/]*\Z")
 _DATA_BEHIND = re.compile(r"[A-Za-z0-9+/=]*")
 _QUOTED_QUOTE = re.compile(r"''(?=\w)|'\"'\"'(?=\S)")
-"""A quote within quotes, as YAML, SQL and the shell have it."""
+"""A quote within quotes, as in YAML, SQL and the shell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +105,11 @@ class _Span:
     end: int
     kind: str
     is_cut: bool = False
-    """It reaches to the end of what was looked at."""
+    """It extends to the end of the window."""
 
 
 class _Unescaped:
-    """A text with some escapes undone, and the way back to where each character stood."""
+    """A text with some escapes undone, and the original position of each character."""
 
     def __init__(self, text: str, escapes: re.Pattern[str]) -> None:
         pieces: list[str] = []
@@ -125,17 +125,17 @@ class _Unescaped:
         self.text = "".join((*pieces, text[at:])) if pieces else text
 
     def origin(self, position: int) -> int:
-        """Where the character at `position` begins in the original."""
+        """Return the original position of the character at `position`."""
         nearest = bisect_right(self._here, position) - 1
         return self._there[nearest] + position - self._here[nearest]
 
     def escapes_at(self, position: int) -> int:
-        """How many backslashes stood before the character at `position`."""
+        """Return the number of backslashes before the character at `position`."""
         return self.origin(position + 1) - self.origin(position) - 1
 
 
 def rules_version() -> str:
-    """Changes whenever the rules may have: their source, and the library that has the others."""
+    """Return a version that changes with the source of the rules and with the library that has the others."""
     modules = (
         redaction_blocks,
         redaction_fields,
@@ -151,7 +151,7 @@ def rules_version() -> str:
 
 
 class Redactor:
-    """Finds and masks secrets. Stateless but for the salt; safe to share between threads.
+    """Finds and masks secrets. Stateless except for the salt; thread-safe.
 
     :param salt: key of the hashes in masks; keep it secret, since short passwords could be guessed with it.
     """
@@ -160,13 +160,13 @@ class Redactor:
         self._salt = salt[:64]
 
     def mask_text(self, text: str) -> tuple[str, Counter[str]]:
-        """`text` with every secret masked, and how many of each kind. Masking again changes nothing."""
+        """Return `text` with every secret masked, and the number of each kind. Masking again changes nothing."""
         spans = _find(text)
         return "".join(self._pieces(text, spans)) if spans else text, _kinds(spans)
 
     def mask_line(self, line: str) -> tuple[str, Counter[str]]:
-        """One raw JSONL line, masked; what was valid JSON stays valid JSON with the same shape. Of another text, which
-        may have several lines, the line breaks inside a secret stay behind its mask.
+        """Mask one raw JSONL line; valid JSON stays valid with the same shape. In another text, which may have several
+        lines, the line breaks inside a secret stay behind its mask.
         """
         spans = _find(line)
         if not spans:
@@ -177,7 +177,7 @@ class Redactor:
             record = _decoded(line)
             if record is not None:
                 return self._reserialized(record)
-        del after, line  # huge ones do not stay beside the copy
+        del after, line  # free huge ones before the copy is used
         return "".join(pieces), _kinds(spans)
 
     def _reserialized(self, record: Any) -> tuple[str, Counter[str]]:
@@ -197,7 +197,7 @@ class Redactor:
         return value
 
     def _mask_pair(self, key: str, item: Any, found: Counter[str]) -> Any:
-        """A string may be a secret only because of its key."""
+        """Mask an item with its key: a string may be a secret only because of its key."""
         match = ASSIGNMENT.search(f'{key}="') if isinstance(item, str) else None
         if match and match["quote"] and is_literal_secret(item, quoted=True, strong=bool(match["strong"])):
             kind = "password" if match["strong"] else "token"
@@ -206,7 +206,7 @@ class Redactor:
         return self._mask_value(item, found)
 
     def _pieces(self, text: str, spans: Sequence[_Span], *, keeps_lines: bool = False) -> list[str]:
-        """What the masked text is joined from."""
+        """Return the pieces of the masked text."""
         pieces: list[str] = []
         at = 0
         for span in spans:
@@ -225,21 +225,21 @@ class Redactor:
 
 
 def masks_in(text: str) -> Counter[str]:
-    """How many masks of each kind a masked text holds."""
+    """Return the number of masks of each kind in a masked text."""
     return Counter(mask[1] for mask in MASK.finditer(text)) if "[REDACTED:" in text else Counter()
 
 
 def load_salt(path: Path) -> bytes:
-    """The 32 random bytes in `path`, mode 0600. Written where there are none: the file is missing, short, or all zeros
-    as a crash of the machine leaves it. Masks under an empty key could be guessed by anyone.
+    """Return the 32 random bytes in `path`, mode 0600. Write them if the file is missing, short, or all zeros after a
+    crash of the machine. Masks under an empty key could be guessed by anyone.
 
     :raises OSError: the file cannot be read or written.
     """
-    if path.exists() and _is_salt(salt := path.read_bytes()):  # also where the file may only be read
+    if path.exists() and _is_salt(salt := path.read_bytes()):  # the file may be read-only
         return salt
     path.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # all processes take the salt of the first
+        fcntl.flock(file, fcntl.LOCK_EX)  # all processes use the salt of the first
         if _is_salt(salt := file.read()):
             return salt
         if salt:
@@ -264,7 +264,7 @@ def _kinds(spans: Sequence[_Span]) -> Counter[str]:
 
 
 def _find(text: str) -> list[_Span]:
-    """Every secret in `text`, in order, without overlaps."""
+    """Return every secret in `text`, in order, without overlaps."""
     if ("\\/" in text or "\\u00" in text) and ESCAPED_PRINTABLE.search(text):
         plain = _Unescaped(text, ESCAPED_PRINTABLE)
         return [_Span(plain.origin(s.start), plain.origin(s.end), s.kind) for s in _find_plain(plain.text)]
@@ -330,7 +330,7 @@ def _rules_for(window: str) -> Sequence[Rule]:
 
 
 def _is_in_data(window: str, low: int, high: int) -> bool:
-    """Whether what looks like a token is a piece of base64."""
+    """Return whether an apparent token is a piece of base64."""
     before = _DATA_BEFORE.search(window, max(0, low - LEAST_DATA), low)
     after = _DATA_BEHIND.match(window, high, high + LEAST_DATA)
     around = (before[0] if before else "") + (after[0] if after else "")
@@ -347,7 +347,7 @@ def _by_place(window: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _of_named(text: str, value: NamedValue) -> Iterator[_Span]:
-    """The secret in a value that stands apart from its name: found where both are written as an assignment."""
+    """Yield the secret in a value that is separate from its name: found when both are joined to an assignment."""
     written = text[value.start : value.end]
     if MASK.search(written):
         return
@@ -420,14 +420,14 @@ def _by_sentence(window: _Unescaped) -> Iterator[tuple[int, int, str]]:
 
 
 def _is_harmless(text: str, key: int, end: int) -> bool:
-    """Whether the name of a value says that it is no secret, or belongs to the name of a resource."""
+    """Return whether the name of a value marks it as no secret, or is part of a resource's name."""
     named, before = text[max(0, key - 24) : end], text[max(0, key - 120) : key]
     return bool(HARMLESS_NAME.search(named) or IN_ARN.search(before))
 
 
 def _value_at(window: _Unescaped, low: int, quote: str, key: int) -> tuple[str, bool]:
-    """The value that begins at `low`, and whether a quote ends it: up to the quote of the same depth of escaping, or
-    to where a value without quotes ends.
+    """Return the value from `low` on, and whether a quote ends it: up to the quote of the same depth of escaping, or to
+    the end of an unquoted value.
     """
     high = window.text.find(quote, low, low + LONGEST_VALUE) if quote else -1
     opening = window.escapes_at(low - 1)
@@ -443,7 +443,7 @@ def _value_at(window: _Unescaped, low: int, quote: str, key: int) -> tuple[str, 
 
 
 def _joined(text: str, spans: list[_Span]) -> list[_Span]:
-    """The spans in order, those that overlap as one, each to the end of its secret. No character is read twice."""
+    """Return the spans in order, overlapping ones joined, each to the end of its secret. No character is read twice."""
     joined: list[_Span] = []
     for span in sorted(spans, key=lambda s: (s.start, -s.end)):
         if not joined or span.start >= joined[-1].end:
@@ -455,7 +455,7 @@ def _joined(text: str, spans: list[_Span]) -> list[_Span]:
 
 
 def _end_of(text: str, span: _Span) -> int:
-    """A token reaches as far as its characters do, also beyond the length that a rule knows, and over lines."""
+    """Return the end of a span. A token extends as far as its characters do, also beyond its rule and over lines."""
     if span.kind == "private-key" and not span.is_cut:
         return span.end
     if span.is_cut and span.kind != "jwt":
@@ -469,7 +469,7 @@ def _end_of(text: str, span: _Span) -> int:
 
 
 def _fit_escapes(text: str, span: _Span) -> _Span:
-    """Move borders that fall inside a JSON escape: no backslash may lose the character that it belongs to."""
+    """Move borders that fall inside a JSON escape, so that no backslash is separated from its character."""
     start, end = span.start, span.end
     if start < end and text[start] != "\\" and _odd_backslashes(text, start):
         start += 5 if text[start] == "u" else 1
@@ -495,7 +495,7 @@ def _decoded(line: str) -> Any:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Every string of a decoded JSON value, keys included."""
+    """Yield every string of a decoded JSON value, keys included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Private keys between the lines that frame them, and secrets wrapped over lines. Pure, and linear in the text.
+"""Private keys between their frame lines, and secrets wrapped over lines. Pure, and linear in the text.
 
 Positions are those of the raw text: a line may end in an escape of JSON, at any depth, instead of a line break.
 """
@@ -22,13 +22,13 @@ _TORN = re.compile(
     r"(?>[\s\",+\-\\]{0,40}+(?:(?:[nrt]|u2192)?[0-9]{1,6}(?:[\s:→\-]|\\+(?:t|u2192)){1,3})?"
     r"(?:n?[A-Za-z\-]{3,16}: ?[^\n\"\\]{1,90}+|[A-Za-z0-9+/=]{16,}+))++"
 )
-"""Lines of a key whose end is missing: numbered, in a diff, or with headers before them."""
+"""Lines of a key whose end is missing: numbered, in a diff, or below headers."""
 
 
 def private_keys(text: str) -> Iterator[tuple[int, int]]:
-    """Where private keys stand: each from its first frame to its last, or as far as its lines go.
+    """Yield the spans of private keys: each from its first frame line to its last, or to the end of its lines.
 
-    A frame ends the key before it, so that no character is looked at twice.
+    A frame line ends the previous key, so that no character is read twice.
     """
     if "PRIVATE KEY" not in text and "PuTTY-User-Key" not in text and "Static key" not in text:
         return
@@ -56,13 +56,13 @@ _LINE = re.compile(
     r"\\*(?:\r?\n|(?<=\\)(?:r\\+)?n)(?:[ \t]|\\+t)*+([A-Za-z0-9+/_\-]{4,}+={0,2})(?=[\"'`\s,;)\]}\\]|\Z)"
 )
 _WRAPPED_AT = 40
-"""Characters of the shortest line that a wrapped value fills."""
+"""Minimum length of a line filled by a wrapped value."""
 _FULL_LINE = re.compile(rf"[A-Za-z0-9+/=_\-]{{{_WRAPPED_AT}}}")
 _MIXED = re.compile(r"(?=.*\d).*[A-Za-z]")
 
 
 def end_of_wrapped(text: str, start: int, end: int) -> int:
-    """Where a value ends that begins at `start` and fills its line up to `end`, if the lines below go on with it."""
+    """Return the end of a value from `start` that fills its line up to `end`, if the next lines continue it."""
     last = end
     while last > start and text[last - 1] == "\\":
         last -= 1

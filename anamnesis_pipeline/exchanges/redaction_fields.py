@@ -1,7 +1,7 @@
-"""Secrets whose name stands in a field of its own, or in another cell: `name: DB_PASSWORD`, then `value: ...`. Pure.
+"""Secrets whose name is in a separate field or cell: `name: DB_PASSWORD`, then `value: ...`. Pure.
 
-What is a secret, and where it ends, is not decided here: each value is shown to the rules beside its name, as an
-assignment. Escapes of JSON count as what they stand for, so that a chat in a JSON file is read as it was written.
+The rules decide about a value and its end: each value is passed to them beside its name, as an assignment. Escapes of
+JSON count as the characters they represent, so that a chat in a JSON file is read as written.
 """
 
 import re
@@ -17,11 +17,11 @@ from anamnesis_pipeline.exchanges.redaction_sentences import NATIVE_KEYS, NATIVE
 from anamnesis_pipeline.exchanges.redaction_windows import windows
 
 LEFT, RIGHT = 100, 800
-"""Characters around a hit in which a name is looked for; its value may be farther."""
+"""Characters around a hit that are searched for a name; its value may be farther away."""
 MOST_NAME_CHARS = 60
 MOST_VALUE_CHARS = 4_096
 MOST_CHARS_BETWEEN = 400
-"""Between a name and its value may be other fields, and comments."""
+"""Other fields and comments may be between a name and its value."""
 MOST_CHARS_OF_VARIABLE = 1_000
 MOST_CHARS_OF_LINE = 320
 MOST_CHARS_OF_HEADINGS = 1_000
@@ -30,7 +30,7 @@ MOST_LINES_OF_BLOCK = 50
 _WORD = r"(?i:pass|kennwort|pwd|secret|token|key|cred|auth|contrase|senha)"
 _NATIVE = rf"{NATIVE_PASSWORDS}|{NATIVE_KEYS}"
 _NAME = rf"(?P<name>[\w .\-/]{{0,60}}{_WORD}[\w .\-/]{{0,60}})"
-# in what is searched, a form feed stands for each backslash of an escape
+# in the searched text, a form feed replaces each backslash of an escape
 _QUOTE = r"\f{0,8}[\"'`]?"
 _IS = rf"{_QUOTE}[ \t]{{0,8}}[:=][ \t]{{0,8}}"
 _OF_WHAT = (
@@ -43,7 +43,7 @@ _VALUE_FIELD = re2.compile(
     r"|S\f{0,8}\"[ \t]{0,8}:[ \t]{0,8})"
 )
 _ITEM_ENDS = re2.compile(rf"[{{}}<]|\n[ \t\f]*-[ \t]|(?i:name|key|id){_IS}")
-# an object, a block or lines below a key; what stands before the word is looked at only where one is found
+# an object, a block or lines below a key; text before the word is checked only if one is found
 _KEY_ENDS = re2.compile(
     rf"{_WORD}[\w .\-/]{{0,60}}{_QUOTE}[ \t]{{0,8}}"
     r"(?:[:=]\s{0,40}\{|:[ \t\f]{0,8}(?:[|>][+\-0-9]{0,2}[ \t\f]{0,8})?\n)"
@@ -68,14 +68,14 @@ _LONG_ELEMENTS = re2.compile(
 _LONG_TEXT_OF_ELEMENT = re.compile(rf"\f*[\"'][^<>]{{0,80}}(?<!/)>(?:\s*<value>)?{_LONG_TEXT}")
 _KEY_ELEMENTS = re2.compile(rf"<key>\s{{0,20}}{_NAME}</key>\s{{0,80}}<string>{_TEXT}/")
 
-# a line of a form, of a list of terms: the name, and below it nothing but the value
+# a line of a form, or of a list of terms: the name, and below it only the value
 _NAME_ENDS_LINE = re2.compile(rf"{_WORD}[\w .\-/]{{0,60}}:?[ \t\f*]{{0,8}}\n")
 _NAME_LINE = re.compile(
     rf"[ \t>*#\-|\"]{{0,20}}{_NAME}:?[ \t\f*]{{0,8}}\n\s{{0,20}}(?:[:~][ \t]{{1,8}})?{_QUOTE}"
     r"(?P<value>[^\s\"'`]{8,256}(?:['`](?=\w)[^\s\"'`]{1,256})?)[\"'`]?[ \t\f]{0,8}(?:\n|\"|\Z)"
 )
 _IS_NO_VALUE = re.compile(r"\w+[.\w]*[(\[]|pass\Z|\[.*\]\(|[\[<{(!|].*[\])>}|]\Z|.*:\Z")
-"""A link, something in brackets, a heading."""
+"""A link, brackets, or a heading."""
 _Q = r"[\"'\\`]{0,8}"
 _CHARS = r"[\w.\-/]{0,24}"
 _LABEL = r"(?i:passw|passphrase|kennwort|pwd|secret|token|key|cred|auth|_pass|pass:|contrase|senha)"
@@ -95,16 +95,16 @@ FIELD_HINT = prefilter(
         rf"(?i:{_NATIVE})\\*\"?(?:\r?\n|\\+[nr])",
     )
 )
-"""What the raw text has wherever a value is found; nothing is looked for where it is missing."""
+"""Present in every raw text with a value; without it, nothing is searched."""
 TABLE_HINT = prefilter((rf"\|[ \t*`]{{0,4}}[\w.\-/ ]{{0,24}}(?:{_WORD}|(?i:{_NATIVE}))[^|\r\n]{{0,24}}\|",))
-"""What a table has that names a secret."""
+"""Present in every table that names a secret."""
 _DIGIT = re.compile(r"\d")
 _ESCAPE = re.compile(r"\\+([nrt\"'/])")
 _MEANS = {"n": "\n", "r": "\f", "t": "\t"}
 _FLOW_ENDS = re.compile(r"\}(?=[\s,\]})]|\Z)")
 _FIRST_WORD = re.compile(r"\f*[\"'`]?[^\s\"'`]*")
 _WORD_OF_PROSE = re.compile(r"\f*([\"'`]?)[^\W\d_]+(?:\f*\1(?![\"'`]?\w)|[\s,])")
-"""A translated text, say: its first word, where a password would stand."""
+"""First word of prose, such as a translation, in a password's place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +115,11 @@ class NamedValue:
     end: int
     name: str
     is_open: bool = False
-    """The rules find where the value ends; it may be quoted, and something else may stand behind it."""
+    """The rules determine the end of the value; it may be quoted and followed by other text."""
 
 
 def named_values(text: str) -> list[NamedValue]:
-    """Every value whose name is in a field or a cell near it, or in the line or the element around it, in order."""
+    """Return every value whose name is in a field, cell, line or element near or around it, in order."""
     plain = ""
     named: dict[int, NamedValue] = {}
     for start, end in windows(text, (FIELD_HINT,), LEFT, RIGHT):
@@ -131,7 +131,7 @@ def named_values(text: str) -> list[NamedValue]:
 
 
 def _plain(text: str) -> str:
-    """The text with escapes of JSON as what they stand for, at the same places."""
+    """Return the text with escapes of JSON decoded, at the same positions."""
     return _ESCAPE.sub(_of_same_length, text) if "\\" in text else text
 
 
@@ -143,7 +143,7 @@ def _of_same_length(escape: re.Match[str]) -> str:
 
 
 def _named_in(text: str, low: int, high: int) -> Iterator[NamedValue]:
-    """Values whose name is in a part of the text."""
+    """Yield values whose name is in a range of the text."""
     part = text[low:high]
     yield from _beside(text, part, low)
     yield from _within(text, part, low)
@@ -154,7 +154,7 @@ def _named_in(text: str, low: int, high: int) -> Iterator[NamedValue]:
 
 
 def _beside(text: str, part: str, low: int) -> Iterator[NamedValue]:
-    """Values in the field behind or before that of their name, in the same item."""
+    """Yield values in the field after or before that of their name, in the same item."""
     for match in _NAME_FIELDS.finditer(part):
         name, at = match["name"], low + match.end()
         behind = text[at : at + MOST_CHARS_BETWEEN]
@@ -168,7 +168,7 @@ def _beside(text: str, part: str, low: int) -> Iterator[NamedValue]:
 
 
 def _value_in(item: str) -> int | None:
-    """Where the value begins in what stands behind a name, unless the item ends before."""
+    """Return the beginning of the value behind a name, unless the item ends before."""
     field = _VALUE_FIELD.search(item)
     return None if field is None or _ITEM_ENDS.search(item[: field.start()]) else field.end()
 
@@ -187,7 +187,7 @@ def _value_before(text: str, end: int) -> int | None:
 
 
 def _within(text: str, part: str, low: int) -> Iterator[NamedValue]:
-    """Values in an object, a block or lines below a key that has the name: `{"password": {"value": ...}}`."""
+    """Yield values in an object, a block or lines below a key with the name: `{"password": {"value": ...}}`."""
     for match in _KEY_ENDS.finditer(part):
         begin, end = low + match.start(), low + match.end()
         before = _KEY_BEGINS.search(text[max(0, begin - MOST_NAME_CHARS) : begin])
@@ -205,7 +205,7 @@ def _within(text: str, part: str, low: int) -> Iterator[NamedValue]:
 
 
 def _of_variables(text: str, part: str, low: int) -> Iterator[NamedValue]:
-    """Values that a variable of Terraform has when nobody gives one."""
+    """Yield default values of Terraform variables."""
     for match in _VARIABLES.finditer(part):
         at = low + match.end()
         default = _DEFAULT.search(behind := text[at : at + MOST_CHARS_OF_VARIABLE])
@@ -214,7 +214,7 @@ def _of_variables(text: str, part: str, low: int) -> Iterator[NamedValue]:
 
 
 def _is_deeper(text: str, key: int, lines: str) -> bool:
-    """Whether the lines behind a key are indented more than it."""
+    """Return whether the lines behind a key are indented more than it."""
     begin = text.rfind("\n", 0, key + 1) + 1
     margin = _margin(text[begin : begin + 2 * MOST_NAME_CHARS])
     return all(_margin(line) > margin for line in lines.split("\n") if line.strip())
@@ -239,13 +239,13 @@ def _rest_of_line(text: str, name: str, start: int) -> Iterator[NamedValue]:
 
 
 def _is_flow(text: str, start: int) -> bool:
-    """Whether a brace is open on the line: `{name: A, value: B}`."""
+    """Return whether a brace is open on the line: `{name: A, value: B}`."""
     before = text[max(0, start - MOST_CHARS_BETWEEN) : start].rpartition("\n")[2]
     return before.count("{") > before.count("}")
 
 
 def _lines_of_block(text: str, name: str, start: int) -> Iterator[NamedValue]:
-    """The lines that are indented as the first one."""
+    """Yield the lines with the indentation of the first one."""
     margin = 0
     for _ in range(MOST_LINES_OF_BLOCK):
         line = text[start : start + MOST_VALUE_CHARS].partition("\n")[0]
@@ -277,12 +277,12 @@ def _below(text: str, part: str, low: int) -> Iterator[NamedValue]:
 
 
 def _string_begins(text: str, begin: int, end: int) -> int:
-    """The name may be the beginning of a string of JSON."""
+    """Return the beginning of a JSON string if the name begins one."""
     return max(begin, text.rfind('"', begin, end) + 1)
 
 
 def _told(name: str, start: int, value: str) -> Iterator[NamedValue]:
-    if _DIGIT.search(value):  # a word below a heading is none
+    if _DIGIT.search(value):  # a word below a heading is no value
         yield NamedValue(start, start + len(value), _key(name))
 
 
@@ -304,11 +304,11 @@ _CELL_OF = {
     for sign in "\t;|,"
 }
 _FEWEST_CHARS_OF_TOKEN = 16
-"""In a column of tokens, which may be words that something counts."""
+"""For a column of tokens, which may be counted words."""
 
 
 def _in_columns(text: str, part: str, low: int) -> Iterator[NamedValue]:
-    """Cells below a heading that names a secret, where a line of headings and its rows follow each other."""
+    """Yield cells below a heading that names a secret, in a line of headings followed by its rows."""
     for hit in _LINE_OF_HEADINGS.finditer(part):
         end = low + hit.end() - 1
         farthest = max(0, end - MOST_CHARS_OF_HEADINGS)
@@ -327,7 +327,7 @@ def _in_columns(text: str, part: str, low: int) -> Iterator[NamedValue]:
 def _in_rows(
     text: str, at: int, headings: Sequence[str], sign: str, quote: re.Pattern[str] | None
 ) -> Iterator[NamedValue]:
-    """Values in the lines from `at` on that have as many cells as there are headings."""
+    """Yield values in the lines from `at` on with as many cells as there are headings."""
     is_last = False
     while not is_last:
         end = text.find("\n", at, at + MOST_VALUE_CHARS)
@@ -345,7 +345,7 @@ def _in_rows(
 
 
 def _cells(text: str, begin: int, end: int, sign: str) -> list[tuple[int, str]]:
-    """Where each cell of a line starts, and what it holds, without quotes around it."""
+    """Return start and content of each cell of a line, without quotes around it."""
     cells = []
     for cell in _CELL_OF[sign].finditer(text, begin, end):
         group = 1 if cell[1] is not None else 2
@@ -357,7 +357,7 @@ def _cells(text: str, begin: int, end: int, sign: str) -> list[tuple[int, str]]:
 
 
 def _headings(text: str, begin: int, end: int, sign: str) -> list[str]:
-    """For each column the name of a secret, or nothing; no columns if the line is none of headings."""
+    """Return for each column the name of a secret, or an empty text; no columns if the line has no headings."""
     cells = [_as_read(value.strip("'")) for _, value in _cells(text, begin, end, sign)]
     if len(cells) < 2 or not all(map(_HEADING.fullmatch, cells)):
         return []
@@ -366,12 +366,12 @@ def _headings(text: str, begin: int, end: int, sign: str) -> list[str]:
 
 
 def _as_read(cell: str) -> str:
-    """A heading with its letters, also those that JSON has escaped."""
+    """Return a heading with escapes of JSON decoded."""
     return _ESCAPED_LETTER.sub(lambda escape: chr(int(escape[1], 16)), cell) if "\\" in cell else cell
 
 
 def _is_of_column(name: str, value: str) -> bool:
-    """Whether a cell may hold the secret that its column is named after."""
+    """Return whether a cell may hold the secret that its column names."""
     is_password = ASSIGNMENT.search(f"{name}:")["strong"] is not None
     return bool(_DIGIT.search(value)) and (is_password or len(value) >= _FEWEST_CHARS_OF_TOKEN)
 
@@ -386,7 +386,7 @@ _ASIDE = re.compile(r"\s*[(\[][^()\[\]]{0,60}[)\]]\s*")
 
 
 def _in_tables(text: str) -> Iterator[NamedValue]:
-    """Cells under a heading, or behind a cell, that names a secret."""
+    """Yield cells under a heading, or behind a cell, that names a secret."""
     headings: dict[int, str] = {}
     end = -1
     for row in _ROW.finditer(text) if "|" in text else ():
@@ -407,7 +407,7 @@ def _in_tables(text: str) -> Iterator[NamedValue]:
 
 
 def _name_in(cell: str) -> str:
-    """A cell as the key of an assignment, if it names a secret."""
+    """Return a cell as the key of an assignment, if it names a secret."""
     words = _ASIDE.sub(" ", cell).strip(_MARKS + ":") if len(cell) <= MOST_NAME_CHARS else ""
     return _key(words) if words and _names_secret(_key(words)) else ""
 

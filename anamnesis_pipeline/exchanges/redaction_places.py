@@ -1,8 +1,8 @@
-r"""Places where a secret stands that neither its own form nor the name of a setting gives away: commands, headers,
-addresses, calls in code, lines of configuration files. Pure.
+"""Places of secrets that neither their form nor a setting's name identifies: commands, headers, addresses, calls in
+code, lines of configuration files. Pure.
 
 Each place has a trigger, searched for in the raw bytes, and a pattern for text without escapes whose group 1 is the
-secret. A trigger holds no quotes, because JSON escapes them: `Q` stands for a few, with or without backslashes.
+secret. A trigger holds no quotes, because JSON escapes them: `Q` matches a few, with or without backslashes.
 """
 
 import re
@@ -28,14 +28,14 @@ _REST = r"[ \t](?:[^\n|;&]{0,200}[ \t])?"
 
 
 def is_password(value: str) -> bool:
-    """Whether a word in the place of a password is one, and no template, path, number or name."""
+    """Return whether a word in the place of a password is one, and no template, path, number or name."""
     if len(value) < 4 or is_stand_in(value) or STOCK_VALUES.fullmatch(value) or is_path_or_address(value):
         return False
     return not value.isdigit() and not re.fullmatch(r"\W*[A-Za-z_][A-Za-z_\-.]*\W*|-{1,2}[\w\-]+", value)
 
 
 def is_random_password(value: str) -> bool:
-    """Whether a string among others is generated: letters with digits, and no name of a host, file or version."""
+    """Return whether a string among others is generated: letters with digits, no name of a host, file or version."""
     if len(value) < 6 or not is_password(value):
         return False
     if re.search(r"\s|^[\w.\-]+\.[a-z]{2,6}(?::\d+)?$|^[\w.+\-]+@[\w.\-]+\.[a-z]{2,6}$|^\d[\d.:\-]*$", value):
@@ -45,38 +45,38 @@ def is_random_password(value: str) -> bool:
 
 
 def is_long_random(value: str) -> bool:
-    """Whether a value of an address is a key rather than a name or a number."""
+    """Return whether a value of an address is a key rather than a name or a number."""
     return len(value) >= 16 and looks_random(value) and not is_stand_in(value)
 
 
 def is_link_token(value: str) -> bool:
-    """Whether a part of a path is what a link is opened with, and no name of a page or file."""
+    """Return whether a segment of a path is the token of a link, and no name of a page or file."""
     is_random = is_mixed_throughout(value) or bool(_UUID.fullmatch(value))
     return is_random and not is_stand_in(value) and not re.search(r"\.[a-z]\w{1,4}\Z", value)
 
 
 def is_link_token_of_no_thing(value: str) -> bool:
-    """The same where a path may name what is to be confirmed."""
+    """Return the same where a path may name the object to confirm."""
     return is_link_token(value) and not _UUID.fullmatch(value)
 
 
 def is_phrase_alone(value: str) -> bool:
-    """Whether a value between quotes, where nothing but secrets stands, is a passphrase of words."""
+    """Return whether a quoted value, in a place for secrets only, is a passphrase of words."""
     return is_passphrase(value, alone=True)
 
 
 def is_any(value: str) -> bool:
-    """Whether a value is no placeholder."""
+    """Return whether a value is no placeholder."""
     return not is_stand_in(value)
 
 
 def is_key_of_both_cases(value: str) -> bool:
-    """Whether a value has letters of both cases and digits."""
+    """Return whether a value has letters of both cases and digits."""
     return bool(re.search("[a-z]", value) and re.search("[A-Z]", value) and re.search(r"\d", value))
 
 
 def is_codes(value: str) -> bool:
-    """Whether most words of a list are codes with digits."""
+    """Return whether most words of a list are codes with digits."""
     codes = re.findall(r"[A-Za-z0-9]{4,}", value)
     return 2 * sum(any(c.isdigit() for c in code) for code in codes) > len(codes) >= 2
 
@@ -85,20 +85,20 @@ _PROSE = frozenset("and are for from has have her his its not our the they was w
 
 
 def is_mnemonic(value: str) -> bool:
-    """Whether words are those of a wallet rather than a sentence."""
+    """Return whether words are a wallet's mnemonic rather than a sentence."""
     words = re.findall("[a-z]+", value)
     return _PROSE.isdisjoint(words[:12]) and len(set(words)) > len(words) // 2
 
 
 def is_byte_list(value: str) -> bool:
-    """Whether numbers are the bytes of a key rather than a picture or a table."""
+    """Return whether numbers are the bytes of a key rather than a picture or a table."""
     numbers = [int(number) for number in re.findall(r"\d+", value)]
     return len(numbers) == 64 and max(numbers) < 256 and len(set(numbers)) > 30
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a secret stands: `trigger` in raw bytes, `pattern` in plain text."""
+    """The place of a secret: `trigger` in raw bytes, `pattern` in plain text."""
 
     kind: str
     trigger: str
@@ -120,7 +120,7 @@ _URL_CODES = (
 )
 _NET = r"(?i:net(?:\.exe)?)"
 _UNC = r"[\n\r\t]?\S+(?:[\n\r\t]\S+){0,4}"
-"""The name of a share; what stood behind a backslash may look like an escape."""
+"""The name of a share; text after a backslash may look like an escape."""
 _CODE = r"[A-Za-z0-9\-]*[0-9][A-Za-z0-9\-]*"
 _CODES = rf"({_CODE}(?:(?:[\s\"',;*•·]|[0-9]{{1,2}}[.)])+{_CODE})+)"
 _LABEL_OF_CODES = (
@@ -561,7 +561,7 @@ _TRACKER = re.compile(r"(?i)_ga|_gid|_gcl|_fbp|utm|consent|lang|theme|locale|pat
 
 
 def cookies_in(text: str) -> Iterator[tuple[int, int]]:
-    """Where the values of cookies stand in headers and commands: those of sessions, and whatever is random."""
+    """Yield the spans of cookie values in headers and commands: those of sessions, and random ones."""
     for header in _COOKIES.finditer(text):
         at = header.end()
         while pair := _PAIR.match(text, at):
@@ -587,9 +587,9 @@ _PORT = re.compile(r"\d{1,5}(?:[/?#,\s]|\Z)|\d{1,5}[^@]*/@")
 
 
 def passwords_in_addresses(text: str) -> Iterator[tuple[int, int]]:
-    """Where the password of an address stands, between user and host, whatever signs it holds.
+    """Yield the span of an address's password, between user and host, with any characters.
 
-    It ends at the first `@` with a host behind it that has a dot or a port, else at the last with any host.
+    It ends at the first `@` before a host with a dot or a port, else at the last before any host.
     """
     for address in _ADDRESS.finditer(text):
         low = address.end()

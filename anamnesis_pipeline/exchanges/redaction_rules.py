@@ -1,8 +1,8 @@
-"""What counts as a secret: the rules, and the hints by which one linear scan finds candidates. Pure.
+"""The rules for secrets, and the hints by which one linear scan finds candidates. Pure.
 
-detect-secrets knows most credentials; its patterns are used as they are, compiled by RE2 where RE2 can. Entropy
-rules are left out, since prose and hashes trip them, and so is its keyword rule, which is made for files of one
-language; `ASSIGNMENT` and `redaction_values` take its place. The other own rules are for what it lacks.
+detect-secrets knows most credentials; its patterns are used unchanged, compiled by RE2 where possible. Entropy rules
+are left out, since prose and hashes match them, and so is its keyword rule, which is made for files of one language;
+`ASSIGNMENT` and `redaction_values` replace it. The other rules cover its gaps.
 """
 
 import base64
@@ -51,18 +51,18 @@ from anamnesis_pipeline.exchanges.redaction_values import (
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One kind of secret. The secret is `group` of a match; `accept` has the last word on it."""
+    """One kind of secret. The secret is `group` of a match; `accept` makes the final decision."""
 
     kind: str
     pattern: Any
     group: int = 0
     accept: Callable[[str], bool] | None = None
     keyed: bool = False
-    """The secret is told by the key it is assigned to, not by its own shape."""
+    """The key of the assignment identifies the secret, not its own shape."""
 
 
 def linear(pattern: str, flags: int = 0) -> Any:
-    """`pattern` compiled by RE2; the look-around of detect-secrets, which RE2 does not know, as what it stands for."""
+    """Compile `pattern` by RE2, with detect-secrets' look-around, which RE2 lacks, replaced by equivalents."""
     options = re2.Options()
     options.log_errors = False
     options.case_sensitive = not flags & re.IGNORECASE
@@ -82,7 +82,7 @@ def _any_digit(value: str) -> bool:
 
 
 _SAMPLE = re.compile(r"(?i)example|your[_\-]|x{6}|placeholder|redacted|eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6")
-"""What marks a token as one of a documentation; the last is the payload that jwt.io shows."""
+"""Marks a token as an example of documentation; the last is the payload that jwt.io shows."""
 
 
 def _is_no_sample(value: str) -> bool:
@@ -98,23 +98,23 @@ def _is_generated(value: str) -> bool:
 
 
 def is_url_password(value: str) -> bool:
-    """Whether what stands where an address or a command has its password is one, and no placeholder."""
+    """Return whether the text in the place of an address's or command's password is one, and no placeholder."""
     return len(value) >= 3 and not is_stand_in(value) and not STOCK_VALUES.fullmatch(value)
 
 
 def _is_no_group(value: str) -> bool:
-    """Whether what follows `-u name:` is a password; `docker run --user` has a group there."""
+    """Return whether the text behind `-u name:` is a password; `docker run --user` has a group there."""
     is_word = value.replace("-", "").isalpha() and value.islower()
     return is_url_password(value) and not value.isdigit() and not is_word
 
 
 def _is_no_port(value: str) -> bool:
-    """Whether what follows `-p` is a password; for `docker run --name mongo` it is a port."""
+    """Return whether the text behind `-p` is a password; for `docker run --name mongo` it is a port."""
     return is_url_password(value) and not re.fullmatch(r"[\d.:]+(?:/[a-z]+)?", value)
 
 
 def _holds_login(value: str) -> bool:
-    """Whether base64 holds a name and a password, as in Docker's configuration."""
+    """Return whether base64 holds a name and a password, as in Docker's configuration."""
     try:
         name, colon, password = base64.b64decode(value, validate=True).decode("utf-8").partition(":")
     except (binascii.Error, UnicodeDecodeError):
@@ -127,7 +127,7 @@ def _mixed_case_and_digits(value: str) -> bool:
 
 
 def _discord_id(value: str) -> bool:
-    """The first third of a Discord token is the base64 of a decimal account number."""
+    """Return whether the first third of a token is the base64 of a decimal account number, as in Discord's."""
     head = value.split(".", 1)[0]
     try:
         return base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)).isdigit()
@@ -195,11 +195,11 @@ SENTENCE = linear(
     rf"(?i)(?P<name>(?P<strong>{_STRONG}|(?P<native_password>{NATIVE_PASSWORDS}))|(?P<native_key>{NATIVE_KEYS})|{_WEAK})"
     rf"{_SUFFIX}{SENTENCE_TAIL}"
 )
-"""A name of a secret and the words of a sentence that lead to its value."""
+"""A name of a secret and the words that lead to its value in a sentence."""
 IN_ASSIGNMENT, IN_SENTENCE = (
     tuple(sorted(rule.groupindex, key=rule.groupindex.get)) for rule in (ASSIGNMENT, SENTENCE)
 )
-"""Names of their groups in order: RE2 takes long to find one by its name."""
+"""Names of their groups in order: RE2 is slow in finding one by name."""
 
 OPTION = re.compile(r"(?:^|[\s\"'])--?[A-Za-z0-9_\-]*$")
 IN_ARN = re.compile(r"\barn:[\w:/\-*.]*\Z")
@@ -209,7 +209,7 @@ HARMLESS_NAME = re.compile(
     r"|cancel(?:lation)?|csrf|xsrf|bos|eos|pad|unk|mask|stop|sep|cls|special|input|output|max|min)"
     r"[ _\-]?(?:keys?|tokens?|key id))\Z"
 )
-"""Names of what is no secret though it is called a key or a token."""
+"""Names of values that are no secret though they are called a key or a token."""
 
 _SCHEME = (
     r"(?i:bearer|basic|ssws|geniekey|apikey|splunk|authorization: ?[\"']?(?:token|apikey))"
@@ -220,12 +220,12 @@ _USER = rf"(?:\s-u|--user|{_FLAGS_OF_CURL})[ =]?[\"']?[\w.@+\-]+:([^\s\"':]{{6,}
 _SSHPASS = r"sshpass -p[ =]?[\"']?([^\s\"']{4,})"
 _NETRC = r"login[ \t]+\S+\s+password[ \t]+([^\s\"'\\]{6,})"
 _ELEMENT = r"<(?i:[a-z:_\-]{0,40}(?:password|passwd|passphrase|secret|token|api_?key))>[ \t]*([^<\s]{6,512})[ \t]*</"
-# what is longer than a window ends where its characters do
+# a secret longer than a window ends where its characters do
 _LONG_ELEMENT = r"<(?i:[a-z:_\-]{0,40}(?:password|passwd|passphrase|secret|token|api_?key))>[ \t]*([^<\s]{200,})"
 _MYSQL = r"\b(?:mysql|mariadb)[a-z\-]*[ \t](?:[^\n|;&]{0,200}[ \t])?-p[\"']?([^\s\"'\\]{6,100})"
 _MONGO_OPTION = r"(?:-p|--password)[ \t=]+[\"']?([^\s\"'\\\-][^\s\"'\\]{2,100})"
 _MONGO = rf"\bmongo(?:sh|dump|restore|export|import|stat|top|files)[ \t](?:[^\n|;&]{{0,200}}[ \t])?{_MONGO_OPTION}"
-# a container is called so, too: only a user's name beside it tells a login
+# a container may have this name, too: only a user's name beside it indicates a login
 _MONGO_USER = r"(?:-u|--username)[ \t=]"
 _OLD_MONGO = rf"\bmongo[ \t](?:[^\n|;&]{{0,200}}[ \t])?{_MONGO_USER}[^\n|;&]{{0,200}}[ \t]{_MONGO_OPTION}"
 _OLD_MONGO_TURNED = (
@@ -281,7 +281,7 @@ RULES = _rules()
 _BEFORE = "(?:^|[^A-Za-z0-9])"
 TOKEN_RULES = tuple(Rule(kind, linear(f"{_BEFORE}({shape})"), 1, _is_generated) for kind, shape in SHAPES)
 ANY_TOKEN = linear(f"{_BEFORE}(?:{'|'.join(shape for _, shape in SHAPES)})")
-"""Where it finds nothing, none of `TOKEN_RULES` can match."""
+"""If it finds nothing, none of `TOKEN_RULES` can match."""
 
 # --- the prefilter ---------------------------------------------------------------------------------------
 
@@ -320,8 +320,8 @@ _SIGN_HINT = (
     rf"(?:: ?{_TYPE} =|[:=][:=>]{{0,2}}|->|→|：|＝|,)(?:\*{{1,3}}|__|</[a-z]{{1,8}}>)?(?:[ \t]| ){{0,12}}"
 )
 _KEY_HINTS = (
-    r"://[^\s/:@\"'<>`?#]{0,100}:[^\s\"<>`|]{1,2}@",  # the password goes on behind the sign
-    # whatever a password is made of
+    r"://[^\s/:@\"'<>`?#]{0,100}:[^\s\"<>`|]{1,2}@",  # the password continues behind the sign
+    # any characters of a password
     rf"(?i:{_STRONG})[A-Za-z0-9_\-]{{0,12}}{_SIGN_HINT}"
     r"(?:[A-Za-z]{0,2}[\\\"'`*]{1,8}[^\s\"'`\\][^\r\n]{7}|[^\s\"'`]\S{7})",
     rf"{_NAME_HINT}(?:{_SIGN_HINT}|[ ])(?:[A-Za-z]{{0,2}}[\\\"'`*]{{1,8}})?[^\s\"'\\`,;<>|&()\[\]{{}}]{{8}}",
@@ -333,7 +333,7 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 def _in_bytes(pattern: str) -> bytes:
-    r"""Return a pattern for text as one for bytes. JSON may have escaped what is not ASCII, and the break or tab
+    r"""Return a pattern for text as one for bytes. JSON may have escaped characters beyond ASCII, and the break or tab
     before a word: in `\npass:` that is `pass`.
     """
     pattern = pattern.replace(r"\b", r"(?:\b|\\[nrt]|\\u[0-9a-fA-F]{4})")
@@ -341,7 +341,7 @@ def _in_bytes(pattern: str) -> bytes:
 
 
 def escaped_or_not(pattern: str) -> str:
-    """Return a pattern that finds what is not ASCII also where JSON has escaped it."""
+    """Return a pattern that also finds characters beyond ASCII where JSON has escaped them."""
     return _NOT_ASCII.sub(_in_both_cases, pattern)
 
 
@@ -351,13 +351,13 @@ def _in_both_cases(character: re.Match[str]) -> str:
 
 
 PREFILTER_BYTES = 16 << 20
-"""RE2 remembers the states of an automaton that it has met: in 64 MiB for each, those of 250,000 searches, 24 MiB that
-they all but never ask for again. 8 MiB are too few for one state, and RE2 then goes without.
+"""RE2 caches the states of an automaton: in 64 MiB for each, those of 250,000 searches, including 24 MiB that are
+almost never used again. 8 MiB are too few for one state, and RE2 then runs without a cache.
 """
 
 
 def prefilter(hints: tuple[str, ...]) -> Any:
-    """The alternation over what some rules could match, for bytes; escapes of JSON may lie inside."""
+    """Return the alternation over all possible matches of some rules, for bytes; escapes of JSON may be inside."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.max_mem = PREFILTER_BYTES
@@ -367,12 +367,12 @@ def prefilter(hints: tuple[str, ...]) -> Any:
 
 KEYED_RULES = tuple(rule for rule in RULES if rule.keyed)
 TOKEN_HINT = prefilter(_TOKEN_HINTS)
-"""Where it finds nothing, only `KEYED_RULES`, `PLACE_RULES` and `ASSIGNMENT` can match."""
+"""If it finds nothing, only `KEYED_RULES`, `PLACE_RULES` and `ASSIGNMENT` can match."""
 PLACE_RULES = tuple(Rule(place.kind, linear(place.pattern), 1, place.accept) for place in PLACES)
 PLACE_HINT = prefilter(_PLACE_HINTS)
-"""Where it finds nothing, none of `PLACE_RULES` can match."""
+"""If it finds nothing, none of `PLACE_RULES` can match."""
 PREFILTERS = (TOKEN_HINT, PLACE_HINT, prefilter(_KEY_HINTS))
-"""What any rule could match. One automaton for all would have so many states that it is built again all the time."""
+"""All possible matches of any rule. A single automaton would have so many states that it is rebuilt all the time."""
 
 ESCAPED_PRINTABLE = re.compile(
     r"(?<!\\)\\+(?:u00(2[013-689a-fA-F]|[3-4][0-9a-fA-F]|5[0-9abd-fABD-F]|[67][0-9a-fA-F])|(/))"

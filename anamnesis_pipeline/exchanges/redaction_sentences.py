@@ -1,4 +1,4 @@
-"""Names of secrets in many languages, and sentences that tell one: "the password (for prod) is ...", "пароль — ...".
+"""Names of secrets in many languages, and sentences that state one: "the password (for prod) is ...", "пароль — ...".
 
 Pure. A sentence names a secret, may say of what, and links the name to a value: by a verb ("is"), a sign, or a word
 such as "to" where something is changed ("reset the password to ..."). The value has to look generated.
@@ -23,7 +23,7 @@ NATIVE_KEYS = (
     r"|API ?(?:キー|키|密钥|密鑰|金鑰)|シークレットキー|トークン|令牌|密钥|密鑰|金钥|金鑰|토큰"
     r"|klucz(?:em|a)? (?:api|dost(?:ę|e)powy)|kl(?:í|i)č (?:k )?api|api anahtar(?:ı|i)|api[- ]?kulcs"
 )
-"""Names that hardly occur but in text of these languages."""
+"""Names that are rare outside text of these languages."""
 
 _OF = (
     "for|of|to|on|at|from|that|which|we|i|used|von|vom|zum|zur|zu|am|für|beim?|im|des|der|dem|den|die|wir|ich"
@@ -71,9 +71,9 @@ SENTENCE_TAIL = (
     rf"|(?P<joined>{_JOINED})|(?P<beside>{_OF_WHAT}? ))"
     r"[「『《“”„«‘’‹]?(?P<quote>\*\*|[\"'`]?)[^\s0-9!$%^*+=?@~#&]{0,40}[0-9!$%^*+=?@~#&]"
 )
-"""What follows a name in a sentence, up to the first digit or mark of the value."""
+"""Text behind a name in a sentence, up to the first digit or mark of the value."""
 FIRST_WORDS = rf"(?i:{_OF}|{_HELPING}|{_CHANGED}|{_TO}|{_IS})[ :]|d'|dell'|l'|—|–|- "
-"""What begins behind the space after a name of any language."""
+"""Words behind the space after a name of any language."""
 
 _CHANGES = re.compile(rf"(?i)(?<!\w)(?:{_CHANGED})(?!\w)")
 _ASKS = re.compile(
@@ -93,16 +93,16 @@ _BOTH_CASES_OR_MARK = re.compile(r"(?=.*[a-z]).*[A-Z]|.*[!$%^*+=?~#&]")
 FORMER = re.compile(
     r" (?:from|von|de|da|van|z|ze|с|з) [\"'`]?([^\s\"'`]{8,64})[\"'`]? (?:to|auf|zu|a|en|à|para|naar|na|на) "
 )
-"""The value before, where one is changed."""
+"""The previous value, where one is changed."""
 CHARS_AROUND = 60
 """Characters before a name, or behind its value, that may hold the verb of the sentence."""
 
 
 def is_told(said: Mapping[str, str | None], value: str, before: str, after: str) -> bool:
-    """Return whether a sentence tells a secret by this value.
+    """Return whether a sentence states a secret with this value.
 
     :param said: the groups of a match; the one that links name and value is not None.
-    :param before: what stands before the name; `after` is what stands behind the value.
+    :param before: the text before the name; `after` is the text behind the value.
     """
     is_native, strong = bool(said["native_password"] or said["native_key"]), bool(said["strong"])
     if _OTHER_SCRIPT.match(value) or not _is_made_up(value) or (said["loose"] and not is_native):
@@ -127,6 +127,6 @@ def _is_made_up(value: str) -> bool:
 
 
 def without_other_script(value: str) -> str:
-    """Return a value up to where the text around it goes on, which may follow without a space."""
+    """Return a value up to the surrounding text, which may follow without a space."""
     end = _OTHER_SCRIPT.search(value)
     return value[: end.start()] if end and end.start() else value

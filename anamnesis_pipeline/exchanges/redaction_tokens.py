@@ -1,6 +1,6 @@
-"""Credentials that their own form gives away: the prefix that a service begins them with, and their length. Pure.
+"""Credentials that their own form identifies: a service's prefix and length. Pure.
 
-Those that detect-secrets lacks, or knows in part. Lengths are the least that the service hands out.
+Covers those that detect-secrets lacks, or knows in part. Lengths are the shortest that the service issues.
 """
 
 import re
@@ -154,7 +154,7 @@ TOKENS: tuple[tuple[str, str], ...] = (
     ("yandex", r"t1\.[A-Za-z0-9_\-]{16,}={0,2}\.[A-Za-z0-9_\-]{86}"),
     ("yandex", r"y0_[A-Za-z0-9_\-]{50,}"),
 )
-"""Kind and shape of tokens that are told by how they begin. No long run stands in parentheses: see `beginning`."""
+"""Kind and shape of tokens with a known prefix. No long run is in parentheses: see `beginning`."""
 
 INNER: tuple[tuple[str, str, str], ...] = (
     ("twitter", r"A{20,}[A-Za-z0-9]{8,}%[A-Za-z0-9%]{20,}", r"[A-Za-z0-9]%(?:2B|2F|3D)[A-Za-z0-9%]{10}"),
@@ -163,20 +163,20 @@ INNER: tuple[tuple[str, str, str], ...] = (
     ("maxmind", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk", r"_mmk"),
     ("terraform", r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=\-]{60,}", r"\.atlasv1\."),
 )
-"""Kind and shape of those that only their middle or end tells, and what that is."""
+"""Kind and shape of tokens that only their middle or end identifies, and that text."""
 
 _SEARCHED_FOR = 20
-"""Characters of a long run that the prefilter looks at."""
+"""Characters of a long run that the prefilter reads."""
 _RUN = re.compile(r"\{(\d+),?\d*\}")
 
 
 def beginning(shape: str) -> str:
-    """A shorter pattern that finds whatever `shape` does: up to its first long run."""
+    """Return a shorter pattern that finds all matches of `shape`: up to its first long run."""
     run = next((run for run in _RUN.finditer(shape) if int(run[1]) > _SEARCHED_FOR), None)
     return shape if run is None else f"{shape[: run.start()]}{{{_SEARCHED_FOR}}}"
 
 
 HINTS = (*(beginning(shape) for _, shape in TOKENS), *(hint for _, _, hint in INNER))
-"""What the prefilter looks for, for each of them."""
+"""The prefilter's pattern for each of them."""
 SHAPES = (*TOKENS, *((kind, shape) for kind, shape, _ in INNER))
 """Kind and shape of all."""

@@ -1,7 +1,7 @@
-"""Whether the right side of an assignment is a secret, and where it ends. Pure.
+"""Decide whether the right side of an assignment is a secret, and where it ends. Pure.
 
 A generated password holds brackets, percent signs and commas as code does. So a value is a template only as a whole,
-and brackets without quotes are of a password where a word between them is none that a program would use.
+and unquoted brackets belong to a password if a word between them is unlikely in a program.
 """
 
 import re
@@ -18,7 +18,7 @@ PLACEHOLDER = re.compile(
     |process\.env|environ|getenv|\benv\.|secrets?\.|\bvault:""",
     re.IGNORECASE | re.VERBOSE,
 )
-"""What marks a value as a stand-in for a secret, or as code that fetches one."""
+"""Marks a value as a placeholder for a secret, or as code that fetches one."""
 FIELD = re.compile(
     r"""[$\#%]?\{\{[^{}]*\}\}|[$\#%]\{[^{}]*\}|\$\([^()]*\)|<%[^%]*%>
     |(?P<named>\{[ ]?(?:[A-Za-z_][\w.:\-()\[\]]*|\d{0,2})(?:[!:][^{}\s]{0,20})?[ ]?\}
@@ -29,12 +29,12 @@ FIELD = re.compile(
     |%[\-+\#0]?\d{0,3}(?:\.\d+)?[lhz]{0,2}[diouxXeEfgGcsrqv]""",
     re.VERBOSE,
 )
-"""A place that a program fills: `${X}`, `{{ x }}`, `$(x)`, `{x}`, `%(x)s`, `%X%`, `<x>`, `$X`, `%s`."""
+"""A field that a program fills: `${X}`, `{{ x }}`, `$(x)`, `{x}`, `%(x)s`, `%X%`, `<x>`, `$X`, `%s`."""
 _STRUCTURE = re.compile(r"[\[{]\s*[\"'{\[]")
 _PATTERN = re.compile(r"\(\?[:=!<P]|\[\^?(?:a-z|A-Z|0-9|\\)|\\[dwsDWSb](?!\w)|\]\{\d")
-"""What a regular expression has and hardly a password."""
+"""Found in regular expressions and hardly ever in a password."""
 _CODE = re.compile(r"[()\[\]{}<>,;&|\"'`]|=>|::")
-"""What ends a value in code, or is an expression there."""
+"""Ends a value in code, or is an expression there."""
 
 WORDS = re.compile(r"_{0,2}[A-Za-z]+(?:[_\-./: ][A-Za-z]*)*[.,;:!?]?")
 HUMPS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -47,7 +47,7 @@ CODE_WORDS = frozenset(
         "with "
     ).split()
 )
-"""Words in the names of code that stand where a password could: `SecretStr`, `currentPassword`."""
+"""Words in code names that may be in a password's place: `SecretStr`, `currentPassword`."""
 STOCK_VALUES = re.compile(
     "(?:pass(?:word|phrase)?s?|pwd|secret|token|postgres|test|my)+[0-9]{0,3}|undefined|required|optional|disabled|enabled"
     "|unauthorized|authorization|credentials?",
@@ -57,7 +57,7 @@ STOCK_VALUES = re.compile(
 
 CLASS_CHANGE = re.compile(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[a-z0-9])|(?<=[0-9])(?=[A-Za-z])")
 RANDOM_CHANGES = 5
-"""Changes between small letters, capitals and digits in so short a value that no name such as `base64Encode` has."""
+"""Changes between small letters, capitals and digits in a short value; names such as `base64Encode` have fewer."""
 
 
 _DIGIT = re.compile(r"\d")
@@ -67,14 +67,14 @@ _TWO_LETTERS = re.compile(r"(?s)[^\W\d_].*?[^\W\d_]")
 
 
 def looks_random(value: str) -> bool:
-    """Letters and digits mixed with no word shape: what generated credentials look like."""
+    """Return whether letters and digits are mixed without word shapes, as in generated credentials."""
     if _TWO_DIGITS.search(value) and _TWO_LETTERS.search(value):
         return not re.fullmatch(r"[A-Za-z_.\-/]*\d{1,4}", value)
     return bool(_DIGIT.search(value)) and len(value) >= 10 and len(CLASS_CHANGE.findall(value)) >= RANDOM_CHANGES
 
 
 def is_mixed_throughout(value: str) -> bool:
-    """Whether letters of both cases and digits follow each other as in no name, however many words it has."""
+    """Return whether letters of both cases and digits alternate as in no name, even one of many words."""
     if not has_odd_word(value) or len(CLASS_CHANGE.findall(value)) < len(value) // 4:
         return False
     return len(_DIGITS.findall(value)) > 1 or is_jumbled(value)
@@ -84,7 +84,7 @@ _MARK = re.compile(r"[!$%^*+=?@~#&]")
 
 
 def is_generated(value: str) -> bool:
-    """Whether a word of a sentence or a call is a password: it looks random, or mixes letters, a digit and a mark."""
+    """Return whether a word of a sentence or call is a password: random, or a mix of letters, a digit and a mark."""
     if looks_random(value):
         return True
     has_both = re.search(r"[A-Za-z].*\d|\d.*[A-Za-z]", value)
@@ -92,7 +92,7 @@ def is_generated(value: str) -> bool:
 
 
 KEY_FILE = re.compile(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:[_.\-][\w.\-]*)?|[\w.\-]+\.(?:pem|key|pub|crt|p12|pfx|ppk)")
-"""The name of a file with a key: what `private key: …` says in prose and settings."""
+"""The name of a key file: the value of `private key: …` in prose and settings."""
 
 
 _PATH = re.compile(
@@ -101,7 +101,7 @@ _PATH = re.compile(
 
 
 def is_path_or_address(value: str) -> bool:
-    """A file, a URL or a version: values of keys such as `token_url`."""
+    """Return whether it is a file, a URL or a version: values of keys such as `token_url`."""
     return bool(_PATH.match(value) or KEY_FILE.fullmatch(value))
 
 
@@ -121,7 +121,7 @@ def without_technical_words(text: str) -> str:
 
 
 def has_odd_word(text: str) -> bool:
-    """Whether letters and digits are mixed within a word as no name or number has them, but for `sha256Hash`."""
+    """Return whether a word mixes letters and digits as no name or number does, except for `sha256Hash`."""
     return bool(_ODD.search(without_technical_words(text)))
 
 
@@ -131,7 +131,7 @@ FEWEST_HUMPS = 5
 
 
 def is_jumbled(value: str) -> bool:
-    """Whether letters of both cases make no words, or stand among more marks than an expression has."""
+    """Return whether letters of both cases form no words, or are among more marks than an expression has."""
     if len(value) < 10 or not _UPPER_AND_LOWER.search(value):
         return False
     humps = HUMPS.findall(value)
@@ -146,7 +146,7 @@ def _without_fields(value: str) -> str:
 
 
 def is_stand_in(value: str, shortest: int = 3) -> bool:
-    """Whether a value is a placeholder: it says so, or what fields leave of it is shorter than a secret."""
+    """Return whether a value is a placeholder: it says so, or is too short for a secret without its fields."""
     literal = _without_fields(value)
     if literal != value and len(literal.strip("-_.:/,;@=+ ")) < shortest and not has_odd_word(literal):
         return True
@@ -155,24 +155,24 @@ def is_stand_in(value: str, shortest: int = 3) -> bool:
 
 _WRAPPED = re.compile(r"[A-Za-z0-9+/=_\-]{40,}(?:\\?[ \t]*\r?\n[ \t]*[A-Za-z0-9+/=_\-]{2,})+\s*")
 _SALT_MARKS = 8
-"""Different marks that a salt of WordPress has at least, and no text."""
+"""Minimum number of distinct marks in a WordPress salt, and in no text."""
 _NAME_OF_SECRET = re.compile(
     r"(?:[A-Za-z][a-z]*|[a-z]+\d{1,3}|v?\d{1,4})(?:[\-_/.](?:[A-Za-z][a-z]*|[a-z]+\d{1,3}|v?\d{1,4}))+(?:-[A-Za-z0-9]{6,10})?"
 )
 _ID = re.compile(
     r"(?:toolu|srvtoolu|msg|req|call|chatcmpl|thread|asst|resp|file|sha(?:1|256|384|512))[_\-:]|(?:urn|arn|data):|SHA256:|ssh-"
 )
-"""What begins ids of services and fingerprints."""
+"""Prefixes of service IDs and fingerprints."""
 
 
 def is_long_token(value: str) -> bool:
-    """Whether a word behind the bare word "token" is one: long, of letters of both cases and digits, and no path."""
+    """Return whether a word after "token" is one: long, with letters of both cases and digits, and no path."""
     has_all = re.search(r"[a-z]", value) and re.search(r"[A-Z]", value) and re.search(r"\d", value)
     return len(value) >= 24 and bool(has_all) and not _ID.match(value) and bool(re.fullmatch(r"[\w\-+=]+", value))
 
 
 def is_name_of_secret(value: str) -> bool:
-    """Whether a value names an entry in a store of secrets, such as `prod/shop-db`, with AWS's suffix or not."""
+    """Return whether a value names an entry in a secret store, such as `prod/shop-db`, with or without AWS's suffix."""
     return bool(_NAME_OF_SECRET.fullmatch(value))
 
 
@@ -182,7 +182,7 @@ _DOTTED = re.compile(rf"{_MEMBER_NAME}(?:\.{_MEMBER_NAME})+|[A-Z]{{2,6}}\d{{1,3}
 
 
 def is_literal_secret(value: str, *, quoted: bool, strong: bool) -> bool:
-    """Whether the right side of an assignment is a secret rather than a placeholder, code, a type or prose.
+    """Return whether the right side of an assignment is a secret rather than a placeholder, code, a type or prose.
 
     :param strong: the key says password or secret, so a plain word counts too if it is quoted or in a shell export.
     """
@@ -209,7 +209,7 @@ _DATA = re.compile(r"[A-Za-z0-9+/=_\-]{120,}")
 
 
 def _is_something_else(value: str) -> bool:
-    """Whether it is a placeholder, a path, a stock word, a ruler, JSON or a regular expression."""
+    """Return whether it is a placeholder, a path, a stock word, a ruler, JSON or a regular expression."""
     if _COLUMN_TYPE.fullmatch(value):
         return True
     is_data = _DATA.fullmatch(value) and len(CLASS_CHANGE.findall(value)) > len(value) // 8
@@ -223,7 +223,7 @@ def _is_something_else(value: str) -> bool:
 
 
 def _is_name(letters: str) -> bool:
-    """Whether letters are a name in code: in capitals, or of several words of which code uses one."""
+    """Return whether letters are a name in code: in capitals, or of several words including a typical one of code."""
     words = [word.lower() for word in HUMPS.findall(letters)]
     return letters.isupper() or (len(words) > 1 and not CODE_WORDS.isdisjoint(words))
 
@@ -234,7 +234,7 @@ _BRACKETED = re.compile(r"[\w!#^*+~@?\-]+(?:[()\[\]{}<>]+[\w!#^*+~@?\-]+)+")
 
 
 def is_environment_password(value: str) -> bool:
-    """Whether what a variable in capitals is set to is a password, though it is of capitals only, or has brackets
+    """Return whether the value of a variable in capitals is a password, though it has only capitals, or brackets
     inside. A call or an index ends with its bracket.
     """
     if len(value) < SHORTEST_VALUE or PLACEHOLDER.search(value) or STOCK_VALUES.fullmatch(value):
@@ -245,7 +245,7 @@ def is_environment_password(value: str) -> bool:
 
 
 def is_passing(key: str, value: str) -> bool:
-    """Whether a key is the word of `PASS: test_parser` or `second pass: rewriting` rather than a password's."""
+    """Return whether a key is the word of `PASS: test_parser` or `second pass: rewriting` rather than a password's."""
     return key == "PASS" or (key.lower() == "pass" and not looks_random(value))
 
 
@@ -264,9 +264,9 @@ _WORDS_OF_TEXTS = frozenset(
 
 
 def is_passphrase(value: str, *, alone: bool) -> bool:
-    """Whether a value between quotes is a passphrase of words rather than a text.
+    """Return whether a quoted value is a passphrase of words rather than a text.
 
-    :param alone: its place holds nothing but secrets, so that words without digits count.
+    :param alone: its place holds only secrets, so that words without digits count.
     """
     words = [word.strip("0123456789!?#$%&*+@^~-.,;:").lower() for word in value.split()]
     is_text = any(word in _WORDS_OF_TEXTS or word in CODE_WORDS or "passw" in word for word in words)
@@ -289,7 +289,7 @@ def _is_salt(value: str) -> bool:
 
 
 def _is_secret_among_code(value: str, *, strong: bool) -> bool:
-    """Whether it is a secret though it holds what in code ends a value or is an expression."""
+    """Return whether it is a secret though it has characters that end a value, or form an expression, in code."""
     if _ENTITY.search(value) or (_MEMBER.match(value) and not has_odd_word(value)):
         return False
     head = _PLAIN.match(value)
@@ -312,7 +312,7 @@ _NEXT = re.compile(
     rf"(?:[&;,]|&amp;){_NAME}(?:=|:(?!//))|(?:&&|\|\|)(?:\s|$|[a-z_./$(!]{{2}})"
     r"|</?[a-z][a-z:\-]*[1-6]?(?:/?>| [a-z\-]+=)|</[A-Za-z]{{1,20}}>|\[REDACTED:"
 )
-"""What comes behind a value: the next pair of a query or a list, another command, a tag, a mask."""
+"""Text behind a value: the next pair of a query or a list, another command, a tag, a mask."""
 _CLOSING = re.compile(r"[)\]}>]")
 _LOOKED_AHEAD = 20
 _MORE_WORDS = re.compile(r"(?: [^\s\"'`#]{1,64}){1,3}(?=[ \t]*(?: #|\r?\n|\Z))")
@@ -320,9 +320,9 @@ _LINE_BEGINS = re.compile(r"(?:^|\n)[ \t\-]*[\w.\-]*[ \t]*\Z")
 
 
 def bare_value(text: str, low: int, key: int) -> str:
-    """The value without quotes that begins at `low` and belongs to the key that begins at `key`.
+    """Return the unquoted value that begins at `low` and belongs to the key that begins at `key`.
 
-    A bracket that closes what was opened before the key is none of it, and neither is a comma behind it.
+    A bracket that was opened before the key, and a comma behind it, do not belong to the value.
     """
     run = _RUN.match(text, low)
     value = run[0] if run else ""
@@ -348,7 +348,7 @@ def _without_closing(value: str, before: str) -> str:
 
 
 def more_words(text: str, key: int, end: int) -> int:
-    """Where a setting ends whose value goes on behind a space; `end` unless the whole rest of the line is such."""
+    """Return the end of a setting whose value continues behind a space; `end` unless the rest of the line fits."""
     more = _MORE_WORDS.match(text, end)
     if more is None or not _LINE_BEGINS.search(text[max(0, key - 80) : key]):
         return end

@@ -1,4 +1,4 @@
-"""The places of a text that are worth a look: windows of bounded size around the hits of linear scans. Pure."""
+"""Select the text ranges to check: windows of bounded size around the hits of linear scans. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
@@ -6,7 +6,7 @@ from typing import Any
 
 LARGEST_WINDOW = 32_000
 _INSIDE_A_CHARACTER = bytes(range(0x80, 0xC0))
-"""Bytes of UTF-8 that begin no character."""
+"""Continuation bytes of UTF-8."""
 _BLOCK = 1 << 16
 _NONE_LONGER: Mapping[bytes, int] = {}
 
@@ -14,7 +14,7 @@ _NONE_LONGER: Mapping[bytes, int] = {}
 def windows(
     text: str, hints: Sequence[Any], left: int, right: int, longer: Mapping[bytes, int] = _NONE_LONGER
 ) -> Iterator[tuple[int, int]]:
-    """Character ranges around what the hints find in the bytes of a text, joined where they overlap.
+    """Yield character ranges around the hits of the hints in the bytes of a text, joined where they overlap.
 
     :param longer: more characters behind hits with these beginnings. The hit of a key may end inside that of a value.
     """
@@ -44,6 +44,6 @@ def _span(match: Any) -> tuple[int, int]:
 
 
 def _characters(data: bytes, start: int, end: int) -> int:
-    """How many characters begin in a run of UTF-8; counted by blocks, since a copy of a huge run takes memory."""
+    """Return the number of characters that begin in a run of UTF-8; counted by blocks, without a copy of the run."""
     blocks = (data[at : min(at + _BLOCK, end)] for at in range(start, end, _BLOCK))
     return sum(len(block.translate(None, _INSIDE_A_CHARACTER)) for block in blocks)

@@ -1,4 +1,4 @@
-"""Shell scripts taken apart into pipelines of commands, as far as their quotes match. Pure; runs nothing."""
+"""Parse shell scripts into pipelines of commands, as far as their quotes match. Pure; runs nothing."""
 
 import re
 import shlex
@@ -12,7 +12,7 @@ _WRAPPERS = frozenset(
         "! {"
     ).split()
 )
-"""What may stand before a program's name, with options, numbers and assignments."""
+"""Words that may precede a program's name, with options, numbers and assignments."""
 _IN_BETWEEN = re.compile(r"-.*|[A-Za-z_]\w*=.*|[\d.]+[smhd]?", re.DOTALL)
 _HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)([A-Za-z_]\w*)\1")
 _SUBSTITUTION = re.compile(r"\$\(((?:[^()'\"]|'[^']*'|\"[^\"]*\"){0,2000}+)\)|`([^`]{0,2000})`")
@@ -23,15 +23,15 @@ _REDIRECTION = re.compile(r"1?>{1,2}\|?(.*)", re.DOTALL)
 _BORDERS = ";|&()\n"
 
 SUBSTITUTED = re.compile(r"\x01(\d+)\x01")
-"""Stands for a command whose output is put into the script; the number is its place among `texts`."""
+"""Replaces a command substitution; the number is its index in `texts`."""
 HEREDOC = re.compile(r"\x02(\d+)\x02")
-"""Stands for a here-document."""
+"""Replaces a here-document."""
 
 
 def pipelines(script: str, texts: list[str]) -> list[list[list[str]]]:
-    """The words, unquoted, of each command of each pipeline.
+    """Return the words, unquoted, of each command of each pipeline.
 
-    :param texts: takes the texts of here-documents and substitutions; a script of these is read with the same list.
+    :param texts: receives the texts of here-documents and substitutions; scripts in these are read with the same list.
     """
     script = _without_heredocs(script.replace("\\\n", " "), texts)
     for _ in range(_NESTED):
@@ -71,7 +71,7 @@ def _differs_from(end: str) -> Callable[[str], bool]:
 
 
 def _commands(script: str) -> Iterator[tuple[list[str], str]]:
-    """The words of each simple command, and what stands between it and the next."""
+    """Yield the words of each simple command, and the separator before the next."""
     lexer = shlex.shlex(script, posix=True, punctuation_chars=_BORDERS)
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     words: list[str] = []
@@ -82,20 +82,20 @@ def _commands(script: str) -> Iterator[tuple[list[str], str]]:
                 words = []
             else:
                 words.append(word)
-    except ValueError:  # a quote that is not closed
+    except ValueError:  # an unclosed quote
         pass
     yield words, ""
 
 
 def program(words: Sequence[str]) -> tuple[str, list[str]]:
-    """A simple command's program, without its folder, and its arguments."""
+    """Return a simple command's program, without its folder, and its arguments."""
     rest = list(dropwhile(lambda word: word in _WRAPPERS or _IN_BETWEEN.fullmatch(word) is not None, words))
     name = PurePosixPath(rest[0]).name.lower().removesuffix(".exe") if rest else ""
     return name, rest[1:]
 
 
 def output_files(words: Sequence[str]) -> list[str]:
-    """The files that a command's output is sent to instead of being shown."""
+    """Return the files that a command's output is redirected to."""
     files: list[str] = []
     downloads = program(words)[0] == "curl"
     for word, following in zip(words, [*words, ""][1:], strict=True):

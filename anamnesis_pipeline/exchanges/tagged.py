@@ -1,18 +1,18 @@
-"""Text between two marks, in linear time whatever the text: logs hold what anybody wrote, also to stall a parser."""
+"""Extract text between two marks, in linear time for any text: logs may hold text meant to stall a parser."""
 
 from collections.abc import Collection
 
 
 def between(text: str, opening: str, closing: str) -> str | None:
-    """What stands between the first `opening` and the next `closing`, without white space around it; None: nothing."""
+    """Return the text between the first `opening` and the next `closing`, stripped; None: there is none."""
     _, found, rest = text.partition(opening)
     inner, closed, _ = rest.partition(closing)
     return inner.strip() if found and closed else None
 
 
 def without_at_ends(text: str, tags: Collection[str]) -> tuple[str, int]:
-    """`text` without whole blocks `<tag>...</tag>` that it begins or ends with, each from the beginning of a line to
-    the end of one, and how many there were. The same elsewhere in the text is quoted there, and stays.
+    """Return `text` without whole blocks `<tag>...</tag>` at its beginning or end, each on whole lines, and their
+    number. Blocks elsewhere in the text are quoted there, and stay.
     """
     start, end, count = 0, len(text), 0
     while (left := _behind_block(text, start, end, tags)) is not None:
@@ -23,7 +23,7 @@ def without_at_ends(text: str, tags: Collection[str]) -> tuple[str, int]:
 
 
 def _behind_block(text: str, start: int, end: int, tags: Collection[str]) -> int | None:
-    """Where `text[start:end]` goes on behind a block that it begins with."""
+    """Return the position in `text[start:end]` behind a block at its beginning."""
     begun = start
     while begun < end and text[begun].isspace():
         begun += 1
@@ -40,7 +40,7 @@ def _behind_block(text: str, start: int, end: int, tags: Collection[str]) -> int
 
 
 def _before_block(text: str, start: int, end: int, tags: Collection[str]) -> int | None:
-    """Where `text[start:end]` ended before a block that it ends with."""
+    """Return the position in `text[start:end]` before a block at its end."""
     last = end
     while last > start and text[last - 1].isspace():
         last -= 1
@@ -56,9 +56,9 @@ def _before_block(text: str, start: int, end: int, tags: Collection[str]) -> int
 
 
 def without(text: str, opening: str, closing: str) -> tuple[str, int]:
-    """`text` without what stands from each `opening` to the next `closing`, and how many such blocks there were.
+    """Return `text` without the text from each `opening` to the next `closing`, and the number of such blocks.
 
-    One that is not closed stays: what follows it may be anybody's words.
+    An unclosed one stays: any author may have written the text behind it.
     """
     pieces: list[str] = []
     at = count = 0

@@ -1,8 +1,7 @@
-"""Who wrote the text of a user record: a person, another session or agent, the client, hooks and tools in their name.
+"""Find the author of a user record's text: a person, another session or agent, or the client, hooks and tools.
 
-A record says so by `origin`, `promptSource` or `isMeta`; older ones only by the tags around the text. A person may
-quote each of these tags: such a text is taken for somebody else's only where it is a whole block, or several, with
-nothing beside it but what the client itself adds.
+A record has `origin`, `promptSource` or `isMeta`; older ones only tags around the text. A person may quote each of
+these tags: such a text is another author's only if it consists of whole blocks and additions of the client itself.
 """
 
 import re
@@ -22,10 +21,10 @@ _NOTICE = re.compile(
 )
 _COMMAND_TAGS = ("command-", "local-command-", "bash-", "user-memory-input")
 INJECTED_TAGS = ("system-reminder", "user-prompt-submit-hook", "ide_opened_file", "ide_selection")
-"""Of the blocks that the client adds to what a person or a tool says."""
+"""Tags of blocks that the client adds to the text of a person or a tool."""
 _INJECTED_STARTS = ("Stop hook feedback:", "Caveat: The messages below were generated")
 _MARKS_ITS_OWN = (2, 1, 38)
-"""The earliest version in whose logs the client was seen to mark such text."""
+"""The earliest version whose logs mark such text."""
 
 _ORIGINS = {
     "human": SegmentKind.PROMPT,
@@ -35,7 +34,7 @@ _ORIGINS = {
     "coordinator": SegmentKind.PEER,
     "task-notification": SegmentKind.NOTIFICATION,
 }
-"""Kind of the text by `origin.kind`; by every other one a machine prompts."""
+"""Kind of the text by `origin.kind`; any other origin is a machine's prompt."""
 _SOURCES = {
     "typed": SegmentKind.PROMPT,
     "queued": SegmentKind.PROMPT,
@@ -70,7 +69,7 @@ _ADVICE = (
     r"(?:IMPORTANT: )?This is NOT from your user|After completing your current task,|"
     r"Address this before completing your current task|Read the output file to retrieve|Full transcript available at)"
 )
-"""How the client begins what it adds behind a delivered text, for the model."""
+"""Beginnings of the client's notes to the model behind a delivered text."""
 _BEHIND = re.compile(rf"\s*(?:\Z|{_ADVICE})")
 _BEHIND_OR_NEXT = re.compile(rf"\s*(?:\Z|{_ADVICE}|<(?:{'|'.join(_ENVELOPES)})[\s>])")
 _ADVICE_BEHIND = re.compile(rf"\n[ \t]*\r?\n[ \t]*{_ADVICE}")
@@ -86,7 +85,7 @@ _NAME_CHARS = 60
 
 
 class Said(NamedTuple):
-    """A run of a user record's text. `sender`: the name of the one who sent it, where it is known."""
+    """A run of a user record's text. `sender`: the sender's name, if known."""
 
     kind: SegmentKind
     text: str
@@ -94,7 +93,7 @@ class Said(NamedTuple):
 
 
 def text_kind(text: str) -> SegmentKind | None:
-    """Who wrote a text of which the record says nothing else; None for text that was injected."""
+    """Return the author of a text whose record has no marks; None for injected text."""
     if text.startswith(_CONTINUED):
         return SegmentKind.COMPACT_SUMMARY
     markup = _MARKUP.match(text)
@@ -109,7 +108,7 @@ def text_kind(text: str) -> SegmentKind | None:
 
 
 def kinds_of(record: Record, text: str, skipped: Counter[str]) -> list[Said]:
-    """What a text of the record says, if anything; what is left out of it is counted in `skipped`."""
+    """Return the texts of a record, if any; skipped content is counted in `skipped`."""
     if record.get("isCompactSummary") is True:
         return [Said(SegmentKind.COMPACT_SUMMARY, text)]
     text, cut = _without_injected(text)
@@ -134,8 +133,8 @@ def kinds_of(record: Record, text: str, skipped: Counter[str]) -> list[Said]:
 
 
 def marked_kind(record: Record) -> SegmentKind | None:
-    """The kind of plain text in a record by what it says of its sender; None: nothing. What the client wrote itself is
-    no prompt of a person, though one that a person gave may have led to it.
+    """Return the kind of plain text in a record by its sender marks; None: there are none. Text that the client wrote
+    is no person's prompt, even if it follows from one.
     """
     origin, source = record.get("origin"), record.get("promptSource")
     kind = origin.get("kind") if isinstance(origin, dict) else None
@@ -149,19 +148,19 @@ def marked_kind(record: Record) -> SegmentKind | None:
 
 
 def is_meta(record: Record) -> bool:
-    """Whether the client says that it wrote the record itself."""
+    """Return whether the client marks the record as written by itself."""
     return record.get("isMeta") is True or record.get("isSynthetic") is True
 
 
 def own_kind(record: Record) -> SegmentKind:
-    """The kind of plain text in a user record, which depends on who sent the record."""
+    """Return the kind of plain text in a user record, which depends on the record's sender."""
     marked = marked_kind(record) or SegmentKind.PROMPT
     is_task = marked is SegmentKind.PROMPT and record.get("isSidechain") is True
     return SegmentKind.AGENT_PROMPT if is_task else marked
 
 
 def _without_injected(text: str) -> tuple[str, int]:
-    """`text` without the blocks that the client added to what was typed, and how many there were."""
+    """Return `text` without the blocks that the client added to typed text, and their number."""
     count = 0
     for tag in INJECTED_TAGS:
         text, cut = without(text, f"<{tag}>", f"</{tag}>")
@@ -170,7 +169,7 @@ def _without_injected(text: str) -> tuple[str, int]:
 
 
 def _plan(record: Record, text: str) -> list[Said]:
-    """A plan that the user accepted, which is the model's text, and what the user wrote about it while accepting."""
+    """Return a plan that the user accepted, which is the model's text, and the user's comment on it."""
     plan = record.get("planContent")
     if not isinstance(plan, str) or not plan.strip() or not (plan in text or text.startswith(_PLAN)):
         return []
@@ -181,7 +180,7 @@ def _plan(record: Record, text: str) -> list[Said]:
 
 
 def _of_machine(record: Record, text: str, marked: SegmentKind | None, skipped: Counter[str]) -> list[Said] | None:
-    """What somebody else than the user says in a record that does not say it is theirs; None: nobody else does."""
+    """Return another author's text in a record that does not name them; None: there is none."""
     if delivered := _delivered(text, is_sure=marked is not None or is_meta(record)):
         is_notice = all(said.kind is SegmentKind.NOTIFICATION for said in delivered)
         return [Said(SegmentKind.NOTIFICATION, text)] if is_notice else delivered
@@ -201,9 +200,9 @@ def _of_machine(record: Record, text: str, marked: SegmentKind | None, skipped: 
 
 
 def _delivered(text: str, *, is_sure: bool) -> list[Said]:
-    """The texts of the blocks that `text` consists of, each of its sender; none if anything else stands beside them.
+    """Return the texts of the blocks that make up `text`, each with its sender; none if there is anything else.
 
-    :param is_sure: the record says that no person wrote it, so what stands behind them is the client's.
+    :param is_sure: the record is marked as not by a person, so text behind the blocks is the client's.
     """
     said: list[Said] = []
     introduced = _INTRODUCED.match(text)
@@ -225,20 +224,20 @@ def _delivered(text: str, *, is_sure: bool) -> list[Said]:
 
 
 def _sender(record: Record) -> str:
-    """The name of the one who sent the record, as its origin says it."""
+    """Return the name of the record's sender from its origin."""
     origin = record.get("origin")
     names = [origin.get(field) for field in ("name", "from")] if isinstance(origin, dict) else []
     return next((_name(name) for name in names if isinstance(name, str) and name), "")
 
 
 def _name(text: str) -> str:
-    """A name that can stand in a line of the transcript."""
+    """Return a name that fits on a line of the transcript."""
     return _NOT_IN_A_NAME.sub(" ", unescape(text)).strip()[:_NAME_CHARS]
 
 
 def _is_typed(record: Record, marked: SegmentKind | None) -> bool:
-    """Whether the record says that a human wrote it: by its marks, by a field that only the client's prompt sets, or
-    because its version marks what it writes itself (`isMeta`), and did not mark this.
+    """Return whether the record was written by a human: by its marks, by a field that only the client's prompt sets, or
+    because its version marks the client's own text (`isMeta`), and did not mark this.
     """
     if marked is not None or isinstance(record.get("promptSource"), str):
         return marked is SegmentKind.PROMPT

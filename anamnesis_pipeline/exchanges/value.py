@@ -1,6 +1,6 @@
-"""How much a part is worth remembering, and why: routine is told from what was learned. Pure.
+"""The value of a chunk for memory, with its reasons: separates routine from lessons. Pure.
 
-Some signals are words, in English; the others are of any language: who spoke when, what failed, what was changed.
+Some signals are words, in English; the others work for any language: turns, failures, changes.
 """
 
 import re
@@ -26,19 +26,19 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
         "turns": 1.0,
     }
 )
-"""Points of each rule unless settings say otherwise. `errors` and `decisions` are of two and more, `long` is of more
-than LONG_CHARS, and `longer`, of more than LONGER_CHARS, comes on top.
+"""Points of each rule unless settings change them. `errors` and `decisions` need two or more, `long` more than
+LONG_CHARS, and `longer`, for more than LONGER_CHARS, is added on top.
 """
 MIN_VALUE = 0.5
-"""Below this an exchange is routine, unless settings say otherwise."""
+"""An exchange with a lower value is routine, unless settings change this."""
 LONG_CHARS, LONGER_CHARS = 2_000, 5_000
 MANY_TURNS = 4
 WRITTEN_DOWN, CURATED = 1.0, 4.0
-"""Points of a section of a document, which is no routine, and of one that was written down to be remembered."""
+"""Points of a section of a document, which is no routine, and of a curated one."""
 TOOL_CHARS = 500
 """Characters of one tool's input or output that count as length: a long listing is no long conversation."""
 SHORT_TURN_CHARS = 200
-"""A user turn no longer than this that begins with a negation corrects what was said just before."""
+"""A user turn of at most this length that begins with a negation corrects the previous statement."""
 
 EXPLANATIONS = {
     "correction": "the user corrected what Claude had said or done",
@@ -53,7 +53,7 @@ EXPLANATIONS = {
     "curated": "it was written down to be remembered: a CLAUDE.md, a memory file, a handoff",
     "turns": f"Claude spoke or acted at least {MANY_TURNS} times",
 }
-"""What each signal means, as `anamnesis value` prints it."""
+"""Meaning of each signal, as `anamnesis value` prints it."""
 
 _USER = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.CHANNEL})
 _SAID = _USER | {SegmentKind.STATEMENT}
@@ -116,7 +116,7 @@ class Value:
 
 
 def value_of(part: Part, weights: Mapping[str, float] = WEIGHTS) -> Value:
-    """What a part is worth: 0 for nothing but machinery, above 10 for a corrected, long and failing one.
+    """Return the value of a chunk: 0 for pure machinery, above 10 for a corrected, long and failing one.
 
     :param weights: points of every rule in `WEIGHTS`; 0 turns it off.
     """
@@ -145,7 +145,7 @@ def _of_count(count: int, one: float, more: float) -> float:
 
 
 def _is_corrected(segments: Sequence[Segment], has_lead: bool) -> bool:
-    """Whether a user turn that follows something said takes it back."""
+    """Return whether a user turn takes back the previous statement."""
     answers_something = has_lead
     for segment in segments:
         if segment.kind in _USER and not segment.start:
@@ -182,7 +182,7 @@ def _is_edit(segment: Segment) -> bool:
 
 
 def _is_fixed(segments: Iterable[Segment]) -> bool:
-    """A tool failed, later something was edited, and later still a tool went well."""
+    """Return whether a tool failed, something was edited later, and then a tool succeeded."""
     step = 0
     for segment in segments:
         if segment.kind is SegmentKind.TOOL_ERROR:

@@ -1,4 +1,4 @@
-"""Huge texts in less memory: one emoji in a `str` makes each of its characters take 4 bytes. Pure."""
+"""Hold huge texts in less memory: one emoji in a `str` makes each of its characters take 4 bytes. Pure."""
 
 import json
 import re
@@ -6,24 +6,24 @@ import sys
 from collections.abc import Iterator, Sequence
 
 HUGE_BYTES = 32 << 20
-"""Texts that take less memory stay as they are."""
+"""Texts that take less memory stay unchanged."""
 SLICE = 1 << 12
-"""Characters that are looked at together: those of a slice without an emoji take 1 or 2 bytes each."""
+"""Characters checked together: those of a slice without an emoji take 1 or 2 bytes each."""
 _MARKS = (",", "{", "[")
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-"""Also one that does not end."""
+"""Also an unterminated one."""
 _WIDE = re.compile("[\U00010000-\U0010ffff]+")
 
 
 def slices(text: str, start: int, end: int) -> Iterator[str]:
-    """`text[start:end]` in pieces, which together take less memory than the whole where most of them are narrow."""
+    """Yield `text[start:end]` in pieces, which take less memory than the whole if most of them are narrow."""
     return (text[at : min(at + SLICE, end)] for at in range(start, end, SLICE))
 
 
 def narrowed(line: str) -> str:
-    """A line that says the same in less memory, where that is much less.
+    """Return an equivalent line that takes less memory, if it saves much.
 
-    What is beyond 16 bits becomes an escape of JSON: it stands inside strings only.
+    Each character beyond 16 bits becomes an escape of JSON: it is inside a string.
     """
     if not _is_wide(line) or len(line.encode("utf-8", "replace")) > 1.5 * len(line):
         return line
@@ -31,10 +31,10 @@ def narrowed(line: str) -> str:
 
 
 def holds_more_values(line: str, most: int) -> bool:
-    """Whether there are more than so many commas, objects and lists on a line of JSON, those inside its strings aside.
+    """Return whether a line of JSON has more than `most` commas, objects and lists outside of its strings.
 
-    Takes no memory. Quotes inside strings are escaped, so that one behind a comma or a brace begins a string, or ends
-    one; there are at most two strings for each value.
+    Takes no memory. Quotes inside strings are escaped, so one behind a comma or a brace begins a string, or ends one;
+    there are at most two strings for each value.
     """
     if sum(map(line.count, _MARKS)) <= most:
         return False
@@ -54,7 +54,7 @@ def _marks(line: str, start: int, end: int) -> int:
 
 
 def flattened(pieces: Sequence[str], whole: str) -> str:
-    """`pieces` joined, with another character for each that is beyond 16 bits if `whole` is huge for their sake."""
+    """Return joined `pieces`; if `whole` is huge because of them, each character beyond 16 bits is replaced."""
     if not _is_wide(whole):
         return "".join(pieces)
     return "".join(_WIDE.sub(lambda wide: "\xbf" * len(wide[0]), piece) for piece in pieces)
