@@ -1,4 +1,4 @@
-"""Embedding models that a service computes, by name. Data only.
+"""Embedding models of web services, by name. Data only.
 
 Sources: https://docs.voyageai.com/docs/embeddings, https://platform.openai.com/docs/guides/embeddings,
 https://ai.google.dev/gemini-api/docs/embeddings.
@@ -16,8 +16,8 @@ Service = Literal["voyage", "openai", "gemini"]
 
 @dataclass(frozen=True, slots=True)
 class ApiModel:
-    """A model of a service. `dollars`: per million tokens; `window_chars`: longer texts are sent in pieces, of a length
-    that the service's own limit in tokens holds in any script.
+    """A model of a service. `dollars`: per million tokens; `window_chars`: longer texts are sent in pieces of a length
+    within the service's token limit in any script.
     """
 
     model_id: str
@@ -27,8 +27,8 @@ class ApiModel:
     window_chars: int = 4_000
 
     def files(self) -> ModelFiles:
-        """The model as one whose vectors make a space. Nobody sees its weights: the space is named after what is asked
-        for, and that its answers stay the same is looked at whenever a process begins to use it.
+        """Return the model in the form from which a space is made. Its weights are not public: the space is named after
+        the request, and each process checks at its start that the answers are unchanged.
         """
         identity = f"{self.service}/{self.model_id}/{self.dim}"
         return ModelFiles(
@@ -48,5 +48,5 @@ API_MODELS = (
 
 
 def api_model(model_id: str) -> ApiModel | None:
-    """The entry of a name; None for models that run here."""
+    """Return the entry of a name; None for local models."""
     return next((known for known in API_MODELS if known.model_id == model_id), None)

@@ -1,4 +1,4 @@
-"""The contract of an embedder."""
+"""The interface of an embedder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ ROLES: tuple[Role, ...] = ("query", "passage")
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """What one pass of the model makes of some texts. `vectors` has shape (len(texts), dim), unit length.
+    """The result of one model pass over some texts. `vectors` has shape (len(texts), dim), unit length.
 
     `tokens`: for each text its token vectors, shape (tokens, dims), at least one: of queries float32, whose lengths are
     their shares of the query and sum to 1, of passages int8, their signs. None: the space has no token vectors.
@@ -34,75 +34,75 @@ class QueryVectors:
 
 
 def query_vectors(embedded: Embedded) -> QueryVectors:
-    """Those of the one query that was embedded."""
+    """Return the vectors of the only embedded query."""
     tokens = embedded.tokens[0].astype(np.float32, copy=False) if embedded.tokens is not None else None
     return QueryVectors(embedded.vectors[0], tokens)
 
 
 class Embedder(Protocol):
-    """Texts to vectors. Safe to share between threads."""
+    """Converts texts to vectors. Thread-safe."""
 
     @property
     def model_id(self) -> str:
-        """The model's name as settings give it."""
+        """Return the model's name as in the settings."""
 
     @property
     def dim(self) -> int:
-        """Width of a vector."""
+        """Return the width of a vector."""
 
     def embed(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
-        """Shape (len(texts), dim), unit length. The model's prefix for `role` is added here.
+        """Return vectors of shape (len(texts), dim), unit length. Adds the model's prefix for `role`.
 
-        A text longer than the model's window is never cut short: its windows' vectors are averaged (see windows.py).
+        A text longer than the model's window is never truncated: its windows' vectors are averaged (see windows.py).
         :raises RetryLater: the model is still loading, or too many calls wait.
         :raises UnknownModel: the model could not be loaded.
-        :raises InvalidVectors: the model makes vectors that are no numbers; none is returned.
+        :raises InvalidVectors: the model makes vectors with NaN or zero length; none is returned.
         """
 
     def embed_with_tokens(self, texts: Sequence[str], role: Role) -> Embedded:
-        """The same vectors, and token vectors from the same pass. The model's prefix and special pieces have none; of
-        a text longer than the window those of all its windows follow each other. Raises as `embed` does.
+        """Return the same vectors, and token vectors from the same pass. The model's prefix and special pieces have
+        none; of a longer text, those of all its windows are concatenated. Raises the same errors as `embed`.
         """
 
 
 class EmbeddingPool(Embedder, Protocol):
-    """An Embedder that has to be loaded, works with what this machine or a service has, and is closed in the end."""
+    """An Embedder that is loaded, uses resources of this machine or a service, and is closed at the end."""
 
     @property
     def device(self) -> str:
-        """Where the model computes: `cpu`, `cuda`, or `service`."""
+        """Return where the model computes: `cpu`, `cuda`, or `service`."""
 
     @property
     def precision(self) -> str | None:
-        """The arithmetic that it computes in; None before it is loaded."""
+        """Return the arithmetic of the model; None before it is loaded."""
 
     @property
     def ready(self) -> bool:
-        """Whether it is loaded."""
+        """Return whether it is loaded."""
 
     @property
     def depth(self) -> int:
-        """Pieces of work that wait."""
+        """Return the number of waiting work items."""
 
     @property
     def cores(self) -> tuple[int, ...]:
-        """The cores in use; a service uses none."""
+        """Return the cores in use; a service uses none."""
 
     @property
     def workers(self) -> int:
-        """Threads that embed."""
+        """Return the number of threads that embed."""
 
     def load(self) -> None:
-        """Be ready; harmless when it is.
+        """Load it unless it is loaded.
 
-        :raises AnamnesisError: why it cannot be.
+        :raises AnamnesisError: loading failed.
         """
 
     def use_cores(self, cores: Sequence[int]) -> None:
-        """Work on other cores from now on.
+        """Use other cores from now on.
 
         :raises BadSetting: this process may not use one of them.
         """
 
     def close(self) -> None:
-        """Finish the work that waits and let go of the model; calling twice is harmless."""
+        """Finish the waiting work and release the model; calling twice is harmless."""

@@ -1,4 +1,4 @@
-"""Which cores embedding uses, and how the kernel ranks its threads. Never imports torch."""
+"""The cores for embedding, and the scheduling priority of its threads. Never imports torch."""
 
 import os
 import threading
@@ -18,27 +18,27 @@ LOWEST_NICENESS = 19
 
 
 class Priority(Enum):
-    """How urgent a pool's work is beside that of other processes on the same cores. The kernel keeps the order."""
+    """The priority of a pool's work relative to other processes on the same cores, enforced by the kernel."""
 
     QUERY = "query"
-    """Somebody waits for the answer: nice 0."""
+    """A client waits for the answer: nice 0."""
     LIVE = "live"
     """New episodes of the space that is searched: nice 5."""
     BACKGROUND = "background"
-    """Everything else: runs only when a core has nothing else to do (SCHED_IDLE; nice 19 where that is refused)."""
+    """Everything else: runs only when a core is idle (SCHED_IDLE; nice 19 if that is refused)."""
 
 
 def available_cores() -> list[int]:
-    """The cores this process may use, whichever thread asks."""
+    """Return the cores this process may use, independent of the calling thread."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(os.getpid()))
     return list(range(os.cpu_count() or 1))
 
 
 def cores_for(percent: int, chosen: Sequence[int], available: Sequence[int]) -> list[int]:
-    """The cores to embed on: those chosen, else the first `percent` % of the available ones, at least one.
+    """Return the cores to embed on: those chosen, else the first `percent` % of the available ones, at least one.
 
-    :raises BadSetting: a chosen core is not available; the text names those that are.
+    :raises BadSetting: a chosen core is not available; the text names the available ones.
     """
     if missing := sorted(set(chosen) - set(available)):
         raise BadSetting(
@@ -55,13 +55,13 @@ def _listed(cores: Iterable[int]) -> str:
 
 
 def pin_this_thread(cores: Iterable[int]) -> None:
-    """Let the calling thread, and those it starts from now on, run on these cores only."""
+    """Restrict the calling thread, and those it starts from now on, to these cores."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)  # on Linux 0 means the calling thread, not the process
 
 
 def rank_this_thread(priority: Priority) -> None:
-    """Rank the calling thread, and those it starts from now on. A rank is never raised again."""
+    """Set the priority of the calling thread, and of those it starts from now on. It is never raised again."""
     if priority is Priority.QUERY or not hasattr(os, "setpriority"):
         return
     if priority is Priority.BACKGROUND and _only_when_idle():
@@ -71,7 +71,7 @@ def rank_this_thread(priority: Priority) -> None:
 
 
 def run_ranked(work: Callable[[], T], cores: Sequence[int], priority: Priority) -> T:
-    """What `work` returns; it, and every thread that it starts, runs on these cores at this rank."""
+    """Return the result of `work`; it and every thread that it starts run on these cores at this priority."""
 
     def settle() -> None:
         pin_this_thread(cores)
@@ -82,7 +82,7 @@ def run_ranked(work: Callable[[], T], cores: Sequence[int], priority: Priority) 
 
 
 def _only_when_idle() -> bool:
-    """Whether the kernel took the thread into SCHED_IDLE; some containers refuse it."""
+    """Return whether the kernel accepted SCHED_IDLE for the thread; some containers refuse it."""
     try:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     except (AttributeError, OSError):
@@ -91,7 +91,7 @@ def _only_when_idle() -> bool:
 
 
 def has_gpu() -> bool:
-    """Whether the kernel shows an NVIDIA GPU and torch is not built for processors alone."""
+    """Return whether the kernel shows an NVIDIA GPU and torch is not a CPU-only build."""
     gpus = Path("/proc/driver/nvidia/gpus")
     return gpus.is_dir() and any(gpus.iterdir()) and not _is_cpu_build()
 

@@ -1,4 +1,4 @@
-"""Layers of BERT and its kin for inference on the CPU. Imports torch."""
+"""Layers of BERT and related models for inference on the CPU. Imports torch."""
 
 from contextlib import suppress
 from typing import Any
@@ -9,14 +9,14 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import BertModel, RobertaModel, XLMRobertaModel
 
 _KIN = (BertModel, RobertaModel, XLMRobertaModel)
-"""Their layers are the same one under three names."""
+"""Three names of the same layer."""
 
 
 class EncoderLayer(nn.Module):
-    """A layer of BERT without what only training and decoding need: 9% less time for all of MiniLM.
+    """A layer of BERT without the parts for training and decoding: 9% less time for all of MiniLM.
 
-    Heads are copied to lie one after the other, since torch's attention reads them faster than with the other heads
-    between, and sums are made in place.
+    Heads are copied to be contiguous, since torch's attention reads them faster than interleaved, and sums are computed
+    in place.
     """
 
     def __init__(self, layer: Any) -> None:
@@ -29,9 +29,9 @@ class EncoderLayer(nn.Module):
         self._narrow, self._norm = layer.output.dense, layer.output.LayerNorm
 
     def forward(self, hidden: torch.Tensor, mask: torch.Tensor | None = None, *_: object, **__: object) -> torch.Tensor:
-        """Shape (texts, pieces, width) to the same.
+        """Map shape (texts, pieces, width) to the same.
 
-        :param mask: what is added to the attention scores, (texts, 1, pieces, pieces); None: nothing is padded.
+        :param mask: added to the attention scores, (texts, 1, pieces, pieces); None: nothing is padded.
         """
         query, key, value = (self._split(linear(hidden)) for linear in (self._query, self._key, self._value))
         heads = scaled_dot_product_attention(query, key, value, attn_mask=mask).transpose(1, 2)
@@ -40,13 +40,13 @@ class EncoderLayer(nn.Module):
         return normed
 
     def _split(self, rows: torch.Tensor) -> torch.Tensor:
-        """(texts, pieces, width) to (texts, heads, pieces, width of a head)."""
+        """Map (texts, pieces, width) to (texts, heads, pieces, width of a head)."""
         return rows.view(*rows.shape[:2], self._heads, -1).transpose(1, 2).contiguous()
 
 
 def replace_layers(network: nn.Module) -> None:
-    """Let a BERT, RoBERTa or XLM-RoBERTa compute with EncoderLayer. Any other network is left as it is, and so is one
-    that decodes or whose inner layers are asked for.
+    """Let a BERT, RoBERTa or XLM-RoBERTa compute with EncoderLayer. Any other network is unchanged, and so is one that
+    decodes or whose inner layers are requested.
     """
     config: Any = network.config
     if type(network) not in _KIN or config.is_decoder or config.output_hidden_states:

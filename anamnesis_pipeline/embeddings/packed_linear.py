@@ -1,4 +1,4 @@
-"""Linear layers in the order that the processor multiplies them in. Imports torch."""
+"""Linear layers with weights in the processor's multiplication order. Imports torch."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ _ROWS_HINT = 1024
 
 
 class PackedLinear(nn.Module):
-    """An nn.Linear for inference on the CPU whose bf16 weights were put into oneDNN's blocked order once.
+    """An nn.Linear for inference on the CPU whose bf16 weights are in oneDNN's blocked order.
 
-    The plain layer does that anew for every batch, and writes its bias before it adds the product to it.
+    The plain layer reorders them for every batch, and writes its bias before it adds the product to it.
     """
 
     def __init__(self, linear: nn.Linear) -> None:
@@ -22,7 +22,7 @@ class PackedLinear(nn.Module):
         self._bias = None if linear.bias is None else linear.bias.detach()
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """Shape (..., in_features) to (..., out_features)."""
+        """Map shape (..., in_features) to (..., out_features)."""
         product: torch.Tensor = _onednn()._linear_pointwise(rows, self._weight, self._bias, "none", [], "")
         return product
 
@@ -32,7 +32,7 @@ def _onednn() -> Any:
 
 
 def can_pack() -> bool:
-    """Whether this torch and this processor have what PackedLinear needs."""
+    """Return whether this torch and this processor support PackedLinear."""
     wanted = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")
     return (
         bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
@@ -42,7 +42,7 @@ def can_pack() -> bool:
 
 
 def pack_linears(module: nn.Module) -> None:
-    """Replace every linear layer inside a bf16 module by its packed form, and let go of the plain weights."""
+    """Replace every linear layer inside a bf16 module by its packed form, and release the plain weights."""
     for name, child in list(module.named_children()):
         if type(child) is nn.Linear:
             setattr(module, name, PackedLinear(child))

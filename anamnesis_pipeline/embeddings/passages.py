@@ -1,4 +1,4 @@
-"""Which text is embedded and indexed: parts and posted episodes cut into passages. Pure."""
+"""Split chunks and posted episodes into the passages that are embedded and indexed. Pure."""
 
 import re
 from bisect import bisect_left
@@ -10,15 +10,15 @@ from anamnesis_pipeline.embeddings.pieces import PieceCounter, Span
 from anamnesis_pipeline.model import Episode, Part, Passage, Segment, SegmentKind
 
 BODY_PIECES = 160
-"""Word pieces of a passage's own text. Shorter ones are sharper: on the development questions over real logs,
-hit@5 was .70 at 160, .67 at 200 and .59 at 230 (four lists fused)."""
+"""Word pieces of a passage's text without context. Shorter passages are more precise: on the development questions over
+real logs, hit@5 was .70 at 160, .67 at 200 and .59 at 230 (four lists fused)."""
 TOTAL_PIECES = 220
-"""Word pieces of context and text together; the context is cut first."""
+"""Word pieces of context and text together; the context is shortened first."""
 HEADER_PIECES = 40
 BODY_CHARS = 1_000
-"""Bound for text that has few word pieces: runs of spaces, or unbroken words that count as one unknown piece."""
+"""Limit for text with few word pieces: runs of spaces, or unbroken words that count as one unknown piece."""
 SMALL_PIECES = 40
-"""A segment shorter than this shares a passage with its neighbour: alone it says too little to be found."""
+"""A shorter segment shares a passage with its neighbour: alone it has too little text to be found."""
 MAX_MESSAGE_IDS = 12
 
 _SENTENCE_END = re.compile(r"[.!?;]\s")
@@ -35,7 +35,7 @@ _SPEAKS = (
 
 @dataclass(slots=True)
 class _Block:
-    """A passage in the making."""
+    """A passage under construction."""
 
     text: str
     pieces: int
@@ -45,9 +45,9 @@ class _Block:
 
 
 def cut_text(text: str, spans: Sequence[Span], max_pieces: int = BODY_PIECES) -> list[Span]:
-    """Where to cut a text: consecutive (start, end) that cover it, each at most `max_pieces` and BODY_CHARS long.
+    """Return consecutive (start, end) that cover a text, each at most `max_pieces` and BODY_CHARS long.
 
-    Cuts fall at the last line break of the last 40% of a run, else at a sentence's end, else at a space.
+    Spans end at the last line break of the last 40% of a run, else at a sentence's end, else at a space.
     """
     fine = _fine_spans(spans)
     cuts: list[Span] = []
@@ -60,7 +60,7 @@ def cut_text(text: str, spans: Sequence[Span], max_pieces: int = BODY_PIECES) ->
 
 
 def _end_of_run(text: str, fine: Sequence[Span], start: int, max_pieces: int) -> int:
-    """Where the run that begins at `start` ends. It always advances, also through text without any piece."""
+    """Return the end of the run that begins at `start`. It always advances, even through text without any piece."""
     first = bisect_left(fine, start, key=_begin)
     stop = min(first + max_pieces, len(fine))
     while stop > first and fine[stop - 1][1] > start + BODY_CHARS:
@@ -77,7 +77,7 @@ def _begin(span: Span) -> int:
 
 
 def _fine_spans(spans: Sequence[Span]) -> list[Span]:
-    """The same spans, with unbroken runs that count as one piece (a long hash, base64) split every 4 characters."""
+    """Return the spans with unbroken runs that count as one piece (a long hash, base64) split every 4 characters."""
     fine: list[Span] = []
     for start, end in spans:
         if end - start <= 32:
@@ -99,10 +99,10 @@ def _seam(text: str, low: int, high: int) -> int:
 
 
 def passages_of_part(part: Part, pieces: PieceCounter) -> list[Passage]:
-    """Passages of one part, in order. Small segments share one; every other segment is cut by itself. Of code the
-    outline is searched, and not the code, unless there is none.
+    """Return the passages of one chunk, in order. Small segments share one; every other segment is split separately.
+    For code, the outline is searched instead of the code, if there is one.
 
-    A growing part changes only its last passages: a passage looks only at what precedes it.
+    A growing chunk changes only its last passages: a passage depends only on preceding text.
     """
     blocks: list[_Block] = []
     lead, since = part.lead, None
@@ -143,7 +143,7 @@ def _append(blocks: list[_Block], new: _Block) -> None:
 
 
 def _fits(last: _Block, new: _Block) -> bool:
-    """Whether two blocks share a passage: one of them is small, and together they are not too large."""
+    """Return whether two blocks share a passage: one of them is small, and together they are not too large."""
     return (
         min(last.pieces, new.pieces) < SMALL_PIECES
         and last.pieces + new.pieces <= BODY_PIECES
@@ -153,9 +153,9 @@ def _fits(last: _Block, new: _Block) -> bool:
 
 
 def passages_of_posted(episode: Episode, preceding: Sequence[str], pieces: PieceCounter) -> list[Passage]:
-    """Passages of an episode that a client posted: its summary, then its raw text where that says more.
+    """Return the passages of a posted episode: its summary, then its raw text if that has more.
 
-    :param preceding: summaries of the episodes just before it, oldest first: its context, fixed now.
+    :param preceding: summaries of the episodes just before it, oldest first: its context, now final.
     """
     summary, raw = episode.summary, episode.raw_exchange
     of_summary = _bodies(summary, pieces)
@@ -183,7 +183,7 @@ def _header(when: datetime | None, project: str, prompt: str) -> str:
 
 
 def _contexts(wanted: Sequence[tuple[str, str, int]], pieces: PieceCounter) -> list[str]:
-    """For each (header, lead, pieces of the text): the header's start and as much of the lead's end as fits."""
+    """Return for each (header, lead, pieces of the text) the header's start and as much of the lead's end as fits."""
     texts = list(dict.fromkeys(text for header, lead, _ in wanted for text in (header, lead)))
     spans = {text: _fine_spans(found) for text, found in zip(texts, pieces.spans(texts), strict=True)}
     contexts = []

@@ -1,5 +1,5 @@
-"""Word pieces of a text and where to cut it. Measured in MiniLM's vocabulary whatever the model: a passage is the
-same passage in every space.
+"""Word pieces of a text, for splitting it. Measured in MiniLM's vocabulary for any model, so that passages are the same
+in every space.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class PieceCounter(Protocol):
     """Finds the word pieces of texts."""
 
     def spans(self, texts: Sequence[str]) -> list[list[Span]]:
-        """For each text the (start, end) characters of its word pieces, in order."""
+        """Return for each text the (start, end) characters of its word pieces, in order."""
 
 
 class MiniLmPieces:
@@ -30,11 +30,11 @@ class MiniLmPieces:
         self._tokenizer.no_padding()
 
     def spans(self, texts: Sequence[str]) -> list[list[Span]]:
-        """See PieceCounter."""
+        """Return for each text the spans of MiniLM's word pieces."""
         return [found.offsets for found in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
 
     def kept(self, texts: Sequence[str]) -> list[list[Span]]:
-        """As `spans`, but only of the pieces whose token vectors are kept of a passage, one for each."""
+        """Return the spans of only those pieces whose token vectors are stored for a passage, one for each."""
         found = []
         for encoded in self._tokenizer.encode_batch(list(texts), add_special_tokens=False):
             said = [span for piece, span in zip(encoded.tokens, encoded.offsets, strict=True) if not is_quiet(piece)]
@@ -44,12 +44,12 @@ class MiniLmPieces:
 
 @lru_cache(maxsize=100_000)  # more than a vocabulary has
 def is_quiet(piece: str) -> bool:
-    """Whether a word piece says nothing alone: a function word, or a mark. Pieces inside a word say something."""
-    word = piece.lstrip("\u2581\u0120").lower()  # how other tokenizers than BERT's mark the begin of a word
+    """Return whether a word piece has no meaning alone: a function word or a mark. Pieces inside a word have one."""
+    word = piece.lstrip("\u2581\u0120").lower()  # markers of a word's beginning in other tokenizers than BERT's
     return word in STOP_WORDS or not any(character.isalnum() for character in word)
 
 
 @lru_cache(maxsize=1)
 def minilm_pieces() -> MiniLmPieces:
-    """The one tokenizer of this process (loading takes some 50 ms)."""
+    """Return the only tokenizer of this process (loading takes about 50 ms)."""
     return MiniLmPieces()

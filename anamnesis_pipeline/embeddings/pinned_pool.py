@@ -1,7 +1,7 @@
-"""The embedding pool: worker threads that share one model, each pinned to its own core.
+"""The embedding pool: worker threads that share one model, each pinned to a separate core.
 
-N workers run one torch thread each, so N workers use N cores. All work is done by them, loading, making word pieces
-and computing: whoever calls only waits. The pool never touches the event loop's default executor.
+N workers run one torch thread each, so N workers use N cores. The workers load, tokenize and compute; the caller only
+waits. The pool never uses the event loop's default executor.
 """
 
 import logging
@@ -22,7 +22,7 @@ from anamnesis_pipeline.embeddings.token_vectors import Projection, Rows, of_pas
 from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull, ModelLoading, UnknownModel
 
 BATCH_TOKENS = {Priority.QUERY: 512, Priority.LIVE: 2048, Priority.BACKGROUND: 2048}
-"""Bound of padded tokens in one batch of passages. Throughput is flat from 1,000 tokens on; where queries are answered
+"""Limit of padded tokens in one batch of passages. Throughput is flat from 1,000 tokens on; where queries are answered
 a batch is smaller, since a query that finds every worker busy waits for the first to finish its batch."""
 GPU_BATCH_TOKENS = 65_536
 """The same on a GPU, which small batches leave idle."""
@@ -37,10 +37,10 @@ log = logging.getLogger(__name__)
 class PoolModel:
     """How to get a model: `load` is slow and runs once, `on_worker` runs once in every thread before any other work.
 
-    :param on_loaded: told of the model once it is in memory, on the thread that called `load`.
-    :param device: `cuda` wants one worker and large batches.
-    :param projection: what the space's token vectors are projected by; on the thread that loads, since it may have to
-        be learned with the model in memory. None: the space has none.
+    :param on_loaded: called with the model once it is in memory, on the thread that called `load`.
+    :param device: `cuda` needs one worker and large batches.
+    :param projection: makes the projection of the space's token vectors, on the loading thread, since it may have to be
+        learned with the model in memory. None: the space has none.
     """
 
     model_id: str
@@ -54,19 +54,19 @@ class PoolModel:
     projection: Callable[[LoadedModel], Projection | None] = lambda model: None
 
     def prefix(self, role: Role) -> str:
-        """What the model wants in front of a text of this role."""
+        """Return the model's prefix for a text of this role."""
         return self.query_prefix if role == "query" else self.passage_prefix
 
 
 class PinnedPool:
-    """An Embedder over pinned worker threads. Loads its model when told to, at once or in the background."""
+    """An Embedder over pinned worker threads. Loads its model on request, at once or in the background."""
 
     def __init__(
         self, model: PoolModel, cores: Sequence[int], *, queue_max: int = 64, priority: Priority = Priority.QUERY
     ) -> None:
         """:param cores: one worker is pinned to each; see `cores_for`.
         :param queue_max: calls that may wait; one more raises EmbeddingQueueFull.
-        :param priority: of the workers, beside other processes on these cores.
+        :param priority: of the workers, relative to other processes on these cores.
         """
         self.model_id, self.dim, self.device = model.model_id, model.dim, model.device
         self._model = model
@@ -82,38 +82,38 @@ class PinnedPool:
         self._wishes: dict[Role, TokenWish] = {}
         self._workers: dict[int, threading.Thread] = {}
         self.failure: str | None = None
-        """Why the model could not be loaded; None while there is hope."""
+        """Why the model could not be loaded; None while it may still load."""
 
     @property
     def precision(self) -> str | None:
-        """The arithmetic that the model computes in; None before it is there and after `close`."""
+        """Return the arithmetic of the model; None before it is loaded and after `close`."""
         return self._loaded.precision if self._loaded is not None else None
 
     @property
     def ready(self) -> bool:
-        """Whether `embed` answers without waiting for the model."""
+        """Return whether `embed` answers without waiting for the model."""
         return self._loaded is not None
 
     @property
     def depth(self) -> int:
-        """Pieces of work that wait for a worker."""
+        """Return the number of work items that wait for a worker."""
         return self._queue.depth
 
     @property
     def cores(self) -> tuple[int, ...]:
-        """The cores in use; worker i is pinned to the i-th."""
+        """Return the cores in use; worker i is pinned to the i-th."""
         return self._cores
 
     @property
     def workers(self) -> int:
-        """Threads that embed; 0 before the model is there and after `close`."""
+        """Return the number of threads that embed; 0 before the model is loaded and after `close`."""
         return self._wanted_workers() if self._loaded is not None else 0
 
     def _wanted_workers(self) -> int:
         return 1 if self.device == "cuda" else len(self._cores)
 
     def load(self) -> None:
-        """Load the model and start the workers; harmless when it is loaded, or closed meanwhile.
+        """Load the model and start the workers; harmless if it is loaded, or was closed meanwhile.
 
         :raises UnknownModel: it does not load; later calls raise the same at once.
         """
@@ -141,7 +141,7 @@ class PinnedPool:
             raise UnknownModel(self.failure) from exc
 
     def _load_on_cores(self, loaded: "Future[LoadedModel]") -> None:
-        """Loading computes too, and threads that it leaves behind keep its cores and rank."""
+        """Load on the pool's cores: loading computes too, and its remaining threads keep its cores and priority."""
         try:
             pin_this_thread(self._cores)
             rank_this_thread(self._priority)
@@ -155,7 +155,7 @@ class PinnedPool:
             loaded.set_exception(exc)
 
     def load_in_background(self) -> None:
-        """Start loading and return at once; `ready` and `failure` tell how it went."""
+        """Start loading and return at once; `ready` and `failure` report the result."""
         threading.Thread(target=self._load_quietly, name="model-loader", daemon=True).start()
 
     def _load_quietly(self) -> None:
@@ -165,17 +165,17 @@ class PinnedPool:
             log.error("embedding model %s: %s", self.model_id, exc)  # noqa: TRY400 - expected, the text says it all
 
     def embed(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
-        """Shape (len(texts), dim), unit length, in the order of `texts`.
+        """Return vectors of shape (len(texts), dim), unit length, in the order of `texts`.
 
         :raises ModelLoading: the model is being loaded in the background, or this pool was closed.
         :raises EmbeddingQueueFull: `queue_max` calls wait already.
         :raises UnknownModel: the model could not be loaded.
-        :raises InvalidVectors: the model makes vectors that are no numbers.
+        :raises InvalidVectors: the model makes vectors with NaN or zero length.
         """
         return self._made(texts, role, with_tokens=False).vectors
 
     def embed_with_tokens(self, texts: Sequence[str], role: Role) -> Embedded:
-        """See Embedder; raises as `embed` does."""
+        """Return the same vectors and token vectors from the same pass; raises the same errors as `embed`."""
         return self._made(texts, role, with_tokens=True)
 
     def _made(self, texts: Sequence[str], role: Role, *, with_tokens: bool) -> Embedded:
@@ -193,7 +193,7 @@ class PinnedPool:
             try:
                 return call.made.result()
             except BaseException as exc:
-                call.fail(exc)  # a signal ended the wait: the batches that nobody waits for any more are skipped
+                call.fail(exc)  # a signal ended the wait: skip its remaining batches
                 raise
         finally:
             self._waiting.release()
@@ -207,7 +207,7 @@ class PinnedPool:
         raise ModelLoading(f"the embedding model {self.model_id} {state}; try again in a few seconds")
 
     def use_cores(self, cores: Sequence[int]) -> None:
-        """Work on other cores from now on, with the same model. Each worker finishes the batch it has in hand.
+        """Use other cores from now on, with the same model. Each worker finishes its current batch.
 
         :raises BadSetting: this process may not use one of them; nothing changes.
         """
@@ -218,7 +218,7 @@ class PinnedPool:
         self._queue.wake()
 
     def _start_workers(self) -> None:
-        """One for every core that has none. Called with the lock held."""
+        """Start a worker for every core that has none. Called with the lock held."""
         for number in range(self._wanted_workers()):
             if number not in self._workers:
                 worker = threading.Thread(target=self._work, args=(number,), name=f"embed-{number}", daemon=True)
@@ -241,21 +241,21 @@ class PinnedPool:
                 return
 
     def _is_elsewhere(self, number: int, core: int) -> bool:
-        """Whether a worker is no longer wanted on this core."""
+        """Return whether a worker is no longer wanted on this core."""
         return self._cores[number : number + 1] != (core,)
 
     def _core_of(self, number: int, core: int | None) -> int | None:
-        """The core of a worker now; None once it is surplus, and then it is no longer counted."""
+        """Return the current core of a worker; None if it is surplus, which also ends its count."""
         with self._lock:
             if self._closed and core is not None:
-                return core  # what is left is finished where it is
+                return core  # the remaining work is finished here
             if number < self._wanted_workers():
                 return self._cores[number]
             self._workers.pop(number, None)
             return None
 
     def close(self) -> None:
-        """Finish the work that waits, end the workers and let go of the model; calling twice is harmless."""
+        """Finish the waiting work, end the workers and release the model; calling twice is harmless."""
         with self._lock:
             self._closed = True
             self._loaded = None
@@ -266,7 +266,7 @@ class PinnedPool:
 
 
 def _wish(model: LoadedModel, projection: Projection, role: Role, prefix: str) -> TokenWish:
-    """Token vectors of one role, without those of the pieces of the model's own prefix."""
+    """Return token vectors of one role, without those of the model's prefix."""
     with_prefix, without = model.token_ids([prefix.rstrip(), ""])
     first = len(with_prefix) - len(without)
 

@@ -1,4 +1,4 @@
-"""What waits for the workers of an embedding pool, and in which order it is done: queries first."""
+"""The work queue of an embedding pool: queries first."""
 
 import threading
 from collections import deque
@@ -18,53 +18,53 @@ from anamnesis_pipeline.embeddings.precision import count_invalid, invalid_vecto
 from anamnesis_pipeline.embeddings.token_vectors import Projection, Rows
 
 QUERY_CHARS = 8_192
-"""Queries that wait are done together up to this many characters, some 2,000 word pieces."""
+"""Waiting queries are embedded together up to this many characters, about 2,000 word pieces."""
 QUERY_TOKENS = 2_048
-"""Bound of padded tokens in one batch of queries."""
+"""Limit of padded tokens in one batch of queries."""
 TEXTS_PER_PIECING = 32
-"""Texts whose word pieces are made in one go: some 15 ms of a core, which a query may have to wait."""
+"""Texts tokenized at once: about 15 ms of a core, for which a query may have to wait."""
 
 Work = Callable[[], None]
 
 
 class LoadedModel(Protocol):
-    """What the pool needs of a model in memory. Several threads call it at once."""
+    """The interface of a model in memory. Several threads call it at once."""
 
     @property
     def precision(self) -> str:
-        """The arithmetic it runs in, `bf16` or `fp32`."""
+        """Return its arithmetic, `bf16` or `fp32`."""
 
     @property
     def fidelity(self) -> float | None:
-        """Lowest cosine measured between its vectors and those of fp32; None when it was not measured."""
+        """Return the lowest measured cosine between its vectors and those of fp32; None if it was not measured."""
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Word piece ids of each text, whole."""
+        """Return the word piece IDs of each whole text."""
 
     def forward(self, batch: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-        """Unit vectors of one batch; a text longer than the model's window is embedded in windows."""
+        """Return unit vectors of one batch; a text longer than the model's window is embedded in windows."""
 
     def forward_with_tokens(
         self, batch: Sequence[Sequence[int]], projection: Projection | None
     ) -> tuple[NDArray[np.float32], list[Rows]]:
-        """The same, and the projected unit vectors of each text's own pieces."""
+        """Return the same, and the projected unit vectors of each text's pieces."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenWish:
-    """How token vectors of a call are made. `finish` makes of a text's unit rows what the caller gets."""
+    """How to make the token vectors of a call. `finish` converts a text's unit rows to the caller's result."""
 
     projection: Projection
     finish: Callable[[Rows], NDArray[np.int8] | NDArray[np.float32]]
 
 
 class Call:
-    """One call of the pool: its texts, and what is made of them once the last batch is done."""
+    """One call of the pool: its texts, and its results once the last batch is done."""
 
     def __init__(
         self, model: LoadedModel, model_id: str, dim: int, texts: Sequence[str], wish: TokenWish | None = None
     ) -> None:
-        """:param wish: how its token vectors are made; None: it wants none."""
+        """:param wish: how to make its token vectors; None: it needs none."""
         self.model = model
         self.texts = texts
         self.dim = dim
@@ -79,20 +79,20 @@ class Call:
 
     @property
     def failed(self) -> bool:
-        """Whether some part of it raised: the rest is not worth doing."""
+        """Return whether a part of it raised: the rest is skipped."""
         return self.made.done()
 
     def fail(self, exc: BaseException) -> None:
-        """Raise this where the call was made; a second failure changes nothing."""
+        """Raise this at the call; a second failure changes nothing."""
         with self._lock:
             if not self.made.done():
                 self.made.set_exception(exc)
 
     def put(self, rows: Sequence[int], vectors: NDArray[np.float32], tokens: Sequence[Rows]) -> None:
-        """What was made of some texts; with the last ones the call is answered.
+        """Add the results of some texts; the last ones complete the call.
 
-        :param tokens: of each of them; ignored by a call that wants none.
-        :raises InvalidVectors: some are no numbers; nothing is returned then.
+        :param tokens: of each of them; ignored by a call that needs none.
+        :raises InvalidVectors: some are NaN or zero; nothing is returned then.
         """
         wrong = count_invalid(vectors)
         if self.wish is not None:
@@ -111,14 +111,14 @@ class Call:
         return [self._tokens[row] for row in range(len(self.texts))] if self.wish is not None else None
 
     def forward(self, batch: Sequence[Sequence[int]]) -> tuple[NDArray[np.float32], list[Rows]]:
-        """The vectors of one batch, with token vectors if this call wants them."""
+        """Return the vectors of one batch, with token vectors if this call needs them."""
         if self.wish is None:
             return self.model.forward(batch), []
         return self.model.forward_with_tokens(batch, self.wish.projection)
 
 
 class WorkQueue:
-    """Hands out work. Queries that wait together are one piece of work; passages go in batches of similar length."""
+    """Hands out work. Waiting queries are one work item; passages go in batches of similar length."""
 
     def __init__(self, batch_tokens: int) -> None:
         self._batch_tokens = batch_tokens
@@ -129,11 +129,11 @@ class WorkQueue:
 
     @property
     def depth(self) -> int:
-        """Queries and batches that wait."""
+        """Return the number of waiting queries and batches."""
         return len(self._queries) + len(self._passages)
 
     def put(self, call: Call, role: Role) -> bool:
-        """Take a call; False when the queue is closed."""
+        """Add a call; return False if the queue is closed."""
         with self._changed:
             if self.closed:
                 return False
@@ -145,7 +145,7 @@ class WorkQueue:
         return True
 
     def take(self, give_up: Callable[[], bool]) -> Work | None:
-        """The next piece of work, waiting for it; None when `give_up` says so, or the queue is closed and empty."""
+        """Wait for the next work item; None if `give_up` returns True, or the queue is closed and empty."""
         with self._changed:
             while self.closed or not give_up():
                 if self._queries:
@@ -158,7 +158,7 @@ class WorkQueue:
             return None
 
     def _waiting_queries(self) -> list[Call]:
-        """Those that wait, up to QUERY_CHARS, at least one. Called with the lock held."""
+        """Return waiting queries up to QUERY_CHARS, at least one. Called with the lock held."""
         taken = [self._queries.popleft()]
         chars = _chars(taken[0])
         while self._queries and chars + _chars(self._queries[0]) <= QUERY_CHARS:
@@ -167,18 +167,18 @@ class WorkQueue:
         return taken
 
     def wake(self) -> None:
-        """Let every waiting worker look at `give_up` again."""
+        """Let every waiting worker check `give_up` again."""
         with self._changed:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Take no more calls; what waits is still handed out."""
+        """Accept no more calls; waiting work is still handed out."""
         with self._changed:
             self.closed = True
             self._changed.notify_all()
 
     def _piecings(self, call: Call) -> list[Work]:
-        """The word pieces of a call's texts, spread over the workers; who makes the last ones makes the batches."""
+        """Return the work items that tokenize a call's texts; the worker that finishes last makes the batches."""
         starts = range(0, len(call.texts), TEXTS_PER_PIECING)
         left = [len(starts)]
         return [partial(self._make_pieces, call, start, left) for start in starts]
@@ -204,9 +204,9 @@ def _embed_batch(call: Call, rows: list[int]) -> None:
 
 
 def _embed_queries(calls: list[Call]) -> None:
-    """Queries of several callers at once; if that fails each alone, so that one bad text fails its caller only."""
+    """Embed several callers' queries together; after a failure separately, so that a bad text fails only its caller."""
     if len(calls) > 1:
-        with suppress(Exception):  # raised again below, to whom it concerns
+        with suppress(Exception):  # raised again below, at its caller
             _embed_together(calls)
     for call in calls:
         if not call.made.done():
@@ -215,7 +215,7 @@ def _embed_queries(calls: list[Call]) -> None:
 
 
 def _embed_together(calls: list[Call]) -> None:
-    """In as few batches as the pieces of these queries allow, mostly one."""
+    """Embed in as few batches as the pieces of these queries allow, mostly one."""
     wishing = next((call for call in calls if call.wish is not None), calls[0])
     places = [(call, row) for call in calls for row in range(len(call.texts))]
     token_ids = wishing.model.token_ids([call.texts[row] for call, row in places])
@@ -233,7 +233,7 @@ def _embed_together(calls: list[Call]) -> None:
 
 @contextmanager
 def _answering(call: Call) -> Iterator[None]:
-    """Whatever is raised inside is raised where the call was made, and the worker goes on."""
+    """Raise any error of the block at the call, so that the worker continues."""
     try:
         yield
     except BaseException as exc:  # a worker that ended here would leave all its callers waiting

@@ -1,4 +1,4 @@
-"""Whether the vectors of a model are sound, and near those of fp32. And where it runs. Never imports torch."""
+"""Check that a model's vectors are sound and near those of fp32, and choose its device. Never imports torch."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -12,7 +12,7 @@ from anamnesis_pipeline.errors import BadSetting, InvalidVectors
 Device = Literal["cpu", "cuda"]
 
 MIN_FIDELITY = 0.998
-"""Lowest cosine to fp32 that another precision may have on any of SAMPLES."""
+"""Lowest cosine to fp32 allowed for another precision on any of SAMPLES."""
 SAMPLES = (
     "ok",
     "Why did the webhook retries charge customers twice?",
@@ -25,11 +25,11 @@ SAMPLES = (
     "The deploy failed again. " * 30,
     "Plan: first measure, then change one thing, then measure again and write down both figures. " * 6,
 )  # fmt: skip
-"""Short and long, prose, code, logs, other scripts and noise: where a precision fails, it fails on some of these."""
+"""Short and long, prose, code, logs, other scripts and noise: an inadequate precision fails on some of these."""
 
 
 def choose_device(wanted: str) -> Device:
-    """Where a model runs. `auto` takes a GPU if there is one.
+    """Return the device of a model. `auto` uses a GPU if there is one.
 
     :raises BadSetting: `cuda` is set and there is none.
     """
@@ -39,19 +39,19 @@ def choose_device(wanted: str) -> Device:
 
 
 def lowest_cosine(vectors: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
-    """Of the rows of two matrices of unit vectors; -1 where some are no numbers."""
+    """Return the lowest cosine of the rows of two matrices of unit vectors; -1 if some are NaN."""
     cosines = np.einsum("ij,ij->i", vectors, reference)
     return float(cosines.min()) if np.isfinite(cosines).all() else -1.0
 
 
 def count_invalid(vectors: NDArray[np.float32]) -> int:
-    """Rows that are no direction: not finite, or zero."""
+    """Return the number of rows without a direction: not finite, or zero."""
     norms = np.linalg.norm(vectors, axis=1)
     return int(np.count_nonzero(~np.isfinite(norms) | (norms == 0)))
 
 
 def invalid_vectors(model_id: str, precision: str, wrong: int, count: int) -> InvalidVectors:
-    """The error of a batch of `count` vectors with `wrong` invalid ones, with what to do."""
+    """Return the error of a batch of `count` vectors with `wrong` invalid ones, with advice."""
     other = "set ANAMNESIS_PRECISION to fp32, or " if precision != "fp32" else ""
     return InvalidVectors(
         f"{model_id} in {precision} made {wrong} of {count} vectors that are infinite, no numbers or zero, and none "
@@ -62,5 +62,5 @@ def invalid_vectors(model_id: str, precision: str, wrong: int, count: int) -> In
 def measure_fidelity(
     embed: Callable[[Sequence[str]], NDArray[np.float32]], reference: Callable[[Sequence[str]], NDArray[np.float32]]
 ) -> float:
-    """The lowest cosine between what two forms of a model make of SAMPLES, each as one batch."""
+    """Return the lowest cosine between the vectors of two forms of a model for SAMPLES, each as one batch."""
     return lowest_cosine(embed(SAMPLES), reference(SAMPLES))

@@ -1,4 +1,4 @@
-"""Embedding models that are known by name: what each is for, and how its texts are prefixed. Data only."""
+"""Known embedding models: the purpose of each, and the prefixes of its texts. Data only."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ MINILM = "all-MiniLM-L6-v2"
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """What the model's card says. Whatever its own files say wins once they are here.
+    """The content of the model's card. The model's files take precedence once they are downloaded.
 
-    :param window: word pieces that the model reads of one text, special ones included.
-    :param download_mb: about this many MB of weights; 0 for one that comes with the installation.
+    :param window: word pieces that the model reads of one text, including special ones.
+    :param download_mb: approximate size of the weights in MB; 0 for one that comes with the installation.
     """
 
     model_id: str
@@ -47,7 +47,7 @@ KNOWN_MODELS = (
 
 
 def known_model(model_id: str) -> KnownModel | None:
-    """The entry of a model hub id; the organisation may be left out of `sentence-transformers/...`."""
+    """Return the entry of a model hub ID; the organisation may be left out of `sentence-transformers/...`."""
     wanted = model_id.removeprefix("sentence-transformers/")
     return next(
         (known for known in KNOWN_MODELS if known.model_id.removeprefix("sentence-transformers/") == wanted), None

@@ -1,4 +1,4 @@
-"""Which model answers queries: the active space's, or the one before it until the new one is in memory."""
+"""The model that answers queries: the active space's, or the previous one until the new one is in memory."""
 
 import itertools
 import logging
@@ -13,31 +13,31 @@ from anamnesis_pipeline.errors import AnamnesisError, ModelLoading, UnknownModel
 from anamnesis_pipeline.model import Space
 
 GRACE_S = 5.0
-"""How long a replaced model stays: a search that chose its space just before the switch still gets its vector."""
+"""Seconds that a replaced model stays: a search that chose its space before the switch still gets its vector."""
 FIRST_RETRY_S = 5.0
 LONGEST_RETRY_S = 300.0
-"""A model that failed to load is tried again after 5, 10, 20, ... seconds, at last every five minutes: its files may be
-put back, or the network may come."""
+"""A model that failed to load is tried again after 5, 10, 20, ... seconds, at most every five minutes: its files may be
+restored, or the network may recover."""
 CORES_READ_EVERY_S = 1.0
 LOOK_EVERY_S = 2.0
-"""How often the active space is read: after a switch its model loads without waiting for somebody to search."""
+"""Polling interval of the active space: after a switch its model loads without waiting for a search."""
 QUERIES_KEPT = 256
-"""Vectors of the latest queries, some 100 KB each at most: a filter that changes, a further page and the start of each
-conversation ask the same again.
+"""Vectors of the latest queries, about 100 KB each at most: a changed filter, a further page and the start of each
+conversation repeat a query.
 """
 LONGEST_REASON = 200
-"""Characters of a reason that every answer and every health check repeats; the log has the whole text."""
+"""Characters of the reason in every answer and health check; the log has the whole text."""
 
 log = logging.getLogger(__name__)
 
 
 class _SpaceModel:
-    """One space's model, on its way into memory or there. Finding its files may take a download."""
+    """One space's model, loading or in memory. Finding its files may take a download."""
 
     def __init__(self, space: Space, open_pool: Callable[[Space], EmbeddingPool], first_retry_s: float) -> None:
         self.space = space
         self.failure: str | None = None
-        """Why the last attempt failed, in short; None during the first, and once the model is there."""
+        """Why the last attempt failed, in short; None during the first, and once the model is loaded."""
         self._logged: str | None = None
         self._open_pool = open_pool
         self._first_retry_s = first_retry_s
@@ -55,7 +55,7 @@ class _SpaceModel:
             self._closed.wait(min(self._first_retry_s * 2 ** min(attempt, 20), LONGEST_RETRY_S))
 
     def _loaded(self) -> bool:
-        """One attempt. A pool is kept only with its model in it, so that the next attempt begins anew."""
+        """Make one attempt. A pool is stored only with its model loaded: the next attempt starts from scratch."""
         pool: EmbeddingPool | None = None
         try:
             pool = self._open_pool(self.space)
@@ -80,7 +80,7 @@ class _SpaceModel:
 
     @property
     def pool(self) -> EmbeddingPool | None:
-        """With its model in memory; None until then."""
+        """Return the pool once its model is in memory, else None."""
         return self._pool
 
     def embed(self, texts: Sequence[str], role: Role) -> Embedded:
@@ -99,7 +99,7 @@ class _SpaceModel:
 
 
 def _in_short(problem: str) -> str:
-    """The first sentence, cut to `LONGEST_REASON` characters."""
+    """Return the first sentence, shortened to `LONGEST_REASON` characters."""
     first = re.split(r"(?<=[.!?])\s|\n", problem.strip(), maxsplit=1)[0]
     return first if len(first) <= LONGEST_REASON else first[: LONGEST_REASON - 1] + "…"
 
@@ -109,11 +109,11 @@ def _loading(space: Space) -> ModelLoading:
 
 
 class SpaceModels:
-    """Holds the model of the active space; loads a new one in the background when another space becomes active, which
-    it sees by itself.
+    """Holds the model of the active space. Polls the active space, and loads a new model in the background when it
+    changes.
 
-    A model that does not load leaves the one before it answering, and is tried again. The cores of all models follow
-    what is configured, without reloading them.
+    If a model does not load, the previous one keeps answering, and loading is tried again. The cores of all models
+    follow the configuration, without reloading them.
     """
 
     def __init__(
@@ -130,13 +130,13 @@ class SpaceModels:
     ) -> None:
         """:param open_pool: makes an unloaded pool for a space; may take a download, may raise UnknownModel.
         :param active: reads the active space from the store.
-        :param prepare: runs before the first load and sees to it that a space is active; may raise UnknownModel, and is
-            then tried again as a model is.
-        :param cores: reads the configured cores, at most once a second; None: a pool keeps those it was opened with.
-        :param exists: whether the store still has the space of this key; the model of a dropped one answers no more.
+        :param prepare: runs before the first load and ensures that a space is active; may raise UnknownModel, and is
+            then retried like a model.
+        :param cores: reads the configured cores, at most once a second; None: a pool keeps its initial ones.
+        :param exists: whether the store still has the space of this key; the model of a dropped one stops answering.
         :param grace_s: seconds that a replaced model still answers.
         :param first_retry_s: seconds from a first failure to the next attempt; doubles with each, up to five minutes.
-        :param look_every_s: seconds between two looks at the active space.
+        :param look_every_s: seconds between two polls of the active space.
         """
         self._open_pool = open_pool
         self._active = active
@@ -160,33 +160,33 @@ class SpaceModels:
 
     @property
     def ready(self) -> bool:
-        """Whether queries are embedded without waiting for a model."""
+        """Return whether queries are embedded without waiting for a model."""
         return self.pool is not None
 
     @property
     def failure(self) -> str | None:
-        """Why no model answers; None while one does, or while its first attempt to load is still going on."""
+        """Return why no model answers; None while one does, or while its first attempt to load continues."""
         return self._answering.failure if self._answering is not None else self._problem
 
     @property
     def next_failure(self) -> tuple[str, str] | None:
-        """(model, why) when another space is active than the one that answers, since its model does not load."""
+        """Return (model, reason) if the active space's model does not load and another one answers."""
         waiting = self._next
         return (waiting.space.model_id, waiting.failure) if waiting is not None and waiting.failure else None
 
     @property
     def depth(self) -> int:
-        """Batches that wait for a worker."""
+        """Return the number of batches that wait for a worker."""
         return self.pool.depth if self.pool is not None else 0
 
     @property
     def model_id(self) -> str:
-        """The model that answers, or would."""
+        """Return the model that answers, or would."""
         return self._answering.space.model_id if self._answering is not None else ""
 
     @property
     def pool(self) -> EmbeddingPool | None:
-        """Of the model that answers; None until it is in memory."""
+        """Return the pool of the model that answers; None until it is in memory."""
         return self._answering.pool if self._answering is not None else None
 
     def load_in_background(self) -> None:
@@ -207,14 +207,14 @@ class SpaceModels:
             self._look()
 
     def _look(self) -> None:
-        """Move to the active space, if it is another one by now."""
+        """Move to the active space if it has changed."""
         if self._closed.is_set():
             return
         try:
             active = self._active()
             if active is not None:
                 self.space_for(active)
-        except AnamnesisError as exc:  # a busy store: the next look may succeed
+        except AnamnesisError as exc:  # a busy store: the next poll may succeed
             log.debug("the active space cannot be read: %s", exc)
 
     def _prepared(self) -> bool:
@@ -229,7 +229,7 @@ class SpaceModels:
         return True
 
     def space_for(self, active: Space) -> Space:
-        """The space to search now: `active`, or the previous one while it exists and the model of `active` loads."""
+        """Return the space to search: `active`, or the previous one while it exists and the model of `active` loads."""
         with self._lock:
             if self._closed.is_set():
                 return active
@@ -243,7 +243,7 @@ class SpaceModels:
             return self._answering.space
 
     def _move_towards(self, active: Space) -> None:
-        """Load the model of `active`; let it answer once it is in memory, or now if the one before it cannot answer.
+        """Load the model of `active`; let it answer once it is in memory, or now if the previous one cannot answer.
 
         Called with the lock held.
         """
@@ -264,7 +264,7 @@ class SpaceModels:
         return model
 
     def _retire(self, model: _SpaceModel) -> None:
-        """Close a model a little later and elsewhere: closing waits for the batches in hand."""
+        """Close a model later, in another thread: closing waits for the current batches."""
         self._replaced.append(model)
         timer = threading.Timer(self._grace_s, self._end, args=(model,))
         timer.daemon = True
@@ -276,9 +276,9 @@ class SpaceModels:
         model.close()
 
     def embed_query(self, text: str, space: Space) -> QueryVectors:
-        """The query's vector and, where the space has them, token vectors.
+        """Return the query's vector and, if the space has them, token vectors.
 
-        :param space: as `space_for` gave it.
+        :param space: as returned by `space_for`.
         :raises RetryLater: the model is still loading, or too many calls wait.
         :raises UnknownModel: it does not load.
         """
@@ -288,7 +288,7 @@ class SpaceModels:
         return query_vectors(self._embed([text], "query", space))
 
     def embed_passages(self, texts: Sequence[str], space: Space) -> Embedded:
-        """Vectors and, where the space has them, token vectors; raises as `embed_query` does."""
+        """Return vectors and, if the space has them, token vectors; raises the same errors as `embed_query`."""
         return self._embed(texts, "passage", space)
 
     def _embed(self, texts: Sequence[str], role: Role, space: Space) -> Embedded:
@@ -300,7 +300,7 @@ class SpaceModels:
         return model.embed(texts, role)
 
     def follow_cores(self) -> None:
-        """Move the workers of every model to the cores that are configured now. What is being embedded finishes."""
+        """Move the workers of every model to the currently configured cores. Current batches finish."""
         self._cores_read_at = time.monotonic()
         if self._read_cores is None:
             return
@@ -324,4 +324,4 @@ class SpaceModels:
             model.close()
         for thread in (self._chooser, self._watcher):
             if thread.is_alive():
-                thread.join(timeout=1)  # it may be in the store, which is closed next; a download is not waited for
+                thread.join(timeout=1)  # it may be using the store, which is closed next; a download is not waited for

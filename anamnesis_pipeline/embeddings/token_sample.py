@@ -1,9 +1,9 @@
-"""Texts of every kind that memories are made of. A model's own token vectors of them tell along which axes tokens
-differ (see token_vectors.py). Data only; what a space learned from them stays with the space.
+"""Texts of every kind in a memory. A model's token vectors of them show along which axes tokens differ (see
+token_vectors.py). Data only; the learned projection is stored with the space.
 """
 
 # ruff: noqa: E501
-# each line is a text as it would be found
+# each line is a text as found in practice
 
 SAMPLE = (
     # people talking
@@ -115,7 +115,7 @@ SAMPLE = (
     "| region | 2023 | 2024 |\n|---|---|---|\n| north | 12.4 | 13.9 |\n| south | 9.1 | 8.7 |",
     '<?xml version="1.0"?><order id="77"><item sku="A-12" qty="3"/><total currency="EUR">41.85</total></order>',
     'resource "aws_s3_bucket" "logs" {\n  bucket = "example-logs"\n  tags   = { team = "platform" }\n}',
-    # commands and what they say
+    # commands and their output
     "$ git status\nOn branch feature/export\nYour branch is ahead of 'origin/feature/export' by 2 commits.",
     "git log --oneline -5\n8f3c1d2 Fix the date filter\n1b7a990 Add CSV export\ne02d4aa Bump lodash from 4.17.20 to 4.17.21",
     'npm ERR! code ERESOLVE\nnpm ERR! Could not resolve dependency: peer react@"^17.0.0" from react-table@7.7.0',
@@ -207,7 +207,7 @@ SAMPLE = (
     "来週の月曜日に新しいサーバーへ移行する予定です。",
     "어제 배포한 버전에서 로그인이 되지 않는다는 문의가 들어왔습니다.",
     "يرجى مراجعة التقرير قبل إرساله إلى العميل.",
-    # questions that are asked of a memory
+    # questions to a memory
     "When did we last change the password rules, and who asked for it?",
     "What was the error message when the import stopped halfway?",
     "How did we fix the time-outs between the gateway and the search service?",
@@ -221,4 +221,4 @@ SAMPLE = (
     "Has the backup ever been restored, and how long did it take?",
     "What happened on the night of the outage?",
 )
-"""Some 200 short texts, of which none is long."""
+"""About 200 short texts."""

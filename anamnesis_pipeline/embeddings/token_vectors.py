@@ -1,8 +1,8 @@
-"""Token vectors: what late interaction compares. How they are made small, and how that is learned. Pure.
+"""Token vectors for late interaction: how they are compressed, and how the projection is learned. Pure.
 
-Of a passage only the signs of 256 rotated numbers are kept, 32 bytes a token: at that size more numbers of one bit
-follow the full vectors closer than fewer ones of more bits (docs/decisions/0013-token-vectors.md). A query keeps its
-numbers, so that only one side is coarse.
+Of a passage only the signs of 256 rotated numbers are stored, 32 bytes a token: at that size more numbers of one bit
+approximate the full vectors better than fewer ones of more bits (docs/decisions/0013-token-vectors.md). A query keeps
+its numbers, so that only one side is coarse.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 TOKEN_DIMS = 256
 """Width that token vectors are projected to."""
 TURNS = 20
-"""Rounds of turning a projection; later ones change little."""
+"""Rounds of rotating a projection; later ones change little."""
 QUIET = 0.1
-"""Weight of a piece that says nothing alone, a function word or a mark, where another has 1. Of passages such pieces
-are not kept: they are half of all.
+"""Weight of a piece without meaning alone, a function word or a mark; others have 1. Such pieces of passages are not
+stored: they are half of all.
 """
 
 Rows = NDArray[np.float32]
@@ -26,19 +26,19 @@ Projection = NDArray[np.float32]
 
 
 def unit_rows(rows: NDArray[np.float32]) -> Rows:
-    """Each row at unit length; a row of zeros stays one."""
+    """Normalize each row; a row of zeros stays one."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(norms == 0, 1, norms), dtype=np.float32)
 
 
 def project(rows: Rows, projection: Projection) -> Rows:
-    """Rows of another width, again of unit length."""
+    """Project rows to another width, again of unit length."""
     return unit_rows(rows @ projection)
 
 
 def of_query(rows: Rows) -> Rows:
-    """A query's token vectors as they are compared: every one, float32; their lengths are their shares of the query,
-    and sum to 1. Without any, one of zeros.
+    """Return a query's token vectors in the form for comparison: all, float32; their lengths are their shares of the
+    query, and sum to 1. Without any, return one of zeros.
     """
     if not len(rows):
         return np.zeros((1, rows.shape[1]), dtype=np.float32)
@@ -46,8 +46,8 @@ def of_query(rows: Rows) -> Rows:
 
 
 def of_passage(rows: Rows) -> NDArray[np.int8]:
-    """A passage's token vectors as they are kept: the signs, 1 or -1, of those that say something, or of all where none
-    does. At least one row; that of a text without any token means nothing.
+    """Return a passage's token vectors in the stored form: the signs, 1 or -1, of those with meaning, or of all if none
+    has. At least one row; that of a text without any token means nothing.
     """
     if not len(rows):
         return np.full((1, rows.shape[1]), -1, dtype=np.int8)
@@ -56,8 +56,8 @@ def of_passage(rows: Rows) -> NDArray[np.int8]:
 
 
 def learn_projection(samples: Sequence[Rows], dims: int) -> Projection:
-    """The projection that keeps most of these tokens (PCA), turned so that their signs lie as near to them as can be
-    (Gong and Lazebnik, "Iterative Quantization", CVPR 2011). The same every time.
+    """Return the projection that preserves most of these tokens (PCA), rotated so that their signs are as near to them
+    as possible (Gong and Lazebnik, "Iterative Quantization", CVPR 2011). Deterministic.
 
     :param samples: unit token vectors of some texts, all of one width.
     :param dims: at most that width.

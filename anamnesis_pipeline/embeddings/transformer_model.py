@@ -1,4 +1,4 @@
-"""A sentence-transformers model in memory. Imports torch: import it late, it takes seconds."""
+"""A sentence-transformers model in memory. Imports torch, which takes seconds: import it late."""
 
 import logging
 import os
@@ -25,29 +25,29 @@ from anamnesis_pipeline.embeddings.token_vectors import QUIET, Projection, Rows
 from anamnesis_pipeline.embeddings.windows import average_windows, cut_windows, join_windows
 from anamnesis_pipeline.errors import BadSetting, UnknownModel
 
-# Word pieces are made on the worker that asks for them; the tokenizer would spread them over every core.
+# The calling worker tokenizes; the tokenizer would otherwise use every core.
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 disable_progress_bar()  # type: ignore[no-untyped-call]  # the commands say for themselves what they wait for
 
 WINDOW_TOKENS = 4_096
-"""Bound of padded tokens that the windows of long texts are computed in."""
+"""Limit of padded tokens in one batch of windows of long texts."""
 _FLOAT_MASK = "sdpa_float_mask"
 
 _Shape = Callable[[torch.Tensor], torch.Tensor]
-"""What is kept of vectors of pieces: shape (pieces, width) to (pieces, dims)."""
+"""Maps vectors of pieces to their stored form: shape (pieces, width) to (pieces, dims)."""
 
 log = logging.getLogger(__name__)
 
 
 class TransformerModel:
-    """Token ids in, unit vectors out. Stateless after loading, so threads may share it."""
+    """Converts token IDs to unit vectors. Stateless after loading, so threads may share it."""
 
     def __init__(
         self, files: ModelFiles, precision: str, device: Device = "cpu", fidelity: float | None = None
     ) -> None:
         """:param precision: `bf16` or `fp32` (see models.choose_precision).
         :param fidelity: lowest cosine to fp32 measured for this precision.
-        :raises UnknownModel: the files do not load, or make vectors of another width than they say.
+        :raises UnknownModel: the files do not load, or make vectors of another width than stated.
         :raises BadSetting: the device is `cuda` and this torch cannot use the GPU.
         """
         self.files = files
@@ -70,11 +70,11 @@ class TransformerModel:
         self._check_width()
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Word piece ids with special ones, of the whole text however long. Runs on the calling thread."""
+        """Return word piece IDs with special ones, of the whole text at any length. Runs on the calling thread."""
         return [found.ids for found in self._backend.encode_batch_fast(list(texts))]
 
     def forward(self, batch: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-        """Vectors of one batch, shape (len(batch), dim), unit length. Runs on the calling thread.
+        """Return vectors of one batch, shape (len(batch), dim), unit length. Runs on the calling thread.
 
         A text longer than the model's window is embedded in windows whose vectors are averaged (see windows.py).
         """
@@ -83,9 +83,9 @@ class TransformerModel:
     def forward_with_tokens(
         self, batch: Sequence[Sequence[int]], projection: Projection | None
     ) -> tuple[NDArray[np.float32], list[Rows]]:
-        """The same vectors, and from the same pass those of each text's pieces, special ones left out.
+        """Return the same vectors, and those of each text's pieces from the same pass, without special ones.
 
-        :param projection: what the pieces' vectors go through; None: they stay as wide as the model makes them.
+        :param projection: applied to the pieces' vectors; None: they keep the model's width.
         :raises UnknownModel: the model gives no vectors of pieces.
         """
         return self._in_windows(batch, _shaped_by(projection, self._device))
@@ -93,7 +93,7 @@ class TransformerModel:
     def _in_windows(
         self, batch: Sequence[Sequence[int]], shape: _Shape | None
     ) -> tuple[NDArray[np.float32], list[Rows]]:
-        """Vectors of the texts, and with `shape` those of their pieces, window after window."""
+        """Return vectors of the texts, and with `shape` those of their pieces, window after window."""
         window = self.files.window
         if all(len(ids) <= window for ids in batch):
             return self._compute(batch, shape)
@@ -109,11 +109,11 @@ class TransformerModel:
         return averaged, join_windows(pieces, counts) if pieces else []
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors of a few texts in one batch, on the calling thread."""
+        """Return vectors of a few texts in one batch, on the calling thread."""
         return self.forward(self.token_ids(texts))
 
     def _check_width(self) -> None:
-        """Modules that models.py does not know may change the width: better told now than by the store."""
+        """Check the width, which modules unknown to models.py may change, before the store rejects it."""
         files, (found,) = self.files, self.embed(["a"]).shape[1:]
         if found != files.dim:
             raise UnknownModel(
@@ -140,7 +140,7 @@ class TransformerModel:
             return vectors, self._pieces(output, batch, shape) if shape is not None else []
 
     def _pieces(self, output: Mapping[str, Any], batch: Sequence[Sequence[int]], shape: _Shape) -> list[Rows]:
-        """Vectors of each text's own pieces: those between the special ones."""
+        """Return vectors of each text's pieces between the special ones."""
         states = output.get("token_embeddings")
         if states is None:
             raise UnknownModel(
@@ -157,7 +157,7 @@ class TransformerModel:
 
 
 def _shaped_by(projection: Projection | None, device: Device) -> _Shape:
-    """Vectors of pieces at unit length, projected."""
+    """Return a function that normalizes and projects vectors of pieces."""
     if projection is None:
         return lambda states: normalize(states, dim=1)
     matrix = torch.from_numpy(projection).to(device)
@@ -165,10 +165,10 @@ def _shaped_by(projection: Projection | None, device: Device) -> _Shape:
 
 
 def load_model(files: ModelFiles, precision: str, device: Device, fidelity: float | None) -> TransformerModel:
-    """A model ready to serve. Another precision than fp32 is compared with it first, unless it was before; fp32 it is
-    where a GPU would only emulate bf16, as those before Ampere do, since that is slower.
+    """Load a model. A precision other than fp32 is compared with it first, unless it was before. A GPU that only
+    emulates bf16, as those before Ampere do, gets fp32, since emulation is slower.
 
-    :param fidelity: what was measured for this precision earlier; None: measure now.
+    :param fidelity: measured for this precision earlier; None: measure now.
     :raises UnknownModel: the files do not load.
     :raises BadSetting: the device is `cuda` and this torch cannot use the GPU.
     """
@@ -195,7 +195,7 @@ def _only_emulates_bf16(device: Device) -> bool:
 
 
 def use_one_thread() -> None:
-    """Let the calling worker thread compute alone: N workers then use N cores, not N x N."""
+    """Restrict the calling worker to one torch thread: N workers then use N cores, not N x N."""
     torch.set_num_threads(1)
 
 
@@ -212,7 +212,7 @@ def _read(files: ModelFiles, device: Device) -> SentenceTransformer:
 
 
 def _special_ids(backend: Any) -> tuple[list[int], list[int]]:
-    """The special ids before and after every text."""
+    """Return the special IDs before and after every text."""
     probe = backend.encode("a")
     special = probe.special_tokens_mask
     first = special.index(0)
@@ -221,14 +221,14 @@ def _special_ids(backend: Any) -> tuple[list[int], list[int]]:
 
 
 def _weights(backend: Any) -> NDArray[np.float32]:
-    """Word piece id -> what it counts: less if it says nothing alone."""
+    """Return word piece ID -> its weight: lower without meaning alone."""
     weights = np.ones(backend.get_vocab_size(), dtype=np.float32)
     weights[[number for piece, number in backend.get_vocab().items() if is_quiet(piece)]] = QUIET
     return weights
 
 
 def _float_mask(*args: Any, **more: Any) -> torch.Tensor | None:
-    """The mask as what is added to the scores: every layer would otherwise make that anew from yes and no."""
+    """Return the mask as an addend to the scores: every layer would otherwise compute it from booleans."""
     mask = sdpa_mask(*args, **more)
     if mask is None:
         return None
@@ -237,7 +237,7 @@ def _float_mask(*args: Any, **more: Any) -> torch.Tensor | None:
 
 
 def _quicken_attention(model: SentenceTransformer) -> None:
-    """Masks that are made once, and leaner layers, where the model uses torch's fused attention anyway."""
+    """Use precomputed masks and leaner layers if the model uses torch's fused attention."""
     network = getattr(model[0], "auto_model", None)
     if network is None or getattr(network.config, "_attn_implementation", None) != "sdpa":
         return

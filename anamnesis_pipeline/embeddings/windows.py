@@ -1,8 +1,8 @@
-"""Texts longer than a model's window: cut into windows, whose vectors are averaged. Pure.
+"""Split texts longer than a model's window into windows, whose vectors are averaged. Pure.
 
-A model reads only its first `window` word pieces, so cutting a text there would lose the rest without a word. Every
-window gets the special pieces that frame a whole text; the text's vector is the mean of its windows' vectors, weighted
-by the pieces in each, at unit length.
+A model reads only its first `window` word pieces and silently drops the rest. Every window gets the special pieces that
+frame a whole text; the text's vector is the mean of its windows' vectors, weighted by the pieces in each, at unit
+length.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 
 def cut_windows(ids: Sequence[int], lead: Sequence[int], tail: Sequence[int], window: int) -> list[list[int]]:
-    """The windows of one text, as few as hold it; a text that fits is its own only window.
+    """Return the minimum number of windows that hold one text; a text that fits is its only window.
 
     :param ids: word pieces of the text, framed by `lead` and `tail`, the special ones that every text gets.
-    :param window: most pieces in a window, special ones included.
-    :raises ValueError: the special pieces leave no room.
+    :param window: maximum pieces in a window, including special ones.
+    :raises ValueError: the special pieces leave no space.
     """
     if len(ids) <= window:
         return [list(ids)]
@@ -28,9 +28,9 @@ def cut_windows(ids: Sequence[int], lead: Sequence[int], tail: Sequence[int], wi
 
 
 def average_windows(vectors: NDArray[np.float32], weights: Sequence[int], counts: Sequence[int]) -> NDArray[np.float32]:
-    """One unit vector per text.
+    """Return one unit vector per text.
 
-    :param vectors: shape (windows, dim), unit length, the windows of each text in a row.
+    :param vectors: shape (windows, dim), unit length, consecutive windows of each text.
     :param weights: pieces in each window.
     :param counts: windows of each text, at least one.
     """
@@ -43,9 +43,9 @@ def average_windows(vectors: NDArray[np.float32], weights: Sequence[int], counts
 
 
 def join_windows(rows: Mapping[int, NDArray[np.float32]], counts: Sequence[int]) -> list[NDArray[np.float32]]:
-    """The vectors of each text's pieces, window after window; windows do not overlap.
+    """Return the vectors of each text's pieces, window after window; windows do not overlap.
 
-    :param rows: shape (pieces, dims) for the number of each window, the windows of each text in a row.
+    :param rows: shape (pieces, dims) for each window, consecutive windows of each text.
     :param counts: windows of each text, at least one.
     """
     ends = np.cumsum(counts)
