@@ -25,7 +25,7 @@ COPY pyproject.toml constraints.txt deploy/requirements.py ./
 RUN python3 requirements.py pyproject.toml "$EXTRAS" > requirements.txt \
     && python3 -m pip --python /opt/venv/bin/python install --no-cache-dir --no-compile --disable-pip-version-check \
         ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} -c constraints.txt -r requirements.txt
-COPY anamnesis_pipeline/documents/grammars.py deploy/slim.py ./
+COPY anamnesis_pipeline/parsing/code/grammars.py deploy/slim.py ./
 RUN /opt/venv/bin/python slim.py
 ARG MODEL
 ARG BAKE

@@ -55,14 +55,14 @@ test-kills: $(VENV)/.installed-dev ## Whole systems whose processes are ended ag
 
 .PHONY: test-stores
 test-stores: $(VENV)/.installed-dev ## The pipeline's tests on the tests' MongoDB; without it they run on SQLite
-	ANAMNESIS_TEST_STORES=all $(BIN)/pytest -n logical --maxprocesses 4 --dist worksteal anamnesis_tests/steps anamnesis_tests/defs -k mongo
+	ANAMNESIS_TEST_STORES=all $(BIN)/pytest -n logical --maxprocesses 4 --dist worksteal anamnesis_tests/pipeline anamnesis_tests/defs -k mongo
 
 .PHONY: test-dagster
 test-dagster: $(VENV)/.installed-dev ## Tests of the pipeline on the oldest Dagster that pyproject.toml allows, in a copy of .venv
 	rm -rf $(VENV)-dagster && cp -a $(VENV) $(VENV)-dagster
 	$(VENV)-dagster/bin/python -m pip install --quiet --disable-pip-version-check \
 		dagster==1.12.0 dagster-webserver==1.12.0 dagster-docker==0.28.0 dagster-k8s==0.28.0 dagster-postgres==0.28.0
-	$(VENV)-dagster/bin/python -m pytest anamnesis_tests/defs anamnesis_tests/test_dagster_api.py
+	$(VENV)-dagster/bin/python -m pytest anamnesis_tests/defs anamnesis_tests/services/dagster/test_dagster_api.py
 
 .PHONY: test-docker
 test-docker: $(VENV)/.installed-dev ## The whole system in real containers (root; Debian: docker.io, docker-compose, debootstrap)

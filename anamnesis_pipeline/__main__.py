@@ -10,10 +10,10 @@ def main() -> None:
     """Run the command. Ctrl-C ends it with a one-line message, even during imports."""
     try:
         if sys.argv[1:] == ["mcp"]:
-            from anamnesis_pipeline.mcp_server.stdio import main as serve_mcp
+            from anamnesis_pipeline.sidecar.mcp.stdio import main as serve_mcp
 
             sys.exit(serve_mcp())
-        from anamnesis_pipeline.cli import main as run_command
+        from anamnesis_pipeline.cli.app import main as run_command
 
         run_command()
     except (KeyboardInterrupt, SystemExit) as exc:

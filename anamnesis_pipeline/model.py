@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 RESERVED_SOURCES = ("direct", "uploads", "chat")
 """Source keys that always exist and belong to no folder."""
@@ -459,3 +459,298 @@ class Space:
     token_variant: Variant = Variant.CONTEXT
     """Input text for the token vectors, which cover the passage's own text only."""
     status: str = "added"
+
+
+# --- the archive -----------------------------------------------------------------------------------------
+
+MAX_LINE_BYTES = 64 << 20
+"""Longer lines are archived in pieces, which are not parsed."""
+BEGINS_LONG, GOES_ON = "\0", "\0\0"
+"""Prefixes of the first piece of such a line, and of each further one. Other lines contain no NUL."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveBase:
+    """Bytes of another generation's archive: consecutive frames whose lines a frame repeats.
+
+    A generation with a base is never a base itself.
+    """
+
+    source: str
+    path: str
+    generation: int
+    revision: int
+    archive_offset: int
+    archive_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveFrame:
+    """A compressed run of masked lines in a file's archive: lines [first_line, first_line + lines).
+
+    `revision` grows by one when a generation is rewritten (forgotten lines, new masks); each has a separate file.
+    `mark`, of a generation's first frame: the beginning shared by copies of the file. A frame with a `base` can be read
+    only together with it.
+    """
+
+    generation: int
+    first_line: int
+    lines: int
+    archive_offset: int
+    archive_bytes: int
+    revision: int = 0
+    mark: str = ""
+    base: ArchiveBase | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An archived line that could not be read completely, and why. The text is in the archive."""
+
+    source: str
+    path: str
+    generation: int
+    line: int
+    reason: str
+
+
+# --- documents -------------------------------------------------------------------------------------------
+
+
+class Trust(StrEnum):
+    """How reliable a text is, the highest first."""
+
+    CURATED = "curated"
+    """Written down to be remembered: CLAUDE.md, memory files, handoffs, project histories."""
+    FILE = "file"
+    """Any other file, and uploads."""
+
+
+@dataclass(frozen=True, slots=True)
+class SectionPiece:
+    """A run of a section's text. `kind`: one for documents, or PROMPT and STATEMENT of a chat export.
+
+    `message_id`: the export's id of a chat message; empty: none.
+    """
+
+    kind: SegmentKind
+    text: str
+    timestamp: datetime | None = None
+    message_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A titled piece of a document: the text under one heading, one function, one turn of a chat.
+
+    `anchor` is unique in the document. It is made of titles; equal ones are numbered, but the number is not part of the
+    section's identity (`anchors.unnumbered`). `title` is the heading path, outermost first. `first_line` and
+    `last_line` count from 1 in the document's text, both inclusive.
+    """
+
+    anchor: str
+    title: tuple[str, ...]
+    pieces: tuple[SectionPiece, ...]
+    first_line: int
+    last_line: int
+    kind: str = "document"
+    """`document`, `code`, or `exchange` for a turn of a chat."""
+    language: str = ""
+    """Language of code: `python`, `typescript`, ..."""
+    spans: tuple[tuple[int, int], ...] = ()
+    """Its character ranges [start, end) in the document's text, if they are not all of its lines."""
+    values: tuple[tuple[str | int, ...], ...] = ()
+    """For a chat turn: paths (keys and indexes) of its messages in the JSON, rejected alternatives included."""
+    session: str = ""
+    """For a chat turn: the conversation id, or the channel as `slack:<name>`; empty: not in the export."""
+    turned_away: tuple[str, ...] = ()
+    """Ids of chat messages rejected in favour of one of this turn."""
+
+
+def source_tag(spec: str) -> str:
+    """Return the tag of data from the configured source of this name."""
+    return f"source:{spec}"
+
+
+# --- summaries and their LLMs ----------------------------------------------------------------------------
+
+
+class RecordType(StrEnum):
+    """What a typed record states."""
+
+    DECISION = "decision"
+    LESSON = "lesson"
+    PREFERENCE = "preference"
+    FACT = "fact"
+    ERROR = "error"
+    """What went wrong, its root cause and its fix."""
+
+
+MAX_RECORDS = 3
+"""Max typed records of one chunk; the rest is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypedRecord:
+    """A fact worth knowing later, in 1 to 3 sentences, with a one-line reason.
+
+    `message_ids` are uuids of the records it was drawn from, in order, at most 12.
+    """
+
+    type: RecordType
+    text: str
+    why: str = ""
+    message_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The summary of one version of a chunk.
+
+    `skip`: nothing is worth remembering; the chunk stays searchable by its text. `problem`: why an LLM's summary is
+    missing and an extractive one stands in. It is retried at `retry_at`, after `attempts` failed calls.
+    """
+
+    part_id: str
+    content_hash: str
+    text: str
+    model: str
+    tags: tuple[str, ...] = ()
+    records: tuple[TypedRecord, ...] = ()
+    skip: bool = False
+    problem: str = ""
+    retry_at: datetime | None = None
+    attempts: int = 0
+    reply_key: str = field(default="", compare=False)
+    """Cache key of the reply; empty for an extractive summary."""
+
+
+_ROUNDING = 1e-9
+"""Rounding error allowed in sums of dollars."""
+
+
+@dataclass(frozen=True, slots=True)
+class LlmUse:
+    """Actual or booked use of LLM calls: tokens in and out, and US dollars."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    dollars: float = 0.0
+
+    def __add__(self, other: "LlmUse") -> "LlmUse":
+        """Return the sum."""
+        return LlmUse(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.dollars + other.dollars,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LlmBudget:
+    """Max use per day; None: no limit."""
+
+    tokens: int | None = None
+    dollars: float | None = None
+
+    def holds(self, use: LlmUse) -> bool:
+        """Return whether this use of a day is within the budget."""
+        tokens = use.input_tokens + use.output_tokens
+        return (self.tokens is None or tokens <= self.tokens) and (
+            self.dollars is None or use.dollars <= self.dollars + _ROUNDING
+        )
+
+
+# --- conversations ---------------------------------------------------------------------------------------
+
+Role = Literal["user", "assistant"]
+TITLE_CHARS = 60
+"""Characters of the first message that form the title until a user sets one."""
+FORGOTTEN = "(forgotten)"
+"""Placeholder for a message, a title or a citation whose episode was forgotten."""
+SUMMARY_CHARS = 200
+"""Characters shown of a cited episode's summary."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierName:
+    """A former title of a session, used until `until`."""
+
+    title: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSession:
+    """A conversation without its messages. `backend` and `model` answer it; both are empty if none was chosen or
+    available. `worker_url`: the chosen server if there are several. `project` may be empty.
+    """
+
+    session_id: str
+    title: str
+    backend: str
+    model: str
+    project: str
+    created_at: datetime
+    updated_at: datetime
+    messages: int = 0
+    name_history: tuple[EarlierName, ...] = ()
+    worker_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """An episode given to the model. `score`: the search score, in [0, 1]. `standing`: found only by the standing
+    queries. Summary and project are the episode's current ones; for a deleted one the summary is `FORGOTTEN` and the
+    project empty.
+    """
+
+    episode_id: str
+    summary: str
+    project: str
+    timestamp: datetime
+    score: float
+    standing: bool = False
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether the episode no longer exists."""
+        return self.summary == FORGOTTEN
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """One message, masked. `files`: names of files sent with a question. Answers also have model, citations and cost.
+    `stopped`: a user ended it. `problem`: why it is incomplete; its text may be empty. `episode_id`: of the stored
+    exchange. `feedback`: 1, -1, or 0 for none.
+    """
+
+    message_id: str
+    session_id: str
+    role: Role
+    text: str
+    at: datetime
+    citations: tuple[Citation, ...] = ()
+    backend: str = ""
+    model: str = ""
+    seconds: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    dollars: float = 0.0
+    stopped: bool = False
+    problem: str = ""
+    episode_id: str = ""
+    feedback: int = 0
+    files: tuple[str, ...] = ()
+
+    @property
+    def is_wordless(self) -> bool:
+        """Whether it is an answer that failed or was stopped before its first word."""
+        return self.role == "assistant" and not self.text.strip()
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether it is an answer that failed or was stopped at any point."""
+        return self.is_wordless or (self.role == "assistant" and (self.stopped or bool(self.problem)))

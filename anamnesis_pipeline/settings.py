@@ -21,7 +21,8 @@ import ipaddress
 import json
 import os
 import socket
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -33,17 +34,163 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from anamnesis_pipeline.embeddings.registry import MINILM
 from anamnesis_pipeline.errors import BadSetting
-from anamnesis_pipeline.llm_settings import LlmSettings, Texts, split_texts
-from anamnesis_pipeline.setting_places import (
-    ENV_PREFIX,
-    chosen_home,
-    chosen_secrets_dir,
-    default_home,
-    in_environment,
-    in_secret_files,
-    read_file,
-)
+from anamnesis_pipeline.parsing.claude_logs.value import MIN_VALUE, WEIGHTS
 from anamnesis_pipeline.store.mongo.address import MASK, masked
+
+ENV_PREFIX = "ANAMNESIS_"
+
+
+def default_home() -> Path:
+    """Return the default home."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "anamnesis"
+
+
+def chosen_home() -> Path:
+    """Return the home of this process."""
+    given = os.environ.get(f"{ENV_PREFIX}HOME")
+    return (Path(given) if given else default_home()).expanduser().absolute()
+
+
+def chosen_secrets_dir(default: Path) -> Path | None:
+    """Return the folder of secret files; None if missing, since pydantic-settings would warn."""
+    folder = Path(os.environ.get(f"{ENV_PREFIX}SECRETS_DIR") or default)
+    return folder if folder.is_dir() else None
+
+
+def in_environment(names: Collection[str]) -> set[str]:
+    """Return the settings that environment variables set."""
+    return {name for name in names if os.environ.get(ENV_PREFIX + name.upper())}
+
+
+def in_secret_files(folder: Path | None, names: Collection[str]) -> set[str]:
+    """Return the settings that secret files set.
+
+    :raises BadSetting: the folder or such a file is not readable.
+    """
+    files = {name: folder / f"{ENV_PREFIX}{name}".lower() for name in names} if folder else {}
+    refused = [p for p in (folder, *files.values()) if p and os.access(p, os.F_OK) and not os.access(p, os.R_OK)]
+    if refused or (folder and not os.access(folder, os.X_OK)):
+        raise BadSetting(f"{[*refused, folder][0]} is not readable for this user; change its owner or its mode")
+    return {name for name, file in files.items() if file.is_file()}
+
+
+def read_file(path: Path, names: Collection[str]) -> dict[str, Any]:
+    """Return name -> value from a file; empty if there is none.
+
+    :raises BadSetting: it is not TOML, or sets an unknown name, or the home.
+    """
+    if not os.path.isdir(path.parent):  # a home that cannot be created has none
+        return {}
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, OSError) as exc:
+        raise BadSetting(f"{path} cannot be read as TOML: {exc}; mend it or move it away") from exc
+    if unknown := sorted(values.keys() - set(names)):
+        known = ", ".join(sorted(names))
+        raise BadSetting(f"{path}: {', '.join(unknown)} is not a setting; the settings are: {known}")
+    if "home" in values:
+        raise BadSetting(
+            f"{path} lies in the home folder, so it cannot say where that is; set {ENV_PREFIX}HOME instead"
+        )
+    return values
+
+
+MOST_PER_RUN = 1_000_000
+Points = Annotated[float, Field(ge=0, le=20)]
+
+
+def split_texts(value: Any) -> Any:
+    """What a text separates by `,`; anything else stays, for pydantic to judge."""
+    return tuple(text.strip() for text in value.split(",") if text.strip()) if isinstance(value, str) else value
+
+
+Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_texts)]
+"""As a list, or separated by `,`."""
+
+
+class LlmSettings(BaseSettings):
+    """Each field's description is its row in docs/reference/settings.md."""
+
+    summarizer: Literal["none", "claude_cli", "ollama", "anthropic", "openai"] = Field(
+        "none", description="LLM that writes the summaries; `none`: sentences of the text itself are selected"
+    )
+    summary_model: str = Field("", description="Model of the summarizer; empty: the default of the backend")
+    summary_timeout_s: int = Field(180, ge=5, le=3600, description="Max wait for the reply of an LLM, in seconds")
+    summary_min_chars: int = Field(
+        200,
+        ge=0,
+        le=10_000,
+        description="Min length of a text that an LLM summarizes, in characters; a shorter one is its own summary",
+    )
+    summary_min_value: float = Field(
+        MIN_VALUE,
+        ge=0,
+        le=20,
+        description="Min value of an exchange that an LLM summarizes; `anamnesis value` explains the value",
+    )
+    value_weights: Annotated[dict[str, Points], NoDecode] = Field(
+        {}, description="Points of the rules of that value, if not the defaults, e.g. `correction=4,edits=0`"
+    )
+    max_exchanges_per_run: int = Field(
+        0,
+        ge=0,
+        le=MOST_PER_RUN,
+        description="Max chunks of exchanges summarized per run (0 = unlimited); the next run continues",
+    )
+    claude_command: str = Field("claude", min_length=1, description="Command line of Claude Code, for `claude_cli`")
+    claude_host: str = Field(
+        "",
+        description="SSH host of that command, `user@host` or `user@host:port`; empty: this machine",
+    )
+    ollama_urls: Texts = Field(
+        ("http://127.0.0.1:11434",), description="Base URLs of Ollama servers, tried in this order, separated by `,`"
+    )
+    openai_url: str = Field("", description="Base URL of an OpenAI-compatible service, e.g. `http://127.0.0.1:8080/v1`")
+    openai_api_key: SecretStr | None = Field(
+        None,
+        description="Key of that service; without `openai_url` of OpenAI's embeddings, else `OPENAI_API_KEY`",
+    )
+    anthropic_api_key: SecretStr | None = Field(
+        None, description="Key of the Claude API; if not set: `ANTHROPIC_API_KEY`"
+    )
+    anthropic_url: str = Field("", description="Base URL of the Claude API, if not Anthropic's own")
+    voyage_api_key: SecretStr | None = Field(
+        None, description="Key of Voyage's embeddings; if not set: `VOYAGE_API_KEY`"
+    )
+    gemini_api_key: SecretStr | None = Field(
+        None, description="Key of Gemini's embeddings; if not set: `GEMINI_API_KEY`"
+    )
+    embedding_api_url: str = Field("", description="Base URL of the embedding service, if not its own")
+    llm_requests_per_minute: int = Field(50, ge=1, le=10_000, description="Max LLM calls per minute")
+    llm_daily_tokens: int | None = Field(
+        None, ge=0, description="Max LLM tokens per day (UTC), input and output together"
+    )
+    llm_daily_dollars: float | None = Field(
+        None,
+        ge=0,
+        description="Max US dollars per day (UTC); without a budget a paid LLM runs only when a person starts it",
+    )
+    llm_input_price: float | None = Field(
+        None, ge=0, description="US dollars per million input tokens, for a model of unknown price"
+    )
+    llm_output_price: float | None = Field(
+        None, ge=0, description="US dollars per million output tokens, for a model of unknown price"
+    )
+    llm_batch_min: int = Field(
+        100, ge=2, le=10_000, description="Min chunks that go to the Claude API as a batch, at half the price"
+    )
+
+    @field_validator("value_weights", mode="before")
+    @classmethod
+    def _split_weights(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = dict(piece.strip().partition("=")[::2] for piece in value.split(",") if piece.strip())
+        if isinstance(value, Mapping) and (unknown := sorted(value.keys() - WEIGHTS.keys())):
+            raise ValueError(f"{unknown[0]!r} is no rule of the value; the rules are: {', '.join(WEIGHTS)}")
+        return value
+
 
 NOT_STORABLE = frozenset(
     {

@@ -16,11 +16,11 @@ import hypothesis
 import pytest
 
 from anamnesis_pipeline.embeddings import cores, pinned_pool
-from anamnesis_pipeline.steps import log_folders
+from anamnesis_pipeline.services import log_folders
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_tests.mongo_server import shared
-from anamnesis_tests.mongo_server.server import LoopbackServer
+from anamnesis_tests.support.mongo_server import shared
+from anamnesis_tests.support.mongo_server.server import LoopbackServer
 
 # A shell that starts the tests in the background has them ignore SIGINT; Dagster would let SIGTERM do what SIGINT does,
 # and no process that a test starts could be ended any more.

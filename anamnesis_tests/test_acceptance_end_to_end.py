@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_tests.live_system import System
-from anamnesis_tests.mcp_server.conftest import Client
-from anamnesis_tests.steps.archived_logs import record
+from anamnesis_tests.sidecar.mcp.conftest import Client
+from anamnesis_tests.support.archived_logs import record
+from anamnesis_tests.support.live_system import System
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -11,8 +11,8 @@ from typing import Any
 import paramiko
 import pytest
 
-from anamnesis_tests.live_system import EXAMPLES, System, free_ports
-from anamnesis_tests.ssh_servers import SSHD, openssh_server
+from anamnesis_tests.support.live_system import EXAMPLES, System, free_ports
+from anamnesis_tests.support.ssh_servers import SSHD, openssh_server
 
 pytestmark = [
     pytest.mark.e2e,

@@ -12,16 +12,16 @@ from pathlib import Path
 import huggingface_hub.constants as hub
 import pytest
 
-from anamnesis_pipeline import wiring
-from anamnesis_pipeline.commands.status import memory_status
+from anamnesis_pipeline.cli.status import memory_status
 from anamnesis_pipeline.embeddings.models import MINILM, bundled_minilm, find_model
 from anamnesis_pipeline.errors import UnknownModel
+from anamnesis_pipeline.runtime import wiring
 from anamnesis_pipeline.settings import load
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.sidecar.machine_checks import model_files
 from anamnesis_pipeline.sidecar.store_checks import space_models
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.supervisor.conftest import wait_for
+from anamnesis_tests.runtime.conftest import wait_for
 
 DEFAULT = "acme/large-en"
 DOCKERFILE = Path(__file__).parents[1] / "Dockerfile"

@@ -13,12 +13,11 @@ import pytest
 import typer
 from pydantic import BaseModel
 
-from anamnesis_pipeline.cli import app as command_line
-from anamnesis_pipeline.setting_places import ENV_PREFIX
-from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.cli.app import app as command_line
+from anamnesis_pipeline.pipeline.source_specs import SpecFields
+from anamnesis_pipeline.settings import ENV_PREFIX, Settings
 from anamnesis_pipeline.sidecar.crawler_schemas import SourceTestIn
 from anamnesis_pipeline.sidecar.schemas import EpisodeIn, SearchIn
-from anamnesis_pipeline.steps.source_specs import SpecFields
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_tests.live_system import System, left_of
+from anamnesis_tests.support.live_system import System, left_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

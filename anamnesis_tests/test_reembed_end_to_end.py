@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_tests.embeddings.tiny_models import random_model
-from anamnesis_tests.live_reembed import (
+from anamnesis_tests.support.live_reembed import (
     CHECKPOINT,
     WORK_S,
     Searcher,
@@ -22,7 +21,8 @@ from anamnesis_tests.live_reembed import (
     unfinished_runs,
     wait_for_more,
 )
-from anamnesis_tests.live_system import System
+from anamnesis_tests.support.live_system import System
+from anamnesis_tests.support.tiny_models import random_model
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 

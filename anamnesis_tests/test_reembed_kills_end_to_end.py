@@ -7,8 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from anamnesis_tests.embeddings.tiny_models import random_model
-from anamnesis_tests.live_reembed import (
+from anamnesis_tests.support.live_reembed import (
     CHECKPOINT,
     WORK_S,
     Searcher,
@@ -20,7 +19,8 @@ from anamnesis_tests.live_reembed import (
     unfinished_runs,
     wait_for_more,
 )
-from anamnesis_tests.live_system import System
+from anamnesis_tests.support.live_system import System
+from anamnesis_tests.support.tiny_models import random_model
 
 pytestmark = [pytest.mark.kills, pytest.mark.timeout(1800)]
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from anamnesis_tests.live_system import System
+from anamnesis_tests.support.live_system import System
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -22,16 +22,16 @@ from typing import Any
 from service import SHARED
 from store_speed import START, Corpus, words_of_logs
 
-from anamnesis_pipeline import home_wiring
 from anamnesis_pipeline.embeddings.base import query_vectors
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.model import Episode, Passage, Space, Variant
+from anamnesis_pipeline.runtime import home_wiring
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import SearchQuery
+from anamnesis_pipeline.services.backup import Home, back_up
+from anamnesis_pipeline.services.restore import restore
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.steps.backup import Home, back_up
-from anamnesis_pipeline.steps.restore import restore
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo.index_tail import SETTLED_AFTER_S
 from anamnesis_tests.conftest import BACKENDS

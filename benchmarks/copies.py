@@ -32,7 +32,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo.opening import open_mongo
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.store.vector_values import kth_scores, share_found
-from anamnesis_tests.store.samples import episode, passages
+from anamnesis_tests.support.samples import episode, passages
 
 Vectors = NDArray[np.float32]
 

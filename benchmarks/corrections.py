@@ -23,11 +23,11 @@ from service import sidecar, wait_embedded
 
 from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.model import Space, Variant
+from anamnesis_pipeline.runtime.wiring import open_services
 from anamnesis_pipeline.search.freshness import Statement, measures
 from anamnesis_pipeline.search.late_interaction import max_similarities
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import open_services
 
 FACTS, PAIRS = (Path(__file__).parent / "data" / name for name in ("corrections.jsonl", "fact_pairs.jsonl"))
 PARTS = ("old", "corrected", "also0", "also1")

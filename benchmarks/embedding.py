@@ -42,9 +42,9 @@ from anamnesis_pipeline.embeddings.cores import Priority, available_cores
 from anamnesis_pipeline.embeddings.models import MINILM, choose_precision, find_model
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
+from anamnesis_pipeline.runtime.wiring import discover_sources, open_pipeline, open_pool, open_store, wanted_space
+from anamnesis_pipeline.services.ingest import ingest_all
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.steps.pipeline import ingest_all
-from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_pool, open_store, wanted_space
 
 MIXED_TEXTS = 120
 WINDOW_TEXTS = 32

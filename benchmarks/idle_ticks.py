@@ -38,10 +38,10 @@ from anamnesis_pipeline.defs.embed_sensor import embed_sensor
 from anamnesis_pipeline.defs.resources import MemoryResource, close_kept
 from anamnesis_pipeline.defs.sensors import crawl_sensor, quick_crawl_sensor
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.steps.pipeline import ingest_all
-from anamnesis_pipeline.wiring import discover_sources, open_pipeline
-from anamnesis_tests.steps.archived_logs import record
-from anamnesis_tests.steps.spaces import embed_all
+from anamnesis_pipeline.runtime.wiring import discover_sources, open_pipeline
+from anamnesis_pipeline.services.ingest import ingest_all
+from anamnesis_tests.support.archived_logs import record
+from anamnesis_tests.support.spaces import embed_all
 
 SPACE = Space("hashing-1", "hashing-64", 64)
 TICKS = 30
@@ -119,7 +119,7 @@ def deployment(base: Path, sources: int, backend: str) -> Iterator[MemoryResourc
     }  # fmt: skip
     server = None
     if backend == "mongo":
-        command = [sys.executable, "-m", "anamnesis_tests.mongo_server"]
+        command = [sys.executable, "-m", "anamnesis_tests.support.mongo_server"]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert server.stdout is not None
         os.environ["ANAMNESIS_MONGO_URI"] = server.stdout.readline().strip()
@@ -174,7 +174,7 @@ def measure_up(sources: int, seconds: float) -> None:
         write_logs(logs, sources)
         names = ("ANAMNESIS_PORT", "ANAMNESIS_DAGSTER_PORT", "ANAMNESIS_CODE_PORT")
         settings = {name: str(free_port()) for name in names} | {"ANAMNESIS_LOG_ROOTS": str(logs)}
-        command = [sys.executable, "-m", "anamnesis_pipeline.cli", "up"]
+        command = [sys.executable, "-m", "anamnesis_pipeline.cli.app", "up"]
         with output.open("w") as log:
             up = subprocess.Popen(command, env=environment(Path(folder, "home"), **settings), stdout=log, stderr=log)
         try:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psutil
 
-from anamnesis_pipeline.supervisor.life import members
-from anamnesis_tests.live_system import System
+from anamnesis_pipeline.runtime.process_group import members
+from anamnesis_tests.support.live_system import System
 
 ROLES = {
     "code server": ("code-server start", "api grpc"),

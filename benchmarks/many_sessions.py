@@ -22,11 +22,11 @@ from parse_speed import replicas
 from proc import cpu_ticks, resident_mib
 from service import SHARED
 
+from anamnesis_pipeline.runtime.wiring import discover_sources, open_pipeline, open_store
+from anamnesis_pipeline.services.ingest import Pipeline, ingest_all
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.steps.pipeline import Pipeline, ingest_all
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_store
-from anamnesis_tests.steps.crawled_logs import source_changed
+from anamnesis_tests.support.crawled_logs import source_changed
 
 PROJECTS = 20
 SAMPLE_S = 0.05

@@ -12,8 +12,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from anamnesis_pipeline.exchanges.redaction import Redactor
-from anamnesis_pipeline.exchanges.redaction_rules import PREFILTERS
+from anamnesis_pipeline.parsing.redaction.masking import Redactor
+from anamnesis_pipeline.parsing.redaction.rules import PREFILTERS
 
 PASSES = 5
 

@@ -21,7 +21,7 @@ from anamnesis_pipeline.embeddings.base import query_vectors
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import SearchQuery
 from anamnesis_pipeline.store.mongo.opening import open_mongo
-from anamnesis_tests.mongo_server.server import LoopbackServer
+from anamnesis_tests.support.mongo_server.server import LoopbackServer
 
 QUESTIONS = 20
 HELD_UP = ("find", "aggregate", "getMore", "insert", "update", "findAndModify", "commitTransaction")

@@ -102,7 +102,7 @@ def server(uri: str | None) -> Iterator[str]:
     if uri:
         yield uri
         return
-    command = [sys.executable, "-u", "-m", "anamnesis_tests.mongo_server"]
+    command = [sys.executable, "-u", "-m", "anamnesis_tests.support.mongo_server"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

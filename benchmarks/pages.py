@@ -42,10 +42,10 @@ from anamnesis_pipeline.model import (
     Variant,
     part_id_of,
 )
+from anamnesis_pipeline.pipeline.map_file import map_path, save_map
+from anamnesis_pipeline.pipeline.memory_map import make_map
 from anamnesis_pipeline.search.words import content_words
-from anamnesis_pipeline.sidecar.pages.html import NAVIGATION
-from anamnesis_pipeline.steps.map_file import map_path, save_map
-from anamnesis_pipeline.steps.memory_map import make_map
+from anamnesis_pipeline.sidecar.web.html import NAVIGATION
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.episodes import Publication
 from anamnesis_pipeline.store.records.messages import ParsedChunk

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from anamnesis_pipeline.exchanges.parsing import FileOrigin, FileState, advance, read_messages
-from anamnesis_pipeline.exchanges.redaction import Redactor
+from anamnesis_pipeline.parsing.claude_logs.parser import FileOrigin, FileState, advance, read_messages
+from anamnesis_pipeline.parsing.redaction.masking import Redactor
 
 ROOT = Path(__file__).parents[1]
 CHUNK_LINES = 200

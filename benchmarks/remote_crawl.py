@@ -25,20 +25,20 @@ from pathlib import Path
 import paramiko
 from proc import resident_mib
 
-from anamnesis_pipeline.home_wiring import open_redactor
+from anamnesis_pipeline.pipeline.archive import Archive
+from anamnesis_pipeline.pipeline.crawl import crawl_source
+from anamnesis_pipeline.runtime.home_wiring import open_redactor
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import Survey, Wanted
 from anamnesis_pipeline.sources.discovery import discover
 from anamnesis_pipeline.sources.specs import DOCUMENTS
-from anamnesis_pipeline.sources.ssh import SshHost
-from anamnesis_pipeline.sources.ssh_questions import documents_question, script_of
-from anamnesis_pipeline.ssh_connection import connected
-from anamnesis_pipeline.steps.crawl import crawl_source
+from anamnesis_pipeline.sources.ssh.connection import connected
+from anamnesis_pipeline.sources.ssh.machine import SshHost
+from anamnesis_pipeline.sources.ssh.questions import documents_question, script_of
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_tests.proxies import Proxy, proxy
-from anamnesis_tests.ssh_servers import SshServer, openssh_server
-from anamnesis_tests.steps.crawled_documents import DocumentHome
+from anamnesis_tests.support.crawled_documents import DocumentHome
+from anamnesis_tests.support.proxies import Proxy, proxy
+from anamnesis_tests.support.ssh_servers import SshServer, openssh_server
 
 HOSTS = 10
 LATENCY_S = 0.1

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from proc import peak_mib
 
-from anamnesis_pipeline.home_wiring import open_redactor
+from anamnesis_pipeline.runtime.home_wiring import open_redactor
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_tests.steps.crawled_documents import DocumentHome, make_repository
+from anamnesis_tests.support.crawled_documents import DocumentHome, make_repository
 
 LARGEST = 1 << 20
 FOLDER_FILES = 200

@@ -24,9 +24,9 @@ from service import SHARED, sidecar
 from store_speed import CLUSTERS, Corpus, fill, words_of_logs
 
 from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.runtime.wiring import open_store, wanted_space
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import open_store, wanted_space
 
 RUNS_OF_WORDS = 200
 TOKENS = 100

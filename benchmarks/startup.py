@@ -21,7 +21,7 @@ from pathlib import Path
 from service import SHARED, environment, free_port, wait_for
 
 RUNS = 5
-IMPORTS = ("anamnesis_pipeline.sidecar.app", "anamnesis_pipeline.cli", "anamnesis_pipeline.definitions")
+IMPORTS = ("anamnesis_pipeline.sidecar.app", "anamnesis_pipeline.cli.app", "anamnesis_pipeline.definitions")
 
 
 def import_seconds(module: str) -> float:
@@ -59,7 +59,7 @@ def measure_up(logs: Path, home: Path) -> None:
     output = home.with_name("up.log")
     started = time.monotonic()
     with output.open("w") as log:
-        command = [sys.executable, "-m", "anamnesis_pipeline.cli", "up"]
+        command = [sys.executable, "-m", "anamnesis_pipeline.cli.app", "up"]
         process = subprocess.Popen(command, env=environment(home, **settings), stdout=log, stderr=log)
     try:
         wait_for(f"{base}/health", 60)

@@ -14,13 +14,13 @@ from contextlib import closing
 
 from service import SHARED
 
-from anamnesis_pipeline import llm_wiring, settings, wiring
-from anamnesis_pipeline.model import Part
-from anamnesis_pipeline.steps.llm_choice import LlmChoice
-from anamnesis_pipeline.steps.pipeline import ingest_all
+from anamnesis_pipeline import settings
+from anamnesis_pipeline.llm.estimate import expected_use, price_list
+from anamnesis_pipeline.model import LlmUse, Part
+from anamnesis_pipeline.pipeline.llm_choice import LlmChoice
+from anamnesis_pipeline.runtime import llm_wiring, wiring
+from anamnesis_pipeline.services.ingest import ingest_all
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.summaries.estimate import expected_use, price_list
-from anamnesis_pipeline.summary_model import LlmUse
 
 SHOWN = ("claude-haiku-5-5", "claude-haiku-4-5", "claude-sonnet-5")
 PER = 50

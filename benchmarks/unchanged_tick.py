@@ -11,12 +11,12 @@ import uuid
 from collections import Counter
 from pathlib import Path
 
-from anamnesis_pipeline.sources.archive import Archive
+from anamnesis_pipeline.pipeline.archive import Archive
+from anamnesis_pipeline.pipeline.crawl import crawl_source
 from anamnesis_pipeline.sources.discovery import discover
 from anamnesis_pipeline.sources.local import LocalHost
-from anamnesis_pipeline.steps.crawl import crawl_source
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_tests.steps.crawled_logs import source_changed
+from anamnesis_tests.support.crawled_logs import source_changed
 
 PROJECTS = 50
 

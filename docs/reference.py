@@ -17,13 +17,12 @@ import typer
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from anamnesis_pipeline import cli, errors, settings
-from anamnesis_pipeline.llm_settings import LlmSettings
-from anamnesis_pipeline.mcp_server import definitions
-from anamnesis_pipeline.setting_places import ENV_PREFIX
-from anamnesis_pipeline.settings import NOT_STORABLE, Settings
+from anamnesis_pipeline import errors, settings
+from anamnesis_pipeline.cli import app as cli
+from anamnesis_pipeline.settings import ENV_PREFIX, NOT_STORABLE, LlmSettings, Settings
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
+from anamnesis_pipeline.sidecar.mcp import definitions
 from anamnesis_pipeline.sidecar.problems import status_of
 from anamnesis_pipeline.sidecar.services import Services
 

@@ -10,10 +10,10 @@ from typing import NoReturn
 
 import dagster as dg
 
-from anamnesis_pipeline.dagster_api.api import open_dagster
-from anamnesis_pipeline.dagster_api.backfills import BACKFILL_TAG, STARTING_RUNS
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.errors import ServiceUnreachable
+from anamnesis_pipeline.services.dagster.api import open_dagster
+from anamnesis_pipeline.services.dagster.backfills import BACKFILL_TAG, STARTING_RUNS
 
 INTERRUPT_WAIT_S = 60.0
 """Max seconds to wait for the launcher's interrupt after the termination."""

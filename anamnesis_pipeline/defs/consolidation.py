@@ -4,7 +4,7 @@ import dagster as dg
 
 from anamnesis_pipeline.defs.reporting import ROWS, per_second
 from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.steps.consolidation import consolidate_sessions, stats_of
+from anamnesis_pipeline.pipeline.consolidation import consolidate_sessions, stats_of
 
 
 @dg.asset(deps=["embeddings"], group_name="memory", kinds={"python"})

@@ -5,7 +5,7 @@ import dagster as dg
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import ROWS, counted, per_second, watermark
 from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.steps.documents import holds_documents
+from anamnesis_pipeline.pipeline.documents import holds_documents
 
 
 @dg.asset(partitions_def=SOURCES, deps=["crawled_files"], group_name="ingest", kinds={"python"})

@@ -13,8 +13,6 @@ from typing import Any
 
 import dagster as dg
 
-from anamnesis_pipeline.dagster_api.api import DagsterApi, open_dagster
-from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG, STARTING_RUNS, UNFINISHED_BACKFILLS, EmbeddingBackfill
 from anamnesis_pipeline.defs.checks import embedding_evaluations, posted_evaluations
 from anamnesis_pipeline.defs.embeddings import SOURCES_PER_RUN, partition_materialization
 from anamnesis_pipeline.defs.jobs import consolidate, draw_map, embed, index
@@ -34,13 +32,20 @@ from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES, has_run
 from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable, SpaceConflict, UnknownModel
 from anamnesis_pipeline.model import Space, content_id
-from anamnesis_pipeline.steps.reembed import adopt
-from anamnesis_pipeline.steps.reembed_state import failure_of, is_paused
-from anamnesis_pipeline.steps.spaces import building_space
+from anamnesis_pipeline.pipeline.index import building_space
+from anamnesis_pipeline.pipeline.reembed_state import failure_of, is_paused
+from anamnesis_pipeline.runtime.wiring import wanted_space
+from anamnesis_pipeline.services.dagster.api import DagsterApi, open_dagster
+from anamnesis_pipeline.services.dagster.backfills import (
+    EMBED_TAG,
+    STARTING_RUNS,
+    UNFINISHED_BACKFILLS,
+    EmbeddingBackfill,
+)
+from anamnesis_pipeline.services.reembedding import adopt
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_pipeline.store.records.overview import SourceState
-from anamnesis_pipeline.wiring import wanted_space
 
 REINDEX_AFTER = 5_000
 """New vectors before the index file is updated; below that, the exact scan of new ones is fast."""

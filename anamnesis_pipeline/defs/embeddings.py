@@ -8,7 +8,6 @@ from typing import Any
 
 import dagster as dg
 
-from anamnesis_pipeline.dagster_api.backfills import BACKFILL_TAG, EMBED_TAG
 from anamnesis_pipeline.defs.canceled import end_as_canceled
 from anamnesis_pipeline.defs.checks import EMBEDDING_CHECKS, every_passage_is_embedded, vectors_are_sound
 from anamnesis_pipeline.defs.partitions import SPACE_BY_SOURCE, split_embed_key
@@ -18,10 +17,11 @@ from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResou
 from anamnesis_pipeline.embeddings.base import EmbeddingPool
 from anamnesis_pipeline.errors import AnamnesisError, SpaceConflict, SpaceNotFound
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.steps.embeddings import EmbedReport, embed_sources
-from anamnesis_pipeline.steps.reembed import adopt, follow
-from anamnesis_pipeline.steps.reembed_state import is_paused, stopped_backfill
-from anamnesis_pipeline.steps.spaces import known_space
+from anamnesis_pipeline.pipeline.embed import EmbedReport, embed_sources
+from anamnesis_pipeline.pipeline.index import known_space
+from anamnesis_pipeline.pipeline.reembed_state import is_paused, stopped_backfill
+from anamnesis_pipeline.services.dagster.backfills import BACKFILL_TAG, EMBED_TAG
+from anamnesis_pipeline.services.reembedding import adopt, follow
 from anamnesis_pipeline.store.base import Store
 
 OBSERVE_EVERY_S = 5.0

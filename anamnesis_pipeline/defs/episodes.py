@@ -4,11 +4,11 @@ import time
 
 import dagster as dg
 
-from anamnesis_pipeline.dagster_api.runs import EPISODES_WRITTEN
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import ROWS, counted, per_second, table, watermark
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.services.dagster.runs import EPISODES_WRITTEN
 
 LATEST = 5
 

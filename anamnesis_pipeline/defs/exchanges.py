@@ -8,7 +8,7 @@ from pydantic import Field
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import ROWS, counted, per_second, watermark
 from anamnesis_pipeline.defs.resources import MemoryResource, SshResource
-from anamnesis_pipeline.steps.parse_again import ask_again
+from anamnesis_pipeline.pipeline.parse_again import ask_again
 
 PARSE_AGAIN_TAG = "anamnesis/parse_again"
 """Tag of a run or backfill; the value `true` equals the configuration `parse_again`."""

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
-from anamnesis_pipeline.dagster_api.api import POSTED_ASSETS
-from anamnesis_pipeline.dagster_api.runs import POSTED_JOB
 from anamnesis_pipeline.defs.reporting import ROWS, owned, tagged, versioned
 from anamnesis_pipeline.defs.resources import LlmResource, MemoryResource
 from anamnesis_pipeline.defs.summaries import is_by_hand
 from anamnesis_pipeline.model import RESERVED_SOURCES
+from anamnesis_pipeline.services.dagster.api import POSTED_ASSETS
+from anamnesis_pipeline.services.dagster.runs import POSTED_JOB
 from anamnesis_pipeline.store.records.overview import SourceState
 
 _DESCRIPTIONS = (

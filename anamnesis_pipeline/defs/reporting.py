@@ -9,8 +9,8 @@ from typing import Any
 
 import dagster as dg
 
-from anamnesis_pipeline.dagster_api.api import ASSET_PAGES
 from anamnesis_pipeline.defs.resources import AT_LOAD
+from anamnesis_pipeline.services.dagster.api import ASSET_PAGES
 from anamnesis_pipeline.settings import sidecar_url
 from anamnesis_pipeline.store.records.overview import SourceCounts
 

@@ -16,20 +16,16 @@ import dagster as dg
 from pydantic import Field
 
 from anamnesis_pipeline import settings as settings_module
-from anamnesis_pipeline.crawler_wiring import configured_specs, open_crawler, remote_host
 from anamnesis_pipeline.embeddings.base import EmbeddingPool
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.embeddings.precision import choose_device
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting, HostRefused
-from anamnesis_pipeline.llm_wiring import llm_address, llm_key
 from anamnesis_pipeline.model import Source, Space
-from anamnesis_pipeline.settings import Settings, overridden
-from anamnesis_pipeline.sources.base import COMMAND_TIMEOUT_S, CONNECT_TIMEOUT_S, READ_TIMEOUT_S
-from anamnesis_pipeline.steps.pipeline import Pipeline
-from anamnesis_pipeline.steps.reembed_state import noting_failure
-from anamnesis_pipeline.steps.survey import Crawler
-from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import (
+from anamnesis_pipeline.pipeline.reembed_state import noting_failure
+from anamnesis_pipeline.pipeline.survey import Crawler
+from anamnesis_pipeline.runtime.crawler_wiring import configured_specs, open_crawler, remote_host
+from anamnesis_pipeline.runtime.llm_wiring import llm_address, llm_key
+from anamnesis_pipeline.runtime.wiring import (
     configured_cores,
     effective_settings,
     impatient,
@@ -39,9 +35,13 @@ from anamnesis_pipeline.wiring import (
     open_store,
     store_place,
 )
+from anamnesis_pipeline.services.ingest import Pipeline
+from anamnesis_pipeline.settings import Settings, overridden
+from anamnesis_pipeline.sources.base import COMMAND_TIMEOUT_S, CONNECT_TIMEOUT_S, READ_TIMEOUT_S
+from anamnesis_pipeline.store.base import Store
 
 if TYPE_CHECKING:
-    from anamnesis_pipeline.sources.ssh import SshHost
+    from anamnesis_pipeline.sources.ssh.machine import SshHost
 
 log = logging.getLogger("anamnesis.resources")
 TICK_WAIT_S = 20

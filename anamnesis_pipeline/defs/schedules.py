@@ -6,18 +6,18 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from anamnesis_pipeline.dagster_api.api import open_dagster
-from anamnesis_pipeline.dagster_api.definitions import LoadedSchedule
 from anamnesis_pipeline.defs.jobs import consolidate, draw_map, ingest
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import owned, tagged
 from anamnesis_pipeline.defs.resources import AT_LOAD, MemoryResource
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.model import RESERVED_SOURCES
+from anamnesis_pipeline.pipeline.daily import DISABLED, NIGHTLY, Timing, timings
+from anamnesis_pipeline.pipeline.memory_map import is_map_due
+from anamnesis_pipeline.runtime.wiring import loaded_values
+from anamnesis_pipeline.services.dagster.api import open_dagster
+from anamnesis_pipeline.services.dagster.definitions import LoadedSchedule
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.steps.daily import DISABLED, NIGHTLY, Timing, timings
-from anamnesis_pipeline.steps.memory_map import is_map_due
-from anamnesis_pipeline.wiring import loaded_values
 
 CHECK_INTERVAL = timedelta(hours=1)
 RELOAD_TIMEOUT_S = 15.0

@@ -16,13 +16,13 @@ from anamnesis_pipeline.defs.resources import AT_LOAD, IS_COMPLETE, MemoryResour
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES, has_run
 from anamnesis_pipeline.defs.schedules import HourlyCheck
 from anamnesis_pipeline.model import RESERVED_SOURCES, Source
-from anamnesis_pipeline.steps.flights import Flights
-from anamnesis_pipeline.steps.forget import is_forgetting
-from anamnesis_pipeline.steps.parse_again import sources_asked_again
-from anamnesis_pipeline.steps.sessions import sources_to_summarize
-from anamnesis_pipeline.steps.source_specs import LEAST_INTERVAL_S, spec_of_source
-from anamnesis_pipeline.steps.survey import Answer, look
-from anamnesis_pipeline.wording import counted
+from anamnesis_pipeline.parsing.text.wording import counted
+from anamnesis_pipeline.pipeline.in_flight import Flights
+from anamnesis_pipeline.pipeline.parse_again import sources_asked_again
+from anamnesis_pipeline.pipeline.sessions import sources_to_summarize
+from anamnesis_pipeline.pipeline.source_specs import LEAST_INTERVAL_S, spec_of_source
+from anamnesis_pipeline.pipeline.survey import Answer, look
+from anamnesis_pipeline.services.forget import is_forgetting
 
 CHANGED_PER_TICK = 50
 """Max changed sources per tick, drawn at random, so that none waits forever behind failing ones. The others remain

@@ -8,7 +8,7 @@ from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import ROWS, per_second, watermark
 from anamnesis_pipeline.defs.resources import LlmResource, MemoryResource
 from anamnesis_pipeline.model import Where
-from anamnesis_pipeline.session_model import SESSION_KIND
+from anamnesis_pipeline.store.session_model import SESSION_KIND
 
 
 @dg.asset(partitions_def=SOURCES, deps=["episodes"], group_name="memory", kinds={"python"})

@@ -7,11 +7,11 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from anamnesis_pipeline.dagster_api.runs import AUTOMATIC_TAG
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import ROWS, per_second, watermark
 from anamnesis_pipeline.defs.resources import LlmResource, MemoryResource
-from anamnesis_pipeline.steps.summaries import SummaryReport
+from anamnesis_pipeline.pipeline.summarize import SummaryReport
+from anamnesis_pipeline.services.dagster.runs import AUTOMATIC_TAG
 from anamnesis_pipeline.store.records.overview import SourceCounts
 
 AUTOMATIC_TAGS = frozenset(

@@ -11,11 +11,11 @@ from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResou
 from anamnesis_pipeline.embeddings.cores import Priority, run_ranked
 from anamnesis_pipeline.errors import SpaceNotFound
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.steps.embeddings import embed_sources
-from anamnesis_pipeline.steps.reembed_state import is_paused
-from anamnesis_pipeline.steps.spaces import RECALL_FLOOR, SpaceReport, index_space, known_space
+from anamnesis_pipeline.pipeline.embed import embed_sources
+from anamnesis_pipeline.pipeline.index import RECALL_FLOOR, SpaceReport, index_space, known_space
+from anamnesis_pipeline.pipeline.reembed_state import is_paused
+from anamnesis_pipeline.runtime.wiring import configured_cores
 from anamnesis_pipeline.store.contracts import IndexReport
-from anamnesis_pipeline.wiring import configured_cores
 
 RECALL_CHECK = "index_recall"
 

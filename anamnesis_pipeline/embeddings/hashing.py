@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.base import Embedded, Role
 from anamnesis_pipeline.embeddings.token_vectors import QUIET, of_passage, of_query
-from anamnesis_pipeline.stop_words import STOP_WORDS
+from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 
 _WORD = re.compile(r"\w+")
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from tokenizers import Tokenizer
 
 from anamnesis_pipeline.embeddings.models import bundled_minilm
-from anamnesis_pipeline.stop_words import STOP_WORDS
+from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 
 Span = tuple[int, int]
 

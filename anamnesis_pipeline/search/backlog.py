@@ -1,9 +1,9 @@
 """Notes on pending files and passages, so that an early answer is not taken for a complete one."""
 
 from anamnesis_pipeline.model import Space, Where
+from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wording import counted
 
 EMBEDDING = "embedding: "
 """Prefix of a note on passages without vectors."""

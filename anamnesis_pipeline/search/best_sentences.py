@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import Part, SegmentKind, Space, StoredPassage
+from anamnesis_pipeline.parsing.text.sentences import Span, sentence_spans
+from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
+from anamnesis_pipeline.parsing.text.unspaced_scripts import words_in
 from anamnesis_pipeline.search.late_interaction import similarities
 from anamnesis_pipeline.search.token_estimate import cost
 from anamnesis_pipeline.search.words import content_words, literal_tokens
-from anamnesis_pipeline.sentences import Span, sentence_spans
-from anamnesis_pipeline.stop_words import STOP_WORDS
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.unspaced_scripts import words_in
 
 AROUND = 2
 """Passages before and after a hit whose sentences may be quoted, too: the answer is often beside the hit. With 0 the

@@ -3,11 +3,11 @@
 import math
 from datetime import datetime, timedelta
 
-from anamnesis_pipeline.memory_layers import AGING, layer_of
 from anamnesis_pipeline.model import RESERVED_SOURCES, EpisodeHead
 from anamnesis_pipeline.search.profiles import Decay, Profile
 from anamnesis_pipeline.search.time_expressions import TimeReference
 from anamnesis_pipeline.search.trust import trust_factor
+from anamnesis_pipeline.store.memory_layers import AGING, layer_of
 
 LOW_VALUE_FACTOR = 0.9
 """On the score of routine episodes, unless only literal tokens were asked for."""

@@ -4,8 +4,8 @@ import re
 from collections.abc import Collection, Mapping
 
 from anamnesis_pipeline.model import EpisodeHead
-from anamnesis_pipeline.stop_words import STOP_WORDS
-from anamnesis_pipeline.transcripts import Voice
+from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
+from anamnesis_pipeline.parsing.text.transcripts import Voice
 
 POSTED = "direct"
 """Source of posted episodes. The chat's own turns and documents have no speaker labels."""

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull
-from anamnesis_pipeline.file_names import composed
-from anamnesis_pipeline.memory_layers import layer_of
 from anamnesis_pipeline.model import CHAT_ANSWER, Episode, EpisodeHead, Space, StoredPassage, Where
+from anamnesis_pipeline.parsing.text.file_names import composed
 from anamnesis_pipeline.search.backlog import backlog_notes, embedding_notes
 from anamnesis_pipeline.search.best_sentences import Run, SentenceReader
 from anamnesis_pipeline.search.boosts import CORRECTION, aged, factors_of
@@ -38,8 +37,9 @@ from anamnesis_pipeline.search.stage_times import StageTimes
 from anamnesis_pipeline.search.time_expressions import TimeReference, asks_for_all, times_in
 from anamnesis_pipeline.search.trust import Authority, authority_of, is_logged
 from anamnesis_pipeline.search.words import content_words, literal_tokens
-from anamnesis_pipeline.session_model import SESSION_KIND
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.memory_layers import layer_of
+from anamnesis_pipeline.store.session_model import SESSION_KIND
 
 EmbedQuery = Callable[[str, Space], QueryVectors]
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 from anamnesis_pipeline.search.time_expressions import QUESTION_CHARS, Relation, TimeReference
 from anamnesis_pipeline.search.time_phrases import phrases_in
 from anamnesis_pipeline.search.words import content_words
-from anamnesis_pipeline.stop_words import STOP_WORDS
 
 AROUND = timedelta(hours=12)
 """Time on either side of an event."""

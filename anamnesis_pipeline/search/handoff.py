@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, Part, SegmentKind
+from anamnesis_pipeline.parsing.text.sentences import beginning
 from anamnesis_pipeline.search.context_items import Item, SourceClass, class_of
 from anamnesis_pipeline.search.failing_tests import failing
 from anamnesis_pipeline.search.folding import fold
@@ -33,8 +34,7 @@ from anamnesis_pipeline.search.turns import (
     says_something,
     turns_of,
 )
-from anamnesis_pipeline.sentences import beginning
-from anamnesis_pipeline.session_model import SessionRecord
+from anamnesis_pipeline.store.session_model import SessionRecord
 
 SESSIONS = 4
 """Sessions that are listed as recent work and searched for open loops."""

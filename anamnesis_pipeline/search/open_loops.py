@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
+from anamnesis_pipeline.parsing.text.sentences import beginning
 from anamnesis_pipeline.search.reports import Topic, Unit, of_topic, told, units_of
-from anamnesis_pipeline.sentences import beginning
 
 MOST_LINES = 4
 """Limit per text."""

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from posixpath import normpath
 
-from anamnesis_pipeline.file_names import composed
 from anamnesis_pipeline.model import Episode, EpisodeHead, Source, Where
+from anamnesis_pipeline.parsing.text.file_names import composed
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.overview import EVERYTHING
 

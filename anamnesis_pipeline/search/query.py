@@ -6,11 +6,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from anamnesis_pipeline.memory_layers import Layer
 from anamnesis_pipeline.model import Episode, StoredPassage, Where
 from anamnesis_pipeline.search.best_sentences import Run
 from anamnesis_pipeline.search.floor import Confidence
 from anamnesis_pipeline.search.profiles import PROFILES, Profile
+from anamnesis_pipeline.store.memory_layers import Layer
 
 
 class Mode(StrEnum):

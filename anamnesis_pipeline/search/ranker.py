@@ -11,18 +11,11 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import Episode, EpisodeHead, ScoredPassage, Space, StoredPassage, Variant, Where
+from anamnesis_pipeline.parsing.text.transcripts import voice_shares, voices_in
 from anamnesis_pipeline.search.candidates import RARE
 from anamnesis_pipeline.search.dialogue import CONCLUDED, SAID, asks_for_outcome, mostly, voice_factor, voice_factors
 from anamnesis_pipeline.search.excerpts import second_passages
-from anamnesis_pipeline.search.floor import (
-    Confidence,
-    Evidence,
-    Level,
-    confidence,
-    in_words,
-    nearest_of,
-    says_nothing,
-)
+from anamnesis_pipeline.search.floor import Confidence, Evidence, Level, confidence, in_words, nearest_of, says_nothing
 from anamnesis_pipeline.search.fusion import Ranking, best_passages, reciprocal_rank_fusion
 from anamnesis_pipeline.search.late_interaction import max_similarities
 from anamnesis_pipeline.search.query import Mode, SearchQuery
@@ -39,7 +32,6 @@ from anamnesis_pipeline.search.time_expressions import TimeReference
 from anamnesis_pipeline.search.trust import is_logged
 from anamnesis_pipeline.search.words import content_words, unknown_share
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.transcripts import voice_shares, voices_in
 
 VOICE_DEPTH = 30
 """Passages whose speakers are read from the texts of their episodes. 60 give the same order."""

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from anamnesis_pipeline.markup import plain_marks
-from anamnesis_pipeline.sentences import sentences
+from anamnesis_pipeline.parsing.text.markup import plain_marks
+from anamnesis_pipeline.parsing.text.sentences import sentences
 
 MAX_TEXT_CHARS = 50_000
 """Limit per message; of a longer one the beginning and the end are read."""

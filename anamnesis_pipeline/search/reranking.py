@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from anamnesis_pipeline.memory_layers import LASTING_KINDS
 from anamnesis_pipeline.model import RESERVED_SOURCES, EpisodeHead, ScoredPassage
 from anamnesis_pipeline.search.fusion import Ranking, reciprocal_rank_fusion
+from anamnesis_pipeline.store.memory_layers import LASTING_KINDS
 
 LATE_K = 10
 """The constant of the fusion with late interaction."""

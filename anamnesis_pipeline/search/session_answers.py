@@ -5,21 +5,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from anamnesis_pipeline.markup import without_markup
-from anamnesis_pipeline.memory_layers import layer_of
 from anamnesis_pipeline.model import Episode, StoredPassage, Where
+from anamnesis_pipeline.parsing.text.markup import without_markup
+from anamnesis_pipeline.parsing.text.sentences import beginning
+from anamnesis_pipeline.parsing.text.transcripts import Voice, voice_shares, voices_in
 from anamnesis_pipeline.search.query import Hit
 from anamnesis_pipeline.search.time_expressions import TimeReference
 from anamnesis_pipeline.search.trust import is_logged
-from anamnesis_pipeline.sentences import beginning
-from anamnesis_pipeline.session_model import (
-    SESSION_KIND,
-    SessionRecord,
-    of_episode,
-    text_of,
-)
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.transcripts import Voice, voice_shares, voices_in
+from anamnesis_pipeline.store.memory_layers import layer_of
+from anamnesis_pipeline.store.session_model import SESSION_KIND, SessionRecord, of_episode, text_of
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST = timedelta(days=30)

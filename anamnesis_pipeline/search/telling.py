@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 from anamnesis_pipeline.search.floor import ASKED_LEAST, UNASKED_LEAST
 from anamnesis_pipeline.search.query import Hit
 from anamnesis_pipeline.search.words import content_words, literal_tokens
-from anamnesis_pipeline.stop_words import STOP_WORDS
 
 LITERAL_LEAST = ASKED_LEAST
 """Sufficient confidence (`floor.confidence`) if a hit has the prompt's literal tokens: naming one is asking. Of 200

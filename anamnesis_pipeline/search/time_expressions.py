@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 
+from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 from anamnesis_pipeline.search.calendar_spans import DAY, ORDINALS, PARTS_OF_DAY, WEEK, Span, days, nth_of, part_of_day
 from anamnesis_pipeline.search.time_phrases import Phrase, phrases_in
 from anamnesis_pipeline.search.words import content_words
-from anamnesis_pipeline.stop_words import STOP_WORDS
 
 QUESTION_CHARS = 300
 """Limit of the text that is read; text pasted below a question is ignored."""

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
+from anamnesis_pipeline.parsing.text.sentences import sentence_spans, sentences
+from anamnesis_pipeline.parsing.text.unspaced_scripts import words_in
 from anamnesis_pipeline.search.context_items import Item, common_place, line_of, line_of_place
 from anamnesis_pipeline.search.quoting import fenced, one_line
-from anamnesis_pipeline.sentences import sentence_spans, sentences
-from anamnesis_pipeline.unspaced_scripts import words_in
 
 WORD_BYTES = 16
 """A longer piece counts one token for every BYTES_PER_TOKEN bytes."""

@@ -2,8 +2,7 @@
 
 from enum import StrEnum
 
-from anamnesis_pipeline.document_model import Trust
-from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, RESERVED_SOURCES, Episode, EpisodeHead
+from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, RESERVED_SOURCES, Episode, EpisodeHead, Trust
 
 TRANSCRIPT = "transcript"
 """The tier of sessions, below those of documents."""

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from anamnesis_pipeline.model import Episode, Part, SegmentKind
+from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 from anamnesis_pipeline.search.reports import Topic, Unit, units_of
 from anamnesis_pipeline.search.words import content_words
-from anamnesis_pipeline.stop_words import STOP_WORDS
 
 PERSON_KINDS = frozenset({SegmentKind.PROMPT, SegmentKind.CHANNEL, SegmentKind.PLAN})
 """A person's turn begins with one of these."""

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable, Collection, Sequence
 
-from anamnesis_pipeline.stop_words import STOP_WORDS
-from anamnesis_pipeline.unspaced_scripts import is_unspaced, parted, words_in
+from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
+from anamnesis_pipeline.parsing.text.unspaced_scripts import is_unspaced, parted, words_in
 
 _LITERAL = re.compile(
     r"""

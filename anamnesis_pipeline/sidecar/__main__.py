@@ -11,11 +11,11 @@ from threadpoolctl import threadpool_limits
 
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting, PortInUse
+from anamnesis_pipeline.runtime.wiring import open_services
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.connections import Config
 from anamnesis_pipeline.sidecar.trimming import share_arenas
-from anamnesis_pipeline.wiring import open_services
 
 SHUTDOWN_S = 5
 

@@ -14,64 +14,62 @@ from starlette.datastructures import State
 from starlette.routing import BaseRoute, Route
 
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.home_wiring import open_redactor
+from anamnesis_pipeline.runtime.home_wiring import open_redactor
 from anamnesis_pipeline.search.backlog import backlog_notes
 from anamnesis_pipeline.search.query import Mode
-from anamnesis_pipeline.sidecar import (
-    chat_routes,
-    consolidation_routes,
-    context_routes,
-    crawler_config_routes,
-    crawler_routes,
-    dashboard_routes,
-    embedding_routes,
-    episodes_routes,
-    exclusion_routes,
-    forget_routes,
-    jsonl_routes,
-    log_routes,
-    memory_routes,
-    overview_routes,
-    problems,
-    project_routes,
-    query_routes,
-    reembed_routes,
-    rolling_routes,
-    search_routes,
-    service_routes,
-    session_routes,
-    similar_routes,
-    upload_routes,
-)
+from anamnesis_pipeline.sidecar import problems
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.background import Background
+from anamnesis_pipeline.sidecar.cache import Kept
 from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
 from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
 from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.connections import Wholeness
+from anamnesis_pipeline.sidecar.disk_space import Room
 from anamnesis_pipeline.sidecar.documentation import DESCRIPTION, TAGS, openapi_of
 from anamnesis_pipeline.sidecar.event_feed import EventFeed
 from anamnesis_pipeline.sidecar.extraction import Extraction
-from anamnesis_pipeline.sidecar.guesses import Guesses
-from anamnesis_pipeline.sidecar.kept import Kept
 from anamnesis_pipeline.sidecar.log_tail import LogTail, tailing
+from anamnesis_pipeline.sidecar.login_rate import Guesses
 from anamnesis_pipeline.sidecar.map_view import MapView
-from anamnesis_pipeline.sidecar.mcp_endpoint import PATH as MCP_PATH
-from anamnesis_pipeline.sidecar.mcp_endpoint import McpEndpoint
+from anamnesis_pipeline.sidecar.mcp.endpoint import PATH as MCP_PATH
+from anamnesis_pipeline.sidecar.mcp.endpoint import McpEndpoint
 from anamnesis_pipeline.sidecar.measuring import keep_measured
-from anamnesis_pipeline.sidecar.nudges import Nudges
+from anamnesis_pipeline.sidecar.notifications import Nudges
 from anamnesis_pipeline.sidecar.observation import Metrics, Observation
 from anamnesis_pipeline.sidecar.overview_stats import Overview
-from anamnesis_pipeline.sidecar.pages import health, search
-from anamnesis_pipeline.sidecar.pages import routes as pages
-from anamnesis_pipeline.sidecar.pages.undo import Undo
 from anamnesis_pipeline.sidecar.present_problems import Growth
 from anamnesis_pipeline.sidecar.resources import Resources
-from anamnesis_pipeline.sidecar.room import Room
+from anamnesis_pipeline.sidecar.routes import chat as chat_routes
+from anamnesis_pipeline.sidecar.routes import consolidation as consolidation_routes
+from anamnesis_pipeline.sidecar.routes import context as context_routes
+from anamnesis_pipeline.sidecar.routes import crawler as crawler_routes
+from anamnesis_pipeline.sidecar.routes import crawler_config as crawler_config_routes
+from anamnesis_pipeline.sidecar.routes import dashboard as dashboard_routes
+from anamnesis_pipeline.sidecar.routes import embedding as embedding_routes
+from anamnesis_pipeline.sidecar.routes import episodes as episodes_routes
+from anamnesis_pipeline.sidecar.routes import exclusion as exclusion_routes
+from anamnesis_pipeline.sidecar.routes import forget as forget_routes
+from anamnesis_pipeline.sidecar.routes import jsonl as jsonl_routes
+from anamnesis_pipeline.sidecar.routes import log as log_routes
+from anamnesis_pipeline.sidecar.routes import memory as memory_routes
+from anamnesis_pipeline.sidecar.routes import overview as overview_routes
+from anamnesis_pipeline.sidecar.routes import project as project_routes
+from anamnesis_pipeline.sidecar.routes import query as query_routes
+from anamnesis_pipeline.sidecar.routes import reembed as reembed_routes
+from anamnesis_pipeline.sidecar.routes import rolling as rolling_routes
+from anamnesis_pipeline.sidecar.routes import search as search_routes
+from anamnesis_pipeline.sidecar.routes import service as service_routes
+from anamnesis_pipeline.sidecar.routes import session as session_routes
+from anamnesis_pipeline.sidecar.routes import similar as similar_routes
+from anamnesis_pipeline.sidecar.routes import upload as upload_routes
 from anamnesis_pipeline.sidecar.security import Security
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.sidecar.store_checks import store_integrity
 from anamnesis_pipeline.sidecar.trimming import keep_trimmed
+from anamnesis_pipeline.sidecar.web import health, search
+from anamnesis_pipeline.sidecar.web import routes as pages
+from anamnesis_pipeline.sidecar.web.undo import Undo
 from anamnesis_pipeline.sources.web import fetch_page
 
 log = logging.getLogger(__name__)

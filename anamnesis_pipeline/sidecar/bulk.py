@@ -8,10 +8,10 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, InvalidEpisode, StoreFull
+from anamnesis_pipeline.services.posting import Poster
+from anamnesis_pipeline.sidecar.disk_space import Room
 from anamnesis_pipeline.sidecar.problems import FieldError, field_errors
-from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.schemas import BulkFailure, BulkIn, BulkOut, EpisodeIn
-from anamnesis_pipeline.steps.posting import Poster
 
 EMBEDDED_TOGETHER = 100
 """Episodes whose passages are embedded in one model call."""

@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from anamnesis_pipeline.chat.factory import METERED, Offer, open_chat
 from anamnesis_pipeline.errors import BadSetting, LlmRefused
-from anamnesis_pipeline.llm_wiring import backend_options
+from anamnesis_pipeline.llm.chat.factory import METERED, Offer, open_chat
+from anamnesis_pipeline.llm.prices import DEFAULT_MODELS
+from anamnesis_pipeline.runtime.llm_wiring import backend_options
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS
 
 _EMBEDS = re.compile(r"embed|minilm|bge|paraphrase", re.IGNORECASE)
 """Names of embedding models, which Ollama lists too but which cannot chat."""

@@ -15,7 +15,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, SearchAnswer, SearchQuery
 from anamnesis_pipeline.sidecar.admission import Admission
-from anamnesis_pipeline.sidecar.kept import Kept
+from anamnesis_pipeline.sidecar.cache import Kept
 from anamnesis_pipeline.sidecar.services import Services
 
 KEPT_S = 300.0

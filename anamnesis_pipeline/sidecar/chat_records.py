@@ -12,12 +12,12 @@ from starlette.concurrency import run_in_threadpool
 
 from anamnesis_pipeline.errors import AnamnesisError, EpisodeNotFound
 from anamnesis_pipeline.model import Part
+from anamnesis_pipeline.runtime.wiring import effective_settings, open_recorder
+from anamnesis_pipeline.services.recording import RECORDS_DELETED, Pair, Recorder
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.extraction import TOO_MANY, TOO_SLOW, Extraction
 from anamnesis_pipeline.sidecar.services import Services
-from anamnesis_pipeline.steps.recording import RECORDS_DELETED, Pair, Recorder
-from anamnesis_pipeline.wiring import effective_settings, open_recorder
 
 AT_ONCE = 2
 """Concurrent LLM extractions of chat exchanges; leaves capacity for pairs that clients post."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from anamnesis_pipeline.chat_model import ChatMessage, ChatSession, Citation
+from anamnesis_pipeline.model import ChatMessage, ChatSession, Citation
 from anamnesis_pipeline.sidecar.fields import TEXT_PATTERN, WORDED_PATTERN, Name
 from anamnesis_pipeline.sidecar.jsonl_schemas import BudgetOut, UseOut
 from anamnesis_pipeline.sidecar.rendering import utc_text

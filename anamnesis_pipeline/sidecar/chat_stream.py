@@ -15,21 +15,13 @@ from prometheus_client import Counter
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from anamnesis_pipeline.chat.base import SEARCH_TOOL, Call, ChatBackend, Said
-from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
 from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid
+from anamnesis_pipeline.llm.chat.base import SEARCH_TOOL, Call, ChatBackend, Said
+from anamnesis_pipeline.model import ChatMessage, ChatSession, LlmUse
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.search.quoting import id_label
-from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.admission import Admission
-from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
-from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
-from anamnesis_pipeline.sidecar.chat_running import Running
-from anamnesis_pipeline.sidecar.chat_schemas import citation_body, session_head
-from anamnesis_pipeline.sidecar.query_routes import keep_opened
-from anamnesis_pipeline.sidecar.services import Services
-from anamnesis_pipeline.steps.chat import (
+from anamnesis_pipeline.services.chat import (
     MOST_HITS,
     PER_QUERY,
     QUERY_CHARS,
@@ -52,9 +44,16 @@ from anamnesis_pipeline.steps.chat import (
     told,
     within,
 )
-from anamnesis_pipeline.steps.recording import Pair
+from anamnesis_pipeline.services.recording import Pair
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.admission import Admission
+from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
+from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
+from anamnesis_pipeline.sidecar.chat_running import Running
+from anamnesis_pipeline.sidecar.chat_schemas import citation_body, session_head
+from anamnesis_pipeline.sidecar.routes.query import keep_opened
+from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.store.values import clean
-from anamnesis_pipeline.summary_model import LlmUse
 
 HEARTBEAT_S = 1.0
 QUEUE_EVENTS = 200

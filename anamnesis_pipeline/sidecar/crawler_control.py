@@ -10,8 +10,17 @@ from typing import Any, cast
 
 import re2
 
-from anamnesis_pipeline.crawler_wiring import built_in, configured_specs, open_crawler
 from anamnesis_pipeline.errors import BadSetting, HostRefused, HostUnreachable, ServiceUnreachable, SourceUnreadable
+from anamnesis_pipeline.parsing.text.wording import counted
+from anamnesis_pipeline.pipeline.exclusion import sentence
+from anamnesis_pipeline.pipeline.host_clock import answered, read_clock, read_look, write_clock
+from anamnesis_pipeline.pipeline.in_flight import Flights
+from anamnesis_pipeline.pipeline.source_specs import put_spec, put_specs, remove_spec
+from anamnesis_pipeline.pipeline.survey import look
+from anamnesis_pipeline.runtime.crawler_wiring import built_in, configured_specs, open_crawler
+from anamnesis_pipeline.services.crawler_status import CrawlerStatus, HostStatus, SpecStatus, crawler_status
+from anamnesis_pipeline.services.log_folders import log_folders
+from anamnesis_pipeline.services.source_trial import Trial, try_source
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
 from anamnesis_pipeline.sidecar.crawler_schemas import (
     CrawledOut,
@@ -31,17 +40,8 @@ from anamnesis_pipeline.sidecar.services import Backfills
 from anamnesis_pipeline.sidecar.setting_changes import settings_after, store_settings
 from anamnesis_pipeline.sources.private_overlap import absolute_roots, overlap_text, private_overlaps
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of, with_machine
-from anamnesis_pipeline.ssh_places import parse_place
-from anamnesis_pipeline.steps.crawler_status import CrawlerStatus, HostStatus, SpecStatus, crawler_status
-from anamnesis_pipeline.steps.exclusion import sentence
-from anamnesis_pipeline.steps.flights import Flights
-from anamnesis_pipeline.steps.host_clock import answered, read_clock, read_look, write_clock
-from anamnesis_pipeline.steps.log_folders import log_folders
-from anamnesis_pipeline.steps.source_specs import put_spec, put_specs, remove_spec
-from anamnesis_pipeline.steps.source_trial import Trial, try_source
-from anamnesis_pipeline.steps.survey import look
+from anamnesis_pipeline.sources.ssh.places import parse_place
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wording import counted
 
 TRIAL_S = 30.0
 RUN_LOOK_S = 10.0

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
+from anamnesis_pipeline.pipeline.source_specs import MOST_SPECS, Name, SpecModel
 from anamnesis_pipeline.sidecar.jsonl_schemas import RunOut
-from anamnesis_pipeline.steps.source_specs import MOST_SPECS, Name, SpecModel
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 

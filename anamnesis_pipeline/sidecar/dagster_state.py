@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from anamnesis_pipeline.dagster_api.api import DagsterApi, open_dagster
 from anamnesis_pipeline.errors import ServiceUnreachable
+from anamnesis_pipeline.runtime.up_lock import settings_in_use
+from anamnesis_pipeline.services.dagster.api import DagsterApi, open_dagster
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.supervisor.up_lock import settings_in_use
 
 _QUERY = """
 query {

@@ -7,13 +7,27 @@ from datetime import datetime
 from typing import Any, cast
 
 from anamnesis_pipeline import settings as settings_module
-from anamnesis_pipeline.dagster_api.api import open_dagster
-from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
 from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
 from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, named
 from anamnesis_pipeline.embeddings.registry import KNOWN_MODELS, KnownModel
 from anamnesis_pipeline.errors import BadSetting, ServiceUnreachable, SpaceConflict, UnknownModel
 from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.pipeline import index as spaces
+from anamnesis_pipeline.pipeline.api_pool import BREAKERS
+from anamnesis_pipeline.pipeline.llm_breaker import close_breakers
+from anamnesis_pipeline.pipeline.reembed_state import stopped_backfill
+from anamnesis_pipeline.runtime.up_lock import settings_in_use
+from anamnesis_pipeline.runtime.wiring import (
+    CONFIG_PREFIX,
+    configured_cores,
+    effective_settings,
+    model_files,
+    stored_settings,
+    wanted_precision,
+)
+from anamnesis_pipeline.services import reembedding as reembed
+from anamnesis_pipeline.services.dagster.api import open_dagster
+from anamnesis_pipeline.services.dagster.backfills import EMBED_TAG
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.embedding_schemas import (
     BackfillOut,
@@ -26,20 +40,7 @@ from anamnesis_pipeline.sidecar.embedding_schemas import (
 )
 from anamnesis_pipeline.sidecar.rendering import utc_text
 from anamnesis_pipeline.sidecar.services import Backfills, ModelPool
-from anamnesis_pipeline.steps import reembed, spaces
-from anamnesis_pipeline.steps.api_pool import BREAKERS
-from anamnesis_pipeline.steps.llm_breaker import close_breakers
-from anamnesis_pipeline.steps.reembed_state import stopped_backfill
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.supervisor.up_lock import settings_in_use
-from anamnesis_pipeline.wiring import (
-    CONFIG_PREFIX,
-    configured_cores,
-    effective_settings,
-    model_files,
-    stored_settings,
-    wanted_precision,
-)
 
 _ORIGINS = ("model", "embed_cpu_pct", "embed_cores")
 

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anamnesis_pipeline.api_wiring import api_refusal
 from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.parsing.text.wording import counted
+from anamnesis_pipeline.pipeline.index import is_of_model
+from anamnesis_pipeline.runtime.api_wiring import api_refusal
+from anamnesis_pipeline.runtime.wiring import effective_settings, what_is_private
 from anamnesis_pipeline.sidecar.embedding_schemas import ReembedOut
-from anamnesis_pipeline.steps.spaces import is_of_model
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import effective_settings, what_is_private
-from anamnesis_pipeline.wording import counted
 
 
 @dataclass(frozen=True, slots=True)

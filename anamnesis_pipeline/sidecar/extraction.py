@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from anamnesis_pipeline.steps.recording import Recorded
+from anamnesis_pipeline.services.recording import Recorded
 
 AT_ONCE = 4
 PATIENCE_S = 30.0

@@ -8,9 +8,17 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from anamnesis_pipeline import settings as settings_module
-from anamnesis_pipeline.dagster_api.runs import CUT_OFF, IngestRun
 from anamnesis_pipeline.errors import BadSetting, LlmRefused, ServiceUnreachable
-from anamnesis_pipeline.llm_wiring import open_llm
+from anamnesis_pipeline.llm.prices import DEFAULT_MODELS, MODELS
+from anamnesis_pipeline.model import LlmBudget, LlmUse
+from anamnesis_pipeline.pipeline.daily import timings
+from anamnesis_pipeline.pipeline.llm_breaker import BreakerState, breakers, close_breakers
+from anamnesis_pipeline.pipeline.llm_calls import BUDGET_USED_UP
+from anamnesis_pipeline.pipeline.llm_choice import doubtful_private
+from anamnesis_pipeline.pipeline.summarize import NO_BUDGET
+from anamnesis_pipeline.runtime.llm_wiring import open_llm
+from anamnesis_pipeline.runtime.wiring import discover_sources, effective_settings, stored_settings
+from anamnesis_pipeline.services.dagster.runs import CUT_OFF, IngestRun
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.jsonl_schemas import (
     BreakerOut,
@@ -26,16 +34,8 @@ from anamnesis_pipeline.sidecar.jsonl_schemas import (
 from anamnesis_pipeline.sidecar.rendering import utc_text
 from anamnesis_pipeline.sidecar.services import Backfills
 from anamnesis_pipeline.sidecar.setting_changes import settings_after, store_settings
-from anamnesis_pipeline.steps.daily import timings
-from anamnesis_pipeline.steps.llm_breaker import BreakerState, breakers, close_breakers
-from anamnesis_pipeline.steps.llm_calls import BUDGET_USED_UP
-from anamnesis_pipeline.steps.llm_choice import doubtful_private
-from anamnesis_pipeline.steps.summaries import NO_BUDGET
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.overview import SourceCounts
-from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, MODELS
-from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
-from anamnesis_pipeline.wiring import discover_sources, effective_settings, stored_settings
 
 SETTING_NAMES = tuple(name for name in JsonlSettingsOut.__annotations__ if name not in ("origin", "warnings", "reload"))
 OF_THE_LLM = frozenset(name for name in SETTING_NAMES if name.startswith("summar"))

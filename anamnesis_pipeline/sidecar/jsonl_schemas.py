@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from anamnesis_pipeline.llm_settings import MOST_PER_RUN
-from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.settings import MOST_PER_RUN, Settings
 from anamnesis_pipeline.sidecar.fields import TEXT_PATTERN, WHOLE, WORDED_PATTERN, Name
 
 _STRICT = ConfigDict(extra="forbid", strict=True)

@@ -6,15 +6,15 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.llm_wiring import open_llm
+from anamnesis_pipeline.llm.summaries.base import SummaryBackend
+from anamnesis_pipeline.parsing.text.wording import counted
+from anamnesis_pipeline.runtime.llm_wiring import open_llm
+from anamnesis_pipeline.runtime.wiring import effective_settings
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.embedding_health import Problem
 from anamnesis_pipeline.sidecar.jsonl_control import llm_state
 from anamnesis_pipeline.sidecar.jsonl_schemas import LlmOut
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.summaries.base import SummaryBackend
-from anamnesis_pipeline.wiring import effective_settings
-from anamnesis_pipeline.wording import counted
 
 PROBE_STEP_S = 5.0
 PROBE_S = 10.0

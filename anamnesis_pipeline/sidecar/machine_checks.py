@@ -9,17 +9,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from anamnesis_pipeline.api_wiring import api_refusal
 from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.models import MINILM, find_model
 from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable
-from anamnesis_pipeline.home_wiring import home_problem
+from anamnesis_pipeline.parsing.text.wording import counted
+from anamnesis_pipeline.runtime.advice import START_STOPPED, log_of, restart_it, start_it
+from anamnesis_pipeline.runtime.api_wiring import api_refusal
+from anamnesis_pipeline.runtime.home_wiring import home_problem
+from anamnesis_pipeline.runtime.log_roots import EXAMPLE_LOGS, retention_advice, survey
+from anamnesis_pipeline.runtime.up_lock import log_roots_in_use
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
 from anamnesis_pipeline.sidecar.dagster_state import dagster_state, stopped_text, stuck
-from anamnesis_pipeline.supervisor.advice import START_STOPPED, log_of, restart_it, start_it
-from anamnesis_pipeline.supervisor.log_roots import EXAMPLE_LOGS, retention_advice, survey
-from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
-from anamnesis_pipeline.wording import counted
 
 MIN_FREE_BYTES = 1_000_000_000
 

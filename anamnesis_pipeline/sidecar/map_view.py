@@ -11,14 +11,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.dagster_api.runs import JobRun
 from anamnesis_pipeline.errors import ServiceUnreachable, StoreCorrupt
 from anamnesis_pipeline.model import Episode, EpisodeHead
+from anamnesis_pipeline.pipeline.map_file import NONE, MemoryMap, map_path, read_map
+from anamnesis_pipeline.pipeline.memory_map import LEAST_EPISODES
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import SearchQuery
+from anamnesis_pipeline.services.dagster.runs import JobRun
 from anamnesis_pipeline.sidecar.services import Services
-from anamnesis_pipeline.steps.map_file import NONE, MemoryMap, map_path, read_map
-from anamnesis_pipeline.steps.memory_map import LEAST_EPISODES
 
 JOB = "draw_map"
 FOUND_MOST = 50

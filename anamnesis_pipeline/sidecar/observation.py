@@ -14,11 +14,11 @@ from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.pipeline.llm_breaker import breakers
 from anamnesis_pipeline.search.stage_times import BOUNDS
+from anamnesis_pipeline.services import reembedding as reembed
 from anamnesis_pipeline.sidecar.problems import problem
 from anamnesis_pipeline.sidecar.services import Services
-from anamnesis_pipeline.steps import reembed
-from anamnesis_pipeline.steps.llm_breaker import breakers
 from anamnesis_pipeline.store.base import Store
 
 access_log = logging.getLogger("anamnesis.access")

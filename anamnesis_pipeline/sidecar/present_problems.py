@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
+from anamnesis_pipeline.runtime.wiring import effective_settings
 from anamnesis_pipeline.sidecar import store_checks
+from anamnesis_pipeline.sidecar.disk_space import Room
 from anamnesis_pipeline.sidecar.jsonl_control import llm_state
 from anamnesis_pipeline.sidecar.machine_checks import Finding, free_space, run_checks
 from anamnesis_pipeline.sidecar.resources import Resource
-from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.services import ModelPool, Services, coverage
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import effective_settings
 
 
 class Growth:

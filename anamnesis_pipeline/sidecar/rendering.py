@@ -8,13 +8,13 @@ from typing import Any, Literal, cast
 from starlette.responses import Response
 
 from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.parsing.text.titles import title_of
 from anamnesis_pipeline.search.best_sentences import best_run
 from anamnesis_pipeline.search.excerpts import excerpt_of
 from anamnesis_pipeline.search.floor import Confidence
 from anamnesis_pipeline.search.query import Hit, SearchAnswer
 from anamnesis_pipeline.search.trust import authority_of, tier_of
 from anamnesis_pipeline.sidecar.schemas import EpisodeOut, HitOut, SearchOut, SourceOut
-from anamnesis_pipeline.summaries.titles import title_of
 
 EXCERPT_CHARS = 1200
 HIT_MESSAGE_IDS = 12

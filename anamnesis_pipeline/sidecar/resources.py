@@ -12,20 +12,20 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from anamnesis_pipeline.chat.factory import offer_of
-from anamnesis_pipeline.dagster_api.api import dagster_link
 from anamnesis_pipeline.errors import AnamnesisError, LlmUnavailable, ServiceUnreachable
-from anamnesis_pipeline.llm_wiring import backend_options
+from anamnesis_pipeline.llm.chat.factory import offer_of
+from anamnesis_pipeline.llm.endpoints import is_loopback, with_scheme
+from anamnesis_pipeline.llm.summaries.factory import BackendOptions, open_backend
+from anamnesis_pipeline.parsing.text.wording import counted
+from anamnesis_pipeline.pipeline.in_flight import Flight, Flights
+from anamnesis_pipeline.runtime.advice import START_STOPPED, start_it
+from anamnesis_pipeline.runtime.llm_wiring import backend_options
+from anamnesis_pipeline.runtime.wiring import effective_settings, store_place
+from anamnesis_pipeline.services.dagster.api import dagster_link
 from anamnesis_pipeline.settings import Settings, claude_api_key
 from anamnesis_pipeline.sidecar.dagster_state import stopped_text
-from anamnesis_pipeline.sidecar.room import Room
+from anamnesis_pipeline.sidecar.disk_space import Room
 from anamnesis_pipeline.sidecar.services import Services, coverage
-from anamnesis_pipeline.steps.flights import Flight, Flights
-from anamnesis_pipeline.summaries.endpoints import is_loopback, with_scheme
-from anamnesis_pipeline.summaries.factory import BackendOptions, open_backend
-from anamnesis_pipeline.supervisor.advice import START_STOPPED, start_it
-from anamnesis_pipeline.wiring import effective_settings, store_place
-from anamnesis_pipeline.wording import counted
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.guesses import Guesses
+from anamnesis_pipeline.sidecar.login_rate import Guesses
 from anamnesis_pipeline.sidecar.problems import SAFE_HEADERS, problem
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})

@@ -6,15 +6,15 @@ from typing import Annotated, Protocol
 from fastapi import Depends
 from starlette.requests import Request
 
-from anamnesis_pipeline.dagster_api.backfills import BackfillState, EmbeddingBackfill, Launched
-from anamnesis_pipeline.dagster_api.definitions import LoadedSchedule
-from anamnesis_pipeline.dagster_api.runs import Automation, IngestRuns, JobRun
 from anamnesis_pipeline.embeddings.base import EmbeddingPool, QueryVectors
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.services.dagster.backfills import BackfillState, EmbeddingBackfill, Launched
+from anamnesis_pipeline.services.dagster.definitions import LoadedSchedule
+from anamnesis_pipeline.services.dagster.runs import Automation, IngestRuns, JobRun
+from anamnesis_pipeline.services.posting import Poster
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.schemas import CoverageOut
-from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.store.base import Store
 
 

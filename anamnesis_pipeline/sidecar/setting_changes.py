@@ -5,13 +5,13 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from anamnesis_pipeline import settings as settings_module
-from anamnesis_pipeline.dagster_api.definitions import LoadedSchedule
 from anamnesis_pipeline.errors import BadSetting, ServiceUnreachable
+from anamnesis_pipeline.pipeline.daily import TIME_SETTINGS, timings
+from anamnesis_pipeline.runtime.wiring import CONFIG_PREFIX, effective_settings, loaded_values, stored_settings
+from anamnesis_pipeline.services.dagster.definitions import LoadedSchedule
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.services import Backfills
-from anamnesis_pipeline.steps.daily import TIME_SETTINGS, timings
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import CONFIG_PREFIX, effective_settings, loaded_values, stored_settings
 
 
 def settings_after(store: Store, changes: Mapping[str, Any]) -> Settings:

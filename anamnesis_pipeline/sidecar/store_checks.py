@@ -7,30 +7,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from anamnesis_pipeline.archive_model import DeadLetter
 from anamnesis_pipeline.errors import BadSetting
-from anamnesis_pipeline.exchanges.observers import read_rules
-from anamnesis_pipeline.home_wiring import open_archive
-from anamnesis_pipeline.model import FileCursor, Where
+from anamnesis_pipeline.model import DeadLetter, FileCursor, Where
+from anamnesis_pipeline.parsing.claude_logs.observers import read_rules
+from anamnesis_pipeline.parsing.text.wording import counted
+from anamnesis_pipeline.pipeline.archived import damaged_files
+from anamnesis_pipeline.pipeline.dead_letters import EVERY_LETTER
+from anamnesis_pipeline.pipeline.host_clock import read_since
+from anamnesis_pipeline.pipeline.sessions import observed_sessions, odd_times, unknown_records
+from anamnesis_pipeline.runtime.home_wiring import open_archive
+from anamnesis_pipeline.runtime.up_lock import read_lock
+from anamnesis_pipeline.runtime.wiring import default_model_note, effective_settings, what_is_private
+from anamnesis_pipeline.services.forget import JOB
+from anamnesis_pipeline.services.log_folders import cowork_folders
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
+from anamnesis_pipeline.sidecar.disk_space import cannot_write
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.sidecar.embedding_health import Problem, model_problems, reembed_notes, reembed_problems
 from anamnesis_pipeline.sidecar.llm_health import llm_problems, llm_text
 from anamnesis_pipeline.sidecar.machine_checks import Finding
-from anamnesis_pipeline.sidecar.room import cannot_write
 from anamnesis_pipeline.sidecar.services import coverage as embedded_of
 from anamnesis_pipeline.sources.base import is_log
 from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS, DOCUMENTS
-from anamnesis_pipeline.steps.archived import damaged_files
-from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
-from anamnesis_pipeline.steps.forget import JOB
-from anamnesis_pipeline.steps.host_clock import read_since
-from anamnesis_pipeline.steps.log_folders import cowork_folders
-from anamnesis_pipeline.steps.sessions import observed_sessions, odd_times, unknown_records
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.supervisor.up_lock import read_lock
-from anamnesis_pipeline.wiring import default_model_note, effective_settings, what_is_private
-from anamnesis_pipeline.wording import counted
 
 AT_REST_AFTER = timedelta(days=1)
 BEING_EMBEDDED = timedelta(minutes=5)

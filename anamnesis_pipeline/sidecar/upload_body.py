@@ -8,7 +8,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from anamnesis_pipeline.steps.uploads import MOST_BYTES
+from anamnesis_pipeline.services.uploads import MOST_BYTES
 
 MOST_FIELD_BYTES = 64 * 1024
 MOST_FIELDS = 100

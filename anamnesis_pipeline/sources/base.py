@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 from typing import Protocol
 
 from anamnesis_pipeline.errors import SourceUnreadable
-from anamnesis_pipeline.file_names import log_name
 from anamnesis_pipeline.model import FileStat
+from anamnesis_pipeline.parsing.text.file_names import log_name
 
 CONNECT_TIMEOUT_S = 10.0
 """For each of: connection, greeting, login, a new channel of another machine."""

@@ -11,8 +11,8 @@ from typing import Any
 import re2
 
 from anamnesis_pipeline.errors import RuleRefused
-from anamnesis_pipeline.file_names import composed, log_stem
 from anamnesis_pipeline.model import content_id
+from anamnesis_pipeline.parsing.text.file_names import composed, log_stem
 from anamnesis_pipeline.sources.ignore_patterns import expression_of
 
 RULE_ID = "rule-"

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 
-from anamnesis_pipeline.archive_model import BEGINS_LONG, GOES_ON, MAX_LINE_BYTES
+from anamnesis_pipeline.model import BEGINS_LONG, GOES_ON, MAX_LINE_BYTES
 
 BLOCK_BYTES = 1 << 20
 FINGERPRINT_BYTES = 4096

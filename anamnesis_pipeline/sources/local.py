@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from anamnesis_pipeline.errors import SourceMissing, SourceUnreadable
-from anamnesis_pipeline.file_names import bytes_of, name_of
 from anamnesis_pipeline.model import FileStat
+from anamnesis_pipeline.parsing.text.file_names import bytes_of, name_of
 from anamnesis_pipeline.sources.base import (
     IGNORE_BYTES,
     IGNORE_FILES,

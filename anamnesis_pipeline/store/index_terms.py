@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from anamnesis_pipeline.unspaced_scripts import is_unspaced, parted, phrase_of, terms_of_run
+from anamnesis_pipeline.parsing.text.unspaced_scripts import is_unspaced, parted, phrase_of, terms_of_run
 
 STEM_TOKENIZER = "porter unicode61 remove_diacritics 2"
 # every category but separators and controls is part of a token, so that only spaces divide

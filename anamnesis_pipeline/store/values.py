@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from anamnesis_pipeline.errors import InvalidEpisode
-from anamnesis_pipeline.file_names import composed
 from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.parsing.text.file_names import composed
 
 LAST_CHARACTER = "\U0010ffff"
 """Behind every text that begins with some others, and before what follows those."""

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 from playwright.sync_api import Locator, Page, expect
 
-from anamnesis_tests.chat.services import WORDS
+from anamnesis_tests.support.chat_services import WORDS
 
 ANSWER = "".join(WORDS)
 QUESTION = "Where is the crane?"

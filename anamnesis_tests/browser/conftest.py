@@ -18,11 +18,11 @@ import uvicorn
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Route, expect, sync_playwright
 
 from anamnesis_pipeline.sidecar.app import create_app
-from anamnesis_pipeline.sidecar.pages.undo import WAIT_S, Undo
-from anamnesis_tests.chat.services import ChatServer
-from anamnesis_tests.embeddings.tiny_models import random_model
-from anamnesis_tests.live_system import System, free_ports
+from anamnesis_pipeline.sidecar.web.undo import WAIT_S, Undo
 from anamnesis_tests.sidecar.conftest import TestServices, open_services, wait_for
+from anamnesis_tests.support.chat_services import ChatServer
+from anamnesis_tests.support.live_system import System, free_ports
+from anamnesis_tests.support.tiny_models import random_model
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 REFUSED = ("Failed to load resource", "Response Status Error Code", "htmx:")

@@ -11,8 +11,8 @@ from playwright.sync_api import Error, FilePayload, Page, Route, expect
 from anamnesis_tests.browser.chatting import ANSWER, QUESTION, ask, conversations, messages, send
 from anamnesis_tests.browser.conftest import Post
 from anamnesis_tests.browser.looks import assert_anybody_can_use
-from anamnesis_tests.chat.services import ChatServer
-from anamnesis_tests.summaries.loopback import json_answer
+from anamnesis_tests.support.chat_services import ChatServer
+from anamnesis_tests.support.loopback import json_answer
 
 pytestmark = pytest.mark.timeout(300)
 

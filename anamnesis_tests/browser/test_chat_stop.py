@@ -9,9 +9,9 @@ import httpx
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from anamnesis_pipeline.sidecar import chat_routes
+from anamnesis_pipeline.sidecar.routes import chat as chat_routes
 from anamnesis_tests.browser.chatting import ANSWER, QUESTION, ask, conversations, messages, send
-from anamnesis_tests.chat.services import ChatServer
+from anamnesis_tests.support.chat_services import ChatServer
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
 from anamnesis_tests.browser.conftest import CHROMIUM, WAIT_MS
-from anamnesis_tests.live_system import System
+from anamnesis_tests.support.live_system import System
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -12,15 +12,15 @@ import pytest
 from playwright.sync_api import Page, expect
 from starlette.routing import Match
 
+from anamnesis_pipeline.pipeline.map_file import map_path, save_map
+from anamnesis_pipeline.pipeline.memory_map import LEAST_EPISODES, make_map
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.app import create_app
-from anamnesis_pipeline.sidecar.pages import html
 from anamnesis_pipeline.sidecar.services import Services
-from anamnesis_pipeline.steps.map_file import map_path, save_map
-from anamnesis_pipeline.steps.memory_map import LEAST_EPISODES, make_map
+from anamnesis_pipeline.sidecar.web import html
 from anamnesis_tests.browser.conftest import Post
-from anamnesis_tests.chat.services import ChatServer
 from anamnesis_tests.sidecar.conftest import TestServices
+from anamnesis_tests.support.chat_services import ChatServer
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -5,7 +5,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from anamnesis_tests.browser.conftest import Post
-from anamnesis_tests.chat.services import WORDS
+from anamnesis_tests.support.chat_services import WORDS
 
 pytestmark = pytest.mark.timeout(300)
 

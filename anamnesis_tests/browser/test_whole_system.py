@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from anamnesis_pipeline.sidecar.pages.html import NAVIGATION
+from anamnesis_pipeline.sidecar.web.html import NAVIGATION
 from anamnesis_tests.browser.looks import MOST_SHIFT, PHONE, grave, layout_shift, wider_than_the_screen
 from anamnesis_tests.browser.test_watching import point_at_a_dot
-from anamnesis_tests.live_reembed import post_many
-from anamnesis_tests.live_system import System
+from anamnesis_tests.support.live_reembed import post_many
+from anamnesis_tests.support.live_system import System
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -11,8 +11,7 @@ import yaml
 from dagster_docker import DockerRunLauncher
 from dagster_postgres.utils import DagsterPostgresException
 
-from anamnesis_pipeline.setting_places import ENV_PREFIX
-from anamnesis_pipeline.settings import NOT_STORABLE, load
+from anamnesis_pipeline.settings import ENV_PREFIX, NOT_STORABLE, load
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

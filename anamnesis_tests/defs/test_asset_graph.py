@@ -13,12 +13,12 @@ import dagster as dg
 import pytest
 import yaml
 
-from anamnesis_pipeline.dagster_api.api import ASSET_PAGES
-from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
 from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs import reporting
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACE_BY_SOURCE, SPACES
 from anamnesis_pipeline.defs.resources import settings_at_load
+from anamnesis_pipeline.services.dagster.api import ASSET_PAGES
+from anamnesis_pipeline.services.dagster.backfills import EMBED_TAG
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.services import Services

@@ -30,20 +30,20 @@ from anamnesis_pipeline.defs.checks import (
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.posted import POSTED
 from anamnesis_pipeline.defs.resources import LlmResource, MemoryResource, SshResource
-from anamnesis_pipeline.message_keys import place_of
 from anamnesis_pipeline.model import RESERVED_SOURCES, Source, Space, Variant, Where
-from anamnesis_pipeline.session_model import SESSION_KIND
-from anamnesis_pipeline.steps.document_archive import add_version
-from anamnesis_pipeline.steps.document_versions import Version
-from anamnesis_pipeline.steps.episodes import delete_episode
-from anamnesis_pipeline.steps.map_file import map_path, save_map
-from anamnesis_pipeline.steps.memory_map import make_map
-from anamnesis_pipeline.steps.pipeline import ingest_all
-from anamnesis_pipeline.steps.uploads import Handed
-from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_uploads
-from anamnesis_tests.steps.archived_logs import FOLDER, OTHER, SESSION, record
-from anamnesis_tests.steps.spaces import embed_all, write
-from anamnesis_tests.steps.test_memory_map import fill
+from anamnesis_pipeline.parsing.claude_logs.message_keys import place_of
+from anamnesis_pipeline.pipeline.document_archive import add_version
+from anamnesis_pipeline.pipeline.document_versions import Version
+from anamnesis_pipeline.pipeline.map_file import map_path, save_map
+from anamnesis_pipeline.pipeline.memory_map import make_map
+from anamnesis_pipeline.pipeline.publish import delete_episode
+from anamnesis_pipeline.runtime.wiring import discover_sources, open_pipeline, open_uploads
+from anamnesis_pipeline.services.ingest import ingest_all
+from anamnesis_pipeline.services.uploads import Handed
+from anamnesis_pipeline.store.session_model import SESSION_KIND
+from anamnesis_tests.pipeline.test_memory_map import fill
+from anamnesis_tests.support.archived_logs import FOLDER, OTHER, SESSION, record
+from anamnesis_tests.support.spaces import embed_all, write
 
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
 

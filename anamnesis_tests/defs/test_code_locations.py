@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from anamnesis_pipeline.dagster_api.api import DagsterApi
-from anamnesis_pipeline.dagster_api.graphql import REPOSITORY
+from anamnesis_pipeline.runtime.probes import accepts
+from anamnesis_pipeline.runtime.up import child_specs
+from anamnesis_pipeline.services.dagster.api import DagsterApi
+from anamnesis_pipeline.services.dagster.graphql import REPOSITORY
 from anamnesis_pipeline.settings import load
-from anamnesis_pipeline.supervisor.probes import accepts
-from anamnesis_pipeline.supervisor.up import child_specs
-from anamnesis_tests.live_system import free_ports
-from anamnesis_tests.supervisor.conftest import wait_for
+from anamnesis_tests.runtime.conftest import wait_for
+from anamnesis_tests.support.live_system import free_ports
 
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[2]

@@ -8,23 +8,23 @@ import huggingface_hub
 import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
 from anamnesis_pipeline.defs import embed_sensor as module
 from anamnesis_pipeline.defs.embed_sensor import embed_sensor
 from anamnesis_pipeline.defs.partitions import EMBEDDED_SOURCES, SPACES
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.errors import StoreFull
 from anamnesis_pipeline.model import RESERVED_SOURCES, Source, Space
-from anamnesis_pipeline.steps import reembed
-from anamnesis_pipeline.steps.reembed_state import FAILURE, noting_failure
-from anamnesis_pipeline.steps.spaces import begin
+from anamnesis_pipeline.pipeline.index import begin
+from anamnesis_pipeline.pipeline.reembed_state import FAILURE, noting_failure
+from anamnesis_pipeline.services import reembedding as reembed
+from anamnesis_pipeline.services.dagster.backfills import EMBED_TAG
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.contracts import IndexState
 from anamnesis_pipeline.store.records.overview import SourceState
-from anamnesis_tests.dagster_parts import created_run
 from anamnesis_tests.defs.conftest import Backfills, Daemon
-from anamnesis_tests.steps.spaces import embed_all, write
-from anamnesis_tests.store.samples import put
+from anamnesis_tests.support.dagster_parts import created_run
+from anamnesis_tests.support.samples import put
+from anamnesis_tests.support.spaces import embed_all, write
 
 OLD, NEW = Space("old", "model-old", 32), Space("new", "model-new", 16)
 TO_OLD, TO_NEW = ("embed", "direct|old"), ("embed", "direct|new")

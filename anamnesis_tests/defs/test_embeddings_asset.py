@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.dagster_api.api import DagsterApi
-from anamnesis_pipeline.dagster_api.backfills import BACKFILL_TAG, EMBED_TAG
 from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs.embeddings import embeddings
 from anamnesis_pipeline.defs.partitions import EMBEDDED_SOURCES, SPACES, embed_key
@@ -19,12 +17,14 @@ from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResou
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.steps import reembed
-from anamnesis_pipeline.steps.reembed_state import failure_of, set_paused, wanted_model
-from anamnesis_pipeline.steps.spaces import begin
+from anamnesis_pipeline.pipeline.index import begin
+from anamnesis_pipeline.pipeline.reembed_state import failure_of, set_paused, wanted_model
+from anamnesis_pipeline.services import reembedding as reembed
+from anamnesis_pipeline.services.dagster.api import DagsterApi
+from anamnesis_pipeline.services.dagster.backfills import BACKFILL_TAG, EMBED_TAG
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.defs.conftest import Backfills, HashedModels, Launcher, MeasuredWords
-from anamnesis_tests.steps.spaces import write
+from anamnesis_tests.support.spaces import write
 
 OLD, NEW = Space("old", "model-old", 16), Space("new", "model-new", 24)
 KEY = dg.AssetKey("embeddings")

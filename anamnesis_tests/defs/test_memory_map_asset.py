@@ -10,9 +10,9 @@ from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs.memory_map import memory_map
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.schedules import daily_map
-from anamnesis_pipeline.steps.map_file import map_path, read_map
-from anamnesis_pipeline.steps.memory_map import LEAST_EPISODES
-from anamnesis_tests.steps.test_memory_map import fill
+from anamnesis_pipeline.pipeline.map_file import map_path, read_map
+from anamnesis_pipeline.pipeline.memory_map import LEAST_EPISODES
+from anamnesis_tests.pipeline.test_memory_map import fill
 
 
 def test_a_materialization_writes_the_map_and_shows_it(memory: MemoryResource, home: Path) -> None:

@@ -6,11 +6,11 @@ import pytest
 
 from anamnesis_pipeline.defs.embed_sensor import embed_sensor
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.steps import reembed
-from anamnesis_pipeline.steps.reembed_state import failure_of
+from anamnesis_pipeline.pipeline.reembed_state import failure_of
+from anamnesis_pipeline.services import reembedding as reembed
 from anamnesis_tests.defs.conftest import Backfills, Daemon
-from anamnesis_tests.embeddings.tiny_models import random_model
-from anamnesis_tests.steps.spaces import write
+from anamnesis_tests.support.spaces import write
+from anamnesis_tests.support.tiny_models import random_model
 
 
 def work(daemon: Daemon) -> list[tuple[str, bool]]:

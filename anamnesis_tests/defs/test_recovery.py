@@ -8,15 +8,15 @@ import dagster as dg
 import pytest
 
 from anamnesis_pipeline import settings as settings_module
-from anamnesis_pipeline.dagster_api import graphql
-from anamnesis_pipeline.dagster_api.api import DagsterApi
-from anamnesis_pipeline.dagster_api.runs import CUT_OFF, mark_canceled
 from anamnesis_pipeline.defs import recovery
 from anamnesis_pipeline.defs.recovery import CUT_OFF_STATUSES, cancel_cut_off_runs, note_cut_off
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 from anamnesis_pipeline.errors import ServiceUnreachable
-from anamnesis_pipeline.wiring import open_store
-from anamnesis_tests.dagster_parts import created_run
+from anamnesis_pipeline.runtime.wiring import open_store
+from anamnesis_pipeline.services.dagster import graphql
+from anamnesis_pipeline.services.dagster.api import DagsterApi
+from anamnesis_pipeline.services.dagster.runs import CUT_OFF, mark_canceled
+from anamnesis_tests.support.dagster_parts import created_run
 
 
 @pytest.fixture

@@ -10,18 +10,18 @@ import dagster as dg
 import paramiko
 import pytest
 
-from anamnesis_pipeline.crawler_wiring import built_in
 from anamnesis_pipeline.defs.checks import freshness
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.sensors import CRAWL_S, crawl_sensor, quick_crawl_sensor
 from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.pipeline.host_clock import LOOK, read_look, write_look
+from anamnesis_pipeline.pipeline.source_specs import put_spec, put_specs, remove_spec
+from anamnesis_pipeline.runtime.crawler_wiring import built_in
+from anamnesis_pipeline.services.ingest import ingest_source
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
-from anamnesis_pipeline.steps.host_clock import LOOK, read_look, write_look
-from anamnesis_pipeline.steps.pipeline import ingest_source
-from anamnesis_pipeline.steps.source_specs import put_spec, put_specs, remove_spec
 from anamnesis_tests.defs.conftest import Daemon
-from anamnesis_tests.ssh_servers import SshServer, openssh_server
+from anamnesis_tests.support.ssh_servers import SshServer, openssh_server
 
 SESSION = "11111111-2222-4333-8444-555555555555.jsonl"
 NOTES = "# Retries\nA webhook that is retried must find the charge that its first call made.\n"

@@ -11,7 +11,6 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from anamnesis_pipeline.crawler_wiring import built_in
 from anamnesis_pipeline.defs.embeddings import embeddings
 from anamnesis_pipeline.defs.partitions import EMBEDDED_SOURCES, SPACES, embed_key
 from anamnesis_pipeline.defs.resources import (
@@ -25,13 +24,14 @@ from anamnesis_pipeline.defs.resources import (
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.errors import HostRefused
 from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.pipeline.reembed_state import failure_of
+from anamnesis_pipeline.pipeline.source_specs import put_specs
+from anamnesis_pipeline.runtime.crawler_wiring import built_in
+from anamnesis_pipeline.runtime.wiring import CONFIG_PREFIX, loaded_values
 from anamnesis_pipeline.sources.specs import LOGS, SourceSpec
-from anamnesis_pipeline.steps.reembed_state import failure_of
-from anamnesis_pipeline.steps.source_specs import put_specs
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_pipeline.wiring import CONFIG_PREFIX, loaded_values
 from anamnesis_tests.defs.conftest import HashedModels
-from anamnesis_tests.steps.spaces import write
+from anamnesis_tests.support.spaces import write
 
 SPACE = Space("words", "model-of-words", 16)
 WORD = "hidden-" + "word-of-a-test"

@@ -14,8 +14,6 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 import pytest
 
-from anamnesis_pipeline.dagster_api.definitions import LoadedSchedule
-from anamnesis_pipeline.dagster_api.graphql import REPOSITORY
 from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs import resources, sensors
 from anamnesis_pipeline.defs import schedules as schedules_module
@@ -24,11 +22,13 @@ from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.schedules import HourlyCheck, daily_consolidation, daily_ingest, daily_map
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.pipeline.daily import INTERVALS, Timing, timings
+from anamnesis_pipeline.services.dagster.definitions import LoadedSchedule
+from anamnesis_pipeline.services.dagster.graphql import REPOSITORY
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.steps.daily import INTERVALS, Timing, timings
-from anamnesis_tests.dagster_parts import dagster_webserver
 from anamnesis_tests.defs.conftest import Daemon
-from anamnesis_tests.store.samples import put
+from anamnesis_tests.support.dagster_parts import dagster_webserver
+from anamnesis_tests.support.samples import put
 
 CHANGES = {
     "Europe/Berlin": (date(2026, 3, 29), date(2026, 10, 25)),

@@ -11,17 +11,17 @@ from anamnesis_pipeline.defs.checks import every_llm_summary_is_made
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import LlmResource, MemoryResource
 from anamnesis_pipeline.defs.summaries import AGAIN_TAG, AUTOMATIC_TAGS, is_by_hand, summaries
-from anamnesis_pipeline.steps import summaries as step
-from anamnesis_pipeline.steps.llm_breaker import Breaker
-from anamnesis_pipeline.wiring import CONFIG_PREFIX
-from anamnesis_tests.steps.llms import SOURCE, LlmHere, parsed, part
+from anamnesis_pipeline.pipeline import summarize as step
+from anamnesis_pipeline.pipeline.llm_breaker import Breaker
+from anamnesis_pipeline.runtime.wiring import CONFIG_PREFIX
+from anamnesis_tests.support.llms import SOURCE, LlmHere, parsed, part
 
 
 @pytest.fixture
 def llm(memory: MemoryResource, monkeypatch: pytest.MonkeyPatch) -> LlmHere:
     """Configured, and opened in the place of a real one."""
     llm = LlmHere(is_paid=True)
-    monkeypatch.setattr("anamnesis_pipeline.llm_wiring.open_backend", lambda kind, options: llm)
+    monkeypatch.setattr("anamnesis_pipeline.runtime.llm_wiring.open_backend", lambda kind, options: llm)
     memory.store.settings.set(f"{CONFIG_PREFIX}summarizer", "anthropic")
     parsed(memory.store, part(1), part(2, "hi", "hello"))
     return llm

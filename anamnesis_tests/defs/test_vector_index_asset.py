@@ -11,13 +11,13 @@ from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResou
 from anamnesis_pipeline.defs.vector_index import vector_index
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.steps import reembed
-from anamnesis_pipeline.steps.reembed_state import set_wanted_model
-from anamnesis_pipeline.steps.spaces import begin
+from anamnesis_pipeline.pipeline.index import begin
+from anamnesis_pipeline.pipeline.reembed_state import set_wanted_model
+from anamnesis_pipeline.services import reembedding as reembed
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.contracts import IndexState
 from anamnesis_tests.defs.conftest import HashedModels
-from anamnesis_tests.steps.spaces import embed_all, write
+from anamnesis_tests.support.spaces import embed_all, write
 
 OLD, NEW = Space("old", "model-old", 16), Space("new", "model-new", 24)
 Run = Callable[[], dict[str, Any]]

@@ -10,14 +10,14 @@ import paramiko
 import pytest
 from typer.testing import CliRunner
 
-from anamnesis_pipeline import cli
+from anamnesis_pipeline.cli import app as cli
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.sensors import crawl_sensor
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Where
-from anamnesis_pipeline.steps.pipeline import ingest_source
+from anamnesis_pipeline.services.ingest import ingest_source
 from anamnesis_tests.defs.conftest import Daemon
-from anamnesis_tests.ssh_servers import SSHD, SshServer, openssh_server
+from anamnesis_tests.support.ssh_servers import SSHD, SshServer, openssh_server
 
 pytestmark = pytest.mark.skipif(not SSHD, reason="OpenSSH's sshd is not installed")
 

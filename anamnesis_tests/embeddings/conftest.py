@@ -9,8 +9,8 @@ from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel, PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.model import Space
-from anamnesis_tests.embeddings.fake_models import HashedWords, OpenPool, Threads, wait_for
 from anamnesis_tests.embeddings.marked_models import OLD, OpenModels, answering, pool_of
+from anamnesis_tests.support.fake_models import HashedWords, OpenPool, Threads, wait_for
 
 
 @pytest.fixture

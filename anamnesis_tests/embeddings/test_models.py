@@ -22,7 +22,7 @@ from anamnesis_pipeline.embeddings.models import (
 )
 from anamnesis_pipeline.embeddings.registry import KNOWN_MODELS, KnownModel, known_model
 from anamnesis_pipeline.errors import UnknownModel
-from anamnesis_tests.embeddings.weight_files import safetensors
+from anamnesis_tests.support.weight_files import safetensors
 
 INCOMPLETE = "does not hold a complete sentence-transformers model"
 

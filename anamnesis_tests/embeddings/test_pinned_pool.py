@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.embeddings.base import Role
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.errors import EmbeddingQueueFull, InvalidVectors, ModelLoading, UnknownModel
-from anamnesis_tests.embeddings.fake_models import Gate, HashedWords, OpenPool, Threads, embed_behind, wait_for
+from anamnesis_tests.support.fake_models import Gate, HashedWords, OpenPool, Threads, embed_behind, wait_for
 
 
 def test_vectors_come_back_in_the_order_of_the_texts(open_pool: OpenPool) -> None:

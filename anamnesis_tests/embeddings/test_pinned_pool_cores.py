@@ -11,7 +11,7 @@ import pytest
 
 from anamnesis_pipeline.embeddings.cores import Priority, available_cores
 from anamnesis_pipeline.errors import BadSetting, ModelLoading
-from anamnesis_tests.embeddings.fake_models import HashedWords, OpenPool, Threads, wait_for
+from anamnesis_tests.support.fake_models import HashedWords, OpenPool, Threads, wait_for
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system pins no threads")
 with_two_cores = pytest.mark.skipif(len(available_cores()) < 2, reason="needs two cores")

@@ -14,8 +14,8 @@ from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
 from anamnesis_pipeline.errors import BadSetting, ModelLoading, StoreBusy
 from anamnesis_pipeline.model import Space
-from anamnesis_tests.embeddings.fake_models import Gate, Threads, wait_for
 from anamnesis_tests.embeddings.marked_models import NEW, OLD, OpenModels, answering, new_from, pool_of
+from anamnesis_tests.support.fake_models import Gate, Threads, wait_for
 
 
 def test_model_of_the_active_space_is_loaded_in_the_background(open_models: OpenModels) -> None:

@@ -11,8 +11,8 @@ import pytest
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
 from anamnesis_pipeline.errors import UnknownModel
 from anamnesis_pipeline.model import Space
-from anamnesis_tests.embeddings.fake_models import Threads, wait_for
 from anamnesis_tests.embeddings.marked_models import NEW, OLD, OpenModels, answering, new_from, pool_of
+from anamnesis_tests.support.fake_models import Threads, wait_for
 
 
 def failing(problem: str = "no files", attempts: list[float] | None = None) -> Callable[..., Any]:

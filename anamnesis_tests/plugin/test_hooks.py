@@ -11,8 +11,8 @@ import pytest
 
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS
 from anamnesis_tests.plugin import servers
-from anamnesis_tests.plugin.hooks import EVENTS, HOOKS, PLUGIN, SESSION, fire, harmless
 from anamnesis_tests.sidecar.test_process import free_port
+from anamnesis_tests.support.hooks import EVENTS, HOOKS, PLUGIN, SESSION, fire, harmless
 
 CONTEXT = f"{MEMORY_BEGINS}\nOn 2026-03-05 in project acme: retries were fixed ☃\n{MEMORY_ENDS}"
 RECALLING = ["SessionStart", "UserPromptSubmit"]

@@ -7,10 +7,10 @@ import httpx
 import pytest
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
-from anamnesis_pipeline.exchanges.own_text import without_memory
-from anamnesis_tests.mcp_server.conftest import Sidecar, environment, run_sidecar
-from anamnesis_tests.plugin.hooks import fire, harmless
+from anamnesis_pipeline.parsing.claude_logs.own_text import without_memory
 from anamnesis_tests.sidecar.conftest import know_the_unrelated
+from anamnesis_tests.sidecar.mcp.conftest import Sidecar, environment, run_sidecar
+from anamnesis_tests.support.hooks import fire, harmless
 
 __all__ = ["environment"]
 

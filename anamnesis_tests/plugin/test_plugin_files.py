@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from anamnesis_pipeline.exchanges.own_calls import asks_memory
-from anamnesis_pipeline.mcp_server.definitions import ARGUMENTS
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS
+from anamnesis_pipeline.parsing.claude_logs.own_calls import asks_memory
+from anamnesis_pipeline.sidecar.mcp.definitions import ARGUMENTS
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "plugin"

@@ -1,7 +1,7 @@
 import pytest
 
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.search.memory import Memory
+from anamnesis_tests.support.searched_memory import Memory
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pytest
 from anamnesis_pipeline.embeddings.base import query_vectors
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.model import Part, Segment, SegmentKind, Space, StoredPassage
+from anamnesis_pipeline.pipeline.embed import embed_passages
 from anamnesis_pipeline.search.best_sentences import Sentence, SentenceReader, best_run
-from anamnesis_pipeline.steps.embeddings import embed_passages
 from anamnesis_pipeline.store.records.forgetting import ForgetRecords
-from anamnesis_tests.search.memory import START, Memory
+from anamnesis_tests.support.searched_memory import START, Memory
 
 TOKENS = Space("tokens", "hashing-128", 128, token_dims=64)
 EMBEDDER = HashingEmbedder(128, 64)

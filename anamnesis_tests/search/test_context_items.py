@@ -15,7 +15,7 @@ from anamnesis_pipeline.search.context_items import (
     passage_item,
     said_by,
 )
-from anamnesis_tests.store.samples import DAY, part
+from anamnesis_tests.support.samples import DAY, part
 
 EPISODE = Episode(
     "e1", "logs", datetime(2026, 3, 5, tzinfo=UTC), "mac", "acme/api", "exchange", "in short", "",

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from anamnesis_pipeline.model import EpisodeHead, Segment, SegmentKind
+from anamnesis_pipeline.parsing.text.transcripts import Voice, transcript
 from anamnesis_pipeline.search.boosts import LOW_VALUE_FACTOR
 from anamnesis_pipeline.search.dialogue import (
     asks_for_outcome,
@@ -16,8 +17,7 @@ from anamnesis_pipeline.search.dialogue import (
     words_of,
 )
 from anamnesis_pipeline.search.engine import Engine
-from anamnesis_pipeline.transcripts import Voice, transcript
-from anamnesis_tests.search.memory import START, Memory, embed_query
+from anamnesis_tests.support.searched_memory import START, Memory, embed_query
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from anamnesis_pipeline.search.engine import CHARS_PER_TOKEN, Engine
 from anamnesis_pipeline.search.project_labels import labels_of
 from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.store.contracts import IndexState
-from anamnesis_tests.embeddings.fake_models import Gate, HashedWords, wait_for
-from anamnesis_tests.search.memory import EMBEDDER, SPACE, START, Memory, embed_query
+from anamnesis_tests.support.fake_models import Gate, HashedWords, wait_for
+from anamnesis_tests.support.searched_memory import EMBEDDER, SPACE, START, Memory, embed_query
 
 EVERYTHING: dict[str, Any] = {"min_score": 0, "fold": False, "top_k": 10}
 

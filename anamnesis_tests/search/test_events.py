@@ -14,7 +14,7 @@ from anamnesis_pipeline.search.levels import measure_level
 from anamnesis_pipeline.search.profiles import Profile
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.time_expressions import Relation
-from anamnesis_tests.search.memory import SPACE, START, Memory, embed_query
+from anamnesis_tests.support.searched_memory import SPACE, START, Memory, embed_query
 
 WHEN = datetime(2026, 3, 4, 12, tzinfo=UTC)
 

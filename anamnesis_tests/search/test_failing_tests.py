@@ -5,7 +5,7 @@ import pytest
 from anamnesis_pipeline.model import SegmentKind
 from anamnesis_pipeline.search.failing_tests import failing
 from anamnesis_pipeline.search.turns import Said
-from anamnesis_tests.store.samples import episode
+from anamnesis_tests.support.samples import episode
 
 
 def told(*runs: tuple[str, str]) -> str:

@@ -4,13 +4,13 @@ import pytest
 
 from anamnesis_pipeline.embeddings.registry import MINILM
 from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.pipeline.reembed_state import forget_space
 from anamnesis_pipeline.search.floor import BUILT_IN, Confidence
 from anamnesis_pipeline.search.levels import is_due, measure_level, stored_level
 from anamnesis_pipeline.search.profiles import PROFILES
 from anamnesis_pipeline.search.query import Mode
-from anamnesis_pipeline.steps.reembed_state import forget_space
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.search.memory import SPACE, Memory, embed_query
+from anamnesis_tests.support.searched_memory import SPACE, Memory, embed_query
 
 TEXTS = (
     "The nightly importer skips rows without a currency; they are listed in skipped.csv.",

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.exchanges.own_text import without_memory
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_TAG
+from anamnesis_pipeline.parsing.claude_logs.own_text import without_memory
 from anamnesis_pipeline.search.quoting import PREFACE, fenced, id_label, label, one_line, quoted
 
 ATTEMPTS = [

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from anamnesis_pipeline.model import Passage, Segment, SegmentKind, Where
+from anamnesis_pipeline.parsing.text.transcripts import transcript
+from anamnesis_pipeline.pipeline.embed import embed_passages
 from anamnesis_pipeline.search.query import Hit
-from anamnesis_pipeline.session_model import SessionRecord, to_episode
-from anamnesis_pipeline.steps.embeddings import embed_passages
-from anamnesis_pipeline.transcripts import transcript
-from anamnesis_tests.search.memory import EMBEDDER, SPACE, Memory
+from anamnesis_pipeline.store.session_model import SessionRecord, to_episode
+from anamnesis_tests.support.searched_memory import EMBEDDER, SPACE, Memory
 
 DAY = datetime(2026, 2, 11, 9, tzinfo=UTC)
 NOW = datetime(2026, 2, 18, 12, tzinfo=UTC)

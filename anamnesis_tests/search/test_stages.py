@@ -14,12 +14,7 @@ from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, name
 from anamnesis_pipeline.search.fusion import Ranking
 from anamnesis_pipeline.search.late_interaction import ROWS_AT_ONCE, max_similarities
 from anamnesis_pipeline.search.profiles import Decay, Profile
-from anamnesis_pipeline.search.reranking import (
-    company,
-    late_by_words,
-    with_late_interaction,
-    without_vectors_heard,
-)
+from anamnesis_pipeline.search.reranking import company, late_by_words, with_late_interaction, without_vectors_heard
 from anamnesis_pipeline.search.time_expressions import times_in
 from anamnesis_pipeline.store.contracts import TokenRows, sign_value
 

@@ -8,7 +8,7 @@ from anamnesis_pipeline.model import Episode, Passage, StoredPassage
 from anamnesis_pipeline.search.floor import UNASKED_LEAST
 from anamnesis_pipeline.search.query import Hit
 from anamnesis_pipeline.search.telling import BESIDE, LITERAL_LEAST, STRANGER, says_what_it_asks, telling
-from anamnesis_tests.store.samples import episode
+from anamnesis_tests.support.samples import episode
 
 
 def hits(*above: float | None, sure: float | None, names: bool) -> list[Hit]:

@@ -5,14 +5,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from anamnesis_pipeline.chat_model import ChatMessage, ChatSession, Citation
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import ChatMessage, ChatSession, Citation, Where
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.search.trust import CHAT_FACTOR, CURATED_FACTOR, authority_of, tier_of, trust_factor
 from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.store.samples import put
+from anamnesis_tests.support.samples import put
 
 NOTES, LOGS = "mac--notes--00000000", "mac--logs--00000000"
 TEXT = "the zeppelin gateway keeps its window"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 from anamnesis_pipeline.search.words import content_words, literal_tokens, literal_words, unknown_share
-from anamnesis_pipeline.stop_words import STOP_WORDS
 
 
 def test_function_words_are_left_out_unless_nothing_else_is_there() -> None:

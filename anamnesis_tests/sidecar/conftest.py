@@ -18,9 +18,6 @@ from numpy.typing import NDArray
 from pydantic import SecretStr
 from starlette.testclient import TestClient
 
-from anamnesis_pipeline.dagster_api.backfills import BackfillState, EmbeddingBackfill, Launched
-from anamnesis_pipeline.dagster_api.definitions import LoadedSchedule
-from anamnesis_pipeline.dagster_api.runs import Automation, IngestRuns, JobRun
 from anamnesis_pipeline.embeddings.base import Embedded, Role
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder, word_directions
@@ -29,21 +26,24 @@ from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.embeddings.token_vectors import Projection, Rows, project
 from anamnesis_pipeline.errors import ServiceUnreachable
-from anamnesis_pipeline.exchanges.redaction import Redactor
 from anamnesis_pipeline.model import RESERVED_SOURCES, Space, StoredPassage
+from anamnesis_pipeline.parsing.redaction.masking import Redactor
+from anamnesis_pipeline.pipeline.daily import timings
+from anamnesis_pipeline.pipeline.embed import embed_passages, embed_sources
+from anamnesis_pipeline.pipeline.token_projection import space_projection
+from anamnesis_pipeline.runtime.wiring import configured_cores, effective_settings, what_is_private
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.levels import LEVEL
+from anamnesis_pipeline.services.dagster.backfills import BackfillState, EmbeddingBackfill, Launched
+from anamnesis_pipeline.services.dagster.definitions import LoadedSchedule
+from anamnesis_pipeline.services.dagster.runs import Automation, IngestRuns, JobRun
+from anamnesis_pipeline.services.posting import Poster
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar import embedding_control
 from anamnesis_pipeline.sidecar.app import create_app
-from anamnesis_pipeline.steps.daily import timings
-from anamnesis_pipeline.steps.embeddings import embed_passages, embed_sources
-from anamnesis_pipeline.steps.posting import Poster
-from anamnesis_pipeline.steps.token_projection import space_projection
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_pipeline.wiring import configured_cores, effective_settings, what_is_private
-from anamnesis_tests.embeddings.weight_files import safetensors
+from anamnesis_tests.support.weight_files import safetensors
 
 BASE = "http://127.0.0.1:3010"
 SPACE = Space(key="hashing-1", model_id="hashing-64", dim=64)

@@ -22,8 +22,8 @@ from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
 from anamnesis_pipeline.sidecar.measuring import measure_if_due
-from anamnesis_pipeline.sidecar.pages.undo import Undo
 from anamnesis_pipeline.sidecar.trimming import trim
+from anamnesis_pipeline.sidecar.web.undo import Undo
 from anamnesis_tests.sidecar.conftest import BASE, SPACE, Post, TestServices, problem, raising, wait_for
 
 

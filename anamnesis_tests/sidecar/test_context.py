@@ -7,12 +7,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
-from anamnesis_pipeline.exchanges.own_text import without_memory
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS
+from anamnesis_pipeline.parsing.claude_logs.own_text import without_memory
 from anamnesis_pipeline.search.token_budget import count_tokens
-from anamnesis_tests.exchanges.ingested import Ingested
-from anamnesis_tests.exchanges.log_lines import Log
 from anamnesis_tests.sidecar.conftest import Post, TestServices, know_the_unrelated, problem
+from anamnesis_tests.support.ingested import Ingested
+from anamnesis_tests.support.log_lines import Log
 
 WHY = "why did the quagga retry charge twice"
 QUAGGA = "The quagga retry did charge twice, since no idempotency key was sent."

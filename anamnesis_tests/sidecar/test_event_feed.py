@@ -15,7 +15,7 @@ from anamnesis_pipeline.sidecar.event_feed import Batch, EventFeed, TooManyWatch
 from anamnesis_pipeline.sidecar.event_windows import Windows
 from anamnesis_pipeline.store.records.events import Event, EventRecords, Happening
 from anamnesis_tests.sidecar.conftest import TestServices
-from anamnesis_tests.store.samples import DAY, put
+from anamnesis_tests.support.samples import DAY, put
 
 
 def event(number: int, second: float = 0, **fields: Any) -> Event:

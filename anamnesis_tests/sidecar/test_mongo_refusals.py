@@ -10,10 +10,10 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo.opening import open_mongo
-from anamnesis_tests.mongo_server.faults import TOO_LARGE
-from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.sidecar import conftest
 from anamnesis_tests.sidecar.conftest import BASE, open_services, problem, wait_for
+from anamnesis_tests.support.mongo_server.faults import TOO_LARGE
+from anamnesis_tests.support.mongo_server.server import LoopbackServer
 
 UNAUTHORIZED = 13
 MAX_DOCUMENT_BYTES = 300_000

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from anamnesis_pipeline.defs.summaries import is_by_hand
 from anamnesis_pipeline.model import Source
-from anamnesis_pipeline.sidecar.nudges import GAP_S, MOST_PATHS, Nudges, Pace, holds
+from anamnesis_pipeline.sidecar.notifications import GAP_S, MOST_PATHS, Nudges, Pace, holds
 from anamnesis_tests.sidecar.conftest import TestServices
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from anamnesis_pipeline.steps import rolling
+from anamnesis_pipeline.services import rolling
 from anamnesis_tests.sidecar.conftest import TestServices, problem
-from anamnesis_tests.store.samples import parsed, part, segment
+from anamnesis_tests.support.samples import parsed, part, segment
 
 SESSION = "258c7280-ae70-4798-800f-63464d01a85d"
 ID = "ep_rolling_mac_notes_258c7280"

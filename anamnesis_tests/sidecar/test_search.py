@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.fields import parse_time
-from anamnesis_tests.sidecar.conftest import (
+from anamnesis_tests.sidecar.conftest import (  # fmt: skip
     BASE,
     HashedWords,
     Post,
@@ -15,7 +15,7 @@ from anamnesis_tests.sidecar.conftest import (
     know_the_unrelated,
     open_services,
     wait_for,
-)  # fmt: skip
+)
 
 
 def search(client: TestClient, query: str, **more: Any) -> dict[str, Any]:

@@ -21,15 +21,7 @@ from anamnesis_pipeline.errors import (
     UnknownModel,
 )
 from anamnesis_pipeline.sidecar.app import create_app
-from anamnesis_tests.sidecar.conftest import (
-    BASE,
-    Post,
-    TestServices,
-    open_services,
-    problem,
-    raising,
-    wait_for,
-)
+from anamnesis_tests.sidecar.conftest import BASE, Post, TestServices, open_services, problem, raising, wait_for
 
 
 def asked(client: TestClient, services: TestServices, error: Exception) -> Response:

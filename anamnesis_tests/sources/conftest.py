@@ -17,8 +17,8 @@ from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sources.base import Wanted
 from anamnesis_pipeline.sources.discovery import source_key
 from anamnesis_pipeline.sources.specs import DOCUMENTS
-from anamnesis_pipeline.sources.ssh import SshHost
-from anamnesis_tests.ssh_servers import SshServer, openssh_server
+from anamnesis_pipeline.sources.ssh.machine import SshHost
+from anamnesis_tests.support.ssh_servers import SshServer, openssh_server
 
 
 def record(number, text="hello"):

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import GiveUp, StoreCorrupt, StoreFull
-from anamnesis_pipeline.sources import frames
-from anamnesis_pipeline.sources.archive import Archive
+from anamnesis_pipeline.pipeline import frames
+from anamnesis_pipeline.pipeline.archive import Archive
 from anamnesis_pipeline.sources.lines import mark_of
 
 

@@ -10,11 +10,11 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import fulltext, index_tail, vectors
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_tests.conftest import mongo_database
-from anamnesis_tests.mongo_server import shared
-from anamnesis_tests.mongo_server.search_behaviour import SearchBehaviour
-from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.store.mongo_searched import Open, handles
-from anamnesis_tests.store.mongo_watching import Sent, watched
+from anamnesis_tests.support.mongo_server import shared
+from anamnesis_tests.support.mongo_server.search_behaviour import SearchBehaviour
+from anamnesis_tests.support.mongo_server.server import LoopbackServer
+from anamnesis_tests.support.mongo_watching import Sent, watched
 
 
 @pytest.fixture(autouse=True)

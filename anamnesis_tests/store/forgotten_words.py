@@ -7,7 +7,7 @@ import numpy as np
 
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.store.samples import DAY, parsed, part, put, segment, space
+from anamnesis_tests.support.samples import DAY, parsed, part, put, segment, space
 
 EPISODES = 60
 WORDS = 120

@@ -12,8 +12,8 @@ from pymongo.database import Database
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo.opening import open_mongo
-from anamnesis_tests.mongo_server.server import LoopbackServer
-from anamnesis_tests.store.samples import put
+from anamnesis_tests.support.mongo_server.server import LoopbackServer
+from anamnesis_tests.support.samples import put
 
 NAME = "searched"
 

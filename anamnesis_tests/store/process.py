@@ -15,7 +15,7 @@ from anamnesis_pipeline.errors import SpaceConflict, StoreBusy
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.conftest import BACKENDS
-from anamnesis_tests.store.samples import episode, passages, random_units, unit
+from anamnesis_tests.support.samples import episode, passages, random_units, unit
 
 
 def write(store: Store, number: int, until: float) -> None:

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.memory_layers import Layer
 from anamnesis_pipeline.model import Episode, Passage, Variant, Where
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.memory_layers import Layer
 from anamnesis_pipeline.store.records.consolidation import ChangedSession
 from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES
 from anamnesis_tests.conftest import BACKENDS, mongo_database
-from anamnesis_tests.mongo_server import shared
-from anamnesis_tests.store.samples import DAY, episode, space, unit
+from anamnesis_tests.support.mongo_server import shared
+from anamnesis_tests.support.samples import DAY, episode, space, unit
 
 IDS = [f"e{n}" for n in range(8)]
 MERGED = ["m0", "m1"]

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame
-from anamnesis_pipeline.model import FileCursor, Occurrence
+from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, FileCursor, Occurrence
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.messages import ParsedChunk
-from anamnesis_tests.store.samples import crawled, parsed
+from anamnesis_tests.support.samples import crawled, parsed
 
 FRAMES = [ArchiveFrame(0, 0, 10, 0, 100), ArchiveFrame(0, 10, 5, 100, 50)]
 

@@ -11,7 +11,7 @@ from anamnesis_pipeline.errors import DimensionMismatch, SpaceNotFound
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.contracts import SpaceProgress
-from anamnesis_tests.store.samples import episode, passages, put, random_units, space
+from anamnesis_tests.support.samples import episode, passages, put, random_units, space
 
 TEXT, CONTEXT = Variant.TEXT, Variant.CONTEXT
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from anamnesis_pipeline.chat_model import FORGOTTEN, SUMMARY_CHARS, ChatMessage, ChatSession, Citation, EarlierName
 from anamnesis_pipeline.errors import InvalidEpisode
+from anamnesis_pipeline.model import FORGOTTEN, SUMMARY_CHARS, ChatMessage, ChatSession, Citation, EarlierName
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.store.samples import put
+from anamnesis_tests.support.samples import put
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

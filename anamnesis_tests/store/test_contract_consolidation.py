@@ -9,7 +9,7 @@ from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.consolidation import ChangedSession, Settlement, Unsuperseded
 from anamnesis_pipeline.store.records.links import Link, Regime
-from anamnesis_tests.store.samples import episode, passages, put, space, unit
+from anamnesis_tests.support.samples import episode, passages, put, space, unit
 
 
 def said(store: Store, *names: str, session: str = "s") -> None:

@@ -8,7 +8,7 @@ import pytest
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records import context
 from anamnesis_pipeline.store.records.context import SESSION_EXPIRES, SessionMemory, Shown
-from anamnesis_tests.store.samples import DAY, at_once, put
+from anamnesis_tests.support.samples import DAY, at_once, put
 
 
 def test_what_was_shown_is_new_once_and_outlives_the_process(open_store: Callable[[], Store]) -> None:

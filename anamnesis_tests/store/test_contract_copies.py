@@ -11,15 +11,15 @@ import pytest
 
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Where
-from anamnesis_pipeline.steps import copying
-from anamnesis_pipeline.steps.copying import move, settle
+from anamnesis_pipeline.services import store_copies as copying
+from anamnesis_pipeline.services.store_copies import move, settle
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.copying import line_of, row_of, rows_of
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.store.tables import TABLES
 from anamnesis_tests.conftest import OpenStore
-from anamnesis_tests.steps.whole_memory import NEXT, answers, contents, fill, overlap
-from anamnesis_tests.store.samples import edit, put
+from anamnesis_tests.support.samples import edit, put
+from anamnesis_tests.support.whole_memory import NEXT, answers, contents, fill, overlap
 
 
 def quiet(step: str, done: int, of: int) -> None:

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from anamnesis_pipeline.message_keys import section_key, section_part_id
 from anamnesis_pipeline.model import FileCursor, Part, SectionFacts, Segment, SegmentKind, Source
+from anamnesis_pipeline.parsing.claude_logs.message_keys import section_key, section_part_id
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.records.documents import ParsedDocument, Settled, Sighting, Unsettled, Verdict
 from anamnesis_pipeline.store.records.episodes import Publication
 from anamnesis_pipeline.store.records.events import Happening
-from anamnesis_tests.store.samples import DAY, episode
+from anamnesis_tests.support.samples import DAY, episode
 
 Seen = tuple[Part, Sighting]
 

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound, InvalidEpisode
-from anamnesis_pipeline.memory_layers import Layer, layer_of
 from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, Variant, Where
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.memory_layers import Layer, layer_of
 from anamnesis_pipeline.store.records.episodes import PutReport
-from anamnesis_tests.store.samples import DAY, edit, episode, passages, put, space, unit
+from anamnesis_tests.support.samples import DAY, edit, episode, passages, put, space, unit
 
 
 def test_an_episode_reads_back_as_written(store: Store):

@@ -8,7 +8,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records import events
 from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_tests.conftest import OpenStore
-from anamnesis_tests.store.samples import DAY, edit, episode, passages, put
+from anamnesis_tests.support.samples import DAY, edit, episode, passages, put
 
 
 def told(store: Store) -> list[tuple[str, str, int]]:

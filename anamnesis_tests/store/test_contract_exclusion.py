@@ -6,7 +6,7 @@ from datetime import timedelta
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.episodes import Publication
 from anamnesis_pipeline.store.records.exclusion import BuriedSection
-from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment, summary
+from anamnesis_tests.support.samples import DAY, episode, parsed, part, passages, put, segment, summary
 
 
 def test_what_is_held_is_work_for_nobody_until_it_is_released(store: Store) -> None:

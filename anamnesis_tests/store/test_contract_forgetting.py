@@ -7,7 +7,7 @@ from anamnesis_pipeline.model import Source, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.episodes import Publication
 from anamnesis_pipeline.store.records.forgetting import Selection
-from anamnesis_tests.store.samples import DAY, edit, episode, parsed, part, passages, put, segment, summary
+from anamnesis_tests.support.samples import DAY, edit, episode, parsed, part, passages, put, segment, summary
 
 LOGS = Source("logs", "box", "/root", "-code")
 

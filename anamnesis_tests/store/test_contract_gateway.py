@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_pipeline.steps.copying import move
+from anamnesis_pipeline.services.store_copies import move
 from anamnesis_pipeline.store import tables
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import Field, Gateway, Match, Row, Rows, Tables, beyond
@@ -14,8 +14,8 @@ from anamnesis_pipeline.store.mongo import schema
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.store.tables import Flag, by, table
 from anamnesis_tests.conftest import OpenStore
-from anamnesis_tests.mongo_server import shared
-from anamnesis_tests.store.samples import put
+from anamnesis_tests.support.mongo_server import shared
+from anamnesis_tests.support.samples import put
 
 PLANTS = table(
     "plants",

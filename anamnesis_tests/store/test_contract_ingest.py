@@ -4,14 +4,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
-from anamnesis_pipeline.archive_model import ArchiveFrame
-from anamnesis_pipeline.model import EXCLUDED, RESERVED_SOURCES, FileCursor, Occurrence, SegmentKind, Source, content_id
+from anamnesis_pipeline.model import (
+    EXCLUDED,
+    RESERVED_SOURCES,
+    ArchiveFrame,
+    FileCursor,
+    Occurrence,
+    SegmentKind,
+    Source,
+    content_id,
+)
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.records.episodes import Publication
 from anamnesis_pipeline.store.records.messages import ParsedChunk
 from anamnesis_pipeline.store.records.overview import SourceCounts
-from anamnesis_tests.store.samples import DAY, crawled, episode, parsed, part, put, segment, summary
+from anamnesis_tests.support.samples import DAY, crawled, episode, parsed, part, put, segment, summary
 
 
 def test_reserved_sources_exist_after_opening(store: Store):

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import LlmCallTaken
+from anamnesis_pipeline.model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.episodes import Publication
 from anamnesis_pipeline.store.records.llm import CachedReply, Lease, OpenBatch
 from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES
-from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
-from anamnesis_tests.store.samples import DAY, at_once, parsed, part, put, segment, summary
+from anamnesis_tests.support.samples import DAY, at_once, parsed, part, put, segment, summary
 
 LATER = DAY + timedelta(hours=1)
 CALL = LlmUse(1, 100, 10, 0.25)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, SourceState, Tally
-from anamnesis_tests.store.samples import DAY, edit, put
+from anamnesis_tests.support.samples import DAY, edit, put
 
 
 def test_an_empty_store_has_nothing_to_count(store: Store) -> None:

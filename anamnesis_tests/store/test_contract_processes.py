@@ -10,7 +10,7 @@ import pytest
 
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.store.samples import episode, passages, space
+from anamnesis_tests.support.samples import episode, passages, space
 
 ROOT = Path(__file__).parents[2]
 

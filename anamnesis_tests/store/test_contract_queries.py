@@ -8,7 +8,7 @@ import pytest
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records import queries
 from anamnesis_pipeline.store.records.queries import QUERY_EXPIRES, USED_WITHIN, AskedQuery, QueryCounts
-from anamnesis_tests.store.samples import DAY, put
+from anamnesis_tests.support.samples import DAY, put
 
 MINUTE = timedelta(minutes=1)
 

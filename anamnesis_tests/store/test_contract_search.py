@@ -10,7 +10,7 @@ from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite import fulltext
-from anamnesis_tests.store.samples import episode, passages, put
+from anamnesis_tests.support.samples import episode, passages, put
 
 
 def found(store: Store, *words: str, **options: object) -> list[str]:

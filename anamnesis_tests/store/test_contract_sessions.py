@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from anamnesis_pipeline.model import Occurrence, Source
-from anamnesis_pipeline.session_model import SESSION_KIND, episode_id_of
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_pipeline.store.records.messages import ParsedChunk
 from anamnesis_pipeline.store.records.session_notes import at_rest_sources
 from anamnesis_pipeline.store.records.sessions import NewRecord, SessionState
-from anamnesis_tests.store.samples import crawled, edit, episode, parsed, part, passages, put, segment
+from anamnesis_pipeline.store.session_model import SESSION_KIND, episode_id_of
+from anamnesis_tests.support.samples import crawled, edit, episode, parsed, part, passages, put, segment
 
 MACHINES = {"logs": "box", "copied": "box", "far": "other"}
 

@@ -7,7 +7,7 @@ import pytest
 from anamnesis_pipeline.errors import SpaceConflict, SpaceNotFound
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.store.samples import put, random_units, space, unit
+from anamnesis_tests.support.samples import put, random_units, space, unit
 
 TEXT = Variant.TEXT
 

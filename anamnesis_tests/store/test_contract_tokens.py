@@ -7,7 +7,7 @@ from anamnesis_pipeline.errors import DimensionMismatch, SpaceConflict, SpaceNot
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.contracts import TokenRows, sign_value
-from anamnesis_tests.store.samples import put, random_units, space
+from anamnesis_tests.support.samples import put, random_units, space
 
 TEXT, CONTEXT = Variant.TEXT, Variant.CONTEXT
 

@@ -8,7 +8,7 @@ from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.sqlite import index_files
-from anamnesis_tests.store.samples import edit, episode, filled, first_keys, passages, put, random_units, space, unit
+from anamnesis_tests.support.samples import edit, episode, filled, first_keys, passages, put, random_units, space, unit
 
 TEXT, CONTEXT = Variant.TEXT, Variant.CONTEXT
 

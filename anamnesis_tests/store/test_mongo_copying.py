@@ -9,7 +9,7 @@ from anamnesis_pipeline.store.mongo.copying import DERIVED
 from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.schema import COLLECTIONS, validator_of
 from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, PASSAGES, PENDING, SPACES, TABLES
-from anamnesis_tests.store.samples import put, space
+from anamnesis_tests.support.samples import put, space
 
 RENAMED = {SPACES.name: {"space_id": "_id"}, EPISODES.name: {"episode_id": "_id"}, PASSAGES.name: {"passage_id": "_id"}}
 COMPUTED = {

@@ -21,8 +21,8 @@ from anamnesis_pipeline.store.mongo.native import MongoNative
 from anamnesis_pipeline.store.records.consolidation import ChangedSession
 from anamnesis_pipeline.store.records.episodes import remove_episodes
 from anamnesis_tests.conftest import OpenStore
-from anamnesis_tests.store.mongo_watching import Sent
-from anamnesis_tests.store.samples import DAY, edit, episode, passages, put, space, unit
+from anamnesis_tests.support.mongo_watching import Sent
+from anamnesis_tests.support.samples import DAY, edit, episode, passages, put, space, unit
 
 TEXT = Variant.TEXT
 

@@ -14,7 +14,7 @@ import pymongo
 import pytest
 
 from anamnesis_pipeline.errors import GiveUp, StoreBusy, StoreFull
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import LlmBudget, LlmUse, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import client, fulltext
 from anamnesis_pipeline.store.mongo.client import Collections, Database
@@ -22,12 +22,11 @@ from anamnesis_pipeline.store.mongo.engine import MongoGateway
 from anamnesis_pipeline.store.mongo.opening import open_mongo
 from anamnesis_pipeline.store.records.exclusion import BuriedSection
 from anamnesis_pipeline.store.records.settings import SettingsRecords
-from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
-from anamnesis_tests.mongo_server.faults import DISK_FULL, TOO_LARGE
-from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.store.mongo_searched import wait_for
-from anamnesis_tests.store.samples import DAY, at_once, episode, parsed, part, passages, put, segment
 from anamnesis_tests.store.test_contract_documents import commit, section
+from anamnesis_tests.support.mongo_server.faults import DISK_FULL, TOO_LARGE
+from anamnesis_tests.support.mongo_server.server import LoopbackServer
+from anamnesis_tests.support.samples import DAY, at_once, episode, parsed, part, passages, put, segment
 
 NAME = "faults"
 SLOW_S = 2.0
@@ -121,7 +120,7 @@ def another_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, psut
     """A server that can be stopped by a signal, and hangs then: it accepts connections and answers nothing."""
     monkeypatch.setattr(client, "HEARTBEAT_MS", 500)
     monkeypatch.setattr(client, "CONNECT_TIMEOUT_MS", 1_000)
-    command = [sys.executable, "-m", "anamnesis_tests.mongo_server"]
+    command = [sys.executable, "-m", "anamnesis_tests.support.mongo_server"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

@@ -14,17 +14,25 @@ import pytest
 from pymongo import MongoClient
 from pymongo.monitoring import CommandStartedEvent
 
-from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame, DeadLetter
 from anamnesis_pipeline.errors import GiveUp
-from anamnesis_pipeline.model import FileCursor, Occurrence, Part, Source, content_id
+from anamnesis_pipeline.model import (
+    ArchiveBase,
+    ArchiveFrame,
+    DeadLetter,
+    FileCursor,
+    Occurrence,
+    Part,
+    Source,
+    content_id,
+)
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.records.episodes import Publication
 from anamnesis_pipeline.store.records.messages import ParsedChunk
 from anamnesis_tests.conftest import OpenStore, mongo_database
-from anamnesis_tests.mongo_server import shared
-from anamnesis_tests.store.mongo_watching import Sent, watched
-from anamnesis_tests.store.samples import DAY, at_once, crawled, parsed, part, put, segment, summary
+from anamnesis_tests.support.mongo_server import shared
+from anamnesis_tests.support.mongo_watching import Sent, watched
+from anamnesis_tests.support.samples import DAY, at_once, crawled, parsed, part, put, segment, summary
 
 MANY = 300
 
@@ -280,7 +288,7 @@ class Meddler(Sent):
 def meddler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Meddler:
     """Before the store, whose client it listens to."""
     made = Meddler(tmp_path)
-    monkeypatch.setattr("anamnesis_tests.store.mongo_watching.Sent", lambda: made)
+    monkeypatch.setattr("anamnesis_tests.support.mongo_watching.Sent", lambda: made)
     watched(monkeypatch)
     return made
 

@@ -18,8 +18,6 @@ from anamnesis_pipeline.store.mongo import fulltext, opening
 from anamnesis_pipeline.store.mongo import search_indexes as search_indexes_of
 from anamnesis_pipeline.store.mongo.opening import open_mongo
 from anamnesis_pipeline.store.mongo.search_indexes import UNSPACED, text_definition
-from anamnesis_tests.mongo_server.search_behaviour import EVERY
-from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.store.mongo_searched import (
     NAME,
     found,
@@ -28,8 +26,10 @@ from anamnesis_tests.store.mongo_searched import (
     wait_for,
     wait_until_queryable,
 )
-from anamnesis_tests.store.mongo_watching import Sent, watched
-from anamnesis_tests.store.samples import put, space
+from anamnesis_tests.support.mongo_server.search_behaviour import EVERY
+from anamnesis_tests.support.mongo_server.server import LoopbackServer
+from anamnesis_tests.support.mongo_watching import Sent, watched
+from anamnesis_tests.support.samples import put, space
 
 
 def test_wrong_credentials_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,9 +24,9 @@ from anamnesis_pipeline.store.records.forgetting import Selection
 from anamnesis_pipeline.store.records.sessions import SessionState
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.store.forgotten_words import fill, forget_half
-from anamnesis_tests.store.mongo_watching import Sent, everything
-from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment, space, unit
 from anamnesis_tests.store.test_contract_documents import Seen, commit, cursor, publish, section
+from anamnesis_tests.support.mongo_watching import Sent, everything
+from anamnesis_tests.support.samples import DAY, episode, parsed, part, passages, put, segment, space, unit
 
 MANY = 80
 

@@ -15,8 +15,8 @@ from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.opening import prepare
 from anamnesis_pipeline.store.mongo.schema import COLLECTIONS, INDEXES_OF_SPACES, Index, Plan, plan, validator_of
 from anamnesis_tests.conftest import mongo_database
-from anamnesis_tests.mongo_server import shared
-from anamnesis_tests.store.samples import at_once, put, space
+from anamnesis_tests.support.mongo_server import shared
+from anamnesis_tests.support.samples import at_once, put, space
 
 INVALID = 121
 OLD = Index(("status", "-number"), where={"number": {"$gt": 5}})

@@ -10,10 +10,6 @@ from anamnesis_pipeline.errors import RetryLater
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import fulltext, index_tail, vector_search
-from anamnesis_tests.mongo_server.search_behaviour import EVERY, SearchBehaviour
-from anamnesis_tests.mongo_server.search_vectors import VectorMatrix
-from anamnesis_tests.mongo_server.server import LoopbackServer
-from anamnesis_tests.search.memory import Memory
 from anamnesis_tests.store.mongo_searched import (
     NAME,
     Open,
@@ -24,8 +20,11 @@ from anamnesis_tests.store.mongo_searched import (
     search_indexes,
     wait_until_queryable,
 )
-from anamnesis_tests.store.mongo_watching import watched
-from anamnesis_tests.store.samples import (
+from anamnesis_tests.support.mongo_server.search_behaviour import EVERY, SearchBehaviour
+from anamnesis_tests.support.mongo_server.search_vectors import VectorMatrix
+from anamnesis_tests.support.mongo_server.server import LoopbackServer
+from anamnesis_tests.support.mongo_watching import watched
+from anamnesis_tests.support.samples import (
     DAY,
     edit,
     episode,
@@ -37,6 +36,7 @@ from anamnesis_tests.store.samples import (
     space,
     unit,
 )
+from anamnesis_tests.support.searched_memory import Memory
 
 TEXT, CONTEXT = Variant.TEXT, Variant.CONTEXT
 EAST, WEST, NORTH = unit(1, 0, 0, 0), unit(-1, 0, 0, 0), unit(0, 1, 0, 0)

@@ -15,8 +15,6 @@ from anamnesis_pipeline.store.mongo.fulltext import MongoTextIndex
 from anamnesis_pipeline.store.mongo.index_tail import leaves_few
 from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex, text_definition
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
-from anamnesis_tests.mongo_server.search_behaviour import EVERY, SearchBehaviour
-from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.store.mongo_searched import (
     Open,
     drop_search_indexes,
@@ -26,7 +24,9 @@ from anamnesis_tests.store.mongo_searched import (
     wait_for,
     wait_until_queryable,
 )
-from anamnesis_tests.store.samples import filled, put, random_units, space, unit
+from anamnesis_tests.support.mongo_server.search_behaviour import EVERY, SearchBehaviour
+from anamnesis_tests.support.mongo_server.server import LoopbackServer
+from anamnesis_tests.support.samples import filled, put, random_units, space, unit
 
 TEXT = Variant.TEXT
 EAST, WEST = unit(1, 0, 0, 0), unit(-1, 0, 0, 0)

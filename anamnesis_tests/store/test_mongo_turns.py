@@ -20,9 +20,9 @@ from anamnesis_pipeline.store.mongo.native import MongoNative
 from anamnesis_pipeline.store.mongo.turns import TURN, Turns
 from anamnesis_pipeline.store.records import episodes
 from anamnesis_tests.conftest import mongo_database
-from anamnesis_tests.mongo_server import shared
 from anamnesis_tests.store.mongo_searched import wait_for
-from anamnesis_tests.store.mongo_watching import Sent
+from anamnesis_tests.support.mongo_server import shared
+from anamnesis_tests.support.mongo_watching import Sent
 
 LONG_S = 30.0
 

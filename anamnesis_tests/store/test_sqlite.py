@@ -25,7 +25,7 @@ from anamnesis_pipeline.store.sqlite.native import SqliteNative
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.store.sqlite.schema import FIRST, MIGRATIONS, migrate
 from anamnesis_tests.sidecar.conftest import wait_for
-from anamnesis_tests.store.samples import at_once, episode, passages, put
+from anamnesis_tests.support.samples import at_once, episode, passages, put
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from anamnesis_pipeline.store.sqlite.copying import DERIVED, SqliteCopy
 from anamnesis_pipeline.store.sqlite.engine import EPISODE_TEXTS, PASSAGE_TEXTS
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.store.tables import BY_NAME, SPACES, TABLES
-from anamnesis_tests.steps.whole_memory import fill
+from anamnesis_tests.support.whole_memory import fill
 
 HELD_OTHERWISE = {EPISODE_TEXTS.name, PASSAGE_TEXTS.name, "vectors", "token_vectors", "sqlite_sequence"}
 """Tables that hold parts of rows, the vectors of spaces, and the numbers."""

@@ -12,7 +12,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.vector_search import FewVectors
 from anamnesis_tests.conftest import OpenStore
-from anamnesis_tests.store.samples import DAY, edit, put, space, unit
+from anamnesis_tests.support.samples import DAY, edit, put, space, unit
 
 Write = Callable[[Store], object]
 HERE, HOUR = Where(projects=("acme/api",)), Where(since=DAY, until=DAY.replace(hour=13))

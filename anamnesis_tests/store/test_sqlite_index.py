@@ -23,7 +23,7 @@ from anamnesis_pipeline.store.sqlite.vector_file import VectorFile
 from anamnesis_pipeline.store.sqlite.vector_search import VectorTail
 from anamnesis_pipeline.store.vector_values import kth_scores, share_found
 from anamnesis_tests.conftest import OpenStore
-from anamnesis_tests.store.samples import episode, passages, put, random_units, space, unit
+from anamnesis_tests.support.samples import episode, passages, put, random_units, space, unit
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ import sys
 from pathlib import Path
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_tests.store.samples import unit
+from anamnesis_tests.support.samples import unit
 
 path = Path(sys.argv[1])
 store = open_sqlite(path, path.parent / "index")

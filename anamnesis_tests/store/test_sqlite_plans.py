@@ -13,15 +13,15 @@ from typing import Any, ClassVar
 import pytest
 
 from anamnesis_pipeline.model import Variant, Where
-from anamnesis_pipeline.steps.handoff import read_handoff
+from anamnesis_pipeline.services.handoff import read_handoff
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.documents import Verdict
 from anamnesis_pipeline.store.records.exclusion import BuriedSection
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_tests.exchanges.ingested import OTHER, Ingested
-from anamnesis_tests.exchanges.log_lines import SESSION, START, Log
-from anamnesis_tests.store.samples import DAY, episode, put, space, unit
 from anamnesis_tests.store.test_contract_documents import commit, publish, section
+from anamnesis_tests.support.ingested import OTHER, Ingested
+from anamnesis_tests.support.log_lines import SESSION, START, Log
+from anamnesis_tests.support.samples import DAY, episode, put, space, unit
 
 GROWING = re.compile(
     r"SCAN (?:messages|m|known|parts|p|frames|head|held|own|occurrences|episodes|e|passages|summaries)\b"

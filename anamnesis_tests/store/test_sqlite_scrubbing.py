@@ -10,7 +10,7 @@ from anamnesis_pipeline.model import Passage, Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.store.forgotten_words import fill, forget_half
-from anamnesis_tests.store.samples import episode, put, space
+from anamnesis_tests.support.samples import episode, put, space
 
 
 @pytest.fixture

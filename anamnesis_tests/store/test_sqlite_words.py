@@ -14,7 +14,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite import filters, fulltext, word_lists
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.store.sqlite.word_lists import CommonWords, Corpus
-from anamnesis_tests.store.samples import episode, passages
+from anamnesis_tests.support.samples import episode, passages
 
 WORDS = ("alder", "birches", "cedar", "dogwood", "elms")
 STEMS = ("alder", "birch", "cedar", "dogwood", "elm")

@@ -12,8 +12,8 @@ from typing import Any
 
 from pymongo import UpdateOne
 
-from anamnesis_pipeline.memory_layers import WORKING_BELOW, WORKING_FOR, Layer, layer_of
 from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, CHAT_KINDS, FORMER_KIND, EpisodeHead, Where
+from anamnesis_pipeline.store.memory_layers import WORKING_BELOW, WORKING_FOR, Layer, layer_of
 from anamnesis_pipeline.store.mongo.client import Collections
 from anamnesis_pipeline.store.mongo.collections import Document, Filter, Write
 from anamnesis_pipeline.store.mongo.space_docs import live_spaces, seq_counter, vectors_name

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
+from anamnesis_pipeline.parsing.text.unspaced_scripts import parted
 from anamnesis_pipeline.store.contracts import TextIndex, TextProblem
 from anamnesis_pipeline.store.gateway import batches
 from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Collections, Database
@@ -29,7 +30,6 @@ from anamnesis_pipeline.store.mongo.text_queries import (
     statistics_of,
 )
 from anamnesis_pipeline.store.mongo.translation import IndexDown, asking
-from anamnesis_pipeline.unspaced_scripts import parted
 
 log = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from typing_extensions import override
 
-from anamnesis_pipeline.memory_layers import LASTING_KINDS, LASTING_TAGS, WORKING_BELOW
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.contracts import Lacking, Native
 from anamnesis_pipeline.store.episode_values import EPISODE_FIELDS
 from anamnesis_pipeline.store.gateway import Row
+from anamnesis_pipeline.store.memory_layers import LASTING_KINDS, LASTING_TAGS, WORKING_BELOW
 from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.collections import Collection, Document
 from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTables, terms_of

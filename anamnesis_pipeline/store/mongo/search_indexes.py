@@ -19,12 +19,12 @@ from typing import Any, Literal, TypeVar
 from pymongo.errors import OperationFailure
 
 from anamnesis_pipeline.errors import StoreRefused
+from anamnesis_pipeline.parsing.text.unspaced_scripts import paired, parted
 from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, vectors_name
 from anamnesis_pipeline.store.mongo.translation import IndexDown, NoSearchService, asking
-from anamnesis_pipeline.unspaced_scripts import paired, parted
 
 # --- what they are made of -------------------------------------------------------------------------------
 

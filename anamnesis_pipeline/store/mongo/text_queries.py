@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from anamnesis_pipeline.parsing.text.unspaced_scripts import sought
 from anamnesis_pipeline.store.gateway import batches
 from anamnesis_pipeline.store.index_terms import IndexTerms, exact_phrases
 from anamnesis_pipeline.store.mongo.client import Collections
@@ -19,7 +20,6 @@ from anamnesis_pipeline.store.mongo.collections import Document, Filter
 from anamnesis_pipeline.store.mongo.search_indexes import EXACT, STEM
 from anamnesis_pipeline.store.mongo.translation import asking
 from anamnesis_pipeline.store.values import indexed
-from anamnesis_pipeline.unspaced_scripts import sought
 
 K1, B = 1.2, 0.75
 """Lucene's constants."""

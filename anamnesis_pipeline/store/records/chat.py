@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from anamnesis_pipeline.chat_model import FORGOTTEN, SUMMARY_CHARS, ChatMessage, ChatSession, Citation, EarlierName
+from anamnesis_pipeline.model import FORGOTTEN, SUMMARY_CHARS, ChatMessage, ChatSession, Citation, EarlierName
 from anamnesis_pipeline.store.gateway import Gateway, Match, Order, Row, Tables, beyond
 from anamnesis_pipeline.store.values import clean, cursor_at, instant, moment, read_cursor
 

@@ -6,8 +6,7 @@ from difflib import SequenceMatcher
 from functools import partial
 from operator import attrgetter
 
-from anamnesis_pipeline.document_model import source_tag
-from anamnesis_pipeline.model import FileCursor, Part, record_id
+from anamnesis_pipeline.model import MAX_RECORDS, FileCursor, Part, record_id, source_tag
 from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables, batches, by_rows, write_all
 from anamnesis_pipeline.store.records import events
 from anamnesis_pipeline.store.records.events import Happening
@@ -16,7 +15,6 @@ from anamnesis_pipeline.store.records.links import STATUS_FIELDS, Status, set_st
 from anamnesis_pipeline.store.records.parts import pack_section, unpack_section, write_parts
 from anamnesis_pipeline.store.tables import NOT_EMPTY
 from anamnesis_pipeline.store.values import clean, indexed
-from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 BRANCHES = 100
 """Alternatives that one statement names: each is a branch of its plan."""

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
-from anamnesis_pipeline.model import Episode, EpisodeHead, Part, Passage, StoredPassage, Where
+from anamnesis_pipeline.model import Episode, EpisodeHead, Part, Passage, StoredPassage, Summary, Where
 from anamnesis_pipeline.store.contracts import Lacking, Native
 from anamnesis_pipeline.store.episode_values import (
     EPISODE_FIELDS,
@@ -30,7 +30,6 @@ from anamnesis_pipeline.store.records.parts import mark_published
 from anamnesis_pipeline.store.records.settings import read_aliases, store_name
 from anamnesis_pipeline.store.tables import NOT_EMPTY
 from anamnesis_pipeline.store.values import LAST_CHARACTER, as_json, cursor_after, instant, read_cursor, sought
-from anamnesis_pipeline.summary_model import Summary
 
 TRACKED_S = 2.0
 """How long an answer waits to be counted; a writer that was killed may hold the turn for a minute."""

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from anamnesis_pipeline.memory_layers import is_lasting
 from anamnesis_pipeline.model import Episode, EpisodeHead
 from anamnesis_pipeline.store.gateway import Gateway, Match, Tables
+from anamnesis_pipeline.store.memory_layers import is_lasting
 from anamnesis_pipeline.store.values import instant, moment, sought
 
 MOST_PROCESSES = 1_000_000

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from anamnesis_pipeline.message_keys import borrowed_key
 from anamnesis_pipeline.model import Episode, Part
+from anamnesis_pipeline.parsing.claude_logs.message_keys import borrowed_key
 from anamnesis_pipeline.store.gateway import Gateway, Tables, batches, beyond, write_all
 from anamnesis_pipeline.store.records.parts import PART_FIELDS, read_part
 from anamnesis_pipeline.store.tables import NOT_EMPTY, TEXT

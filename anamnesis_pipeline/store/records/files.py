@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, replace
 from typing import Any
 
-from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame
-from anamnesis_pipeline.model import FileCursor, Source
+from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, FileCursor, Source
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Gateway, Match, Row, Rows, Tables, batches, write_all
 from anamnesis_pipeline.store.tables import NOT_EMPTY, TEXT
 from anamnesis_pipeline.store.values import clean

@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
-from anamnesis_pipeline.model import Episode, Part, Passage
+from anamnesis_pipeline.model import Episode, Part, Passage, Summary
 from anamnesis_pipeline.store import episode_values
 from anamnesis_pipeline.store.contracts import Native
 from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Rows, Tables, write_all
@@ -17,7 +17,6 @@ from anamnesis_pipeline.store.records.files import File, of_files
 from anamnesis_pipeline.store.records.parts import PART_FIELDS, read_part, read_parts, write_parts
 from anamnesis_pipeline.store.records.summaries import rewrite_summary
 from anamnesis_pipeline.store.values import LAST_CHARACTER, instant
-from anamnesis_pipeline.summary_model import Summary
 
 PARTS_PER_WRITE = 50
 """A part is at most some 4,000 characters, so a write stays short."""

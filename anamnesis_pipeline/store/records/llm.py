@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from anamnesis_pipeline.errors import LlmCallTaken
-from anamnesis_pipeline.model import Part
+from anamnesis_pipeline.model import LlmBudget, LlmUse, Part
 from anamnesis_pipeline.store.gateway import Gateway, Tables, write_all
 from anamnesis_pipeline.store.values import clean, instant, json_list
-from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 
 LONGEST_QUEUE_S = 3600.0
 """A turn further ahead than this was taken before the clock was set back."""

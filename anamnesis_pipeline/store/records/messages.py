@@ -7,9 +7,18 @@ own key.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from anamnesis_pipeline.archive_model import DeadLetter
-from anamnesis_pipeline.message_keys import AGENT_KEY, borrowed_key
-from anamnesis_pipeline.model import SOMEWHERE, FileCursor, Occurrence, Part, content_id, part_id_of, record_id
+from anamnesis_pipeline.model import (
+    MAX_RECORDS,
+    SOMEWHERE,
+    DeadLetter,
+    FileCursor,
+    Occurrence,
+    Part,
+    content_id,
+    part_id_of,
+    record_id,
+)
+from anamnesis_pipeline.parsing.claude_logs.message_keys import AGENT_KEY, borrowed_key
 from anamnesis_pipeline.store.contracts import Native
 from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, batches
 from anamnesis_pipeline.store.records import typed
@@ -17,7 +26,6 @@ from anamnesis_pipeline.store.records.episodes import remove_episodes
 from anamnesis_pipeline.store.records.files import File, of_files, versions_of, write_cursors
 from anamnesis_pipeline.store.records.parts import buried, place_agents, read_parts, write_parts
 from anamnesis_pipeline.store.values import clean
-from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 _PARTS_AT_ONCE = 20
 """Parts whose texts are in memory while messages are looked for in them."""

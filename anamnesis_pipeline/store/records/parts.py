@@ -10,8 +10,17 @@ from typing import Any
 
 import zstandard
 
-from anamnesis_pipeline.message_keys import RESULT_KEY, agent_key, call_of
-from anamnesis_pipeline.model import Part, SectionFacts, Segment, SegmentKind, content_id
+from anamnesis_pipeline.model import (
+    Part,
+    RecordType,
+    SectionFacts,
+    Segment,
+    SegmentKind,
+    Summary,
+    TypedRecord,
+    content_id,
+)
+from anamnesis_pipeline.parsing.claude_logs.message_keys import RESULT_KEY, agent_key, call_of
 from anamnesis_pipeline.store.gateway import (
     MAX_ROWS_PER_WRITE,
     Field,
@@ -27,7 +36,6 @@ from anamnesis_pipeline.store.gateway import (
 from anamnesis_pipeline.store.records.session_notes import at_rest_sources
 from anamnesis_pipeline.store.tables import NOT_EMPTY, NOT_NULL, TEXT
 from anamnesis_pipeline.store.values import as_json, clean, indexed, instant, json_list, moment
-from anamnesis_pipeline.summary_model import RecordType, Summary, TypedRecord
 
 PART_FIELDS = tuple(
     """part_id source path session_id exchange_id ordinal kind project cwd prompt agent_id agent_type origin lead

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from anamnesis_pipeline.model import record_id
+from anamnesis_pipeline.model import MAX_RECORDS, record_id
 from anamnesis_pipeline.store.contracts import Native
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Gateway, Match, Tables, batches, until_done
 from anamnesis_pipeline.store.records.episodes import drop_session_records
@@ -10,7 +10,6 @@ from anamnesis_pipeline.store.records.parts import place_agents, set_project
 from anamnesis_pipeline.store.records.settings import read_aliases, store_name
 from anamnesis_pipeline.store.tables import NOT_EMPTY
 from anamnesis_pipeline.store.values import clean
-from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 
 class ProjectRecords:

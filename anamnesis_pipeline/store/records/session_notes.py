@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from anamnesis_pipeline.model import RESERVED_SOURCES
-from anamnesis_pipeline.session_model import SESSION_KIND, episode_id_of, name_with_source
 from anamnesis_pipeline.store.gateway import Match, Row, Tables, batches
 from anamnesis_pipeline.store.records import llm
+from anamnesis_pipeline.store.session_model import SESSION_KIND, episode_id_of, name_with_source
 from anamnesis_pipeline.store.tables import NOT_EMPTY
 from anamnesis_pipeline.store.values import as_json
 

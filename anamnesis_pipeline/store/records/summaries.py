@@ -7,7 +7,7 @@ from datetime import datetime
 from heapq import merge
 from itertools import groupby, islice
 
-from anamnesis_pipeline.model import Part
+from anamnesis_pipeline.model import Part, Summary
 from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables, batches, write_all
 from anamnesis_pipeline.store.records.parts import (
     NEWEST_FIRST,
@@ -22,7 +22,6 @@ from anamnesis_pipeline.store.records.parts import (
 from anamnesis_pipeline.store.records.settings import names_of, read_aliases
 from anamnesis_pipeline.store.tables import NOT_EMPTY, NOT_NULL, TEXT
 from anamnesis_pipeline.store.values import clean, instant
-from anamnesis_pipeline.summary_model import Summary
 
 Place = tuple[str, str]
 """End and id of a part."""

@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from anamnesis_pipeline.message_keys import (
+from anamnesis_pipeline.parsing.claude_logs.message_keys import (
     CLAIM_KEY,
     TYPED_KEY,
     TYPED_WITHIN_MS,

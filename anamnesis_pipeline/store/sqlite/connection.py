@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
 
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreCorrupt, StoreFull
+from anamnesis_pipeline.parsing.text.unspaced_scripts import paired
 from anamnesis_pipeline.store.index_terms import exact_terms
-from anamnesis_pipeline.unspaced_scripts import paired
 
 BUSY_TIMEOUT_S = 30.0
 COPY = "anamnesis-check-"

@@ -12,7 +12,8 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.memory_layers import (
+from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, CHAT_KINDS, FORMER_KIND, RESERVED_SOURCES, Where
+from anamnesis_pipeline.store.memory_layers import (
     CODE,
     LASTING_KINDS,
     LASTING_TAGS,
@@ -23,7 +24,6 @@ from anamnesis_pipeline.memory_layers import (
     WORKING_FOR,
     Layer,
 )
-from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, CHAT_KINDS, FORMER_KIND, RESERVED_SOURCES, Where
 from anamnesis_pipeline.store.values import instant, json_list, sought, spellings
 
 _KIND_IS = f"""CASE WHEN e.source = '{CHAT}' AND e.kind = '{FORMER_KIND}' THEN '{CHAT_ANSWER}' ELSE e.kind END

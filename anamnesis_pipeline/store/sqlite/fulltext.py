@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
+from anamnesis_pipeline.parsing.text.unspaced_scripts import parted, sought
 from anamnesis_pipeline.store.contracts import TextIndex, TextProblem
 from anamnesis_pipeline.store.index_terms import IndexTerms, exact_phrases
 from anamnesis_pipeline.store.sqlite.connection import Database
@@ -29,7 +30,6 @@ from anamnesis_pipeline.store.sqlite.word_lists import (
     ids_behind,
 )
 from anamnesis_pipeline.store.values import indexed, json_list
-from anamnesis_pipeline.unspaced_scripts import parted, sought
 
 RARE_ROWS = 5_000
 """A word in more passages than this is common: candidates are not taken from it while others are rare."""

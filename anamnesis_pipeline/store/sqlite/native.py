@@ -8,11 +8,11 @@ from datetime import date
 
 from typing_extensions import override
 
-from anamnesis_pipeline.memory_layers import LASTING_KINDS, LASTING_TAGS, WORKING_BELOW
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.contracts import Lacking, Native
 from anamnesis_pipeline.store.episode_values import EPISODE_FIELDS
 from anamnesis_pipeline.store.gateway import Row
+from anamnesis_pipeline.store.memory_layers import LASTING_KINDS, LASTING_TAGS, WORKING_BELOW
 from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, OverviewRecords, SourceState, Tally
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.engine import SqliteGateway, SqliteTables

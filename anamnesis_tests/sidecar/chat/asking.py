@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from anamnesis_tests.chat.services import WORDS
+from anamnesis_tests.support.chat_services import WORDS
 
 SAID = "".join(WORDS)
 NOTE = {"summary": "The harbour crane was moved to Thursday", "instance": "mac", "project": "acme"}

@@ -9,9 +9,9 @@ import pytest
 import uvicorn
 
 from anamnesis_pipeline.sidecar.app import create_app
-from anamnesis_tests.chat.services import ChatServer, ClaudeCommand
-from anamnesis_tests.live_system import free_ports
 from anamnesis_tests.sidecar.conftest import TestServices, open_services, wait_for
+from anamnesis_tests.support.chat_services import ChatServer, ClaudeCommand
+from anamnesis_tests.support.live_system import free_ports
 
 
 @pytest.fixture

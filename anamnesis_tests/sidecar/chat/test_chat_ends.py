@@ -10,12 +10,12 @@ import httpx
 import pytest
 
 from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.services.chat import Booking
 from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
 from anamnesis_pipeline.sidecar.chat_stream import UNEXPECTED, TurnStream
-from anamnesis_pipeline.steps.chat import Booking
-from anamnesis_tests.chat.services import ChatServer
 from anamnesis_tests.sidecar.chat.asking import OWN_ID, SAID, events_of, kept, of, said
 from anamnesis_tests.sidecar.conftest import TestServices, raising, wait_for
+from anamnesis_tests.support.chat_services import ChatServer
 
 ASKED = {"message": "Go on", "backend": "ollama", "session_id": OWN_ID}
 LATE_S = 0.5

@@ -6,17 +6,17 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
+from anamnesis_pipeline.model import ChatMessage, ChatSession
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import SearchAnswer, SearchQuery
+from anamnesis_pipeline.services.chat import standing_of
 from anamnesis_pipeline.sidecar import chat_known
 from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
-from anamnesis_pipeline.steps.chat import standing_of
-from anamnesis_tests.chat.services import ChatServer, ollama
 from anamnesis_tests.sidecar.chat.asking import NOTE, SAID, of, said
 from anamnesis_tests.sidecar.conftest import Post, TestServices, wait_for
-from anamnesis_tests.summaries.loopback import Answer
+from anamnesis_tests.support.chat_services import ChatServer, ollama
+from anamnesis_tests.support.loopback import Answer
 
 ASKED = standing_of("")[1]
 

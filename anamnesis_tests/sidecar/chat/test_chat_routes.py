@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from anamnesis_pipeline.chat.factory import METERED, Offer
-from anamnesis_pipeline.chat_model import FORGOTTEN, ChatSession
 from anamnesis_pipeline.errors import StoreBusy
+from anamnesis_pipeline.llm.chat.factory import METERED, Offer
+from anamnesis_pipeline.model import FORGOTTEN, ChatSession
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar import chat_routes
 from anamnesis_pipeline.sidecar.chat_choice import Choice, default_choice, first_choice, offered_choice, wanted_choice
+from anamnesis_pipeline.sidecar.routes import chat as chat_routes
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.chat.services import ChatServer
 from anamnesis_tests.sidecar.chat.asking import NOTE, OWN_ID, SAID, of, said
 from anamnesis_tests.sidecar.conftest import TestServices, problem, wait_for
+from anamnesis_tests.support.chat_services import ChatServer
 
 SECRET = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 

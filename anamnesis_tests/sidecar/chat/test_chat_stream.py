@@ -15,16 +15,16 @@ from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import SearchAnswer, SearchQuery
+from anamnesis_pipeline.services.chat import SPARSE, SYSTEM, UNASKED
 from anamnesis_pipeline.sidecar import chat_stream
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
 from anamnesis_pipeline.sidecar.chat_running import AT_ONCE
-from anamnesis_pipeline.steps.chat import SPARSE, SYSTEM, UNASKED
-from anamnesis_tests.chat.services import KINDS, WORDS, ChatServer, ClaudeCommand, ollama
-from anamnesis_tests.live_system import free_ports
 from anamnesis_tests.sidecar.chat.asking import NOTE, OWN_ID, SAID, events_of, kept, of, said
 from anamnesis_tests.sidecar.conftest import TestServices, raising, wait_for
-from anamnesis_tests.summaries.loopback import Answer
+from anamnesis_tests.support.chat_services import KINDS, WORDS, ChatServer, ClaudeCommand, ollama
+from anamnesis_tests.support.live_system import free_ports
+from anamnesis_tests.support.loopback import Answer
 
 SCOPE = {
     "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "method": "POST",
@@ -125,7 +125,7 @@ def test_a_project_comes_first_and_the_model_searches_all(client: httpx.Client, 
 
 def test_heartbeat_in_silence(client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_stream, "HEARTBEAT_S", 0.05)
-    monkeypatch.setattr("anamnesis_pipeline.chat.http.STALL_S", 3.0)  # longer than a busy machine sends no piece
+    monkeypatch.setattr("anamnesis_pipeline.llm.chat.http.STALL_S", 3.0)  # longer than a busy machine sends no piece
     server.after = "stall"
     events = said(client, backend="openai", model="local-model")
     states = of(events, "status")

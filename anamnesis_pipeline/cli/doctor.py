@@ -1,0 +1,60 @@
+"""`anamnesis doctor`: what is wrong, and what to do about it."""
+
+from collections.abc import Sequence
+from contextlib import closing
+
+from anamnesis_pipeline.cli.searched_store import SAME_STORE, other_store, sidecar_status
+from anamnesis_pipeline.cli.status import DIAGNOSED_WITHIN_S
+from anamnesis_pipeline.errors import AnamnesisError, StoreBusy, StoreCorrupt
+from anamnesis_pipeline.runtime.advice import log_of, start_it
+from anamnesis_pipeline.runtime.wiring import effective_settings, impatient, open_to_read
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.machine_checks import CHECKS, Finding, dagster
+from anamnesis_pipeline.sidecar.store_checks import RESTORE, STORE_CHECKS
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Run every check; those of the store only when there is one."""
+    if not settings.has_store:
+        missing = Finding(False, "store", f"{settings.database} does not exist yet", start_it(settings))
+        return [*_general(settings), missing]
+    try:
+        with closing(open_to_read(impatient(settings, DIAGNOSED_WITHIN_S))) as store:
+            return _general(effective_settings(store)) + [check(store) for check in STORE_CHECKS]
+    except StoreCorrupt as exc:
+        return [*_general(settings), Finding(False, "store", str(exc), RESTORE)]
+    except AnamnesisError as exc:  # a full disk, a busy store: the text says what to do, and the file is sound
+        advice = _start_mongo(settings) if settings.store == "mongo" and isinstance(exc, StoreBusy) else ""
+        return [*_general(settings), Finding(False, "store", str(exc), advice)]
+
+
+def _start_mongo(settings: Settings) -> str:
+    started = "./start.sh starts it (docs/guides/containers.md)" if settings.dagster_url else "start MongoDB"
+    return f"{started}, or let ANAMNESIS_MONGO_URI say where it is; what runs goes on by itself then"
+
+
+def _general(settings: Settings) -> list[Finding]:
+    return [*(check(settings) for check in CHECKS), sidecar(settings), dagster(settings)]
+
+
+def render(findings: Sequence[Finding]) -> str:
+    """One line for what is well, two for what is not. Pure."""
+    lines = []
+    for finding in findings:
+        lines.append(f"{'ok   ' if finding.ok else 'WRONG'} {finding.name}: {finding.detail}")
+        if not finding.ok and finding.advice:
+            lines.append(f"      -> {finding.advice}")
+        if finding.note:
+            lines.append(f"      note: {finding.note}")
+    wrong = sum(not finding.ok for finding in findings)
+    return "\n".join([*lines, "", f"{wrong} of {len(findings)} checks found something" if wrong else "All is well."])
+
+
+def sidecar(settings: Settings) -> Finding:
+    """The sidecar answers and has its store and model."""
+    status = sidecar_status(settings)
+    if (other := other_store(settings, status)) is not None:
+        return Finding(False, "sidecar", other, SAME_STORE)
+    detail = f"{status['url']}: {'ready' if status['ready'] else '; '.join(status['missing']) or 'not ready'}"
+    advice = f"see {log_of(settings, 'sidecar')}" if status["reachable"] else start_it(settings)
+    return Finding(bool(status["ready"]), "sidecar", detail, advice)

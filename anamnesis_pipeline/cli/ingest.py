@@ -1,0 +1,133 @@
+"""`anamnesis ingest`: the whole pipeline once, in this process, without Dagster."""
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from anamnesis_pipeline.cli.searched_store import store_to_write
+from anamnesis_pipeline.embeddings.cores import Priority
+from anamnesis_pipeline.model import Source, Space
+from anamnesis_pipeline.parsing.text.wording import counted
+from anamnesis_pipeline.pipeline.embed import EmbedReport, embed_sources
+from anamnesis_pipeline.pipeline.index import index_space
+from anamnesis_pipeline.pipeline.reembed_state import is_paused
+from anamnesis_pipeline.pipeline.sessions import sources_to_summarize
+from anamnesis_pipeline.pipeline.survey import Crawler, LookReport, look
+from anamnesis_pipeline.runtime import wiring
+from anamnesis_pipeline.runtime.crawler_wiring import open_crawler
+from anamnesis_pipeline.runtime.log_roots import examples_advice
+from anamnesis_pipeline.runtime.progress import done_text, take_snapshot
+from anamnesis_pipeline.runtime.up_lock import log_roots_in_use
+from anamnesis_pipeline.services.ingest import SourceReport, ingest_all
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sources.specs import DOCUMENTS
+from anamnesis_pipeline.store.base import Store
+
+Say = Callable[[str], None]
+LOOK_S = 120.0
+"""All machines are waited for so long: no tick comes after this look that could have what they say late."""
+
+
+def run_ingest(settings: Settings, say: Say) -> None:
+    """Read, cut, summarize, publish and embed everything that is new in all sources; `say` gets progress lines.
+
+    Safe beside a running `anamnesis up`: every commit is a compare-and-set.
+
+    :raises UnknownModel: the logs were read, but the embedding model is not to be had.
+    :raises GiveUp: the sidecar that runs searches another store.
+    """
+    with store_to_write(settings) as store:
+        settings = wiring.effective_settings(store)
+        settings = settings.model_copy(update={"log_roots": log_roots_in_use(settings)})
+        crawler = open_crawler(settings, store, lasting=False)
+        _read(settings, store, crawler, say)
+        known = {spec.name for spec in crawler.specs}
+        crawler = open_crawler(settings, store, lasting=False)
+        if new := [spec for spec in crawler.specs if spec.name not in known]:  # that only the logs told of
+            _read(settings, store, replace(crawler, hosts=replace(crawler.hosts, specs=new)), say)
+        _embed(settings, store, say)
+        snapshot = take_snapshot(store)
+        nothing = f"There is nothing to remember yet; logs are looked for in {', '.join(map(str, settings.log_roots))}"
+        say(done_text(snapshot) if snapshot.counts.files or snapshot.counts.episodes else nothing)
+        if advice := examples_advice(settings.log_roots, settings.home):
+            say(advice)
+
+
+def _read(settings: Settings, store: Store, crawler: Crawler, say: Say) -> None:
+    """Look at the sources of `crawler` and work on what is new there."""
+    found = look(crawler, now(), everything=True, budget_s=LOOK_S)
+    for problem in found.problems:
+        say(problem)
+    pipeline = wiring.open_pipeline(settings, store)
+    ingest_all(pipeline, _to_ingest(settings, store, found), lambda report: say(source_text(report)))
+
+
+def _to_ingest(settings: Settings, store: Store, found: LookReport) -> list[Source]:
+    """All sources of this machine that are there, and those of other machines with something new or left half done."""
+    unfinished = store.parts.unfinished_sources(now() - timedelta(minutes=settings.idle_minutes))
+    wanted = {*found.changed, *unfinished, *sources_to_summarize(store, now())}
+    here = {source.key for source in found.sources if source.machine == settings.machine}
+    return [source for source in store.files.sources() if source.key in wanted | here]
+
+
+def now() -> datetime:
+    """The present moment."""
+    return datetime.now(UTC)
+
+
+def source_text(report: SourceReport) -> str:
+    """One line on a source. Pure."""
+    masked = sum(report.crawl.masked.values())
+    pieces = [
+        f"{_name(report.source)}: {counted(report.crawl.files, 'file')}, {counted(report.crawl.lines, 'new line')}",
+        f"{counted(report.episodes.put.created + report.episodes.put.updated, 'episode')} written",
+    ]
+    pieces += [f"{counted(masked, 'secret')} masked"] if masked else []
+    pieces += [counted(report.parse.malformed, "malformed line")] if report.parse.malformed else []
+    problems = [*report.crawl.problems, *([report.episodes.problem] if report.episodes.problem else [])]
+    return "\n".join([", ".join(pieces), *(f"  {problem}" for problem in problems)])
+
+
+def _name(source: Source) -> str:
+    """What a source is called for people. Logs of other machines are told by machine and folder, documents by name."""
+    if source.kind == DOCUMENTS or source.folder in {"", "."}:
+        return source.spec or source.key
+    return f"{source.machine} {source.folder}" if source.spec else source.folder
+
+
+def embedding_text(report: EmbedReport, total: int) -> str:
+    """One line on what is embedded of `total` passages; those that came meanwhile are embedded, too. Pure."""
+    whole = counted(max(total, report.passages), "passage")
+    return f"  {report.passages:,} of {whole}, {report.passages_per_s:,.0f}/s"
+
+
+def _embed(settings: Settings, store: Store, say: Say) -> None:
+    """Fill the space that is searched, then the one that is wanted, posted episodes included, newest first; then make
+    them fast to search. A re-embed that is paused stays so.
+    """
+    wanted = wiring.wanted_space(settings, store)
+    active = store.spaces.active() or wanted
+    for space in dict.fromkeys((active, wanted)):
+        background = space.key != active.key
+        _embed_space(settings, store, space, say, background=background)
+        index_space(store, space.key, switch=settings.switch == "auto", wanted_model=settings.model)
+
+
+def _embed_space(settings: Settings, store: Store, space: Space, say: Say, *, background: bool) -> None:
+    waiting = store.vectors.pending_sources(space.key)
+    if not waiting or (background and is_paused(store)):
+        return
+    total = sum(waiting.values())
+    say(f"Embedding {counted(total, 'passage')} with {space.model_id}")
+    priority = Priority.BACKGROUND if background else Priority.LIVE
+
+    def tell(report: EmbedReport) -> None:
+        say(embedding_text(report, total))
+
+    with closing(wiring.open_pool_of(store, space, priority=priority)) as pool:
+        pool.load()
+        embed_sources(
+            store, space.key, sorted(waiting), pool, settings.checkpoint_every, on_checkpoint=tell,
+            should_pause=lambda: background and is_paused(store),
+        )  # fmt: skip

@@ -1,0 +1,119 @@
+"""`anamnesis model`: the embedding models and spaces, and moving from one to another."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from anamnesis_pipeline.cli.embedding_calls import Answer, ask
+from anamnesis_pipeline.cli.searched_store import store_to_write
+from anamnesis_pipeline.embeddings.models import named
+from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.parsing.text.wording import counted
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
+
+_SPACES = "/api/embedding/spaces"
+_MARKS = {"active": "*", "building": ">"}
+
+
+def describe(settings: Settings) -> Answer:
+    """Everything that `anamnesis model` shows."""
+    return ask(settings, "GET", "/api/embedding/config", None, lambda control: control.config())
+
+
+def use(settings: Settings, name: str) -> Answer:
+    """Use a space by its key, or a model by its name: what is missing is embedded first.
+
+    :raises GiveUp: no such model, or another re-embed is under way.
+    """
+    name = named(name)
+    listed, _ = ask(settings, "GET", _SPACES, None, lambda control: {"spaces": control.list_spaces()})
+    if any(space["key"] == name for space in listed["spaces"]):
+        return ask(settings, "POST", f"{_SPACES}/{name}/use", None, lambda control: control.use_space(name))
+    body = {"model_id": name}
+    return ask(settings, "POST", "/api/embedding/model", body, lambda control: control.use_model(name))
+
+
+def add(settings: Settings, model_id: str) -> Space:
+    """Make a space for a model without embedding anything; the model is downloaded when it is not here.
+
+    :raises UnknownModel: no such model; the text names the choices.
+    """
+    with store_to_write(settings) as store:
+        return EmbeddingControl(store).add(named(model_id))
+
+
+def drop(settings: Settings, key: str) -> None:
+    """Forget a space with its vectors.
+
+    :raises GiveUp: no such space, or it answers the searches.
+    """
+    ask(settings, "DELETE", f"{_SPACES}/{key}", None, lambda control: control.drop(key))
+
+
+def render(config: Mapping[str, Any]) -> str:
+    """The same for people. Pure."""
+    spaces = [_space_line(space) for space in config["spaces"]] or ["  none yet; the first start makes one"]
+    known = [_known_line(model) for model in config["known_models"]]
+    problem = [f"Problem   {config['problem']}"] if config["problem"] else []
+    return "\n".join(
+        [_model_line(config), _cores_line(config), *problem, "", "Spaces (* answers searches, > is being embedded)",
+         *spaces, "", "Known models; any other sentence-transformers model by hub id or path", *known]
+    )  # fmt: skip
+
+
+def _model_line(config: Mapping[str, Any]) -> str:
+    line = f"Model     {config['model']} ({config['origin']['model']})"
+    if config["model_id"] is None:
+        return line
+    if config["model_id"] != config["model"]:
+        line += f"; searches are answered by {config['model_id']}"
+    fidelity = f" (cosine to fp32: {config['fidelity']:.4f})" if config["fidelity"] is not None else ""
+    computes = f"; computes in {now} now" if (now := config["computes_in"]) not in (None, config["precision"]) else ""
+    return f"{line}, {config['dims']} dimensions, {config['precision']}{fidelity}, on {config['device']}{computes}"
+
+
+def _cores_line(config: Mapping[str, Any]) -> str:
+    cores, origin = ", ".join(map(str, config["cores"])) or "none", config["origin"]
+    there = ", ".join(map(str, config["available_cores"]))
+    if origin["embed_cores"] != "default":
+        return f"Cores     {cores}; there are {there} (embed_cores, {origin['embed_cores']})"
+    return f"Cores     {cores}; there are {there} ({config['cpu_pct']} %, {origin['embed_cpu_pct']})"
+
+
+def _space_line(space: Mapping[str, Any]) -> str:
+    share = space["embedded"] / space["stored"] if space["stored"] else 1.0
+    mark = _MARKS.get(space["status"], " ")
+    tokens = f", {space['token_bytes'] / 1e6:,.1f} MB of token vectors" if space["token_dims"] else ""
+    return (
+        f"{mark} {space['key']:<44} {space['status']:<9} {space['dims']:>4} d  {space['precision']:<5} "
+        f"{space['embedded']:,} of {counted(space['stored'], 'passage')} ({share:.1%}){tokens}"
+    )
+
+
+def _known_line(model: Mapping[str, Any]) -> str:
+    size = f"{model['download_mb']:,} MB" if model["download_mb"] else "bundled"
+    return (
+        f"  {model['model_id']:<54} {model['dims']:>4} d  window {model['window']:<5} {size:<9} "
+        f"{model['licence']}: {model['description']}"
+    )
+
+
+def render_started(started: Mapping[str, Any]) -> str:
+    """What a wish led to, and where to watch it. Pure."""
+    name = f"{started['space']} ({started['model_id']})"
+    if started["stopped"]:
+        return (
+            f"Searches stay with {name}. {started['stopped']} is no longer being built, and keeps what it has; go on "
+            f"with: anamnesis model use {started['stopped']}"
+        )
+    if started["active"]:
+        return f"Searches are answered from {name} now."
+    lines = [
+        f"{started['missing']:,} of {counted(started['total'], 'passage')} to be embedded with {started['model_id']} "
+        f"into {started['space']}."
+    ]
+    if started["link"]:
+        lines.append(f"Watch it:  {started['link']}  or: anamnesis reembed")
+    else:
+        lines.append("It starts within 30 seconds while `anamnesis up` runs. Watch it with: anamnesis reembed")
+    return "\n".join([*lines, "Until it is complete, searches are answered as before."])

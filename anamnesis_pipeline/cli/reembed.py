@@ -1,0 +1,108 @@
+"""`anamnesis reembed`: embedding everything anew, and how far that is."""
+
+from collections.abc import Mapping
+from datetime import datetime, tzinfo
+from typing import Any
+
+from anamnesis_pipeline.cli.embedding_calls import Answer, ask
+from anamnesis_pipeline.embeddings.api_models import api_model
+from anamnesis_pipeline.embeddings.models import named
+from anamnesis_pipeline.embeddings.passages import TOTAL_PIECES
+from anamnesis_pipeline.model import Variant
+from anamnesis_pipeline.parsing.text.wording import counted, duration
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.embedding_health import reembed_advice
+
+_ROUTE = "/api/episodes/reembed"
+
+
+def start(settings: Settings, model_id: str | None) -> Answer:
+    """Start embedding with a model, or anew with the active one.
+
+    :raises GiveUp: no such model, or another re-embed is under way.
+    """
+    model = named(model_id) if model_id else None
+    return ask(settings, "POST", _ROUTE, {"model_id": model}, lambda control: control.start_reembed(model))
+
+
+def count(settings: Settings, model_id: str | None) -> str:
+    """What `start` would embed, in words; changes nothing."""
+    config, _ = ask(settings, "GET", "/api/embedding/config", None, lambda control: control.config())
+    stored = max((space["stored"] for space in config["spaces"]), default=0)
+    wanted = (named(model_id) if model_id else None) or config["model_id"] or config["model"]
+    lacking = [space["stored"] - space["embedded"] for space in config["spaces"] if space["model_id"] == wanted]
+    anew = not lacking or wanted == config["model_id"]
+    passages = stored if anew else lacking[-1]
+    return f"{counted(passages, 'passage')} would be embedded with {wanted}{_cost(passages, wanted)}."
+
+
+def _cost(passages: int, model_id: str) -> str:
+    """What a service would get and charge at most; nothing for a model that runs here."""
+    known = api_model(model_id)
+    if known is None:
+        return ""
+    tokens = passages * len(Variant) * TOTAL_PIECES
+    dollars = tokens * known.dollars / 1e6
+    return f": they are sent to {known.service}, at most {counted(tokens, 'token')}, some ${dollars:,.2f}"
+
+
+def pause(settings: Settings) -> Answer:
+    """Stop within one checkpoint."""
+    return ask(settings, "POST", f"{_ROUTE}/pause", None, lambda control: control.pause())
+
+
+def resume(settings: Settings) -> Answer:
+    """Go on with what is left."""
+    return ask(settings, "POST", f"{_ROUTE}/resume", None, lambda control: control.resume())
+
+
+def status(settings: Settings) -> Answer:
+    """How far it is."""
+    return ask(settings, "GET", f"{_ROUTE}/status", None, lambda control: control.reembed_status())
+
+
+def render(state: Mapping[str, Any], zone: tzinfo | None = None) -> str:
+    """The same for people, with what to do. Pure.
+
+    :param zone: of the times; None: the local one.
+    """
+    if state["state"] == "idle":
+        return (
+            f"Nothing is being embedded anew. Searches are answered with {state['active_model_id'] or 'no model yet'}."
+        )
+    share = state["done"] / state["total"] if state["total"] else 1.0
+    lines = [
+        f"Re-embed  {state['state']}: {state['done']:,} of {counted(state['total'], 'passage')} ({share:.1%}), "
+        f"{state['episodes_done']:,} of {counted(state['episodes_total'], 'episode')}",
+        f"Model     {state['model_id']} into {state['space']}",
+    ]
+    lines += [_pace(state)] if state["state"] == "running" else []
+    if checkpoint := state["checkpoint"]:
+        lines.append(f"Written   {_local(checkpoint['at'], zone)}, {counted(checkpoint['done'], 'passage')}")
+    if backfill := state["backfill"]:
+        lines.append(f"Backfill  {_backfill(backfill)}  {backfill['link']}")
+    if state["state"] == "complete" and state["space"] != state["active_space"] and not state["waiting_for_use"]:
+        lines.append("Next      its index is built and checked, then it answers the searches")
+    if state["errors"]:
+        lines.append(f"Errors    {state['errors']:,} in a row, the last: {state['last_error']}")
+    return "\n".join([*lines, *(f"-> {text}" for text in reembed_advice(state))])
+
+
+def _pace(state: Mapping[str, Any]) -> str:
+    if not state["rate_per_s"]:
+        return "Pace      not known yet: a run starts within a minute while `anamnesis up` runs"
+    left = f", about {duration(state['eta_s'])} left" if state["eta_s"] is not None else ""
+    return f"Pace      {state['rate_per_s']:,.1f} passages a second{left}"
+
+
+def _backfill(backfill: Mapping[str, Any]) -> str:
+    if backfill["status"] is None:
+        return "(Dagster does not answer)"
+    is_canceled = backfill["status"] in ("CANCELING", "CANCELED")  # what a pause left counts as failed, too
+    has_failed = backfill["sources_failed"] and not is_canceled
+    failed = f", {backfill['sources_failed']:,} failed" if has_failed else ""
+    return f"{backfill['status']}, {backfill['sources_done']:,} of {counted(backfill['sources'], 'partition')}{failed}"
+
+
+def _local(text: str, zone: tzinfo | None) -> str:
+    return f"{datetime.fromisoformat(text).astimezone(zone):%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,256 @@
+"""`anamnesis search`: asks the running sidecar, else the store itself, and shows what comes back."""
+
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime, tzinfo
+from functools import partial
+from typing import Any
+
+import typer
+from pydantic import ValidationError
+
+from anamnesis_pipeline.cli.local_services import search_sidecar
+from anamnesis_pipeline.cli.search_explained import answer_lines, hit_lines
+from anamnesis_pipeline.cli.searched_store import other_store, sidecar_status
+from anamnesis_pipeline.embeddings.base import QueryVectors, query_vectors
+from anamnesis_pipeline.embeddings.cores import Priority
+from anamnesis_pipeline.errors import AnamnesisError, GiveUp, ServiceUnreachable
+from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.parsing.text.wording import (
+    NOTHING_GOOD,
+    kind_label,
+    printable,
+    project_name,
+    session_text,
+    shown_name,
+)
+from anamnesis_pipeline.runtime.advice import start_it
+from anamnesis_pipeline.runtime.wiring import open_pool_of, open_to_read, what_is_private
+from anamnesis_pipeline.search.backlog import EMBEDDING, backlog_notes
+from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.search.query import Mode
+from anamnesis_pipeline.search.time_bounds import bound_texts
+from anamnesis_pipeline.services.folder_project import projects_of_folder
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.problems import field_errors
+from anamnesis_pipeline.sidecar.rendering import answer_body
+from anamnesis_pipeline.sidecar.schemas import SearchIn
+from anamnesis_pipeline.store.base import Store
+
+QUOTE_TOKENS = 90
+"""Of the sentences that are quoted of a hit; about as many as its lines hold."""
+_EXCERPT_LINES = 4
+_NAMED = 20
+"""Projects that a hint names."""
+
+
+def search_body(
+    query: str,
+    *,
+    top_k: int,
+    mode: Mode,
+    project: str | None,
+    instance: str | None,
+    since: str | None,
+    until: str | None,
+    kinds: Sequence[str],
+    tags: Sequence[str],
+    include_superseded: bool = False,
+    private: bool = False,
+    explain: bool = False,
+) -> dict[str, Any]:
+    """The request body of the search API.
+
+    :raises GiveUp: a time cannot be read.
+    """
+    return {
+        "query": query,
+        "top_k": top_k,
+        "mode": mode.value,
+        "project": project,
+        "instance": instance,
+        **bound_texts(since, until, datetime.now(UTC)),
+        "kind": list(kinds),
+        "tags": list(tags),
+        "include_superseded": include_superseded,
+        "include_private": ["*"] if private else [],
+        "explain": explain,
+        "quote_tokens": QUOTE_TOKENS,
+    }
+
+
+def search(settings: Settings, body: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """The API's answer, and a remark for the user when it came from somewhere else than the sidecar.
+
+    `degraded` says what is still to be read and embedded, also where something was found.
+    Private projects and sources that the current folder is in are covered.
+
+    :raises GiveUp: the question is refused, or there is nothing to search yet.
+    """
+    if not body.get("include_private") and not body.get("project"):
+        body = {**body, "include_private": private_here(settings)}
+    try:
+        answer = search_sidecar(settings, body)
+    except ServiceUnreachable as exc:
+        return _search_store(settings, body, str(exc))
+    if settings.has_store and (other := other_store(settings, sidecar_status(settings))) is not None:
+        return (
+            answer,
+            f"the hits are of another memory: {other}; an ANAMNESIS_PORT where nobody listens searches this one",
+        )
+    return _with_backlog(settings, answer, Mode(body["mode"]), body.get("project")), None
+
+
+def private_here(settings: Settings) -> list[str]:
+    """Return the names of private projects and the keys of private sources that the current folder is in."""
+    if not settings.has_store:
+        return []
+    with suppress(AnamnesisError, OSError), closing(open_to_read(settings)) as store:
+        private, folder = what_is_private(store), os.getcwd()
+        projects = projects_of_folder(store, folder, settings.machine, is_here=True, private=private)
+        return [*private.around(folder, settings.machine), *filter(private.is_of, projects)]
+    return []
+
+
+def _with_backlog(settings: Settings, answer: dict[str, Any], mode: Mode, project: str | None) -> dict[str, Any]:
+    """An empty answer says so itself, and whether there is a project of that name at all."""
+    if not answer["results"] and project and settings.has_store:
+        with suppress(AnamnesisError), closing(open_to_read(settings)) as store:
+            return answer | ({"hint": hint} if (hint := no_project(store, project)) else {})
+    if answer["results"] and settings.has_store:
+        with suppress(AnamnesisError), closing(open_to_read(settings)) as store:  # the answer itself is here
+            known = [note for note in answer["degraded"] if not note.startswith(EMBEDDING)]
+            return answer | {"degraded": [*known, *backlog_notes(store, mode)]}
+    return answer
+
+
+def no_project(store: Store, name: str) -> str:
+    """What to say where no project is called so: which there are. Empty: one is."""
+    names = {known for own, called, _ in store.projects.names() for known in (own, called) if known}
+    if any(known == name or known.endswith(f"/{name}") for known in names):
+        return ""
+    there = sorted(filter(None, what_is_private(store).open_projects(store)))
+    more = f", and {len(there) - _NAMED:,} more: anamnesis projects list" if len(there) > _NAMED else ""
+    return f"No project is called {name}; there are: {', '.join(there[:_NAMED]) or 'none'}{more}"
+
+
+def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> tuple[dict[str, Any], str]:
+    if not settings.has_store:
+        raise GiveUp(f"{reason}, and nothing is stored in {settings.home} yet; {start_it(settings)}")
+    try:
+        asked = SearchIn.model_validate(dict(body))
+    except ValidationError as exc:
+        problems = "; ".join(f"{error['path']}: {error['message']}" for error in field_errors(exc.errors()))
+        raise GiveUp(f"the question is refused: {problems}") from exc
+    question = asked.question()
+    semantic = question.mode is Mode.SEMANTIC
+    with closing(open_to_read(settings)) as store, _engine(settings, store, with_model=semantic) as engine:
+        answer = dict(answer_body(engine.search(question), (), question.explain, asked.quote_tokens))
+    answer = _with_backlog(settings, answer, question.mode, body.get("project"))
+    how = "by meaning only" if semantic else "by keywords only"
+    return answer, f"{reason}; searched the store itself, {how}"
+
+
+@contextmanager
+def _engine(settings: Settings, store: Store, *, with_model: bool) -> Iterator[Engine]:
+    if not with_model:
+        yield Engine(store, None, private=partial(what_is_private, store))
+        return
+    active = store.spaces.active()
+    if active is None:
+        raise GiveUp(f"nothing is embedded yet, so nothing can be searched by meaning; {start_it(settings)}")
+    with closing(open_pool_of(store, active, priority=Priority.QUERY)) as pool:
+        pool.load()
+
+        def embed(text: str, _space: Space) -> QueryVectors:
+            return query_vectors(pool.embed_with_tokens([text], "query"))
+
+        yield Engine(store, embed, private=partial(what_is_private, store))
+
+
+def converse(answered: Callable[[str], object]) -> None:
+    """Have one question after the other answered, until an empty line or the end of the input.
+
+    :raises GiveUp: nobody sits at a terminal.
+    """
+    if not sys.stdin.isatty():
+        raise GiveUp("say what to look for: anamnesis search WORDS")
+    typer.echo("A question a line; an empty line ends.", err=True)
+    with suppress(EOFError, KeyboardInterrupt):
+        while words := input("search> ").strip():
+            try:
+                answered(words)
+            except AnamnesisError as exc:  # the next one may be answered
+                typer.echo(f"anamnesis: {exc}", err=True)
+
+
+def render(answer: Mapping[str, Any], zone: tzinfo | None = None, width: int = 100) -> str:
+    """An answer for people: rank, date, project, confidence, a star where more than its words counts for it, title,
+    the sentences that answer best, id, where it is from. Styled, for `typer.echo`, which drops that where no terminal
+    reads. Pure.
+
+    :param zone: of the dates; None: the local one.
+    """
+    hits = answer["results"]
+    blocks = [NOTHING_GOOD] if answer.get("weak") else []
+    blocks += [_block(rank, hit, zone, width) for rank, hit in enumerate(hits, 1)] if hits else ["Nothing found."]
+    blocks += [printable(answer["hint"])] if "hint" in answer else []
+    blocks += [f"Incomplete: {problem}" for problem in answer["degraded"]]
+    if explanation := answer.get("explanation"):
+        blocks.append(printable("\n".join(answer_lines(explanation))))
+    return "\n\n".join(blocks)
+
+
+def _block(rank: int, hit: Mapping[str, Any], zone: tzinfo | None, width: int) -> str:
+    when = datetime.fromisoformat(hit["timestamp"]).astimezone(zone)
+    sure = hit.get("confidence", "")  # an older sidecar does not say
+    head = f"{rank}. {when:%Y-%m-%d %H:%M}  {project_name(hit['project'])}  {kind_label(hit['kind'])}  {sure}".rstrip()
+    indent = "   "
+    text = " ".join(printable(hit.get("quote") or hit["excerpt"] or hit["summary"]).split())
+    title = printable(hit.get("title", ""))
+    lines = [f"{indent}{title}"] if title and not text.replace("`", "").startswith(title.removesuffix("…")) else []
+    lines += textwrap.wrap(
+        text,
+        width=width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        max_lines=_EXCERPT_LINES,
+        placeholder=" ...",
+    )
+    also = f"  (and {len(hit['also'])} alike)" if hit.get("also") else ""
+    tail = [f"{indent}{printable(hit['episode_id'])}{also}"]
+    if where := place_of(hit["source"]):
+        tail.append(f"{indent}{printable(where)}")
+    if replaced := _replaced(hit, zone):
+        tail.append(f"{indent}{printable(replaced)}")
+    if explanation := hit.get("explanation"):
+        tail += [f"{indent}{printable(line)}" for line in hit_lines(explanation)]
+    star = " ★" if hit.get("priority_multiplier", 1.0) > 1 else ""
+    first, rest = typer.style(printable(head) + star, bold=True), (typer.style(line, dim=True) for line in tail)
+    return "\n".join([first, *lines, *rest])
+
+
+def _replaced(hit: Mapping[str, Any], zone: tzinfo | None) -> str:
+    """Since when a hit is superseded, and by what; empty: it is not."""
+    if hit.get("status") != "superseded":
+        return ""
+    at, by = hit.get("superseded_at"), hit.get("superseded_by")
+    since = f" since {datetime.fromisoformat(at).astimezone(zone):%Y-%m-%d %H:%M}" if at else ""
+    return f"superseded{since}" + (f" by {by}" if by else ", with nothing in its place")
+
+
+def place_of(source: Mapping[str, Any]) -> str:
+    """Where a hit comes from, in one line: machine, file, line and headings of a section, machine and session of what
+    was said; empty for what somebody posted. Pure.
+    """
+    machine, path, session = source["machine"], shown_name(source["path"]), source["session_id"]
+    if path and (titles := source.get("title")):
+        line = next(iter(source.get("lines") or ()), 0)
+        file = f"{machine}:{path}" if machine else f"upload {shown_name(source['path'].rpartition('/')[2])}"
+        return f"{file}{f':{line}' if line else ''} ({' > '.join(titles)})"
+    if session:
+        return f"{machine}, session {shown_name(session_text(source))}"
+    return f"{machine}:{path}" if path else str(machine)

@@ -1,0 +1,209 @@
+"""`anamnesis status`: what the memory holds, and what is running."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict
+from datetime import UTC, datetime, tzinfo
+from typing import Any
+
+from anamnesis_pipeline.cli import reembed
+from anamnesis_pipeline.cli.searched_store import SAME_STORE, other_store, sidecar_status
+from anamnesis_pipeline.cli.sources import source_state
+from anamnesis_pipeline.errors import RetryLater, ServiceUnreachable
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.parsing.text.wording import counted, local_time, one_line
+from anamnesis_pipeline.runtime.advice import START_STOPPED
+from anamnesis_pipeline.runtime.home_wiring import home_problem
+from anamnesis_pipeline.runtime.up_lock import log_roots_in_use, settings_in_use
+from anamnesis_pipeline.runtime.wiring import (
+    default_model_note,
+    effective_settings,
+    impatient,
+    open_to_read,
+    store_place,
+)
+from anamnesis_pipeline.services.dagster.api import dagster_url
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl, crawled_out, host_out
+from anamnesis_pipeline.sidecar.dagster_state import dagster_state, stopped_text
+from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
+from anamnesis_pipeline.sidecar.embedding_health import model_problems, reembed_notes, reembed_problems
+from anamnesis_pipeline.sidecar.jsonl_control import llm_state
+from anamnesis_pipeline.sources.specs import DOCUMENTS
+from anamnesis_pipeline.store.base import Store
+
+DIAGNOSED_WITHIN_S = 5
+"""Who asks what is wrong does not wait until a server is back."""
+
+
+def gather_status(settings: Settings) -> dict[str, Any]:
+    """Everything, JSON-ready. `memory` is None while nothing has been stored, or when the store cannot be opened, which
+    is its `problem` then; `home_problem` says why the home cannot be used. Times are ISO 8601 UTC.
+    """
+    memory, problem = None, None
+    if settings.has_store:
+        try:
+            with closing(open_to_read(impatient(settings, DIAGNOSED_WITHIN_S))) as store:
+                memory = _memory(store, settings)
+        except RetryLater as exc:
+            problem = str(exc)
+    sidecar = sidecar_status(settings)
+    return {
+        "home": str(settings.home),
+        "home_problem": home_problem(settings.home) or None,
+        "store": {"place": store_place(settings), "problem": problem},
+        "memory": memory,
+        "sidecar": sidecar,
+        "other_store": other_store(settings, sidecar),
+        "dagster": dagster_status(settings),
+    }
+
+
+def _memory(store: Store, settings: Settings) -> dict[str, Any]:
+    """What the memory holds, its LLM, and the machines and sources that are crawled."""
+    current = effective_settings(store).model_copy(update={"log_roots": log_roots_in_use(settings)})
+    state = CrawlerControl(store, current).state()
+    crawler = {
+        "hosts": [host_out(host) for host in state.hosts],
+        "sources": [crawled_out(row) for row in state.sources],
+        "retired": list(state.retired),
+    }
+    return memory_status(store) | {"llm": llm_state(store, current, datetime.now(UTC)), "crawler": crawler}
+
+
+def memory_status(store: Store) -> dict[str, Any]:
+    """Counts, sources, spaces, the re-embed. `coverage` is the embedded share of passages in the active space.
+
+    `problems` are those of models and the re-embed that somebody has to see to, `notes` what somebody may do.
+    """
+    counts, control = store.overview.counts(), EmbeddingControl(store)
+    spaces, state = control.list_spaces(), control.reembed_status()
+    active = next((space["embedded"] for space in spaces if space["status"] == "active"), 0)
+    newest = store.episodes.page(Where(), 1).items
+    return {
+        "counts": asdict(counts),
+        "summaries": store.summaries.summary_counts(),
+        "coverage": active / counts.passages if counts.passages else 1.0,
+        "newest_episode": newest[0].timestamp.isoformat() if newest else None,
+        "spaces": spaces,
+        "reembed": state,
+        "notes": [*reembed_notes(state), *filter(None, [default_model_note(store)])],
+        "problems": [asdict(problem) for problem in [*reembed_problems(state), *model_problems(store)]],
+        "sources": [
+            {"key": s.key, "kind": s.kind, "folder": s.folder, **asdict(store.overview.counts(s.key))}
+            for s in store.files.log_sources()
+        ],
+    }
+
+
+def dagster_status(settings: Settings) -> dict[str, Any]:
+    """Whether it answers, its daemons, its unfinished runs, the end of the last successful ingest, and the sensors and
+    schedules that should run and are stopped.
+    """
+    url = dagster_url(settings_in_use(settings))
+    try:
+        state = dagster_state(settings)
+    except ServiceUnreachable as exc:
+        return {"url": url, "reachable": False, "problem": str(exc)}
+    return {
+        "url": url,
+        "reachable": True,
+        "daemons": dict(state.daemons),
+        "unfinished_runs": len(state.unfinished),
+        "last_ingest": state.last_ingest.isoformat() if state.last_ingest else None,
+        "stopped": list(state.stopped),
+    }
+
+
+def render(status: Mapping[str, Any], zone: tzinfo | None = None) -> str:
+    """The same for people. Pure."""
+    store, sidecar, dagster = status["store"], status["sidecar"], status["dagster"]
+    lines = [f"Home      {status['home']}", f"Store     {store['place']}"]
+    lines += [f"Problem   {status['home_problem']}"] if status["home_problem"] else []
+    lines += [f"Problem   {store['problem']}"] if store["problem"] else _memory_lines(status["memory"], zone)
+    lines += [f"Problem   {status['other_store']}\n-> {SAME_STORE}"] if status["other_store"] else []
+    state = "ready" if sidecar["ready"] else "; ".join(sidecar["missing"]) or "not ready"
+    lines.append(f"Sidecar   {sidecar['url']}  {state}")
+    if not dagster["reachable"]:
+        return "\n".join([*lines, f"Dagster   {dagster['url']}  {dagster['problem']}"])
+    ill = [name for name, healthy in dagster["daemons"].items() if not healthy]
+    daemons = f"daemons without a heartbeat: {', '.join(ill)}" if ill else "daemons alive"
+    lines.append(f"Dagster   {dagster['url']}  {daemons}, {counted(dagster['unfinished_runs'], 'unfinished run')}")
+    if dagster["stopped"]:
+        lines.append(f"Problem   {stopped_text(dagster['stopped'])}\n-> {START_STOPPED}")
+    lines.append(f"Ingest    last successful run: {local_time(dagster['last_ingest'], zone)}")
+    return "\n".join(lines)
+
+
+def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list[str]:
+    if memory is None:
+        return ["Memory    nothing has been stored yet; what to start is told by: anamnesis doctor"]
+    counts = memory["counts"]
+    lines = [
+        f"Memory    {counted(counts['episodes'], 'episode')}, {counted(counts['passages'], 'passage')}, "
+        f"{memory['coverage']:.1%} embedded; newest episode: {local_time(memory['newest_episode'], zone)}",
+        *_kind_lines(memory["sources"]),
+    ]
+    lines += _crawler_lines(memory.get("crawler") or {"hosts": (), "sources": ()}, zone)
+    lines.append(f"Summaries {_summaries(memory['summaries'], memory.get('llm'))}")
+    lines += [f"Space     {s['key']}  {s['status']}, {counted(s['embedded'], 'passage')}" for s in memory["spaces"]]
+    if memory["reembed"]["state"] == "running":
+        lines.append(reembed.render(memory["reembed"], zone))
+    lines += [f"Note      {note}" for note in memory["notes"]]
+    return lines + [f"Problem   {p['text']}\n-> {p['advice']}" for p in memory["problems"]]
+
+
+def _kind_lines(sources: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Logs and documents, each by its own counts. Pure."""
+    documents = [row for row in sources if row["kind"] == DOCUMENTS]
+    logs = [row for row in sources if row["kind"] != DOCUMENTS]
+    lines = [
+        f"Logs      {_files(logs)}, {counted(_sum(logs, 'exchanges'), 'exchange')}, "
+        f"{counted(_sum(logs, 'unparsed_lines'), 'line')} waiting, in {counted(len(logs), 'folder')}"
+    ]
+    if documents:
+        lines.append(
+            f"Documents {_files(documents)}, {counted(_sum(documents, 'parts'), 'section')} with former ones, "
+            f"in {counted(len(documents), 'source')}"
+        )
+    return lines
+
+
+def _files(rows: Sequence[Mapping[str, Any]]) -> str:
+    return f"{counted(_sum(rows, 'files'), 'file')} ({_sum(rows, 'files_gone'):,} gone)"
+
+
+def _sum(rows: Sequence[Mapping[str, Any]], name: str) -> int:
+    return sum(int(row[name]) for row in rows)
+
+
+def _crawler_lines(crawler: Mapping[str, Any], zone: tzinfo | None) -> list[str]:
+    """Each source that is crawled with its first problems, and one line per machine that is away. Pure."""
+    lines = []
+    for row in crawler["sources"]:
+        lines.append(f"Source    {row['name']} on {row['machine']}: {source_state(row, zone)}")
+        lines += [f"          {one_line(problem)}" for problem in [*row["problems"], *row["errors"]][:3]]
+    away = [host for host in crawler["hosts"] if host["state"] == "away"]
+    return lines + [
+        f"Away      {host['machine']}: {host['error']}; last seen {local_time(host['last_answer'], zone)}, "
+        f"tried again from {local_time(host['next_try'], zone)} on"
+        for host in away
+    ]
+
+
+def _summaries(by_model: Mapping[str, int], llm: Mapping[str, Any] | None) -> str:
+    """How many of which model, what they cost today, and why more are missing."""
+    counts = ", ".join(
+        f"{n:,} {_WORDS.get(name, f'by {name}')}" for name, n in sorted(by_model.items(), key=lambda item: -item[1])
+    )
+    pieces = [counts or "none yet"]
+    if llm and llm["used_today"]["calls"]:
+        used = llm["used_today"]
+        tokens = used["input_tokens"] + used["output_tokens"]
+        pieces.append(f"today {counted(used['calls'], 'LLM call')}, {tokens:,} tokens, ${used['dollars']:.2f}")
+    if llm and llm["problem"]:
+        pieces.append(llm["problem"])
+    return "; ".join(pieces)
+
+
+_WORDS = {"problem": "standing in for an LLM's", "skip": "with nothing worth remembering"}

@@ -1,0 +1,96 @@
+"""`anamnesis uploads`: which documents were handed in, and taking one back."""
+
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict
+from datetime import tzinfo
+from typing import Annotated
+
+import typer
+
+from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.cli.searched_store import store_to_write
+from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.parsing.text.wording import counted, local_time, project_name
+from anamnesis_pipeline.runtime.wiring import (
+    effective_settings,
+    open_forgetter,
+    open_store,
+    open_uploads,
+    what_is_private,
+)
+from anamnesis_pipeline.search.project_labels import Private
+from anamnesis_pipeline.services.uploads import Upload
+from anamnesis_pipeline.settings import Settings
+
+uploads_app = typer.Typer(help="Uploaded documents.", no_args_is_help=True)
+
+
+@uploads_app.command("list")
+def uploads_list(
+    private: Annotated[bool, typer.Option("--private", help="Include private projects.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """List uploads, newest first."""
+    found = run_list(settings_file.load(), private=private)
+    body = [asdict(upload) | {"uploaded_at": upload.uploaded_at.isoformat()} for upload in found]
+    typer.echo(json.dumps({"uploads": body}, ensure_ascii=False, indent=2) if as_json else render(found))
+
+
+@uploads_app.command("remove")
+def uploads_remove(
+    upload_id: Annotated[str, typer.Argument(metavar="ID", help="Id of an upload, or a unique prefix.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Remove; without it only print what would be removed.")] = False,
+) -> None:
+    """Remove an upload for good, with everything made of it. Without `--yes`, only print what would be removed."""
+    typer.echo(run_remove(settings_file.load(), upload_id, yes=yes))
+
+
+def run_list(settings: Settings, *, private: bool) -> list[Upload]:
+    """All uploads, the newest first; none where nothing was stored. Says on stderr how many private ones are left out.
+
+    :param private: those of private projects as well.
+    """
+    if not settings.has_store:
+        return []
+    with closing(open_store(settings)) as store:
+        hidden = Private() if private else what_is_private(store)
+        found = open_uploads(effective_settings(store), store).listed()
+    shown = [each for each in found if not hidden.is_of(each.project)]
+    if left_out := len(found) - len(shown):
+        typer.echo(f"private: {left_out:,}; --private lists them too", err=True)
+    return shown
+
+
+def run_remove(settings: Settings, wanted: str, *, yes: bool) -> str:
+    """Forget the upload whose id begins so, or say what would go; returns what to say.
+
+    :raises GiveUp: none begins so, or several do; something of it could not be removed.
+    """
+    found = [upload for upload in run_list(settings, private=True) if wanted and upload.upload_id.startswith(wanted)]
+    if len(found) != 1:
+        raise GiveUp(f"{counted(len(found), 'upload')} begin with {wanted!r}; see them with: anamnesis uploads list")
+    (upload,) = found
+    what = f"{upload.filename} with {counted(len(upload.episode_ids), 'section')}"
+    if not yes:
+        return f"{what} would go for good; add --yes to do it"
+    with store_to_write(settings) as store:
+        current = effective_settings(store)
+        forgetter = open_forgetter(current, store)
+        open_uploads(current, store).forget(upload.upload_id, forgetter)
+    if forgetter.problems:
+        raise GiveUp(f"{what} is forgotten, but not all of it: {'; '.join(forgetter.problems)}")
+    return f"{what} is forgotten; handing it in again brings it back"
+
+
+def render(uploads: Sequence[Upload], zone: tzinfo | None = None) -> str:
+    """One line each. Pure."""
+    if not uploads:
+        return "Nothing was uploaded; take in a document with: anamnesis upload FILE"
+    return "\n".join(
+        f"{each.upload_id}  {local_time(each.uploaded_at.isoformat(), zone)}  {each.filename}, "
+        f"{counted(len(each.episode_ids), 'section')}, {project_name(each.project)}"
+        + (f"; {each.note}" if each.note else "")
+        for each in uploads
+    )

@@ -1,0 +1,202 @@
+"""`anamnesis up`: the sidecar and Dagster as one supervised process group, and the first ingest's progress."""
+
+import os
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from anamnesis_pipeline.embeddings.api_models import api_model
+from anamnesis_pipeline.embeddings.models import find_model
+from anamnesis_pipeline.errors import AlreadyRunning, UnknownModel
+from anamnesis_pipeline.pipeline.host_clock import looked_since
+from anamnesis_pipeline.runtime.children import ChildSpec
+from anamnesis_pipeline.runtime.crawler_wiring import configured_specs
+from anamnesis_pipeline.runtime.dagster_home import write_dagster_home
+from anamnesis_pipeline.runtime.home_wiring import make_private
+from anamnesis_pipeline.runtime.log_roots import advice_without_logs, retention_advice, survey
+from anamnesis_pipeline.runtime.ports import WantedPort, require_free
+from anamnesis_pipeline.runtime.probes import accepts, answers
+from anamnesis_pipeline.runtime.process_group import end_life
+from anamnesis_pipeline.runtime.progress import Snapshot, show_progress, take_snapshot
+from anamnesis_pipeline.runtime.store_watch import open_when_there, watched
+from anamnesis_pipeline.runtime.supervision import Supervisor, stop_on_signals
+from anamnesis_pipeline.runtime.up_lock import Running, hold_lock
+from anamnesis_pipeline.runtime.wiring import effective_settings
+from anamnesis_pipeline.services.dagster.api import LOOPBACK, dagster_url
+from anamnesis_pipeline.services.dagster.graphql import dagster_command
+from anamnesis_pipeline.settings import Settings, claude_projects_dir, reachable_host, sidecar_url
+from anamnesis_pipeline.store.base import Store
+
+WAITED_FOR_S = 600
+"""Sources with a longer interval are not awaited before the memory counts as up to date."""
+
+
+def run_up(settings: Settings, console: Console, on_ready: Callable[[], None] = lambda: None) -> int:
+    """Run until Ctrl-C, SIGTERM or SIGHUP; return the exit status.
+
+    0 also when it is already running on this home, so that `make up` twice is no failure.
+    :param on_ready: called once, when both addresses answer.
+    :raises PortInUse: a port is taken; nothing was started.
+    :raises GiveUp: the home or the store is not usable; nothing was started.
+    """
+
+    def say(text: str) -> None:
+        console.print(Text(text), soft_wrap=True)
+
+    make_private(settings.home)
+    make_private(settings.logs_dir)
+    roots = [str(root) for root in settings.log_roots]
+    record = Running(os.getpid(), uuid.uuid4().hex, sidecar_url(settings), dagster_url(settings), roots)
+    try:
+        with stop_on_signals() as stop, hold_lock(settings.home / "up.lock", record) as earlier:
+            if earlier:  # its watcher may still be running, or was killed too
+                end_life(earlier.life, grace_s=5.0)
+            require_free(wanted_ports(settings))
+            write_dagster_home(settings.dagster_home)
+            if (store := open_when_there(settings, stop, say)) is None:
+                return 0
+            with closing(store), watched(settings, store, say):
+                say(f"Starting on {settings.home} (Ctrl-C ends it; logs of its processes: {settings.logs_dir})")
+                _mention_absent_model(effective_settings(store), say)
+                supervisor = Supervisor(child_specs(settings), record.life, say)
+                with _progress(effective_settings(store), store, console, say):
+                    status = supervisor.run(stop, _announcement(settings, supervisor, say, on_ready))
+            if stop.asked:
+                say("Stopped; nothing of it runs any more")
+            return status
+    except AlreadyRunning as exc:
+        say(str(exc))
+        return 0
+
+
+def _mention_absent_model(settings: Settings, say: Callable[[str], None]) -> None:
+    """Report a model that is not on this disk: it may be downloading, or its name may be wrong."""
+    if api_model(settings.model):
+        return
+    try:
+        find_model(settings.model, local_only=True)
+    except UnknownModel:
+        say(
+            f"The embedding model {settings.model!r} is not on this disk. Until it is downloaded, what is new is found "
+            "by its words only. Should that not end, `anamnesis doctor` says why, and which names are known"
+        )
+
+
+def wanted_ports(settings: Settings) -> list[WantedPort]:
+    """Return the three ports, with their variables."""
+    return [
+        WantedPort("the sidecar", settings.bind, settings.port, "ANAMNESIS_PORT"),
+        WantedPort("the Dagster UI", LOOPBACK, settings.dagster_port, "ANAMNESIS_DAGSTER_PORT"),
+        WantedPort("the Dagster code server", LOOPBACK, settings.code_port, "ANAMNESIS_CODE_PORT"),
+    ]
+
+
+def child_specs(settings: Settings) -> list[ChildSpec]:
+    """Return the sidecar, which starts at once, and Dagster: recovery, code server, then webserver and daemon."""
+    environment = child_environment(settings, os.environ)
+    workspace = str(settings.dagster_home / "workspace.yaml")
+    sidecar_host, port = reachable_host(settings.bind), settings.port
+
+    def spec(
+        name: str,
+        *command: str,
+        after: str | None = None,
+        ready: Callable[[], bool] = lambda: True,
+        once: bool = False,
+    ) -> ChildSpec:
+        log = settings.logs_dir / f"{name}.log"
+        return ChildSpec(name, (sys.executable, *command), environment, log, after=after, ready=ready, once=once)
+
+    return [
+        spec("sidecar", "-m", "anamnesis_pipeline.sidecar", ready=lambda: answers(sidecar_host, port, "/health")),
+        spec("recovery", "-m", "anamnesis_pipeline.defs.recovery", once=True),
+        spec(
+            "code-server",
+            *("-m", "dagster", "code-server", "start", "-h", LOOPBACK, "-p", str(settings.code_port)),
+            *("-m", "anamnesis_pipeline.definitions", "--use-python-environment-entry-point"),
+            after="recovery",
+            ready=lambda: accepts(LOOPBACK, settings.code_port),
+        ),
+        spec(
+            "webserver",
+            *("-m", "anamnesis_pipeline.sidecar.dagster_ui", "-h", LOOPBACK),
+            *("-p", str(settings.dagster_port), "-w", workspace),
+            after="code-server",
+            ready=lambda: answers(LOOPBACK, settings.dagster_port, "/server_info"),
+        ),
+        spec("daemon", *(dagster_command("dagster-daemon"), "run", "-w", workspace), after="code-server"),
+    ]
+
+
+def child_environment(settings: Settings, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the children's environment: settings that no store can hold, from any origin."""
+    environment = {
+        **inherited,
+        "ANAMNESIS_HOME": str(settings.home),
+        "ANAMNESIS_PORT": str(settings.port),
+        "ANAMNESIS_DAGSTER_PORT": str(settings.dagster_port),
+        "ANAMNESIS_CODE_PORT": str(settings.code_port),
+        "ANAMNESIS_BIND": settings.bind,
+        "DAGSTER_HOME": str(settings.dagster_home),
+        "PYTHONUNBUFFERED": "1",
+    }
+    if roots := inherited.get("ANAMNESIS_LOG_ROOTS"):  # relative to the user's directory
+        absolute = (str(Path(root).expanduser().absolute()) for root in roots.split(os.pathsep) if root)
+        environment["ANAMNESIS_LOG_ROOTS"] = os.pathsep.join(absolute)
+    return environment
+
+
+def _announcement(
+    settings: Settings, supervisor: Supervisor, say: Callable[[str], None], on_ready: Callable[[], None]
+) -> Callable[[], None]:
+    """Return the supervisor's tick callback: it prints the addresses once, when both answer."""
+    announced = False
+
+    def announce() -> None:
+        nonlocal announced
+        if announced or not supervisor.is_ready("sidecar", "webserver"):
+            return
+        announced = True
+        say(f"Memory: {sidecar_url(settings)}   Dagster: {dagster_url(settings)}")
+        on_ready()
+
+    return announce
+
+
+def waited_for(settings: Settings, store: Store) -> dict[str, str]:
+    """Return the sources to scan before the memory counts as up to date, with their hosts. Read again at each call,
+    since a removed source is no longer scanned.
+    """
+    specs = configured_specs(settings, store)
+    return {spec.name: spec.host for spec in specs if (spec.interval_s or settings.crawl_interval_s) <= WAITED_FOR_S}
+
+
+@contextmanager
+def _progress(settings: Settings, store: Store, console: Console, say: Callable[[str], None]) -> Iterator[None]:
+    """Print hints about the logs; then show the first ingest from a separate thread during the block."""
+    found = survey(settings.log_roots)
+    if hint := retention_advice(claude_projects_dir().parent / "settings.json"):
+        say(hint)
+    if not found.files:
+        say(advice_without_logs(settings.log_roots, found))
+        yield
+        return
+    stop, since = threading.Event(), datetime.now(UTC)
+
+    def read() -> Snapshot:
+        return take_snapshot(store, looked_since(store.settings, waited_for(settings, store), since))
+
+    thread = threading.Thread(target=show_progress, args=(read, found.files, console, stop), name="progress")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

@@ -1,0 +1,332 @@
+"""Build the context of a session: what answers its prompt, or the state of its project."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from itertools import count
+
+from anamnesis_pipeline.embeddings.pieces import PieceCounter
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.model import Episode, Part, Where
+from anamnesis_pipeline.search.best_sentences import Run, best_run
+from anamnesis_pipeline.search.context_items import Item, passage_item
+from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.search.folding import fold
+from anamnesis_pipeline.search.handoff import Handoff
+from anamnesis_pipeline.search.profiles import PROFILES
+from anamnesis_pipeline.search.query import Hit, SearchQuery
+from anamnesis_pipeline.search.quoting import fenced
+from anamnesis_pipeline.search.telling import says_what_it_asks, telling
+from anamnesis_pipeline.search.token_budget import Block, Section, count_tokens, counted_tokens, fitted
+from anamnesis_pipeline.search.words import content_words
+from anamnesis_pipeline.services.folder_project import projects_called, projects_of_folder
+from anamnesis_pipeline.services.handoff import read_handoff
+from anamnesis_pipeline.services.short_ids import short_ids
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.records.context import SessionMemory, Shown
+
+CANDIDATES = 12
+"""Hits considered for one prompt."""
+QUOTE_TOKENS = 58
+"""Minimum of one quote, two or three sentences: 400 tokens hold 3 or 4. benchmarks/README.md compares other values."""
+LONGEST_QUOTE_TOKENS = 160
+"""Maximum length of one quote, used where few answer."""
+SPARE_QUOTES = 3
+"""Hits read beyond those that fit, since the session may know some already."""
+AROUND_QUOTE, AROUND_QUOTES = 34, 100
+"""Maximum tokens of the text around one quote, and around all of them."""
+ASKED_HEAD, ASKED_TAIL = 1_500, 500
+"""Characters searched for of a long prompt: text pasted between them says little about the question."""
+EMPTIED = frozenset({"clear", "compact"})
+"""Start sources of a session with emptied context: what it was shown before may be shown again."""
+LEAST_TOKENS = 60
+"""Below this, no quote fits beside the fence."""
+SAME_AMONG = 60
+"""Number of items shown last that new ones are compared with, by their words."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextRequest:
+    """A request for context. Empty fields are unknown. Empty `query`: the session starts.
+
+    :param machine: where `cwd` is; empty: this machine.
+    :param source: how the session starts, in Claude Code's terms.
+    """
+
+    query: str = ""
+    cwd: str = ""
+    project: str = ""
+    machine: str = ""
+    session_id: str = ""
+    source: str = ""
+    max_tokens: int = 800
+
+
+@dataclass(frozen=True, slots=True)
+class ContextAnswer:
+    """Text for a session. `skipped` counts items left out, by reason: shown, budget, floor."""
+
+    text: str = ""
+    tokens: int = 0
+    episodes: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    skipped: Counter[str] = field(default_factory=Counter)
+
+
+class LeftOut(StrEnum):
+    """Reason why a quote is not in a block."""
+
+    FLOOR = "floor"
+    """It is below the relevance threshold."""
+    REPEATED = "repeated"
+    """Another quote of the block says the same."""
+    BUDGET = "budget"
+    """The token budget was used up."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextPreview:
+    """The context of a session that was shown nothing yet, and the quotes left out of it."""
+
+    projects: tuple[str, ...] = ()
+    block: Block = field(default_factory=Block)
+    left_out: tuple[tuple[LeftOut, Item], ...] = ()
+
+
+class ContextMaker:
+    """Make the context of sessions. Stateless; the store records what each session was shown."""
+
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        pieces: PieceCounter,
+        machine: str,
+        hidden: Set[str] = frozenset(),
+    ) -> None:
+        """:param machine: name of this machine, whose disk identifies projects.
+        :param hidden: ids of episodes that previews and hand-offs leave out.
+        """
+        self._hidden = hidden
+        self._store, self._engine, self._pieces, self._machine = store, engine, pieces, machine
+
+    def make(self, asked: ContextRequest, now: datetime) -> ContextAnswer:
+        """Return the block for a session. Its items count as shown to the session from now on."""
+        if asked.session_id and asked.source in EMPTIED:
+            self._store.context.restart(asked.session_id, now)
+        if asked.max_tokens < LEAST_TOKENS:
+            return ContextAnswer()
+        memory = self._store.context.session(asked.session_id) if asked.session_id else SessionMemory()
+        projects = self.projects(asked)
+        skipped: Counter[str] = Counter()
+        words = content_words(asked.query)
+        if asked.query:
+            sections = self._answering(asked, projects, memory, skipped)
+        else:
+            sections = self._handoff(asked, projects, _own_session(asked)).sections()
+        sections = self._unseen(sections, asked.session_id, memory, skipped)
+        block, out = fitted(sections, asked.max_tokens, words, self._pieces)
+        if asked.session_id and block.items:
+            block, out = self._claimed(block, out, sections, asked, words, now, skipped)
+        skipped["budget"] += len(out)
+        ids = tuple(dict.fromkeys(item.episode.episode_id for item in block.items))
+        self._track(ids, now)
+        return ContextAnswer(block.text, block.tokens, ids, projects, skipped)
+
+    def preview(self, asked: ContextRequest) -> ContextPreview:
+        """Return what `make` answers a session that was shown nothing yet. Counts as neither shown nor retrieved."""
+        projects, left = self.projects(asked), list[tuple[LeftOut, Item]]()
+        if asked.max_tokens < LEAST_TOKENS:
+            return ContextPreview(projects)
+        if asked.query:
+            hits, clear = self._hits(asked, projects)
+            unclear = [hit for hit in hits if hit not in clear and hit.episode.episode_id not in self._hidden]
+            parts = self._parts(hit.episode for hit in unclear)
+            left += [(LeftOut.FLOOR, _item(hit, parts)) for hit in unclear]
+            sections = [self._quotes(asked, clear)]
+        else:
+            sections = self._handoff(asked, projects).sections()
+        sections = self._not_hidden(sections)
+        told = self._unseen(sections, "", SessionMemory(), Counter())
+        kept = [item for section in told for item in section.items]
+        left += [(LeftOut.REPEATED, item) for section in sections for item in section.items if item not in kept]
+        block, out = fitted(told, asked.max_tokens, content_words(asked.query), self._pieces)
+        return ContextPreview(projects, block, (*left, *((LeftOut.BUDGET, item) for item in out)))
+
+    def handoff(self, asked: ContextRequest) -> tuple[tuple[str, ...], Handoff, Block]:
+        """Return a request's projects, their state, and that state as a block, which names what is unknown. Not counted
+        as shown.
+        """
+        projects = self.projects(asked)
+        handoff = self._handoff(asked, projects)
+        sections = self._not_hidden(handoff.sections())
+        if any(section.items for section in sections):
+            unknown = handoff.unknown()
+            closing = f"None in the latest sessions: {', '.join(unknown)}." if unknown else ""
+            return projects, handoff, fitted(sections, asked.max_tokens, (), self._pieces, closing)[0]
+        text = fenced(["Nothing is known of this project yet."])
+        tokens = count_tokens(text, self._pieces)
+        return projects, handoff, Block(text, tokens) if tokens <= asked.max_tokens else Block()
+
+    def _handoff(self, asked: ContextRequest, projects: tuple[str, ...], without: str = "") -> Handoff:
+        """Return the state of the projects; of private sources only those requested by name, or from inside."""
+        inside = self._inside(asked, projects)
+        hidden = self._engine.private().elsewhere(self._store, projects, inside) if inside else ()
+        return read_handoff(self._store, projects, without, hidden)
+
+    def _inside(self, asked: ContextRequest, projects: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the projects and the private sources around the folder; none if the request names a project."""
+        if asked.project or not asked.cwd:
+            return ()
+        return (*projects, *self._engine.private().around(asked.cwd, asked.machine or self._machine))
+
+    def _not_hidden(self, sections: Sequence[Section]) -> list[Section]:
+        if not self._hidden:
+            return list(sections)
+        return [
+            replace(each, items=[item for item in each.items if item.episode.episode_id not in self._hidden])
+            for each in sections
+        ]
+
+    def projects(self, asked: ContextRequest) -> tuple[str, ...]:
+        """Return the stored projects of a request; none: unknown."""
+        if asked.project:
+            return projects_called(self._store, asked.project)
+        if not asked.cwd:
+            return ()
+        machine = asked.machine or self._machine
+        return projects_of_folder(
+            self._store, asked.cwd, machine, is_here=machine == self._machine, private=self._engine.private()
+        )
+
+    def _answering(
+        self, asked: ContextRequest, projects: tuple[str, ...], memory: SessionMemory, skipped: Counter[str]
+    ) -> list[Section]:
+        """Return the quotes relevant enough to a prompt that the session does not know."""
+        hits, clear = self._hits(asked, projects)
+        skipped["floor"] += len(hits) - len(clear)
+        known = {shown.episode_id for shown in memory.shown}
+        new = [hit for hit in clear if not known & {hit.episode.episode_id, *hit.also}]
+        skipped["shown"] += len(clear) - len(new)
+        return [self._quotes(asked, new)]
+
+    def _hits(self, asked: ContextRequest, projects: tuple[str, ...]) -> tuple[list[Hit], list[Hit]]:
+        """Return the search hits for a prompt, and those above the relevance threshold."""
+        if not says_what_it_asks(asked.query) or (asked.project and not projects):
+            return [], []
+        query = SearchQuery(
+            _cut(asked.query), CANDIDATES, where=Where(projects=projects), track=False, explain=True,
+            profile=PROFILES["context"], include_private=self._inside(asked, projects),
+            sentences=asked.max_tokens // (QUOTE_TOKENS + AROUND_QUOTE) + SPARE_QUOTES,
+        )  # fmt: skip
+        hits = [hit for hit in self._engine.search(query).hits if _is_of(hit.episode.project, projects)]
+        return hits, telling(hits, is_stranger=bool(asked.cwd) and not projects)
+
+    def _quotes(self, asked: ContextRequest, hits: Sequence[Hit]) -> Section:
+        """Return the quotes of hits: of each the sentences that answer best."""
+        most = _quote_tokens(asked.max_tokens, len(hits))
+        texts = list(dict.fromkeys(s.text for hit in hits for run in hit.runs for s in run))
+        tokens = dict(zip(texts, counted_tokens(texts, self._pieces), strict=True))
+        parts = self._parts(hit.episode for hit in hits)
+        short = short_ids(self._store, (hit.episode.episode_id for hit in hits))
+        items = [_item(hit, parts, best_run(hit.runs, most, tokens.__getitem__)) for hit in hits]
+        return Section("", [replace(item, short_id=short[item.episode.episode_id]) for item in items], most)
+
+    def _unseen(
+        self, sections: Sequence[Section], session_id: str, memory: SessionMemory, skipped: Counter[str]
+    ) -> list[Section]:
+        """Return the sections without what the session knows: items shown to it, near-duplicates of these, and what it
+        said itself since its context was emptied.
+        """
+        known = {shown.episode_id for shown in memory.shown}
+        texts = self._texts(memory.shown[-SAME_AMONG:])
+        new = [
+            [
+                item
+                for item in section.items
+                if not (_said_it(item, session_id, memory) or item.episode.episode_id in known)
+            ]
+            for section in sections
+        ]
+        groups = fold([(text,) for text in (*texts, *(item.text for items in new for item in items))])
+        again = {number - len(texts) for group in groups for number in group[1:]}
+        numbered = count()
+        found = [
+            replace(section, items=[item for item in items if next(numbered) not in again])
+            for section, items in zip(sections, new, strict=True)
+        ]
+        skipped["shown"] += sum(len(section.items) for section in sections) - sum(len(s.items) for s in found)
+        return found
+
+    def _texts(self, shown: Sequence[Shown]) -> list[str]:
+        """Return the current texts of shown items; items deleted since are not compared."""
+        passages = self._store.episodes.passages([s.passage_id for s in shown if s.passage_id is not None])
+        episodes = self._store.episodes.get([s.episode_id for s in shown if s.passage_id is None])
+        return [p.passage.text for p in passages.values()] + [e.summary for e in episodes.values()]
+
+    def _claimed(
+        self,
+        block: Block,
+        out: list[Item],
+        sections: Sequence[Section],
+        asked: ContextRequest,
+        words: Sequence[str],
+        now: datetime,
+        skipped: Counter[str],
+    ) -> tuple[Block, list[Item]]:
+        """Return the block without items that another call showed the session in the meantime."""
+        shown = [Shown(item.episode.episode_id, item.passage_id) for item in block.items]
+        mine = self._store.context.show(asked.session_id, shown, now)
+        if mine == {item.episode_id for item in shown}:
+            return block, out
+        skipped["shown"] += len(shown) - len(mine)
+        kept = [replace(s, items=[i for i in s.items if i.episode.episode_id in mine]) for s in sections]
+        return fitted(kept, asked.max_tokens, words, self._pieces)[0], out
+
+    def _track(self, ids: Sequence[str], now: datetime) -> None:
+        try:
+            self._store.episodes.track(ids, now)
+        except AnamnesisError as exc:  # the answer matters more than its count
+            log.warning("what a session was told is not counted as retrieved: %s", exc)
+
+    def _parts(self, episodes: Iterable[Episode]) -> dict[str, Part]:
+        return {part.part_id: part for part in self._store.forgetting.parts([e.episode_id for e in episodes])}
+
+
+def _quote_tokens(most: int, quotes: int) -> int:
+    """Return the tokens for each quote; fewer quotes may be longer."""
+    share = (most - AROUND_QUOTES) // max(quotes, 1) - AROUND_QUOTE
+    return min(max(share, QUOTE_TOKENS), LONGEST_QUOTE_TOKENS)
+
+
+def _own_session(asked: ContextRequest) -> str:
+    """Return the session whose own words are in its context."""
+    return "" if asked.source in EMPTIED else asked.session_id
+
+
+def _item(hit: Hit, parts: dict[str, Part], run: Run = ()) -> Item:
+    sentences = [sentence.text for sentence in run]
+    return passage_item(hit.episode, hit.passage, parts.get(hit.episode.episode_id), sentences)
+
+
+def _is_of(project: str, projects: Sequence[str]) -> bool:
+    """Return whether an episode is of one of the projects, by full name: a search also matches name endings."""
+    return not projects or project in projects
+
+
+def _said_it(item: Item, session_id: str, memory: SessionMemory) -> bool:
+    """Return whether a quote is from the session itself, and still in its context."""
+    if not session_id or item.episode.session_id != session_id:
+        return False
+    return memory.restarted_at is None or item.episode.timestamp >= memory.restarted_at
+
+
+def _cut(text: str) -> str:
+    if len(text) <= ASKED_HEAD + ASKED_TAIL:
+        return text
+    return f"{text[:ASKED_HEAD]}\n{text[-ASKED_TAIL:]}"

@@ -1,0 +1,206 @@
+"""Restore logs and document versions from the archive, line by line."""
+
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from anamnesis_pipeline.errors import GiveUp, StoreCorrupt
+from anamnesis_pipeline.model import BEGINS_LONG, GOES_ON, FileCursor, Source
+from anamnesis_pipeline.parsing.documents.languages import CONVERTED, format_of
+from anamnesis_pipeline.parsing.text.file_names import log_name, log_stem
+from anamnesis_pipeline.pipeline.archive import Archive
+from anamnesis_pipeline.pipeline.archived import Damage, archived_lines
+from anamnesis_pipeline.pipeline.crawl import folder_of
+from anamnesis_pipeline.pipeline.documents import holds_documents
+from anamnesis_pipeline.search.project_labels import Private
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.records.forgetting import Selection
+
+EVERY = -1
+"""Requests every generation of a file, not only the latest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extractable:
+    """One generation of an archived file, and its target relative to the output folder."""
+
+    cursor: FileCursor
+    generation: int
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractReport:
+    """What was written, and the damaged archived files, which were skipped."""
+
+    files: int
+    lines: int
+    bytes: int
+    damaged: list[Damage] = field(default_factory=list)
+
+
+def extractable(
+    store: Store,
+    *,
+    session_id: str = "",
+    keys: Collection[str] | None = None,
+    path: str = "",
+    generation: int | None = None,
+) -> list[Extractable]:
+    """Return the archived files of a session, of sources by key, or at or below a path on the source's machine; all
+    without filters.
+
+    Files get the source's layout: `<project folder>/<path>`, below the source's key where two sources have a folder of
+    the same name. Former generations, if requested, get `.generation-<N>` before their suffix.
+
+    :param generation: None: the latest of each file that has lines; `EVERY`; or the number.
+    """
+    sources = {s.key: s for s in store.files.sources() if keys is None or s.key in keys}
+    documents = {key for key, found in sources.items() if holds_documents(found)}
+    labels = _labels(sources.values())
+    wanted = _wanted(store, sources, session_id, path)
+    return [
+        Extractable(cursor, number, _target(labels[cursor.source], name, number, latest))
+        for cursor in wanted
+        for name in [_name_of_text(cursor.path) if cursor.source in documents else cursor.path]
+        if (present := _generations(store, cursor))
+        for latest in [present[-1]]
+        for number in _chosen(present, generation)
+    ]
+
+
+def without_private(store: Store, private: Private, wanted: Sequence[Extractable], path: str = "") -> list[Extractable]:
+    """Drop files of private sources and projects. A file that holds some of a private project is private, and so are
+    the outputs of its session.
+
+    :param path: the requested path; one inside a private source, or inside a project's folder, names it.
+    """
+    sources = {source.key: source for source in store.files.sources()}
+    hidden = {source.key for source in private.sources if not (path and is_below(path, source.root))}
+    projects = tuple(project for project in store.projects.all() if private.is_of(project))
+    ids = store.forgetting.matching(Selection(projects=projects)) if projects else []
+    files = {
+        (part.source, part.path)
+        for part in store.forgetting.parts(ids)
+        if not (path and is_below(path, folder_of(sources[part.source])))
+    }
+    sessions = {(source, log_stem(name)) for source, name in files if log_name(name)}
+    return [
+        item
+        for item in wanted
+        for key, name in [(item.cursor.source, item.cursor.path)]
+        if key not in hidden
+        and (key, name) not in files
+        and sessions.isdisjoint((key, part) for part in PurePosixPath(name).parts)
+    ]
+
+
+def extract(store: Store, archive: Archive, wanted: Sequence[Extractable], to: Path, *, force: bool) -> ExtractReport:
+    """Write files below `to`, each in one step. Nothing is written if a file exists already, unless `force`. A file
+    that is damaged in the archive stops no other.
+
+    :raises GiveUp: a file exists already or cannot be written, or a name leads out of `to`.
+    """
+    targets = [_inside(to, item.target) for item in wanted]
+    present = [target for target in targets if target.exists()]
+    if present and not force:
+        raise GiveUp(
+            f"{len(present)} of {len(targets)} files are there already, e.g. {present[0]}; nothing was written. "
+            f"Choose another folder, or overwrite them with --force"
+        )
+    lines = size = 0
+    damaged = []
+    for item, target in zip(wanted, targets, strict=True):
+        try:
+            count, length = _write(store, archive, item, target)
+        except StoreCorrupt as exc:
+            damaged.append(Damage(item.cursor.source, item.cursor.path, item.generation, str(exc)))
+            continue
+        lines, size = lines + count, size + length
+    return ExtractReport(len(targets) - len(damaged), lines, size, damaged)
+
+
+def _wanted(store: Store, sources: dict[str, Source], session_id: str, path: str) -> Iterator[FileCursor]:
+    parts = store.forgetting.matching(Selection(session_id=session_id)) if session_id else []
+    of_session = {(part.source, part.path) for part in store.forgetting.parts(parts)}
+    for source in sources.values():
+        for cursor in store.files.cursors(source.key).values():
+            if session_id and (cursor.source, cursor.path) not in of_session and not names(cursor.path, session_id):
+                continue
+            if path and not is_below(f"{folder_of(source)}/{cursor.path}", path):
+                continue
+            yield cursor
+
+
+def names(path: str, session_id: str) -> bool:
+    """Return whether a log's path shows that it belongs to a session: its own file, or one in its folder."""
+    parts = PurePosixPath(path).parts
+    return session_id in parts or log_stem(parts[-1]) == session_id
+
+
+def is_below(path: str, place: str) -> bool:
+    """Return whether `path` is the file `place`, or is in the folder `place`."""
+    return path == place or path.startswith(f"{place.rstrip('/')}/")
+
+
+def _labels(sources: Iterable[Source]) -> dict[str, str]:
+    """Return source -> output folder of its files."""
+    folders = {s.key: s.folder if s.folder not in {"", "."} else PurePosixPath(s.root).name for s in sources}
+    shared = Counter(folders.values())
+    return {key: folder if folder and shared[folder] == 1 else key for key, folder in folders.items()}
+
+
+def _name_of_text(path: str) -> str:
+    """Return the output name: a document that is no text file is archived as text only."""
+    return f"{path}.md" if format_of(path) in CONVERTED else path
+
+
+def _generations(store: Store, cursor: FileCursor) -> list[int]:
+    """Return the generations with lines, in order."""
+    return [n for n in range(cursor.generation + 1) if store.archive.frames(cursor.source, cursor.path, n)]
+
+
+def _chosen(present: Sequence[int], generation: int | None) -> list[int]:
+    if generation is None:
+        return [present[-1]]
+    return [number for number in present if generation in (EVERY, number)]
+
+
+def _target(folder: str, path: str, generation: int, latest: int) -> str:
+    place = PurePosixPath(folder, path)
+    return str(place if generation == latest else place.with_suffix(f".generation-{generation}{place.suffix}"))
+
+
+def _inside(to: Path, target: str) -> Path:
+    if ".." in PurePosixPath(target).parts:
+        raise GiveUp(f"{target!r} leads out of {to}; extract this source by itself and look at its paths")
+    return to / target
+
+
+def _for_me_alone(path: str, flags: int) -> int:
+    """Open for the owner only, as Claude Code does with its logs: a log may hold anything."""
+    return os.open(path, flags, 0o600)
+
+
+def _write(store: Store, archive: Archive, item: Extractable, target: Path) -> tuple[int, int]:
+    """Write one file. Return lines and bytes written."""
+    draft, count = target.with_name(f"{target.name}.extracting"), 0
+    archived = archived_lines(store, archive, item.cursor.source, item.cursor.path, item.generation)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open(draft, "w", encoding="utf-8", errors="surrogatepass", newline="\n", opener=_for_me_alone) as out:
+            for count, line in enumerate(archived, start=1):
+                out.write("\n" if count > 1 and not line.startswith(GOES_ON) else "")
+                out.write(line.lstrip(BEGINS_LONG))
+            out.write("\n" if count else "")
+            size = out.tell()
+        draft.replace(target)
+    except OSError as problem:
+        raise GiveUp(
+            f"{target} cannot be written: {problem.strerror}; free some room, or choose another folder"
+        ) from problem
+    finally:
+        draft.unlink(missing_ok=True)
+    return count, size

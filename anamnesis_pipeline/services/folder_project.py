@@ -1,0 +1,73 @@
+"""Find the stored project of a working directory."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
+
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.parsing.claude_logs.projects import project_label, resolved_project
+from anamnesis_pipeline.parsing.text.file_names import composed
+from anamnesis_pipeline.pipeline.projects import SEEN, project_aliases
+from anamnesis_pipeline.pipeline.source_specs import STORED
+from anamnesis_pipeline.search.project_labels import Private, labels_of, sources_around
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.records.settings import store_name
+
+MOST_LABELS = 5
+"""Maximum projects that one bare name may mean; only the first are taken."""
+PARENTS = 12
+"""Maximum parent folders that are looked up."""
+
+
+def projects_called(store: Store, name: str) -> tuple[str, ...]:
+    """Return the stored projects that a name means, under their current names: `api` also means `acme/api`."""
+    called = store_name(project_aliases(store), composed(name))
+    if store.context.has_project(called):
+        return (called,)
+    return tuple(labels_of(name, store.projects.all())[:MOST_LABELS])
+
+
+def projects_of_folder(store: Store, cwd: str, machine: str, *, is_here: bool, private: Private) -> tuple[str, ...]:
+    """Return the stored projects of a working directory, named as ingest names them; none: nothing is stored of it.
+
+    A folder without a project gets the project with its name, if there is exactly one. A private project is taken so
+    only if it has no folder and its label is just that name: the folder is not inside another.
+
+    :param is_here: the folder is on this machine, whose disk may be read; else only stored observations count.
+    """
+    aliases = project_aliases(store)
+    for name in _names(store, cwd, machine, is_here=is_here):
+        if store.context.has_project(called := store_name(aliases, name)):
+            return (called,)
+    base = project_label(cwd).rsplit("/", 1)[-1]
+    same = [label for label in store.projects.all() if label.rsplit("/", 1)[-1] == base] if base else []
+    if len(same) != 1 or (private.is_of(same[0]) and same[0] != base):
+        return ()
+    held = (Where(projects=(same[0],), source=key, include_superseded=True) for key in private.keys)
+    return () if any(map(store.episodes.count, held)) else (same[0],)
+
+
+def _names(store: Store, cwd: str, machine: str, *, is_here: bool) -> Iterable[str]:
+    """Yield possible names of the folder, the most certain first: by its repository, as stored before, by its path, by
+    its stored parent folders, and by the project configured for a source of documents around it.
+    """
+    if is_here and (found := resolved_project(cwd)) is not None:
+        yield found
+    folders = [cwd, *map(str, _parents(cwd))]
+    prefixes = [SEEN, f"{SEEN}{machine}:"] if is_here else [f"{SEEN}{machine}:"]
+    for number, folder in enumerate(folders):
+        for prefix in prefixes:
+            if (seen := store.settings.get(prefix + folder)) is not None:
+                yield composed(str(seen))
+        if number == 0:
+            yield project_label(cwd)
+    for source in sources_around(store.files.sources(), cwd, machine):
+        if named := store.settings.get(STORED + source.spec, {}).get("project"):
+            yield str(named)
+
+
+def _parents(cwd: str) -> Sequence[PurePosixPath]:
+    """Return the parent folders without those that hold homes: a whole home's project is not that of its subfolders."""
+    if not cwd.startswith("/"):
+        return []
+    outer = {"", "/", "~", "/home", "/Users"}
+    return [p for p in list(PurePosixPath(cwd).parents)[:PARENTS] if project_label(str(p)) not in outer]

@@ -1,0 +1,230 @@
+"""The whole pipeline in one process, without Dagster: what `anamnesis ingest` does."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from anamnesis_pipeline.embeddings.pieces import PieceCounter
+from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceUnreadable
+from anamnesis_pipeline.model import FileCursor, Part, Source
+from anamnesis_pipeline.parsing.claude_logs.message_keys import place_of
+from anamnesis_pipeline.parsing.claude_logs.observers import ObserverRules
+from anamnesis_pipeline.pipeline.archive import Archive
+from anamnesis_pipeline.pipeline.crawl import CrawlReport, Mask, crawl_source
+from anamnesis_pipeline.pipeline.crawl_documents import DocumentRules, crawl_documents
+from anamnesis_pipeline.pipeline.document_archive import add_version
+from anamnesis_pipeline.pipeline.document_versions import Version
+from anamnesis_pipeline.pipeline.documents import DocumentReport, holds_documents, parse_documents, settle_source
+from anamnesis_pipeline.pipeline.host_clock import note_read, write_problems
+from anamnesis_pipeline.pipeline.llm_choice import Llm
+from anamnesis_pipeline.pipeline.parse import ParseReport, open_context, parse_source
+from anamnesis_pipeline.pipeline.parse_again import is_asked_again, parse_again
+from anamnesis_pipeline.pipeline.projects import merge_spellings, right_guesses
+from anamnesis_pipeline.pipeline.publish import EpisodeReport, publish_source
+from anamnesis_pipeline.pipeline.quarantine import hold_excluded
+from anamnesis_pipeline.pipeline.session_summaries import SessionReport, summarize_sessions
+from anamnesis_pipeline.pipeline.sessions import renew_odd_times
+from anamnesis_pipeline.pipeline.summarize import SummaryReport, summarize_source
+from anamnesis_pipeline.pipeline.tag_patterns import stored_patterns
+from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
+from anamnesis_pipeline.services.forget import Forgetter
+from anamnesis_pipeline.sources.base import SourceHost
+from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
+from anamnesis_pipeline.store.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Dependencies of the source steps, opened once."""
+
+    store: Store
+    host_of: Callable[[Source], SourceHost]
+    """Source -> its machine."""
+    archive: Archive
+    mask: Mask
+    archive_lines: Callable[[FileCursor, int], Iterator[str]]
+    label_of: Callable[[Source], Callable[[str], str]]
+    """Source -> (working directory on its machine -> project)."""
+    pieces: PieceCounter
+    idle_minutes: int
+    llm: Llm
+    headline: Callable[[Part], str]
+    """Chunk -> provisional summary while the chunk is open."""
+    rules_of: Callable[[Source], DocumentRules | None] = lambda source: None
+    """Document source -> its rules; None: it is no longer configured."""
+    specs: Sequence[SourceSpec] = ()
+    """The configured sources."""
+    sure_label_of: Callable[[Source], Callable[[str], str]] | None = None
+    """As `label_of`, but raises if the machine is unreachable; None: no machine ever is."""
+    observers: ObserverRules | None = None
+    """Rules for sessions of other memory tools; None: this package's."""
+
+    def forgetter(self, private: Private = NOTHING_PRIVATE) -> Forgetter:
+        """Return the forgetter, which removes text for good.
+
+        :param private: as of `Forgetter`.
+        """
+        return Forgetter(self.store, self.archive, self.pieces, self.publish, self.specs, private)
+
+    def crawl(self, source: Source) -> CrawlReport:
+        """Crawl new lines or document versions into the archive; a reserved source has no files. An unreachable machine
+        is a problem of the report, and does not stop later steps. The status shows the problems.
+        """
+        if source.kind == "reserved":
+            return CrawlReport()
+        started = datetime.now(UTC)
+        report = self._crawled(source)
+        write_problems(self.store.settings, source.key, report.problems)
+        if not report.problems:
+            note_read(self.store.settings, source.key, started)
+        return report
+
+    def _crawled(self, source: Source) -> CrawlReport:
+        try:
+            if source.kind == DOCUMENTS:
+                return self._crawl_documents(source)
+            return crawl_source(self.store, self.host_of(source), self.archive, source, self.mask)
+        except (HostUnreachable, HostRefused, SourceUnreadable) as problem:
+            return CrawlReport(problems=[str(problem)])
+
+    def parse(self, source: Source) -> ParseReport:
+        """Parse archived log lines into chunks. First assign projects to chunks parsed while the machine was
+        unreachable. Parse again what was parsed before if `ask_again` asked for that.
+        """
+        if holds_documents(source):
+            return ParseReport()
+        merge_spellings(self.store)
+        renew_odd_times(self.store)
+        if self.sure_label_of is not None:
+            right_guesses(self.store, source.machine, self.sure_label_of(source))
+        label = self.label_of(source)
+        report = parse_source(
+            self.store, self.archive_lines, source, now=datetime.now(UTC), idle_minutes=self.idle_minutes,
+            label=label, observers=self.observers,
+        )  # fmt: skip
+        if not is_asked_again(self.store, source.key):
+            return report
+        context = open_context(self.store, self.archive_lines, source, self.idle_minutes, label, self.observers)
+        again = parse_again(context)
+        self.store.parts.link_agents(source.key)
+        return replace(report, again=again)
+
+    def parse_documents(self, source: Source) -> DocumentReport:
+        """Parse archived document versions into sections; log sources have none."""
+        if not holds_documents(source):
+            return DocumentReport()
+        return parse_documents(self.store, self.archive_lines, source, stored_patterns(self.store.settings))
+
+    def add_document(
+        self,
+        source_key: str,
+        path: str,
+        data: bytes,
+        *,
+        project: str = "",
+        instance: str = "",
+        tags: Sequence[str] = (),
+        title: str = "",
+        when: datetime | None = None,
+    ) -> list[str]:
+        """Store one document as the file `path` of a reserved source; keyword search finds it at once. An existing
+        document at that path becomes its former version.
+
+        :param instance: owner of the memory; empty: this machine's.
+        :param title: replaces the file name.
+        :param when: time of the document; None: now.
+        :returns: the ids of its episodes, in document order.
+        :raises DocumentUnreadable: the bytes are not of the format that the name says.
+        """
+        source = next(source for source in self.store.files.sources() if source.key == source_key)
+        mtime_ns = round((when or datetime.now(UTC)).timestamp() * 1e9)
+        version = Version(0, mtime_ns, 0, project, place_of(source_key, path), "", title, tuple(tags), instance)
+        add_version(self.store, self.archive, source, path, data, self.mask, version)
+        self.parse_documents(source)
+        self.publish(source)
+        return [s.part_id for s in self.store.documents.sightings_of(source_key, path) if s.present]
+
+    def _crawl_documents(self, source: Source) -> CrawlReport:
+        rules = self.rules_of(source)
+        if rules is None:
+            return CrawlReport()
+        return crawl_documents(
+            self.store, self.host_of(source), self.archive, source, rules, self.mask, self.label_of(source)
+        )
+
+    def summarize_parts(
+        self,
+        source: Source,
+        *,
+        again: bool = False,
+        by_hand: bool = False,
+        asked_at: datetime | None = None,
+        project: str | None = None,
+        limit: int | None = None,
+    ) -> SummaryReport:
+        """Summarize closed chunks that no rule excludes; see `summarize_source`.
+
+        :param again: also chunks whose summary an LLM would replace now; the present summaries stay until then.
+        """
+        hold_excluded(self.store, source)
+        if again:
+            self.store.summaries.want_summaries("", source=source.key, project=project)
+        return summarize_source(
+            self.store, source, self.llm, by_hand=by_hand, asked_at=asked_at, project=project, limit=limit
+        )
+
+    def publish(self, source: Source) -> EpisodeReport:
+        """Write chunks and summaries that no rule excludes as episodes, then reconcile superseded episodes."""
+        hold_excluded(self.store, source)
+        rules = self.rules_of(source) if source.kind == DOCUMENTS else None
+        report = publish_source(
+            self.store, source, self.pieces, self.headline, self.llm.rules.weights,
+            instance=rules.spec.instance if rules else "",
+        )  # fmt: skip
+        return replace(report, settled=settle_source(self.store, source))
+
+    def summarize_sessions(self, source: Source) -> SessionReport:
+        """Write the records of changed log sessions; see `summarize_sessions`."""
+        if source.kind == "reserved" or holds_documents(source):
+            return SessionReport()
+        return summarize_sessions(self.store, source, self.llm, self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """Result of `ingest_source` for one source."""
+
+    source: Source
+    crawl: CrawlReport
+    parse: ParseReport
+    documents: DocumentReport
+    summaries: SummaryReport
+    episodes: EpisodeReport
+    sessions: SessionReport
+
+
+def ingest_source(pipeline: Pipeline, source: Source) -> SourceReport:
+    """Run all steps of one source, in order."""
+    return SourceReport(
+        source,
+        pipeline.crawl(source),
+        pipeline.parse(source),
+        pipeline.parse_documents(source),
+        pipeline.summarize_parts(source),
+        pipeline.publish(source),
+        pipeline.summarize_sessions(source),
+    )
+
+
+def ingest_all(
+    pipeline: Pipeline, sources: Sequence[Source], on_source: Callable[[SourceReport], None] = lambda report: None
+) -> list[SourceReport]:
+    """Ingest all sources in turn; call `on_source` after each. First finish forgetting that an earlier run began."""
+    pipeline.forgetter().resume()
+    pipeline.store.files.put_sources(sources)
+    reports = []
+    for source in sources:
+        report = ingest_source(pipeline, source)
+        on_source(report)
+        reports.append(report)
+    return reports

@@ -1,0 +1,144 @@
+"""Rolling episodes: the notes of one session, which grow while it runs and outlive its compactions."""
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+from anamnesis_pipeline.errors import EpisodeConflict
+from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.services.posting import EpisodeDraft, Poster
+from anamnesis_pipeline.store.base import Store
+
+ROLLING_KIND = "rolling"
+MOST_CHARS = 30_000
+"""Max characters of a rolling episode, so few that all its passages get vectors before an upsert is answered."""
+KEPT_CHARS = 15_000
+"""Characters of existing text kept when a delta would exceed MOST_CHARS; older text moves to a separate closed
+episode."""
+MOST_DELTA_CHARS = MOST_CHARS - KEPT_CHARS
+BETWEEN = "\n\n"
+"""Separator of deltas."""
+MOST_TAGS = 50
+ATTEMPTS = 8
+"""Attempts to append a delta while others are appended at the same time."""
+
+_NOT_IN_ID = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """An addition to a session's notes. `project` empty: that in which the session began, if known."""
+
+    handle: str
+    session_id: str
+    text: str
+    machine: str
+    tags: tuple[str, ...] = ()
+    project: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """The rolling episode after an upsert. `closed`: id of the episode that received older text in this upsert."""
+
+    episode: Episode
+    created: bool
+    appended: bool
+    closed: str | None = None
+
+
+def rolling_id(machine: str, handle: str, session_id: str) -> str:
+    """Return the id of a session's rolling episode."""
+    pieces = (_NOT_IN_ID.sub("-", machine), _NOT_IN_ID.sub("-", handle), _NOT_IN_ID.sub("-", session_id[:8]))
+    return "ep_rolling_" + "_".join(pieces)
+
+
+def upsert(store: Store, poster: Poster, delta: Delta, clock: Callable[[], datetime]) -> Rolled:
+    """Append a delta to its session's rolling episode, created if missing. Text that the episode already ends with
+    changes nothing. The next search finds it.
+
+    :raises EpisodeConflict: another session has this id, or other deltas come too fast.
+    :raises Excluded: a rule excludes its project or its text.
+    """
+    for _ in range(ATTEMPTS - 1):
+        with suppress(EpisodeConflict):  # another delta was written between reading and writing
+            return _upsert(store, poster, delta, clock())
+    return _upsert(store, poster, delta, clock())
+
+
+def _upsert(store: Store, poster: Poster, delta: Delta, now: datetime) -> Rolled:
+    episode_id = rolling_id(delta.machine, delta.handle, delta.session_id)
+    known = store.episodes.get([episode_id]).get(episode_id)
+    text = poster.masked(delta.text.strip())
+    if known is None:
+        episode, created = poster.create(_first(store, delta, episode_id, text, now))
+        return Rolled(episode, created, True)
+    if _is_anothers(known, delta):
+        raise EpisodeConflict(
+            f"episode {episode_id} is of session {known.session_id} on {known.machine}; choose another handle"
+        )
+    tags = tuple(dict.fromkeys((*known.tags, *map(poster.masked, delta.tags))))[:MOST_TAGS]
+    if known.raw_exchange == text or known.raw_exchange.endswith(BETWEEN + text):
+        same = tags == known.tags
+        return Rolled(known if same else _changed(poster, known, {"tags": tags}), False, False)
+    kept, closed = _made_room(poster, known, len(text))
+    changes = {"raw_exchange": kept + BETWEEN + text if kept else text, "tags": tags, "timestamp": now}
+    if closed is not None:
+        changes["metadata"] = {**known.metadata, "closed": _closed(known) + 1}
+    return Rolled(_changed(poster, known, changes), False, True, closed)
+
+
+def _first(store: Store, delta: Delta, episode_id: str, text: str, now: datetime) -> EpisodeDraft:
+    """Return the first draft. Its summary never changes, so appends leave earlier passages unchanged."""
+    project = delta.project or (store.projects.session_start(delta.session_id) or ("", ""))[0]
+    about = f" on {project}" if project else ""
+    return EpisodeDraft(
+        summary=f"Rolling notes of {delta.handle}{about}, session {delta.session_id[:8]} on {delta.machine}.",
+        instance=delta.machine, project=project, raw_exchange=text, tags=delta.tags, timestamp=now,
+        episode_id=episode_id, kind=ROLLING_KIND, machine=delta.machine, session_id=delta.session_id,
+        metadata={"handle": delta.handle, "began": now.isoformat(), "closed": 0},
+    )  # fmt: skip
+
+
+def _changed(poster: Poster, known: Episode, changes: dict[str, object]) -> Episode:
+    return poster.patch(known.episode_id, changes, expected_hash=known.content_hash)
+
+
+def _made_room(poster: Poster, known: Episode, chars: int) -> tuple[str, str | None]:
+    """Return the text to keep, and the id of the closed episode if older text had to move.
+
+    The split depends on the stored text alone: a retry after a failure finds it done.
+    """
+    text = known.raw_exchange
+    if len(text) + len(BETWEEN) + chars <= MOST_CHARS:
+        return text, None
+    cut = _seam(text)
+    number = _closed(known) + 1
+    sibling = EpisodeDraft(
+        summary=f"{known.summary.removesuffix('.')}, part {number}.", instance=known.instance, project=known.project,
+        raw_exchange=text[:cut].strip(), tags=known.tags, timestamp=known.timestamp,
+        episode_id=f"{known.episode_id}_{number}", kind=ROLLING_KIND, machine=known.machine,
+        session_id=known.session_id, metadata={"rolling": known.episode_id, "part": number},
+    )  # fmt: skip
+    poster.create(sibling)
+    return text[cut:].strip(), sibling.episode_id
+
+
+def _seam(text: str) -> int:
+    """Return the offset of the last KEPT_CHARS or fewer, at a delta boundary if there is one."""
+    low = max(0, len(text) - KEPT_CHARS)
+    between = text.find(BETWEEN, low)
+    return between + len(BETWEEN) if between >= 0 else low
+
+
+def _closed(known: Episode) -> int:
+    number = known.metadata.get("closed", 0)
+    return number if isinstance(number, int) else 0
+
+
+def _is_anothers(known: Episode, delta: Delta) -> bool:
+    """Return whether the episode with a delta's id is of another session: ids hold only the start of a session id."""
+    theirs = (known.session_id, known.machine, known.metadata.get("handle"))
+    return theirs != (delta.session_id, delta.machine, delta.handle)

@@ -1,0 +1,202 @@
+"""What a session is told of the memory."""
+
+from collections.abc import Iterable, Set
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from anamnesis_pipeline.errors import InvalidEpisode
+from anamnesis_pipeline.parsing.text.sentences import beginning
+from anamnesis_pipeline.runtime.wiring import open_pieces
+from anamnesis_pipeline.search.context_items import Item, SourceClass
+from anamnesis_pipeline.search.handoff import MOST_ITEMS
+from anamnesis_pipeline.search.trust import tier_of
+from anamnesis_pipeline.services.context import ContextAnswer, ContextMaker, ContextRequest
+from anamnesis_pipeline.services.handoff import HANDOFF_TOKENS
+from anamnesis_pipeline.sidecar.admission import Admission
+from anamnesis_pipeline.sidecar.documentation import PROBLEMS
+from anamnesis_pipeline.sidecar.fields import WHOLE, WORDED_PATTERN, Name
+from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
+from anamnesis_pipeline.sidecar.services import Services, Uses
+
+MAX_TOKENS = 8_000
+MAX_ITEM_CHARS = 1_200
+
+router = APIRouter(tags=["context"], responses=PROBLEMS)
+
+Folder = Annotated[str, Field(max_length=4_096, pattern=WORDED_PATTERN)]
+Prompt = Annotated[str, Field(max_length=200_000, pattern=WORDED_PATTERN)]
+
+
+class ContextIn(BaseModel):
+    """What is known of a session. Without `query` it starts."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    query: Annotated[Prompt | None, Field(description="Prompt of the user; omit it at the start of a session")] = None
+    cwd: Annotated[Folder | None, Field(description="Working directory of the session, which names the project")] = None
+    project: Annotated[
+        Name | None, Field(description="Name of the project in place of `cwd`, also without its owner")
+    ] = None
+    machine: Annotated[Name | None, Field(description="Machine of `cwd`; default: the setting `machine`")] = None
+    session_id: Annotated[Name | None, Field(description="Id of the session; nothing is shown to it twice")] = None
+    source: Annotated[
+        Literal["startup", "resume", "clear", "compact", "fork"] | None,
+        Field(description="Start of the session; after `clear` and `compact` everything may be shown again"),
+    ] = None
+    max_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS, description="Max tokens of `text`; 0: nothing"), WHOLE] = 800
+
+    def request(self) -> ContextRequest:
+        """The same as the maker takes it."""
+        return ContextRequest(
+            query=self.query or "",
+            cwd=self.cwd or "",
+            project=self.project or "",
+            machine=self.machine or "",
+            session_id=self.session_id or "",
+            source=self.source or "",
+            max_tokens=self.max_tokens,
+        )
+
+
+class SkippedOut(TypedDict):
+    """Quotes left out: shown to the session before, too much for `max_tokens`, not telling enough."""
+
+    shown: int
+    budget: int
+    floor: int
+
+
+class ContextOut(TypedDict):
+    """What to put into the session, word for word; empty when there is nothing to say. `episodes`: what is quoted, to
+    read more. `projects`: what the session was taken to be about.
+    """
+
+    text: str
+    tokens: int
+    episodes: list[str]
+    projects: list[str]
+    skipped: SkippedOut
+
+
+@router.post("/api/context", response_model=ContextOut)
+async def make_context(wanted: ContextIn, request: Request, services: Uses) -> Response:
+    """Return what the memory has to say to a session, as one block of dated quotes within `max_tokens`: on its prompt
+    (`query`), or on the state of its project if it starts.
+
+    The text is empty if nothing is relevant enough. Within a `session_id` nothing is repeated. Ingest recognizes the
+    block and does not store it.
+    """
+    admission: Admission = request.app.state.admission
+
+    def answer() -> Response:
+        return json_reply(_body(maker_of(services).make(wanted.request(), datetime.now(UTC))))
+
+    return await admission.run(answer)
+
+
+class ItemOut(TypedDict):
+    """A quote: `source_class` says whose words it is, `trust` how far it may be relied on, if that is known."""
+
+    episode_id: str
+    timestamp: str
+    project: str
+    machine: str
+    session_id: str
+    kind: str
+    source_class: SourceClass
+    trust: str
+    text: str
+
+
+class SearchedOut(TypedDict):
+    """A question that was asked of the memory, and when last."""
+
+    query: str
+    asked_at: str
+
+
+class HandoffOut(TypedDict):
+    """Where a project stands. `text` is the same as one block of quotes, as far as it fits. `searched`: what sessions
+    asked the memory of the project lately.
+    """
+
+    projects: list[str]
+    text: str
+    tokens: int
+    state: list[ItemOut]
+    decisions: list[ItemOut]
+    open_loops: list[ItemOut]
+    failing: list[ItemOut]
+    new: list[ItemOut]
+    recent: list[ItemOut]
+    facts: list[ItemOut]
+    searched: list[SearchedOut]
+
+
+@router.get("/api/handoff", response_model=HandoffOut)
+def get_handoff(
+    *,
+    services: Uses,
+    project: Annotated[Name | None, Query(description="Name of the project, also without its owner")] = None,
+    cwd: Annotated[Folder | None, Query(description="Working directory, instead of `project`")] = None,
+    machine: Annotated[Name | None, Query(description="Machine of `cwd`; default: the setting `machine`")] = None,
+    max_tokens: Annotated[int, Query(ge=0, le=HANDOFF_TOKENS, description="Max tokens of `text`")] = HANDOFF_TOKENS,
+) -> Response:
+    """Return the present state of a `project`, or of that of `cwd`: last reports, latest decisions, open loops, tests
+    that failed last, what came in since the last session, recent work, curated facts, and searches; at most five each.
+    Both as JSON and as `text`.
+    """
+    if project is None and cwd is None:
+        raise InvalidEpisode("project", "name a project, or a cwd")
+    asked = ContextRequest(project=project or "", cwd=cwd or "", machine=machine or "", max_tokens=max_tokens)
+    projects, handoff, block = maker_of(services).handoff(asked)
+    searched = services.store.queries.latest(projects, MOST_ITEMS)
+    return json_reply(
+        {
+            "projects": list(projects), "text": block.text, "tokens": block.tokens,
+            "state": _items(handoff.state), "failing": _items(handoff.failing),
+            "decisions": _items(handoff.decisions), "open_loops": _items(handoff.open_loops),
+            "new": _items(handoff.new), "recent": _items(handoff.recent), "facts": _items(handoff.facts),
+            "searched": [{"query": q.query, "asked_at": utc_text(q.asked_at)} for q in searched],
+        }
+    )  # fmt: skip
+
+
+def _items(items: Iterable[Item]) -> list[ItemOut]:
+    return [
+        {
+            "episode_id": item.episode.episode_id,
+            "timestamp": utc_text(item.episode.timestamp),
+            "project": item.episode.project,
+            "machine": item.episode.machine or item.episode.instance,
+            "session_id": item.episode.session_id,
+            "kind": item.episode.kind,
+            "source_class": item.said_by,
+            "trust": tier_of(item.episode),
+            "text": beginning(item.text, MAX_ITEM_CHARS),
+        }
+        for item in items
+    ]
+
+
+def maker_of(services: Services, hidden: Set[str] = frozenset()) -> ContextMaker:
+    """What makes contexts with these services; `hidden` as of `ContextMaker`."""
+    return ContextMaker(services.store, services.engine, open_pieces(), services.settings.machine, hidden)
+
+
+def _body(answer: ContextAnswer) -> ContextOut:
+    return {
+        "text": answer.text,
+        "tokens": answer.tokens,
+        "episodes": list(answer.episodes),
+        "projects": list(answer.projects),
+        "skipped": {
+            "shown": answer.skipped["shown"], "budget": answer.skipped["budget"], "floor": answer.skipped["floor"],
+        },
+    }  # fmt: skip

@@ -1,0 +1,167 @@
+"""Episode list, newest first, with filters and bulk actions."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qsl
+
+from fastapi import Form
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.parsing.text.wording import counted
+from anamnesis_pipeline.sidecar.fields import EpisodeId
+from anamnesis_pipeline.sidecar.problems import sentence_of
+from anamnesis_pipeline.sidecar.services import Services, Uses
+from anamnesis_pipeline.sidecar.web import asking
+from anamnesis_pipeline.sidecar.web.edits import Edit, edit
+from anamnesis_pipeline.sidecar.web.html import fragment, page
+from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.undo import undo_of
+from anamnesis_pipeline.store.memory_layers import layer_of
+
+PATH = "/dashboard/episodes"
+PER_PAGE = 25
+MOST_AT_ONCE = 100
+PINNED = "pinned"
+
+router = page_router()
+
+Action = Literal["delete", "pin", "unpin", "add-tag", "remove-tag"]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The result of a bulk action."""
+
+    edits: list[Edit] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    """Id -> reason."""
+
+
+@router.get(PATH)
+def list_page(request: Request, services: Uses) -> Response:
+    """Show the list."""
+    asked = asking.filled(request.query_params)
+    offered: dict[str, Any] = {
+        "names": asking.names_offered(services, asked), "statuses": asking.STATUSES, "layers": asking.LAYERS,
+    }  # fmt: skip
+    try:
+        shown = _shown(request, services, asked)
+    except RequestValidationError as exc:
+        shown = {**_nothing(asked), "problem": asking.told(exc)}
+        return page(request, "episodes.html", "Episodes", status=422, **offered, **shown)
+    return page(request, "episodes.html", "Episodes", **offered, **shown)
+
+
+@router.post(PATH)
+def act_on_several(
+    request: Request,
+    services: Uses,
+    action: Annotated[Action, Form()],
+    ids: Annotated[list[EpisodeId] | None, Form(max_length=MOST_AT_ONCE)] = None,
+    tag: Annotated[str, Form(max_length=100)] = "",
+    exclude: Annotated[bool, Form()] = False,
+    asked: Annotated[str, Form(max_length=4_000)] = "",
+) -> Response:
+    """Apply an action to the selected episodes; return the new list with the failures.
+
+    :param asked: the query string of the current page.
+    """
+    chosen = list(dict.fromkeys(ids or ()))
+    if not chosen:
+        raise HTTPException(422, "Choose at least one episode first.")
+    outcome, toast, undo = Outcome(), "", None
+    if action == "delete":
+        undo = undo_of(request).delete_later(chosen, exclude=exclude)
+        toast = f"{counted(len(chosen), 'episode')} deleted."
+    else:
+        outcome = _tag(services, chosen, action, tag.strip())
+        toast = _told(action, tag.strip(), len(outcome.edits), len(outcome.failed))
+        undo = undo_of(request).keep(outcome.edits) if outcome.edits else None
+    shown = _shown(request, services, asking.filled(dict(parse_qsl(asked))))
+    return fragment(
+        "episodes_list.html", toast=toast, undo=undo, **{**shown, "failed": outcome.failed, "chosen": chosen}
+    )
+
+
+@router.post("/dashboard/deletion-problems")
+def dismiss_problems(request: Request, services: Uses, asked: Annotated[str, Form(max_length=4_000)] = "") -> Response:
+    """Dismiss the list of failed deletions."""
+    undo_of(request).forget_problems()
+    return fragment("episodes_list.html", **_shown(request, services, asking.filled(dict(parse_qsl(asked)))))
+
+
+def tags_with(action: Action, tag: str) -> Callable[[Episode], tuple[str, ...]]:
+    """Return a function from an episode to its new tags. Pure.
+
+    :raises HTTPException: 422, no tag is named.
+    """
+    name = PINNED if action in ("pin", "unpin") else tag
+    if not name:
+        raise HTTPException(422, "Name the tag first.")
+    if action in ("pin", "add-tag"):
+        return lambda episode: tuple(dict.fromkeys((*episode.tags, name)))
+    return lambda episode: tuple(each for each in episode.tags if each != name)
+
+
+def _tag(services: Services, ids: Sequence[str], action: Action, tag: str) -> Outcome:
+    outcome, wanted = Outcome(), tags_with(action, tag)
+    episodes = services.store.episodes.get(ids)
+    for name in ids:
+        if (episode := episodes.get(name)) is None:
+            outcome.failed[name] = "it is gone"
+            continue
+        tags = list(wanted(episode))
+        if tags == list(episode.tags):
+            continue
+        try:
+            outcome.edits.append(edit(services, episode, {"tags": tags}))
+        except RequestValidationError as exc:
+            outcome.failed[name] = sentence_of(exc)
+        except AnamnesisError as exc:
+            outcome.failed[name] = str(exc)
+    return outcome
+
+
+def _told(action: Action, tag: str, done: int, failed: int) -> str:
+    words = {"pin": "pinned", "unpin": "unpinned", "add-tag": f"tagged {tag}", "remove-tag": f"without {tag} now"}
+    told = f"{counted(done, 'episode')} {words[action]}." if done else "Nothing to change."
+    return f"{told} {failed} failed." if failed else told
+
+
+def _shown(request: Request, services: Services, asked: dict[str, str]) -> dict[str, Any]:
+    """Return the data of the list.
+
+    :raises RequestValidationError: a filter is invalid.
+    """
+    listed = asking.read_list(asked)
+    where = services.engine.visible(listed.where(), ["*"] if listed.private else [])
+    found = services.store.episodes.page(where, PER_PAGE, listed.cursor)
+    undo = undo_of(request)
+    waiting, now = undo.waiting(), datetime.now(UTC)
+    filters = {name: value for name, value in asked.items() if name in type(listed).model_fields and name != "cursor"}
+    return {
+        **_nothing(filters),
+        "items": [(each, layer_of(each, now).value) for each in found.items if each.episode_id not in waiting],
+        "here": asking.address_with("", filters, cursor=listed.cursor).removeprefix("?"),
+        "newest": asking.address_with(PATH, filters) if listed.cursor else None,
+        "older": asking.address_with(PATH, filters, cursor=found.next_cursor) if found.next_cursor else None,
+        "problems": undo.problems(),
+        "total": services.store.episodes.count(where),
+        "waiting": len(waiting & {each.episode_id for each in found.items}),
+        "undo_last": undo.address_of({each.episode_id for each in found.items}),
+    }
+
+
+def _nothing(asked: dict[str, str]) -> dict[str, Any]:
+    return {
+        "asked": asked, "items": [], "here": "", "newest": None, "older": None, "problems": [], "failed": {},
+        "total": 0, "waiting": 0, "undo_last": None, "chosen": [],
+        "problem": None,
+    }  # fmt: skip

@@ -1,0 +1,148 @@
+"""Template rendering. Stored text is escaped: only a template's own markup is markup."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from anamnesis_pipeline.parsing.text.markup import without_markup
+from anamnesis_pipeline.parsing.text.titles import title_of
+from anamnesis_pipeline.parsing.text.wording import counted, kind_label, noun
+from anamnesis_pipeline.services.dagster.api import ASSET_PAGES, dagster_link
+from anamnesis_pipeline.services.session_reading import row_of
+from anamnesis_pipeline.sidecar.web import static
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:", "font-src 'self'",
+        "connect-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'",
+    )
+)  # fmt: skip
+"""Content Security Policy of every page: only our own scripts and styles, nothing of other hosts, never in a frame.
+Without a referrer, browsers would send the origin of our own forms as `null`, which is refused.
+"""
+HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin", "X-Frame-Options": "DENY"}
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An entry of the navigation."""
+
+    path: str
+    label: str
+    key: str
+    """Keyboard shortcut, a single key."""
+
+
+NAVIGATION = (
+    Link("/dashboard", "Overview", "o"),
+    Link("/dashboard/search", "Search", "s"),
+    Link("/dashboard/episodes", "Episodes", "e"),
+    Link("/dashboard/sessions", "Sessions", "n"),
+    Link("/dashboard/timeline", "Timeline", "t"),
+    Link("/dashboard/map", "Map", "m"),
+    Link("/dashboard/context", "Context", "x"),
+    Link("/dashboard/sources", "Sources", "r"),
+    Link("/dashboard/logs", "Logs", "l"),
+    Link("/dashboard/embedding", "Embedding", "b"),
+    Link("/dashboard/health", "Health", "h"),
+    Link("/dashboard/events", "Events", "v"),
+    Link("/chat", "Chat", "c"),
+    Link("/docs", "API", "a"),
+)
+
+
+def page(request: Request, template: str, title: str, *, status: int = 200, **context: Any) -> Response:
+    """Render a whole page: `template` extends `base.html`."""
+    settings, path = request.app.state.services.settings, request.url.path
+    assets = [
+        name for name, shows in ASSET_PAGES.items() if f"{path}/".startswith(f"{shows}/") and shows != "/dashboard"
+    ]
+    shared = {
+        "title": title, "path": path, "navigation": NAVIGATION, "dagster_link": dagster_link(settings),
+        "assets": assets or [name for name, shows in ASSET_PAGES.items() if shows == path],
+        "has_login": settings.api_token is not None,
+    }  # fmt: skip
+    return HTMLResponse(_environment().get_template(template).render(**shared, **context), status, HEADERS)
+
+
+def fragment(template: str, *, toast: str | None = None, undo: str | None = None, **context: Any) -> Response:
+    """Render a part of a page for htmx.
+
+    :param toast: a message to the user.
+    :param undo: a URL; a POST to it undoes the action while the toast is shown.
+    """
+    headers = dict(HEADERS)
+    if toast is not None:
+        told = {"text": toast, "undo": undo}
+        headers["HX-Trigger"] = json.dumps({"toast": told})  # ASCII only, as headers require
+    return HTMLResponse(_environment().get_template(template).render(**context), headers=headers)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("anamnesis_pipeline.sidecar.web"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    filters: dict[str, Callable[..., Any]] = {
+        "title_of": title_of,
+        "moment": moment, "count": count, "counted": counted, "noun": noun, "share": share, "size": size,
+        "episode_link": episode_link, "session_link": session_link, "session_row": row_of, "kind_label": kind_label,
+        "without_markup": without_markup,
+    }  # fmt: skip
+    environment.filters.update(filters)
+    environment.globals["asset"] = static.address
+    return environment
+
+
+def moment(at: datetime | str | None) -> Markup:
+    """Return a `<time>` that the browser shows in its time zone (`app.js`); UTC without scripts."""
+    if not at:
+        return Markup('<span class="muted">never</span>')
+    instant = datetime.fromisoformat(at) if isinstance(at, str) else at
+    utc = instant.astimezone(UTC)
+    return Markup('<time datetime="{}">{}</time>').format(
+        utc.isoformat(timespec="seconds").replace("+00:00", "Z"), f"{utc:%Y-%m-%d %H:%M} UTC"
+    )
+
+
+def episode_link(episode_id: str) -> str:
+    """Return the URL of an episode's page, with the id escaped."""
+    return "/dashboard/episodes/" + quote(episode_id, safe="/:")
+
+
+def session_link(session_id: str) -> str:
+    """Return the URL of a session's page, with the id escaped."""
+    return "/dashboard/sessions/" + quote(session_id, safe="")
+
+
+def count(number: int | float | None) -> str:
+    """Format 12345 as 12,345; None as a dash."""
+    return "–" if number is None else f"{number:,}"
+
+
+def share(part: float | None) -> str:
+    """Format 0.734 as 73%; None as a dash."""
+    return "–" if part is None else f"{part:.0%}"
+
+
+def size(octets: float) -> str:
+    """Format bytes in a short decimal unit, as the commands do."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if octets < 1000:
+            return f"{octets:.0f} {unit}" if octets >= 10 or unit == "B" else f"{octets:.1f} {unit}"
+        octets /= 1000
+    return f"{octets:.1f} TB"

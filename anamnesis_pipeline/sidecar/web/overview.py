@@ -1,0 +1,79 @@
+"""Overview page: what the memory holds, how it grows, and present problems."""
+
+from typing import Annotated
+
+from fastapi import Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anamnesis_pipeline.errors import ServiceUnreachable
+from anamnesis_pipeline.sidecar.overview_stats import Overview, points_of, private_of, totals_of
+from anamnesis_pipeline.sidecar.resources import AUTOMATIONS, Resources
+from anamnesis_pipeline.sidecar.routes.consolidation import consolidation_body
+from anamnesis_pipeline.sidecar.routes.dashboard import present_state
+from anamnesis_pipeline.sidecar.services import Uses, coverage
+from anamnesis_pipeline.sidecar.web.html import page
+from anamnesis_pipeline.sidecar.web.live import live
+from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.undo import shown_of, undo_of
+from anamnesis_pipeline.store.records.overview import EVERYTHING
+
+PATH = "/dashboard"
+BARS = 10
+"""Bars shown at first; the others can be expanded."""
+MOST_BARS = 200
+SEEN_TO_ON = {
+    "sources": "/dashboard/sources", "reading": "/dashboard/sources", "dead letters": "/dashboard/logs",
+    "summaries": "/dashboard/logs", "coverage": "/dashboard/embedding", "re-embed": "/dashboard/embedding",
+    "model": "/dashboard/embedding",
+}  # fmt: skip
+"""Finding -> the page for it; all others are on Health."""
+DIRECT_NAMES = {"direct": "Posted over the API or MCP", "uploads": "Uploaded documents", "chat": "Conversations here"}
+
+router = page_router()
+
+
+@router.get(PATH)
+def overview_page(request: Request, services: Uses) -> Response:
+    """Show the page; network services appear as of their last probe."""
+    overview: Overview = request.app.state.overview
+    census, covered = overview.census(), coverage(services.store)
+    days = overview.days(EVERYTHING)
+    points, step = points_of(days)
+    state, wrong = present_state(request.app.state)
+    waiting = undo_of(request).waiting()
+    return page(
+        request, "overview.html", "Overview", state=state, wrong=wrong, seen_to_on=SEEN_TO_ON,
+        automations=AUTOMATIONS, totals=totals_of(census), private=private_of(census), passages=covered["stored"],
+        embedded=covered["embedded"] / covered["stored"] if covered["stored"] else None,
+        bars={"project": list(census.projects.items()), "instance": list(census.instances.items())},
+        shown_bars=BARS, most_bars=MOST_BARS, points=points, step=step, first=min(days, default=None),
+        busiest=max(days.items(), key=lambda day: day[1], default=None), recent=shown_of(overview.recent(), waiting),
+        most_retrieved=shown_of(overview.most_retrieved(), waiting), consolidation=consolidation_body(services),
+        direct=overview.direct(), direct_names=DIRECT_NAMES,
+    )  # fmt: skip
+
+
+@router.get(f"{PATH}/now")
+def now(request: Request, seen: Annotated[str, Query(max_length=16)] = "") -> Response:
+    """Show present problems; probe store, model, Dagster and LLMs if the last probe is half a minute old."""
+    resources: Resources = request.app.state.resources
+    resources.status()
+    state, wrong = present_state(request.app.state)
+    return live("overview_now.html", seen, state=state, wrong=wrong, seen_to_on=SEEN_TO_ON, automations=AUTOMATIONS)
+
+
+@router.post(f"{PATH}/start")
+def start_stopped(request: Request, services: Uses) -> Response:
+    """Start the stopped sensors and schedules; show the remaining problems."""
+    try:
+        started = [each.name for each in services.dagster.start_automations()]
+        toast = f"Started: {', '.join(started)}." if started else "Nothing was stopped."
+    except ServiceUnreachable as exc:
+        toast = str(exc)
+    resources: Resources = request.app.state.resources
+    resources.status(now=True)
+    state, wrong = present_state(request.app.state)
+    return live(
+        "overview_now.html", toast=toast, state=state, wrong=wrong, seen_to_on=SEEN_TO_ON, automations=AUTOMATIONS
+    )

@@ -1,0 +1,129 @@
+"""Search page. Filters are in the URL, so that every answer can be bookmarked and shared.
+
+Searches here do not count as retrievals, as those of sessions do. The query enters the prompt history, unless it is
+explained.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.parsing.text.wording import NOTHING_GOOD
+from anamnesis_pipeline.search.backlog import EMBEDDING
+from anamnesis_pipeline.search.query import Mode, SearchAnswer
+from anamnesis_pipeline.sidecar.admission import Admission
+from anamnesis_pipeline.sidecar.rendering import answer_body
+from anamnesis_pipeline.sidecar.routes.query import keep_question
+from anamnesis_pipeline.sidecar.schemas import SearchIn
+from anamnesis_pipeline.sidecar.services import Services, Uses
+from anamnesis_pipeline.sidecar.web import asking
+from anamnesis_pipeline.sidecar.web.html import page
+from anamnesis_pipeline.sidecar.web.marking import marked
+from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.undo import undo_of
+
+PATH = "/dashboard/search"
+CHOICES = {
+    "mode": {
+        Mode.HYBRID.value: "Words and meaning",
+        Mode.SEMANTIC.value: "Meaning alone",
+        Mode.EXACT.value: "Exactly these words",
+    },
+    "profile": {
+        "default": "Best answer first",
+        "facts": "What was written down first",
+        "recent": "Recent first",
+        "context": "As a session is told",
+        "plain": "Fused lists alone",
+    },
+    "top": {"10": "10", "25": "25", "50": "50"},
+    "layer": asking.LAYERS,
+}
+MOST_SHOWN = max(map(int, CHOICES["top"]))
+"""A larger explained page would have hundreds of kilobytes; scripts use the API."""
+FIRST_SHOWN = 5
+"""Proposals of each list shown in an explanation."""
+BACKLOG_KEPT_S = 10.0
+"""Cache TTL: counting the backlog takes longer than a search may."""
+
+router = page_router()
+
+
+@router.get(PATH)
+async def search_page(request: Request, services: Uses) -> Response:
+    """Show the form and the answer."""
+    asked = asking.filled(request.query_params)
+    shown: dict[str, Any] = {"asked": asked, "choices": CHOICES, "answer": None, "problem": None}
+    shown["names"] = await run_in_threadpool(asking.names_offered, services, asked)
+    if "q" not in asked:
+        return page(request, "search.html", "Search", **shown)
+    try:
+        question = asking.read_question(asked)
+        if question.top_k > MOST_SHOWN:
+            asked["top"] = str(MOST_SHOWN)
+            question = asking.read_question(asked)
+    except RequestValidationError as exc:
+        return page(request, "search.html", "Search", status=422, **{**shown, "problem": asking.told(exc)})
+    admission: Admission = request.app.state.admission
+    return await admission.run(lambda: _answered(request, services, question, shown))
+
+
+def _answered(request: Request, services: Services, question: SearchIn, shown: Mapping[str, Any]) -> Response:
+    found = services.engine.search(replace(question.question(), track=False))
+    hidden = undo_of(request).waiting()
+    answer = _shown_answer(found, question, hidden)
+    toggled = asking.address_with(PATH, shown["asked"], explain=None if question.explain else "1")
+    to_come = _to_come(request, question) if found.hits else []
+    explained = {"first": FIRST_SHOWN, "summaries": _summaries(services, answer, hidden)}
+    is_empty = not answer["results"] and not services.store.projects.all()
+    told = {
+        **shown,
+        **explained,
+        "answer": answer,
+        "toggled": toggled,
+        "to_come": to_come,
+        "is_empty": is_empty,
+        "nothing_good": NOTHING_GOOD,
+    }
+    reply = page(request, "search.html", "Search", **told)
+    if question.track:
+        reply.background = BackgroundTask(keep_question, services, request.app.state.room, question, found)
+    return reply
+
+
+def _to_come(request: Request, question: SearchIn) -> list[str]:
+    """Return what is not yet ingested and embedded; an answer without hits says so already."""
+    with suppress(AnamnesisError):  # the answer is complete without it
+        return request.app.state.backlog.get(question.mode)  # type: ignore[no-any-return]
+    return []
+
+
+def _summaries(services: Services, answer: Mapping[str, Any], hidden: frozenset[str]) -> dict[str, str]:
+    """Return id -> summary of the explanation's episodes, without those scheduled for deletion."""
+    lists = answer.get("explanation", {}).get("lists", {}).values()
+    ids = {found["episode_id"] for each in lists for found in each["first"]} - hidden
+    return {name: head.summary for name, head in services.store.episodes.heads(sorted(ids)).items()} if ids else {}
+
+
+def _shown_answer(found: SearchAnswer, question: SearchIn, hidden: frozenset[str]) -> dict[str, Any]:
+    """Return the answer's JSON with excerpts as displayed, without episodes scheduled for deletion."""
+    body = answer_body(found, (), question.explain)
+    if body["results"]:  # the backlog is shown separately
+        body["degraded"] = [note for note in body["degraded"] if not note.startswith(EMBEDDING)]
+    results = [
+        {
+            **hit, "excerpt": marked(hit["excerpt"], question.query),
+            "also": [name for name in hit["also"] if name not in hidden],
+        }
+        for hit in body["results"]
+        if hit["episode_id"] not in hidden
+    ]  # fmt: skip
+    return {**body, "results": results}

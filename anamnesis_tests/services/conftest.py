@@ -1,0 +1,5 @@
+"""The homes and services of the pipeline's tests."""
+
+from anamnesis_tests.pipeline.conftest import home, llm_home, service, start
+
+__all__ = ["home", "llm_home", "service", "start"]
