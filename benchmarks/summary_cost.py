@@ -15,7 +15,7 @@ from contextlib import closing
 from service import SHARED
 
 from anamnesis_pipeline import settings
-from anamnesis_pipeline.llm.estimate import expected_use, price_list
+from anamnesis_pipeline.llm.prices import expected_use, price_list
 from anamnesis_pipeline.model import LlmUse, Part
 from anamnesis_pipeline.pipeline.llm_choice import LlmChoice
 from anamnesis_pipeline.runtime import llm_wiring, wiring

@@ -37,13 +37,13 @@ from anamnesis_pipeline.cli import summaries as summaries_command
 from anamnesis_pipeline.cli.archive import archive_app
 from anamnesis_pipeline.cli.backup import backup, restore
 from anamnesis_pipeline.cli.demo import run_demo
-from anamnesis_pipeline.cli.embedding_calls import Answer
 from anamnesis_pipeline.cli.exporting import export, import_file
 from anamnesis_pipeline.cli.ingest import run_ingest
 from anamnesis_pipeline.cli.install import install as install_command
 from anamnesis_pipeline.cli.install import uninstall as uninstall_command
 from anamnesis_pipeline.cli.migrate import migrate
 from anamnesis_pipeline.cli.queries import queries as queries_command
+from anamnesis_pipeline.cli.reembed import Answer
 from anamnesis_pipeline.cli.sessions import remember_shown
 from anamnesis_pipeline.cli.sessions import sessions as sessions_command
 from anamnesis_pipeline.cli.sessions import show as show_command

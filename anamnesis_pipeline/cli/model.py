@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from anamnesis_pipeline.cli.embedding_calls import Answer, ask
+from anamnesis_pipeline.cli.reembed import Answer, ask
 from anamnesis_pipeline.cli.searched_store import store_to_write
 from anamnesis_pipeline.embeddings.models import named
 from anamnesis_pipeline.model import Space

@@ -15,7 +15,7 @@ from anamnesis_pipeline.cli.search import no_project, private_here
 from anamnesis_pipeline.cli.searched_store import mention_other_store, require_stored
 from anamnesis_pipeline.errors import EpisodeNotFound, GiveUp
 from anamnesis_pipeline.model import Episode, Where
-from anamnesis_pipeline.parsing.text.markup import without_markup
+from anamnesis_pipeline.parsing.text.plain_text import without_markup
 from anamnesis_pipeline.parsing.text.transcripts import SPEAKERS
 from anamnesis_pipeline.parsing.text.wording import counted, one_line, printable, project_name
 from anamnesis_pipeline.runtime.wiring import open_to_read, what_is_private

@@ -9,7 +9,7 @@ from typing import Any
 from anamnesis_pipeline.cli.searched_store import store_to_write
 from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, GiveUp, ServiceUnreachable
 from anamnesis_pipeline.llm import extractive
-from anamnesis_pipeline.llm.estimate import expected_use, price_list
+from anamnesis_pipeline.llm.prices import expected_use, price_list
 from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, LlmUse, Part
 from anamnesis_pipeline.parsing.claude_logs.value import EXPLANATIONS
 from anamnesis_pipeline.parsing.text.wording import counted, project_name

@@ -15,7 +15,7 @@ import dagster as dg
 
 from anamnesis_pipeline.defs.checks import embedding_evaluations, posted_evaluations
 from anamnesis_pipeline.defs.embeddings import SOURCES_PER_RUN, partition_materialization
-from anamnesis_pipeline.defs.jobs import consolidate, draw_map, embed, index
+from anamnesis_pipeline.defs.jobs import UNFINISHED_STATUSES, consolidate, draw_map, embed, has_run, index
 from anamnesis_pipeline.defs.partitions import (
     EMBEDDED_SOURCES,
     SPACE_BY_SOURCE,
@@ -29,7 +29,6 @@ from anamnesis_pipeline.defs.partitions import (
 from anamnesis_pipeline.defs.posted import posted_news
 from anamnesis_pipeline.defs.reporting import owned, tagged
 from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES, has_run
 from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable, SpaceConflict, UnknownModel
 from anamnesis_pipeline.model import Space, content_id
 from anamnesis_pipeline.pipeline.index import building_space

@@ -47,3 +47,21 @@ draw_map = dg.define_asset_job(
     tags=tagged("memory"),
     **owned(dg.define_asset_job),
 )
+
+
+# --- run statuses ----------------------------------------------------------------------------------------
+
+# Statuses of unfinished runs, and a query for runs.
+
+UNFINISHED_STATUSES = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+def has_run(instance: dg.DagsterInstance, filters: dg.RunsFilter) -> bool:
+    """Return whether such a run exists."""
+    return bool(instance.get_run_records(filters, limit=1))

@@ -18,8 +18,8 @@ from contextlib import closing
 import dagster as dg
 
 from anamnesis_pipeline import settings as settings_module
+from anamnesis_pipeline.defs.jobs import UNFINISHED_STATUSES
 from anamnesis_pipeline.defs.resources import TICK_WAIT_S
-from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable
 from anamnesis_pipeline.runtime.wiring import impatient, open_store
 from anamnesis_pipeline.services.dagster.runs import CUT_OFF, mark_canceled

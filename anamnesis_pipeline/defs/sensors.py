@@ -8,12 +8,11 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from anamnesis_pipeline.defs.checks import evaluation, freshness, sources_are_fresh
-from anamnesis_pipeline.defs.jobs import ingest
+from anamnesis_pipeline.defs.jobs import UNFINISHED_STATUSES, has_run, ingest
 from anamnesis_pipeline.defs.partitions import SOURCES, new_keys
 from anamnesis_pipeline.defs.posted import finish_posted
 from anamnesis_pipeline.defs.reporting import owned, tagged
 from anamnesis_pipeline.defs.resources import AT_LOAD, IS_COMPLETE, MemoryResource
-from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES, has_run
 from anamnesis_pipeline.defs.schedules import HourlyCheck
 from anamnesis_pipeline.model import RESERVED_SOURCES, Source
 from anamnesis_pipeline.parsing.text.wording import counted

@@ -23,7 +23,7 @@ class Priority(Enum):
     QUERY = "query"
     """A client waits for the answer: nice 0."""
     LIVE = "live"
-    """New episodes of the space that is searched: nice 5."""
+    """New episodes of the searched space: nice 5."""
     BACKGROUND = "background"
     """Everything else: runs only when a core is idle (SCHED_IDLE; nice 19 if that is refused)."""
 

@@ -16,9 +16,8 @@ from transformers.masking_utils import sdpa_mask
 from transformers.utils.logging import disable_progress_bar
 
 from anamnesis_pipeline.embeddings.batching import length_sorted_batches, padded_length
-from anamnesis_pipeline.embeddings.encoder_layer import replace_layers
+from anamnesis_pipeline.embeddings.encoder_layer import can_pack, pack_linears, replace_layers
 from anamnesis_pipeline.embeddings.models import ModelFiles, model_choices
-from anamnesis_pipeline.embeddings.packed_linear import can_pack, pack_linears
 from anamnesis_pipeline.embeddings.pieces import is_quiet
 from anamnesis_pipeline.embeddings.precision import MIN_FIDELITY, Device, measure_fidelity
 from anamnesis_pipeline.embeddings.token_vectors import QUIET, Projection, Rows

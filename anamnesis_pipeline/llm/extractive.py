@@ -10,8 +10,7 @@ from collections.abc import Collection, Sequence
 from math import fsum
 
 from anamnesis_pipeline.model import Part, Segment, SegmentKind
-from anamnesis_pipeline.parsing.text.markup import plain
-from anamnesis_pipeline.parsing.text.plain_text import prose, shortened
+from anamnesis_pipeline.parsing.text.plain_text import plain, prose, shortened
 from anamnesis_pipeline.parsing.text.titles import actions, output_title, title_of_sentences
 
 FAMILY = "extractive-"

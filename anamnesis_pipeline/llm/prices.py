@@ -1,13 +1,14 @@
 """Known models of each backend: context window, prices, and how to limit their thinking. Pure."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from anamnesis_pipeline.errors import LlmRefused
 from anamnesis_pipeline.llm.summaries.base import Request
-from anamnesis_pipeline.llm.summaries.prompt import SCHEMA
-from anamnesis_pipeline.model import LlmUse
+from anamnesis_pipeline.llm.summaries.prompt import SCHEMA, build_prompt
+from anamnesis_pipeline.model import LlmUse, Part
 
 Thinking = Literal["none", "optional", "always"]
 """`optional`: thinks unless disabled. `always`: cannot be disabled, only limited."""
@@ -121,3 +122,38 @@ def most_use(model: Model, request: Request) -> LlmUse:
     tokens_in, tokens_out = most_input_tokens(request), most_output_tokens(model, request)
     dearest = max(model.input_price, model.cache_write_price)
     return LlmUse(1, tokens_in, tokens_out, (tokens_in * dearest + tokens_out * model.output_price) / 1e6)
+
+
+# --- estimate --------------------------------------------------------------------------------------------
+
+# Estimate of the tokens and cost of summaries, before any call. Pure.
+
+BYTES_A_TOKEN = 3.5
+"""Average over instructions, conversation and code; code has fewer, plain English more."""
+ANSWER_TOKENS = 300
+"""Two to four sentences, some tags and a record or two, with the JSON around them. The maximum, which is booked, is
+five times that."""
+
+
+def expected_use(parts: Iterable[Part]) -> LlmUse:
+    """Return the calls and tokens for these chunks, one call each, by a model that does not think; no dollars."""
+    used = LlmUse()
+    for part in parts:
+        prompt = build_prompt(part)
+        text = prompt.system + prompt.text + json.dumps(SCHEMA)
+        tokens_in = int(len(text.encode("utf-8", "replace")) / BYTES_A_TOKEN) + PER_CALL_TOKENS
+        used += LlmUse(1, tokens_in, ANSWER_TOKENS)
+    return used
+
+
+def dollars(model: Model, used: LlmUse) -> float:
+    """Return the cost by single calls; a model that always thinks counts with its max thinking tokens."""
+    thought = used.calls * THINKING_TOKENS if model.thinking == "always" else 0
+    return model.dollars(used.input_tokens, 0, 0, used.output_tokens + thought)
+
+
+def price_list(used: LlmUse) -> list[tuple[str, float]]:
+    """Return name and dollars of each known model of the Claude API, without dated names; the cheapest first."""
+    models = [model for model in MODELS if model.backend == "anthropic" and not model.name[-8:].isdigit()]
+    found = [(model.name, dollars(model, used)) for model in models]
+    return sorted(found, key=lambda each: each[1])

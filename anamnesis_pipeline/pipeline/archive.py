@@ -80,7 +80,7 @@ class Archive:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Take the same lock for reading: no archived line is removed meanwhile.
+        """Take the lock of `alone` for reading: no archived line is removed meanwhile.
 
         :raises StoreFull: the disk is full.
         """

@@ -27,7 +27,7 @@ from anamnesis_pipeline.pipeline.document_archive import (
 )
 from anamnesis_pipeline.pipeline.document_versions import Origin, Version, origins
 from anamnesis_pipeline.pipeline.exclusion import Exclusions
-from anamnesis_pipeline.pipeline.memory_projects import misnamed, project_named
+from anamnesis_pipeline.pipeline.projects import misnamed, project_named
 from anamnesis_pipeline.pipeline.section_tombstones import SectionTombstones
 from anamnesis_pipeline.sources.base import Read, SourceHost, Survey, Wanted
 from anamnesis_pipeline.sources.exclusion import Rule, RuleSet

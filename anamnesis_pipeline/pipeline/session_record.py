@@ -10,7 +10,7 @@ from anamnesis_pipeline.model import Part, Segment, SegmentKind, content_id, sai
 from anamnesis_pipeline.parsing.claude_logs import commands
 from anamnesis_pipeline.parsing.claude_logs.message_keys import call_of
 from anamnesis_pipeline.parsing.claude_logs.tagged import between
-from anamnesis_pipeline.parsing.text.markup import without_markup
+from anamnesis_pipeline.parsing.text.plain_text import without_markup
 from anamnesis_pipeline.parsing.text.sentences import beginning
 from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 from anamnesis_pipeline.search.open_loops import decisions_in, open_loops

@@ -8,7 +8,7 @@ from anamnesis_pipeline.embeddings.passages import passages_of_posted
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.llm import extractive
 from anamnesis_pipeline.model import Episode, Part, Segment, SegmentKind, Source
-from anamnesis_pipeline.parsing.claude_logs.grouping import PROMPT_HEAD
+from anamnesis_pipeline.parsing.claude_logs.chunking import PROMPT_HEAD
 from anamnesis_pipeline.pipeline.crawl import folder_of
 from anamnesis_pipeline.pipeline.llm_choice import Llm
 from anamnesis_pipeline.pipeline.projects import project_aliases

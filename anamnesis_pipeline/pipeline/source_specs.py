@@ -3,14 +3,14 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from anamnesis_pipeline.errors import BadSetting
-from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.model import Source, content_id
 from anamnesis_pipeline.pipeline.host_clock import write_look
 from anamnesis_pipeline.pipeline.projects import SEEN
 from anamnesis_pipeline.sources.ignore_patterns import check_patterns
@@ -19,6 +19,8 @@ from anamnesis_pipeline.sources.specs import (
     AGENTS,
     BUILT_IN,
     CLAUDE_DOCUMENTS,
+    CLAUDE_ROOT,
+    DOCUMENTS,
     FORMER_CLAUDE_DOCUMENTS,
     SourceSpec,
     built_in_specs,
@@ -236,3 +238,43 @@ def _values(spec: SourceSpec) -> dict[str, Any]:
     default = asdict(replace(SourceSpec("", "", ""), name="", kind="", root=""))
     kept = {name: value for name, value in asdict(spec).items() if value != default[name]}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in kept.items()}
+
+
+# --- source roots ----------------------------------------------------------------------------------------
+
+# Conversion of a list of folders into configured sources, one each. Pure.
+
+_NO_NAME = re.compile(r"[^A-Za-z0-9]+")
+_NAME_CHARS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A folder on the machine `host`; empty: this machine."""
+
+    root: str
+    host: str = ""
+
+
+def specs_with_roots(stored: Sequence[SourceSpec], kind: str, roots: Sequence[Root]) -> list[SourceSpec]:
+    """Return the configured sources after those of `kind` are replaced by these folders, without duplicates.
+
+    A source of such a folder stays unchanged; others of the kind are dropped, except Claude Code's own memory on a
+    machine, which came with its logs.
+    """
+    kept = [spec for spec in stored if spec.kind != kind or _is_memory(spec)]
+    known = {Root(spec.root, spec.host): spec for spec in stored if spec.kind == kind}
+    there = {Root(spec.root, spec.host) for spec in kept if spec.kind == kind}
+    wanted = dict.fromkeys(Root(root.root.rstrip("/") or "/", root.host) for root in roots)
+    new = [root for root in wanted if root not in there]
+    return [*kept, *(known.get(root) or SourceSpec(_name(root), kind, root.root, root.host) for root in new)]
+
+
+def _is_memory(spec: SourceSpec) -> bool:
+    return spec.kind == DOCUMENTS and spec.root == CLAUDE_ROOT
+
+
+def _name(root: Root) -> str:
+    """Return the name of a new source: the folder's name and a unique suffix."""
+    words = _NO_NAME.sub("-", root.root.rsplit("/", 1)[-1]).strip("-")[:_NAME_CHARS]
+    return f"{words or 'root'}-{content_id(root.host, root.root)[:8]}"

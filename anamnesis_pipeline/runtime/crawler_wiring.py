@@ -14,11 +14,10 @@ from anamnesis_pipeline.parsing.claude_logs.projects import resolved_project
 from anamnesis_pipeline.parsing.documents.languages import CONVERTED, format_of
 from anamnesis_pipeline.pipeline.crawl_documents import DocumentRules
 from anamnesis_pipeline.pipeline.exclusion import Exclusions
-from anamnesis_pipeline.pipeline.hosts import Hosts
 from anamnesis_pipeline.pipeline.in_flight import Flights
 from anamnesis_pipeline.pipeline.projects import machine_labels, project_labels
 from anamnesis_pipeline.pipeline.source_specs import agent_memories, all_specs
-from anamnesis_pipeline.pipeline.survey import Answer, Crawler
+from anamnesis_pipeline.pipeline.survey import Answer, Crawler, Hosts
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.base import Survey
 from anamnesis_pipeline.sources.discovery import PROJECTS, log_root

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import http.client
 import itertools
 import socket
 from collections.abc import Sequence
@@ -72,3 +73,31 @@ def _by_whom(port: int) -> str:
             if listens and listens.port == port and connection.pid:
                 return f" by {psutil.Process(connection.pid).name()!r} (process {connection.pid})"
     return ""
+
+
+# --- probes ----------------------------------------------------------------------------------------------
+
+# Probes of local services over loopback, each limited to about a second.
+
+_TIMEOUT_S = 1.0
+
+
+def accepts(host: str, port: int) -> bool:
+    """Return whether a server accepts connections there."""
+    try:
+        with socket.create_connection((host, port), timeout=_TIMEOUT_S):
+            return True
+    except OSError:
+        return False
+
+
+def answers(host: str, port: int, path: str) -> bool:
+    """Return whether a GET of `path` gets a 2xx status."""
+    connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
+    try:
+        connection.request("GET", path)
+        return 200 <= connection.getresponse().status < 300
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from anamnesis_pipeline.runtime.children import Child, ChildSpec, describe_exit
+from anamnesis_pipeline.runtime.children import Child, ChildSpec, RestartPolicy, describe_exit
 from anamnesis_pipeline.runtime.log_files import last_lines, rotate
 from anamnesis_pipeline.runtime.process_group import LIFE_VARIABLE, end_life
-from anamnesis_pipeline.runtime.restarts import RestartPolicy
 
 _TICK_S = 0.2
 _ROTATE_EVERY_S = 60.0

@@ -21,8 +21,7 @@ from anamnesis_pipeline.runtime.crawler_wiring import configured_specs
 from anamnesis_pipeline.runtime.dagster_home import write_dagster_home
 from anamnesis_pipeline.runtime.home_wiring import make_private
 from anamnesis_pipeline.runtime.log_roots import advice_without_logs, retention_advice, survey
-from anamnesis_pipeline.runtime.ports import WantedPort, require_free
-from anamnesis_pipeline.runtime.probes import accepts, answers
+from anamnesis_pipeline.runtime.ports import WantedPort, accepts, answers, require_free
 from anamnesis_pipeline.runtime.process_group import end_life
 from anamnesis_pipeline.runtime.progress import Snapshot, show_progress, take_snapshot
 from anamnesis_pipeline.runtime.store_watch import open_when_there, watched

@@ -23,11 +23,10 @@ from anamnesis_pipeline.model import FileCursor, Space
 from anamnesis_pipeline.pipeline.archive import Archive
 from anamnesis_pipeline.pipeline.archived import archived_lines
 from anamnesis_pipeline.pipeline.daily import TIME_SETTINGS
-from anamnesis_pipeline.pipeline.index import building_space, ensure_space
+from anamnesis_pipeline.pipeline.index import building_space, ensure_space, space_projection
 from anamnesis_pipeline.pipeline.llm_choice import Llm
 from anamnesis_pipeline.pipeline.reembed_state import WANTED_MODEL
 from anamnesis_pipeline.pipeline.source_specs import private_sources
-from anamnesis_pipeline.pipeline.token_projection import space_projection
 from anamnesis_pipeline.runtime.api_wiring import api_refusal, open_api_pool
 from anamnesis_pipeline.runtime.crawler_wiring import (
     RemoteHosts,

@@ -4,6 +4,7 @@ The token vectors of passages decide: the run that fits the budget and best matc
 token vectors, the words themselves are matched.
 """
 
+import itertools
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -18,7 +19,7 @@ from anamnesis_pipeline.model import Part, SegmentKind, Space, StoredPassage
 from anamnesis_pipeline.parsing.text.sentences import Span, sentence_spans
 from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 from anamnesis_pipeline.parsing.text.unspaced_scripts import words_in
-from anamnesis_pipeline.search.late_interaction import similarities
+from anamnesis_pipeline.search.reranking import similarities
 from anamnesis_pipeline.search.token_estimate import cost
 from anamnesis_pipeline.search.words import content_words, literal_tokens
 from anamnesis_pipeline.store.base import Store
@@ -217,3 +218,37 @@ def _is_unsaid(sentence: str, part: Part) -> bool:
     """Return whether a sentence is only tool input or output."""
     kinds = {segment.kind for segment in part.segments if sentence in segment.text}
     return bool(kinds) and kinds <= _UNSAID
+
+
+# --- excerpts --------------------------------------------------------------------------------------------
+
+# The excerpt of a hit: the passages of the episode that answer. Pure.
+
+SECOND_WITHIN = 15
+"""The second best passage of an episode is shown, too, if its rank among all passages is at most this: it is needed for
+3% of the questions, and lengthens an answer by a quarter."""
+CUT = "[…]"
+"""Marks omitted text between two passages."""
+
+
+def excerpt_of(passages: Sequence[StoredPassage]) -> tuple[str, tuple[str, ...]]:
+    """Return the text of one or two passages of an episode in its order, and the IDs of their messages."""
+    ordered = sorted(passages, key=lambda stored: stored.passage.ordinal)
+    text = ordered[0].passage.text
+    for before, after in itertools.pairwise(ordered):
+        apart = after.passage.ordinal - before.passage.ordinal > 1
+        text += f"\n{CUT}\n" if apart else "\n"
+        text += after.passage.text
+    ids = dict.fromkeys(id_ for stored in passages for id_ in stored.passage.message_ids)
+    return text, tuple(ids)
+
+
+def second_passages(scores: Mapping[int, float], episode_of: Mapping[int, str]) -> dict[str, int]:
+    """Return episode ID -> its second best passage, if that is among the first of all."""
+    seen: set[str] = set()
+    seconds: dict[str, int] = {}
+    for key in sorted(scores, key=lambda key: (-scores[key], -key))[:SECOND_WITHIN]:
+        if episode_of[key] in seen:
+            seconds.setdefault(episode_of[key], key)
+        seen.add(episode_of[key])
+    return seconds

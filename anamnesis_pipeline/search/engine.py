@@ -15,7 +15,6 @@ from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull
 from anamnesis_pipeline.model import CHAT_ANSWER, Episode, EpisodeHead, Space, StoredPassage, Where
 from anamnesis_pipeline.parsing.text.file_names import composed
-from anamnesis_pipeline.search.backlog import backlog_notes, embedding_notes
 from anamnesis_pipeline.search.best_sentences import Run, SentenceReader
 from anamnesis_pipeline.search.boosts import CORRECTION, aged, factors_of
 from anamnesis_pipeline.search.candidates import Candidates, Waiting, answered, is_exhausted
@@ -23,9 +22,8 @@ from anamnesis_pipeline.search.dialogue import asks_for_outcome, dialogue_factor
 from anamnesis_pipeline.search.events import BESIDE_COMPACTION, Event, around, event_in
 from anamnesis_pipeline.search.explaining import Explanation, answer_explanation, hit_explanation
 from anamnesis_pipeline.search.floor import Confidence
-from anamnesis_pipeline.search.folding import fold
-from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, newer_first
-from anamnesis_pipeline.search.fusion import FUSION_DEPTH
+from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, backlog_notes, embedding_notes, newer_first
+from anamnesis_pipeline.search.fusion import FUSION_DEPTH, fold
 from anamnesis_pipeline.search.levels import stored_level
 from anamnesis_pipeline.search.profiles import Decay
 from anamnesis_pipeline.search.project_labels import Private

@@ -11,7 +11,7 @@ from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, Part, SegmentKin
 from anamnesis_pipeline.parsing.text.sentences import beginning
 from anamnesis_pipeline.search.context_items import Item, SourceClass, class_of
 from anamnesis_pipeline.search.failing_tests import failing
-from anamnesis_pipeline.search.folding import fold
+from anamnesis_pipeline.search.fusion import fold
 from anamnesis_pipeline.search.open_loops import (
     answers_in,
     decisions_in,

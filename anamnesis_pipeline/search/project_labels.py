@@ -85,8 +85,8 @@ class Private:
         it names a project, a source or a session. A project's full name does not match a private one with that ending.
 
         :param included: names of projects, and names or keys of sources, requested in addition; `*`: all. With a
-        session: the requested part of it, if any. With a project known from a folder: that project and the folder's
-        sources.
+            session: the requested part of it, if any. With a project known from a folder: that project and the folder's
+            sources.
         """
         known = store.projects.all()
         if where.projects:

@@ -12,17 +12,17 @@ from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import Episode, EpisodeHead, ScoredPassage, Space, StoredPassage, Variant, Where
 from anamnesis_pipeline.parsing.text.transcripts import voice_shares, voices_in
+from anamnesis_pipeline.search.best_sentences import second_passages
 from anamnesis_pipeline.search.candidates import RARE
 from anamnesis_pipeline.search.dialogue import CONCLUDED, SAID, asks_for_outcome, mostly, voice_factor, voice_factors
-from anamnesis_pipeline.search.excerpts import second_passages
 from anamnesis_pipeline.search.floor import Confidence, Evidence, Level, confidence, in_words, nearest_of, says_nothing
 from anamnesis_pipeline.search.fusion import Ranking, best_passages, reciprocal_rank_fusion
-from anamnesis_pipeline.search.late_interaction import max_similarities
 from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.search.reranking import (
     LATE_DEPTH,
     late_by_words,
     later_first,
+    max_similarities,
     with_late_interaction,
     with_neighbours,
     without_vectors_heard,

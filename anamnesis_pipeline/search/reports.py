@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from anamnesis_pipeline.parsing.text.markup import plain_marks
+from anamnesis_pipeline.parsing.text.plain_text import plain_marks
 from anamnesis_pipeline.parsing.text.sentences import sentences
 
 MAX_TEXT_CHARS = 50_000

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline.model import Episode, StoredPassage, Where
-from anamnesis_pipeline.parsing.text.markup import without_markup
+from anamnesis_pipeline.parsing.text.plain_text import without_markup
 from anamnesis_pipeline.parsing.text.sentences import beginning
 from anamnesis_pipeline.parsing.text.transcripts import Voice, voice_shares, voices_in
 from anamnesis_pipeline.search.query import Hit

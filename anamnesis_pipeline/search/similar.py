@@ -42,7 +42,7 @@ def similar_episodes(store: Store, space: Space, episode_id: str, most: int, whe
 
 
 def _middle(vectors: list[NDArray[np.float32]]) -> NDArray[np.float32] | None:
-    """Return the normalized mean vector, shape (dim,); None if it is zero."""
+    """Return the normalized mean vector, shape (dim,); None if it is zero or there are no vectors."""
     if not vectors:
         return None
     mean = np.mean(vectors, axis=0)

@@ -11,7 +11,7 @@ from anamnesis_pipeline.errors import BadSetting, RetryLater
 from anamnesis_pipeline.llm.chat.base import ELSEWHERE, ChatBackend, Said
 from anamnesis_pipeline.model import FORGOTTEN, ChatMessage, Citation, EpisodeHead, LlmBudget, LlmUse, Where
 from anamnesis_pipeline.pipeline.llm_calls import BUDGET_USED_UP
-from anamnesis_pipeline.search.excerpts import excerpt_of
+from anamnesis_pipeline.search.best_sentences import excerpt_of
 from anamnesis_pipeline.search.fusion import RRF_K
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, SearchQuery

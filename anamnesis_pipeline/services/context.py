@@ -14,7 +14,7 @@ from anamnesis_pipeline.model import Episode, Part, Where
 from anamnesis_pipeline.search.best_sentences import Run, best_run
 from anamnesis_pipeline.search.context_items import Item, passage_item
 from anamnesis_pipeline.search.engine import Engine
-from anamnesis_pipeline.search.folding import fold
+from anamnesis_pipeline.search.fusion import fold
 from anamnesis_pipeline.search.handoff import Handoff
 from anamnesis_pipeline.search.profiles import PROFILES
 from anamnesis_pipeline.search.query import Hit, SearchQuery

@@ -27,13 +27,12 @@ from anamnesis_pipeline.pipeline.section_tombstones import bury_sections
 from anamnesis_pipeline.pipeline.sessions import forget_sessions
 from anamnesis_pipeline.pipeline.tool_outputs import NO_LINE, names_on_line, output_key
 from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
-from anamnesis_pipeline.services.extract import names
+from anamnesis_pipeline.services.extract import Change, names, rewrite_generation
 from anamnesis_pipeline.services.forget_target import Choice, File, ForgetRequest, Target, cleared_state
 from anamnesis_pipeline.services.forgotten_chats import messages_to_forget
 from anamnesis_pipeline.services.forgotten_uploads import drop_uploads, remove_forgotten_files
 from anamnesis_pipeline.services.posting import CONTEXT_WITHIN, posted_passages
 from anamnesis_pipeline.services.query_log import forget_questions, marks_of
-from anamnesis_pipeline.services.rewriting import Change, rewrite_generation
 from anamnesis_pipeline.services.store_copies import COPIED_FROM
 from anamnesis_pipeline.sources.base import TOOL_RESULTS, is_tool_output, output_name
 from anamnesis_pipeline.sources.specs import SourceSpec

@@ -19,7 +19,7 @@ from anamnesis_pipeline.model import (
     kind_of,
     record_id,
 )
-from anamnesis_pipeline.parsing.claude_logs.grouping import PROMPT_HEAD
+from anamnesis_pipeline.parsing.claude_logs.chunking import PROMPT_HEAD
 from anamnesis_pipeline.parsing.text.transcripts import ASSISTANT, transcript
 from anamnesis_pipeline.pipeline.llm_choice import Llm
 from anamnesis_pipeline.pipeline.publish import episodes_of_records, surplus_records

@@ -16,9 +16,9 @@ from anamnesis_pipeline.pipeline.archive import Archive
 from anamnesis_pipeline.pipeline.crawl import Mask
 from anamnesis_pipeline.pipeline.documents import holds_documents
 from anamnesis_pipeline.pipeline.tool_outputs import masked_together
+from anamnesis_pipeline.services.extract import rewrite_generation
 from anamnesis_pipeline.services.forget import JOB
 from anamnesis_pipeline.services.posting import with_masks_counted
-from anamnesis_pipeline.services.rewriting import rewrite_generation
 from anamnesis_pipeline.sources.base import is_tool_output
 from anamnesis_pipeline.store.base import Store
 

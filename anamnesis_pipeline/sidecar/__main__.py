@@ -14,8 +14,8 @@ from anamnesis_pipeline.errors import AnamnesisError, BadSetting, PortInUse
 from anamnesis_pipeline.runtime.wiring import open_services
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.sidecar.background import share_arenas
 from anamnesis_pipeline.sidecar.connections import Config
-from anamnesis_pipeline.sidecar.trimming import share_arenas
 
 SHUTDOWN_S = 5
 

@@ -1,11 +1,15 @@
 """Concurrency limit for searches: how many run, how many wait, and for how long."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import anyio
 import anyio.to_thread
 from starlette.exceptions import HTTPException
+
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.store.base import Store
 
 T = TypeVar("T")
 
@@ -49,3 +53,39 @@ class Admission:
 
 def _too_busy() -> HTTPException:
     return HTTPException(429, "too many searches at once; try again in a second")
+
+
+# --- disk space ------------------------------------------------------------------------------------------
+
+# Disk-space check of the store. When it is full, searches go on but nothing new is stored.
+
+PROBE = "probe.write"
+"""The stored setting that the check writes."""
+
+
+def cannot_write(store: Store) -> str | None:
+    """Return why writing fails; None: it works."""
+    try:
+        store.settings.set(PROBE, datetime.now(UTC).isoformat(timespec="seconds"))
+    except AnamnesisError as exc:
+        return str(exc)
+    return None
+
+
+class Room:
+    """Disk-space state of one application: after a refused write, the store is probed until a write succeeds."""
+
+    def __init__(self) -> None:
+        self._was_refused = False
+
+    def refused(self) -> None:
+        """Record that a full store refused a write."""
+        self._was_refused = True
+
+    def problem(self, store: Store) -> str | None:
+        """Return why the store still refuses writes; None: it accepts them, or never refused."""
+        if not self._was_refused:
+            return None
+        problem = cannot_write(store)
+        self._was_refused = problem is not None
+        return problem

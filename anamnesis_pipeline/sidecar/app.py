@@ -15,26 +15,23 @@ from starlette.routing import BaseRoute, Route
 
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.runtime.home_wiring import open_redactor
-from anamnesis_pipeline.search.backlog import backlog_notes
+from anamnesis_pipeline.search.freshness import backlog_notes
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.sidecar import problems
-from anamnesis_pipeline.sidecar.admission import Admission
-from anamnesis_pipeline.sidecar.background import Background
+from anamnesis_pipeline.sidecar.admission import Admission, Room
+from anamnesis_pipeline.sidecar.background import Background, keep_measured, keep_trimmed
 from anamnesis_pipeline.sidecar.cache import Kept
 from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
 from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
 from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.connections import Wholeness
-from anamnesis_pipeline.sidecar.disk_space import Room
 from anamnesis_pipeline.sidecar.documentation import DESCRIPTION, TAGS, openapi_of
 from anamnesis_pipeline.sidecar.event_feed import EventFeed
 from anamnesis_pipeline.sidecar.extraction import Extraction
 from anamnesis_pipeline.sidecar.log_tail import LogTail, tailing
-from anamnesis_pipeline.sidecar.login_rate import Guesses
 from anamnesis_pipeline.sidecar.map_view import MapView
 from anamnesis_pipeline.sidecar.mcp.endpoint import PATH as MCP_PATH
 from anamnesis_pipeline.sidecar.mcp.endpoint import McpEndpoint
-from anamnesis_pipeline.sidecar.measuring import keep_measured
 from anamnesis_pipeline.sidecar.notifications import Nudges
 from anamnesis_pipeline.sidecar.observation import Metrics, Observation
 from anamnesis_pipeline.sidecar.overview_stats import Overview
@@ -63,10 +60,9 @@ from anamnesis_pipeline.sidecar.routes import service as service_routes
 from anamnesis_pipeline.sidecar.routes import session as session_routes
 from anamnesis_pipeline.sidecar.routes import similar as similar_routes
 from anamnesis_pipeline.sidecar.routes import upload as upload_routes
-from anamnesis_pipeline.sidecar.security import Security
+from anamnesis_pipeline.sidecar.security import Guesses, Security
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.sidecar.store_checks import store_integrity
-from anamnesis_pipeline.sidecar.trimming import keep_trimmed
 from anamnesis_pipeline.sidecar.web import health, search
 from anamnesis_pipeline.sidecar.web import routes as pages
 from anamnesis_pipeline.sidecar.web.undo import Undo

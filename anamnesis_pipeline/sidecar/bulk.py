@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 
 from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, InvalidEpisode, StoreFull
 from anamnesis_pipeline.services.posting import Poster
-from anamnesis_pipeline.sidecar.disk_space import Room
+from anamnesis_pipeline.sidecar.admission import Room
 from anamnesis_pipeline.sidecar.problems import FieldError, field_errors
 from anamnesis_pipeline.sidecar.schemas import BulkFailure, BulkIn, BulkOut, EpisodeIn
 

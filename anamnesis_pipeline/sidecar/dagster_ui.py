@@ -37,12 +37,12 @@ from websockets.typing import Subprotocol
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.login_rate import Guesses
 from anamnesis_pipeline.sidecar.problems import problem
 from anamnesis_pipeline.sidecar.security import (
     COOKIE,
     LOOPBACK,
     MIB,
+    Guesses,
     Refusal,
     allowed_hosts,
     client_of,

@@ -7,7 +7,7 @@ from functools import partial
 
 from anamnesis_pipeline.runtime.wiring import effective_settings
 from anamnesis_pipeline.sidecar import store_checks
-from anamnesis_pipeline.sidecar.disk_space import Room
+from anamnesis_pipeline.sidecar.admission import Room
 from anamnesis_pipeline.sidecar.jsonl_control import llm_state
 from anamnesis_pipeline.sidecar.machine_checks import Finding, free_space, run_checks
 from anamnesis_pipeline.sidecar.resources import Resource

@@ -9,8 +9,7 @@ from starlette.responses import Response
 
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.parsing.text.titles import title_of
-from anamnesis_pipeline.search.best_sentences import best_run
-from anamnesis_pipeline.search.excerpts import excerpt_of
+from anamnesis_pipeline.search.best_sentences import best_run, excerpt_of
 from anamnesis_pipeline.search.floor import Confidence
 from anamnesis_pipeline.search.query import Hit, SearchAnswer
 from anamnesis_pipeline.search.trust import authority_of, tier_of

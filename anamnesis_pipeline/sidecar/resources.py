@@ -23,8 +23,8 @@ from anamnesis_pipeline.runtime.llm_wiring import backend_options
 from anamnesis_pipeline.runtime.wiring import effective_settings, store_place
 from anamnesis_pipeline.services.dagster.api import dagster_link
 from anamnesis_pipeline.settings import Settings, claude_api_key
+from anamnesis_pipeline.sidecar.admission import Room
 from anamnesis_pipeline.sidecar.dagster_state import stopped_text
-from anamnesis_pipeline.sidecar.disk_space import Room
 from anamnesis_pipeline.sidecar.services import Services, coverage
 
 log = logging.getLogger(__name__)

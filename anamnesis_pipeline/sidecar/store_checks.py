@@ -20,8 +20,8 @@ from anamnesis_pipeline.runtime.up_lock import read_lock
 from anamnesis_pipeline.runtime.wiring import default_model_note, effective_settings, what_is_private
 from anamnesis_pipeline.services.forget import JOB
 from anamnesis_pipeline.services.log_folders import cowork_folders
+from anamnesis_pipeline.sidecar.admission import cannot_write
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
-from anamnesis_pipeline.sidecar.disk_space import cannot_write
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.sidecar.embedding_health import Problem, model_problems, reembed_notes, reembed_problems
 from anamnesis_pipeline.sidecar.llm_health import llm_problems, llm_text

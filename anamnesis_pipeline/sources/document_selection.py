@@ -7,8 +7,8 @@ from functools import lru_cache
 
 from anamnesis_pipeline.model import FileStat
 from anamnesis_pipeline.sources.base import IGNORE_FILES, Survey, is_archived
-from anamnesis_pipeline.sources.globs import Names
 from anamnesis_pipeline.sources.ignore_patterns import IgnoreFiles, Patterns
+from anamnesis_pipeline.sources.selection import Names
 from anamnesis_pipeline.sources.specs import SourceSpec
 
 LARGER = 50

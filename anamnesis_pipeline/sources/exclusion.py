@@ -29,7 +29,7 @@ class RuleKind(StrEnum):
     """A file, or a folder with everything below it."""
     SESSION = "session"
     PROJECT = "project"
-    """By any of its names and aliases; `api` also means `acme/api`."""
+    """A project by any of its names and aliases; `api` also means `acme/api`."""
     PATTERN = "pattern"
     """Paths, in the syntax of one line of a `.gitignore`, from the root of the file system."""
     CONTENT_PATTERN = "content-pattern"

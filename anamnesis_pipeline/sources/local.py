@@ -24,7 +24,7 @@ from anamnesis_pipeline.sources.base import (
     is_log,
     target_inside,
 )
-from anamnesis_pipeline.sources.globs import Names
+from anamnesis_pipeline.sources.selection import Names
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 
 MAX_DEPTH = 12

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pydantic import AwareDatetime, TypeAdapter
 
 from anamnesis_pipeline.model import Episode, content_id
-from anamnesis_pipeline.parsing.text.markup import without_markup
+from anamnesis_pipeline.parsing.text.plain_text import without_markup
 from anamnesis_pipeline.parsing.text.sentences import beginning
 from anamnesis_pipeline.parsing.text.wording import counted, project_name
 

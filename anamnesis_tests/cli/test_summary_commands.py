@@ -13,7 +13,7 @@ from anamnesis_pipeline.cli import config, status
 from anamnesis_pipeline.cli.summaries import explain_value, render_value, run_backfill, run_summarize
 from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, GiveUp
 from anamnesis_pipeline.llm import extractive
-from anamnesis_pipeline.llm.estimate import ANSWER_TOKENS
+from anamnesis_pipeline.llm.prices import ANSWER_TOKENS
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.pipeline.projects import add_alias
 from anamnesis_pipeline.runtime.wiring import discover_sources, open_pipeline, open_store

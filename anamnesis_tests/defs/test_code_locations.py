@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from anamnesis_pipeline.runtime.probes import accepts
+from anamnesis_pipeline.runtime.ports import accepts
 from anamnesis_pipeline.runtime.up import child_specs
 from anamnesis_pipeline.services.dagster.api import DagsterApi
 from anamnesis_pipeline.services.dagster.graphql import REPOSITORY

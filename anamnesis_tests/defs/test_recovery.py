@@ -9,8 +9,8 @@ import pytest
 
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.defs import recovery
+from anamnesis_pipeline.defs.jobs import UNFINISHED_STATUSES
 from anamnesis_pipeline.defs.recovery import CUT_OFF_STATUSES, cancel_cut_off_runs, note_cut_off
-from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.runtime.wiring import open_store
 from anamnesis_pipeline.services.dagster import graphql

@@ -9,10 +9,9 @@ import pytest
 from anamnesis_pipeline.model import EXCLUDED, Source
 from anamnesis_pipeline.pipeline.crawl_documents import RULES_FILES
 from anamnesis_pipeline.pipeline.exclusion import Exclusions
-from anamnesis_pipeline.pipeline.hosts import Hosts
 from anamnesis_pipeline.pipeline.in_flight import Flights
 from anamnesis_pipeline.pipeline.projects import add_alias
-from anamnesis_pipeline.pipeline.survey import Crawler, look
+from anamnesis_pipeline.pipeline.survey import Crawler, Hosts, look
 from anamnesis_pipeline.services.blocklist import add_rule, blocklist, lift
 from anamnesis_pipeline.services.crawler_status import SpecStatus, crawler_status
 from anamnesis_pipeline.services.forget_target import ForgetRequest

@@ -14,8 +14,8 @@ from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel, ava
 from anamnesis_pipeline.errors import DimensionMismatch, InvalidVectors, SpaceNotFound, StoreFull
 from anamnesis_pipeline.model import Space, Variant
 from anamnesis_pipeline.pipeline.embed import EmbedReport, embed_sources
+from anamnesis_pipeline.pipeline.index import space_projection
 from anamnesis_pipeline.pipeline.reembed_state import Failure, failure_of, rate_of
-from anamnesis_pipeline.pipeline.token_projection import space_projection
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.contracts import sign_value
 from anamnesis_tests.conftest import OpenStore

@@ -16,10 +16,9 @@ from anamnesis_pipeline.pipeline.archive import Archive
 from anamnesis_pipeline.pipeline.crawl import crawl_source
 from anamnesis_pipeline.pipeline.exclusion import Exclusions
 from anamnesis_pipeline.pipeline.host_clock import read_clock, read_look
-from anamnesis_pipeline.pipeline.hosts import Hosts
 from anamnesis_pipeline.pipeline.in_flight import AT_ONCE, MOST, Flights
 from anamnesis_pipeline.pipeline.projects import GUESSED
-from anamnesis_pipeline.pipeline.survey import Crawler, LookReport, look
+from anamnesis_pipeline.pipeline.survey import Crawler, Hosts, LookReport, look
 from anamnesis_pipeline.sources.document_selection import Rules
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 from anamnesis_pipeline.store.base import Store

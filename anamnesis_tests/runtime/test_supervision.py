@@ -12,9 +12,8 @@ import psutil
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.runtime.children import ChildSpec
+from anamnesis_pipeline.runtime.children import ChildSpec, RestartPolicy, restart_delay
 from anamnesis_pipeline.runtime.process_group import members
-from anamnesis_pipeline.runtime.restarts import RestartPolicy, restart_delay
 from anamnesis_pipeline.runtime.supervision import StopRequest, Supervisor
 from anamnesis_tests.runtime.conftest import PARENT, SLEEPER, STUBBORN, is_running, wait_for
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.search.folding import fold
+from anamnesis_pipeline.search.fusion import fold
 
 texts = st.lists(st.one_of(st.sampled_from(["a b c", "c b a", "d", "", "!"]), st.text(max_size=20)), max_size=12)
 

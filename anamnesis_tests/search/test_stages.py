@@ -8,13 +8,19 @@ import numpy as np
 import pytest
 
 from anamnesis_pipeline.model import EpisodeHead, Passage, ScoredPassage, StoredPassage
+from anamnesis_pipeline.search.best_sentences import excerpt_of
 from anamnesis_pipeline.search.boosts import aged, factors_of
-from anamnesis_pipeline.search.excerpts import excerpt_of
 from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, names_what_only, newer_first
 from anamnesis_pipeline.search.fusion import Ranking
-from anamnesis_pipeline.search.late_interaction import ROWS_AT_ONCE, max_similarities
 from anamnesis_pipeline.search.profiles import Decay, Profile
-from anamnesis_pipeline.search.reranking import company, late_by_words, with_late_interaction, without_vectors_heard
+from anamnesis_pipeline.search.reranking import (
+    ROWS_AT_ONCE,
+    company,
+    late_by_words,
+    max_similarities,
+    with_late_interaction,
+    without_vectors_heard,
+)
 from anamnesis_pipeline.search.time_expressions import times_in
 from anamnesis_pipeline.store.contracts import TokenRows, sign_value
 

@@ -11,8 +11,7 @@ import pytest
 from anamnesis_pipeline.parsing.redaction.masking import Redactor
 from anamnesis_pipeline.pipeline import crawl as crawl_step
 from anamnesis_pipeline.pipeline.crawl import crawl_source
-from anamnesis_pipeline.services.extract import extract, extractable
-from anamnesis_pipeline.services.rewriting import rewrite_generation
+from anamnesis_pipeline.services.extract import extract, extractable, rewrite_generation
 from anamnesis_tests.support.archived_logs import FOLDER, OTHER, SESSION, Home, record, unmasked
 
 ORIGINAL, FORK = f"{SESSION}.jsonl", f"{OTHER}.jsonl"

@@ -30,7 +30,7 @@ from anamnesis_pipeline.model import RESERVED_SOURCES, Space, StoredPassage
 from anamnesis_pipeline.parsing.redaction.masking import Redactor
 from anamnesis_pipeline.pipeline.daily import timings
 from anamnesis_pipeline.pipeline.embed import embed_passages, embed_sources
-from anamnesis_pipeline.pipeline.token_projection import space_projection
+from anamnesis_pipeline.pipeline.index import space_projection
 from anamnesis_pipeline.runtime.wiring import configured_cores, effective_settings, what_is_private
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.levels import LEVEL

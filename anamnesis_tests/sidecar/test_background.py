@@ -20,9 +20,8 @@ from anamnesis_pipeline.search.levels import stored_level
 from anamnesis_pipeline.sidecar import background
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.sidecar.background import measure_if_due, trim
 from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
-from anamnesis_pipeline.sidecar.measuring import measure_if_due
-from anamnesis_pipeline.sidecar.trimming import trim
 from anamnesis_pipeline.sidecar.web.undo import Undo
 from anamnesis_tests.sidecar.conftest import BASE, SPACE, Post, TestServices, problem, raising, wait_for
 

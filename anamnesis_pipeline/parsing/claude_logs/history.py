@@ -13,8 +13,7 @@ from typing import Any
 
 from anamnesis_pipeline.model import Message, Part, SegmentKind, said_at
 from anamnesis_pipeline.parsing.claude_logs import identity
-from anamnesis_pipeline.parsing.claude_logs.chunking import Cutter
-from anamnesis_pipeline.parsing.claude_logs.grouping import exchange_of
+from anamnesis_pipeline.parsing.claude_logs.chunking import Cutter, exchange_of
 from anamnesis_pipeline.parsing.claude_logs.log_lines import Record
 from anamnesis_pipeline.parsing.claude_logs.message_keys import forgotten_typed, nearest_typed
 from anamnesis_pipeline.parsing.claude_logs.own_text import is_own_request

@@ -11,14 +11,15 @@ from typing import Any
 from anamnesis_pipeline.model import BEGINS_LONG, GOES_ON, MAX_LINE_BYTES, Message, Occurrence, Part, SegmentKind
 from anamnesis_pipeline.parsing.claude_logs.chunking import (
     Cutter,
+    Exchange,
     PendingTool,
     Trail,
+    exchange_of,
     follow,
     is_own_answer,
     is_pause,
     is_seam,
 )
-from anamnesis_pipeline.parsing.claude_logs.grouping import Exchange, exchange_of
 from anamnesis_pipeline.parsing.claude_logs.log_lines import MAX_VALUES, Record, has_too_many_values, read_records
 from anamnesis_pipeline.parsing.claude_logs.message_keys import agent_key
 from anamnesis_pipeline.parsing.claude_logs.observers import ObserverRules, built_in
@@ -317,7 +318,7 @@ def advance(
 
     :param open_part: the chunk that `state.part_id` names; it may have been closed meanwhile.
     :param known: message keys that another file owns, and those of `Batch.lent_keys` that this file owns; such messages
-    only advance the context.
+        only advance the context.
     :param label: working directory -> project.
     :param idle_minutes: a longer pause between two messages ends a chunk.
     :param observers: rules for other memory tools' sessions; None: the rules of this package.

@@ -336,7 +336,7 @@ def _user(record: Record, blocks: Sequence[Any], line: int, skipped: Counter[str
 
 
 def _with_command(logged: LoggedMessage) -> LoggedMessage:
-    """Return a `!` command, with whether it asks the memory, and its output, which has the next record."""
+    """Link a `!` command to its output in the next record, and set whether it asks the memory."""
     text = logged.message.text
     if logged.message.kind is not SegmentKind.COMMAND:
         return logged

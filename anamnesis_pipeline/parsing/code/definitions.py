@@ -82,7 +82,7 @@ def read_code(language: str, text: str) -> CodeFile | None:
 def _parsed(language: str, data: bytes) -> "Tree | None":
     """Return the syntax tree; None if the parser needs more than 3 s, where code of 1 MB takes 0.1 s.
 
-    Parsing a text in another language can take quadratic time. Only a parser that reads its text by callback can be
+    Text that is not code of the language can take quadratic time. Only a parser that reads its text by callback can be
     stopped, and only a tree parsed from the whole text has node texts: parse the first way, then the second.
     """
     parser = _parser(language)

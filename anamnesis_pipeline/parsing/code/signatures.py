@@ -15,7 +15,7 @@ MOST_COMMENTS = 50
 
 def signature(node: "Node", outer: "Node") -> str:
     """Return name and parameters of a function, without types; of anything else the text up to its body. Add the first
-    decorator with an argument, such as a route, and nothing else of it.
+    decorator with a text argument, such as a route, shortened to that argument.
     """
     decorators = [words(child) for child in outer.named_children if child.type == "decorator"]
     said = [f"{found.group()})" for text in decorators if (found := _ROUTE.match(text))][:1]

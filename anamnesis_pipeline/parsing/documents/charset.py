@@ -42,7 +42,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _utf16_without_mark(head: bytes) -> str:
-    """Detect UTF-16 of Latin letters by the zero in nearly every second byte."""
+    """Return the UTF-16 codec of a text with a zero in nearly every second byte, as in Latin; else empty."""
     half = len(head) // 2
     if half < 2 or b"\0" not in head:
         return ""

@@ -21,7 +21,7 @@ def to_text(path: str, data: bytes) -> str:
     """Return the text of the document at `path` with the bytes `data`; lines end in line feeds.
 
     :raises DocumentUnreadable: the bytes do not have the format of the name, are encrypted, damaged, binary or empty,
-    or the parser is not installed.
+        or the parser is not installed.
     """
     fmt = format_of(path)
     if fmt is None:

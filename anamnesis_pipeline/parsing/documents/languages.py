@@ -138,7 +138,7 @@ def format_of(path: str) -> str | None:
     """Return the format of the file at `path`, judged by its name; None: it is no document, or must not be read.
 
     For code and configuration it is the language: `python`, `yaml`. Files that exist to hold secrets, generated files
-    (locks, minified code) and files without readers have none.
+    (locks, minified code) and files that are not meant for reading have none.
     """
     name = path.replace("\\", "/").rsplit("/", 1)[-1].lower()
     if name in _NAMES:

@@ -7,9 +7,8 @@ from dataclasses import replace
 from anamnesis_pipeline.model import Section, Trust
 from anamnesis_pipeline.parsing.code.sections import code_sections
 from anamnesis_pipeline.parsing.documents.chats import chat_sections, is_chat_export
-from anamnesis_pipeline.parsing.documents.config_files import config_sections
 from anamnesis_pipeline.parsing.documents.headings import intercom_headings, markdown_headings, rst_headings
-from anamnesis_pipeline.parsing.documents.json_items import item_sections
+from anamnesis_pipeline.parsing.documents.json_items import config_sections, item_sections
 from anamnesis_pipeline.parsing.documents.languages import CODE_FORMATS, CONFIG_FORMATS, CONVERTED, format_of
 from anamnesis_pipeline.parsing.documents.outlined import sections_under, untitled
 from anamnesis_pipeline.parsing.documents.pdf import without_page_numbers

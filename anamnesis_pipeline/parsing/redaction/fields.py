@@ -12,9 +12,9 @@ from typing import Any
 
 import re2
 
+from anamnesis_pipeline.parsing.redaction.blocks import windows
 from anamnesis_pipeline.parsing.redaction.rules import ASSIGNMENT, HARMLESS_NAME, escaped_or_not, prefilter
 from anamnesis_pipeline.parsing.redaction.sentences import NATIVE_KEYS, NATIVE_PASSWORDS
-from anamnesis_pipeline.parsing.redaction.windows import windows
 
 LEFT, RIGHT = 100, 800
 """Characters around a hit that are searched for a name; its value may be farther away."""

@@ -29,8 +29,7 @@ from anamnesis_pipeline.parsing.redaction import rules as redaction_rules
 from anamnesis_pipeline.parsing.redaction import sentences as redaction_sentences
 from anamnesis_pipeline.parsing.redaction import tokens as redaction_tokens
 from anamnesis_pipeline.parsing.redaction import values as redaction_values
-from anamnesis_pipeline.parsing.redaction import windows as redaction_windows
-from anamnesis_pipeline.parsing.redaction.blocks import end_of_wrapped, private_keys
+from anamnesis_pipeline.parsing.redaction.blocks import end_of_wrapped, private_keys, windows
 from anamnesis_pipeline.parsing.redaction.fields import NamedValue, named_values
 from anamnesis_pipeline.parsing.redaction.places import cookies_in, passwords_in_addresses
 from anamnesis_pipeline.parsing.redaction.rules import (
@@ -71,7 +70,6 @@ from anamnesis_pipeline.parsing.redaction.values import (
     looks_random,
     more_words,
 )
-from anamnesis_pipeline.parsing.redaction.windows import windows
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +140,6 @@ def rules_version() -> str:
         redaction_sentences,
         redaction_tokens,
         redaction_values,
-        redaction_windows,
     )
     sources = [Path(__file__), *(Path(str(module.__file__)) for module in modules)]
     return content_id(version("detect-secrets"), *(source.read_text(encoding="utf-8") for source in sources))

@@ -159,7 +159,7 @@ _STRONG = (
     r"passw(?:or)?[dt]|passphrase|passwd|passcode|(?:store|key|ks|ts)pass\b|(?:\b|_)pass\b|pwd|\bpsk\b"
     r"|secret(?:[ _-]?(?:access[ _-]?)?key)?(?:_base)?|kennwort|geheimnis"
 )
-"""Names of passwords, whose values may be any word; `NATIVE_PASSWORDS` are others."""
+"""Names of passwords, whose values may be any word; `NATIVE_PASSWORDS` has more."""
 _WEAK = (
     r"token|credentials?|authorization|(?-i:[A-Z0-9]_(?:KEY|AUTH|PAT|SAS|SALT|SESSION|APIKEY)|[A-Za-z]-Key)\b"
     r"|(?:api|app|application|access|auth|private|client|consumer|account|service|signing|encryption|decryption"

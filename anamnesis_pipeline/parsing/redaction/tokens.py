@@ -179,4 +179,4 @@ def beginning(shape: str) -> str:
 HINTS = (*(beginning(shape) for _, shape in TOKENS), *(hint for _, _, hint in INNER))
 """The prefilter's pattern for each of them."""
 SHAPES = (*TOKENS, *((kind, shape) for kind, shape, _ in INNER))
-"""Kind and shape of all."""
+"""Kind and shape of all tokens."""

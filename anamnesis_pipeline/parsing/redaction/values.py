@@ -7,10 +7,10 @@ and unquoted brackets belong to a password if a word between them is unlikely in
 import re
 
 LONGEST_VALUE, LONGEST_BARE_VALUE = 4096, 256
-"""Characters; a longer value of an assignment is data."""
+"""Maximum characters; a longer value of an assignment is data."""
 SHORTEST_VALUE = 8
 LONGEST_SPACED_VALUE = 64
-"""Characters of a value with spaces; a longer one is a text."""
+"""Maximum characters of a value with spaces; a longer one is a text."""
 
 PLACEHOLDER = re.compile(
     r"""\*{3}|\.{3}|…|x{4}|0{8}|12345678|abcdef(?!\d)|REDACTED

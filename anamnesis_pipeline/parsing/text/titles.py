@@ -10,8 +10,7 @@ from itertools import filterfalse, islice
 from typing import Any
 
 from anamnesis_pipeline.model import Episode, EpisodeHead
-from anamnesis_pipeline.parsing.text.markup import plain
-from anamnesis_pipeline.parsing.text.plain_text import content_words_of, prose, shortened
+from anamnesis_pipeline.parsing.text.plain_text import content_words_of, plain, prose, shortened
 
 TITLE_CHARS = 90
 READ_CHARS, BLOCK_CHARS = 20_000, 2_000

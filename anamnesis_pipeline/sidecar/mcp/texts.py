@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_PREFACES
-from anamnesis_pipeline.parsing.text.markup import without_markup
+from anamnesis_pipeline.parsing.text.plain_text import without_markup
 from anamnesis_pipeline.parsing.text.wording import counted, kind_label, session_text
 from anamnesis_pipeline.search.quoting import defused, id_label, label
 from anamnesis_pipeline.search.token_estimate import cost, cut

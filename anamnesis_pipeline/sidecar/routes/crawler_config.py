@@ -14,12 +14,13 @@ from anamnesis_pipeline.pipeline.source_specs import (
     MOST_INTERVAL_S,
     MOST_SPECS,
     Host,
+    Root,
     RootPath,
+    specs_with_roots,
     stored_specs,
 )
 from anamnesis_pipeline.pipeline.tag_patterns import MOST_PATTERNS, put_patterns, stored_patterns
 from anamnesis_pipeline.runtime.wiring import stored_settings
-from anamnesis_pipeline.services.source_roots import Root, specs_with_roots
 from anamnesis_pipeline.settings import origins
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS

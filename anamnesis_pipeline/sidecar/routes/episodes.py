@@ -18,8 +18,8 @@ from anamnesis_pipeline.model import Episode, Where
 from anamnesis_pipeline.pipeline import publish as episodes
 from anamnesis_pipeline.services.session_reading import timeline_page
 from anamnesis_pipeline.services.short_ids import find_episode, short_ids
+from anamnesis_pipeline.sidecar.admission import Room
 from anamnesis_pipeline.sidecar.bulk import parse_bulk, post_all
-from anamnesis_pipeline.sidecar.disk_space import Room
 from anamnesis_pipeline.sidecar.documentation import BULK_BODY, PROBLEMS
 from anamnesis_pipeline.sidecar.fields import EpisodeId, Kind, Name, Tag, Time
 from anamnesis_pipeline.sidecar.rendering import episode_body, json_reply

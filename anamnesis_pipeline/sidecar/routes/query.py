@@ -14,12 +14,11 @@ from typing_extensions import TypedDict
 
 from anamnesis_pipeline.errors import AnamnesisError, StoreFull
 from anamnesis_pipeline.runtime.wiring import effective_settings
+from anamnesis_pipeline.search.best_sentences import excerpt_of
 from anamnesis_pipeline.search.engine import Engine
-from anamnesis_pipeline.search.excerpts import excerpt_of
 from anamnesis_pipeline.search.query import Hit, Mode, SearchAnswer
 from anamnesis_pipeline.services.query_log import LOOKED_AT, Missed, note_query, query_report
-from anamnesis_pipeline.sidecar.admission import Admission
-from anamnesis_pipeline.sidecar.disk_space import Room
+from anamnesis_pipeline.sidecar.admission import Admission, Room
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
 from anamnesis_pipeline.sidecar.schemas import SearchIn

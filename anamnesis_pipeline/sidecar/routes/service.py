@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.runtime.wiring import store_place
-from anamnesis_pipeline.sidecar.disk_space import Room
+from anamnesis_pipeline.sidecar.admission import Room
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.observation import Metrics
 from anamnesis_pipeline.sidecar.problems import problem

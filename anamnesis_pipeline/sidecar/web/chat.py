@@ -25,8 +25,7 @@ from anamnesis_pipeline.sidecar.routes.chat import delete_conversation
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web.asking import names_offered
 from anamnesis_pipeline.sidecar.web.chat_view import SUMMARY_CHARS, UNANSWERED, latest, turn_of, turns_of, without
-from anamnesis_pipeline.sidecar.web.html import HEADERS, fragment, page
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import HEADERS, fragment, page, page_router
 from anamnesis_pipeline.sidecar.web.undo import undo_of
 
 PATH = "/chat"

@@ -17,8 +17,8 @@ from starlette.responses import Response
 from anamnesis_pipeline.model import Episode, Where
 from anamnesis_pipeline.parsing.text.sentences import beginning
 from anamnesis_pipeline.parsing.text.wording import NOTHING_GOOD
+from anamnesis_pipeline.search.best_sentences import excerpt_of
 from anamnesis_pipeline.search.context_items import Item, SourceClass
-from anamnesis_pipeline.search.excerpts import excerpt_of
 from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.search.trust import tier_of
 from anamnesis_pipeline.services.context import LEAST_TOKENS, ContextMaker, ContextPreview, ContextRequest, LeftOut
@@ -28,8 +28,7 @@ from anamnesis_pipeline.sidecar.rendering import EXCERPT_CHARS
 from anamnesis_pipeline.sidecar.routes.context import MAX_ITEM_CHARS, MAX_TOKENS, ContextIn, maker_of
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web import asking
-from anamnesis_pipeline.sidecar.web.html import page
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import page, page_router
 from anamnesis_pipeline.sidecar.web.undo import undo_of
 from anamnesis_pipeline.store.memory_layers import Layer, layer_of
 

@@ -21,9 +21,7 @@ from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.sidecar.embedding_schemas import EmbeddingOut, ReembedOut, StartedOut
 from anamnesis_pipeline.sidecar.routes.embedding import Control, SpaceKey
 from anamnesis_pipeline.sidecar.services import Services, Uses
-from anamnesis_pipeline.sidecar.web.html import fragment, page
-from anamnesis_pipeline.sidecar.web.live import live, told
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import fragment, live, page, page_router, told
 from anamnesis_pipeline.sidecar.web.settings_form import origin_told, text_of
 from anamnesis_pipeline.store.base import Store
 

@@ -21,8 +21,7 @@ from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web import episode_changes
 from anamnesis_pipeline.sidecar.web.edits import edit, read_episode
 from anamnesis_pipeline.sidecar.web.episode_view import view_of
-from anamnesis_pipeline.sidecar.web.html import fragment, page
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import fragment, page, page_router
 from anamnesis_pipeline.sidecar.web.undo import undo_of
 
 SIMILAR = 6

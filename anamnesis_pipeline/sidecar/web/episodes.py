@@ -20,8 +20,7 @@ from anamnesis_pipeline.sidecar.problems import sentence_of
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web import asking
 from anamnesis_pipeline.sidecar.web.edits import Edit, edit
-from anamnesis_pipeline.sidecar.web.html import fragment, page
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import fragment, page, page_router
 from anamnesis_pipeline.sidecar.web.undo import undo_of
 from anamnesis_pipeline.store.memory_layers import layer_of
 

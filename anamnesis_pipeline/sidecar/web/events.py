@@ -17,8 +17,7 @@ from anamnesis_pipeline.sidecar.rendering import utc_text
 from anamnesis_pipeline.sidecar.services import Uses
 from anamnesis_pipeline.sidecar.web.asking import address_with
 from anamnesis_pipeline.sidecar.web.episodes import PATH as EPISODES
-from anamnesis_pipeline.sidecar.web.html import HEADERS, episode_link, page
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import HEADERS, episode_link, page, page_router
 from anamnesis_pipeline.store.records.events import EVENTS_KEPT, Happening
 
 PATH = "/dashboard/events"

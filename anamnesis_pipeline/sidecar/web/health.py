@@ -24,9 +24,7 @@ from anamnesis_pipeline.sidecar.routes.consolidation import consolidation_body
 from anamnesis_pipeline.sidecar.routes.overview import QualityOut, quality_body
 from anamnesis_pipeline.sidecar.services import Services, Uses, coverage
 from anamnesis_pipeline.sidecar.store_checks import OTHER_STORE_CHECKS
-from anamnesis_pipeline.sidecar.web.html import fragment, page
-from anamnesis_pipeline.sidecar.web.live import live
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import fragment, live, page, page_router
 from anamnesis_pipeline.store.base import Store
 
 PATH = "/dashboard/health"

@@ -1,7 +1,8 @@
 """Template rendering. Stored text is escaped: only a template's own markup is markup."""
 
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -9,15 +10,21 @@ from typing import Any
 from urllib.parse import quote
 
 import jinja2
+from fastapi import APIRouter
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from markupsafe import Markup
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from anamnesis_pipeline.parsing.text.markup import without_markup
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.parsing.text.plain_text import without_markup
 from anamnesis_pipeline.parsing.text.titles import title_of
 from anamnesis_pipeline.parsing.text.wording import counted, kind_label, noun
 from anamnesis_pipeline.services.dagster.api import ASSET_PAGES, dagster_link
 from anamnesis_pipeline.services.session_reading import row_of
+from anamnesis_pipeline.sidecar.problems import sentence_of, status_of
 from anamnesis_pipeline.sidecar.web import static
 
 POLICY = "; ".join(
@@ -146,3 +153,69 @@ def size(octets: float) -> str:
             return f"{octets:.0f} {unit}" if octets >= 10 or unit == "B" else f"{octets:.1f} {unit}"
         octets /= 1000
     return f"{octets:.1f} TB"
+
+
+# --- live ------------------------------------------------------------------------------------------------
+
+# Parts of pages that are polled every few seconds: an unchanged part is not sent again.
+
+_MARK = Markup('<input type="hidden" name="seen" value="{}">')
+
+
+def live(template: str, seen: str = "", **context: Any) -> Response:
+    """Return the part with a digest of its content, or 204 if unchanged; `toast` and `undo` as in `fragment`.
+
+    :param seen: the digest that the page has; empty: none.
+    """
+    reply = fragment(template, **context)
+    mark = hashlib.sha256(reply.body).hexdigest()[:16]
+    if mark == seen:
+        return Response(status_code=204, headers=HEADERS)
+    reply.body = bytes(reply.body) + _MARK.format(mark).encode()
+    reply.headers["content-length"] = str(len(reply.body))
+    return reply
+
+
+def told(text: str, *, bad: bool = False, link: str | None = None) -> Response:
+    """Show the outcome of an action beside its button; a success is a toast as well."""
+    return fragment("told.html", toast=None if bad else text, text=text, bad=bad, link=link)
+
+
+# --- routing ---------------------------------------------------------------------------------------------
+
+# Errors of pages: browsers get a page, scripts a problem.
+
+_TITLES = {404: "Not found", 422: "Not understood", 429: "Too busy", 503: "Not available now"}
+
+
+class PageRoute(APIRoute):
+    """Renders errors as pages for browsers; a page's script gets the problem unchanged."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return FastAPI's handler with error rendering."""
+        answer = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except (AnamnesisError, HTTPException, RequestValidationError) as exc:
+                status, told = _told(exc)
+                wants_page = "text/html" in request.headers.get("accept", "") and "hx-request" not in request.headers
+                if not wants_page or status == 500:
+                    raise
+            return page(request, "error.html", _TITLES.get(status, "Something is wrong"), status=status, detail=told)
+
+        return handler
+
+
+def page_router() -> APIRouter:
+    """Return a router for pages, which are not part of the documented API."""
+    return APIRouter(include_in_schema=False, route_class=PageRoute)
+
+
+def _told(exc: AnamnesisError | HTTPException | RequestValidationError) -> tuple[int, str]:
+    if isinstance(exc, HTTPException):
+        return exc.status_code, "There is no such page." if exc.status_code == 404 else str(exc.detail)
+    if isinstance(exc, RequestValidationError):
+        return 422, sentence_of(exc)
+    return status_of(type(exc)), str(exc)

@@ -7,11 +7,9 @@ from fastapi import Form, Query
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from anamnesis_pipeline.sidecar.login_rate import Guesses
-from anamnesis_pipeline.sidecar.security import COOKIE, PAGES, client_of, session_value
+from anamnesis_pipeline.sidecar.security import COOKIE, PAGES, Guesses, client_of, session_value
 from anamnesis_pipeline.sidecar.services import Uses
-from anamnesis_pipeline.sidecar.web.html import page
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import page, page_router
 
 router = page_router()
 

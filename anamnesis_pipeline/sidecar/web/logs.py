@@ -25,9 +25,7 @@ from anamnesis_pipeline.sidecar.jsonl_schemas import JsonlChanges, StatusOut
 from anamnesis_pipeline.sidecar.log_tail import LogTail
 from anamnesis_pipeline.sidecar.routes.log import line_body
 from anamnesis_pipeline.sidecar.services import Services, Uses
-from anamnesis_pipeline.sidecar.web.html import fragment, page
-from anamnesis_pipeline.sidecar.web.live import live, told
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import fragment, live, page, page_router, told
 from anamnesis_pipeline.sidecar.web.settings_form import Field, changed_in, changes_of, problems_of, rows_of, sent_form
 from anamnesis_pipeline.store.base import Store
 

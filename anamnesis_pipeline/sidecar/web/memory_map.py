@@ -17,9 +17,7 @@ from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.map_view import FOUND_MOST, Group, MapState, MapView, Shows, points_body
 from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
 from anamnesis_pipeline.sidecar.services import Services, Uses
-from anamnesis_pipeline.sidecar.web.html import HEADERS, episode_link, page
-from anamnesis_pipeline.sidecar.web.live import live, told
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import HEADERS, episode_link, live, page, page_router, told
 from anamnesis_pipeline.sidecar.web.undo import undo_of
 
 PATH = "/dashboard/map"

@@ -12,9 +12,7 @@ from anamnesis_pipeline.sidecar.resources import AUTOMATIONS, Resources
 from anamnesis_pipeline.sidecar.routes.consolidation import consolidation_body
 from anamnesis_pipeline.sidecar.routes.dashboard import present_state
 from anamnesis_pipeline.sidecar.services import Uses, coverage
-from anamnesis_pipeline.sidecar.web.html import page
-from anamnesis_pipeline.sidecar.web.live import live
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import live, page, page_router
 from anamnesis_pipeline.sidecar.web.undo import shown_of, undo_of
 from anamnesis_pipeline.store.records.overview import EVERYTHING
 

@@ -25,7 +25,7 @@ from anamnesis_pipeline.sidecar.web import (
     timeline,
     undo,
 )
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import page_router
 
 router = APIRouter(include_in_schema=False)
 PAGES = (

@@ -22,8 +22,7 @@ from anamnesis_pipeline.services.session_reading import (
 )
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web import asking
-from anamnesis_pipeline.sidecar.web.html import fragment, page, session_link
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import fragment, page, page_router, session_link
 from anamnesis_pipeline.sidecar.web.undo import undo_of
 
 PATH = "/dashboard/sessions"

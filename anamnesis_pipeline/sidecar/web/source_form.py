@@ -15,9 +15,7 @@ from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
 from anamnesis_pipeline.sidecar.crawler_schemas import FirstLookOut, TrialOut
 from anamnesis_pipeline.sidecar.problems import field_errors
 from anamnesis_pipeline.sidecar.routes.crawler import Control, SourceName
-from anamnesis_pipeline.sidecar.web.html import fragment
-from anamnesis_pipeline.sidecar.web.live import told
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import fragment, page_router, told
 from anamnesis_pipeline.sidecar.web.settings_form import sent_form, text_of
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec, default_name, machine_of_host, place_and_root
 

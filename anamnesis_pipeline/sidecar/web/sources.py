@@ -18,9 +18,7 @@ from anamnesis_pipeline.sidecar.routes.crawler import Control, SourceName
 from anamnesis_pipeline.sidecar.routes.crawler_config import IntervalModel
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web import source_form, tag_patterns, uploaded, worktrees
-from anamnesis_pipeline.sidecar.web.html import fragment, page
-from anamnesis_pipeline.sidecar.web.live import live, told
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import fragment, live, page, page_router, told
 from anamnesis_pipeline.sidecar.web.settings_form import Field, changes_of, problems_of, rows_of, sent_form
 from anamnesis_pipeline.store.records.overview import SourceState
 

@@ -12,8 +12,7 @@ from anamnesis_pipeline.pipeline.tag_patterns import put_patterns, stored_patter
 from anamnesis_pipeline.sidecar.problems import field_errors
 from anamnesis_pipeline.sidecar.routes.crawler_config import TagPatternModel
 from anamnesis_pipeline.sidecar.services import Uses
-from anamnesis_pipeline.sidecar.web.html import fragment
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import fragment, page_router
 from anamnesis_pipeline.store.base import Store
 
 PATH = "/dashboard/sources/tags"

@@ -15,8 +15,7 @@ from anamnesis_pipeline.services import session_reading
 from anamnesis_pipeline.sidecar.overview_stats import Overview, points_of
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web import asking
-from anamnesis_pipeline.sidecar.web.html import page
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import page, page_router
 from anamnesis_pipeline.sidecar.web.undo import shown_of, undo_of
 
 PATH = "/dashboard/timeline"

@@ -25,7 +25,7 @@ from anamnesis_pipeline.pipeline.publish import delete_episode
 from anamnesis_pipeline.sidecar.rendering import json_reply
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.sidecar.web.edits import Edit, take_back
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import page_router
 
 WAIT_S = 11.0
 """Seconds that the toast with the Undo button is shown, plus the request's time."""

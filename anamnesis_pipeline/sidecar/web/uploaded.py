@@ -7,8 +7,7 @@ from starlette.responses import Response
 from anamnesis_pipeline.runtime.wiring import effective_settings
 from anamnesis_pipeline.sidecar.routes.upload import UploadId, forget_upload, uploads_of
 from anamnesis_pipeline.sidecar.services import Services, Uses
-from anamnesis_pipeline.sidecar.web.html import fragment
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import fragment, page_router
 
 PATH = "/dashboard/sources/uploads"
 SHOWN = 10

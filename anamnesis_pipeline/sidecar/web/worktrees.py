@@ -9,8 +9,7 @@ from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.services import worktrees
 from anamnesis_pipeline.sidecar.services import Services, Uses
-from anamnesis_pipeline.sidecar.web.html import fragment
-from anamnesis_pipeline.sidecar.web.routing import page_router
+from anamnesis_pipeline.sidecar.web.html import fragment, page_router
 
 PATH = "/dashboard/sources/worktrees"
 TEMPLATE = "sources_worktrees.html"

@@ -15,8 +15,8 @@ from anamnesis_pipeline.sources.base import (
     is_archived,
     target_inside,
 )
-from anamnesis_pipeline.sources.globs import Names
 from anamnesis_pipeline.sources.local import LEADS_UP, MAX_DEPTH, walk_order
+from anamnesis_pipeline.sources.selection import Names
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.sources.ssh.questions import Answer, Entry
 

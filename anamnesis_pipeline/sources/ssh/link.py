@@ -69,7 +69,7 @@ class SshLink:
                 channel.close()
 
     def open_channel(self, start: Callable[[Any], None]) -> tuple["_Connection", Any]:
-        """A channel that is kept: (its connection, itself). It is closed by `close_channel`."""
+        """Open a channel and return (its connection, itself). Close it by `close_channel`."""
         if not self._slots.acquire(timeout=self._connect_timeout_s):
             raise HostUnreachable(f"{self.place} is busy with {MAX_CHANNELS} transfers; try again later")
         try:

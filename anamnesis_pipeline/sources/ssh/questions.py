@@ -182,7 +182,7 @@ def _quoted(raw: bytes) -> bytes:
 
 
 def _word(name: str) -> str:
-    """Quote a name for the shell; bytes that are not UTF-8 come back from their surrogates."""
+    """Quote a name for the shell; bytes that are not UTF-8 become surrogates."""
     return _quoted(bytes_of(name)).decode("utf-8", "surrogateescape")
 
 

@@ -15,8 +15,8 @@ from anamnesis_pipeline.sources.base import (
     files_above,
     is_archived,
 )
-from anamnesis_pipeline.sources.globs import Names
 from anamnesis_pipeline.sources.local import MAX_DEPTH, holds
+from anamnesis_pipeline.sources.selection import Names
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.sources.ssh.answers import state_of
 from anamnesis_pipeline.sources.ssh.questions import Answer, Entry

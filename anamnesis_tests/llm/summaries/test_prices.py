@@ -7,14 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import LlmRefused
-from anamnesis_pipeline.llm.estimate import ANSWER_TOKENS, dollars, expected_use, price_list
 from anamnesis_pipeline.llm.prices import (
+    ANSWER_TOKENS,
     DEFAULT_MODELS,
     MODELS,
     THINKING_TOKENS,
+    dollars,
+    expected_use,
     find_model,
     most_input_tokens,
     most_use,
+    price_list,
 )
 from anamnesis_pipeline.llm.summaries.base import Request
 from anamnesis_pipeline.llm.summaries.prompt import MAX_OUTPUT_TOKENS, build_prompt

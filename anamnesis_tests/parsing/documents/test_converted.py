@@ -7,7 +7,9 @@ import time
 import pytest
 
 from anamnesis_pipeline.errors import DocumentUnreadable
-from anamnesis_pipeline.parsing.documents import attachments, chat_messages, mail, notebooks, spreadsheets
+from anamnesis_pipeline.parsing.documents import chat_messages, mail, spreadsheets
+from anamnesis_pipeline.parsing.documents import mail as attachments
+from anamnesis_pipeline.parsing.documents import plain as notebooks
 from anamnesis_pipeline.parsing.documents.formats import to_text
 from anamnesis_pipeline.parsing.documents.sections import sections_of
 from anamnesis_tests.support import made_documents as made

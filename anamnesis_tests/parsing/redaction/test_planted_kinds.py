@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.parsing.redaction.blocks import private_keys
+from anamnesis_pipeline.parsing.redaction.blocks import private_keys, windows
 from anamnesis_pipeline.parsing.redaction.fields import named_values
 from anamnesis_pipeline.parsing.redaction.masking import LEFT, LONGER, PREFILTERS, RIGHT, Redactor
 from anamnesis_pipeline.parsing.redaction.rules import ASSIGNMENT, PLACE_RULES, RULES, TOKEN_RULES
-from anamnesis_pipeline.parsing.redaction.windows import windows
 from anamnesis_tests.parsing.redaction.harmless import harmless
 from anamnesis_tests.support.planted import ALNUM, BASE64, Maker, credentials
 from anamnesis_tests.support.planted_kinds import PROSE, kinds, planted_kinds, still_there

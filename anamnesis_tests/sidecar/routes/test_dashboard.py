@@ -15,8 +15,8 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.errors import ServiceUnreachable, StoreFull
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.sidecar import resources
+from anamnesis_pipeline.sidecar.admission import Room
 from anamnesis_pipeline.sidecar.cache import Kept
-from anamnesis_pipeline.sidecar.disk_space import Room
 from anamnesis_pipeline.sidecar.disk_use import Use, disk_use
 from anamnesis_pipeline.sidecar.host_state import gpus_of, host_state
 from anamnesis_pipeline.sidecar.overview_stats import points_of, sentence_of

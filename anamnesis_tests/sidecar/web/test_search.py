@@ -5,7 +5,7 @@ from bs4 import BeautifulSoup
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.errors import ModelLoading
-from anamnesis_pipeline.sidecar.web.marking import marked
+from anamnesis_pipeline.sidecar.web.markdown import marked
 from anamnesis_pipeline.sidecar.web.search import MOST_SHOWN
 from anamnesis_tests.sidecar.conftest import Post, TestServices, know_the_unrelated, raising
 from anamnesis_tests.support import samples
