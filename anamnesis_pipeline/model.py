@@ -352,9 +352,15 @@ class Episode:
         """
         kind = FORMER_KIND if (self.source, self.kind) == (CHAT, CHAT_ANSWER) else self.kind
         return content_id(
-            self.timestamp.isoformat(), self.instance, self.project, kind, self.summary, self.raw_exchange,
-            "\x1f".join(self.tags), repr(sorted(self.metadata.items())),
-        )  # fmt: skip
+            self.timestamp.isoformat(),
+            self.instance,
+            self.project,
+            kind,
+            self.summary,
+            self.raw_exchange,
+            "\x1f".join(self.tags),
+            repr(sorted(self.metadata.items())),
+        )
 
 
 @dataclass(frozen=True, slots=True)

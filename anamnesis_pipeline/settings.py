@@ -194,18 +194,51 @@ class LlmSettings(BaseSettings):
 
 NOT_STORABLE = frozenset(
     {
-        "home", "secrets_dir", "port", "dagster_port", "dagster_url", "dagster_link", "service_link", "code_port",
-        "bind", "api_token", "allowed_hosts", "lock_env", "openai_api_key", "anthropic_api_key", "voyage_api_key",
-        "gemini_api_key", "store", "mongo_uri", "mongo_database", "mongo_quantization", "mongo_wait_s",
-        "embed_run_tags", "default_model",
+        "home",
+        "secrets_dir",
+        "port",
+        "dagster_port",
+        "dagster_url",
+        "dagster_link",
+        "service_link",
+        "code_port",
+        "bind",
+        "api_token",
+        "allowed_hosts",
+        "lock_env",
+        "openai_api_key",
+        "anthropic_api_key",
+        "voyage_api_key",
+        "gemini_api_key",
+        "store",
+        "mongo_uri",
+        "mongo_database",
+        "mongo_quantization",
+        "mongo_wait_s",
+        "embed_run_tags",
+        "default_model",
     }
-)  # fmt: skip
+)
 """Needed before the store is open, or secret: environment and file only."""
 
 SKIPPED_FOLDERS = (
-    "build", "node_modules", "__pycache__", "venv", "site-packages", "dist", "target", "vendor", "third_party",
-    "packages", "deps", "lib", "archive", "archives", "backup", "backups",
-)  # fmt: skip
+    "build",
+    "node_modules",
+    "__pycache__",
+    "venv",
+    "site-packages",
+    "dist",
+    "target",
+    "vendor",
+    "third_party",
+    "packages",
+    "deps",
+    "lib",
+    "archive",
+    "archives",
+    "backup",
+    "backups",
+)
 """Beside hidden ones, of which only `.claude` and `.github` are read."""
 CoreNumber = Annotated[int, Field(ge=0, le=65535)]
 Cores = Annotated[

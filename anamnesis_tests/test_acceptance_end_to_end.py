@@ -19,8 +19,10 @@ ANSWERED = (
     "The gateway sends an event again when we answer late, and the handler was not idempotent. It keeps the ids of "
     "events in the table payment_events now, and skips those that it knows."
 )
-ELSE = [("Which colours do the gnomes have?", "Red and green; blue ones are sold out until spring."),
-        ("Rename the folder of the pictures.", "Done: assets/img is assets/pictures now.")]  # fmt: skip
+ELSE = [
+    ("Which colours do the gnomes have?", "Red and green; blue ones are sold out until spring."),
+    ("Rename the folder of the pictures.", "Done: assets/img is assets/pictures now."),
+]
 SEARCHED = "customers were billed two times"
 """No word of it is in the transcript, so that a model has to find it."""
 

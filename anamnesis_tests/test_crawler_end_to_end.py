@@ -52,9 +52,12 @@ def system(tmp_path: Path) -> Iterator[System]:
             "".join(f"Host {name}\n  HostName 127.0.0.1\n  Port {port}\n" for name, port in ports.items())
         )
         system = System(
-            tmp_path, ANAMNESIS_LOG_ROOTS=str(tmp_path / "here"), ANAMNESIS_CRAWL_INTERVAL_S="30",
-            ANAMNESIS_MACHINE="desk", ANAMNESIS_MODEL="all-MiniLM-L6-v2",
-        )  # fmt: skip
+            tmp_path,
+            ANAMNESIS_LOG_ROOTS=str(tmp_path / "here"),
+            ANAMNESIS_CRAWL_INTERVAL_S="30",
+            ANAMNESIS_MACHINE="desk",
+            ANAMNESIS_MODEL="all-MiniLM-L6-v2",
+        )
         stack.callback(system.end)
         yield system
 

@@ -229,9 +229,11 @@ def example_calls() -> list[tuple[str, str]]:
 
 def test_the_example_calls_are_ones_that_the_service_accepts() -> None:
     bodies: dict[str, type[BaseModel]] = {
-        "/api/episodes/search": SearchIn, "/api/episodes": EpisodeIn, "/api/sources/test": SourceTestIn,
+        "/api/episodes/search": SearchIn,
+        "/api/episodes": EpisodeIn,
+        "/api/sources/test": SourceTestIn,
         "/api/sources/code": SpecFields,
-    }  # fmt: skip
+    }
     calls = example_calls()
     assert {path for path, _ in calls} == set(bodies)
     for path, body in calls:

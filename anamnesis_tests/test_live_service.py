@@ -41,11 +41,20 @@ def test_a_live_service_is_ready(live: httpx.Client) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/api/quality", "/api/events", "/api/settings/sources/last-ingest", "/api/sources", "/api/crawler/status",
-        "/api/jsonl/status", "/api/embedding/config", "/api/episodes", "/api/episodes/reembed/status",
-        "/api/consolidation/status", "/api/queries", "/metrics",
+        "/api/quality",
+        "/api/events",
+        "/api/settings/sources/last-ingest",
+        "/api/sources",
+        "/api/crawler/status",
+        "/api/jsonl/status",
+        "/api/embedding/config",
+        "/api/episodes",
+        "/api/episodes/reembed/status",
+        "/api/consolidation/status",
+        "/api/queries",
+        "/metrics",
     ],
-)  # fmt: skip
+)
 def test_a_live_service_answers_whoever_only_looks(live: httpx.Client, path: str) -> None:
     answer = live.get(path)
     assert answer.status_code == 200, f"{path}: {answer.text[:300]}"

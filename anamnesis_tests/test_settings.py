@@ -159,9 +159,14 @@ def test_places_are_under_home_and_claudes_folder(home: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize(
     ("name", "text", "value"),
-    [("ingest_hour", "7", 7), ("local_only", "yes", True), ("model", "BAAI/bge-m3", "BAAI/bge-m3"),
-     ("log_roots", "/a:/b", ["/a", "/b"]), ("value_weights", "fix=2, edits=0", {"fix": 2.0, "edits": 0.0})],
-)  # fmt: skip
+    [
+        ("ingest_hour", "7", 7),
+        ("local_only", "yes", True),
+        ("model", "BAAI/bge-m3", "BAAI/bge-m3"),
+        ("log_roots", "/a:/b", ["/a", "/b"]),
+        ("value_weights", "fix=2, edits=0", {"fix": 2.0, "edits": 0.0}),
+    ],
+)
 def test_value_to_store_is_checked_and_comes_back_the_same(name: str, text: str, value: Any) -> None:
     stored = check_storable(name, text)
     assert stored == value

@@ -6,10 +6,27 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 BENCHMARKS = (
-    "parse_speed.py", "masking.py", "unchanged_tick.py", "idle_ticks.py", "remote_crawl.py", "repository.py",
-    "many_sessions.py", "startup.py", "store_speed.py", "search_speed.py", "copies.py", "posts.py", "embedding.py",
-    "claude_qa.py", "locomo.py", "silence.py", "reversals.py", "corrections.py", "kinds.py", "summary_cost.py",
-)  # fmt: skip
+    "parse_speed.py",
+    "masking.py",
+    "unchanged_tick.py",
+    "idle_ticks.py",
+    "remote_crawl.py",
+    "repository.py",
+    "many_sessions.py",
+    "startup.py",
+    "store_speed.py",
+    "search_speed.py",
+    "copies.py",
+    "posts.py",
+    "embedding.py",
+    "claude_qa.py",
+    "locomo.py",
+    "silence.py",
+    "reversals.py",
+    "corrections.py",
+    "kinds.py",
+    "summary_cost.py",
+)
 
 
 def main() -> None:

@@ -60,10 +60,17 @@ def fill(store: Store, episodes: int, words: list[str]) -> None:
 def made_episode(number: int, text: str) -> tuple[Episode, list[Passage]]:
     """One of 100 words, and its only passage."""
     episode = Episode(
-        episode_id=f"e{number:09d}", source="direct", timestamp=START + timedelta(minutes=number), instance="main",
-        project=f"project-{number % 50}", kind="exchange", summary=text[:200], raw_exchange=text,
-        tags=(f"tag-{number % 300}",), session_id=f"s{number // 20}",
-    )  # fmt: skip
+        episode_id=f"e{number:09d}",
+        source="direct",
+        timestamp=START + timedelta(minutes=number),
+        instance="main",
+        project=f"project-{number % 50}",
+        kind="exchange",
+        summary=text[:200],
+        raw_exchange=text,
+        tags=(f"tag-{number % 300}",),
+        session_id=f"s{number // 20}",
+    )
     return episode, [Passage(0, text, f"[project-{number % 50} 2026-01-01]")]
 
 

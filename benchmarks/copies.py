@@ -66,9 +66,12 @@ def kinds(texts: Vectors, count: int) -> dict[str, Vectors]:
     if not count:
         return {"none": one}
     return {
-        "one": one, "one, near": unit(one + NOISE * unit(noise)), "one, near each": unit(one + NOISE * noise),
-        "two": two, "two, near": unit(two + NOISE * unit(noise)),
-    }  # fmt: skip
+        "one": one,
+        "one, near": unit(one + NOISE * unit(noise)),
+        "one, near each": unit(one + NOISE * noise),
+        "two": two,
+        "two, near": unit(two + NOISE * unit(noise)),
+    }
 
 
 def fill(store: Store, vectors: Vectors) -> None:

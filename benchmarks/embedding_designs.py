@@ -62,9 +62,12 @@ def encode(
             except Empty:
                 return
             made = model.encode(
-                [texts[i] for i in batch], batch_size=len(batch), normalize_embeddings=True, convert_to_tensor=True,
+                [texts[i] for i in batch],
+                batch_size=len(batch),
+                normalize_embeddings=True,
+                convert_to_tensor=True,
                 show_progress_bar=False,
-            )  # fmt: skip
+            )
             vectors[batch] = made.float().numpy()
 
     return on_cores(cores, threads_each, work), vectors

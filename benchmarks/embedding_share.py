@@ -77,8 +77,10 @@ class Products:
         self._query, self._key, self._value = heads
         self._square = numbers(SQUARE, SQUARE)
         self.operations = {
-            "linear": shape.linear(rows), "attention": texts * shape.attention(pieces), "square": 2.0 * SQUARE**3,
-        }  # fmt: skip
+            "linear": shape.linear(rows),
+            "attention": texts * shape.attention(pieces),
+            "square": 2.0 * SQUARE**3,
+        }
 
     def linear(self) -> None:
         """Those of all linear layers."""
@@ -189,9 +191,12 @@ def random_bert(folder: Path, shape: Shape) -> Path:
     """A model of this shape with random weights."""
     tokenizer = AutoTokenizer.from_pretrained(find_model(MINILM).path)
     config = BertConfig(
-        vocab_size=tokenizer.vocab_size, hidden_size=shape.hidden, num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads, intermediate_size=shape.intermediate,
-    )  # fmt: skip
+        vocab_size=tokenizer.vocab_size,
+        hidden_size=shape.hidden,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        intermediate_size=shape.intermediate,
+    )
     BertModel(config).to(torch.bfloat16).save_pretrained(folder / "bert")
     tokenizer.save_pretrained(folder / "bert")
     modules = [Transformer(str(folder / "bert"), max_seq_length=512), Pooling(shape.hidden)]

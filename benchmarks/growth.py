@@ -41,9 +41,15 @@ def put(store: Store, passages: int, text: Callable[[], str], each: int) -> None
         for number in range(first, min(first + 500, passages), each):
             own = [text() for _ in range(each)]
             episode = Episode(
-                episode_id=f"e{number:09d}", source="direct", timestamp=START, instance="main",
-                project=f"project-{number // each % 50}", kind="exchange", summary=own[0][:60], raw_exchange=own[0],
-            )  # fmt: skip
+                episode_id=f"e{number:09d}",
+                source="direct",
+                timestamp=START,
+                instance="main",
+                project=f"project-{number // each % 50}",
+                kind="exchange",
+                summary=own[0][:60],
+                raw_exchange=own[0],
+            )
             batch.append((episode, [Passage(i, mine, own[0][:60]) for i, mine in enumerate(own)]))
         store.episodes.put(batch)
 

@@ -56,8 +56,10 @@ def write_logs(root: Path, sources: int) -> None:
         session = str(uuid.UUID(int=number + 1))
         folder = root / f"-home-dev-project-{number}"
         folder.mkdir(parents=True)
-        said = [record(role, f"what {role} says of {number}", place, session=session, uuid=f"{session}-{place}")
-                for place, role in enumerate(("user", "assistant") * 2)]  # fmt: skip
+        said = [
+            record(role, f"what {role} says of {number}", place, session=session, uuid=f"{session}-{place}")
+            for place, role in enumerate(("user", "assistant") * 2)
+        ]
         for place, line in enumerate(said):
             line["message"]["id"] = f"{session}-{place}"
         (folder / f"{session}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in said), encoding="utf-8")
@@ -113,10 +115,14 @@ class Ticks:
 def deployment(base: Path, sources: int, backend: str) -> Iterator[MemoryResource]:
     """A memory of so many sources, by the settings of this process."""
     os.environ |= {
-        "ANAMNESIS_HOME": str(base / "home"), "ANAMNESIS_LOG_ROOTS": str(base / "logs"), "ANAMNESIS_STORE": backend,
-        "ANAMNESIS_MODEL": "/nonexistent/model", "ANAMNESIS_MACHINE": "box", "ANAMNESIS_LOCAL_ONLY": "1",
+        "ANAMNESIS_HOME": str(base / "home"),
+        "ANAMNESIS_LOG_ROOTS": str(base / "logs"),
+        "ANAMNESIS_STORE": backend,
+        "ANAMNESIS_MODEL": "/nonexistent/model",
+        "ANAMNESIS_MACHINE": "box",
+        "ANAMNESIS_LOCAL_ONLY": "1",
         "HOME": str(base),
-    }  # fmt: skip
+    }
     server = None
     if backend == "mongo":
         command = [sys.executable, "-m", "anamnesis_tests.support.mongo_server"]

@@ -123,12 +123,14 @@ def measure(settings: Settings, store: Store, size: int, sessions: int, files: i
         lines, wall, cpu = timed(lambda: ingest(settings, store))
     counts = store.overview.counts()
     rows = [
-        (f"ingest of {sessions} sessions, {size / 1e6:,.0f} MB, {lines:,} lines",
-         f"{wall:,.0f} s, {cpu:,.0f} s of CPU: {size / 1e6 / wall:.1f} MB/s"),
+        (
+            f"ingest of {sessions} sessions, {size / 1e6:,.0f} MB, {lines:,} lines",
+            f"{wall:,.0f} s, {cpu:,.0f} s of CPU: {size / 1e6 / wall:.1f} MB/s",
+        ),
         ("what it made", f"{counts.messages:,} messages, {counts.episodes:,} episodes, {counts.passages:,} passages"),
         ("peak memory", f"{peak.mib:.0f} MiB ({before:.0f} before)"),
         ("threads", str(peak.threads)),
-    ]  # fmt: skip
+    ]
     add_small_files(settings.log_roots[0], files)
     ingest(settings, store)
     again, wall, cpu = timed(lambda: ingest(settings, store))

@@ -98,10 +98,19 @@ def part(source: str, path: str, number: int) -> Part:
     """One message that is a part of its own."""
     said = Segment(f"m{number}", f"u{number}", SegmentKind.STATEMENT, 0, "Said and done.", START)
     return Part(
-        part_id=part_id_of(said), source=source, path=path, session_id=path, exchange_id=said.uuid, ordinal=0,
-        kind="exchange", project=f"project-{number % 120}", cwd="/code", prompt="What now?", segments=(said,),
+        part_id=part_id_of(said),
+        source=source,
+        path=path,
+        session_id=path,
+        exchange_id=said.uuid,
+        ordinal=0,
+        kind="exchange",
+        project=f"project-{number % 120}",
+        cwd="/code",
+        prompt="What now?",
+        segments=(said,),
         closed=True,
-    )  # fmt: skip
+    )
 
 
 def draw(store: Store, home: Path) -> None:
@@ -117,10 +126,17 @@ def made(number: int, text: str, among: int) -> tuple[Episode, list[Passage]]:
     when = START + timedelta(minutes=number * 1_000_000 // among)
     kind = ("exchange", "note", "decision", "section")[number % 4]
     episode = Episode(
-        episode_id=f"e{number:09d}", source="direct", timestamp=when, instance=f"machine-{number % 3}",
-        project=f"project-{number % 120}", kind=kind, summary=text[:200], raw_exchange=text,
-        tags=(f"tag-{number % 300}",), session_id=f"s{number // 20}",
-    )  # fmt: skip
+        episode_id=f"e{number:09d}",
+        source="direct",
+        timestamp=when,
+        instance=f"machine-{number % 3}",
+        project=f"project-{number % 120}",
+        kind=kind,
+        summary=text[:200],
+        raw_exchange=text,
+        tags=(f"tag-{number % 300}",),
+        session_id=f"s{number // 20}",
+    )
     return episode, [Passage(0, text)]
 
 

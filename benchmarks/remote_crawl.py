@@ -292,8 +292,10 @@ def as_user(home: Path) -> paramiko.PKey:
 
 def know(server: SshServer, *ways: Proxy) -> None:
     with Path.home().joinpath(".ssh", "known_hosts").open("a") as file:
-        file.writelines(server.known_host.replace(f":{server.port} ", f":{port} ") for port in
-                        (server.port, *(way.port for way in ways)))  # fmt: skip
+        file.writelines(
+            server.known_host.replace(f":{server.port} ", f":{port} ")
+            for port in (server.port, *(way.port for way in ways))
+        )
 
 
 if __name__ == "__main__":

@@ -34,9 +34,11 @@ def sidecar(home: Path, timeout_s: float = 120) -> Iterator[str]:
     port = free_port()
     base = f"http://127.0.0.1:{port}"
     process = subprocess.Popen(
-        [sys.executable, "-m", "anamnesis_pipeline.sidecar"], env=environment(home, ANAMNESIS_PORT=str(port)),
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [sys.executable, "-m", "anamnesis_pipeline.sidecar"],
+        env=environment(home, ANAMNESIS_PORT=str(port)),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         wait_for(f"{base}/ready", timeout_s)
         yield base

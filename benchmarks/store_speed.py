@@ -60,10 +60,15 @@ class Corpus:
         self._words = words
         self._random = random.Random(seed)
         pieces = sorted({w.lower() for w in words if w.isalpha() and 3 < len(w) < 12})
-        names = [f"{a}{s}{b}" for a, s, b in zip(
-            self._random.choices(pieces, k=IDENTIFIERS), self._random.choices("_./-", k=IDENTIFIERS),
-            self._random.choices(pieces, k=IDENTIFIERS), strict=True,
-        )]  # fmt: skip
+        names = [
+            f"{a}{s}{b}"
+            for a, s, b in zip(
+                self._random.choices(pieces, k=IDENTIFIERS),
+                self._random.choices("_./-", k=IDENTIFIERS),
+                self._random.choices(pieces, k=IDENTIFIERS),
+                strict=True,
+            )
+        ]
         self._names = names
         self._weights = np.cumsum(1 / np.arange(1, len(names) + 1)).tolist()
 
@@ -88,11 +93,16 @@ def fill(store: Store, corpus: Corpus, passages: int) -> tuple[list[str], float]
             texts += own
             header = f"[project-{number // 5 % 50} 2026-01-01] {' '.join(own[0].split()[:20])}"
             episode = Episode(
-                episode_id=f"e{number:09d}", source=f"source-{number // 5 % 20}",
-                timestamp=START + timedelta(minutes=number), instance="main", project=f"project-{number // 5 % 50}",
-                kind="exchange", summary=own[0][:200], raw_exchange="\n".join(own),
+                episode_id=f"e{number:09d}",
+                source=f"source-{number // 5 % 20}",
+                timestamp=START + timedelta(minutes=number),
+                instance="main",
+                project=f"project-{number // 5 % 50}",
+                kind="exchange",
+                summary=own[0][:200],
+                raw_exchange="\n".join(own),
                 tags=(f"tag-{number // 5 % 300}",),
-            )  # fmt: skip
+            )
             batch.append((episode, [Passage(i, text, header) for i, text in enumerate(own)]))
         started = time.perf_counter()
         store.episodes.put(batch)

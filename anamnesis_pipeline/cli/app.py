@@ -185,10 +185,19 @@ def search(
 
     def answered(words: str) -> bool:
         body = search_command.search_body(
-            words, top_k=top_k, mode=mode, project=project, instance=instance, since=since, until=until,
-            kinds=kind or (), tags=tag or (), include_superseded=include_superseded, private=private,
+            words,
+            top_k=top_k,
+            mode=mode,
+            project=project,
+            instance=instance,
+            since=since,
+            until=until,
+            kinds=kind or (),
+            tags=tag or (),
+            include_superseded=include_superseded,
+            private=private,
             explain=explain,
-        )  # fmt: skip
+        )
         settings = settings_file.load()
         answer, remark = search_command.search(settings, body)
         remember_shown(settings, answer)
@@ -291,9 +300,16 @@ def forget(
         typer.echo("".join(f"Not done: {problem}\n" for problem in problems), nl=False)
         raise typer.Exit(1 if problems else 0)
     request = forget_command.request_of(
-        ids=ids or (), session=session, project=project, path=path, machine=machine, source=source, since=since,
-        until=until, query=query,
-    )  # fmt: skip
+        ids=ids or (),
+        session=session,
+        project=project,
+        path=path,
+        machine=machine,
+        source=source,
+        since=since,
+        until=until,
+        query=query,
+    )
     report = forget_command.run_forget(settings_file.load(), request, yes=yes)
     _show((asdict(report), None), lambda _: forget_command.render(report), as_json)
     raise typer.Exit(1 if report.problems else 0)

@@ -43,10 +43,16 @@ def request_of(
     """
     first, end = bounds_of(since, until, datetime.now(UTC))
     return ForgetRequest(
-        ids=tuple(ids), session_id=session or "", project=project or "", path=path or "", query=query or "",
-        machine=machine or "", source=source or "",
-        since=first, until=end,
-    )  # fmt: skip
+        ids=tuple(ids),
+        session_id=session or "",
+        project=project or "",
+        path=path or "",
+        query=query or "",
+        machine=machine or "",
+        source=source or "",
+        since=first,
+        until=end,
+    )
 
 
 def run_forget(settings: Settings, request: ForgetRequest, *, yes: bool) -> ForgetReport:

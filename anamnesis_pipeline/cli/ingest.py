@@ -128,6 +128,11 @@ def _embed_space(settings: Settings, store: Store, space: Space, say: Say, *, ba
     with closing(wiring.open_pool_of(store, space, priority=priority)) as pool:
         pool.load()
         embed_sources(
-            store, space.key, sorted(waiting), pool, settings.checkpoint_every, on_checkpoint=tell,
+            store,
+            space.key,
+            sorted(waiting),
+            pool,
+            settings.checkpoint_every,
+            on_checkpoint=tell,
             should_pause=lambda: background and is_paused(store),
-        )  # fmt: skip
+        )

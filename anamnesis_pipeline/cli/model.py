@@ -56,9 +56,18 @@ def render(config: Mapping[str, Any]) -> str:
     known = [_known_line(model) for model in config["known_models"]]
     problem = [f"Problem   {config['problem']}"] if config["problem"] else []
     return "\n".join(
-        [_model_line(config), _cores_line(config), *problem, "", "Spaces (* answers searches, > is being embedded)",
-         *spaces, "", "Known models; any other sentence-transformers model by hub id or path", *known]
-    )  # fmt: skip
+        [
+            _model_line(config),
+            _cores_line(config),
+            *problem,
+            "",
+            "Spaces (* answers searches, > is being embedded)",
+            *spaces,
+            "",
+            "Known models; any other sentence-transformers model by hub id or path",
+            *known,
+        ]
+    )
 
 
 def _model_line(config: Mapping[str, Any]) -> str:

@@ -157,11 +157,19 @@ def _drafts(wish: Wish, settings: Settings, store: Store, *, is_asked: bool) -> 
     """The sources that a wish means, without a name where it gives none. Its machine is asked what it holds."""
     host, root = place_and_root(wish.place)
     values = {
-        "name": wish.name or "draft", "kind": LOGS, "root": root or CLAUDE_ROOT, "host": host, "machine": wish.machine,
-        "include": list(wish.include), "exclude": list(wish.exclude), "project": wish.project,
-        "instance": wish.instance, "interval_s": wish.interval_s, "private": wish.private,
+        "name": wish.name or "draft",
+        "kind": LOGS,
+        "root": root or CLAUDE_ROOT,
+        "host": host,
+        "machine": wish.machine,
+        "include": list(wish.include),
+        "exclude": list(wish.exclude),
+        "project": wish.project,
+        "instance": wish.instance,
+        "interval_s": wish.interval_s,
+        "private": wish.private,
         "max_file_bytes": int(wish.max_mb * (1 << 20)),
-    }  # fmt: skip
+    }
     spec = replace(with_machine(spec_of_values(values), settings.machine), name=wish.name)
     if not root:
         return _claude_of(spec)

@@ -30,9 +30,15 @@ def upload(
     """
     settings = settings_file.load()
     given = Handed(
-        "", b"", project=project, tags=tuple(tag or ()), title=title, instance=instance,
-        default_instance=settings.machine, machine=settings.machine,
-    )  # fmt: skip
+        "",
+        b"",
+        project=project,
+        tags=tuple(tag or ()),
+        title=title,
+        instance=instance,
+        default_instance=settings.machine,
+        machine=settings.machine,
+    )
     said, failed = run_upload(settings, files, given)
     typer.echo("\n".join(said))
     if failed:

@@ -48,9 +48,13 @@ def vector_index(
         pending = memory.store.vectors.pending_sources(key)
         with embedding_pool.open(memory, known_space(memory.store, key)) as pool:
             embed_sources(
-                memory.store, key, list(pending), pool, settings.checkpoint_every,
+                memory.store,
+                key,
+                list(pending),
+                pool,
+                settings.checkpoint_every,
                 should_pause=lambda: is_paused(memory.store),
-            )  # fmt: skip
+            )
 
     def build(force: bool) -> IndexReport:
         cores = configured_cores(settings)
@@ -58,9 +62,13 @@ def vector_index(
 
     try:
         report = index_space(
-            memory.store, key, embed_rest=embed_rest, build=build, switch=settings.switch == "auto",
+            memory.store,
+            key,
+            embed_rest=embed_rest,
+            build=build,
+            switch=settings.switch == "auto",
             wanted_model=memory.settings.model,
-        )  # fmt: skip
+        )
     except SpaceNotFound as exc:
         end_as_canceled(context, memory, f"{exc}. It was dropped meanwhile, or add it with: anamnesis model add")
     return dg.MaterializeResult(

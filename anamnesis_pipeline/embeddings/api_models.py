@@ -32,9 +32,15 @@ class ApiModel:
         """
         identity = f"{self.service}/{self.model_id}/{self.dim}"
         return ModelFiles(
-            model_id=self.model_id, path=Path(), dim=self.dim, pooling="api", window=self.window_chars, query_prefix="",
-            passage_prefix="", fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:8],
-        )  # fmt: skip
+            model_id=self.model_id,
+            path=Path(),
+            dim=self.dim,
+            pooling="api",
+            window=self.window_chars,
+            query_prefix="",
+            passage_prefix="",
+            fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:8],
+        )
 
 
 API_MODELS = (

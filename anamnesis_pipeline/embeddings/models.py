@@ -58,9 +58,16 @@ class ModelFiles:
         slug = re.sub(r"[^A-Za-z0-9._-]+", "_", self.model_id.rstrip("/").rsplit("/", 1)[-1])[:60]
         key = f"{slug}-{self.fingerprint}" + (f"-g{generation}" if generation > 1 else "")
         return Space(
-            key=key, model_id=self.model_id, dim=self.dim, generation=generation, query_prefix=self.query_prefix,
-            passage_prefix=self.passage_prefix, pooling=self.pooling, precision=precision, token_dims=self.token_dims,
-        )  # fmt: skip
+            key=key,
+            model_id=self.model_id,
+            dim=self.dim,
+            generation=generation,
+            query_prefix=self.query_prefix,
+            passage_prefix=self.passage_prefix,
+            pooling=self.pooling,
+            precision=precision,
+            token_dims=self.token_dims,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +221,16 @@ def _describe(model_id: str, path: Path) -> ModelFiles:
         raise ValueError(f"model.safetensors has SHA-256 {found}..., not the published {MINILM_SHA256[:12]}...")
     identity = json.dumps([*digests, pooling, query_prefix, passage_prefix, dim, *_activations(modules)])
     return ModelFiles(
-        model_id=model_id, path=path, dim=dim, pooling=pooling, window=window, query_prefix=query_prefix,
-        passage_prefix=passage_prefix, fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:8],
+        model_id=model_id,
+        path=path,
+        dim=dim,
+        pooling=pooling,
+        window=window,
+        query_prefix=query_prefix,
+        passage_prefix=passage_prefix,
+        fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:8],
         token_dims=min(TOKEN_DIMS, _first_number(config, _WIDTHS)),
-    )  # fmt: skip
+    )
 
 
 def _refuse_cut_off(file: Path) -> None:

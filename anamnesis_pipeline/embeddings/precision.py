@@ -24,7 +24,7 @@ SAMPLES = (
     "0123456789abcdef" * 12,
     "The deploy failed again. " * 30,
     "Plan: first measure, then change one thing, then measure again and write down both figures. " * 6,
-)  # fmt: skip
+)
 """Short and long, prose, code, logs, other scripts and noise: an inadequate precision fails on some of these."""
 
 

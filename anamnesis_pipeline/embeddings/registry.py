@@ -35,15 +35,26 @@ KNOWN_MODELS = (
         "BAAI/bge-small-en-v1.5", 384, 512, "MIT", 133, "English retrieval; as wide as MiniLM", query_prefix=_BGE_QUERY
     ),
     KnownModel(
-        "BAAI/bge-large-en-v1.5", 1024, 512, "MIT", 1_340, "English retrieval; recommended for deployments",
+        "BAAI/bge-large-en-v1.5",
+        1024,
+        512,
+        "MIT",
+        1_340,
+        "English retrieval; recommended for deployments",
         query_prefix=_BGE_QUERY,
     ),
     KnownModel(
-        "intfloat/multilingual-e5-base", 768, 512, "MIT", 1_110, "some 100 languages",
-        query_prefix="query: ", passage_prefix="passage: ",
+        "intfloat/multilingual-e5-base",
+        768,
+        512,
+        "MIT",
+        1_110,
+        "some 100 languages",
+        query_prefix="query: ",
+        passage_prefix="passage: ",
     ),
     KnownModel("ibm-granite/granite-embedding-125m-english", 768, 512, "Apache-2.0", 250, "English text and code"),
-)  # fmt: skip
+)
 
 
 def known_model(model_id: str) -> KnownModel | None:

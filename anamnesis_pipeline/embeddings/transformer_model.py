@@ -183,8 +183,11 @@ def load_model(files: ModelFiles, precision: str, device: Device, fidelity: floa
     log.warning(
         "embedding model %s: in %s its vectors come as far from fp32 as cosine %.4f, and at least %.3f is wanted; "
         "it runs in fp32",
-        files.model_id, precision, model.fidelity, MIN_FIDELITY,
-    )  # fmt: skip
+        files.model_id,
+        precision,
+        model.fidelity,
+        MIN_FIDELITY,
+    )
     return reference
 
 

@@ -40,9 +40,14 @@ def run_here(command: Sequence[str], text: str, environment: Mapping[str, str], 
         stdin.seek(0)
         try:
             process = subprocess.Popen(
-                command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder, env=environment,
+                command,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=folder,
+                env=environment,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         except OSError as exc:
             raise LlmRefused(f"cannot run {command[0]!r} ({exc.strerror}); set claude_command to its path") from None
         with process:

@@ -68,9 +68,15 @@ class ApiPool:
     workers = AT_ONCE
 
     def __init__(
-        self, store: Store, space_key: str, model: ApiModel, api: EmbeddingApi, terms: Callable[[], Terms],
-        mask: Callable[[str], str], queue_max: int = 64,
-    ) -> None:  # fmt: skip
+        self,
+        store: Store,
+        space_key: str,
+        model: ApiModel,
+        api: EmbeddingApi,
+        terms: Callable[[], Terms],
+        mask: Callable[[str], str],
+        queue_max: int = 64,
+    ) -> None:
         """:param terms: read before each call, so that a project that becomes private takes effect immediately.
         :param mask: masks secrets in each text before sending. Stored texts are masked already; typed queries are not.
         :param queue_max: calls that may wait; one more raises EmbeddingQueueFull.
@@ -157,9 +163,12 @@ class ApiPool:
             return max(asked_for, backoff(state))
 
         retrying = Retrying(
-            stop=stop_after_attempt(ATTEMPTS[role]), wait=wait_s, retry=retry_if_exception(_is_worth_waiting),
-            sleep=self._wait, reraise=True,
-        )  # fmt: skip
+            stop=stop_after_attempt(ATTEMPTS[role]),
+            wait=wait_s,
+            retry=retry_if_exception(_is_worth_waiting),
+            sleep=self._wait,
+            reraise=True,
+        )
         return retrying(self._booked, texts, role)
 
     def _wait(self, seconds: float) -> None:
@@ -178,7 +187,7 @@ class ApiPool:
         call_id, day = uuid.uuid4().hex, f"{datetime.now(UTC):%Y-%m-%d}"
         if not self._store.llm.reserve(
             call_id, day, self._model.service, self.model_id, self._used(most), terms.budget
-        ):  # fmt: skip
+        ):
             raise RetryLater("the LLM budget of this day (UTC) is used up; see llm_daily_tokens, llm_daily_dollars")
         self._wait_for_turn(call_id, role, terms.requests_per_minute)
         return self._asked(call_id, texts, role, most)

@@ -107,9 +107,17 @@ class Archive:
             raise _translated(problem, self._root) from problem
 
     def append(
-        self, source: str, path: str, generation: int, first_line: int, lines: Sequence[str], *, at: int,
-        revision: int = 0, base: ArchiveBase | None = None,
-    ) -> ArchiveFrame:  # fmt: skip
+        self,
+        source: str,
+        path: str,
+        generation: int,
+        first_line: int,
+        lines: Sequence[str],
+        *,
+        at: int,
+        revision: int = 0,
+        base: ArchiveBase | None = None,
+    ) -> ArchiveFrame:
         """Write `lines` durably as one frame at byte `at`, the end of the last frame that the store knows.
 
         The frame counts only once the store has committed it.

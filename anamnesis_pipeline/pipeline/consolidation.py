@@ -93,9 +93,12 @@ def _settle_changed(store: Store, space: Space, threshold: float) -> Consolidati
             canonical_of = _canonicals(store, space, session.session_id, logs, threshold)
             settled = store.consolidation.settle(session, canonical_of)
             report = replace(
-                report, sessions=report.sessions + 1, episodes=report.episodes + len(canonical_of),
-                superseded=report.superseded + settled.superseded, revived=report.revived + settled.revived,
-            )  # fmt: skip
+                report,
+                sessions=report.sessions + 1,
+                episodes=report.episodes + len(canonical_of),
+                superseded=report.superseded + settled.superseded,
+                revived=report.revived + settled.revived,
+            )
         done.update(each.session_id for each in fresh)
     return replace(report, waiting=store.consolidation.changed_count())
 

@@ -191,8 +191,9 @@ def _crawl_files(crawl: _Crawl, selection: Selection) -> Counter[str]:
     known = {file.path: cursor for file, cursor in selection.grown}
     grown = [
         (_absolute(crawl, file), ranges_of_grown(known[file.path].offset, file.size))
-        for file, _ in to_read if file.path in known
-    ]  # fmt: skip
+        for file, _ in to_read
+        if file.path in known
+    ]
     with crawl.host.fetching(new) as whole, reading_ahead(whole, grown) as read:
         crawl = replace(crawl, read=read)
         for file, cursor in to_read:
@@ -216,9 +217,15 @@ def _note_unread(crawl: _Crawl, file: FileStat, reason: str) -> None:
     stored = crawl.store.files.cursor(crawl.source.key, file.path)
     cursor = stored or _first_seen(crawl, file)
     tried = replace(
-        cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, gone=False,
-        version=cursor.version + 1, unread=reason,
-    )  # fmt: skip
+        cursor,
+        device=file.device,
+        inode=file.inode,
+        size=file.size,
+        mtime_ns=file.mtime_ns,
+        gone=False,
+        version=cursor.version + 1,
+        unread=reason,
+    )
     crawl.store.files.commit_crawl(stored, tried, None)
 
 
@@ -278,10 +285,14 @@ def _is_archived(crawl: _Crawl, read: ReadBlock, cursor: FileCursor) -> bool:
 def _next_generation(cursor: FileCursor) -> FileCursor:
     """Return the cursor of a new generation. The parser's state stays: the generation before may be unfinished."""
     return FileCursor(
-        cursor.source, cursor.path, generation=cursor.generation + 1 if cursor.lines else cursor.generation,
-        parsed_lines=-1 if cursor.parsed_lines < cursor.lines else 0, parser_state=cursor.parser_state,
-        version=cursor.version, first_mtime_ns=cursor.first_mtime_ns,
-    )  # fmt: skip
+        cursor.source,
+        cursor.path,
+        generation=cursor.generation + 1 if cursor.lines else cursor.generation,
+        parsed_lines=-1 if cursor.parsed_lines < cursor.lines else 0,
+        parser_state=cursor.parser_state,
+        version=cursor.version,
+        first_mtime_ns=cursor.first_mtime_ns,
+    )
 
 
 def _new_lines(crawl: _Crawl, cursor: FileCursor, read: ReadBlock, end: int) -> Iterator[tuple[str, int]]:
@@ -356,11 +367,20 @@ def _archive_frame(crawl: _Crawl, cursor: FileCursor, lines: list[str], *, at: i
 
 def _read_up_to(cursor: FileCursor, file: FileStat, read: ReadBlock, offset: int, lines: int) -> FileCursor:
     return replace(
-        cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, offset=offset,
-        head_hash=fingerprint(read, offset), head_bytes=min(FINGERPRINT_BYTES, offset),
-        lines=cursor.lines + lines, gone=False, version=cursor.version + 1, unread="",
+        cursor,
+        device=file.device,
+        inode=file.inode,
+        size=file.size,
+        mtime_ns=file.mtime_ns,
+        offset=offset,
+        head_hash=fingerprint(read, offset),
+        head_bytes=min(FINGERPRINT_BYTES, offset),
+        lines=cursor.lines + lines,
+        gone=False,
+        version=cursor.version + 1,
+        unread="",
         parsed_lines=cursor.lines + lines if is_tool_output(file.path) else cursor.parsed_lines,
-    )  # fmt: skip
+    )
 
 
 def _archive_end(store: Store, cursor: FileCursor) -> tuple[int, int]:
@@ -401,9 +421,11 @@ def _without_forgotten(crawl: _Crawl, path: str, lines: list[str]) -> list[str]:
         is_gone = crawl.store.forgetting.forgotten([output_key(path), file_key(crawl.source.key, path)])
         return [NO_LINE] * len(lines) if is_gone else lines
     return without_forgotten(
-        lines, file_key(crawl.source.key, path), crawl.store.forgetting.forgotten,
+        lines,
+        file_key(crawl.source.key, path),
+        crawl.store.forgetting.forgotten,
         is_history=crawl.source.kind == "claude_history",
-    )  # fmt: skip
+    )
 
 
 def _reader(crawl: _Crawl, file: FileStat) -> ReadBlock:

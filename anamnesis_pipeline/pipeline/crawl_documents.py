@@ -125,11 +125,19 @@ def crawl_documents(
     chosen, exclusions = rules.choose(survey), Exclusions(store)
     named = project_named(store, source, rules.spec)
     crawl = _Crawl(
-        store, archive, source, rules, mask,
-        origins(source, survey.root, survey.repositories, label, named), survey.root,
-        round(abs(host.clock_skew_s() or 0.0) * 1e9), tombstones_of(store, source.key), _Tally(),
-        exclusions, exclusions.noted,
-    )  # fmt: skip
+        store,
+        archive,
+        source,
+        rules,
+        mask,
+        origins(source, survey.root, survey.repositories, label, named),
+        survey.root,
+        round(abs(host.clock_skew_s() or 0.0) * 1e9),
+        tombstones_of(store, source.key),
+        _Tally(),
+        exclusions,
+        exclusions.noted,
+    )
     survey = with_emptied(survey, store.files.cursors(source.key))
     crawl.tally.problems += survey.problems
     with archive.writing(source.key):
@@ -219,15 +227,24 @@ def _is_noted(cursor: FileCursor | None, file: FileStat, noted: str) -> bool:
 
 def _report(tally: _Tally, files: int, selection: Selection, gone: int) -> CrawlReport:
     return CrawlReport(
-        files=files, new=tally.new, replaced=tally.replaced, gone=gone, unchanged=selection.unchanged,
-        bytes_read=tally.bytes_read, lines=tally.lines, masked=dict(tally.masked), problems=tally.problems,
-    )  # fmt: skip
+        files=files,
+        new=tally.new,
+        replaced=tally.replaced,
+        gone=gone,
+        unchanged=selection.unchanged,
+        bytes_read=tally.bytes_read,
+        lines=tally.lines,
+        masked=dict(tally.masked),
+        problems=tally.problems,
+    )
 
 
 def _crawl_changed(crawl: _Crawl, host: SourceHost, selection: Selection) -> None:
     changed: list[tuple[FileStat, FileCursor | None]] = [
-        *((file, None) for file in selection.new), *selection.grown, *selection.replaced,
-    ]  # fmt: skip
+        *((file, None) for file in selection.new),
+        *selection.grown,
+        *selection.replaced,
+    ]
     if not changed:
         return
     with (

@@ -42,9 +42,16 @@ def retry_dead_letters(
     for letter in letters:
         source = sources.get(letter.source) or Source(letter.source)
         context = ParseContext(
-            store, archive_lines, source, label_of(source), idle_minutes,
-            Tally(), {}, store.forgetting.forgotten, outputs_of(store.files.cursors(letter.source).values()),
-        )  # fmt: skip
+            store,
+            archive_lines,
+            source,
+            label_of(source),
+            idle_minutes,
+            Tally(),
+            {},
+            store.forgetting.forgotten,
+            outputs_of(store.files.cursors(letter.source).values()),
+        )
         step, is_alive = _retry(context, letter)
         revived, messages = revived + is_alive, messages + len(step.keys)
         changed |= {letter.source} if step.parts else set()

@@ -71,10 +71,21 @@ def versioned(
         here = version if version.generation == generation else replace(version, generation=generation)
         parsed, state = -1, noted([*waiting(cursor), here])
     after = replace(
-        cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, offset=file.size,
-        head_hash=digest, gone=False, version=cursor.version + 1, unread="", generation=generation,
-        lines=cursor.lines if is_known else len(lines), parsed_lines=parsed, parser_state=state,
-    )  # fmt: skip
+        cursor,
+        device=file.device,
+        inode=file.inode,
+        size=file.size,
+        mtime_ns=file.mtime_ns,
+        offset=file.size,
+        head_hash=digest,
+        gone=False,
+        version=cursor.version + 1,
+        unread="",
+        generation=generation,
+        lines=cursor.lines if is_known else len(lines),
+        parsed_lines=parsed,
+        parser_state=state,
+    )
     return ReadDocument(before, after, None if is_known else lines)
 
 
@@ -88,9 +99,15 @@ def unread(source: Source, file: FileStat, before: FileCursor | None, reason: st
     """Record why a file was not read; what was read of it before stays."""
     cursor = before or FileCursor(source.key, file.path, first_mtime_ns=file.mtime_ns)
     tried = replace(
-        cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, gone=False,
-        version=cursor.version + 1, unread=reason,
-    )  # fmt: skip
+        cursor,
+        device=file.device,
+        inode=file.inode,
+        size=file.size,
+        mtime_ns=file.mtime_ns,
+        gone=False,
+        version=cursor.version + 1,
+        unread=reason,
+    )
     return ReadDocument(before, tried)
 
 

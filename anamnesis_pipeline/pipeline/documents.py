@@ -83,9 +83,15 @@ def parse_documents(
     gone = [ParsedDocument(cursor, cursor, ()) for cursor in store.documents.vanished(source.key)]
     left = sum(done is not None for done in store.documents.commit(gone))
     return DocumentReport(
-        tally.versions, tally.sections, tally.written, left, tally.overtaken, dict(tally.formats), tally.problems,
+        tally.versions,
+        tally.sections,
+        tally.written,
+        left,
+        tally.overtaken,
+        dict(tally.formats),
+        tally.problems,
         time.perf_counter() - started,
-    )  # fmt: skip
+    )
 
 
 class _Parser:

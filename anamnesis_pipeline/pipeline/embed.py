@@ -76,9 +76,15 @@ class _Tally:
         rate = (after - before) / (last - first) if last > first else 0.0
         checkpoint_s = round(last - self.pace[-2][0], 2) if len(self.pace) > 1 else 0.0
         return EmbedReport(
-            self.episodes, self.passages, self.vectors, last - self.started, round(rate, 2), checkpoint_s,
-            dict(self.sources), paused,
-        )  # fmt: skip
+            self.episodes,
+            self.passages,
+            self.vectors,
+            last - self.started,
+            round(rate, 2),
+            checkpoint_s,
+            dict(self.sources),
+            paused,
+        )
 
 
 def embed_sources(

@@ -71,9 +71,11 @@ class EmbeddingApi:
         self._model = model
         self.name = f"{model.service} at {urlsplit(base).hostname}"
         self._client = httpx.Client(
-            base_url=base, headers=_key_header(model.service, key), trust_env=not is_loopback(base),
+            base_url=base,
+            headers=_key_header(model.service, key),
+            trust_env=not is_loopback(base),
             follow_redirects=False,
-        )  # fmt: skip
+        )
 
     def embed(self, texts: Sequence[str], role: Role) -> tuple[NDArray[np.float32], int | None]:
         """Return vectors of unit length, shape (len(texts), dim), and the tokens used, if the service reports them.

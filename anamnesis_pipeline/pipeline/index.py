@@ -178,9 +178,15 @@ def index_space(
         )
     switched = due and switch and not missing and _switch(store, space)
     return SpaceReport(
-        index, state, recall, passages=passages, missing=missing, active=space.status == "active" or switched,
-        switched=switched, waits=due and not switch and not missing,
-    )  # fmt: skip
+        index,
+        state,
+        recall,
+        passages=passages,
+        missing=missing,
+        active=space.status == "active" or switched,
+        switched=switched,
+        waits=due and not switch and not missing,
+    )
 
 
 def check_vectors(store: Store, space: Space) -> tuple[int, int]:

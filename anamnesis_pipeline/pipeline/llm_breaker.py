@@ -124,9 +124,12 @@ class Breaker:
         until = state.until.isoformat() if state.until else None
         since = state.since.isoformat()
         value = {
-            "until": until, "reason": state.reason, "failures": state.failures, "since": since,
+            "until": until,
+            "reason": state.reason,
+            "failures": state.failures,
+            "since": since,
             "refused": list(state.refused),
-        }  # fmt: skip
+        }
         self._settings.set(PREFIX + self._backend, value)
 
 

@@ -156,9 +156,14 @@ class LlmCaller:
         self.look_at_breaker()
         now, call_id = self._clock(), uuid.uuid4().hex
         booked = self._store.llm.reserve(
-            call_id, self._today(), self._backend.name, self._backend.model, expected, self._pace.budget,
+            call_id,
+            self._today(),
+            self._backend.name,
+            self._backend.model,
+            expected,
+            self._pace.budget,
             Lease(tuple(keys), now, now + CALL_LEASE),
-        )  # fmt: skip
+        )
         return call_id if booked else None
 
     def affordable(self, calls: Iterable[LlmUse]) -> int:
@@ -240,9 +245,12 @@ class LlmCaller:
         self, request: Request, check: Callable[[str], object], last_check: Callable[[str], object] | None
     ) -> Answer | NoAnswer:
         retrying = Retrying(
-            stop=stop_after_attempt(self._pace.attempts), wait=self._wait_s,
-            retry=retry_if_exception(_is_worth_waiting), sleep=self._sleep, reraise=True,
-        )  # fmt: skip
+            stop=stop_after_attempt(self._pace.attempts),
+            wait=self._wait_s,
+            retry=retry_if_exception(_is_worth_waiting),
+            sleep=self._sleep,
+            reraise=True,
+        )
         try:
             return retrying(self._attempt, request, check)
         except Unreadable:

@@ -103,4 +103,4 @@ def read_map(path: Path) -> MemoryMap | None:
         raise StoreCorrupt(f"{path} is damaged ({exc}); have the map made anew, which replaces it") from exc
     return MemoryMap(
         made_at=datetime.fromisoformat(facts["made_at"]), **{name: facts[name] for name in _FACTS}, **arrays
-    )  # fmt: skip
+    )

@@ -172,9 +172,16 @@ def _finished(space: Space, survey: _Survey, drawn: _Drawn, landmarks: int, embe
     for project, found in drawn.central.items():
         centres[project, : len(found)] = [passage for _, passage in found]
     return MemoryMap(
-        space=space.key, model_id=space.model_id, made_at=datetime.now(UTC), seconds=round(seconds, 2),
-        landmarks=landmarks, episodes=sum(survey.counts), embedded=embedded,
-        places=map_layout.scaled(np.concatenate(drawn.places))[order], passages=passages[order],
-        starts=np.searchsorted(projects[order], np.arange(len(counts) + 1)).astype(np.int64), counts=counts,
+        space=space.key,
+        model_id=space.model_id,
+        made_at=datetime.now(UTC),
+        seconds=round(seconds, 2),
+        landmarks=landmarks,
+        episodes=sum(survey.counts),
+        embedded=embedded,
+        places=map_layout.scaled(np.concatenate(drawn.places))[order],
+        passages=passages[order],
+        starts=np.searchsorted(projects[order], np.arange(len(counts) + 1)).astype(np.int64),
+        counts=counts,
         centres=centres,
-    )  # fmt: skip
+    )

@@ -278,9 +278,17 @@ def open_context(
     """Build the context of a run before it reads logs, including what other files say about them."""
     cursors = store.files.cursors(source.key)
     context = ParseContext(
-        store, archive_lines, source, label, idle_minutes, Tally(), {}, store.forgetting.forgotten,
-        outputs_of(cursors.values()), observers or built_in(),
-    )  # fmt: skip
+        store,
+        archive_lines,
+        source,
+        label,
+        idle_minutes,
+        Tally(),
+        {},
+        store.forgetting.forgotten,
+        outputs_of(cursors.values()),
+        observers or built_in(),
+    )
     _read_descriptions(context, cursors)
     _read_session_records(context, cursors)
     return context

@@ -102,9 +102,10 @@ class _File:
         letters = [DeadLetter(*self._place(step, line), reason) for line, reason in dead.items()]
         generation = step.state.generation
         revived = [
-            letter for place, letter in self._dead.items()
+            letter
+            for place, letter in self._dead.items()
             if place[0] == generation and place[1] in lines and place[1] not in dead
-        ]  # fmt: skip
+        ]
         parts = [part for part in step.parts if part.part_id != open_id]
         return self._write(parts, step, letters, revived)
 
@@ -148,9 +149,12 @@ class _File:
         if self._context.store.parts.part(part.part_id) is None:
             return None
         return replace(
-            part, project=stored.project, agent_type=stored.agent_type, origin=stored.origin,
+            part,
+            project=stored.project,
+            agent_type=stored.agent_type,
+            origin=stored.origin,
             closed=part.closed or stored.closed,
-        )  # fmt: skip
+        )
 
     def _end(self, state: FileState) -> bool:
         """Write the open chunk and the parser state, then remove the chunks that no longer exist."""

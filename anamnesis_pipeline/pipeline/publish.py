@@ -191,11 +191,20 @@ def episode_of(part: Part, source: Source, summary: Summary, weights: Mapping[st
     set_aside = named.set_aside if named else ""
     former = (FORMER_TAG,) if set_aside else ()
     metadata = {
-        "value": round(value.score, 2), "value_signals": dict(value.signals), "skip": summary.skip or "",
-        "agent_id": part.agent_id, "agent_type": part.agent_type, "cwd": part.cwd,
-        "exchange_id": part.exchange_id, "ordinal": part.ordinal, "origin": part.origin, "prompt": part.prompt,
-        "masked": dict(masks_in(text)) or "", "set_aside": set_aside, **_metadata_of(part.section),
-    }  # fmt: skip
+        "value": round(value.score, 2),
+        "value_signals": dict(value.signals),
+        "skip": summary.skip or "",
+        "agent_id": part.agent_id,
+        "agent_type": part.agent_type,
+        "cwd": part.cwd,
+        "exchange_id": part.exchange_id,
+        "ordinal": part.ordinal,
+        "origin": part.origin,
+        "prompt": part.prompt,
+        "masked": dict(masks_in(text)) or "",
+        "set_aside": set_aside,
+        **_metadata_of(part.section),
+    }
     return Episode(
         episode_id=part.part_id,
         source=source.key,
@@ -227,9 +236,13 @@ def _metadata_of(section: SectionFacts | None) -> dict[str, Any]:
     if section is None:
         return {}
     return {
-        "title": list(section.title), "lines": [section.first_line, section.last_line], "format": section.format,
-        "language": section.language, "trust": section.trust, "seen": section.seen.isoformat() if section.seen else "",
-    }  # fmt: skip
+        "title": list(section.title),
+        "lines": [section.first_line, section.last_line],
+        "format": section.format,
+        "language": section.language,
+        "trust": section.trust,
+        "seen": section.seen.isoformat() if section.seen else "",
+    }
 
 
 def verbatim(part: Part) -> str:

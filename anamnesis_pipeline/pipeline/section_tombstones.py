@@ -29,13 +29,16 @@ def bury_sections(store: Store, parts: Iterable[Part]) -> None:
         store.exclusion.bury_sections(
             [
                 BuriedSection(
-                    s.part_id, source, path, s.place,
+                    s.part_id,
+                    source,
+                    path,
+                    s.place,
                     kept_of(runs_of(_body_of_part(going[s.part_id]), secret), elsewhere),
                 )
                 for s in seen
                 if s.part_id in going
             ]
-        )  # fmt: skip
+        )
 
 
 class SectionTombstones:

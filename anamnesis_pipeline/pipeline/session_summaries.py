@@ -250,14 +250,23 @@ class _Run:
         first = members[0][1]
         said = [(SegmentKind.PROMPT, record.prompt), (SegmentKind.STATEMENT, text_of(record))]
         part = Part(
-            part_id=record_id, source=root.source,
-            path=first.path, session_id=root.session_id, exchange_id="", ordinal=0, kind="exchange",
-            project=record.project, cwd=first.cwd, prompt=record.prompt[:PROMPT_HEAD], closed=True,
+            part_id=record_id,
+            source=root.source,
+            path=first.path,
+            session_id=root.session_id,
+            exchange_id="",
+            ordinal=0,
+            kind="exchange",
+            project=record.project,
+            cwd=first.cwd,
+            prompt=record.prompt[:PROMPT_HEAD],
+            closed=True,
             segments=tuple(
                 Segment(f"{root.session_id}:{n}", "", kind, 0, text, record.started)
-                for n, (kind, text) in enumerate(said) if text
+                for n, (kind, text) in enumerate(said)
+                if text
             ),
-        )  # fmt: skip
+        )
         made = summarize_part(self._store, part, self._llm, self.due.get(root.session_id, ("", "", 0))[2])
         again = [root.source, instant(made.retry_at), made.attempts] if made.retry_at is not None else None
         self._store.settings.set(SUMMARY_DUE + root.session_id, again)

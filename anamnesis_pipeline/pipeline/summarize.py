@@ -328,9 +328,15 @@ class _Run:
         self._counts["skipped"] += read.skip
         text = extractive.summarize(part) if read.skip else read.text
         return Summary(
-            part.part_id, part.content_hash, text, self.model, read.tags, read.records, skip=read.skip,
+            part.part_id,
+            part.content_hash,
+            text,
+            self.model,
+            read.tags,
+            read.records,
+            skip=read.skip,
             reply_key=asked.request.key,
-        )  # fmt: skip
+        )
 
     def _flagged(self, part: Part, why: NoAnswer) -> Summary:
         """Return the provisional summary until the next attempt; an LLM's earlier one of this text stays."""
@@ -352,9 +358,15 @@ class _Run:
             return replace(existing, retry_at=retry_at, attempts=attempts)
         tags = (UNSUMMARIZED,) if value_of(part, self._rules.weights).score >= MUCH else ()
         return Summary(
-            part.part_id, part.content_hash, extractive.summarize(part), extractive.MODEL, tags, problem=why.problem,
-            retry_at=retry_at, attempts=attempts,
-        )  # fmt: skip
+            part.part_id,
+            part.content_hash,
+            extractive.summarize(part),
+            extractive.MODEL,
+            tags,
+            problem=why.problem,
+            retry_at=retry_at,
+            attempts=attempts,
+        )
 
     def _attempts(self, part: Part) -> int:
         """Return the number of failures with this text."""

@@ -175,9 +175,13 @@ def look(
     _name_the_dead(visit, due)
     tally = visit.tally
     return LookReport(
-        tuple(tally.sources[key] for key in sorted(tally.sources)), tuple(sorted(tally.changed)), tuple(tally.problems),
-        len(due), tally.seen, time.monotonic() - started,
-    )  # fmt: skip
+        tuple(tally.sources[key] for key in sorted(tally.sources)),
+        tuple(sorted(tally.changed)),
+        tuple(tally.problems),
+        len(due),
+        tally.seen,
+        time.monotonic() - started,
+    )
 
 
 def _is_due(crawler: Crawler, spec: SourceSpec, now: datetime, next_tick_s: float) -> bool:
@@ -305,16 +309,24 @@ def _compared(visit: _Visit, spec: SourceSpec, survey: Survey, before: Look) -> 
     visit.tally.sources.update({key: each.source for key, each in gone.items()})
     changed, last = _changed(
         visit, {**found.sources, **gone}, before.after, too_large=found.too_large, complete=not survey.problems
-    )  # fmt: skip
+    )
     visit.tally.changed.update(dict.fromkeys(changed))
     files = [file for each in found.sources.values() for file in each.files]
     is_done = not changed and not last
     return Look(
-        visit.now, visit.now, survey.root, survey.state if is_done else "",
-        _rules_id(visit.crawler, spec) if is_done else "", last, len(files), sum(file.size for file in files),
-        {**found.left_out, **_kept_away(visit, found)}, survey.problems, "",
+        visit.now,
+        visit.now,
+        survey.root,
+        survey.state if is_done else "",
+        _rules_id(visit.crawler, spec) if is_done else "",
+        last,
+        len(files),
+        sum(file.size for file in files),
+        {**found.left_out, **_kept_away(visit, found)},
+        survey.problems,
+        "",
         {key: before.behind.get(key, visit.now.isoformat()) for key in changed},
-    )  # fmt: skip
+    )
 
 
 def _kept_away(visit: _Visit, found: Found) -> dict[str, int]:

@@ -78,9 +78,13 @@ def _key(settings: Settings, service: Service) -> str | None:
 
 
 def open_api_pool(
-    store: Store, space: Space, model: ApiModel, effective: Callable[[], Settings],
-    private_sources: Callable[[], Collection[str]], mask: Callable[[str], str],
-) -> EmbeddingPool:  # fmt: skip
+    store: Store,
+    space: Space,
+    model: ApiModel,
+    effective: Callable[[], Settings],
+    private_sources: Callable[[], Collection[str]],
+    mask: Callable[[str], str],
+) -> EmbeddingPool:
     """Return an embedding pool that calls a service.
 
     :param effective: reads the current settings.

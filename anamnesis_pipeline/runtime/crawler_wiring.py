@@ -100,9 +100,11 @@ def open_labels(
             return local
         if spec is None or hosts.local_only:
             return machine_labels(
-                store.settings, source.machine, _asked_by_nobody if must_answer else lambda cwd: None,
+                store.settings,
+                source.machine,
+                _asked_by_nobody if must_answer else lambda cwd: None,
                 must_answer=must_answer,
-            )  # fmt: skip
+            )
         return remote(spec.machine, spec.host, must_answer or spec.kind == DOCUMENTS)
 
     return label_of
@@ -153,6 +155,12 @@ def open_crawler(settings: Settings, store: Store, *, lasting: bool = True) -> C
     with _OPENING:
         flights = _FLIGHTS.setdefault(settings.home, Flights()) if lasting else Flights[Answer]()
     return Crawler(
-        store, open_hosts(settings, store), selection_rules(settings), flights, settings.crawl_interval_s,
-        Exclusions(store), settings.crawl_skip, version("anamnesis"),
-    )  # fmt: skip
+        store,
+        open_hosts(settings, store),
+        selection_rules(settings),
+        flights,
+        settings.crawl_interval_s,
+        Exclusions(store),
+        settings.crawl_skip,
+        version("anamnesis"),
+    )

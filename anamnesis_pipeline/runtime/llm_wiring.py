@@ -26,9 +26,10 @@ def open_llm(settings: Settings) -> Llm:
         local_only=settings.local_only,
     )
     return Llm(
-        None if kind == "none" else lambda: open_backend(kind, backend_options(settings)), rules,
+        None if kind == "none" else lambda: open_backend(kind, backend_options(settings)),
+        rules,
         mask=lambda reply: open_redactor(settings).mask_line(reply),
-    )  # fmt: skip
+    )
 
 
 def backend_options(settings: Settings) -> BackendOptions:

@@ -304,9 +304,13 @@ def open_pool_of(
         store.spaces.record_precision(space.key, model.precision, model.fidelity)
 
     return open_pool(
-        settings, space, has_vectors=store.vectors.count(space.key) > 0, priority=priority,
-        on_loaded=note_precision, projection=partial(space_projection, store, space),
-    )  # fmt: skip
+        settings,
+        space,
+        has_vectors=store.vectors.count(space.key) > 0,
+        priority=priority,
+        on_loaded=note_precision,
+        projection=partial(space_projection, store, space),
+    )
 
 
 def _pool_model(

@@ -13,28 +13,57 @@ DAY, WEEK = timedelta(days=1), timedelta(days=7)
 MONTHS = {
     name: number
     for number, names in enumerate(
-        ("january januar jan", "february februar feb", "march märz mar", "april apr", "may mai", "june juni jun",
-         "july juli jul", "august aug", "september sept sep", "october oktober oct", "november nov",
-         "december dezember dec"), 1)
+        (
+            "january januar jan",
+            "february februar feb",
+            "march märz mar",
+            "april apr",
+            "may mai",
+            "june juni jun",
+            "july juli jul",
+            "august aug",
+            "september sept sep",
+            "october oktober oct",
+            "november nov",
+            "december dezember dec",
+        ),
+        1,
+    )
     for name in names.split()
-}  # fmt: skip
+}
 WEEKDAYS = {
     name: number
     for number, names in enumerate(
-        ("monday montag", "tuesday dienstag", "wednesday mittwoch", "thursday donnerstag", "friday freitag",
-         "saturday samstag", "sunday sonntag"))
+        (
+            "monday montag",
+            "tuesday dienstag",
+            "wednesday mittwoch",
+            "thursday donnerstag",
+            "friday freitag",
+            "saturday samstag",
+            "sunday sonntag",
+        )
+    )
     for name in names.split()
-}  # fmt: skip
+}
 SEASONS = {
-    "spring": 3, "frühling": 3, "frühjahr": 3, "summer": 6, "sommer": 6, "autumn": 9, "fall": 9, "herbst": 9,
+    "spring": 3,
+    "frühling": 3,
+    "frühjahr": 3,
+    "summer": 6,
+    "sommer": 6,
+    "autumn": 9,
+    "fall": 9,
+    "herbst": 9,
     "winter": 12,
-}  # fmt: skip
+}
 ORDINALS = {
     word: number
     for number, words in enumerate(
-        ("first 1st erste", "second 2nd zweite", "third 3rd dritte", "fourth 4th vierte", "fifth 5th fünfte"), 1)
+        ("first 1st erste", "second 2nd zweite", "third 3rd dritte", "fourth 4th vierte", "fifth 5th fünfte"), 1
+    )
     for word in words.split()
-} | {"last": -1, "letzte": -1}  # fmt: skip
+} | {"last": -1, "letzte": -1}
 PARTS_OF_DAY = {
     part: edges
     for parts, edges in (
@@ -47,17 +76,40 @@ PARTS_OF_DAY = {
 NUMBERS = {
     word: number
     for number, words in enumerate(
-        ("", "a an one eine einer einem", "two zwei", "three drei", "four vier", "five fünf", "six sechs",
-         "seven sieben", "eight acht", "nine neun", "ten zehn", "eleven elf", "twelve zwölf"))
+        (
+            "",
+            "a an one eine einer einem",
+            "two zwei",
+            "three drei",
+            "four vier",
+            "five fünf",
+            "six sechs",
+            "seven sieben",
+            "eight acht",
+            "nine neun",
+            "ten zehn",
+            "eleven elf",
+            "twelve zwölf",
+        )
+    )
     for word in words.split()
-}  # fmt: skip
+}
 VAGUE = {"a couple of": 2, "couple of": 2, "a few": 3, "few": 3, "some": 3, "several": 4, "ein paar": 3}
 FORMER = ("last", "previous", "past", "letzte", "vorige")
 MONTH, YEAR = timedelta(days=30.44), timedelta(days=365.25)
 UNITS = {
-    "minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": DAY, "week": WEEK, "month": MONTH, "year": YEAR,
-    "stunde": timedelta(hours=1), "tag": DAY, "woche": WEEK, "monat": MONTH, "jahr": YEAR,
-}  # fmt: skip
+    "minute": timedelta(minutes=1),
+    "hour": timedelta(hours=1),
+    "day": DAY,
+    "week": WEEK,
+    "month": MONTH,
+    "year": YEAR,
+    "stunde": timedelta(hours=1),
+    "tag": DAY,
+    "woche": WEEK,
+    "monat": MONTH,
+    "jahr": YEAR,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,12 +299,16 @@ class Engine:
         heads = {**ranked.heads, **(self._store.episodes.heads(missing) if missing else {})}
         return [
             _Found(
-                heads[c.episode_id], passages[c.passage_id], c.score, cosines.get(c.passage_id),
-                passages.get(ranked.seconds.get(c.episode_id, -1)), vectors.get(c.passage_id),
+                heads[c.episode_id],
+                passages[c.passage_id],
+                c.score,
+                cosines.get(c.passage_id),
+                passages.get(ranked.seconds.get(c.episode_id, -1)),
+                vectors.get(c.passage_id),
             )
             for c in clear
             if c.episode_id in heads
-        ]  # fmt: skip
+        ]
 
     def _boosted(self, question: Question, ranked: Ranked, found: list[_Found]) -> list[_Found]:
         """Sort by score, with boosts. An exact search is not boosted: matches of its literal tokens count alone."""
@@ -351,16 +355,20 @@ class Engine:
                 continue
             hits.append(
                 Hit(
-                    whole[first.episode.episode_id], leader.score / most, first.cosine, first.passage,
+                    whole[first.episode.episode_id],
+                    leader.score / most,
+                    first.cosine,
+                    first.passage,
                     tuple(other.episode.episode_id for other in others),
                     _explained(question, ranked, first),
-                    math.prod(leader.factors.values(), start=1.0), first.second,
+                    math.prod(leader.factors.values(), start=1.0),
+                    first.second,
                     layer_of(first.episode, now),
                     self._ranker.confidence_in(
                         question, ranked, whole[first.episode.episode_id], first.passage.passage.text, first.cosine
                     ),
                 )
-            )  # fmt: skip
+            )
         return self._with_sentences(question, hits) if query.sentences else hits
 
     def _with_sentences(self, question: Question, hits: Sequence[Hit]) -> list[Hit]:

@@ -42,9 +42,12 @@ _NO_EVENT = re.compile(
 _ALWAYS = re.compile(r"(?:all|each|every|any)\b", re.I)
 _ASKS_ON = re.compile(r"\s+(?:what|why|who|how|which|where|did|do|does|was|were|we|i|they|there)\b", re.I)
 _RELATIONS = {
-    "before": Relation.BEFORE, "prior to": Relation.BEFORE, "during": Relation.DURING, "while": Relation.DURING,
+    "before": Relation.BEFORE,
+    "prior to": Relation.BEFORE,
+    "during": Relation.DURING,
+    "while": Relation.DURING,
     "when": Relation.DURING,
-}  # fmt: skip
+}
 """Relations of some words; the others mean `after`."""
 _LOOKS_BACK = re.compile(r"\b(?:have|has|remember|recall)\b", re.I)
 """Words that also mark the past of a compaction: it happened, and is no habit."""

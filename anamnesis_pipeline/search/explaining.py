@@ -72,9 +72,12 @@ def _time(times: TimeReference | None) -> Explanation | None:
     if times is None:
         return None
     return {
-        "words": times.words, "relation": times.relation.value, "certain": times.certain,
-        "since": _utc(times.since), "until": _utc(times.until),
-    }  # fmt: skip
+        "words": times.words,
+        "relation": times.relation.value,
+        "certain": times.certain,
+        "since": _utc(times.since),
+        "until": _utc(times.until),
+    }
 
 
 def _utc(moment: datetime | None) -> str | None:

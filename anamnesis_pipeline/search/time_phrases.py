@@ -99,15 +99,22 @@ def _rules() -> tuple[tuple[re.Pattern[str], _Reader], ...]:
 
 
 _RULES = (
-    _rule(rf"{_YEAR}(?P<by>[-/])(?P<m>\d\d)(?:(?P=by)(?P<d>\d\d)(?:[T ]\d\d:\d\d(?::[\d.]+)?(?:Z|[+-]\d\d:?\d\d)?)?)?",
-          spans.read_numeric),
+    _rule(
+        rf"{_YEAR}(?P<by>[-/])(?P<m>\d\d)(?:(?P=by)(?P<d>\d\d)(?:[T ]\d\d:\d\d(?::[\d.]+)?(?:Z|[+-]\d\d:?\d\d)?)?)?",
+        spans.read_numeric,
+    ),
     _rule(rf"(?P<d>\d{{1,2}})\.\s?(?P<m>\d{{1,2}})\.\s?{_YEAR}", spans.read_numeric),
     _rule(rf"(?P<a>\d{{1,2}})/(?P<b>\d{{1,2}})/{_YEAR}", spans.read_slashed),
     _rule(rf"{_DAY}(?P<th>st|nd|rd|th|\.)?\s+(?:of\s+)?{_MONTH}\.?(?:,?\s+{_YEAR})?", spans.read_month_day),
-    _rule(rf"{_DAY}(?P<th>st|nd|rd|th|\.)?{_TO}(?P<d2>\d{{1,2}})(?:st|nd|rd|th|\.)?\s+(?:of\s+)?{_MONTH}\.?(?:,?\s+{_YEAR})?",
-          spans.read_month_days),
-    _rule(rf"{_MONTH}\.?\s+(?:the\s+)?{_DAY}(?P<th>st|nd|rd|th)?{_TO}(?P<d2>\d{{1,2}})(?:st|nd|rd|th)?(?:,?\s+{_YEAR}\b)?"
-          rf"(?!\.?\s+(?:of\s+)?(?:{_any(spans.MONTHS)}))(?!\s+{_UNIT}){_UNCOUNTED}", spans.read_month_days),
+    _rule(
+        rf"{_DAY}(?P<th>st|nd|rd|th|\.)?{_TO}(?P<d2>\d{{1,2}})(?:st|nd|rd|th|\.)?\s+(?:of\s+)?{_MONTH}\.?(?:,?\s+{_YEAR})?",
+        spans.read_month_days,
+    ),
+    _rule(
+        rf"{_MONTH}\.?\s+(?:the\s+)?{_DAY}(?P<th>st|nd|rd|th)?{_TO}(?P<d2>\d{{1,2}})(?:st|nd|rd|th)?(?:,?\s+{_YEAR}\b)?"
+        rf"(?!\.?\s+(?:of\s+)?(?:{_any(spans.MONTHS)}))(?!\s+{_UNIT}){_UNCOUNTED}",
+        spans.read_month_days,
+    ),
     _rule(rf"{_MONTH}\.?\s+(?:the\s+)?{_DAY}(?P<th>st|nd|rd|th)?(?:,?\s+{_YEAR}\b)?{_UNCOUNTED}", spans.read_month_day),
     _rule(rf"(?P<pre>){_MONTH}\.?,?\s+(?:of\s+)?{_YEAR}{_UNCOUNTED}", spans.read_month_name),
     *(_rule(rf"{before}(?P<at>{_LONG_MONTH}){_NO_YEAR}", spans.read_month_name) for before in (_IN, _AND)),
@@ -118,16 +125,24 @@ _RULES = (
     _rule(rf"(?:for\s+|{_IN})(?P<at>Q(?P<q>[1-4])){_NO_YEAR}", spans.read_quarter),
     _rule(rf"{_IN}(?P<at>(?P<q>{_ORDINAL})\s+(?:quarter|quartal))(?:\s+{_YEAR})?(?!\s+of\b)", spans.read_quarter),
     _rule(rf"{_YEAR}-?W{_WEEK_NUMBER}(?:-(?P<weekday_number>[1-7]))?", spans.read_week),
-    _rule(rf"{_WEEK}\s?{_WEEK_NUMBER}(?:{_TO}(?:{_WEEK}\s?)?(?P<w2>\d{{1,2}}))?"
-          rf"(?:(?:(?:\s+of|\s+in|,)?\s+|/){_YEAR})?(?!\s+(?:of|after|before|{_UNIT})\b)", spans.read_week),
+    _rule(
+        rf"{_WEEK}\s?{_WEEK_NUMBER}(?:{_TO}(?:{_WEEK}\s?)?(?P<w2>\d{{1,2}}))?"
+        rf"(?:(?:(?:\s+of|\s+in|,)?\s+|/){_YEAR})?(?!\s+(?:of|after|before|{_UNIT})\b)",
+        spans.read_week,
+    ),
     _rule(rf"{_IN}(?P<at>W{_WEEK_NUMBER}){_NO_YEAR}", spans.read_week),
     _rule(rf"(?P<pre>)(?P<the>){_SEASON}\s+(?:of\s+)?{_YEAR}", spans.read_season),
-    _rule(rf"(?:(?P<pre>last|this)|(?:in|im|during|{_BY})(?:\s+(?P<the>the|dem))?)\s+(?P<at>{_SEASON}){_NO_YEAR}"
-          r"(?!\s+(?:boot|framework|back|through|into|security|data|mvc|bean|\d))", spans.read_season),
+    _rule(
+        rf"(?:(?P<pre>last|this)|(?:in|im|during|{_BY})(?:\s+(?P<the>the|dem))?)\s+(?P<at>{_SEASON}){_NO_YEAR}"
+        r"(?!\s+(?:boot|framework|back|through|into|security|data|mvc|bean|\d))",
+        spans.read_season,
+    ),
     _rule(rf"{_HOLIDAY}\s+(?:of\s+)?{_YEAR}", spans.read_holiday),
     _rule(rf"(?:at|over|around|during|on|last|{_BY})\s+(?:the\s+)?(?P<at>{_HOLIDAY}){_NO_YEAR}", spans.read_holiday),
-    _rule(rf"(?P<pre>on|last|this|past|between|am|letzten|{_BY})\s+(?:last\s+|this\s+)?(?P<at>{_WEEKDAY})",
-          spans.read_weekday),
+    _rule(
+        rf"(?P<pre>on|last|this|past|between|am|letzten|{_BY})\s+(?:last\s+|this\s+)?(?P<at>{_WEEKDAY})",
+        spans.read_weekday,
+    ),
     _rule(rf"{_WEEKDAY},?\s+(?:of\s+|in\s+)?{_WHICH}\s+(?P<unit>week|woche)", spans.read_weekday),
     _rule(rf"{_WHICH}\s+(?P<unit>week|woche),?\s+(?:on\s+|am\s+)?{_WEEKDAY}", spans.read_weekday),
     _rule(rf"{_AND}(?P<at>{_WEEKDAY})", spans.read_weekday),
@@ -135,15 +150,19 @@ _RULES = (
     _rule(r"(?P<day>today|yesterday|(?:the\s+)?day before yesterday|vorgestern|gestern|heute)", spans.read_day_word),
     _rule(r"the other day|kürzlich|neulich", spans.read_other_day),
     _rule(r"(?P<which>this|last)\s+(?P<part>morning|afternoon|evening|night)", spans.read_part_of_day),
-    _rule(rf"(?:in|over|within|during|for)\s+(?:the\s+)?(?:last|past)\s+(?:{_COUNT}\s+)?{_UNIT}(?!\s+of\b)",
-          spans.read_past_units),
+    _rule(
+        rf"(?:in|over|within|during|for)\s+(?:the\s+)?(?:last|past)\s+(?:{_COUNT}\s+)?{_UNIT}(?!\s+of\b)",
+        spans.read_past_units,
+    ),
     _rule(rf"(?:last|past|letzten)\s+(?!an?\s){_COUNT}\s+{_UNIT}(?!\s+of\b)", spans.read_past_units),
     _rule(rf"{_WHICH}\s+{_CALENDAR_UNIT}(?!\s+of\b)", spans.read_calendar_unit),
-    _rule(rf"(?:the\s+)?{_CALENDAR_UNIT}\s+(?P<which>before)\s+last(?!\s+[a-z]+\s*[?.,!;]?$)",
-          spans.read_calendar_unit),
-    _rule(r"(?P<which>at|on|over|during|am)\s+(?:the\s+)?(?P<at>(?P<unit>weekend|wochenende))",
-          spans.read_calendar_unit),
+    _rule(
+        rf"(?:the\s+)?{_CALENDAR_UNIT}\s+(?P<which>before)\s+last(?!\s+[a-z]+\s*[?.,!;]?$)", spans.read_calendar_unit
+    ),
+    _rule(
+        r"(?P<which>at|on|over|during|am)\s+(?:the\s+)?(?P<at>(?P<unit>weekend|wochenende))", spans.read_calendar_unit
+    ),
     _rule(rf"{_COUNT}\s+{_UNIT}\s+ago", spans.read_ago),
     _rule(rf"vor\s+{_COUNT}\s+{_UNIT}", spans.read_ago),
     _rule(rf"on\s+the\s+(?P<at>{_DAY}(?:st|nd|rd|th)){_CLAUSE_ENDS}", spans.read_day_of_month),
-)  # fmt: skip
+)

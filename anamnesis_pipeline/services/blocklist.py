@@ -109,11 +109,17 @@ def blocklist(
     places = _places(store, [t.episode_id for t in tombstones], private)
     graves = [
         Entry(
-            t.episode_id, _kind_of(t.episode_id), "", "", t.reason, t.deleted_at, t.episode_id,
+            t.episode_id,
+            _kind_of(t.episode_id),
+            "",
+            "",
+            t.reason,
+            t.deleted_at,
+            t.episode_id,
             label=places.get(t.episode_id, ""),
         )
         for t in tombstones
-    ]  # fmt: skip
+    ]
     found = [e for e in rules if before is None or (e.added_at, e.id) < before]
     return sorted([*found, *graves], key=lambda e: (e.added_at, e.id), reverse=True)[:limit]
 
@@ -179,9 +185,16 @@ def what_comes_back(entry_id: str, lifted: Lifted) -> str:
 def entry_of(rule: Rule, held: int = 0) -> Entry:
     """Return a rule as a blocklist entry."""
     return Entry(
-        rule.rule_id, rule.kind, rule.value, rule.machine, rule.reason, rule.added_at, rule.episode_id, held,
+        rule.rule_id,
+        rule.kind,
+        rule.value,
+        rule.machine,
+        rule.reason,
+        rule.added_at,
+        rule.episode_id,
+        held,
         rule.label,
-    )  # fmt: skip
+    )
 
 
 def _kind_of(tombstone: str) -> str:

@@ -153,11 +153,15 @@ def citations_of(found: Found) -> tuple[Citation, ...]:
     """Return the citations of an answer."""
     return tuple(
         Citation(
-            each.episode_id, each.summary[:200], each.project, each.timestamp, round(hit.score, 4),
+            each.episode_id,
+            each.summary[:200],
+            each.project,
+            each.timestamp,
+            round(hit.score, 4),
             each.episode_id in found.standing,
         )
         for hit, each in ((hit, hit.episode) for hit in found.hits)
-    )  # fmt: skip
+    )
 
 
 def told(

@@ -220,10 +220,15 @@ class ContextMaker:
         if not says_what_it_asks(asked.query) or (asked.project and not projects):
             return [], []
         query = SearchQuery(
-            _cut(asked.query), CANDIDATES, where=Where(projects=projects), track=False, explain=True,
-            profile=PROFILES["context"], include_private=self._inside(asked, projects),
+            _cut(asked.query),
+            CANDIDATES,
+            where=Where(projects=projects),
+            track=False,
+            explain=True,
+            profile=PROFILES["context"],
+            include_private=self._inside(asked, projects),
             sentences=asked.max_tokens // (QUOTE_TOKENS + AROUND_QUOTE) + SPARE_QUOTES,
-        )  # fmt: skip
+        )
         hits = [hit for hit in self._engine.search(query).hits if _is_of(hit.episode.project, projects)]
         return hits, telling(hits, is_stranger=bool(asked.cwd) and not projects)
 

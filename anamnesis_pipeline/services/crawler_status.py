@@ -99,9 +99,15 @@ def _spec_status(
     behind, fresh = still_behind(store.settings, look), is_fresh(look, clock, interval_s, now)
     is_seen = fresh and not look.error and not clock.failures
     return SpecStatus(
-        spec, look, interval_s, tuple(source.key for source in sources), len(behind),
-        lag_s(behind.values(), look.seen_at, is_seen, now), fresh, tuple(unread[:MOST_ERRORS]),
-    )  # fmt: skip
+        spec,
+        look,
+        interval_s,
+        tuple(source.key for source in sources),
+        len(behind),
+        lag_s(behind.values(), look.seen_at, is_seen, now),
+        fresh,
+        tuple(unread[:MOST_ERRORS]),
+    )
 
 
 def lag_s(behind: Collection[datetime], seen_at: datetime | None, is_seen: bool, now: datetime) -> float | None:

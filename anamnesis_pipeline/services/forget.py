@@ -140,10 +140,13 @@ class Forgetter:
             self._store.settings.set(
                 JOB,
                 {
-                    "ids": sorted(target.ids), "whole": sorted(target.whole), "kept": sorted(target.kept),
-                    "chat": sorted(target.chat), "rule": rule_id,
+                    "ids": sorted(target.ids),
+                    "whole": sorted(target.whole),
+                    "kept": sorted(target.kept),
+                    "chat": sorted(target.chat),
+                    "rule": rule_id,
                 },
-            )  # fmt: skip
+            )
             self._carry_out(target, rule_id)
             return replace(report, problems=self.problems)
 
@@ -223,10 +226,12 @@ class Forgetter:
         if origin := self._store.settings.get(COPIED_FROM):
             kept.append(f"{origin}, from which this memory was copied")
         return [
-            *self._origins(files, private, unnamed), *kept, *self._store.forgetting.keeps(),
+            *self._origins(files, private, unnamed),
+            *kept,
+            *self._store.forgetting.keeps(),
             "backups of this home, and of the logs",
             "what was restored, exported or copied from here, and answers that Claude got from it",
-        ]  # fmt: skip
+        ]
 
     def _origins(self, files: Sequence[File], private: Private, unnamed: Set[File]) -> list[str]:
         """Return the original places of archived files that still exist: per machine the first few, and a count."""

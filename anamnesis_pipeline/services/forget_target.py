@@ -175,9 +175,12 @@ class Target:
             return replace(part, lead=lead, prompt=prompt)
         is_other = title != part.section.title
         return replace(
-            part, lead=lead, prompt=BETWEEN_TITLES.join(title) if is_other else prompt,
-            section=replace(part.section, title=title), segments=self._segments_left(part),
-        )  # fmt: skip
+            part,
+            lead=lead,
+            prompt=BETWEEN_TITLES.join(title) if is_other else prompt,
+            section=replace(part.section, title=title),
+            segments=self._segments_left(part),
+        )
 
     def _segments_left(self, part: Part) -> tuple[Segment, ...]:
         """Return the section's segments, its outline without removed sections."""
@@ -266,9 +269,14 @@ class Choice:
     def _filtered(self, request: ForgetRequest) -> list[str]:
         projects = with_labels(self._store, Where(projects=(request.project,))).projects if request.project else ()
         what = Selection(
-            request.ids or None, request.session_id, request.path, self.chosen(request), projects, request.since,
+            request.ids or None,
+            request.session_id,
+            request.path,
+            self.chosen(request),
+            projects,
+            request.since,
             request.until,
-        )  # fmt: skip
+        )
         ids = self._store.forgetting.matching(what) + self._of_chat(what)
         hits = self._hits(request.query) if request.query else set(ids)
         heads = {} if request.ids else self._store.episodes.heads(ids)

@@ -245,11 +245,18 @@ class Importer:
         )
         masked = self._poster.masked
         episode = Episode(
-            episode_id=said.episode_id or "", source=SOURCE, summary=masked(said.summary), status=said.status,
-            superseded_by=said.superseded_by, machine=masked(said.machine), path=masked(said.path),
-            session_id=said.session_id, message_ids=tuple(said.message_ids), message_keys=tuple(said.message_keys),
+            episode_id=said.episode_id or "",
+            source=SOURCE,
+            summary=masked(said.summary),
+            status=said.status,
+            superseded_by=said.superseded_by,
+            machine=masked(said.machine),
+            path=masked(said.path),
+            session_id=said.session_id,
+            message_ids=tuple(said.message_ids),
+            message_keys=tuple(said.message_keys),
             **cleaned,
-        )  # fmt: skip
+        )
         episode = with_masks_counted(episode)
         made_id = content_id("import", episode.content_hash)
         return episode if episode.episode_id else replace(episode, episode_id=made_id)

@@ -99,9 +99,14 @@ class Pipeline:
             right_guesses(self.store, source.machine, self.sure_label_of(source))
         label = self.label_of(source)
         report = parse_source(
-            self.store, self.archive_lines, source, now=datetime.now(UTC), idle_minutes=self.idle_minutes,
-            label=label, observers=self.observers,
-        )  # fmt: skip
+            self.store,
+            self.archive_lines,
+            source,
+            now=datetime.now(UTC),
+            idle_minutes=self.idle_minutes,
+            label=label,
+            observers=self.observers,
+        )
         if not is_asked_again(self.store, source.key):
             return report
         context = open_context(self.store, self.archive_lines, source, self.idle_minutes, label, self.observers)
@@ -178,9 +183,13 @@ class Pipeline:
         hold_excluded(self.store, source)
         rules = self.rules_of(source) if source.kind == DOCUMENTS else None
         report = publish_source(
-            self.store, source, self.pieces, self.headline, self.llm.rules.weights,
+            self.store,
+            source,
+            self.pieces,
+            self.headline,
+            self.llm.rules.weights,
             instance=rules.spec.instance if rules else "",
-        )  # fmt: skip
+        )
         return replace(report, settled=settle_source(self.store, source))
 
     def summarize_sessions(self, source: Source) -> SessionReport:

@@ -9,9 +9,14 @@ from anamnesis_pipeline.sources.base import is_log
 from anamnesis_pipeline.sources.discovery import COWORK
 
 PLACES = (
-    "/home/*/.claude/projects", "/Users/*/.claude/projects", "/root/.claude/projects",
-    "/mnt/*/Users/*/.claude/projects", "/mnt/*/.claude/projects", "/mnt/*/projects", "/media/*/*/.claude/projects",
-)  # fmt: skip
+    "/home/*/.claude/projects",
+    "/Users/*/.claude/projects",
+    "/root/.claude/projects",
+    "/mnt/*/Users/*/.claude/projects",
+    "/mnt/*/.claude/projects",
+    "/mnt/*/projects",
+    "/media/*/*/.claude/projects",
+)
 SETTINGS_FOLDERS = (".config/Claude", "Library/Application Support/Claude")
 """Settings of the desktop app on Linux and macOS, below a home."""
 COWORK_PLACES = (

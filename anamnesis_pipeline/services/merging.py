@@ -126,9 +126,9 @@ class Merger:
         if space is None:
             return MergeReport(dry_run, problem="no space answers searches yet")
         episodes, vectors = self._sample(space)
-        clusters = find_clusters(
-            vectors, [e.project for e in episodes], [_origin(e) for e in episodes], self.rules
-        )[: self.rules.most]  # fmt: skip
+        clusters = find_clusters(vectors, [e.project for e in episodes], [_origin(e) for e in episodes], self.rules)[
+            : self.rules.most
+        ]
         proposals = [
             Proposal(tuple(episodes[n].episode_id for n in c.rows), episodes[c.rows[0]].project, c.similarity)
             for c in clusters
@@ -243,9 +243,19 @@ class _Asking:
 def _as_part(episode: Episode) -> Part:
     said = Segment(episode.episode_id, "", SegmentKind.STATEMENT, 0, text_of(episode), episode.timestamp)
     return Part(
-        episode.episode_id, episode.source, "", "", episode.episode_id, 0, episode.kind, episode.project, "", "",
-        (said,), closed=True,
-    )  # fmt: skip
+        episode.episode_id,
+        episode.source,
+        "",
+        "",
+        episode.episode_id,
+        0,
+        episode.kind,
+        episode.project,
+        "",
+        "",
+        (said,),
+        closed=True,
+    )
 
 
 def _origin(episode: Episode) -> str:
@@ -262,9 +272,14 @@ def _merged(members: Sequence[Episode], said: ParsedReply, model: str) -> Episod
     disagreements = [record.text for record in said.records]
     metadata = {"consolidated_from": ids, "disagreements": disagreements, "model": model}
     return Episode(
-        episode_id=f"merged_{content_id(*ids, *(m.content_hash for m in in_order))}", source="direct",
-        timestamp=newest.timestamp, instance=newest.instance, project=newest.project, kind=MERGED_KIND,
-        summary=" ".join([said.text, *disagreements]), raw_exchange="\n\n".join(texts),
+        episode_id=f"merged_{content_id(*ids, *(m.content_hash for m in in_order))}",
+        source="direct",
+        timestamp=newest.timestamp,
+        instance=newest.instance,
+        project=newest.project,
+        kind=MERGED_KIND,
+        summary=" ".join([said.text, *disagreements]),
+        raw_exchange="\n\n".join(texts),
         tags=tuple(dict.fromkeys([*chain.from_iterable(m.tags for m in in_order), *said.tags]))[:MOST_TAGS],
         metadata=metadata,
-    )  # fmt: skip
+    )

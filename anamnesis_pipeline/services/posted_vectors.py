@@ -93,8 +93,7 @@ class PostedVectors:
         live = self._store.episodes.passages(ids)
         have = [self._store.vectors.get(space.key, variant, ids) for variant in space.variants]
         lacking = [
-            each for each in passages
-            if each.passage_id in live and any(each.passage_id not in found for found in have)
-        ]  # fmt: skip
+            each for each in passages if each.passage_id in live and any(each.passage_id not in found for found in have)
+        ]
         if lacking:
             embed_passages(self._store, space, lacking, embedder)

@@ -124,11 +124,16 @@ class Poster:
     def _episode(self, draft: EpisodeDraft) -> Episode:
         cleaned = self.cleaned(
             {
-                "summary": draft.summary, "raw_exchange": draft.raw_exchange, "tags": draft.tags,
-                "metadata": dict(draft.metadata), "timestamp": draft.timestamp or datetime.now(UTC),
-                "instance": draft.instance, "project": draft.project, "kind": draft.kind,
+                "summary": draft.summary,
+                "raw_exchange": draft.raw_exchange,
+                "tags": draft.tags,
+                "metadata": dict(draft.metadata),
+                "timestamp": draft.timestamp or datetime.now(UTC),
+                "instance": draft.instance,
+                "project": draft.project,
+                "kind": draft.kind,
             }
-        )  # fmt: skip
+        )
         episode_id = draft.episode_id or f"ep_{cleaned['timestamp']:%Y%m%d}_{uuid.uuid4().hex[:12]}"
         cleaned |= {"machine": draft.machine, "session_id": draft.session_id}
         return with_masks_counted(Episode(episode_id=episode_id, source=draft.source, **cleaned))

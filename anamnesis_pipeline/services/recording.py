@@ -74,11 +74,16 @@ class Recorder:
         if is_known:
             return part, False
         draft = EpisodeDraft(
-            self._headline(part), pair.instance, pair.project, transcript(part.segments, _name(pair.model)),
-            timestamp=part.segments[0].timestamp, episode_id=part.part_id,
-            kind=kind_of(pair.source, PAIR_KIND), source=pair.source,
+            self._headline(part),
+            pair.instance,
+            pair.project,
+            transcript(part.segments, _name(pair.model)),
+            timestamp=part.segments[0].timestamp,
+            episode_id=part.part_id,
+            kind=kind_of(pair.source, PAIR_KIND),
+            source=pair.source,
             metadata={"model": pair.model} if pair.model else {},
-        )  # fmt: skip
+        )
         try:
             return part, self._poster.create(draft)[1]
         except EpisodeConflict:  # the same pair came twice at once

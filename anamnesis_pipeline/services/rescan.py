@@ -28,8 +28,15 @@ CHECKPOINT = "rescan.job"
 NOT_MASKED = ("config.", JOB, CHECKPOINT)
 """Settings that the system depends on; a mask would break them."""
 _PLACES = (
-    "archive lines", "parts", "summaries", "episodes", "cached replies", "cursors", "settings", "conversations",
-)  # fmt: skip
+    "archive lines",
+    "parts",
+    "summaries",
+    "episodes",
+    "cached replies",
+    "cursors",
+    "settings",
+    "conversations",
+)
 
 
 Say = Callable[[str, bool], None]
@@ -128,10 +135,15 @@ class Rescan:
     def _carry_out(self, first: str, behind: Any) -> None:
         """Run every step from `first` on, that one from behind the mark `behind`."""
         steps: Mapping[str, Callable[[Any], Iterator[Any]]] = {
-            "archived files": self._archives, "settings": self._settings, "projects": self._projects,
-            "parts": self._parts, "episodes": self._episodes, "cached replies": self._replies, "cursors": self._cursors,
+            "archived files": self._archives,
+            "settings": self._settings,
+            "projects": self._projects,
+            "parts": self._parts,
+            "episodes": self._episodes,
+            "cached replies": self._replies,
+            "cursors": self._cursors,
             "conversations": self._conversations,
-        }  # fmt: skip
+        }
         names = list(steps)
         for name in names[names.index(first) if first else 0 :]:
             text = ""
@@ -247,11 +259,15 @@ class Rescan:
 
     def _masked_part(self, part: Part) -> Part:
         return replace(
-            part, project=self._text(part.project), cwd=self._text(part.cwd), prompt=self._text(part.prompt),
-            lead=self._text(part.lead), agent_type=self._text(part.agent_type),
+            part,
+            project=self._text(part.project),
+            cwd=self._text(part.cwd),
+            prompt=self._text(part.prompt),
+            lead=self._text(part.lead),
+            agent_type=self._text(part.agent_type),
             segments=tuple(self._segment(part, segment) for segment in part.segments),
             section=self._facts(part.section),
-        )  # fmt: skip
+        )
 
     def _segment(self, part: Part, segment: Segment) -> Segment:
         """Return a masked segment. Its key is made of the masked text for documents; messages keep their ids."""
@@ -264,9 +280,11 @@ class Rescan:
         if facts is None:
             return None
         return replace(
-            facts, title=tuple(map(self._text, facts.title)), tags=tuple(map(self._text, facts.tags)),
+            facts,
+            title=tuple(map(self._text, facts.title)),
+            tags=tuple(map(self._text, facts.tags)),
             instance=self._text(facts.instance),
-        )  # fmt: skip
+        )
 
     def _summary(self, part: Part) -> None:
         summary = self._store.summaries.summary(part.part_id)
@@ -280,9 +298,11 @@ class Rescan:
 
     def _masked_summary(self, summary: Summary) -> Summary:
         return replace(
-            summary, text=self._text(summary.text), tags=tuple(map(self._text, summary.tags)),
+            summary,
+            text=self._text(summary.text),
+            tags=tuple(map(self._text, summary.tags)),
             records=tuple(replace(r, text=self._text(r.text), why=self._text(r.why)) for r in summary.records),
-        )  # fmt: skip
+        )
 
     def _episodes(self, behind: Any) -> Iterator[Any]:
         cursor = behind
@@ -298,11 +318,15 @@ class Rescan:
     def _episode(self, episode: Episode) -> None:
         held = [stored.passage for stored in self._store.episodes.passages_of(episode.episode_id)]
         masked = replace(
-            episode, instance=self._text(episode.instance), project=self._text(episode.project),
-            kind=self._text(episode.kind), summary=self._text(episode.summary),
+            episode,
+            instance=self._text(episode.instance),
+            project=self._text(episode.project),
+            kind=self._text(episode.kind),
+            summary=self._text(episode.summary),
             raw_exchange=self._text(episode.raw_exchange),
-            tags=tuple(map(self._text, episode.tags)), metadata=self._value(dict(episode.metadata)),
-        )  # fmt: skip
+            tags=tuple(map(self._text, episode.tags)),
+            metadata=self._value(dict(episode.metadata)),
+        )
         passages = [self._passage(passage) for passage in held]
         if masked != episode or passages != held:
             self._changed["episodes"] += 1
@@ -352,15 +376,17 @@ class Rescan:
         names = tuple(replace(each, title=self._text(each.title)) for each in session.name_history)
         masked = replace(
             session, title=self._text(session.title), project=self._text(session.project), name_history=names
-        )  # fmt: skip
+        )
         held = self._store.chat.messages(session.session_id)
         messages = [
             replace(
-                each, text=self._text(each.text), problem=self._text(each.problem),
+                each,
+                text=self._text(each.text),
+                problem=self._text(each.problem),
                 files=tuple(map(self._text, each.files)),
             )
             for each in held
-        ]  # fmt: skip
+        ]
         if not self._dry_run:
             if masked != session:
                 self._store.chat.rewrite(masked)

@@ -96,10 +96,17 @@ def _first(store: Store, delta: Delta, episode_id: str, text: str, now: datetime
     about = f" on {project}" if project else ""
     return EpisodeDraft(
         summary=f"Rolling notes of {delta.handle}{about}, session {delta.session_id[:8]} on {delta.machine}.",
-        instance=delta.machine, project=project, raw_exchange=text, tags=delta.tags, timestamp=now,
-        episode_id=episode_id, kind=ROLLING_KIND, machine=delta.machine, session_id=delta.session_id,
+        instance=delta.machine,
+        project=project,
+        raw_exchange=text,
+        tags=delta.tags,
+        timestamp=now,
+        episode_id=episode_id,
+        kind=ROLLING_KIND,
+        machine=delta.machine,
+        session_id=delta.session_id,
         metadata={"handle": delta.handle, "began": now.isoformat(), "closed": 0},
-    )  # fmt: skip
+    )
 
 
 def _changed(poster: Poster, known: Episode, changes: dict[str, object]) -> Episode:
@@ -117,11 +124,18 @@ def _made_room(poster: Poster, known: Episode, chars: int) -> tuple[str, str | N
     cut = _seam(text)
     number = _closed(known) + 1
     sibling = EpisodeDraft(
-        summary=f"{known.summary.removesuffix('.')}, part {number}.", instance=known.instance, project=known.project,
-        raw_exchange=text[:cut].strip(), tags=known.tags, timestamp=known.timestamp,
-        episode_id=f"{known.episode_id}_{number}", kind=ROLLING_KIND, machine=known.machine,
-        session_id=known.session_id, metadata={"rolling": known.episode_id, "part": number},
-    )  # fmt: skip
+        summary=f"{known.summary.removesuffix('.')}, part {number}.",
+        instance=known.instance,
+        project=known.project,
+        raw_exchange=text[:cut].strip(),
+        tags=known.tags,
+        timestamp=known.timestamp,
+        episode_id=f"{known.episode_id}_{number}",
+        kind=ROLLING_KIND,
+        machine=known.machine,
+        session_id=known.session_id,
+        metadata={"rolling": known.episode_id, "part": number},
+    )
     poster.create(sibling)
     return text[cut:].strip(), sibling.episode_id
 

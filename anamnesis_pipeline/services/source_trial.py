@@ -67,11 +67,20 @@ def try_source(
     files = [replace(file, path=_shown(each.source.folder, file.path)) for each in sources for file in each.files]
     selection = chosen(survey, spec, rules) if spec.kind == DOCUMENTS else Chosen(())
     return Trial(
-        spec, survey.root, host.clock_skew_s(), seconds, len(sources), len(files),
-        sum(file.size for file in files), _formats(files, spec, rules),
-        tuple(file.path for file in files[:FIRST_FILES]), {**excluded.left_out, **selection.left_out},
-        {**excluded.examples, **selection.examples}, (*survey.problems, *_tasted(host, sources)), host.home(),
-    )  # fmt: skip
+        spec,
+        survey.root,
+        host.clock_skew_s(),
+        seconds,
+        len(sources),
+        len(files),
+        sum(file.size for file in files),
+        _formats(files, spec, rules),
+        tuple(file.path for file in files[:FIRST_FILES]),
+        {**excluded.left_out, **selection.left_out},
+        {**excluded.examples, **selection.examples},
+        (*survey.problems, *_tasted(host, sources)),
+        host.home(),
+    )
 
 
 class _Excluded:

@@ -124,21 +124,39 @@ class Uploads:
             return self._said_anew(known, handed)
         folder = self._folder(upload_id)
         fields = replace(
-            handed, project=self._masked(handed.project), title=self._masked(handed.title),
-            tags=tuple(dict.fromkeys(map(self._masked, handed.tags))), url=self._masked(handed.url),
+            handed,
+            project=self._masked(handed.project),
+            title=self._masked(handed.title),
+            tags=tuple(dict.fromkeys(map(self._masked, handed.tags))),
+            url=self._masked(handed.url),
             instance=self._masked(handed.instance or handed.default_instance),
-        )  # fmt: skip
+        )
         try:
             ids = self._add(
-                SOURCE, f"{folder}/{name}", handed.data, project=fields.project, instance=fields.instance,
-                tags=fields.tags, title=fields.title, when=handed.when,
-            )  # fmt: skip
+                SOURCE,
+                f"{folder}/{name}",
+                handed.data,
+                project=fields.project,
+                instance=fields.instance,
+                tags=fields.tags,
+                title=fields.title,
+                when=handed.when,
+            )
         except DocumentUnreadable as problem:  # the client knows it by its name
             raise DocumentUnreadable(str(problem).removeprefix(f"{folder}/")) from problem
         upload = Upload(
-            upload_id, name, len(handed.data), fields.project, fields.tags, fields.title, fields.url,
-            datetime.now(UTC), tuple(ids), instance=fields.instance, note=self._note(folder, name, handed.data, ids),
-        )  # fmt: skip
+            upload_id,
+            name,
+            len(handed.data),
+            fields.project,
+            fields.tags,
+            fields.title,
+            fields.url,
+            datetime.now(UTC),
+            tuple(ids),
+            instance=fields.instance,
+            note=self._note(folder, name, handed.data, ids),
+        )
         self._store.settings.set(UPLOADS + upload_id, _body(upload))
         self._embed(ids)
         return upload
@@ -171,9 +189,12 @@ class Uploads:
             titled = {"metadata": _with_title(episode, title)} if is_titled else {}
             self._edit(episode.episode_id, {**changes, **tags, **titled})
         upload = replace(
-            known, project=named["project"] or known.project, instance=named["instance"] or known.instance,
-            tags=(*known.tags, *more), title=title or known.title,
-        )  # fmt: skip
+            known,
+            project=named["project"] or known.project,
+            instance=named["instance"] or known.instance,
+            tags=(*known.tags, *more),
+            title=title or known.title,
+        )
         self._store.settings.set(UPLOADS + known.upload_id, _body(upload))
         self._embed(list(episodes))
         return replace(upload, duplicate=True)

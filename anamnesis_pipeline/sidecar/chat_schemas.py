@@ -191,9 +191,12 @@ class BalanceOut(TypedDict):
 def session_head(session: ChatSession) -> dict[str, str]:
     """What a stream says first."""
     return {
-        "session_id": session.session_id, "title": session.title, "backend": session.backend, "model": session.model,
+        "session_id": session.session_id,
+        "title": session.title,
+        "backend": session.backend,
+        "model": session.model,
         "worker_url": session.worker_url,
-    }  # fmt: skip
+    }
 
 
 def session_body(session: ChatSession) -> SessionOut:
@@ -215,9 +218,13 @@ def session_body(session: ChatSession) -> SessionOut:
 def citation_body(cited: Citation) -> CitationOut:
     """One of an answer's."""
     return {
-        "episode_id": cited.episode_id, "summary": cited.summary, "project": cited.project,
-        "timestamp": utc_text(cited.timestamp), "score": cited.score, "standing": cited.standing,
-    }  # fmt: skip
+        "episode_id": cited.episode_id,
+        "summary": cited.summary,
+        "project": cited.project,
+        "timestamp": utc_text(cited.timestamp),
+        "score": cited.score,
+        "standing": cited.standing,
+    }
 
 
 def message_body(message: ChatMessage) -> MessageOut:
@@ -260,6 +267,9 @@ def rated_line(message: ChatMessage, asked: str) -> dict[str, Any]:
     """A rated answer as one example to learn from."""
     return {
         "messages": [{"role": "user", "content": asked}, {"role": "assistant", "content": message.text}],
-        "value": message.feedback, "backend": message.backend, "model": message.model,
-        "episodes": [each.episode_id for each in message.citations], "timestamp": utc_text(message.at),
-    }  # fmt: skip
+        "value": message.feedback,
+        "backend": message.backend,
+        "model": message.model,
+        "episodes": [each.episode_id for each in message.citations],
+        "timestamp": utc_text(message.at),
+    }

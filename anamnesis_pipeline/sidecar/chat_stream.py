@@ -298,10 +298,11 @@ class TurnStream:
             log.warning("an answer goes without a part of the memory: %s", type(each).__name__)
         leaving = self._leaving()
         hits = [
-            [] if isinstance(each, BaseException)
+            []
+            if isinstance(each, BaseException)
             else not_told(shown_to(each, turn.backend, turn.private), turn.history, leaving)
             for each in answers
-        ]  # fmt: skip
+        ]
         found = found_by(hits[: len(asked)], hits[len(asked) :])
         self._answer.is_private |= any(map(turn.private.holds, (hit.episode for hit in found.hits)))
         return replace(found, problem=UNASKED if problems and not found.parted()[0] else "")
@@ -341,9 +342,10 @@ class TurnStream:
         answer = self._answer
         done: Event = {"done": True, "message_id": None, "seconds": answer.seconds, "stopped": answer.stopped}
         done["usage"] = {
-            "input_tokens": answer.used.input_tokens, "output_tokens": answer.used.output_tokens,
+            "input_tokens": answer.used.input_tokens,
+            "output_tokens": answer.used.output_tokens,
             "dollars": answer.used.dollars,
-        }  # fmt: skip
+        }
         try:
             message = self._message()
             self._services.store.chat.add(message)
@@ -364,11 +366,21 @@ class TurnStream:
         turn, answer, masked = self._turn, self._answer, self._services.poster.masked
         said = answer.text()
         return ChatMessage(
-            turn.answer_id, turn.session.session_id, "assistant", masked(said if said.strip() else ""),
-            datetime.now(UTC), citations_of(answer.found), turn.backend.name, turn.backend.model, answer.seconds,
-            answer.used.input_tokens, answer.used.output_tokens, answer.used.dollars, answer.stopped,
+            turn.answer_id,
+            turn.session.session_id,
+            "assistant",
+            masked(said if said.strip() else ""),
+            datetime.now(UTC),
+            citations_of(answer.found),
+            turn.backend.name,
+            turn.backend.model,
+            answer.seconds,
+            answer.used.input_tokens,
+            answer.used.output_tokens,
+            answer.used.dollars,
+            answer.stopped,
             masked(answer.problem),
-        )  # fmt: skip
+        )
 
     @property
     def _is_secret(self) -> bool:
@@ -380,9 +392,14 @@ class TurnStream:
     def _remember(self, message: ChatMessage) -> str:
         turn, chat = self._turn, self._services.store.chat
         pair = Pair(
-            turn.question.text, message.text, turn.settings.machine, turn.session.project, turn.question.at, "chat",
+            turn.question.text,
+            message.text,
+            turn.settings.machine,
+            turn.session.project,
+            turn.question.at,
+            "chat",
             message.model,
-        )  # fmt: skip
+        )
         episode_id = self._records.keep(turn.settings, pair)
         for each in (turn.question, message):
             chat.add(replace(each, episode_id=episode_id))

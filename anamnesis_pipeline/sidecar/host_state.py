@@ -91,10 +91,13 @@ def gpus_of(told: str) -> list[GpuOut]:
     rows = [row for row in csv.reader(told.splitlines(), skipinitialspace=True) if len(row) == len(_GPU_FIELDS)]
     return [
         {
-            "name": name, "percent": _number(busy), "memory_used_bytes": _bytes(used), "memory_bytes": _bytes(total),
+            "name": name,
+            "percent": _number(busy),
+            "memory_used_bytes": _bytes(used),
+            "memory_bytes": _bytes(total),
         }
         for name, busy, used, total in rows
-    ]  # fmt: skip
+    ]
 
 
 def _number(text: str) -> float | None:

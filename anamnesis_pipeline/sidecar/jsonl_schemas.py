@@ -13,9 +13,11 @@ _STRICT = ConfigDict(extra="forbid", strict=True)
 Summarizer = Literal["none", "claude_cli", "ollama", "anthropic", "openai"]
 Schedule = Literal["disabled", "30min", "1h", "2h", "6h", "nightly"]
 PerRun = Annotated[
-    int, WHOLE, AfterValidator(lambda most: min(max(most, 0), MOST_PER_RUN)),
+    int,
+    WHOLE,
+    AfterValidator(lambda most: min(max(most, 0), MOST_PER_RUN)),
     Field(description=f"0: no limit; what is below or above {MOST_PER_RUN:,} counts as that"),
-]  # fmt: skip
+]
 SourceKey = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9._-]+$")]
 
 

@@ -132,8 +132,13 @@ def dagster(settings: Settings) -> Finding:
 
 
 CHECKS: Sequence[Callable[[Settings], Finding]] = (
-    python_version, home_writable, free_space, log_roots, retention, model_files,
-)  # fmt: skip
+    python_version,
+    home_writable,
+    free_space,
+    log_roots,
+    retention,
+    model_files,
+)
 """Checks of the machine; `dagster` and the sidecar are checked separately."""
 
 

@@ -103,7 +103,7 @@ class MapView:
                 head.project, int(made.starts[n]), int(made.starts[n + 1] - made.starts[n]), int(made.counts[n]), head
             )
             for n, head in heads.items()
-        ]  # fmt: skip
+        ]
 
     def point(
         self, made: MemoryMap, at: int, *, with_private: bool, hidden: Set[str] = frozenset()
@@ -138,9 +138,15 @@ class MapView:
         embedded = store.vectors.progress(space.key).episodes_done if space else 0
         drawing, run, reason = self._drawing() if asks else ("asking", None, "")
         return MapState(
-            made, made is not None and space is not None and made.model_id == space.model_id,
-            abs(embedded - made.embedded) if made else 0, embedded, problem, drawing, run, reason,
-        )  # fmt: skip
+            made,
+            made is not None and space is not None and made.model_id == space.model_id,
+            abs(embedded - made.embedded) if made else 0,
+            embedded,
+            problem,
+            drawing,
+            run,
+            reason,
+        )
 
     def draw(self) -> tuple[str, bool]:
         """Start drawing a map; return the run's URL, and whether it was already running.

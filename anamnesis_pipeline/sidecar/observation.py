@@ -115,16 +115,18 @@ def _of_store(store: Store) -> list[GaugeMetricFamily]:
         GaugeMetricFamily("anamnesis_dead_letters", "Lines that could not be read", value=counts.dead_letters),
         GaugeMetricFamily("anamnesis_llm_calls_today", "LLM calls of this day (UTC)", value=used.calls),
         GaugeMetricFamily(
-            "anamnesis_llm_tokens_today", "Tokens in and out, open calls as booked",
+            "anamnesis_llm_tokens_today",
+            "Tokens in and out, open calls as booked",
             value=used.input_tokens + used.output_tokens,
         ),
         GaugeMetricFamily("anamnesis_llm_dollars_today", "Dollars, open calls as booked", value=used.dollars),
         GaugeMetricFamily(
-            "anamnesis_reembed_passages_per_second", "Pace of the re-embed; 0 when none runs",
+            "anamnesis_reembed_passages_per_second",
+            "Pace of the re-embed; 0 when none runs",
             value=state.rate_per_s or 0.0,
         ),
         *_labeled(store, state.state),
-    ]  # fmt: skip
+    ]
 
 
 def _labeled(store: Store, reembed_state: str) -> list[GaugeMetricFamily]:

@@ -78,7 +78,13 @@ def _llm(store: Store) -> Finding:
 
 
 CHEAP: Sequence[Callable[[Store], Finding]] = (
-    store_checks.unread_logs, store_checks.dead_letters, store_checks.vector_index, store_checks.reembedding, _llm,
-    store_checks.forgetting, store_checks.crawler, store_checks.clock,
-)  # fmt: skip
+    store_checks.unread_logs,
+    store_checks.dead_letters,
+    store_checks.vector_index,
+    store_checks.reembedding,
+    _llm,
+    store_checks.forgetting,
+    store_checks.crawler,
+    store_checks.clock,
+)
 """Mostly checks of `doctor`; they read some rows and call no service."""

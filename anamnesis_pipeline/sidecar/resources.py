@@ -131,15 +131,13 @@ def judged(place: Place, flight: Flight[Answer] | None, before: Resource | None,
     :param flight: None: no answer yet.
     """
     last_ok = before.last_ok if before else None
-    found = Resource(
-        place.name, place.kind, place.where, "up", "", "", place.key, place.is_used, 0, last_ok, at, None
-    )  # fmt: skip
+    found = Resource(place.name, place.kind, place.where, "up", "", "", place.key, place.is_used, 0, last_ok, at, None)
     answer = flight.answer if flight else None
     if answer is not None:
         advice = place.advice if answer.state == "down" else ""
         return replace(
             found, state=answer.state, detail=answer.detail, advice=advice, last_ok=at, took_ms=answer.took_ms
-        )  # fmt: skip
+        )
     failures = (before.failures if before else 0) + 1
     is_late = last_ok is not None and failures <= STALE_FAILURES
     return replace(
@@ -155,20 +153,29 @@ def places_of(services: Services, room: Room) -> list[Place]:
         settings = services.settings
     return [
         Place(
-            "Store", "store", store_place(services.settings), lambda: _store(services, room),
+            "Store",
+            "store",
+            store_place(services.settings),
+            lambda: _store(services, room),
             advice="until it is back or has room, nothing new is kept",
         ),
         Place(
-            "Embedding", "model", settings.model, lambda: _model(services),
+            "Embedding",
+            "model",
+            settings.model,
+            lambda: _model(services),
             advice="words are searched meanwhile; choose a model that is there on the page Embedding",
         ),
         Place("Dagster", "dagster", dagster_link(settings), lambda: _dagster(services), advice=start_it(settings)),
         Place(
-            AUTOMATIONS, "dagster", f"{dagster_link(settings)}/automation", lambda: _automations(services),
+            AUTOMATIONS,
+            "dagster",
+            f"{dagster_link(settings)}/automation",
+            lambda: _automations(services),
             advice=START_STOPPED,
         ),
         *_llms(settings),
-    ]  # fmt: skip
+    ]
 
 
 def masked(key: str) -> str:

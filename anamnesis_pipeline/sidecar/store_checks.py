@@ -88,10 +88,11 @@ def archived(store: Store) -> Finding:
     chosen = random.sample(files, min(len(files), FILES_LOOKED_AT))
     private = what_is_private(store)
     cut = [
-        private.file_shown(key, cursor.path) for key, cursor in chosen
+        private.file_shown(key, cursor.path)
+        for key, cursor in chosen
         for frame in store.archive.frames(key, cursor.path, cursor.generation, cursor.lines - 1)[-1:]
         if archive.lacks(key, cursor.path, frame)
-    ]  # fmt: skip
+    ]
     if cut:
         detail = f"of {counted(len(chosen), 'archived file')} {len(cut):,} lost lines, e.g. {cut[0]}"
         return Finding(False, "archive", detail, "put the archive of a backup back: anamnesis restore")
@@ -289,9 +290,21 @@ def clock(store: Store) -> Finding:
 
 
 OTHER_STORE_CHECKS: Sequence[Callable[[Store], Finding]] = (
-    writable, unread_logs, archived, dead_letters, record_types, observers, coverage, vector_index, space_models,
-    reembedding, llm, forgetting, crawler, clock,
-)  # fmt: skip
+    writable,
+    unread_logs,
+    archived,
+    dead_letters,
+    record_types,
+    observers,
+    coverage,
+    vector_index,
+    space_models,
+    reembedding,
+    llm,
+    forgetting,
+    crawler,
+    clock,
+)
 STORE_CHECKS = (
     store_integrity,
     *(archive_in_full if check is archived else check for check in OTHER_STORE_CHECKS),

@@ -99,12 +99,16 @@ async def read_form(request: Request, boundary: bytes) -> Form:
     parser = MultipartParser(
         boundary,
         {
-            "on_part_begin": form.begin_part, "on_header_field": form.header_name,
-            "on_header_value": form.header_value, "on_header_end": form.end_header,
-            "on_headers_finished": form.end_headers, "on_part_data": form.part_data, "on_part_end": form.end_part,
+            "on_part_begin": form.begin_part,
+            "on_header_field": form.header_name,
+            "on_header_value": form.header_value,
+            "on_header_end": form.end_header,
+            "on_headers_finished": form.end_headers,
+            "on_part_data": form.part_data,
+            "on_part_end": form.end_part,
             "on_end": form.end,
         },
-    )  # fmt: skip
+    )
     try:
         async for chunk in request.stream():
             parser.write(chunk)

@@ -23,9 +23,12 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 SUFFIXES = {
-    "text/html": ".html", "application/xhtml+xml": ".html", "application/pdf": ".pdf", "text/plain": ".txt",
+    "text/html": ".html",
+    "application/xhtml+xml": ".html",
+    "application/pdf": ".pdf",
+    "text/plain": ".txt",
     "text/markdown": ".md",
-}  # fmt: skip
+}
 """Media types that are read, each with its file suffix."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address

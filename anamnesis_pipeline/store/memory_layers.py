@@ -33,10 +33,19 @@ PROVEN_VALUE = 2.8
 """Minimum value: 0.7 of the 4 points of a section written down to be remembered."""
 LASTING_KINDS = frozenset(
     {
-        "document", "section", "preference", "decision", "fact", "topic", "record", "rolling", "correction", "lesson",
+        "document",
+        "section",
+        "preference",
+        "decision",
+        "fact",
+        "topic",
+        "record",
+        "rolling",
+        "correction",
+        "lesson",
         "error",
     }
-)  # fmt: skip
+)
 LASTING_TAGS = frozenset({"pinned", "canonical"})
 CODE, PROCEDURE = "code", "procedure"
 

@@ -77,10 +77,17 @@ def test_a_stored_script_stays_text_wherever_it_is_shown(
     api.put("/api/sources/notes", json={"kind": "documents", "root": str(folder)}).raise_for_status()
     logging.getLogger("anamnesis_pipeline.harbour").error(SCRIPT)
     shown = {
-        "": "main", "/search?q=document": "main", "/episodes/script1": "main", "/episodes": "main", "/timeline": "main",
-        "/events": "main", "/context?query=document+taken+over": "#L3", "/map": "main", "/sources": "main",
+        "": "main",
+        "/search?q=document": "main",
+        "/episodes/script1": "main",
+        "/episodes": "main",
+        "/timeline": "main",
+        "/events": "main",
+        "/context?query=document+taken+over": "#L3",
+        "/map": "main",
+        "/sources": "main",
         "/logs": "#tail",
-    }  # fmt: skip
+    }
     for path, place in shown.items():
         page.goto(f"/dashboard{path}", wait_until="load")
         expect(page.locator(place)).to_contain_text("<script>document.title")

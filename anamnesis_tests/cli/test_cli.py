@@ -42,9 +42,13 @@ def run_process(environment: dict[str, str]) -> Run:
 
     def run(*arguments: str, module: str = "cli", **extra: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [sys.executable, "-m", f"anamnesis_pipeline.{module}", *arguments], env=os.environ | environment | extra,
-            capture_output=True, text=True, timeout=240, check=False,
-        )  # fmt: skip
+            [sys.executable, "-m", f"anamnesis_pipeline.{module}", *arguments],
+            env=os.environ | environment | extra,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
 
     return run
 

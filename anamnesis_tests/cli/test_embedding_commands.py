@@ -33,15 +33,31 @@ environment, services = of_the_sidecar.environment, of_the_sidecar.services
 """The sidecar's fixtures, which pytest finds by these names."""
 
 RUNNING: dict[str, Any] = {
-    "state": "running", "space": "tiny-1", "model_id": "tiny", "done": 1234, "total": 3269, "episodes_done": 100,
-    "episodes_total": 415, "errors": 0, "last_error": None, "rate_per_s": 41.5, "eta_s": 49.0,
-    "started_at": "2026-03-14T09:26:53Z", "active_space": "old-1", "active_model_id": "old", "waiting_for_use": False,
+    "state": "running",
+    "space": "tiny-1",
+    "model_id": "tiny",
+    "done": 1234,
+    "total": 3269,
+    "episodes_done": 100,
+    "episodes_total": 415,
+    "errors": 0,
+    "last_error": None,
+    "rate_per_s": 41.5,
+    "eta_s": 49.0,
+    "started_at": "2026-03-14T09:26:53Z",
+    "active_space": "old-1",
+    "active_model_id": "old",
+    "waiting_for_use": False,
     "checkpoint": {"last_id": "e", "done": 1234, "total": 3269, "model_id": "tiny", "at": "2026-03-14T09:27:00Z"},
     "backfill": {
-        "backfill_id": "b", "link": "http://127.0.0.1:3000/runs/b/b", "status": "REQUESTED", "sources": 8,
-        "sources_done": 3, "sources_failed": 0,
+        "backfill_id": "b",
+        "link": "http://127.0.0.1:3000/runs/b/b",
+        "status": "REQUESTED",
+        "sources": 8,
+        "sources_done": 3,
+        "sources_failed": 0,
     },
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -204,11 +220,14 @@ def test_paused_reembed_is_named_by_status_and_doctor(settings: Settings, servic
     assert "is paused at 0 of 1 passage" in finding.detail
     assert "anamnesis reembed resume" in finding.advice
     report = {
-        "home": "h", "home_problem": None, "store": {"place": "s", "problem": None},
+        "home": "h",
+        "home_problem": None,
+        "store": {"place": "s", "problem": None},
         "memory": memory_status(services.store),
-        "other_store": None, "sidecar": {"url": "u", "ready": True, "missing": []},
+        "other_store": None,
+        "sidecar": {"url": "u", "ready": True, "missing": []},
         "dagster": {"url": "u", "reachable": False, "problem": "off"},
-    }  # fmt: skip
+    }
     assert "anamnesis reembed resume" in render_status(report)
 
 

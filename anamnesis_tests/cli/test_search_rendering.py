@@ -50,19 +50,29 @@ def test_a_hit_shows_rank_date_project_confidence_and_id() -> None:
     [
         ({}, "   desk, session 3e2ee77d"),
         (
-            {"machine": "nas", "path": "/code/shop/CLAUDE.md", "session_id": "", "lines": [7, 9],
-             "title": ["Shop", "Deployment"]},
+            {
+                "machine": "nas",
+                "path": "/code/shop/CLAUDE.md",
+                "session_id": "",
+                "lines": [7, 9],
+                "title": ["Shop", "Deployment"],
+            },
             "   nas:/code/shop/CLAUDE.md:7 (Shop > Deployment)",
         ),
         (
-            {"machine": "", "path": "56b937525f30/b.pdf", "session_id": "", "lines": [1, 4],
-             "title": ["b.pdf", "Page 1"]},
+            {
+                "machine": "",
+                "path": "56b937525f30/b.pdf",
+                "session_id": "",
+                "lines": [1, 4],
+                "title": ["b.pdf", "Page 1"],
+            },
             "   upload b.pdf:1 (b.pdf > Page 1)",
         ),
         ({"path": "/notes/a.txt", "session_id": "", "lines": [1, 2], "title": []}, "   desk:/notes/a.txt"),
         ({"machine": "", "path": "", "session_id": ""}, "   0f3c  (and 2 alike)"),
     ],
-)  # fmt: skip
+)
 def test_last_line_of_a_hit_says_where_it_is_from(source: dict[str, Any], where: str) -> None:
     hit = {**HIT, "source": {**HIT["source"], **source}}
     assert render(answer(hit), UTC).splitlines()[-1] == where
@@ -86,9 +96,13 @@ def test_explained_answer_says_why_each_hit_is_there() -> None:
         "explanation": {
             "lists": {"words_text": {"weight": 1.0, "found": 12, "first": []}},
             "time": {"words": "last\x1b week", "relation": "during", "since": "2026-03-02", "until": None},
-            "confidence": -1.234, "floor": -1.6, "candidates": 9, "below_floor": 4, "folded": 2,
+            "confidence": -1.234,
+            "floor": -1.6,
+            "candidates": 9,
+            "below_floor": 4,
+            "folded": 2,
         }
-    }  # fmt: skip
+    }
     text = render(explained, UTC, width=60)
     assert "   ranks: words_text 3, dense_text 1, late interaction 2" in text
     assert "   then: trust x1.06, company +0.02, +3.2 deviations from what is unrelated" in text
@@ -110,9 +124,16 @@ def test_a_file_name_that_would_break_its_line_is_quoted() -> None:
 
 def test_the_body_is_one_that_the_api_accepts() -> None:
     body = search_body(
-        "q", top_k=3, mode=Mode.EXACT, project="api", instance=None, since="2026-01-01", until=None,
-        kinds=["exchange"], tags=["x"],
-    )  # fmt: skip
+        "q",
+        top_k=3,
+        mode=Mode.EXACT,
+        project="api",
+        instance=None,
+        since="2026-01-01",
+        until=None,
+        kinds=["exchange"],
+        tags=["x"],
+    )
     question = SearchIn.model_validate(body).question()
     assert (question.text, question.top_k, question.mode) == ("q", 3, Mode.EXACT)
     assert question.where.projects == ("api",)

@@ -179,8 +179,9 @@ def test_host_without_a_root_gives_its_logs_and_memory() -> None:
     said("add", "ann@nas", "--no-test")
     added = list(rows().values())[:1:-1]
     assert [(row["kind"], row["root"], row["machine"]) for row in added] == [
-        ("claude_logs", "~/.claude/projects", "nas"), ("documents", "~/.claude", "nas"),
-    ]  # fmt: skip
+        ("claude_logs", "~/.claude/projects", "nas"),
+        ("documents", "~/.claude", "nas"),
+    ]
     assert "CLAUDE.md" in added[1]["include"]
 
 

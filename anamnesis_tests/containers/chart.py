@@ -11,9 +11,7 @@ from typing import Any
 
 
 def mapping(required: str = "", **properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object", "properties": properties, "required": required.split(), "additionalProperties": False
-    }  # fmt: skip
+    return {"type": "object", "properties": properties, "required": required.split(), "additionalProperties": False}
 
 
 def several(items: Any) -> dict[str, Any]:
@@ -34,57 +32,101 @@ HTTP_PROBE = {"type": "object", "properties": {"httpGet": ANY}, "required": ["ht
 LIVENESS = {"type": "object", "properties": {"exec": ANY}, "required": ["exec"]}
 DEPLOYMENT = mapping(
     "name image port",
-    name=TEXT, image=IMAGE, port=NUMBER, codeServerArgs=several(TEXT), env=several(ANY), envSecrets=several(ANY),
-    volumes=several(ANY), volumeMounts=several(ANY), podSecurityContext=ANY, resources=ANY,
+    name=TEXT,
+    image=IMAGE,
+    port=NUMBER,
+    codeServerArgs=several(TEXT),
+    env=several(ANY),
+    envSecrets=several(ANY),
+    volumes=several(ANY),
+    volumeMounts=several(ANY),
+    podSecurityContext=ANY,
+    resources=ANY,
     # Enabled, it would hand the code server's configuration, its resources included, to the runs.
     includeConfigInLaunchedRuns=mapping("enabled", enabled={"const": False}),
-    readinessProbe=READINESS, livenessProbe=LIVENESS,
-)  # fmt: skip
+    readinessProbe=READINESS,
+    livenessProbe=LIVENESS,
+)
 LIMIT = mapping(
     "key limit", key=TEXT, limit=NUMBER, value=mapping("applyLimitPerUniqueValue", applyLimitPerUniqueValue=FLAG)
 )
 DAEMON = mapping(
     "image runCoordinator",
-    image=IMAGE, resources=ANY,
-    runCoordinator=mapping("enabled type config", enabled=FLAG, type={"const": "CustomRunCoordinator"},
-                           config=mapping("customRunCoordinator", customRunCoordinator=OWN_CLASS)),
-    runMonitoring=ANY, runRetries=ANY, sensors=mapping("useThreads", useThreads=FLAG, numWorkers=NUMBER),
-)  # fmt: skip
+    image=IMAGE,
+    resources=ANY,
+    runCoordinator=mapping(
+        "enabled type config",
+        enabled=FLAG,
+        type={"const": "CustomRunCoordinator"},
+        config=mapping("customRunCoordinator", customRunCoordinator=OWN_CLASS),
+    ),
+    runMonitoring=ANY,
+    runRetries=ANY,
+    sensors=mapping("useThreads", useThreads=FLAG, numWorkers=NUMBER),
+)
 RUN_CONFIG = mapping(
     containerConfig=ANY, podSpecConfig=ANY, podTemplateSpecMetadata=ANY, jobSpecConfig=ANY, jobMetadata=ANY
 )
 LAUNCHER = mapping(
     "imagePullPolicy loadInclusterConfig envConfigMaps envSecrets envVars volumeMounts volumes",
-    imagePullPolicy=PULL, loadInclusterConfig=FLAG, envConfigMaps=several(ANY), envSecrets=several(ANY),
-    envVars=several(TEXT), volumes=several(ANY), volumeMounts=several(ANY), resources=ANY, runK8sConfig=RUN_CONFIG,
-)  # fmt: skip
+    imagePullPolicy=PULL,
+    loadInclusterConfig=FLAG,
+    envConfigMaps=several(ANY),
+    envSecrets=several(ANY),
+    envVars=several(TEXT),
+    volumes=several(ANY),
+    volumeMounts=several(ANY),
+    resources=ANY,
+    runK8sConfig=RUN_CONFIG,
+)
 BY_TYPE = mapping("skipped success failure started", skipped=NUMBER, success=NUMBER, failure=NUMBER, started=NUMBER)
 POOLS = mapping(defaultLimit=NUMBER, granularity={"enum": ["run", "op"]}, opGranularityRunBuffer=NUMBER)
 # Dagster refuses limits of runs here where the chart's own run coordinator has some, too.
 RUNS = mapping(maxConcurrentRuns=NUMBER, tagConcurrencyLimits=several(LIMIT))
 CONCURRENCY = mapping("enabled pools", enabled={"const": True}, pools=POOLS, runs=RUNS)
 KEPT = mapping("purgeAfterDays", purgeAfterDays={"anyOf": [NUMBER, BY_TYPE]})
-SCHEMA = mapping(**{
-    # Without `httpGet` it would keep that of the chart beside another kind, which Kubernetes refuses.
-    "dagsterWebserver": mapping("image service readinessProbe", image=IMAGE, enableReadOnly=FLAG, env=several(ANY),
-                                envSecrets=several(ANY), readinessProbe=HTTP_PROBE,
-                                service=mapping("type port", type=TEXT, port=UNPRIVILEGED),
-                                resources=ANY, podSecurityContext=ANY,
-                                volumes=several(ANY), volumeMounts=several(ANY)),
-    "computeLogManager": mapping("type config", type={"const": "CustomComputeLogManager"},
-                                 config=mapping("customComputeLogManager", customComputeLogManager=OWN_CLASS)),
-    "dagster-user-deployments": mapping("enabled deployments", enabled=FLAG, deployments=several(DEPLOYMENT)),
-    "concurrency": CONCURRENCY,
-    "dagsterDaemon": DAEMON,
-    "runLauncher": mapping("type config", type={"const": "K8sRunLauncher"},
-                           config=mapping("k8sRunLauncher", k8sRunLauncher=LAUNCHER)),
-    "postgresql": mapping("enabled", enabled=FLAG, postgresqlHost=TEXT, postgresqlUsername=TEXT,
-                          postgresqlDatabase=TEXT, postgresqlScheme=TEXT, service=mapping("port", port=NUMBER)),
-    "generatePostgresqlPasswordSecret": FLAG,
-    "global": mapping(postgresqlSecretName=TEXT),
-    "telemetry": mapping("enabled", enabled=FLAG),
-    "retention": mapping("enabled", enabled=FLAG, schedule=KEPT, sensor=KEPT),
-})  # fmt: skip
+SCHEMA = mapping(
+    **{
+        # Without `httpGet` it would keep that of the chart beside another kind, which Kubernetes refuses.
+        "dagsterWebserver": mapping(
+            "image service readinessProbe",
+            image=IMAGE,
+            enableReadOnly=FLAG,
+            env=several(ANY),
+            envSecrets=several(ANY),
+            readinessProbe=HTTP_PROBE,
+            service=mapping("type port", type=TEXT, port=UNPRIVILEGED),
+            resources=ANY,
+            podSecurityContext=ANY,
+            volumes=several(ANY),
+            volumeMounts=several(ANY),
+        ),
+        "computeLogManager": mapping(
+            "type config",
+            type={"const": "CustomComputeLogManager"},
+            config=mapping("customComputeLogManager", customComputeLogManager=OWN_CLASS),
+        ),
+        "dagster-user-deployments": mapping("enabled deployments", enabled=FLAG, deployments=several(DEPLOYMENT)),
+        "concurrency": CONCURRENCY,
+        "dagsterDaemon": DAEMON,
+        "runLauncher": mapping(
+            "type config", type={"const": "K8sRunLauncher"}, config=mapping("k8sRunLauncher", k8sRunLauncher=LAUNCHER)
+        ),
+        "postgresql": mapping(
+            "enabled",
+            enabled=FLAG,
+            postgresqlHost=TEXT,
+            postgresqlUsername=TEXT,
+            postgresqlDatabase=TEXT,
+            postgresqlScheme=TEXT,
+            service=mapping("port", port=NUMBER),
+        ),
+        "generatePostgresqlPasswordSecret": FLAG,
+        "global": mapping(postgresqlSecretName=TEXT),
+        "telemetry": mapping("enabled", enabled=FLAG),
+        "retention": mapping("enabled", enabled=FLAG, schedule=KEPT, sensor=KEPT),
+    }
+)
 
 
 def image_name(image: dict[str, str]) -> str:
@@ -99,17 +141,28 @@ def code_server(deployment: dict[str, Any]) -> dict[str, Any]:
         "name": "dagster-user-deployments",
         "image": image_name(deployment["image"]),
         "imagePullPolicy": deployment["image"]["pullPolicy"],
-        "args": ["dagster", "code-server", "start", "-h", "0.0.0.0", "-p", str(deployment["port"]),
-                 *deployment["codeServerArgs"]],
+        "args": [
+            "dagster",
+            "code-server",
+            "start",
+            "-h",
+            "0.0.0.0",
+            "-p",
+            str(deployment["port"]),
+            *deployment["codeServerArgs"],
+        ],
         "env": deployment["env"],
         "envFrom": [{"secretRef": secret} for secret in deployment["envSecrets"]],
         "resources": deployment["resources"],
         "readinessProbe": readiness,
         "livenessProbe": deployment["livenessProbe"],
         "volumeMounts": deployment["volumeMounts"],
-    }  # fmt: skip
-    pod = {"containers": [container], "volumes": deployment["volumes"],
-           "securityContext": deployment["podSecurityContext"]}  # fmt: skip
+    }
+    pod = {
+        "containers": [container],
+        "volumes": deployment["volumes"],
+        "securityContext": deployment["podSecurityContext"],
+    }
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

@@ -109,8 +109,10 @@ def test_logs_keys_and_secrets_are_mounted_read_only(services: Services) -> None
     for name in ("sidecar", "code-server"):
         outside = [volume for volume in services[name]["volumes"] if volume.startswith("/")]
         assert {volume.split(":")[1] for volume in outside} >= {
-            "/home/you/.claude/projects", "/home/you/.ssh", "/run/secrets",
-        }  # fmt: skip
+            "/home/you/.claude/projects",
+            "/home/you/.ssh",
+            "/run/secrets",
+        }
         assert all(volume.endswith(":ro") for volume in outside), name
 
 
@@ -263,6 +265,9 @@ def test_every_variable_of_the_stack_is_explained() -> None:
     explained = set(re.findall(r"^(?:# )?([A-Z_]+)=", (DEPLOY / "example.env").read_text(), re.MULTILINE))
     asked = set(re.findall(r"\$\{([A-Z_]+)", (ROOT / "docker-compose.yml").read_text()))
     of_tests_and_other_builds = {
-        "ANAMNESIS_IMAGE", "MONGO_IMAGE", "POSTGRES_IMAGE", "ANAMNESIS_MONGO_DATABASE",
-    }  # fmt: skip
+        "ANAMNESIS_IMAGE",
+        "MONGO_IMAGE",
+        "POSTGRES_IMAGE",
+        "ANAMNESIS_MONGO_DATABASE",
+    }
     assert asked - explained == of_tests_and_other_builds

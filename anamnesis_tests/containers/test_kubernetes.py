@@ -192,8 +192,10 @@ def test_a_run_that_embeds_asks_for_a_gpu_of_the_pool(run_job: dict[str, Any]) -
 
 def test_runs_that_embed_are_in_a_pool_that_counts_runs(values: dict[str, Any]) -> None:
     """So they wait for a GPU in Dagster's queue, and not as pods."""
-    pools = {name: {pool for node in defs.resolve_job_def(name).nodes for pool in node.definition.pools}
-             for name in ("embed", "ingest", "index")}  # fmt: skip
+    pools = {
+        name: {pool for node in defs.resolve_job_def(name).nodes for pool in node.definition.pools}
+        for name in ("embed", "ingest", "index")
+    }
     assert pools == {"embed": {POOL}, "ingest": set(), "index": set()}
     assert values["concurrency"]["pools"] == {"defaultLimit": 2, "granularity": "run"}
 

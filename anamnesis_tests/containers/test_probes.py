@@ -56,10 +56,19 @@ def succeeds(*command: str, **environment: str) -> bool:
     script, *arguments = command
     path = f"PATH={Path('/usr/bin')}:/bin"
     done = subprocess.run(
-        ["env", "-i", path, *(f"{name}={value}" for name, value in environment.items()),
-         "bash", str(DEPLOY / script), *arguments],
-        capture_output=True, timeout=30, check=False,
-    )  # fmt: skip
+        [
+            "env",
+            "-i",
+            path,
+            *(f"{name}={value}" for name, value in environment.items()),
+            "bash",
+            str(DEPLOY / script),
+            *arguments,
+        ],
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
     return done.returncode == 0
 
 
@@ -188,8 +197,9 @@ def test_role_starts_when_what_it_waits_for_is_there() -> None:
     port = closed_port()
     waiting = subprocess.Popen(
         ["bash", str(DEPLOY / "entrypoint.sh"), "echo", "started"],
-        env={"PATH": "/usr/bin:/bin", "WAIT_FOR": f"127.0.0.1:{port}"}, stdout=subprocess.PIPE,
-    )  # fmt: skip
+        env={"PATH": "/usr/bin:/bin", "WAIT_FOR": f"127.0.0.1:{port}"},
+        stdout=subprocess.PIPE,
+    )
     time.sleep(0.3)
     assert waiting.poll() is None
     with socket.create_server(("127.0.0.1", port)):

@@ -62,9 +62,13 @@ def called(folder: Path, script: Path, *arguments: str, **environment: str) -> C
     folder.joinpath("docker").write_text(DOCKER)
     folder.joinpath("docker").chmod(0o755)
     done = subprocess.run(
-        ["bash", str(script), *arguments], env={"PATH": f"{folder}:/usr/bin:/bin"} | environment,
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        ["bash", str(script), *arguments],
+        env={"PATH": f"{folder}:/usr/bin:/bin"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     calls = folder / "calls"
     asked = calls.read_text().splitlines() if calls.exists() else []
     return done, [call for call in asked if call != "compose version"]
@@ -227,9 +231,12 @@ def test_an_env_is_written_whole(new_repository: Path, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as docker:
         docker.bind(str(tmp_path / "docker.sock"))
         done, calls = called(
-            tmp_path, new_repository / "deploy.sh", "--no-start",
-            HOME=str(tmp_path), DOCKER_SOCKET=str(tmp_path / "docker.sock"),
-        )  # fmt: skip
+            tmp_path,
+            new_repository / "deploy.sh",
+            "--no-start",
+            HOME=str(tmp_path),
+            DOCKER_SOCKET=str(tmp_path / "docker.sock"),
+        )
     assert done.returncode == 0, done.stderr
     assert calls == [f"build {BUILT_FOR} --tag anamnesis:latest ."]
     written = dict(line.split("=", 1) for line in (new_repository / ".env").read_text().splitlines())
@@ -282,9 +289,11 @@ def test_every_secret_is_made_once_and_another_one_each_time(tmp_path: Path) -> 
         assert write_secrets(tmp_path / name).returncode == 0
     files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
     assert [str(file) for file in files] == [
-        "databases/mongo_password", "databases/postgres_password",
-        "settings/anamnesis_api_token", "settings/anamnesis_mongo_uri",
-    ]  # fmt: skip
+        "databases/mongo_password",
+        "databases/postgres_password",
+        "settings/anamnesis_api_token",
+        "settings/anamnesis_mongo_uri",
+    ]
     first = [(tmp_path / "one" / file).read_text() for file in files]
     assert len({*first, *((tmp_path / "two" / file).read_text() for file in files)}) == 8
     assert all(len(secret.strip()) >= 48 for secret in first)
@@ -296,9 +305,13 @@ def test_nobody_else_on_the_machine_reads_a_secret(tmp_path: Path) -> None:
     write_secrets(tmp_path / "secrets")
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "secrets").rglob("*")}
     assert modes == {
-        "settings": 0o700, "anamnesis_api_token": 0o600, "anamnesis_mongo_uri": 0o600,
-        "databases": 0o700, "mongo_password": 0o644, "postgres_password": 0o644,
-    }  # fmt: skip
+        "settings": 0o700,
+        "anamnesis_api_token": 0o600,
+        "anamnesis_mongo_uri": 0o600,
+        "databases": 0o700,
+        "mongo_password": 0o644,
+        "postgres_password": 0o644,
+    }
 
 
 @pytest.mark.parametrize("password", ["p@ss", "a/b", "50%", "a:b", "it's $HOME \"`\\", "späße", "-n"])

@@ -154,9 +154,13 @@ print(defs.get_sensor_def("crawl_sensor").minimum_interval_seconds)
 
 def test_loading_imports_no_model_library_and_makes_no_home(tmp_path: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", LOADS], capture_output=True, text=True, timeout=60, check=False,
+        [sys.executable, "-c", LOADS],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
         env={**os.environ, "ANAMNESIS_HOME": str(tmp_path / "home")},
-    )  # fmt: skip
+    )
     assert (ran.returncode, ran.stdout.strip()) == (0, "300"), ran.stderr
     assert not (tmp_path / "home").exists()
 

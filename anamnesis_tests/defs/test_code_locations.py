@@ -38,9 +38,13 @@ def heavy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     dagster_home.mkdir()
     (dagster_home / "dagster.yaml").write_bytes((ROOT / "dagster.yaml").read_bytes())
     variables = {
-        "HOME": str(tmp_path), "PYTHONPATH": str(stand_ins), "VIRTUAL_ENV": sys.prefix, "ANAMNESIS_CODE_HOST": LOOPBACK,
-        "DAGSTER_HOME": str(dagster_home), "ANAMNESIS_HOME": str(tmp_path / "home"),
-    }  # fmt: skip
+        "HOME": str(tmp_path),
+        "PYTHONPATH": str(stand_ins),
+        "VIRTUAL_ENV": sys.prefix,
+        "ANAMNESIS_CODE_HOST": LOOPBACK,
+        "DAGSTER_HOME": str(dagster_home),
+        "ANAMNESIS_HOME": str(tmp_path / "home"),
+    }
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     return imported

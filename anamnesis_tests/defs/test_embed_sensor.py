@@ -189,10 +189,16 @@ def test_backfill_given_up_is_not_adopted_again(store: Store, daemon: Embedding,
 @pytest.mark.parametrize(
     ("space", "count", "ago_s", "tried"),
     [
-        (NEW, 1, 50, False), (NEW, 1, 70, True), (NEW, 4, 470, False), (NEW, 4, 490, True),
-        (NEW, 30, 3_500, False), (NEW, 30, 3_700, True), (OLD, 30, 290, False), (OLD, 30, 310, True),
+        (NEW, 1, 50, False),
+        (NEW, 1, 70, True),
+        (NEW, 4, 470, False),
+        (NEW, 4, 490, True),
+        (NEW, 30, 3_500, False),
+        (NEW, 30, 3_700, True),
+        (OLD, 30, 290, False),
+        (OLD, 30, 310, True),
     ],
-)  # fmt: skip
+)
 def test_failure_is_tried_again_ever_more_rarely(
     store: Store, daemon: Embedding, space: Space, count: int, ago_s: float, tried: bool
 ) -> None:

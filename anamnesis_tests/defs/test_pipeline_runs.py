@@ -102,9 +102,14 @@ def test_exchanges_parse_again_for_tag_or_config(ingested: MemoryResource, insta
     instance.add_dynamic_partitions(str(SOURCES.name), [key])
     for tags, config, is_again in (({}, None, False), ({PARSE_AGAIN_TAG: "true"}, None, True), ({}, again, True)):
         result = dg.materialize(
-            [exchanges, upstream], selection=["exchanges"], instance=instance, partition_key=key, tags=tags,
-            resources={"memory": MemoryResource(), "ssh": SshResource()}, run_config=config,
-        )  # fmt: skip
+            [exchanges, upstream],
+            selection=["exchanges"],
+            instance=instance,
+            partition_key=key,
+            tags=tags,
+            resources={"memory": MemoryResource(), "ssh": SshResource()},
+            run_config=config,
+        )
         (event,) = result.get_asset_materialization_events()
         shown = event.materialization.metadata
         assert ("parsed again: unchanged" in shown) is is_again

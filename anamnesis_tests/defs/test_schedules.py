@@ -95,10 +95,14 @@ def test_next_run_of_pages_is_the_one_of_dagster(zone: str, preset: str, hour: i
 @pytest.mark.parametrize(
     ("preset", "cron", "a_day"),
     [
-        ("30min", "*/30 * * * *", 48), ("1h", "0 * * * *", 24), ("2h", "0 */2 * * *", 12), ("6h", "0 */6 * * *", 4),
-        ("nightly", "0 5 * * *", 1), ("disabled", "0 5 * * *", 1),
+        ("30min", "*/30 * * * *", 48),
+        ("1h", "0 * * * *", 24),
+        ("2h", "0 */2 * * *", 12),
+        ("6h", "0 */6 * * *", 4),
+        ("nightly", "0 5 * * *", 1),
+        ("disabled", "0 5 * * *", 1),
     ],
-)  # fmt: skip
+)
 def test_preset_is_a_cron_string(preset: str, cron: str, a_day: int) -> None:
     timing = Timing(preset, 5, "Asia/Kathmandu")
     assert timing.cron == cron

@@ -39,10 +39,14 @@ def made(memory: MemoryResource, instance: dg.DagsterInstance, llm: LlmHere) -> 
         instance.add_dynamic_partitions(str(SOURCES.name), [SOURCE.key])
         upstream = dg.AssetSpec("exchanges", partitions_def=SOURCES)
         result = dg.materialize(
-            [summaries, upstream], selection=["summaries"], instance=instance, partition_key=SOURCE.key, tags=tags,
+            [summaries, upstream],
+            selection=["summaries"],
+            instance=instance,
+            partition_key=SOURCE.key,
+            tags=tags,
             resources={"memory": MemoryResource(), "llm": LlmResource()},
             run_config={"ops": {"summaries": {"config": config}}},
-        )  # fmt: skip
+        )
         (event,) = result.get_asset_materialization_events()
         return {name: value.value for name, value in event.materialization.metadata.items()}
 

@@ -5,8 +5,15 @@ from typing import Any
 
 import pytest
 
-SIZES = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128,
-         "vocab_size": 300, "max_position_embeddings": 80, "attn_implementation": "sdpa"}  # fmt: skip
+SIZES = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "vocab_size": 300,
+    "max_position_embeddings": 80,
+    "attn_implementation": "sdpa",
+}
 
 
 def network_of(kind: str, **more: object) -> Any:

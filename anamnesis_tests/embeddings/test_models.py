@@ -145,16 +145,21 @@ IN_ORDER = [{"path": path, "type": f"x.{path[-5:]}"} for path in ("", "2_Dense",
 @pytest.mark.parametrize(
     ("files", "dim", "pooling"),
     [
-        *(({"config": {n: 48, "max_position_embeddings": 512}}, 48, "none")
-          for n in ("hidden_size", "dim", "d_model", "n_embd")),
+        *(
+            ({"config": {n: 48, "max_position_embeddings": 512}}, 48, "none")
+            for n in ("hidden_size", "dim", "d_model", "n_embd")
+        ),
         ({"1_Pooling__config": {"pooling_mode": "cls"}}, 32, "cls"),
         ({"1_Pooling__config": {"pooling_mode": ["cls", "mean", "max"]}}, 96, "cls+mean+max"),
-        ({"1_Pooling__config": {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}}, 64,
-         "cls_token+mean_tokens"),
+        (
+            {"1_Pooling__config": {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}},
+            64,
+            "cls_token+mean_tokens",
+        ),
         ({"1_Pooling__config": {"pooling_mode_cls_token": False}}, 32, "mean_tokens"),
         ({**DENSE, "modules": IN_ORDER}, 8, "none"),
     ],
-)  # fmt: skip
+)
 def test_width_and_pooling_are_of_the_modules(tmp_path: Path, files: dict[str, Any], dim: int, pooling: str) -> None:
     found = find_model(str(made_up_model(tmp_path / "m", **files)))
     assert (found.dim, found.pooling) == (dim, pooling)
@@ -186,9 +191,11 @@ def test_window_is_the_least_limit_that_is_known(
     tmp_path: Path, config: dict[str, Any], sentence: int | None, tokenizer: float | None, window: int
 ) -> None:
     folder = made_up_model(
-        tmp_path / "m", config={"hidden_size": 32, **config}, sentence_bert_config={"max_seq_length": sentence},
+        tmp_path / "m",
+        config={"hidden_size": 32, **config},
+        sentence_bert_config={"max_seq_length": sentence},
         tokenizer_config={"model_max_length": tokenizer},
-    )  # fmt: skip
+    )
     assert find_model(str(folder)).window == window
 
 

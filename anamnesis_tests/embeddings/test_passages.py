@@ -27,9 +27,20 @@ START = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 
 words = st.text("abcdefghij éßñ日本語한국👩‍💻\u0301\u200d.,;:-_/\\\"'(){}[]<>\n\t 0123456789", max_size=400)
 odd = st.sampled_from(
-    ["x" * 10_000, "0123456789abcdef" * 80, " " * 3_000, "\n" * 500, "a" + "\u0301" * 3_000, "\0" * 1_500, "日本" * 800,
-     "👩‍👩‍👧‍👦" * 300, "한국어" * 300, "-" * 2_500, "word " * 700]
-)  # fmt: skip
+    [
+        "x" * 10_000,
+        "0123456789abcdef" * 80,
+        " " * 3_000,
+        "\n" * 500,
+        "a" + "\u0301" * 3_000,
+        "\0" * 1_500,
+        "日本" * 800,
+        "👩‍👩‍👧‍👦" * 300,
+        "한국어" * 300,
+        "-" * 2_500,
+        "word " * 700,
+    ]
+)
 texts = st.lists(st.one_of(words, odd), max_size=4).map("".join)
 kinds = st.sampled_from([kind for kind in SegmentKind if kind is not SegmentKind.CODE])  # which is not searched
 segments = st.lists(st.tuples(kinds, texts), min_size=1, max_size=5)
@@ -37,13 +48,23 @@ segments = st.lists(st.tuples(kinds, texts), min_size=1, max_size=5)
 
 def part(*said: tuple[SegmentKind, str], prompt: str = "why is the build red", lead: str = "") -> Part:
     return Part(
-        "p", "src", "a.jsonl", "s1", "x1", 0, "exchange", "acme/api", "/code/api", prompt,
+        "p",
+        "src",
+        "a.jsonl",
+        "s1",
+        "x1",
+        0,
+        "exchange",
+        "acme/api",
+        "/code/api",
+        prompt,
         tuple(
             Segment(f"k{n}", f"u{n}", kind, 0, text, START + timedelta(minutes=n))
             for n, (kind, text) in enumerate(said)
         ),
-        closed=True, lead=lead,
-    )  # fmt: skip
+        closed=True,
+        lead=lead,
+    )
 
 
 def plain(text: str) -> str:
@@ -151,11 +172,14 @@ def test_a_long_header_leaves_room_for_the_text() -> None:
     assert 30 < count(passage.context) <= 40
 
 
-@pytest.mark.parametrize(("text", "cut"), [
-    ("alpha beta. " * 45 + "\n" + "gamma delta " * 60, "\n"),
-    ("alpha beta gamma. " * 100, ". "),
-    ("alpha beta gamma " * 100, " "),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("alpha beta. " * 45 + "\n" + "gamma delta " * 60, "\n"),
+        ("alpha beta gamma. " * 100, ". "),
+        ("alpha beta gamma " * 100, " "),
+    ],
+)
 def test_a_cut_falls_at_a_line_else_a_sentence_else_a_space(text: str, cut: str) -> None:
     (start, end), *_ = cut_text(text, PIECES.spans([text])[0])
     assert text[start:end].endswith(cut)

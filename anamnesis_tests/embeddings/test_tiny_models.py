@@ -57,9 +57,14 @@ def test_a_roberta_takes_texts_of_its_window_and_longer_ones(tmp_path: Path, pad
     from transformers import RobertaConfig, RobertaModel
 
     config = RobertaConfig(
-        vocab_size=30522, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64,
-        max_position_embeddings=66, pad_token_id=padding,
-    )  # fmt: skip
+        vocab_size=30522,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=66,
+        pad_token_id=padding,
+    )
     files = saved_other(tmp_path, RobertaModel(config))
     assert files.window == 65 - padding
     model = loaded(files)

@@ -13,10 +13,16 @@ from anamnesis_pipeline.embeddings.models import MINILM, find_model
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
 
 TEXTS = [
-    "why did webhook retries double-charge", "We moved the queue to Postgres.", "ok", "def pay(): return 1",
-    "日本語のテキスト", "👩‍💻 emoji", "0123456789abcdef" * 30, "a much longer text " * 60,
+    "why did webhook retries double-charge",
+    "We moved the queue to Postgres.",
+    "ok",
+    "def pay(): return 1",
+    "日本語のテキスト",
+    "👩‍💻 emoji",
+    "0123456789abcdef" * 30,
+    "a much longer text " * 60,
     *(f"line {n}: " + "some words " * (n % 30) for n in range(60)),
-]  # fmt: skip
+]
 
 
 class Observed:

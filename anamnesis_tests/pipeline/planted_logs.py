@@ -17,8 +17,13 @@ def plant(home: Home, together: int = 1) -> None:
         home.write(_exchange(first, "\n".join(texts[first : first + together])))
     home.write([json.dumps(record("user", "\n".join(texts), 9_000))[:-1] + "{broken"])
     pasted = {"1": {"id": 1, "type": "text", "content": "\n".join(texts)}}
-    entry = {"display": "[Pasted text #1 +9 lines]", "pastedContents": pasted, "timestamp": 1_772_000_000_000,
-             "project": "/code/shop", "sessionId": OTHER}  # fmt: skip
+    entry = {
+        "display": "[Pasted text #1 +9 lines]",
+        "pastedContents": pasted,
+        "timestamp": 1_772_000_000_000,
+        "project": "/code/shop",
+        "sessionId": OTHER,
+    }
     (home.base / "history.jsonl").write_text(json.dumps(entry) + "\n")
 
 
@@ -39,6 +44,9 @@ def _exchange(number: int, text: str) -> Iterator[dict[str, Any]]:
     yield record("assistant", f"I see\n{text}\nthere", 4 * number + 1)
     yield record("assistant", "", 4 * number + 2, message={"role": "assistant", "id": f"c{number}", "content": [tool]})
     yield record(
-        "user", "", 4 * number + 3, message={"role": "user", "content": [result]},
+        "user",
+        "",
+        4 * number + 3,
+        message={"role": "user", "content": [result]},
         toolUseResult={"stdout": text, "file": {"filePath": f"/tmp/{name}", "content": text}},
-    )  # fmt: skip
+    )

@@ -59,17 +59,27 @@ CLAUDE = [
     {
         "name": "Talk",
         "chat_messages": [
-            {"uuid": "a1", "sender": "human", "created_at": "2024-01-01T00:00:00Z", "text": "",
-             "content": [{"type": "text", "text": "walrus"}, {"type": "text", "text": "is gold 4711"}],
-             "attachments": [{"file_name": "notes.txt", "extracted_content": "harbour contents"}]},
-            {"uuid": "a2", "sender": "assistant", "created_at": "2024-01-01T00:01:00Z", "text": "",
-             "content": [{"type": "thinking", "thinking": "UNTOLD"}, {"type": "tool_use", "input": {"q": "UNTOLD"}}]},
+            {
+                "uuid": "a1",
+                "sender": "human",
+                "created_at": "2024-01-01T00:00:00Z",
+                "text": "",
+                "content": [{"type": "text", "text": "walrus"}, {"type": "text", "text": "is gold 4711"}],
+                "attachments": [{"file_name": "notes.txt", "extracted_content": "harbour contents"}],
+            },
+            {
+                "uuid": "a2",
+                "sender": "assistant",
+                "created_at": "2024-01-01T00:01:00Z",
+                "text": "",
+                "content": [{"type": "thinking", "thinking": "UNTOLD"}, {"type": "tool_use", "input": {"q": "UNTOLD"}}],
+            },
             {"uuid": "a3", "sender": "assistant", "created_at": "2024-01-01T00:02:00Z", "text": "noted that one"},
             {"uuid": "a4", "sender": "human", "created_at": "2024-01-01T00:03:00Z", "text": "which pelican is it"},
             {"uuid": "a5", "sender": "assistant", "created_at": "2024-01-01T00:04:00Z", "text": "brown one"},
         ],
     }
-]  # fmt: skip
+]
 
 
 def _node(name: str, parent: str | None, role: str, text: str, when: int) -> dict[str, object]:
@@ -213,7 +223,7 @@ class Harbour:
     + "".join(f"        value = value + m{n}_{line}\n" for line in range(40))
     + "        return value\n\n"
     for n, name in enumerate(["mooring", "loading", "sailing", "landing", "resting"])
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(

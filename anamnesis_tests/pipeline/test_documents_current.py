@@ -40,10 +40,16 @@ SKEWED = [seen("a", 6, skew=3), seen("c", 11, file="c.md", skew=3)]
         ([seen("a", 1, present=False, became="b")], {}, {"a": Verdict(False, "b")}),
     ],
     ids=[
-        "the last one", "both at one time", "beyond the doubt about both clocks", "within that doubt", "one clock",
-        "two clocks", "gone", "became another",
+        "the last one",
+        "both at one time",
+        "beyond the doubt about both clocks",
+        "within that doubt",
+        "one clock",
+        "two clocks",
+        "gone",
+        "became another",
     ],
-)  # fmt: skip
+)
 def test_the_last_text_is_current(sightings: list[Sighting], machines: dict[str, str], expected: dict[str, Verdict]):
     assert verdicts_on(sightings, machines) == expected
 

@@ -57,8 +57,9 @@ def test_an_unreadable_line_is_kept_with_its_place_and_reason(home: Ingested) ->
     assert home.ingest().malformed == 2
     letters = home.store.messages.dead_letters()
     assert [(letter.path, letter.generation, letter.line) for letter in letters] == [
-        (f"{SESSION}.jsonl", 0, 1), (f"{SESSION}.jsonl", 0, 2),
-    ]  # fmt: skip
+        (f"{SESSION}.jsonl", 0, 1),
+        (f"{SESSION}.jsonl", 0, 2),
+    ]
     assert home.store.overview.counts().dead_letters == 2
     assert letters[1].reason == "no JSON object in its 80 characters"
     assert home.archived()[1] == "{" * 4_000, "the text itself is in the archive"

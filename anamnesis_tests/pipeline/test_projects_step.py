@@ -178,8 +178,9 @@ def test_an_edited_episode_of_a_guessed_project_follows(store: Store, tmp_path: 
     for _ in range(2):
         held = store.episodes.get([worded.episode_id, moved.episode_id])
         assert [(e.project, e.summary) for e in (held[worded.episode_id], held[moved.episode_id])] == [
-            ("acme/shop", "said better"), ("mine", moved.summary),
-        ]  # fmt: skip
+            ("acme/shop", "said better"),
+            ("mine", moved.summary),
+        ]
         home.publish()
 
 
@@ -450,8 +451,9 @@ def test_sibling_is_offered_by_files_that_both_worked_on(store: Store, tmp_path:
             path = f"/home/dev/{folder}/src/{name}.py"
             log.assistant(
                 {"type": "tool_use", "id": f"t{number}{name}", "name": "Read", "input": {"file_path": path}},
-                uuid=f"a{number}{name}", message_id=f"m{number}{name}",
-            )  # fmt: skip
+                uuid=f"a{number}{name}",
+                message_id=f"m{number}{name}",
+            )
         home.write(log.lines, f"{session}.jsonl", f"-home-dev-{folder}")
     home.ingest()
     assert offered(store) == {"~/shop": {"~/shop-cart": "by 3 files that both worked on"}}

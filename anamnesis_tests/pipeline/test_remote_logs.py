@@ -85,9 +85,10 @@ def test_logs_with_odd_names_are_archived_once_and_grow(host, tmp_path):
         assert source_changed(store, host, source)
         assert sum(report.lines for report in crawl()) == 1
         lines = [
-            text for path, cursor in store.files.cursors(source.key).items()
+            text
+            for path, cursor in store.files.cursors(source.key).items()
             for text in archived_lines(store, archive, source.key, path, cursor.generation)
-        ]  # fmt: skip
+        ]
         assert sorted(lines) == sorted([*(line(n) for n in range(len(NAMES))), line(99)])
     finally:
         store.close()

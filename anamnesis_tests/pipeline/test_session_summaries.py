@@ -125,8 +125,11 @@ def forked(**fields: Any) -> list[str]:
     own = Log(SECOND, gitBranch="fix-login")
     own.minute = 200
     own.user("And is the logout test flaky in the same way?", uuid="own-1")
-    own.assistant({"type": "text", "text": "No: the logout test has waited for the answer since it was written."},
-                  uuid="own-2", message_id="own-m")  # fmt: skip
+    own.assistant(
+        {"type": "text", "text": "No: the logout test has waited for the answer since it was written."},
+        uuid="own-2",
+        message_id="own-m",
+    )
     return [*lines, *own.lines]
 
 
@@ -221,8 +224,10 @@ def test_compacted_session_is_one_record(home: Sessions) -> None:
 
 
 def notified(log: Log, text: str) -> None:
-    log.user(f"<task-notification>\n<task-id>b1</task-id>\n<summary>{text}</summary>\n</task-notification>",
-             origin={"kind": "task-notification"})  # fmt: skip
+    log.user(
+        f"<task-notification>\n<task-id>b1</task-id>\n<summary>{text}</summary>\n</task-notification>",
+        origin={"kind": "task-notification"},
+    )
 
 
 def test_outcome_is_no_answer_to_a_notification(home: Sessions) -> None:

@@ -258,9 +258,11 @@ def test_what_is_forgotten_goes_from_its_output_too(home: Home, how: str) -> Non
     home.ingest(unmasked)
     found = tuple(e.episode_id for e in home.episodes() if "of the output" in e.raw_exchange)
     asked = {
-        "id": {"ids": found}, "query": {"query": "of the output"}, "session": {"session_id": SESSION},
+        "id": {"ids": found},
+        "query": {"query": "of the output"},
+        "session": {"session_id": SESSION},
         "path": {"path": str(home.logs / FOLDER / SESSION)},
-    }[how]  # fmt: skip
+    }[how]
     if how == "path":  # of the folder alone: what is said of it stays
         assert home.forget(**asked).lines == WHOLE.count("\n") - 1
         assert set(home.archived(path_of("toolu_1.txt"))) == {""}

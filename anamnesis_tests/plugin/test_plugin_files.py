@@ -17,11 +17,27 @@ PLUGIN = ROOT / "plugin"
 SCRIPT = PLUGIN / "hooks/anamnesis_hook.py"
 KEYS_OF = {
     "2.1.139": {
-        "name", "version", "description", "author", "homepage", "repository", "license", "keywords", "dependencies",
-        "commands", "agents", "skills", "hooks", "outputStyles", "mcpServers", "lspServers", "settings", "userConfig",
+        "name",
+        "version",
+        "description",
+        "author",
+        "homepage",
+        "repository",
+        "license",
+        "keywords",
+        "dependencies",
+        "commands",
+        "agents",
+        "skills",
+        "hooks",
+        "outputStyles",
+        "mcpServers",
+        "lspServers",
+        "settings",
+        "userConfig",
         "channels",
     },
-}  # fmt: skip
+}
 """Version of Claude Code -> the keys of a manifest that it takes; it refuses a plugin with any other."""
 OPTION_KEYS_OF = {
     "2.1.139": {"type", "title", "description", "required", "default", "multiple", "sensitive", "min", "max"},

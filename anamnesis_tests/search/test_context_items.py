@@ -18,9 +18,18 @@ from anamnesis_pipeline.search.context_items import (
 from anamnesis_tests.support.samples import DAY, part
 
 EPISODE = Episode(
-    "e1", "logs", datetime(2026, 3, 5, tzinfo=UTC), "mac", "acme/api", "exchange", "in short", "",
-    machine="mac", session_id="258c7280-ae70", path="x/a.jsonl",
-)  # fmt: skip
+    "e1",
+    "logs",
+    datetime(2026, 3, 5, tzinfo=UTC),
+    "mac",
+    "acme/api",
+    "exchange",
+    "in short",
+    "",
+    machine="mac",
+    session_id="258c7280-ae70",
+    path="x/a.jsonl",
+)
 
 
 def segment(kind: SegmentKind, text: str, uuid: str) -> Segment:

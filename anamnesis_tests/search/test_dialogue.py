@@ -104,9 +104,13 @@ def test_what_was_said_precedes_what_was_thought_or_printed(memory: Memory, ques
 
 @pytest.mark.parametrize(
     "question",
-    ["what was the zeppelin problem in the end?", "what did the zeppelin problem turn out to be?",
-     "what was the key fix of the zeppelin problem?", "zeppelin problem: which cause did we finally find?"],
-)  # fmt: skip
+    [
+        "what was the zeppelin problem in the end?",
+        "what did the zeppelin problem turn out to be?",
+        "what was the key fix of the zeppelin problem?",
+        "zeppelin problem: which cause did we finally find?",
+    ],
+)
 def test_the_latest_conclusion_precedes_earlier_ones(memory: Memory, question: str) -> None:
     ids = [
         logged(memory, SegmentKind.STATEMENT, f"The zeppelin problem is {what}.")

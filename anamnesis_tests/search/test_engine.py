@@ -173,8 +173,9 @@ def test_a_retrieval_counts_once_for_each_hit_and_only_when_asked(memory: Memory
     (hit,) = memory.ask("zeppelin").hits
     stored = memory.store.episodes.get([shown, folded])
     assert {key: episode.retrieval_count for key, episode in stored.items()} == {
-        hit.episode.episode_id: 1, hit.also[0]: 0,
-    }  # fmt: skip
+        hit.episode.episode_id: 1,
+        hit.also[0]: 0,
+    }
 
 
 @pytest.mark.parametrize(

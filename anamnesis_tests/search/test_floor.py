@@ -45,8 +45,10 @@ def test_what_other_things_find_is_no_answer_and_what_is_far_above_it_is() -> No
 
 def test_a_model_whose_cosines_are_all_high_is_judged_alike() -> None:
     others = [found(0.2, 0.2), found(0.3, 0.15, 0.4), found(0.35, 0.3, 0.9)]
-    high = [found(0.8 + each.nearest["dense_text"] / 5, 0.7 + each.nearest["dense_context"] / 3, each.unknown)
-            for each in others]  # fmt: skip
+    high = [
+        found(0.8 + each.nearest["dense_text"] / 5, 0.7 + each.nearest["dense_context"] / 3, each.unknown)
+        for each in others
+    ]
     asked = [found(0.5, 0.5), found(0.8 + 0.5 / 5, 0.7 + 0.5 / 3)]
     assert sure(asked[0], level_of(others)) == pytest.approx(sure(asked[1], level_of(high)))
 

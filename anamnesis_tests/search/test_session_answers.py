@@ -19,10 +19,21 @@ OUTCOME = "The door of the hangar opens again, and the tests of the motor pass o
 
 def recorded(memory: Memory, name: str, started: datetime, **more: Any) -> str:
     record = SessionRecord(
-        session_id=name, session_ids=(name,), machine="mac", project="acme/api", branch="", title=f"Title of {name}",
-        prompt=f"Please mend {name}", outcome=OUTCOME, started=started, ended=started + timedelta(hours=1), messages=10,
-        errors=0, commits=(f"abc1234 Mend {name}",), commands=("ls -la",),
-    )  # fmt: skip
+        session_id=name,
+        session_ids=(name,),
+        machine="mac",
+        project="acme/api",
+        branch="",
+        title=f"Title of {name}",
+        prompt=f"Please mend {name}",
+        outcome=OUTCOME,
+        started=started,
+        ended=started + timedelta(hours=1),
+        messages=10,
+        errors=0,
+        commits=(f"abc1234 Mend {name}",),
+        commands=("ls -la",),
+    )
     episode = to_episode(replace(record, **more), "mac--logs")
     memory.store.episodes.put([(episode, [Passage(0, episode.raw_exchange)])])
     embed_passages(memory.store, SPACE, memory.store.episodes.passages_of(episode.episode_id), EMBEDDER)
@@ -41,11 +52,19 @@ def asked(memory: Memory, question: str, **more: Any) -> list[Hit]:
 
 @pytest.mark.parametrize(
     "question",
-    ["What did we do on February 11?", "what did we do last week", "what were we up to last week?",
-     "summarize last week", "what happened in February", "what did we do last Wednesday",
-     "which commits did we make last week?", "2026-02-11",
-     "what have we done since February 11", "what got done between February 10 and February 12?"],
-)  # fmt: skip
+    [
+        "What did we do on February 11?",
+        "what did we do last week",
+        "what were we up to last week?",
+        "summarize last week",
+        "what happened in February",
+        "what did we do last Wednesday",
+        "which commits did we make last week?",
+        "2026-02-11",
+        "what have we done since February 11",
+        "what got done between February 10 and February 12?",
+    ],
+)
 def test_a_question_for_a_time_is_answered_with_its_sessions(memory: Memory, question: str) -> None:
     recorded(memory, "earlier", DAY - timedelta(days=60))
     wanted = [recorded(memory, name, DAY + timedelta(hours=n)) for n, name in enumerate(("motor", "hangar"))]

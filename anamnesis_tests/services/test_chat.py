@@ -114,8 +114,9 @@ def test_the_memory_is_asked_for_message_reply_and_what_matters():
     assert asked("Why?", "Because.") == [("Why?", True), ("Because.", False)], "nobody asked about the reply"
     assert [len(text) for text, _ in asked("x" * 9_000, "y" * 9_000)] == [2_000, 500]
     assert [(each.text, each.track) for each in standing_of("acme")] == [
-        ("acme decisions and open tasks", False), ("preferences and standing instructions", False),
-    ]  # fmt: skip
+        ("acme decisions and open tasks", False),
+        ("preferences and standing instructions", False),
+    ]
     ahead = queries_of("And now?", " It is on Thursday. ")[1:] + standing_of("acme")
     assert asked_ahead("acme", " It is on Thursday. ") == [within(each, "acme") for each in ahead]
     assert asked_ahead("", "") == standing_of("")
@@ -127,8 +128,17 @@ def test_answers_are_merged_by_rank_and_each_episode_once():
     assert ids(merged([one, two])) == ["b", "a", "c"]
     many = [[hit(f"{query}{rank}") for rank in range(5)] for query in "wxyz"]
     assert ids(merged(many)) == [
-        "w0", "x0", "y0", "z0", "w1", "x1", "y1", "z1", "w2", "x2",
-    ]  # fmt: skip
+        "w0",
+        "x0",
+        "y0",
+        "z0",
+        "w1",
+        "x1",
+        "y1",
+        "z1",
+        "w2",
+        "x2",
+    ]
     assert citations_of(Found(one))[0] == Citation("a", "about a", "acme", NOW, 0.2)
 
 
@@ -139,8 +149,11 @@ def test_what_standing_questions_found_comes_last():
     assert [each.standing for each in citations_of(found)] == [False, False, True, True]
     lines = block_of(found).splitlines()
     assert [lines.index(STANDING) < number for number, line in enumerate(lines) if ": “" in line] == [
-        False, False, True, True,
-    ]  # fmt: skip
+        False,
+        False,
+        True,
+        True,
+    ]
     again = found.with_more(Found([hit("task"), hit("c")]))
     assert ids(again.hits) == ["b", "a", "rule", "task", "c"]
     assert again.standing == {"rule"}

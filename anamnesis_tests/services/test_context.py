@@ -63,9 +63,11 @@ def read(home: Ingested, log: Log) -> Handoff:
 
 def test_the_hand_off_is_what_sessions_of_a_project_ended_with(home: Ingested, store: Store) -> None:
     log = session_of(
-        SESSION, "Why do the webhooks charge twice?", "We decided to send an idempotency key.",
+        SESSION,
+        "Why do the webhooks charge twice?",
+        "We decided to send an idempotency key.",
         "Done.\n\nNext steps:\n- Rotate the webhook secret\n- Tell the shop owners",
-    )  # fmt: skip
+    )
     handoff = read(home, log)
     assert texts(handoff.decisions) == ["We decided to send an idempotency key."]
     assert texts(handoff.open_loops) == ["Next steps: Rotate the webhook secret; Tell the shop owners"]
@@ -82,15 +84,24 @@ def test_a_decision_is_told_as_the_words_of_whoever_said_it(home: Ingested, stor
     log = session_of(SESSION, "We decided to poll the boiler every 20 seconds.", "We decided to send a key with it.")
     said = {item.text: item.said_by.value for item in read(home, log).decisions}
     assert said == {
-        "We decided to poll the boiler every 20 seconds.": "user", "We decided to send a key with it.": "assistant",
-    }  # fmt: skip
+        "We decided to poll the boiler every 20 seconds.": "user",
+        "We decided to send a key with it.": "assistant",
+    }
 
 
 def test_what_arrives_is_in_the_next_hand_off(store: Store) -> None:
     put(store, "d1", "x", kind="decision", project=SHOP, summary="Keep SQLite.", minute=1)
     assert texts(read_handoff(store, [SHOP]).decisions) == ["Keep SQLite."]
-    put(store, "r1", "x", kind="record", project=SHOP, summary="Use Mongo for teams.", minute=2,
-        metadata={"type": "decision", "why": "They share it."})  # fmt: skip
+    put(
+        store,
+        "r1",
+        "x",
+        kind="record",
+        project=SHOP,
+        summary="Use Mongo for teams.",
+        minute=2,
+        metadata={"type": "decision", "why": "They share it."},
+    )
     put(store, "p1", "x", kind="preference", project=SHOP, summary="Answer in German.", minute=3)
     put(store, "n1", "x", project=SHOP, summary="TODO: buy a domain", raw_exchange="", minute=4)
     handoff = read_handoff(store, [SHOP])
@@ -101,14 +112,33 @@ def test_what_arrives_is_in_the_next_hand_off(store: Store) -> None:
 
 def test_hand_off_files_tell_decisions_and_open_loops(store: Store) -> None:
     def section(name: str, title: str, text: str, minute: int) -> None:
-        put(store, name, text, kind="document", project=SHOP, path="/code/README_handoff_shop.md", minute=minute,
-            source="docs", tags=("document", "curated"), summary=f"{title}: {text}", raw_exchange=text,
-            metadata={"title": [title], "lines": [1, 9], "trust": "curated"})  # fmt: skip
+        put(
+            store,
+            name,
+            text,
+            kind="document",
+            project=SHOP,
+            path="/code/README_handoff_shop.md",
+            minute=minute,
+            source="docs",
+            tags=("document", "curated"),
+            summary=f"{title}: {text}",
+            raw_exchange=text,
+            metadata={"title": [title], "lines": [1, 9], "trust": "curated"},
+        )
 
     section("h1", "Decisions", "Prices are in cents.", 1)
     section("h2", "Next steps", "- Import the old orders", 2)
-    put(store, "claude", "x", kind="document", project=SHOP, path="/code/CLAUDE.md", tags=("curated",),
-        metadata={"lines": [1, 2], "trust": "curated"})  # fmt: skip
+    put(
+        store,
+        "claude",
+        "x",
+        kind="document",
+        project=SHOP,
+        path="/code/CLAUDE.md",
+        tags=("curated",),
+        metadata={"lines": [1, 2], "trust": "curated"},
+    )
     handoff = read_handoff(store, [SHOP])
     assert texts(handoff.decisions) == ["Prices are in cents."]
     assert texts(handoff.open_loops) == ["Import the old orders"]
@@ -373,9 +403,22 @@ def test_todos_that_are_not_done_are_open(home: Ingested, store: Store) -> None:
 def test_record_of_a_session_adds_commits_tests_and_first_prompt(home: Ingested, store: Store) -> None:
     mended(home)
     record = SessionRecord(
-        SESSION, (SESSION,), "box", SHOP, "main", "Webhooks", "Mend the double charges of the shop", "Mended.", START,
-        START, 2, 0, tests=("`pytest`: 9 passed",), commits=("abc1234 Send a key",), decisions=("Keys are per order.",),
-    )  # fmt: skip
+        SESSION,
+        (SESSION,),
+        "box",
+        SHOP,
+        "main",
+        "Webhooks",
+        "Mend the double charges of the shop",
+        "Mended.",
+        START,
+        START,
+        2,
+        0,
+        tests=("`pytest`: 9 passed",),
+        commits=("abc1234 Send a key",),
+        decisions=("Keys are per order.",),
+    )
     store.episodes.put([(to_episode(record, "direct"), [])])
     handoff = read_handoff(store, [SHOP])
     assert texts(handoff.recent) == [
@@ -388,9 +431,20 @@ def test_record_of_a_session_adds_commits_tests_and_first_prompt(home: Ingested,
 def test_sessions_further_back_are_told_by_their_records(home: Ingested, store: Store) -> None:
     mended(home)
     record = SessionRecord(
-        "old", ("old", "older"), "box", SHOP, "main", "Cart", "Round the prices of the cart", "Prices are rounded.",
-        START, START, 2, 0, open_items=("Round the taxes, too",),
-    )  # fmt: skip
+        "old",
+        ("old", "older"),
+        "box",
+        SHOP,
+        "main",
+        "Cart",
+        "Round the prices of the cart",
+        "Prices are rounded.",
+        START,
+        START,
+        2,
+        0,
+        open_items=("Round the taxes, too",),
+    )
     store.episodes.put([(to_episode(record, "mac--shop--1"), [])])
     handoff = read_handoff(store, [SHOP])
     assert texts(handoff.recent)[1] == "Asked: Round the prices of the cart | Claude said last: Prices are rounded."

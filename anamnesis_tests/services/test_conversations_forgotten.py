@@ -23,13 +23,26 @@ OTHER_TALK = [("Which color has a warning on the dashboard?", "Orange, since red
 
 def claude(talk: list[tuple[str, str]], *, session: str = WALRUS, name: str = "Walrus in winter") -> dict[str, Any]:
     messages = [
-        {"uuid": f"{session[:4]}-{who}{n}", "text": text, "sender": who, "created_at": f"2026-03-04T05:0{n}:07Z",
-         "content": [{"type": "text", "text": text}], "attachments": [], "files": []}
+        {
+            "uuid": f"{session[:4]}-{who}{n}",
+            "text": text,
+            "sender": who,
+            "created_at": f"2026-03-04T05:0{n}:07Z",
+            "content": [{"type": "text", "text": text}],
+            "attachments": [],
+            "files": [],
+        }
         for n, turn in enumerate(talk)
         for who, text in zip(("human", "assistant"), turn, strict=True)
-    ]  # fmt: skip
-    return {"uuid": session, "name": name, "summary": f"They spoke of {name}.", "chat_messages": messages,
-            "created_at": "2026-03-04T05:00:00Z", "account": {"uuid": "a1"}}  # fmt: skip
+    ]
+    return {
+        "uuid": session,
+        "name": name,
+        "summary": f"They spoke of {name}.",
+        "chat_messages": messages,
+        "created_at": "2026-03-04T05:00:00Z",
+        "account": {"uuid": "a1"},
+    }
 
 
 def chatgpt(talk: list[tuple[str, str]], *, session: str = WALRUS, name: str = "Walrus in winter") -> dict[str, Any]:
@@ -49,8 +62,15 @@ def chatgpt(talk: list[tuple[str, str]], *, session: str = WALRUS, name: str = "
             message = {"id": key, "author": {"role": role}, "content": content, "create_time": 1.77e9 + n}
             nodes[key] = {"id": key, "parent": above, "message": message, "children": []}
             above = above if kind == "old" else key
-    return {"title": name, "mapping": nodes, "current_node": above, "conversation_id": session, "id": session,
-            "create_time": 1.77e9, "safe_urls": [f"https://example.com/{name}"]}  # fmt: skip
+    return {
+        "title": name,
+        "mapping": nodes,
+        "current_node": above,
+        "conversation_id": session,
+        "id": session,
+        "create_time": 1.77e9,
+        "safe_urls": [f"https://example.com/{name}"],
+    }
 
 
 def slack_day(talk: list[tuple[str, str]], day: int = 0) -> list[dict[str, Any]]:

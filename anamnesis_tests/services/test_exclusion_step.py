@@ -148,8 +148,9 @@ def test_an_excluded_episode_stays_away_until_it_is_lifted(home: Home) -> None:
         poster(home).create(draft("short", raw_exchange=text))
     entries = blocklist.blocklist(home.store, 10)
     assert [(e.kind, e.reason, e.episode_id) for e in sorted(entries, key=lambda e: e.kind)] == [
-        ("content", "wrong", found), ("episode", "wrong", found),
-    ]  # fmt: skip
+        ("content", "wrong", found),
+        ("episode", "wrong", found),
+    ]
     lifted = lift(home.store, found)
     assert (lifted.tombstones, lifted.parts) == (1, 1)
     assert blocklist.blocklist(home.store, 10) == []

@@ -166,10 +166,19 @@ def test_an_export_is_of_a_project_and_a_time(old: Opened, tmp_path: Path) -> No
 
 def test_a_bad_line_fails_alone_and_is_named(settings: Settings, store: Store, tmp_path: Path) -> None:
     report = taken(
-        settings, tmp_path, LINE, "{not json", "", {"summary": "no time"}, {**LINE, "tags": "one"},
-        {**LINE, "summary": " "}, {**LINE, "schema": "other/1"}, "[1]", {**LINE, "summary": "the last one"},
+        settings,
+        tmp_path,
+        LINE,
+        "{not json",
+        "",
+        {"summary": "no time"},
+        {**LINE, "tags": "one"},
+        {**LINE, "summary": " "},
+        {**LINE, "schema": "other/1"},
+        "[1]",
+        {**LINE, "summary": "the last one"},
         {**LINE, "timestamp": "2026-03-01"},
-    )  # fmt: skip
+    )
     assert report.created == 2
     assert [problem.partition(":")[0] for problem in report.problems] == [f"line {n}" for n in (2, 4, 5, 6, 7, 8, 10)]
     assert "line 4: timestamp: Field required" in report.problems
@@ -187,8 +196,13 @@ def test_a_line_is_one_episode_each_time_and_stays_as_stored(settings: Settings,
 
 
 def test_secrets_are_masked_on_their_way_in(settings: Settings, store: Store, tmp_path: Path) -> None:
-    secret = {"summary": f"the token {SECRET}", "raw_exchange": f"export GITHUB_TOKEN={SECRET}", "path": f"/x/{SECRET}",
-              "tags": [SECRET], "metadata": {"password": "hunter2-and-more", "deep": [SECRET]}}  # fmt: skip
+    secret = {
+        "summary": f"the token {SECRET}",
+        "raw_exchange": f"export GITHUB_TOKEN={SECRET}",
+        "path": f"/x/{SECRET}",
+        "tags": [SECRET],
+        "metadata": {"password": "hunter2-and-more", "deep": [SECRET]},
+    }
     assert taken(settings, tmp_path, {**LINE, **secret}).created == 1
     (stored,) = episodes(store)
     assert SECRET not in json.dumps(body_of(stored, passages(store, stored)))
@@ -202,9 +216,12 @@ def test_what_was_deleted_or_is_excluded_here_stays_away(settings: Settings, sto
     store.episodes.delete("gone")
     add_rule(store, Rule(RuleKind.CONTENT_PATTERN, "lantern"))
     report = taken(
-        settings, tmp_path, {**LINE, "episode_id": "gone"}, {**LINE, "episode_id": "twin", "message_keys": ["k1"]},
+        settings,
+        tmp_path,
+        {**LINE, "episode_id": "gone"},
+        {**LINE, "episode_id": "twin", "message_keys": ["k1"]},
         {**LINE, "summary": "a lantern"},
-    )  # fmt: skip
+    )
     assert (report.created, report.tombstoned, len(report.problems)) == (0, 2, 1)
     assert "kept away: they were deleted or forgotten here" in render(report)
     assert episodes(store) == []
@@ -289,9 +306,13 @@ def test_a_line_costs_mongodb_two_commands_and_no_commit(
 
 def test_what_the_store_refuses_is_context_of_nothing(server: LoopbackServer, tmp_path: Path) -> None:
     lines = [
-        note("the first", 0), note("the huge one", 1, raw_exchange="x " * 300_000), "{not json", note("the next", 2),
-        note("the last", 3), note(" ", 4),
-    ]  # fmt: skip
+        note("the first", 0),
+        note("the huge one", 1, raw_exchange="x " * 300_000),
+        "{not json",
+        note("the next", 2),
+        note("the last", 3),
+        note(" ", 4),
+    ]
     settings = Settings(home=tmp_path / "new", store="mongo", mongo_uri=SecretStr(server.uri))
     with closing(wiring.open_store(settings)) as store:
         server.faults.add("insert", "update", error=TOO_LARGE, times=None, over_bytes=300_000)
@@ -325,8 +346,10 @@ def test_what_others_write_meanwhile_stays_as_it_is(
     report = taken(settings, tmp_path, *lines)
     assert (report.created, report.unchanged, report.differing, report.problems) == (1, 1, ["one"], [])
     assert {key: found.summary for key, found in store.episodes.get(["one", "two", "three"]).items()} == {
-        "one": "what a log says", "two": "b", "three": "c",
-    }  # fmt: skip
+        "one": "what a log says",
+        "two": "b",
+        "three": "c",
+    }
 
 
 def test_what_is_said_twice_meets_what_the_first_line_left(settings: Settings, store: Store, tmp_path: Path) -> None:
@@ -334,10 +357,18 @@ def test_what_is_said_twice_meets_what_the_first_line_left(settings: Settings, s
     store.episodes.delete("gone")
     add_rule(store, Rule(RuleKind.CONTENT_PATTERN, "lantern"))
     report = taken(
-        settings, tmp_path, note("a", episode_id="one"), note("a", episode_id="one"), note("b", episode_id="one"),
-        note("a lantern", episode_id="two"), note("c", episode_id="two"), note("d", episode_id="gone"),
-        note("d", episode_id="gone"), note("e"), note("e"),
-    )  # fmt: skip
+        settings,
+        tmp_path,
+        note("a", episode_id="one"),
+        note("a", episode_id="one"),
+        note("b", episode_id="one"),
+        note("a lantern", episode_id="two"),
+        note("c", episode_id="two"),
+        note("d", episode_id="gone"),
+        note("d", episode_id="gone"),
+        note("e"),
+        note("e"),
+    )
     assert (report.created, report.unchanged, report.differing, report.tombstoned) == (3, 2, ["one"], 2)
     (problem,) = report.problems
     assert problem.startswith("line 4: ")
@@ -346,12 +377,22 @@ def test_what_is_said_twice_meets_what_the_first_line_left(settings: Settings, s
 
 def test_lines_have_the_contexts_that_files_of_one_line_give(tmp_path: Path) -> None:
     lines = [
-        note("a valve", 0), note("a pump", 1), note("under another name", 1, project="water"), note("a pipe", 2),
-        note("at the same time", 2), note("in the past", 0), note("superseded", 3, status="superseded"),
-        note("forgotten", 3, episode_id="gone"), note("its messages are forgotten", 3, message_keys=["k1"]),
-        note("a lantern", 3), note("a record", 3, kind="record"), note("of others", 3, instance="other"),
-        note("a tank", 4), note("a boiler", 33), note("a chimney", 90),
-    ]  # fmt: skip
+        note("a valve", 0),
+        note("a pump", 1),
+        note("under another name", 1, project="water"),
+        note("a pipe", 2),
+        note("at the same time", 2),
+        note("in the past", 0),
+        note("superseded", 3, status="superseded"),
+        note("forgotten", 3, episode_id="gone"),
+        note("its messages are forgotten", 3, message_keys=["k1"]),
+        note("a lantern", 3),
+        note("a record", 3, kind="record"),
+        note("of others", 3, instance="other"),
+        note("a tank", 4),
+        note("a boiler", 33),
+        note("a chimney", 90),
+    ]
     lines = [{"project": "api"} | line for line in lines]
     found = []
     for files in ([lines], [[line] for line in lines]):

@@ -77,8 +77,9 @@ def test_the_latest_generation_is_the_default(home: Home, tmp_path: Path) -> Non
     assert restored(home, tmp_path / "latest", session_id=SESSION) == {f"{name}.jsonl": second}
     assert restored(home, tmp_path / "first", session_id=SESSION, generation=0) == {f"{name}.generation-0.jsonl": first}
     assert restored(home, tmp_path / "all", session_id=SESSION, generation=EVERY) == {
-        f"{name}.generation-0.jsonl": first, f"{name}.jsonl": second,
-    }  # fmt: skip
+        f"{name}.generation-0.jsonl": first,
+        f"{name}.jsonl": second,
+    }
     assert extractable(home.store, session_id=SESSION, generation=7) == []
 
 

@@ -93,9 +93,16 @@ def test_the_same_content_again_is_no_second_episode(store: Store, poster: Poste
 
 @pytest.mark.parametrize(
     "other",
-    [{"summary": "We chose SQLite."}, {"raw_exchange": "more"}, {"project": "acme/web"}, {"tags": ("x",)},
-     {"timestamp": NOON + timedelta(seconds=1)}, {"metadata": {"a": 1}}, {"kind": "decision"}],
-)  # fmt: skip
+    [
+        {"summary": "We chose SQLite."},
+        {"raw_exchange": "more"},
+        {"project": "acme/web"},
+        {"tags": ("x",)},
+        {"timestamp": NOON + timedelta(seconds=1)},
+        {"metadata": {"a": 1}},
+        {"kind": "decision"},
+    ],
+)
 def test_other_content_under_the_same_id_is_a_conflict(store: Store, poster: Poster, other: dict[str, Any]) -> None:
     kept, _ = poster.create(draft(episode_id="e", timestamp=NOON))
     with pytest.raises(EpisodeConflict, match="PATCH /api/episodes/e"):
@@ -129,11 +136,16 @@ def test_of_two_that_post_one_id_at_once_one_creates_it(open_store: OpenStore, a
 def test_no_secret_is_stored_wherever_it_stands(store: Store, poster: Poster) -> None:
     poster.create(
         draft(
-            f"The token is {KEY}", raw_exchange=f"export GITHUB_TOKEN={KEY}\n" * 50, tags=(KEY, "plain"), kind="note",
+            f"The token is {KEY}",
+            raw_exchange=f"export GITHUB_TOKEN={KEY}\n" * 50,
+            tags=(KEY, "plain"),
+            kind="note",
             metadata={"note": KEY, KEY: 1, "list": [{"deep": f"x {KEY}"}], "password": "hunter2-Tr0ub4dor"},
-            project=f"https://x:{KEY}@github.com/acme/api", instance=f"mac {KEY}", episode_id="e",
+            project=f"https://x:{KEY}@github.com/acme/api",
+            instance=f"mac {KEY}",
+            episode_id="e",
         )
-    )  # fmt: skip
+    )
     assert KEY not in everything(store, "e")
     assert "hunter2-Tr0ub4dor" not in everything(store, "e")
     assert store.episodes.get(["e"])["e"].metadata["masked"] == {"github": 50}
@@ -228,9 +240,17 @@ def test_an_episode_without_an_id_gets_one_of_its_day(poster: Poster) -> None:
 
 def test_a_new_summary_of_a_logged_episode_keeps_its_messages(store: Store, poster: Poster) -> None:
     logged = Episode(
-        "part-1", "host--logs--00000000", datetime(2026, 10, 1, tzinfo=UTC), "host", "~/code/api", "exchange",
-        "first summary", "[User]\nwhy is the ledger wrong", message_keys=("u:1",), message_ids=("uuid-1",),
-    )  # fmt: skip
+        "part-1",
+        "host--logs--00000000",
+        datetime(2026, 10, 1, tzinfo=UTC),
+        "host",
+        "~/code/api",
+        "exchange",
+        "first summary",
+        "[User]\nwhy is the ledger wrong",
+        message_keys=("u:1",),
+        message_ids=("uuid-1",),
+    )
     said = Passage(0, "why is the ledger wrong", "2026-10-01 api", ("uuid-1",))
     store.episodes.put([(logged, [said])])
     for summary in ("The kumquat module rounds twice", "The quince module rounds twice"):

@@ -97,22 +97,42 @@ def make_files(folder: Path) -> list[SourceSpec]:
     ):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
-    shared = (SESSION, 0, "/code/gnat", "Why does the gnat reader fail on empty files? It crashed twice.",
-              "An error: it reads a byte before it looks. The fix is a check.")  # fmt: skip
-    said = (OTHER, 60, "/code/wombat", "Why does the wombat ledger not add up? That is wrong.",
-            "The error is in the wombat rounding. The fix is cents.")  # fmt: skip
-    harmless = ("22222222" + SESSION[8:], 5, "/code/shop", "Why is the heron page slow? It was an error to ship it.",
-                "The decision: the heron page is cached. The fix is in.")  # fmt: skip
+    shared = (
+        SESSION,
+        0,
+        "/code/gnat",
+        "Why does the gnat reader fail on empty files? It crashed twice.",
+        "An error: it reads a byte before it looks. The fix is a check.",
+    )
+    said = (
+        OTHER,
+        60,
+        "/code/wombat",
+        "Why does the wombat ledger not add up? That is wrong.",
+        "The error is in the wombat rounding. The fix is cents.",
+    )
+    harmless = (
+        "22222222" + SESSION[8:],
+        5,
+        "/code/shop",
+        "Why is the heron page slow? It was an error to ship it.",
+        "The decision: the heron page is cached. The fix is in.",
+    )
     for root, (session, at, cwd, *texts) in (
-        ("logs", shared), ("logs", harmless), ("mine-logs", shared), ("mine-logs", said),
-    ):  # fmt: skip
+        ("logs", shared),
+        ("logs", harmless),
+        ("mine-logs", shared),
+        ("mine-logs", said),
+    ):
         lines = [record(("user", "assistant")[n], text, at + n, session, cwd=cwd) for n, text in enumerate(texts)]
         (folder / root / FOLDER).mkdir(parents=True, exist_ok=True)
         (folder / root / FOLDER / f"{session}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
     return [
-        spec("mine", DOCUMENTS, folder / "mine", private=True), spec("open", DOCUMENTS, folder / "open", private=False),
-        spec("mine-logs", LOGS, folder / "mine-logs", private=True), spec("logs", LOGS, folder / "logs", private=False),
-    ]  # fmt: skip
+        spec("mine", DOCUMENTS, folder / "mine", private=True),
+        spec("open", DOCUMENTS, folder / "open", private=False),
+        spec("mine-logs", LOGS, folder / "mine-logs", private=True),
+        spec("logs", LOGS, folder / "logs", private=False),
+    ]
 
 
 # The OpenAI-compatible service of these tests is on this machine, so it may see everything, as Ollama here may.
@@ -186,9 +206,11 @@ def ingest(home: LlmHome, tmp_path: Path, how: str, *, local_only: bool, url: st
     """What a watched process says of its ingests, by summarizer."""
     home.converse(1)
     environment = {
-        **os.environ, "ANAMNESIS_LOCAL_ONLY": str(local_only), "ANAMNESIS_ANTHROPIC_API_KEY": "sk-ant-SECRET-KEY",
+        **os.environ,
+        "ANAMNESIS_LOCAL_ONLY": str(local_only),
+        "ANAMNESIS_ANTHROPIC_API_KEY": "sk-ant-SECRET-KEY",
         "HOME": str(tmp_path / "user"),
-    }  # fmt: skip
+    }
     command, root = [sys.executable, "-m", "anamnesis_tests.support.watched_ingest"], Path(__file__).parents[2]
     command += [str(home.base), how, url]
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=200, check=False)

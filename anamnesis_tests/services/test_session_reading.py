@@ -169,8 +169,12 @@ def known(store: Store) -> Store:
 def test_short_ids_are_as_short_as_is_unique(known: Store) -> None:
     short = short_ids(known, IDS)
     assert short == {
-        IDS[0]: "48d31a139c694440", IDS[1]: "48d31a139c69ffff", IDS[2]: "48d31a", IDS[3]: "e52b14", IDS[4]: IDS[4],
-    }  # fmt: skip
+        IDS[0]: "48d31a139c694440",
+        IDS[1]: "48d31a139c69ffff",
+        IDS[2]: "48d31a",
+        IDS[3]: "e52b14",
+        IDS[4]: IDS[4],
+    }
     assert [find_episode(known, name).episode_id for name in short.values()] == list(IDS)
 
 

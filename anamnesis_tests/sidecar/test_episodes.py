@@ -108,17 +108,29 @@ def test_list_pages_without_gaps_while_episodes_arrive(client: TestClient, post:
 
 
 FILTERS: list[tuple[dict[str, Any], set[str]]] = [
-    ({"project": "acme"}, {"a"}), ({"instance": "pi"}, {"b"}), ({"tags": ["x"]}, {"a", "b"}),
-    ({"tags": ["x", "y"]}, {"b"}), ({"kind": ["decision"]}, {"b"}), ({"kind": ["decision", "note"]}, {"a", "b"}),
-    ({"since": "2026-01-02"}, {"b"}), ({"until": "2026-01-02"}, {"a"}),
+    ({"project": "acme"}, {"a"}),
+    ({"instance": "pi"}, {"b"}),
+    ({"tags": ["x"]}, {"a", "b"}),
+    ({"tags": ["x", "y"]}, {"b"}),
+    ({"kind": ["decision"]}, {"b"}),
+    ({"kind": ["decision", "note"]}, {"a", "b"}),
+    ({"since": "2026-01-02"}, {"b"}),
+    ({"until": "2026-01-02"}, {"a"}),
     ({"since": "2026-01-01", "until": "2026-01-02"}, {"a"}),
-]  # fmt: skip
+]
 
 
 def test_lists_and_searches_are_filtered(client: TestClient, post: Post) -> None:
     post("zeppelin a", tags=["x"], timestamp="2026-01-01", episode_id="a")
-    post("zeppelin b", tags=["x", "y"], timestamp="2026-01-02", project="other", instance="pi", kind="decision",
-         episode_id="b")  # fmt: skip
+    post(
+        "zeppelin b",
+        tags=["x", "y"],
+        timestamp="2026-01-02",
+        project="other",
+        instance="pi",
+        kind="decision",
+        episode_id="b",
+    )
 
     def found(**asked: Any) -> set[str]:
         return {hit["episode_id"] for hit in search(client, "zeppelin a", fold=False, min_score=0, **asked)}
@@ -178,9 +190,13 @@ def test_deleted_is_gone_and_stays_away(
 def test_bad_episode_of_a_bulk_call_fails_alone(client: TestClient) -> None:
     client.post("/api/episodes", json={**DRAFT, "episode_id": "known"})
     episodes = [
-        {**DRAFT, "summary": "new"}, {**DRAFT, "episode_id": "known"}, {**DRAFT, "summary": " "}, "not an object",
-        {**DRAFT, "episode_id": "known", "summary": "other"}, {**DRAFT, "raw_exchange": "x" * MAX_EPISODE_BYTES},
-    ]  # fmt: skip
+        {**DRAFT, "summary": "new"},
+        {**DRAFT, "episode_id": "known"},
+        {**DRAFT, "summary": " "},
+        "not an object",
+        {**DRAFT, "episode_id": "known", "summary": "other"},
+        {**DRAFT, "raw_exchange": "x" * MAX_EPISODE_BYTES},
+    ]
     body = client.post("/api/episodes/bulk", json={"episodes": episodes}).json()
     assert (body["created"], body["unchanged"]) == (1, 1)
     failed = [(failure["index"], failure["errors"][0]["path"]) for failure in body["failed"]]

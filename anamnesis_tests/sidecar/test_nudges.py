@@ -86,8 +86,13 @@ def test_what_is_noted_is_bounded(services: TestServices) -> None:
 
 
 def test_transcript_belongs_to_the_folder_it_is_in() -> None:
-    of_folder = {"/logs/-a/s.jsonl": True, "/logs/-a/s/subagents/agent-1.jsonl": True, "/logs/-a-b/s.jsonl": False,
-                 "/logs/-a": False, "": False}  # fmt: skip
+    of_folder = {
+        "/logs/-a/s.jsonl": True,
+        "/logs/-a/s/subagents/agent-1.jsonl": True,
+        "/logs/-a-b/s.jsonl": False,
+        "/logs/-a": False,
+        "": False,
+    }
     assert {path: holds(Source("k", "mac", "/logs", "-a"), path) for path in of_folder} == of_folder
 
 

@@ -36,8 +36,13 @@ def ids(client: TestClient, query: str) -> list[str]:
 def test_two_upserts_are_one_episode_that_grows(client: TestClient) -> None:
     first = upsert(client, "Began with the quagga.", 201, tags=["a", "b"])
     assert first == {
-        "episode_id": ID, "created": True, "appended": True, "chars": 22, "tags": ["a", "b"], "closed": None,
-    }  # fmt: skip
+        "episode_id": ID,
+        "created": True,
+        "appended": True,
+        "chars": 22,
+        "tags": ["a", "b"],
+        "closed": None,
+    }
     second = upsert(client, " Then the zeppelin.\n", tags=["b", "c"])
     assert (second["created"], second["appended"], second["tags"]) == (False, True, ["a", "b", "c"])
     episode = stored(client)

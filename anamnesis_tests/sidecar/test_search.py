@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.fields import parse_time
-from anamnesis_tests.sidecar.conftest import (  # fmt: skip
+from anamnesis_tests.sidecar.conftest import (
     BASE,
     HashedWords,
     Post,
@@ -35,11 +35,31 @@ def test_an_answer_has_exactly_the_fields_of_the_contract(client: TestClient, po
     assert set(answer) == {"results", "weak", "took_ms", "model_id", "degraded", "total_tokens"}
     (hit,) = answer["results"]
     assert set(hit) == {
-        "episode_id", "score", "confidence", "weak", "similarity_score", "timestamp", "instance", "project", "kind",
-        "title", "summary", "excerpt", "tags", "retrieval_count", "status", "superseded_by",
-        "superseded_at", "source", "also", "boosted_score", "priority_multiplier", "consolidated_from",
-        "authority", "layer",
-    }  # fmt: skip
+        "episode_id",
+        "score",
+        "confidence",
+        "weak",
+        "similarity_score",
+        "timestamp",
+        "instance",
+        "project",
+        "kind",
+        "title",
+        "summary",
+        "excerpt",
+        "tags",
+        "retrieval_count",
+        "status",
+        "superseded_by",
+        "superseded_at",
+        "source",
+        "also",
+        "boosted_score",
+        "priority_multiplier",
+        "consolidated_from",
+        "authority",
+        "layer",
+    }
     assert hit["boosted_score"] == hit["score"]
     assert hit["timestamp"] == "2026-03-14T08:26:53Z"
     assert 0 <= hit["score"] <= 1
@@ -57,16 +77,31 @@ def test_hit_says_what_it_was_made_of_and_multiplied_by(client: TestClient, post
 
 def test_a_hit_points_to_the_records_of_its_own_passage(client: TestClient, services: TestServices) -> None:
     episode = Episode(
-        "part", "mac--acme", parse_time("2026-01-01"), "mac", "acme", "exchange", "s", "zeppelin", machine="mac",
-        path="a/b.jsonl", session_id="s1", message_ids=("m1", "m2"), message_keys=("k1", "k2"),
-    )  # fmt: skip
+        "part",
+        "mac--acme",
+        parse_time("2026-01-01"),
+        "mac",
+        "acme",
+        "exchange",
+        "s",
+        "zeppelin",
+        machine="mac",
+        path="a/b.jsonl",
+        session_id="s1",
+        message_ids=("m1", "m2"),
+        message_keys=("k1", "k2"),
+    )
     services.store.episodes.put(
         [(episode, [Passage(0, "balloon", "", ("m1",)), Passage(1, "zeppelin " * 300, "", ("m2",))])]
     )
     (hit,) = search(client, "zeppelin", mode="exact")["results"]
     assert hit["source"] == {
-        "machine": "mac", "path": "a/b.jsonl", "session_id": "s1", "message_ids": ["m2"], "trust": "transcript",
-    }  # fmt: skip
+        "machine": "mac",
+        "path": "a/b.jsonl",
+        "session_id": "s1",
+        "message_ids": ["m2"],
+        "trust": "transcript",
+    }
     assert len(hit["excerpt"]) == 1200
 
 

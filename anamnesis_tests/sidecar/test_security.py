@@ -29,9 +29,15 @@ def test_request_may_name_loopback_or_an_allowed_host(guarded: TestClient) -> No
 
 def test_request_that_names_another_host_is_misdirected(guarded: TestClient) -> None:
     for host in (
-        "evil.example", "evil.example:3010", "127.0.0.1.evil.example", "localhost@evil.example", "127.0.0.1/x", "::1",
-        "", "a:b",
-    ):  # fmt: skip
+        "evil.example",
+        "evil.example:3010",
+        "127.0.0.1.evil.example",
+        "localhost@evil.example",
+        "127.0.0.1/x",
+        "::1",
+        "",
+        "a:b",
+    ):
         for path in ("/health", "/api/episodes"):
             problem(guarded.get(path, headers={"Host": host, "Authorization": f"Bearer {TOKEN}"}), 421)
 

@@ -94,8 +94,11 @@ def test_document_has_a_summary_of_every_call(client: TestClient) -> None:
 def test_unknown_address_is_a_problem(client: TestClient) -> None:
     for path in ("/nope", "/health/", "/api", "/api/episodesx", "/redoc"):
         assert problem(client.get(path), 404) == {
-            "type": "about:blank", "title": "Not Found", "status": 404, "detail": "no such address; /docs lists them",
-        }  # fmt: skip
+            "type": "about:blank",
+            "title": "Not Found",
+            "status": 404,
+            "detail": "no such address; /docs lists them",
+        }
 
 
 def test_wrong_method_is_told_the_right_ones(client: TestClient) -> None:
@@ -151,8 +154,9 @@ def test_access_log_has_no_id_query_or_body(client: TestClient, caplog: pytest.L
         client.post("/api/episodes/search", json={"query": "hunter2"})
     lines = [record.getMessage() for record in caplog.records if record.name == "anamnesis.access"]
     assert [line.rsplit(" ", 2)[0] for line in lines] == [
-        "GET /api/episodes/{episode_id} 404", "POST /api/episodes/search 200",
-    ]  # fmt: skip
+        "GET /api/episodes/{episode_id} 404",
+        "POST /api/episodes/search 200",
+    ]
 
 
 def test_closing_the_application_closes_the_services_once(tmp_path: Path) -> None:

@@ -28,10 +28,22 @@ BAD_FIELDS: dict[str, list[Any]] = {
     "kind": ["k" * 51],
     "timestamp": ["yesterday", "1969-12-31T23:59:59Z", "2201-01-01", 1_700_000_000, "2025-02-29"],
     "metadata": [{"a": "x" * 65_536}, {"a": [{"b": "\x00"}]}, {"\x00": 1}, []],
-    "episode_id": ["", "x" * 201, "tab\there", ".", "..", "a/../b", "search", "bulk/1", "reembed/status", "recent",
-                   "upload/x", "rolling/x"],
+    "episode_id": [
+        "",
+        "x" * 201,
+        "tab\there",
+        ".",
+        "..",
+        "a/../b",
+        "search",
+        "bulk/1",
+        "reembed/status",
+        "recent",
+        "upload/x",
+        "rolling/x",
+    ],
     "sumary": ["misspelt"],
-}  # fmt: skip
+}
 BAD_SEARCHES: dict[str, list[Any]] = {
     "query": ["  ", "q" * 10_001],
     "top_k": [0, 101, "5", True, 1.5],
@@ -130,9 +142,16 @@ def test_a_form_cannot_post(client: TestClient, path: str, content_type: str) ->
 def test_a_refusal_never_repeats_the_values_it_was_sent(client: TestClient) -> None:
     secret = "hunter2-hunter2"
     sent = {
-        "summary": [secret], "instance": secret * 20, "project": {secret: 1}, "timestamp": secret, "kind": secret * 9,
-        "tags": [secret * 9], "metadata": secret, "episode_id": secret + "\x07", "raw_exchange": secret + "\x00",
-    }  # fmt: skip
+        "summary": [secret],
+        "instance": secret * 20,
+        "project": {secret: 1},
+        "timestamp": secret,
+        "kind": secret * 9,
+        "tags": [secret * 9],
+        "metadata": secret,
+        "episode_id": secret + "\x07",
+        "raw_exchange": secret + "\x00",
+    }
     replies = [
         client.post("/api/episodes", json=sent),
         client.post("/api/episodes/bulk", json={"episodes": [sent]}),

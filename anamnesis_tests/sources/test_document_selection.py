@@ -125,8 +125,10 @@ def test_an_empty_own_ignore_file_opts_a_project_out_and_a_pattern_in_one_wins_o
     found = choose(["out/a.md", "out/b/c.md", "CLAUDE.local.md", "x.local.md", "b.md", "c.md"], ignores=ignores)
     assert names(found) == ["CLAUDE.local.md", "c.md"]
     assert found.left_out == {
-        "opted out by an empty .anamnesisignore": 2, "ignored by .gitignore": 1, "ignored by .anamnesisignore": 1,
-    }  # fmt: skip
+        "opted out by an empty .anamnesisignore": 2,
+        "ignored by .gitignore": 1,
+        "ignored by .anamnesisignore": 1,
+    }
     assert found.examples["opted out by an empty .anamnesisignore"] == ("out/a.md", "out/b/c.md")
 
 
@@ -165,13 +167,25 @@ def test_a_pattern_that_is_none_is_refused() -> None:
 # --- git as the oracle -----------------------------------------------------------------------------------
 
 TREE = [
-    "a.md", "b.md", "x/a.md", "x/b.md", "x/y/a.md", "x/y/b.md", "x/y/z/a.md", "y/a.md", "y/z/b.md", "z/x/a.md",
-]  # fmt: skip
+    "a.md",
+    "b.md",
+    "x/a.md",
+    "x/b.md",
+    "x/y/a.md",
+    "x/y/b.md",
+    "x/y/z/a.md",
+    "y/a.md",
+    "y/z/b.md",
+    "z/x/a.md",
+]
 PIECES = st.sampled_from(["a.md", "b.md", "*.md", "x", "y", "z", "x/y", "*", "**", "?.md", "[ab].md", "x/*", "**/z"])
 PATTERNS = st.builds(
     lambda negate, anchor, piece, end: f"{negate}{anchor}{piece}{end}",
-    st.sampled_from(["", "", "!"]), st.sampled_from(["", "/"]), PIECES, st.sampled_from(["", "", "/", "/**"]),
-)  # fmt: skip
+    st.sampled_from(["", "", "!"]),
+    st.sampled_from(["", "/"]),
+    PIECES,
+    st.sampled_from(["", "", "/", "/**"]),
+)
 IGNORE_FILES = st.dictionaries(
     st.sampled_from(["", "x/", "x/y/", "y/"]).map(lambda folder: f"{folder}.gitignore"),
     st.lists(PATTERNS, min_size=1, max_size=4).map(lambda lines: "\n".join([*lines, "# a comment", ""])),
@@ -194,8 +208,11 @@ def ignored_by_git(root: Path, ignores: dict[str, str]) -> set[str]:
         (root / path).write_text(text)
     asked = subprocess.run(
         ["git", "-C", str(root), "check-ignore", "--no-index", "--stdin"],
-        input="\n".join(TREE), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        input="\n".join(TREE),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     for path in ignores:
         (root / path).unlink()
     return set(asked.stdout.split())

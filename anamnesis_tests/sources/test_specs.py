@@ -147,8 +147,10 @@ def test_each_project_folder_under_each_root_is_a_source(tmp_path):
         (tmp_path / name).mkdir(parents=True)
     found = discover(HOST, [os.fspath(tmp_path / "one"), os.fspath(tmp_path / "two") + "/"])
     assert sorted((source.root[-3:], source.folder) for source in found.sources) == [
-        ("one", "-home-a"), ("one", "-home-b"), ("two", "-home-a"),
-    ]  # fmt: skip
+        ("one", "-home-a"),
+        ("one", "-home-b"),
+        ("two", "-home-a"),
+    ]
     assert len({source.key for source in found.sources}) == 3
     assert found.problems == ()
 

@@ -124,14 +124,34 @@ def test_five_redirects_are_followed_and_not_six(site: ThreadingHTTPServer) -> N
 @pytest.mark.parametrize(
     "target",
     [
-        "http://inside.test/", "http://mixed.test/", "http://10.0.0.7/", "http://192.168.1.1/admin", "http://172.16.0.1/",
-        "http://169.254.169.254/latest/meta-data", "http://0.0.0.0/", "http://[::1]/", "http://[fe80::1]/",
-        "http://[fd00::1]/", "http://[::ffff:10.0.0.7]/", "http://[64:ff9b::a00:7]/", "http://[2002:a00:7::]/",
-        "http://167772167/", "http://0x0a.0.0.7/", "http://012.0.0.7/", "http://10.7/", "http://224.0.0.1/",
-        "http://240.0.0.1/", "http://255.255.255.255/", "http://100.64.0.1/", "file:///etc/passwd",
-        "ftp://public.test/", "gopher://public.test/", "http://user:word@public.test/", "//[/",
+        "http://inside.test/",
+        "http://mixed.test/",
+        "http://10.0.0.7/",
+        "http://192.168.1.1/admin",
+        "http://172.16.0.1/",
+        "http://169.254.169.254/latest/meta-data",
+        "http://0.0.0.0/",
+        "http://[::1]/",
+        "http://[fe80::1]/",
+        "http://[fd00::1]/",
+        "http://[::ffff:10.0.0.7]/",
+        "http://[64:ff9b::a00:7]/",
+        "http://[2002:a00:7::]/",
+        "http://167772167/",
+        "http://0x0a.0.0.7/",
+        "http://012.0.0.7/",
+        "http://10.7/",
+        "http://224.0.0.1/",
+        "http://240.0.0.1/",
+        "http://255.255.255.255/",
+        "http://100.64.0.1/",
+        "file:///etc/passwd",
+        "ftp://public.test/",
+        "gopher://public.test/",
+        "http://user:word@public.test/",
+        "//[/",
     ],
-)  # fmt: skip
+)
 def test_what_is_not_public_is_refused_also_after_a_redirect(site: ThreadingHTTPServer, target: str) -> None:
     with pytest.raises(PageRefused):
         fetch_url(target)
@@ -151,12 +171,22 @@ def test_this_machine_is_never_asked_by_default(url: str) -> None:
 @pytest.mark.parametrize(
     ("address", "public"),
     [
-        ("93.184.216.34", True), ("2606:4700::1111", True), ("::ffff:93.184.216.34", True), ("10.1.2.3", False),
-        ("::ffff:127.0.0.1", False), ("64:ff9b::7f00:1", False), ("2002:7f00:1::", False), ("fec0::1", False),
-        ("ff02::1", False), ("::", False), ("198.18.0.1", False), ("192.0.2.1", False), ("2001:db8::1", False),
+        ("93.184.216.34", True),
+        ("2606:4700::1111", True),
+        ("::ffff:93.184.216.34", True),
+        ("10.1.2.3", False),
+        ("::ffff:127.0.0.1", False),
+        ("64:ff9b::7f00:1", False),
+        ("2002:7f00:1::", False),
+        ("fec0::1", False),
+        ("ff02::1", False),
+        ("::", False),
+        ("198.18.0.1", False),
+        ("192.0.2.1", False),
+        ("2001:db8::1", False),
         ("2001:0:7f00:1::", False),
     ],
-)  # fmt: skip
+)
 def test_which_addresses_are_public(address: str, public: bool) -> None:
     assert is_public(ipaddress.ip_address(address)) is public
 

@@ -23,8 +23,12 @@ def write(store: Store, number: int, until: float) -> None:
     turn = 0
     while time.monotonic() < until:
         own = f"w{number}-{turn}"
-        store.episodes.put([(episode(own, turn), passages(f"needle {own}", "second")),
-                            (episode("shared"), passages("everybody writes this", f"turn {turn % 3}"))])  # fmt: skip
+        store.episodes.put(
+            [
+                (episode(own, turn), passages(f"needle {own}", "second")),
+                (episode("shared"), passages("everybody writes this", f"turn {turn % 3}")),
+            ]
+        )
         keys = [stored.passage_id for stored in store.episodes.passages_of(own)]
         store.vectors.put("s", Variant.TEXT, keys, random_units(2, 4, seed=turn))
         count_retrieval(store, own)

@@ -154,8 +154,24 @@ def embed(r: random.Random) -> Step:
     return step
 
 
-WAYS = [put, put, put, edit, edit, create, delete, track, settle, settle, merge, unsupersede, name_project,
-        change_space, change_space, embed]  # fmt: skip
+WAYS = [
+    put,
+    put,
+    put,
+    edit,
+    edit,
+    create,
+    delete,
+    track,
+    settle,
+    settle,
+    merge,
+    unsupersede,
+    name_project,
+    change_space,
+    change_space,
+    embed,
+]
 
 
 def outcome(store: Store, step: Step) -> Any:
@@ -186,7 +202,7 @@ def held(store: Store) -> dict[str, Any]:
         "buried": store.messages.known_keys(["k1", "k2", "f:k1"]),
         "events": store.events.counts(),
         "spaces": {each.key: (each, *of_space(store, each.key)) for each in store.spaces.all()},
-    }  # fmt: skip
+    }
 
 
 def of_space(store: Store, key: str) -> tuple[Any, ...]:

@@ -30,10 +30,20 @@ def test_a_session_is_given_back_as_it_was_put_with_its_messages_in_order(store:
     said = [
         message(1, files=("a plan.txt", "b.md")),
         message(
-            2, role="assistant", citations=cited, backend="ollama", model="qwen3", seconds=1.5, input_tokens=10,
-            output_tokens=5, dollars=0.25, stopped=True, problem="broke off", episode_id="e9",
+            2,
+            role="assistant",
+            citations=cited,
+            backend="ollama",
+            model="qwen3",
+            seconds=1.5,
+            input_tokens=10,
+            output_tokens=5,
+            dollars=0.25,
+            stopped=True,
+            problem="broke off",
+            episode_id="e9",
         ),
-    ]  # fmt: skip
+    ]
     for each in said:
         store.chat.add(each)
     used = NOW + timedelta(seconds=2)

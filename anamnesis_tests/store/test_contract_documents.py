@@ -20,10 +20,20 @@ def section(
     """A text of a section of the one document there is, as it stands in a copy of that."""
     part_id = section_part_id("place", anchor, [text])
     made = Part(
-        part_id, source, path, "", "document", line, "document", "acme/shop", f"/{source}", anchor,
-        (Segment(section_key(text), "", SegmentKind.DOCUMENT, 0, text, DAY),), True,
+        part_id,
+        source,
+        path,
+        "",
+        "document",
+        line,
+        "document",
+        "acme/shop",
+        f"/{source}",
+        anchor,
+        (Segment(section_key(text), "", SegmentKind.DOCUMENT, 0, text, DAY),),
+        True,
         section=SectionFacts(("a.md", anchor), line, line + 1, "markdown", tags=("document",), seen=DAY),
-    )  # fmt: skip
+    )
     return made, Sighting(
         source, path, part_id, "place", anchor, line, line, line + 1, since, 0, text, text, cwd=f"/{source}"
     )

@@ -20,10 +20,17 @@ from anamnesis_tests.support.samples import DAY, edit, episode, passages, put, s
 
 def test_an_episode_reads_back_as_written(store: Store):
     written = episode(
-        "e1", tags=("b", "a"), machine="laptop", path="x/y.jsonl", session_id="s", message_ids=("u1", "u2"),
-        message_keys=("m1",), metadata={"nested": {"list": [1, 2.5, None, "ü"]}, "on": True}, superseded_by=None,
+        "e1",
+        tags=("b", "a"),
+        machine="laptop",
+        path="x/y.jsonl",
+        session_id="s",
+        message_ids=("u1", "u2"),
+        message_keys=("m1",),
+        metadata={"nested": {"list": [1, 2.5, None, "ü"]}, "on": True},
+        superseded_by=None,
         raw_exchange="quote \" ' \0 ünï 日本",
-    )  # fmt: skip
+    )
     store.episodes.put([(written, [])])
     assert store.episodes.get(["e1", "unknown"]) == {"e1": written}
     assert store.episodes.get(["e1"])["e1"].content_hash == written.content_hash
@@ -56,8 +63,12 @@ def test_what_no_store_can_hold_is_not_found(store: Store) -> None:
     bad = "a\ud800"
     put(store, "stored otherwise", "text", project=bad, session_id=bad, tags=(bad,))
     filters: list[dict[str, Any]] = [
-        {"projects": (bad,)}, {"kinds": (bad,)}, {"tags": (bad,)}, {"session_id": bad}, {"instance": bad},
-    ]  # fmt: skip
+        {"projects": (bad,)},
+        {"kinds": (bad,)},
+        {"tags": (bad,)},
+        {"session_id": bad},
+        {"instance": bad},
+    ]
     for each in filters:
         assert store.episodes.page(Where(**each), 9).items == []
         assert store.text.matching(["text"], 9, Where(**each)) == []
@@ -96,8 +107,9 @@ def test_put_of_what_is_new_leaves_what_is_there_as_it_is(store: Store):
     report = store.episodes.put(given, only_new=True)
     assert (report.created, report.updated, report.unchanged, report.tombstoned) == (1, 0, 2, 1)
     assert {key: found.summary for key, found in store.episodes.get(["old", "new"]).items()} == {
-        "old": "a summary", "new": "anew",
-    }  # fmt: skip
+        "old": "a summary",
+        "new": "anew",
+    }
     assert [held.passage.text for held in store.episodes.passages_of("old")] == ["as it was"]
 
 
@@ -198,12 +210,14 @@ def test_delete_removes_everything_and_says_so(store: Store):
 def test_a_tombstone_keeps_the_id_and_its_messages_away(store: Store):
     put(store, "e", "text", message_keys=("m1", "m2"))
     store.episodes.delete("e")
-    again = store.episodes.put([
-        (episode("e"), passages("text")),
-        (episode("copy", message_keys=("m2",)), passages("text")),
-        (episode("partly", message_keys=("m2", "m3")), passages("text")),
-        (episode("unrelated"), passages("text")),
-    ])  # fmt: skip
+    again = store.episodes.put(
+        [
+            (episode("e"), passages("text")),
+            (episode("copy", message_keys=("m2",)), passages("text")),
+            (episode("partly", message_keys=("m2", "m3")), passages("text")),
+            (episode("unrelated"), passages("text")),
+        ]
+    )
     assert again == PutReport(created=2, tombstoned=2)
     assert set(store.episodes.get(["e", "copy", "partly", "unrelated"])) == {"partly", "unrelated"}
 
@@ -316,19 +330,21 @@ def test_what_was_read_is_counted_apart(store: Store) -> None:
 
 def passes(e: Episode, where: Where) -> bool:
     """The filter of the contract, said in Python."""
-    return all((
-        not where.projects or e.project in where.projects,
-        where.instance is None or e.instance == where.instance,
-        set(where.tags) <= set(e.tags),
-        not where.kinds or e.kind in where.kinds,
-        e.kind not in where.hidden_kinds,
-        e.source not in where.hidden_sources or e.project in where.shown_projects,
-        where.source is None or e.source == where.source,
-        where.since is None or e.timestamp >= where.since,
-        where.until is None or e.timestamp < where.until,
-        where.include_superseded or where.only_superseded or e.status == "active",
-        not where.only_superseded or e.status == "superseded",
-    ))  # fmt: skip
+    return all(
+        (
+            not where.projects or e.project in where.projects,
+            where.instance is None or e.instance == where.instance,
+            set(where.tags) <= set(e.tags),
+            not where.kinds or e.kind in where.kinds,
+            e.kind not in where.hidden_kinds,
+            e.source not in where.hidden_sources or e.project in where.shown_projects,
+            where.source is None or e.source == where.source,
+            where.since is None or e.timestamp >= where.since,
+            where.until is None or e.timestamp < where.until,
+            where.include_superseded or where.only_superseded or e.status == "active",
+            not where.only_superseded or e.status == "superseded",
+        )
+    )
 
 
 def few(values: str) -> st.SearchStrategy[tuple[str, ...]]:
@@ -337,18 +353,35 @@ def few(values: str) -> st.SearchStrategy[tuple[str, ...]]:
 
 instants = st.integers(0, 6).map(lambda minutes: DAY + timedelta(minutes=minutes))
 filters = st.builds(
-    Where, projects=few("pqr"), instance=st.none() | st.sampled_from("ij"), tags=few("xyz"), kinds=few("klm"),
-    hidden_kinds=few("klm"), hidden_sources=st.sampled_from([(), ("logs",), ("logs", "direct")]),
-    shown_projects=few("pqr"), source=st.none() | st.sampled_from(["direct", "logs"]), since=st.none() | instants,
-    until=st.none() | instants, include_superseded=st.booleans(), only_superseded=st.booleans(),
-)  # fmt: skip
+    Where,
+    projects=few("pqr"),
+    instance=st.none() | st.sampled_from("ij"),
+    tags=few("xyz"),
+    kinds=few("klm"),
+    hidden_kinds=few("klm"),
+    hidden_sources=st.sampled_from([(), ("logs",), ("logs", "direct")]),
+    shown_projects=few("pqr"),
+    source=st.none() | st.sampled_from(["direct", "logs"]),
+    since=st.none() | instants,
+    until=st.none() | instants,
+    include_superseded=st.booleans(),
+    only_superseded=st.booleans(),
+)
 episodes = st.lists(
     st.builds(
-        episode, st.uuids().map(str), st.integers(0, 6), project=st.sampled_from("pqr"), instance=st.sampled_from("ij"),
-        tags=few("xyz"), kind=st.sampled_from("klm"), source=st.sampled_from(["direct", "logs"]),
+        episode,
+        st.uuids().map(str),
+        st.integers(0, 6),
+        project=st.sampled_from("pqr"),
+        instance=st.sampled_from("ij"),
+        tags=few("xyz"),
+        kind=st.sampled_from("klm"),
+        source=st.sampled_from(["direct", "logs"]),
         status=st.sampled_from(["active", "active", "superseded"]),
-    ), max_size=12, unique_by=lambda e: e.episode_id,
-)  # fmt: skip
+    ),
+    max_size=12,
+    unique_by=lambda e: e.episode_id,
+)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -402,9 +435,16 @@ def test_ids_that_begin_alike_are_listed_in_order(store: Store):
 
 KINDS = ("exchange", "note", "record", "procedure", "code", "decision")
 METADATA: tuple[dict[str, object], ...] = (
-    {}, {"value": 2.79}, {"value": 2.8}, {"value": 9}, {"value": True}, {"value": "9"}, {"type": "procedure"},
-    {"trust": "file"}, {"trust": None},
-)  # fmt: skip
+    {},
+    {"value": 2.79},
+    {"value": 2.8},
+    {"value": 9},
+    {"value": True},
+    {"value": "9"},
+    {"type": "procedure"},
+    {"trust": "file"},
+    {"trust": None},
+)
 AGES = (0, 29, 30, 31)
 RETRIEVALS = (0, 1, 2, 4, 5)
 

@@ -23,11 +23,22 @@ def test_each_operation_is_one_event(store: Store) -> None:
     edit(store, "a", "text", tags=("pinned",))
     assert store.episodes.delete("d")
     assert told(store) == [
-        ("write", "a", 3), ("write", "d", 1), ("read", "a", 2), ("edit", "a", 1), ("promote", "a", 1),
+        ("write", "a", 3),
+        ("write", "d", 1),
+        ("read", "a", 2),
+        ("edit", "a", 1),
+        ("promote", "a", 1),
         ("forget", "d", 1),
-    ]  # fmt: skip
-    assert store.events.counts() == {"write": 2, "read": 1, "edit": 1, "promote": 1, "forget": 1, "consolidation": 0,
-                                     "status": 0}  # fmt: skip
+    ]
+    assert store.events.counts() == {
+        "write": 2,
+        "read": 1,
+        "edit": 1,
+        "promote": 1,
+        "forget": 1,
+        "consolidation": 0,
+        "status": 0,
+    }
 
 
 def test_events_of_an_episode_are_found_in_order(store: Store) -> None:

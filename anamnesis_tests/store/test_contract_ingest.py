@@ -46,10 +46,22 @@ def test_a_crawl_is_written_only_over_the_cursor_it_read(store: Store):
 
 def test_a_cursor_reads_back_as_written(store: Store):
     cursor = FileCursor(
-        "logs", "sub/ü.jsonl", device=2**64 - 1, inode=2**63 + 5, size=10, mtime_ns=1_700_000_000_000_000_001,
-        head_hash="ab", head_bytes=64, offset=9, generation=3, lines=7, parsed_lines=5, parser_state='{"open": 1}',
-        gone=False, version=1,
-    )  # fmt: skip
+        "logs",
+        "sub/ü.jsonl",
+        device=2**64 - 1,
+        inode=2**63 + 5,
+        size=10,
+        mtime_ns=1_700_000_000_000_000_001,
+        head_hash="ab",
+        head_bytes=64,
+        offset=9,
+        generation=3,
+        lines=7,
+        parsed_lines=5,
+        parser_state='{"open": 1}',
+        gone=False,
+        version=1,
+    )
     assert store.files.commit_crawl(None, cursor, None)
     assert store.files.cursors("logs") == {"sub/ü.jsonl": cursor}
     assert store.files.cursor("logs", "sub/ü.jsonl") == cursor
@@ -66,8 +78,9 @@ def test_files_not_read_to_their_end_are_listed(store: Store):
     store.files.commit_crawls([(None, each, None) for each in (whole, torn, unread, kept_away, gone)])
     store.files.mark_gone("logs", ["gone.jsonl"])
     assert [(each.source, each.path) for each in store.files.incomplete_files()] == [
-        ("docs", "unread.md"), ("logs", "torn.jsonl"),
-    ]  # fmt: skip
+        ("docs", "unread.md"),
+        ("logs", "torn.jsonl"),
+    ]
     assert store.files.incomplete_files()[1] == store.files.cursor("logs", "torn.jsonl")
     held = store.files.cursor("docs", "unread.md")
     assert held is not None
@@ -101,8 +114,13 @@ def test_vanished_files_are_flagged_once_and_can_return(store: Store):
 
 def test_a_chunk_is_written_whole_or_not_at_all(store: Store):
     before = crawled(store)
-    chunk = ParsedChunk(before, replace(before, parsed_lines=10, version=77), ["m1"], [Occurrence("m0", "a.jsonl", 3)],
-                        [part(segment("m1"))])  # fmt: skip
+    chunk = ParsedChunk(
+        before,
+        replace(before, parsed_lines=10, version=77),
+        ["m1"],
+        [Occurrence("m0", "a.jsonl", 3)],
+        [part(segment("m1"))],
+    )
     assert store.messages.commit_parsed(chunk)
     stored = store.files.cursors("logs")["a.jsonl"]
     assert (stored.parsed_lines, stored.version) == (10, before.version + 1)
@@ -146,8 +164,14 @@ def test_message_that_another_file_owns_is_not_written_again(store: Store):
 
 def test_a_part_reads_back_as_written(store: Store):
     long = "line\n" * 5_000 + "lone \ud83d surrogate, \0 and ünïcode"
-    written = part(segment("m1", long, 1.5), segment("m2", minute=None, start=40), closed=False, agent_id="a1",
-                   agent_type="explore", lead="before")  # fmt: skip
+    written = part(
+        segment("m1", long, 1.5),
+        segment("m2", minute=None, start=40),
+        closed=False,
+        agent_id="a1",
+        agent_type="explore",
+        lead="before",
+    )
     parsed(store, written)
     assert store.parts.part(written.part_id) == written
     assert store.parts.part("no such part") is None
@@ -302,8 +326,21 @@ def test_counts_tell_what_a_source_holds(store: Store):
     store.summaries.put_summaries([summary(one)])
     put(store, "of logs", "a", "b", source="logs")
     put(store, "direct", "c")
-    logs = SourceCounts(files=2, files_gone=1, bytes=200, lines=20, unparsed_lines=16, messages=2, occurrences=1,
-                        exchanges=1, parts=2, open_parts=1, summaries=1, episodes=1, passages=2)  # fmt: skip
+    logs = SourceCounts(
+        files=2,
+        files_gone=1,
+        bytes=200,
+        lines=20,
+        unparsed_lines=16,
+        messages=2,
+        occurrences=1,
+        exchanges=1,
+        parts=2,
+        open_parts=1,
+        summaries=1,
+        episodes=1,
+        passages=2,
+    )
     assert store.overview.counts("logs") == logs
     assert store.overview.counts() == replace(logs, episodes=2, passages=3)
     assert store.overview.counts("nothing here") == SourceCounts()

@@ -33,8 +33,9 @@ def test_each_source_says_of_when_its_newest_episode_is(store: Store) -> None:
     put(store, "b", "text", minute=9, source="logs")
     put(store, "c", "text", minute=5)
     assert store.overview.sources() == {
-        "logs": SourceState(2, DAY + timedelta(minutes=9)), "direct": SourceState(1, DAY + timedelta(minutes=5)),
-    }  # fmt: skip
+        "logs": SourceState(2, DAY + timedelta(minutes=9)),
+        "direct": SourceState(1, DAY + timedelta(minutes=5)),
+    }
 
 
 def test_content_of_source_changes_with_its_passages_alone(store: Store) -> None:

@@ -103,8 +103,9 @@ def test_killed_embedder_leaves_progress_and_backlog_agreed(open_store, place): 
     store = open_store()
     store.spaces.put(space("s", variants=(Variant.TEXT, Variant.CONTEXT)))
     ids = [f"e{n:03d}" for n in range(400)]
-    store.episodes.put([(episode(i, n, source=("direct", "logs")[n % 2]), passages("a", "b"))
-                        for n, i in enumerate(ids)])  # fmt: skip
+    store.episodes.put(
+        [(episode(i, n, source=("direct", "logs")[n % 2]), passages("a", "b")) for n, i in enumerate(ids)]
+    )
     keys = [stored.passage_id for i in ids for stored in store.episodes.passages_of(i)]
     written: list[str] = []
     for number in range(3):

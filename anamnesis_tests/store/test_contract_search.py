@@ -179,9 +179,26 @@ def test_the_exact_analyzer_finds_nothing_merely_similar(store: Store, text: str
 
 
 @pytest.mark.parametrize(
-    "word", ['"', 'a"b', "a\0b", "*", "NEAR(", "{text}: x", "AND", "-", "(", "text:x", "^", "", " ", "'; DROP --",
-             "\ud83d", "😀"],
-)  # fmt: skip
+    "word",
+    [
+        '"',
+        'a"b',
+        "a\0b",
+        "*",
+        "NEAR(",
+        "{text}: x",
+        "AND",
+        "-",
+        "(",
+        "text:x",
+        "^",
+        "",
+        " ",
+        "'; DROP --",
+        "\ud83d",
+        "😀",
+    ],
+)
 @pytest.mark.parametrize("analyzer", ["stem", "exact"])
 def test_words_are_data_and_never_syntax(store: Store, word: str, analyzer: str):
     put(store, "e", "harmless")

@@ -13,8 +13,16 @@ TEXT = Variant.TEXT
 
 
 def test_spaces_read_back_as_written_oldest_first(store: Store):
-    full = replace(space("b", 384, tuple(Variant)), generation=2, query_prefix="q: ", passage_prefix="p: ",
-                   pooling="cls", precision="bf16", fidelity=0.9991, token_dims=4)  # fmt: skip
+    full = replace(
+        space("b", 384, tuple(Variant)),
+        generation=2,
+        query_prefix="q: ",
+        passage_prefix="p: ",
+        pooling="cls",
+        precision="bf16",
+        fidelity=0.9991,
+        token_dims=4,
+    )
     assert store.spaces.put(full) is True
     assert store.spaces.put(space("a")) is True
     assert store.spaces.put(replace(full, model_id="other", status="active")) is False

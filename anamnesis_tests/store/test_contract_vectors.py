@@ -196,8 +196,11 @@ def test_grown_index_finds_new_and_changed_and_nothing_dead(store: Store, monkey
     assert (report.vectors, report.indexed, report.dead) == (450, 450, 0)
     for key in (more[0], more[-1], first[0], first[299]):
         assert store.vectors.nearest("s", TEXT, vectors[key], 1, Where())[0].passage_id == key
-    gone = {hit.passage_id for query in random_units(20, 8, seed=2)
-            for hit in store.vectors.nearest("s", TEXT, query, 100, Where())} - set(vectors)  # fmt: skip
+    gone = {
+        hit.passage_id
+        for query in random_units(20, 8, seed=2)
+        for hit in store.vectors.nearest("s", TEXT, query, 100, Where())
+    } - set(vectors)
     assert gone == set()
     assert store.vectors.recall("s") > 0.99
     assert store.vectors.build("s").rebuilt is False

@@ -13,9 +13,12 @@ from anamnesis_tests.support.samples import put, space
 
 RENAMED = {SPACES.name: {"space_id": "_id"}, EPISODES.name: {"episode_id": "_id"}, PASSAGES.name: {"passage_id": "_id"}}
 COMPUTED = {
-    "files": {"incomplete", "to_parse"}, "parts": {"to_publish", "to_summarize"}, PENDING.name: {"episode_id"},
-    PASSAGES.name: {"terms", "seq", *FACETS}, EPISODES.name: {"at", "layer", "read_often"},
-}  # fmt: skip
+    "files": {"incomplete", "to_parse"},
+    "parts": {"to_publish", "to_summarize"},
+    PENDING.name: {"episode_id"},
+    PASSAGES.name: {"terms", "seq", *FACETS},
+    EPISODES.name: {"at", "layer", "read_often"},
+}
 
 
 def test_every_collection_is_copied_or_made_of_others() -> None:

@@ -201,8 +201,10 @@ def test_commands_of_a_put_do_not_grow_with_its_episodes(sent: Sent, store: Stor
 
     def some(name: str, count: int, **fields: Any) -> list[Any]:
         keys = [f"{name}{n}" for n in range(count)]
-        return [(episode(key, n, message_keys=(key,), **fields), passages("one", "two", "three"))
-                for n, key in enumerate(keys)]  # fmt: skip
+        return [
+            (episode(key, n, message_keys=(key,), **fields), passages("one", "two", "three"))
+            for n, key in enumerate(keys)
+        ]
 
     for what, fields in (("new", {}), ("edited", {"summary": "other"}), ("moved", {"project": "other"})):
         few, many = (sent.during(partial(store.episodes.put, some(f"{n}-", n, **fields))) for n in (1, 100))

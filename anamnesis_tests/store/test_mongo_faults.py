@@ -208,10 +208,14 @@ WRITES: dict[str, Callable[[Store], Any]] = {
 
 
 MADE: dict[str, dict[str, int]] = {
-    "documents": {"files": 1, "parts": 2, "sightings": 2}, "graves": {"tombstones": 2, "tombstone_keys": 2},
-    "sections": {"buried_sections": 1}, "questions": {"query_log": 1},
-    "episodes": {"episodes": 1, "passages": 2, "events": 1}, "calls": {"llm_calls": 1}, "replies": {"llm_replies": 1},
-}  # fmt: skip
+    "documents": {"files": 1, "parts": 2, "sightings": 2},
+    "graves": {"tombstones": 2, "tombstone_keys": 2},
+    "sections": {"buried_sections": 1},
+    "questions": {"query_log": 1},
+    "episodes": {"episodes": 1, "passages": 2, "events": 1},
+    "calls": {"llm_calls": 1},
+    "replies": {"llm_replies": 1},
+}
 """What each makes, by collection."""
 FAULTS: dict[str, Callable[[LoopbackServer], Any]] = {
     "no commit": lambda server: server.faults.add("commitTransaction", drop="before"),

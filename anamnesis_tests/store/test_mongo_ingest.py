@@ -55,11 +55,15 @@ def chunk(store: Store, count: int, begin: str) -> Work:
     keys = [f"{begin}{n}" for n in range(count)]
     aliases = {f"alias of {key}": key for key in keys}
     made = ParsedChunk(
-        before, before, [*keys, *aliases], [Occurrence(key, path, n) for n, key in enumerate(keys)],
+        before,
+        before,
+        [*keys, *aliases],
+        [Occurrence(key, path, n) for n, key in enumerate(keys)],
         [part(segment(key, minute=n), path=path, ordinal=n) for n, key in enumerate(keys)],
         dead=[DeadLetter("logs", path, 0, n, "torn") for n in range(count)],
-        aliases=aliases, claims={f"claim of {key}": key for key in keys},
-    )  # fmt: skip
+        aliases=aliases,
+        claims={f"claim of {key}": key for key in keys},
+    )
     return lambda: store.messages.commit_parsed(made)
 
 
@@ -122,10 +126,15 @@ def sources_with_work(store: Store, count: int, begin: str) -> Work:
 @pytest.mark.parametrize(
     ("arrange", "most"),
     [
-        (chunk, 25), (prompts_of_the_history, 40), (crawl, 9), (summaries, 25), (agents_of_sessions, 25),
-        (counting, 13), (sources_with_work, 25),
+        (chunk, 25),
+        (prompts_of_the_history, 40),
+        (crawl, 9),
+        (summaries, 25),
+        (agents_of_sessions, 25),
+        (counting, 13),
+        (sources_with_work, 25),
     ],
-)  # fmt: skip
+)
 def test_many_cost_as_two(sent: Sent, store: Store, arrange: Callable[[Store, int, str], Work], most: int) -> None:
     def cost(count: int, begin: str) -> int:
         work, done = arrange(store, count, begin), list[bool]()
@@ -170,9 +179,18 @@ def test_second_of_two_frames_that_lean_on_each_other_is_refused(store: Store) -
 
 def test_texts_that_look_like_fields_of_mongodb_are_texts(store: Store) -> None:
     odd = part(
-        segment("$m", "$text"), source="$s", path="$p", session_id="$id", exchange_id="$x", project="$HOME", cwd="$PWD",
-        prompt="$1", agent_type="$ROOT", origin="$$ROOT", lead="$lead",
-    )  # fmt: skip
+        segment("$m", "$text"),
+        source="$s",
+        path="$p",
+        session_id="$id",
+        exchange_id="$x",
+        project="$HOME",
+        cwd="$PWD",
+        prompt="$1",
+        agent_type="$ROOT",
+        origin="$$ROOT",
+        lead="$lead",
+    )
     parsed(store, odd, source="$s", path="$p", keys=["$m"])
     assert store.parts.part(odd.part_id) == odd
     store.parts.name_agent("$s", "$p", "$$NOW", "$$REMOVE")
@@ -297,8 +315,14 @@ def test_chunk_that_meets_another_write_is_written_once(meddler: Meddler, store:
     parsed(store, part(segment("m0"), closed=False), keys=["m0"])
     before = store.files.cursors("logs")["a.jsonl"]
     grown = part(segment("m0"), segment("m1"))
-    growing = ParsedChunk(before, before, ["m1"], [Occurrence("m9", "a.jsonl", 1)], [grown, part(segment("m2"))],
-                          [DeadLetter("logs", "a.jsonl", 0, 3, "torn")])  # fmt: skip
+    growing = ParsedChunk(
+        before,
+        before,
+        ["m1"],
+        [Occurrence("m9", "a.jsonl", 1)],
+        [grown, part(segment("m2"))],
+        [DeadLetter("logs", "a.jsonl", 0, 3, "torn")],
+    )
     meddler.part_id = grown.part_id
     meddler.commands.clear()
     assert store.messages.commit_parsed(growing)

@@ -159,33 +159,67 @@ def test_a_limit_of_none_yields_none(store: Store) -> None:
 
 def fill_places(store: Store) -> None:
     """Parts and episodes in sources whose folders lie in, above and beside each other."""
-    store.files.put_sources([
-        Source("logs", "box", "/root", "-code"), Source("deep", "box", "/root", "-code/in"),
-        Source("top", "box", "/root", "."), Source("bare", "box", "/root/-codex", ""),
-    ])  # fmt: skip
+    store.files.put_sources(
+        [
+            Source("logs", "box", "/root", "-code"),
+            Source("deep", "box", "/root", "-code/in"),
+            Source("top", "box", "/root", "."),
+            Source("bare", "box", "/root/-codex", ""),
+        ]
+    )
     for n, source in enumerate(("logs", "deep", "top", "bare", "unknown")):
         path = f"a_{n}%.jsonl"
         parts = [
-            part(segment(f"{source} {m}", minute=2 * n + m), source=source, path=path, session_id=f"s{m}",
-                 project=f"p{n % 2}")
+            part(
+                segment(f"{source} {m}", minute=2 * n + m),
+                source=source,
+                path=path,
+                session_id=f"s{m}",
+                project=f"p{n % 2}",
+            )
             for m in range(2)
-        ]  # fmt: skip
+        ]
         parsed(store, *parts, source=source, path=path)
         put(
-            store, parts[0].part_id, "text", source=source, path=f"/root/-code/{path}", session_id="s0", minute=2 * n,
+            store,
+            parts[0].part_id,
+            "text",
+            source=source,
+            path=f"/root/-code/{path}",
+            session_id="s0",
+            minute=2 * n,
             project=f"p{n % 2}",
-        )  # fmt: skip
+        )
     put(store, "posted", "text", minute=3, path="/root/-code")
 
 
-PATHS = ("", "/", "/root", "/root/", "/root/-code", "/root/-code/", "/root/-code/in", "/root/-code/a_0%.jsonl",
-         "/root/-code/in/a_1%.jsonl", "/root/a_2%.jsonl", "/root/-co", "/root/-codex/a_3%.jsonl",
-         "a_0%.jsonl", "/x")  # fmt: skip
+PATHS = (
+    "",
+    "/",
+    "/root",
+    "/root/",
+    "/root/-code",
+    "/root/-code/",
+    "/root/-code/in",
+    "/root/-code/a_0%.jsonl",
+    "/root/-code/in/a_1%.jsonl",
+    "/root/a_2%.jsonl",
+    "/root/-co",
+    "/root/-codex/a_3%.jsonl",
+    "a_0%.jsonl",
+    "/x",
+)
 REST: tuple[dict[str, Any], ...] = (
-    {}, {"session_id": "s1"}, {"projects": ("p1", "acme/api")}, {"sources": ("logs", "top", "unknown")},
-    {"sources": ()}, {"since": DAY + timedelta(minutes=2)}, {"until": DAY + timedelta(minutes=5)}, {"ids": ()},
+    {},
+    {"session_id": "s1"},
+    {"projects": ("p1", "acme/api")},
+    {"sources": ("logs", "top", "unknown")},
+    {"sources": ()},
+    {"since": DAY + timedelta(minutes=2)},
+    {"until": DAY + timedelta(minutes=5)},
+    {"ids": ()},
     {"ids": ("posted", "none"), "since": DAY},
-)  # fmt: skip
+)
 
 
 def test_the_same_is_selected_to_be_forgotten_as_in_sqlite(store: Store, embedded: Store) -> None:

@@ -89,8 +89,12 @@ def test_changed_vector_counts_and_not_the_indexed_one(store: Store, behaviour: 
     store.vectors.put("s", TEXT, keys[:2], np.stack([WEST, NORTH]))
     hits = store.vectors.nearest("s", TEXT, EAST, 5, Where())
     assert [(hit.episode_id, round(hit.score, 6)) for hit in hits] == [
-        ("e2", 1.0), ("e3", 1.0), ("e4", 1.0), ("e1", 0.0), ("e0", -1.0),
-    ]  # fmt: skip
+        ("e2", 1.0),
+        ("e3", 1.0),
+        ("e4", 1.0),
+        ("e1", 0.0),
+        ("e0", -1.0),
+    ]
     assert near(store, WEST, 1) == ["e0"]
 
 
@@ -100,9 +104,12 @@ def test_filters_are_exact_while_the_index_is_behind(store: Store, behaviour: Se
 
     def write(number: int) -> None:
         fields = {
-            "project": f"p{rng.integers(3)}", "kind": f"k{rng.integers(3)}", "source": f"s{rng.integers(2)}",
-            "tags": tuple(f"t{i}" for i in range(3) if rng.random() < 0.5), "session_id": f"x{rng.integers(2)}",
-        }  # fmt: skip
+            "project": f"p{rng.integers(3)}",
+            "kind": f"k{rng.integers(3)}",
+            "source": f"s{rng.integers(2)}",
+            "tags": tuple(f"t{i}" for i in range(3) if rng.random() < 0.5),
+            "session_id": f"x{rng.integers(2)}",
+        }
         name = f"e{number}"
         kept(store, name, "shared words", EAST, minute=int(rng.integers(100)), **fields)
 
@@ -116,12 +123,20 @@ def test_filters_are_exact_while_the_index_is_behind(store: Store, behaviour: Se
         else:
             write(int(number))
     wheres = [
-        Where(), Where(projects=("p1", "p2")), Where(hidden_projects=("p1",)), Where(kinds=("k0",), tags=("t1",)),
-        Where(hidden_kinds=("k1", "k2")), Where(source="s1"), Where(session_id="x0"), Where(tags=("t0", "t2")),
+        Where(),
+        Where(projects=("p1", "p2")),
+        Where(hidden_projects=("p1",)),
+        Where(kinds=("k0",), tags=("t1",)),
+        Where(hidden_kinds=("k1", "k2")),
+        Where(source="s1"),
+        Where(session_id="x0"),
+        Where(tags=("t0", "t2")),
         Where(since=DAY.replace(minute=30), until=DAY.replace(minute=50)),
-        Where(layers=("episodic",), layers_at=DAY.replace(year=2027)), Where(instance="main", projects=("p0",)),
-        Where(hidden_sources=("s1",)), Where(hidden_sources=("s1", "s0"), shown_projects=("p1",)),
-    ]  # fmt: skip
+        Where(layers=("episodic",), layers_at=DAY.replace(year=2027)),
+        Where(instance="main", projects=("p0",)),
+        Where(hidden_sources=("s1",)),
+        Where(hidden_sources=("s1", "s0"), shown_projects=("p1",)),
+    ]
     for where in wheres:
         passing = {item.episode_id for item in store.episodes.page(where, 1_000).items}
         assert {hit.episode_id for hit in store.text.matching(["shared"], 1_000, where)} == passing, where
@@ -274,9 +289,15 @@ def test_without_an_index_much_is_refused(open_it: Open, behaviour: SearchBehavi
     assert store.text.unknown(["shared", "else"]) == ["else"]
     for module in (fulltext, vector_search):
         monkeypatch.setattr(module, "MOST_SCANNED", 5)
-    assert set(found(store, "shared", projects=("few",))) == set(near(store, EAST, projects=("few",))) == {
-        "e0", "e1", "e2",
-    }  # fmt: skip
+    assert (
+        set(found(store, "shared", projects=("few",)))
+        == set(near(store, EAST, projects=("few",)))
+        == {
+            "e0",
+            "e1",
+            "e2",
+        }
+    )
     with pytest.raises(RetryLater, match=r"search index passages_text of passages is (PENDING|BUILDING)"):
         found(store, "shared")
     with pytest.raises(RetryLater, match=r"search index vectors of vectors_s is (PENDING|BUILDING)"):

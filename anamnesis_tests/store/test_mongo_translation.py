@@ -21,11 +21,24 @@ from anamnesis_pipeline.store.mongo.address import hosts_of, masked
 from anamnesis_pipeline.store.mongo.translation import IndexDown, NoSearchService, asking, our_error, translated
 
 MISTAKES_OF_OURS = {
-    "CollectionInvalid", "ConfigurationError", "DuplicateKeyError", "EncryptedCollectionError", "EncryptionError",
-    "InvalidDocument", "InvalidName", "InvalidOperation", "InvalidURI", "OperationFailure", "PyMongoError",
-    "ProtocolError", "WriteConcernError", "WriteError", "BulkWriteError", "ClientBulkWriteException",
+    "CollectionInvalid",
+    "ConfigurationError",
+    "DuplicateKeyError",
+    "EncryptedCollectionError",
+    "EncryptionError",
+    "InvalidDocument",
+    "InvalidName",
+    "InvalidOperation",
+    "InvalidURI",
+    "OperationFailure",
+    "PyMongoError",
+    "ProtocolError",
+    "WriteConcernError",
+    "WriteError",
+    "BulkWriteError",
+    "ClientBulkWriteException",
     "CursorNotFound",
-}  # fmt: skip
+}
 """Of these it depends on the code, or only a mistake in this package can cause them; what `mongo_uri` may cause is told
 where the client is made.
 """
@@ -53,12 +66,36 @@ def test_every_error_of_the_driver_is_ours_or_a_known_mistake() -> None:
 
 @pytest.mark.parametrize(
     ("code", "kind"),
-    [(14031, StoreFull), (12501, StoreFull), (371, StoreFull), (18, StoreRefused), (13, StoreRefused),
-     (8000, StoreRefused), (10334, TooLarge), (17419, TooLarge), (112, StoreBusy), (189, StoreBusy),
-     (10107, StoreBusy), (13435, StoreBusy), (91, StoreBusy), (50, StoreBusy), (251, StoreBusy), (246, StoreBusy),
-     (290, StoreBusy), (43, StoreBusy), (175, StoreBusy), (237, StoreBusy), (365, StoreBusy), (402, StoreBusy),
-     (462, StoreBusy), (489, StoreBusy), (2, None), (121, None), (11000, None)],
-)  # fmt: skip
+    [
+        (14031, StoreFull),
+        (12501, StoreFull),
+        (371, StoreFull),
+        (18, StoreRefused),
+        (13, StoreRefused),
+        (8000, StoreRefused),
+        (10334, TooLarge),
+        (17419, TooLarge),
+        (112, StoreBusy),
+        (189, StoreBusy),
+        (10107, StoreBusy),
+        (13435, StoreBusy),
+        (91, StoreBusy),
+        (50, StoreBusy),
+        (251, StoreBusy),
+        (246, StoreBusy),
+        (290, StoreBusy),
+        (43, StoreBusy),
+        (175, StoreBusy),
+        (237, StoreBusy),
+        (365, StoreBusy),
+        (402, StoreBusy),
+        (462, StoreBusy),
+        (489, StoreBusy),
+        (2, None),
+        (121, None),
+        (11000, None),
+    ],
+)
 def test_code_means_the_same_of_a_command_and_in_a_bulk(code: int, kind: type | None) -> None:
     alone = OperationFailure("problem", code)
     bulk = BulkWriteError({"writeErrors": [{"index": 0, "code": code, "errmsg": "problem"}]})
@@ -109,14 +146,20 @@ def test_overloaded_server_is_busy_whatever_its_code() -> None:
 
 @pytest.mark.parametrize(
     ("code", "message", "kind"),
-    [(8, "Index i not initialized", IndexDown), (8, "Path 'f' needs to be indexed as token", IndexDown),
-     (8, "cannot query search index i while in state INITIAL_SYNC", IndexDown),
-     (8, "some words of a process that ran out of memory", IndexDown), (6, "refused", IndexDown),
-     (462, "too much", IndexDown), (8, '"compound.must[0].phrase.query" is required', StoreRefused),
-     (8, '"numCandidates" must be positive', StoreRefused), (8, "text_vector is not indexed as vector", StoreRefused),
-     (8, "vector field is indexed with 4 dimensions but queried with 8", StoreRefused),
-     (31082, "not enabled", NoSearchService)],
-)  # fmt: skip
+    [
+        (8, "Index i not initialized", IndexDown),
+        (8, "Path 'f' needs to be indexed as token", IndexDown),
+        (8, "cannot query search index i while in state INITIAL_SYNC", IndexDown),
+        (8, "some words of a process that ran out of memory", IndexDown),
+        (6, "refused", IndexDown),
+        (462, "too much", IndexDown),
+        (8, '"compound.must[0].phrase.query" is required', StoreRefused),
+        (8, '"numCandidates" must be positive', StoreRefused),
+        (8, "text_vector is not indexed as vector", StoreRefused),
+        (8, "vector field is indexed with 4 dimensions but queried with 8", StoreRefused),
+        (31082, "not enabled", NoSearchService),
+    ],
+)
 def test_only_a_query_that_is_wrong_is_given_up(code: int, message: str, kind: type[Exception]) -> None:
     with pytest.raises(kind), asking("i"):
         raise OperationFailure(message, code, {"errmsg": f"PlanExecutor error :: caused by :: {message}"})
@@ -130,10 +173,16 @@ SECRET = "Hunter2hunter"
 @pytest.mark.parametrize(
     ("uri", "shown", "hosts"),
     [
-        ("mongodb://127.0.0.1:5438/?directConnection=true", "mongodb://127.0.0.1:5438/?directConnection=true",
-         "127.0.0.1:5438"),
-        ("mongodb://ann:p%40ss@one:27017,two:27017/db?authSource=admin&tls=true",
-         "mongodb://ann:***@one:27017,two:27017/db?authSource=admin&tls=true", "one:27017,two:27017"),
+        (
+            "mongodb://127.0.0.1:5438/?directConnection=true",
+            "mongodb://127.0.0.1:5438/?directConnection=true",
+            "127.0.0.1:5438",
+        ),
+        (
+            "mongodb://ann:p%40ss@one:27017,two:27017/db?authSource=admin&tls=true",
+            "mongodb://ann:***@one:27017,two:27017/db?authSource=admin&tls=true",
+            "one:27017,two:27017",
+        ),
         ("mongodb+srv://ann:pa@ss@cluster.example/db", "mongodb+srv://ann:***@cluster.example/db", "cluster.example"),
         ("mongodb://h/?tlsCertificateKeyFilePassword=secret", "mongodb://h/?tlsCertificateKeyFilePassword=***", "h"),
         ("mongodb://[::1]:27017/", "mongodb://[::1]:27017/", "[::1]:27017"),
@@ -142,7 +191,7 @@ SECRET = "Hunter2hunter"
         ("mongodb://h/?appName=ann@home", "***", ""),
         ("nonsense", "***", ""),
     ],
-)  # fmt: skip
+)
 def test_what_holds_no_secret_is_shown(uri: str, shown: str, hosts: str) -> None:
     assert masked(uri) == shown
     assert hosts_of(uri) == hosts

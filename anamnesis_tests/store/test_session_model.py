@@ -15,8 +15,17 @@ from anamnesis_pipeline.store.session_model import (
 )
 
 RECORD = SessionRecord(
-    session_id="s1", session_ids=("s1", "s2"), machine="laptop", project="acme/api", branch="main", messages=41,
-    errors=1, revision=2, files=("tests/test_login.py",), commands=("make test",), tests=("pytest: 12 passed",),
+    session_id="s1",
+    session_ids=("s1", "s2"),
+    machine="laptop",
+    project="acme/api",
+    branch="main",
+    messages=41,
+    errors=1,
+    revision=2,
+    files=("tests/test_login.py",),
+    commands=("make test",),
+    tests=("pytest: 12 passed",),
     title="Fix the flaky login test",
     prompt="The login test fails every tenth time. Fix it.",
     outcome="The test waited for a fixed second; it now waits for the answer itself.",
@@ -25,7 +34,7 @@ RECORD = SessionRecord(
     commits=("abc1234 Wait for the answer of the login",),
     decisions=("We decided to keep the old route.",),
     open_items=("Measure the slow start",),
-)  # fmt: skip
+)
 
 
 def test_session_record_survives_the_store(store: Store) -> None:

@@ -65,9 +65,15 @@ def vectors_changed(store: Store) -> None:
 )
 @pytest.mark.parametrize("another_process", [False, True])
 def test_write_that_changes_what_passes_shows_in_the_next_search(
-    filled: Store, open_store: OpenStore, where: Where, before: str, write: Write, near: str, words: str,
+    filled: Store,
+    open_store: OpenStore,
+    where: Where,
+    before: str,
+    write: Write,
+    near: str,
+    words: str,
     another_process: bool,
-) -> None:  # fmt: skip
+) -> None:
     assert found(filled, where) == found(filled, where) == ({*before}, [*before])
     write(open_store() if another_process else filled)
     assert found(filled, where) == ({*words}, [*near])

@@ -299,12 +299,16 @@ def near_copies(count: int, spread: float, seed: int = 5) -> np.ndarray:
 @pytest.mark.parametrize(
     "copies",
     [
-        near_copies(0, 0.0), near_copies(4_000, 0.0), near_copies(4_000, 0.02), near_copies(4_000, 0.2),
-        near_copies(4_000, 0.5), np.concatenate([near_copies(3_000, 0.0), near_copies(3_000, 0.0, seed=700)]),
+        near_copies(0, 0.0),
+        near_copies(4_000, 0.0),
+        near_copies(4_000, 0.02),
+        near_copies(4_000, 0.2),
+        near_copies(4_000, 0.5),
+        np.concatenate([near_copies(3_000, 0.0), near_copies(3_000, 0.0, seed=700)]),
         np.concatenate([near_copies(3_000, 0.02), near_copies(3_000, 0.3, seed=700)]),
     ],
     ids=["none", "equal", "nearly equal", "alike", "less alike", "two groups", "two near groups"],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("order", ["behind", "before", "mixed"])
 def test_index_finds_the_rest_beside_copies(tmp_path: Path, copies: np.ndarray, order: str):
     every = np.concatenate([random_units(REAL, WIDE), copies])

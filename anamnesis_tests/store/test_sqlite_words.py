@@ -37,9 +37,13 @@ def by_fts5(path: Path, column: str, words: list[str]) -> list[tuple[int, float]
 @given(texts=TEXTS, steps=st.lists(STEP, max_size=6), asked=st.lists(st.sampled_from(STEMS), min_size=1, unique=True))
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 def test_scores_are_those_of_fts5_whatever_was_written(
-    tmp_path_factory: pytest.TempPathFactory, texts: list[list[str]], steps: list[tuple[str, int, list[str]]],
-    asked: list[str], variant: Variant, column: str,
-) -> None:  # fmt: skip
+    tmp_path_factory: pytest.TempPathFactory,
+    texts: list[list[str]],
+    steps: list[tuple[str, int, list[str]]],
+    asked: list[str],
+    variant: Variant,
+    column: str,
+) -> None:
     folder = tmp_path_factory.mktemp("store")
     store = open_sqlite(folder / "a.db", folder / "index")
     for n, words in enumerate(texts):
@@ -114,9 +118,14 @@ def filled(store: Store, texts: list[list[str]]) -> Store:
     ("analyzer", "variant"), [("stem", Variant.TEXT), ("stem", Variant.CONTEXT), ("exact", Variant.TEXT)]
 )
 def test_no_passage_is_missing_while_there_is_room(
-    tmp_path_factory: pytest.TempPathFactory, texts: list[list[str]], asked: list[str], k: int, project: str | None,
-    analyzer: str, variant: Variant,
-) -> None:  # fmt: skip
+    tmp_path_factory: pytest.TempPathFactory,
+    texts: list[list[str]],
+    asked: list[str],
+    k: int,
+    project: str | None,
+    analyzer: str,
+    variant: Variant,
+) -> None:
     folder = tmp_path_factory.mktemp("store")
     store = filled(open_sqlite(folder / "a.db", folder / "index"), texts)
     where = Where(projects=(project,)) if project else Where()

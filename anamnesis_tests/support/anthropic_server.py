@@ -11,18 +11,26 @@ from typing import Any
 from anamnesis_tests.support.loopback import Answer, LoopbackServer, Received, json_answer
 
 USAGE = {
-    "input_tokens": 40, "cache_creation_input_tokens": 600, "cache_read_input_tokens": 1000, "output_tokens": 1,
+    "input_tokens": 40,
+    "cache_creation_input_tokens": 600,
+    "cache_read_input_tokens": 1000,
+    "output_tokens": 1,
     "service_tier": "standard",
-}  # fmt: skip
+}
 
 
 def message(text: str, stop_reason: str | None = "end_turn", output_tokens: int = 80) -> dict[str, Any]:
     """A whole message object, as a batch's results hold it."""
     return {
-        "id": "msg_01", "type": "message", "role": "assistant", "model": "claude-haiku-5-5",
+        "id": "msg_01",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-haiku-5-5",
         "content": [{"type": "text", "text": text}] if text else [],
-        "stop_reason": stop_reason, "stop_sequence": None, "usage": {**USAGE, "output_tokens": output_tokens},
-    }  # fmt: skip
+        "stop_reason": stop_reason,
+        "stop_sequence": None,
+        "usage": {**USAGE, "output_tokens": output_tokens},
+    }
 
 
 def event(kind: str, **data: Any) -> bytes:
@@ -127,12 +135,20 @@ class AnthropicServer(LoopbackServer):
         ended, total = batch_id in self.results, len(self.batches[batch_id])
         url = f"{self.url}/v1/messages/batches/{batch_id}/results"
         return {
-            "id": batch_id, "type": "message_batch", "processing_status": "ended" if ended else "in_progress",
+            "id": batch_id,
+            "type": "message_batch",
+            "processing_status": "ended" if ended else "in_progress",
             "request_counts": {
-                "processing": 0 if ended else total, "succeeded": total if ended else 0, "errored": 0, "canceled": 0,
+                "processing": 0 if ended else total,
+                "succeeded": total if ended else 0,
+                "errored": 0,
+                "canceled": 0,
                 "expired": 0,
             },
-            "created_at": self.created_at.isoformat(), "ended_at": self.created_at.isoformat() if ended else None,
-            "expires_at": (self.created_at + timedelta(days=1)).isoformat(), "archived_at": None,
-            "cancel_initiated_at": None, "results_url": url if ended and batch_id not in self.archived else None,
-        }  # fmt: skip
+            "created_at": self.created_at.isoformat(),
+            "ended_at": self.created_at.isoformat() if ended else None,
+            "expires_at": (self.created_at + timedelta(days=1)).isoformat(),
+            "archived_at": None,
+            "cancel_initiated_at": None,
+            "results_url": url if ended and batch_id not in self.archived else None,
+        }

@@ -41,10 +41,14 @@ def record(role: str, text: str, number: int, session: str = SESSION, **fields: 
     """A log record said `number` minutes after noon of 2026-03-01."""
     content = text if role == "user" else [{"type": "text", "text": text}]
     return {
-        "type": role, "uuid": f"{session[:4]}-u{number}", "sessionId": session, "cwd": "/code/shop", "version": "2.1",
+        "type": role,
+        "uuid": f"{session[:4]}-u{number}",
+        "sessionId": session,
+        "cwd": "/code/shop",
+        "version": "2.1",
         "timestamp": (DAY + timedelta(minutes=number)).isoformat(),
         "message": {"role": role, "id": f"{session[:4]}-m{number}", "content": content},
-    } | fields  # fmt: skip
+    } | fields
 
 
 def meets_a_lock(pid: int) -> bool:

@@ -66,10 +66,18 @@ class DocumentHome:
         self.hosts: dict[str, SourceHost] = {}
         self.specs: dict[str, SourceSpec] = {}
         self.pipeline = Pipeline(
-            store=store, host_of=lambda source: self.hosts[source.machine], archive=self.archive, mask=mask,
-            archive_lines=archive_lines(store, self.archive), label_of=lambda source: project_labels(store.settings),
-            pieces=minilm_pieces(), idle_minutes=30, llm=Llm(), headline=extractive.summarize, rules_of=self.rules_of,
-        )  # fmt: skip
+            store=store,
+            host_of=lambda source: self.hosts[source.machine],
+            archive=self.archive,
+            mask=mask,
+            archive_lines=archive_lines(store, self.archive),
+            label_of=lambda source: project_labels(store.settings),
+            pieces=minilm_pieces(),
+            idle_minutes=30,
+            llm=Llm(),
+            headline=extractive.summarize,
+            rules_of=self.rules_of,
+        )
 
     def rules_of(self, source: Source) -> DocumentRules | None:
         spec = self.specs.get(source.spec)

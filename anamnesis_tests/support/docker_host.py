@@ -43,8 +43,19 @@ def docker_daemon() -> Iterator[dict[str, str]]:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "anamnesis-test-docker"
     with tempfile.TemporaryDirectory(prefix="docker-", ignore_cleanup_errors=True) as folder:
         socket, log = f"{folder}/docker.sock", Path(folder, "log")
-        command = ["dockerd", "--data-root", str(cache), "--exec-root", f"{folder}/exec", "--bridge", "none",
-                   "--pidfile", f"{folder}/pid", "--host", f"unix://{socket}"]  # fmt: skip
+        command = [
+            "dockerd",
+            "--data-root",
+            str(cache),
+            "--exec-root",
+            f"{folder}/exec",
+            "--bridge",
+            "none",
+            "--pidfile",
+            f"{folder}/pid",
+            "--host",
+            f"unix://{socket}",
+        ]
         environment = os.environ | {"DOCKER_HOST": f"unix://{socket}", "DOCKER_SOCKET": socket}
         # Debian's client belongs to Debian's daemon; another may lie before it.
         environment["PATH"] = f"/usr/bin:{environment['PATH']}"
@@ -82,10 +93,22 @@ def make_images(environment: dict[str, str]) -> None:
         with tempfile.TemporaryDirectory(prefix="base-") as folder:
             _import(environment, _debian(Path(folder)))
     subprocess.run(
-        ["docker", "build", "--network", "host", "--build-arg", f"BASE={BASE}", "--tag", POSTGRES,
-         "--file", str(HERE / "postgres.Dockerfile"), str(HERE)],
-        env=environment, check=True,
-    )  # fmt: skip
+        [
+            "docker",
+            "build",
+            "--network",
+            "host",
+            "--build-arg",
+            f"BASE={BASE}",
+            "--tag",
+            POSTGRES,
+            "--file",
+            str(HERE / "postgres.Dockerfile"),
+            str(HERE),
+        ],
+        env=environment,
+        check=True,
+    )
 
 
 def _has(environment: dict[str, str], image: str) -> bool:
@@ -97,17 +120,17 @@ def _debian(folder: Path) -> Path:
     """A minimal Debian that trusts whom this machine trusts, and whose pip looks at this machine's wheels first."""
     subprocess.run(
         ["debootstrap", "--variant=minbase", "--include=ca-certificates", "bookworm", str(folder)],
-        check=True, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     for unused in ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/cache/apt", "var/lib/apt/lists"):
         shutil.rmtree(folder / unused, ignore_errors=True)
     for own in Path("/usr/local/share/ca-certificates").glob("*.crt"):
         shutil.copy(own, folder / "usr/local/share/ca-certificates")
     subprocess.run(["chroot", str(folder), "update-ca-certificates"], check=True, capture_output=True)
     (folder / "etc/pip.conf").write_text(
-        "[global]\ncert = /etc/ssl/certs/ca-certificates.crt\n"
-        f"find-links = http://127.0.0.1:{WHEELS_PORT}/\n"
-    )  # fmt: skip
+        f"[global]\ncert = /etc/ssl/certs/ca-certificates.crt\nfind-links = http://127.0.0.1:{WHEELS_PORT}/\n"
+    )
     sources = "".join(
         f"deb http://deb.debian.org/{archive} {suite} main\n"
         for archive, suite in (("debian", "bookworm"), ("debian-security", "bookworm-security"))

@@ -48,13 +48,18 @@ def environment(url: str | None = None, **more: str) -> dict[str, str]:
     return {**kept, "CLAUDE_PLUGIN_ROOT": str(PLUGIN), **given, **more}
 
 
-def fire(event: str, url: str | None = None, *, stdin: bytes | None = None, env: dict[str, str] | None = None,
-         **fields: Any) -> Done:  # fmt: skip
+def fire(
+    event: str, url: str | None = None, *, stdin: bytes | None = None, env: dict[str, str] | None = None, **fields: Any
+) -> Done:
     given = {**SESSION, "hook_event_name": event, **EVENTS[event], **fields}
     done = subprocess.run(
-        command(event), input=json.dumps(given).encode() if stdin is None else stdin, capture_output=True,
-        env=environment(url, **(env or {})), timeout=GIVEN_UP_S, check=False,
-    )  # fmt: skip
+        command(event),
+        input=json.dumps(given).encode() if stdin is None else stdin,
+        capture_output=True,
+        env=environment(url, **(env or {})),
+        timeout=GIVEN_UP_S,
+        check=False,
+    )
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 

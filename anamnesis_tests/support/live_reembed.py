@@ -52,8 +52,12 @@ class Searcher:
 
 def note(text: str, number: int) -> dict[str, str]:
     sentences = (f"Valve {number}-{n} of the greenhouse: {number * n % 97} kPa, checked." for n in range(15))
-    return {"summary": f"Note {number}: {text}", "instance": "test", "project": "greenhouse",
-            "raw_exchange": " ".join(sentences)}  # fmt: skip
+    return {
+        "summary": f"Note {number}: {text}",
+        "instance": "test",
+        "project": "greenhouse",
+        "raw_exchange": " ".join(sentences),
+    }
 
 
 def post_many(system: System, count: int) -> None:

@@ -63,9 +63,13 @@ class System:
 
     def run(self, *arguments: str, **extra: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            self.command(*arguments), env=self.environment | extra, capture_output=True, text=True, timeout=120,
+            self.command(*arguments),
+            env=self.environment | extra,
+            capture_output=True,
+            text=True,
+            timeout=120,
             check=False,
-        )  # fmt: skip
+        )
 
     @property
     def life(self) -> str:

@@ -90,9 +90,14 @@ def anthropic_service(server: LoopbackServer) -> HttpService:
     kind = anthropic_server
     settings = {"summarizer": "anthropic", "anthropic_url": server.url, "llm_daily_dollars": 1.0}
     return HttpService(
-        server, settings, kind, True, kind.error(429, "rate_limit_error", retry_after="7"),
-        kind.error(529, "overloaded_error"), kind.error(401, "authentication_error"),
-    )  # fmt: skip
+        server,
+        settings,
+        kind,
+        True,
+        kind.error(429, "rate_limit_error", retry_after="7"),
+        kind.error(529, "overloaded_error"),
+        kind.error(401, "authentication_error"),
+    )
 
 
 def ollama_service(server: LoopbackServer) -> HttpService:
@@ -105,9 +110,14 @@ def openai_service(server: LoopbackServer) -> HttpService:
     kind = openai_server
     settings = {"summarizer": "openai", "openai_url": f"{server.url}/v1", "summary_model": "qwen3"}
     return HttpService(
-        server, settings, kind, False, kind.error(429, "requests", "rate_limit_exceeded", retry_after="7"),
-        kind.error(529, "overloaded"), kind.error(401, "invalid_request_error", "invalid_api_key"),
-    )  # fmt: skip
+        server,
+        settings,
+        kind,
+        False,
+        kind.error(429, "requests", "rate_limit_exceeded", retry_after="7"),
+        kind.error(529, "overloaded"),
+        kind.error(401, "invalid_request_error", "invalid_api_key"),
+    )
 
 
 @dataclass

@@ -143,14 +143,30 @@ def part(number: int, *texts: str, closed: bool = True, project: str = "acme/api
     """A prompt and what was answered; without texts one that is worth an LLM."""
     texts = texts or (f"Why does retry {number} charge twice?", "An error: the request failed. The fix is a key.")
     segments = tuple(
-        Segment(f"k{number}-{n}", f"u{number}-{n}", (SegmentKind.PROMPT, SegmentKind.STATEMENT)[n > 0], 0, text,
-                START + timedelta(minutes=10 * number + n))
+        Segment(
+            f"k{number}-{n}",
+            f"u{number}-{n}",
+            (SegmentKind.PROMPT, SegmentKind.STATEMENT)[n > 0],
+            0,
+            text,
+            START + timedelta(minutes=10 * number + n),
+        )
         for n, text in enumerate(texts)
-    )  # fmt: skip
+    )
     return Part(
-        part_id_of(segments[0]), SOURCE.key, "a.jsonl", "s1", f"x{number}", number, "exchange", project, "/w/api",
-        texts[0][:80], segments, closed,
-    )  # fmt: skip
+        part_id_of(segments[0]),
+        SOURCE.key,
+        "a.jsonl",
+        "s1",
+        f"x{number}",
+        number,
+        "exchange",
+        project,
+        "/w/api",
+        texts[0][:80],
+        segments,
+        closed,
+    )
 
 
 ONE = part(1)

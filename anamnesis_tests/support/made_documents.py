@@ -72,14 +72,17 @@ def docx_with(members: dict[str, str], body: str, document: str = "") -> bytes:
         types += f'<Override PartName="/word/{name}.xml" ContentType="{kinds}.{kind}+xml"/>'
         links += f'<Relationship Id="r{number}" Type="{office}/{kind}" Target="{name}.xml"/>'
         files[f"word/{name}.xml"] = f"<w:{root} {names}>{xml}</w:{root}>"
-    return zipped(files | {
-        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="rels" '
-        'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
-        f'<Override PartName="/word/document.xml" ContentType="{kinds}.document.main+xml"/>{types}</Types>',
-        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r0" '
-        f'Type="{office}/officeDocument" Target="word/document.xml"/></Relationships>',
-        "word/_rels/document.xml.rels": f'<Relationships xmlns="{package}/relationships">{links}</Relationships>',
-    })  # fmt: skip
+    return zipped(
+        files
+        | {
+            "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="rels" '
+            'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+            f'<Override PartName="/word/document.xml" ContentType="{kinds}.document.main+xml"/>{types}</Types>',
+            "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r0" '
+            f'Type="{office}/officeDocument" Target="word/document.xml"/></Relationships>',
+            "word/_rels/document.xml.rels": f'<Relationships xmlns="{package}/relationships">{links}</Relationships>',
+        }
+    )
 
 
 def odt_with(body: str, edges: str = "") -> bytes:
@@ -88,13 +91,15 @@ def odt_with(body: str, edges: str = "") -> bytes:
     kinds = {"office": "office", "text": "text", "table": "table", "draw": "drawing", "style": "style"}
     names = " ".join(f'xmlns:{name}="{schema}:{kind}:1.0"' for name, kind in kinds.items())
     names += ' xmlns:dc="http://purl.org/dc/elements/1.1/"'
-    return zipped({
-        "META-INF/manifest.xml": "<x/>",
-        "content.xml": f"<office:document-content {names}><office:body><office:text>{body}</office:text></office:body>"
-        "</office:document-content>",
-        "styles.xml": f"<office:document-styles {names}><office:master-styles><style:master-page>{edges}"
-        "</style:master-page></office:master-styles></office:document-styles>",
-    })  # fmt: skip
+    return zipped(
+        {
+            "META-INF/manifest.xml": "<x/>",
+            "content.xml": f"<office:document-content {names}><office:body><office:text>{body}</office:text>"
+            "</office:body></office:document-content>",
+            "styles.xml": f"<office:document-styles {names}><office:master-styles><style:master-page>{edges}"
+            "</style:master-page></office:master-styles></office:document-styles>",
+        }
+    )
 
 
 def pdf_file(pages: Sequence[Sequence[str]]) -> bytes:
@@ -141,7 +146,7 @@ def encrypted_pdf_file() -> bytes:
         b"/Encrypt << /Filter /Standard /V 2 /R 3 /Length 128 /P -4"
         b" /O <" + b"ab" * 32 + b"> /U <" + b"cd" * 32 + b"> >>"
         b" /ID [<" + b"01" * 16 + b"> <" + b"01" * 16 + b">]"
-    )  # fmt: skip
+    )
     head, found, tail = plain.rpartition(b"/Root")
     assert found
     return head + lock + b" /Root" + tail
@@ -206,7 +211,7 @@ def rtf_file() -> bytes:
     return (
         "{\\rtf1\\ansi\\ansicpg1252{\\fonttbl{\\f0 Arial;}}\\f0\\fs24 The heating"
         " of the caf\\'e9 is serviced in May.\\par " + picture + " Second paragraph about the boiler.\\par}"
-    ).encode("ascii")  # fmt: skip
+    ).encode("ascii")
 
 
 def mail(subject: str = "Broken lift in house 4", html: bool = False) -> EmailMessage:
@@ -357,12 +362,16 @@ HTML = """<!doctype html><html><head><title>Handbook</title><style>p {color: red
 def notebook_file() -> bytes:
     cells = [
         {"cell_type": "markdown", "source": ["# Study of tides\n", "The moon is the cause of most of it."]},
-        {"cell_type": "code", "source": "# no heading\nprint(height)", "outputs": [
-            {"output_type": "stream", "text": ["4.2 metres\n"]},
-            {"output_type": "display_data", "data": {"image/png": "iVBOR" * 1000}},
-            {"output_type": "error", "ename": "ValueError", "evalue": "no water", "traceback": []},
-            {"output_type": "execute_result", "data": {"text/plain": "x" * 10_000}},
-        ]},
+        {
+            "cell_type": "code",
+            "source": "# no heading\nprint(height)",
+            "outputs": [
+                {"output_type": "stream", "text": ["4.2 metres\n"]},
+                {"output_type": "display_data", "data": {"image/png": "iVBOR" * 1000}},
+                {"output_type": "error", "ename": "ValueError", "evalue": "no water", "traceback": []},
+                {"output_type": "execute_result", "data": {"text/plain": "x" * 10_000}},
+            ],
+        },
         "no cell",
-    ]  # fmt: skip
+    ]
     return json.dumps({"cells": cells, "metadata": {"kernelspec": {"language": "python"}}, "nbformat": 4}).encode()

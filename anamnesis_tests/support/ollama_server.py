@@ -13,9 +13,12 @@ MODEL = "llama3.2"
 
 def _line(content: str, **last: Any) -> bytes:
     body = {
-        "model": MODEL, "created_at": "2026-11-22T10:00:00.0Z", "message": {"role": "assistant", "content": content},
-        "done": bool(last), **last,
-    }  # fmt: skip
+        "model": MODEL,
+        "created_at": "2026-11-22T10:00:00.0Z",
+        "message": {"role": "assistant", "content": content},
+        "done": bool(last),
+        **last,
+    }
     return json.dumps(body).encode() + b"\n"
 
 

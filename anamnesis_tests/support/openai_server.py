@@ -11,14 +11,19 @@ from anamnesis_tests.support.loopback import Answer, LoopbackServer, json_answer
 def completion(text: str | None, finish_reason: str = "stop", *, usage: bool = True, **message: Any) -> Answer:
     """A chat completion."""
     body: dict[str, Any] = {
-        "id": "chatcmpl-1", "object": "chat.completion", "created": 1795342800, "model": "qwen3",
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1795342800,
+        "model": "qwen3",
         "choices": [
             {
-                "index": 0, "logprobs": None, "finish_reason": finish_reason,
+                "index": 0,
+                "logprobs": None,
+                "finish_reason": finish_reason,
                 "message": {"role": "assistant", "content": text, "refusal": None, **message},
             }
         ],
-    }  # fmt: skip
+    }
     if usage:
         body["usage"] = {"prompt_tokens": 900, "completion_tokens": 120, "total_tokens": 1020}
     return json_answer(body)

@@ -75,9 +75,12 @@ def key(pem: str) -> Planted:
 def service_account(make: Maker) -> Planted:
     pem = make.pem("")
     account = {
-        "type": "service_account", "project_id": "acme", "private_key_id": make(40, HEX), "private_key": pem + "\n",
+        "type": "service_account",
+        "project_id": "acme",
+        "private_key_id": make(40, HEX),
+        "private_key": pem + "\n",
         "client_email": "bot@acme.iam.gserviceaccount.com",
-    }  # fmt: skip
+    }
     return json.dumps(account, indent=2), key(pem)[1]
 
 

@@ -32,8 +32,14 @@ DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 def episode(episode_id: str, minute: float = 0, **fields: Any) -> Episode:
     """An active episode of source `direct`, `minute` minutes after noon of 2026-03-01."""
-    given = {"source": "direct", "instance": "main", "project": "acme/api", "kind": "note", "summary": "a summary",
-             "raw_exchange": f"all of {episode_id}"} | fields  # fmt: skip
+    given = {
+        "source": "direct",
+        "instance": "main",
+        "project": "acme/api",
+        "kind": "note",
+        "summary": "a summary",
+        "raw_exchange": f"all of {episode_id}",
+    } | fields
     return Episode(episode_id=episode_id, timestamp=DAY + timedelta(minutes=minute), **given)
 
 
@@ -97,8 +103,17 @@ def segment(key: str, text: str = "some text", minute: float | None = 0, start: 
 
 def part(*segments: Segment, closed: bool = True, **fields: Any) -> Part:
     """A part of source `logs` that begins with the first segment."""
-    given = {"source": "logs", "path": "a.jsonl", "session_id": "s", "exchange_id": "x", "ordinal": 0,
-             "kind": "exchange", "project": "acme/api", "cwd": "/code", "prompt": "why?"} | fields  # fmt: skip
+    given = {
+        "source": "logs",
+        "path": "a.jsonl",
+        "session_id": "s",
+        "exchange_id": "x",
+        "ordinal": 0,
+        "kind": "exchange",
+        "project": "acme/api",
+        "cwd": "/code",
+        "prompt": "why?",
+    } | fields
     return Part(part_id=part_id_of(segments[0]), segments=segments, closed=closed, **given)
 
 

@@ -34,9 +34,16 @@ class Memory:
     def add(self, *texts: str, embed: bool = True, **fields: Any) -> str:
         self._added += 1
         values: dict[str, Any] = {
-            "episode_id": f"e{self._added:03}", "source": "direct", "timestamp": START + timedelta(hours=self._added),
-            "instance": "mac", "project": "acme/api", "kind": "note", "summary": texts[0], "raw_exchange": "", **fields,
-        }  # fmt: skip
+            "episode_id": f"e{self._added:03}",
+            "source": "direct",
+            "timestamp": START + timedelta(hours=self._added),
+            "instance": "mac",
+            "project": "acme/api",
+            "kind": "note",
+            "summary": texts[0],
+            "raw_exchange": "",
+            **fields,
+        }
         episode = Episode(**values)
         self.store.episodes.put([(episode, [Passage(n, text) for n, text in enumerate(texts)])])
         if embed:

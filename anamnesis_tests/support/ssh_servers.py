@@ -161,9 +161,12 @@ class _Session(paramiko.ServerInterface):
 
     def _execute(self, channel: paramiko.Channel, command: bytes) -> None:
         process = subprocess.Popen(
-            ["/bin/sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            ["/bin/sh", "-c", command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             start_new_session=True,
-        )  # fmt: skip
+        )
         with process, channel.makefile("rb") as sent, suppress(OSError):
             assert process.stdin
             assert process.stdout

@@ -19,10 +19,27 @@ from anamnesis_tests.support.docker_host import BASE, POSTGRES
 from anamnesis_tests.support.live_system import EXAMPLES, free_ports
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("anamnesis_pipeline", "deploy", "examples", "plugin", "anamnesis_tests/__init__.py",
-          "anamnesis_tests/containers", "anamnesis_tests/support/mongo_server", "Dockerfile",
-          ".dockerignore", "docker-compose.yml", "deploy.sh", "start.sh", "stop.sh", "pyproject.toml",
-          "constraints.txt", "README.md", "LICENSE", "dagster.yaml", "workspace.yaml")  # fmt: skip
+COPIED = (
+    "anamnesis_pipeline",
+    "deploy",
+    "examples",
+    "plugin",
+    "anamnesis_tests/__init__.py",
+    "anamnesis_tests/containers",
+    "anamnesis_tests/support/mongo_server",
+    "Dockerfile",
+    ".dockerignore",
+    "docker-compose.yml",
+    "deploy.sh",
+    "start.sh",
+    "stop.sh",
+    "pyproject.toml",
+    "constraints.txt",
+    "README.md",
+    "LICENSE",
+    "dagster.yaml",
+    "workspace.yaml",
+)
 ABSENT_MODEL = "anamnesis-tests/absent"
 """Of the model hub, with or without a network: memories begin with MiniLM."""
 OWNER = 10001
@@ -64,9 +81,11 @@ class Stack:
         }
         (self.repository / ".env").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self.http = httpx.Client(
-            base_url=f"http://127.0.0.1:{self.port}", timeout=120, trust_env=False,
+            base_url=f"http://127.0.0.1:{self.port}",
+            timeout=120,
+            trust_env=False,
             headers={"Authorization": f"Bearer {SECRETS['settings/anamnesis_api_token']}"},
-        )  # fmt: skip
+        )
         self._write_secrets()
         token = SecretStr(SECRETS["settings/anamnesis_api_token"])
         self.dagster = DagsterApi(f"http://127.0.0.1:{self.dagster_port}", token=token)
@@ -94,9 +113,14 @@ class Stack:
         """Run a script of the repository, or `docker-compose`; its output."""
         own = self.repository / script
         done = subprocess.run(
-            [str(own) if own.exists() else script, *arguments], cwd=self.repository, env=self.environment | extra,
-            capture_output=True, text=True, timeout=1800, check=False,
-        )  # fmt: skip
+            [str(own) if own.exists() else script, *arguments],
+            cwd=self.repository,
+            env=self.environment | extra,
+            capture_output=True,
+            text=True,
+            timeout=1800,
+            check=False,
+        )
         assert done.returncode == 0, f"{script} {arguments}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         return done.stdout
 

@@ -96,13 +96,25 @@ def make_stand_in(folder: Path) -> StandIn:
 def result(text: str, **fields: Any) -> str:
     """What `--output-format json` prints."""
     usage = {
-        "input_tokens": 12, "cache_creation_input_tokens": 2_000, "cache_read_input_tokens": 500, "output_tokens": 90,
-        "server_tool_use": {"web_search_requests": 0}, "service_tier": "standard",
-    }  # fmt: skip
+        "input_tokens": 12,
+        "cache_creation_input_tokens": 2_000,
+        "cache_read_input_tokens": 500,
+        "output_tokens": 90,
+        "server_tool_use": {"web_search_requests": 0},
+        "service_tier": "standard",
+    }
     body = {
-        "type": "result", "subtype": "success", "is_error": False, "duration_ms": 2100, "num_turns": 2, "result": text,
-        "session_id": "4d1a88f3", "total_cost_usd": 0.0123, "usage": usage, "permission_denials": [],
-    }  # fmt: skip
+        "type": "result",
+        "subtype": "success",
+        "is_error": False,
+        "duration_ms": 2100,
+        "num_turns": 2,
+        "result": text,
+        "session_id": "4d1a88f3",
+        "total_cost_usd": 0.0123,
+        "usage": usage,
+        "permission_denials": [],
+    }
     return json.dumps(body | fields) + "\n"
 
 

@@ -17,9 +17,13 @@ def random_model(folder: Path, dim: int = 32, layers: int = 1, window: int = 256
     bert = folder.with_name(folder.name + "-bert")
     tokenizer = AutoTokenizer.from_pretrained(bundled_minilm())
     config = BertConfig(
-        vocab_size=tokenizer.vocab_size, hidden_size=dim, num_hidden_layers=layers, num_attention_heads=4,
-        intermediate_size=4 * dim, max_position_embeddings=window,
-    )  # fmt: skip
+        vocab_size=tokenizer.vocab_size,
+        hidden_size=dim,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        intermediate_size=4 * dim,
+        max_position_embeddings=window,
+    )
     BertModel(config).save_pretrained(bert)
     tokenizer.save_pretrained(bert)
     transformer = Transformer(str(bert), max_seq_length=window)

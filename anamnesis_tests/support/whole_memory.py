@@ -48,12 +48,20 @@ def fill(store: Store) -> None:
 
 def _add(store: Store, number: int) -> None:
     episode = Episode(
-        episode_id=f"e{number:03}", source="box--logs" if number % 2 else "direct", instance="main", machine="box",
-        timestamp=DAY + timedelta(hours=number), project=("acme/api", "acme/web", "home")[number % 3],
-        kind="decision" if number % 7 == 0 else "note", summary=f"On {text_of(number)[:40]}",
-        raw_exchange=text_of(number), tags=("even",) if number % 2 == 0 else ("odd", "größe"),
-        session_id=f"s{number % 5}", metadata={"n": number, "ü": [1.5]}, message_keys=(f"k{number}",),
-    )  # fmt: skip
+        episode_id=f"e{number:03}",
+        source="box--logs" if number % 2 else "direct",
+        instance="main",
+        machine="box",
+        timestamp=DAY + timedelta(hours=number),
+        project=("acme/api", "acme/web", "home")[number % 3],
+        kind="decision" if number % 7 == 0 else "note",
+        summary=f"On {text_of(number)[:40]}",
+        raw_exchange=text_of(number),
+        tags=("even",) if number % 2 == 0 else ("odd", "größe"),
+        session_id=f"s{number % 5}",
+        metadata={"n": number, "ü": [1.5]},
+        message_keys=(f"k{number}",),
+    )
     texts = [text_of(number), f"Afterwards: {text_of(number + 1)}"][: 1 + number % 2]
     store.episodes.put(
         [(episode, [Passage(n, text, f"[{episode.project}]", (f"u{n}",)) for n, text in enumerate(texts)])]
@@ -97,8 +105,13 @@ _NUMBERS = frozenset(
 )
 _FLAGS = frozenset("gone closed present skip void settled undone".split())
 _BYTES = frozenset({"segments", "kept"})
-_NONE = frozenset(name for name in ("base_source base_path base_generation base_revision base_offset base_bytes "
-                                    "summary_due held_by retry_at restarted_at used_at").split())  # fmt: skip
+_NONE = frozenset(
+    name
+    for name in (
+        "base_source base_path base_generation base_revision base_offset base_bytes "
+        "summary_due held_by retry_at restarted_at used_at"
+    ).split()
+)
 
 
 def _sample(name: str) -> Any:
@@ -128,8 +141,10 @@ def embed_query(text: str, space: Space) -> QueryVectors:
 def answers(store: Store, questions: int = 30) -> list[list[tuple[str, float, int]]]:
     """Of each question the hits: episode, score, passage."""
     engine = Engine(store, embed_query)
-    return [[(hit.episode.episode_id, round(hit.score, 5), hit.passage.passage_id) for hit in engine.search(query).hits]
-            for query in map(_question, range(questions))]  # fmt: skip
+    return [
+        [(hit.episode.episode_id, round(hit.score, 5), hit.passage.passage_id) for hit in engine.search(query).hits]
+        for query in map(_question, range(questions))
+    ]
 
 
 def overlap(found: list[list[tuple[str, float, int]]], wanted: list[list[tuple[str, float, int]]]) -> float:

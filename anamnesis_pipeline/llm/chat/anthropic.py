@@ -77,9 +77,12 @@ class AnthropicChat(HttpChat):
     async def stream(self, system: str, said: Sequence[Said], *, tools: bool) -> AsyncIterator[Delta]:
         """Stream an answer as server-sent events."""
         body: dict[str, Any] = {
-            "model": self.model, "max_tokens": MOST_OUTPUT_TOKENS, "system": system, "messages": _messages(said),
+            "model": self.model,
+            "max_tokens": MOST_OUTPUT_TOKENS,
+            "system": system,
+            "messages": _messages(said),
             "stream": True,
-        }  # fmt: skip
+        }
         if tools or any(each.calls for each in said):  # earlier calls require the tool's definition
             body |= {"tools": [_TOOL], "tool_choice": {"type": "auto" if tools else "none"}}
         message = _Message()

@@ -78,9 +78,17 @@ class ClaudeCliChat:
 
     def _running(self, system: str, prompt: str) -> AbstractAsyncContextManager[Running]:
         arguments = [
-            "--print", "--output-format", "stream-json", "--verbose", "--include-partial-messages",
-            "--model", self.model, "--system-prompt", system, *BARE,
-        ]  # fmt: skip
+            "--print",
+            "--output-format",
+            "stream-json",
+            "--verbose",
+            "--include-partial-messages",
+            "--model",
+            self.model,
+            "--system-prompt",
+            system,
+            *BARE,
+        ]
         if self._host:
             from anamnesis_pipeline.llm.chat.ssh_command import running_there
 

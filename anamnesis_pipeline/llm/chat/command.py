@@ -50,9 +50,15 @@ async def running_here(command: Sequence[str], text: str, environment: Mapping[s
 async def _start(command: Sequence[str], environment: Mapping[str, str], folder: str) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            cwd=folder, env=environment, start_new_session=True, limit=MOST_LINE_BYTES,
-        )  # fmt: skip
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=folder,
+            env=environment,
+            start_new_session=True,
+            limit=MOST_LINE_BYTES,
+        )
     except OSError as exc:
         raise LlmRefused(f"cannot run {command[0]!r} ({exc.strerror}); set claude_command to its path") from None
 

@@ -33,9 +33,13 @@ def client(url: str, headers: Mapping[str, str] | None = None) -> httpx.AsyncCli
     """Return a client of a service that follows no redirects: a prompt goes only to its configured host."""
     timeout = httpx.Timeout(STALL_S, connect=CONNECT_TIMEOUT_S)
     return httpx.AsyncClient(
-        base_url=url, headers=dict(headers or {}), timeout=timeout, trust_env=not is_loopback(url),
-        follow_redirects=False, verify=_trusted(),
-    )  # fmt: skip
+        base_url=url,
+        headers=dict(headers or {}),
+        timeout=timeout,
+        trust_env=not is_loopback(url),
+        follow_redirects=False,
+        verify=_trusted(),
+    )
 
 
 @asynccontextmanager

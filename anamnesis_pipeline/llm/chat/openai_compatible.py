@@ -101,11 +101,12 @@ def _message(said: Said) -> dict[str, Any]:
     if said.calls:
         message["tool_calls"] = [
             {
-                "id": call.call_id, "type": "function",
+                "id": call.call_id,
+                "type": "function",
                 "function": {"name": call.name, "arguments": json.dumps(dict(call.arguments))},
             }
             for call in said.calls
-        ]  # fmt: skip
+        ]
     if said.role == "tool":
         message["tool_call_id"] = said.call_id
     return message

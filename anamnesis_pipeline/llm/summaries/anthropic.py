@@ -28,9 +28,14 @@ BATCH_LIFETIME = timedelta(hours=25)
 _SERVICE = "the Claude API"
 _WHOLE = {"message_start", "message_stop"}
 _FAILURES = (
-    anthropic.AnthropicError, httpx2.HTTPError,
-    RuntimeError, ValueError, TypeError, AttributeError, LookupError,
-)  # fmt: skip
+    anthropic.AnthropicError,
+    httpx2.HTTPError,
+    RuntimeError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+)
 """Exceptions of the library: its own, httpx2's in mid-stream, and the others on events that are not Claude's."""
 
 
@@ -56,9 +61,12 @@ class AnthropicBackend:
         self._find = find
         timeout = httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
         self._client = anthropic.Anthropic(
-            api_key=api_key, base_url=url or URL, max_retries=0, timeout=timeout,
+            api_key=api_key,
+            base_url=url or URL,
+            max_retries=0,
+            timeout=timeout,
             http_client=anthropic.DefaultHttpxClient(timeout=timeout, follow_redirects=False),
-        )  # fmt: skip
+        )
         # At level DEBUG the library logs whole requests, prompts included.
         logging.getLogger("anthropic").setLevel(logging.INFO)
 

@@ -25,20 +25,32 @@ from anamnesis_pipeline.model import LlmUse
 
 WITHOUT = (
     # API keys and clouds, paid by the token, would override the subscription.
-    "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN",
-    "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY",
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX",
+    "CLAUDE_CODE_USE_FOUNDRY",
     # Inside another session Claude refuses to start, or joins that one.
-    "CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT",
-)  # fmt: skip
+    "CLAUDECODE",
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_CODE_SSE_PORT",
+)
 """Variables removed from the command's environment, as are ours, which may hold keys."""
 OWN_PREFIX = "ANAMNESIS_"
 QUIET = {
-    "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1",
-}  # fmt: skip
+    "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_AUTOUPDATER": "1",
+}
 BARE = (
-    "--tools", "", "--strict-mcp-config", "--setting-sources", "", "--disable-slash-commands",
+    "--tools",
+    "",
+    "--strict-mcp-config",
+    "--setting-sources",
+    "",
+    "--disable-slash-commands",
     "--no-session-persistence",
-)  # fmt: skip
+)
 """Options that disable the extras of a session."""
 ROUNDS = 2
 """Rounds per call: the structured answer is a tool call, which repeats the prompt."""
@@ -143,10 +155,17 @@ class ClaudeCliBackend:
 
     def _arguments(self, request: Request) -> list[str]:
         return [
-            "--print", "--output-format", "json", "--model", self.model,
-            "--system-prompt", request.system, "--json-schema", json.dumps(SCHEMA),
+            "--print",
+            "--output-format",
+            "json",
+            "--model",
+            self.model,
+            "--system-prompt",
+            request.system,
+            "--json-schema",
+            json.dumps(SCHEMA),
             *BARE,
-        ]  # fmt: skip
+        ]
 
     @property
     def _where(self) -> str:

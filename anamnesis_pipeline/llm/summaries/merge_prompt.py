@@ -30,9 +30,19 @@ def merge_prompt(episodes: Sequence[Episode]) -> Prompt:
     """Return the prompt for episodes of one project, bounded as for a chunk; `message_ids` are the episode ids."""
     said = tuple(_segment(episode) for episode in episodes)
     part = Part(
-        content_id("merge", *(episode.episode_id for episode in episodes)), "direct", "", "", "", 0, "merge",
-        episodes[0].project, "", "", said, closed=True,
-    )  # fmt: skip
+        content_id("merge", *(episode.episode_id for episode in episodes)),
+        "direct",
+        "",
+        "",
+        "",
+        0,
+        "merge",
+        episodes[0].project,
+        "",
+        "",
+        said,
+        closed=True,
+    )
     return replace(build_prompt(part), system=SYSTEM)
 
 

@@ -72,10 +72,19 @@ def advance_history(
 def _parts(logged: LoggedMessage, origin: FileOrigin, project: str) -> list[Part]:
     exchange = exchange_of(logged.message, None, in_subagent=False)
     template = Part(
-        part_id="", source=origin.source, path=origin.path, session_id=logged.session_id,
-        exchange_id=exchange.exchange_id, ordinal=logged.line, kind="exchange", project=project, cwd=logged.cwd,
-        prompt=exchange.prompt, segments=(), closed=False,
-    )  # fmt: skip
+        part_id="",
+        source=origin.source,
+        path=origin.path,
+        session_id=logged.session_id,
+        exchange_id=exchange.exchange_id,
+        ordinal=logged.line,
+        kind="exchange",
+        project=project,
+        cwd=logged.cwd,
+        prompt=exchange.prompt,
+        segments=(),
+        closed=False,
+    )
     cutter = Cutter(None, timedelta())
     cutter.add(logged.message, template, "")
     cutter.close()

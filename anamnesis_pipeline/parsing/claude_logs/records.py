@@ -269,10 +269,21 @@ class _Emitter:
         message = Message(key, self._uuid, kind, text, self._timestamp, aliases, sender)
         self.messages.append(
             LoggedMessage(
-                message, self._line, self.session_id, self._cwd, self.agent_id, self._sidechain, *tool, claims, seen_as,
-                self._parent, borrowed=self._is_borrowed, entrypoint=self._entrypoint, branch=self._branch,
+                message,
+                self._line,
+                self.session_id,
+                self._cwd,
+                self.agent_id,
+                self._sidechain,
+                *tool,
+                claims,
+                seen_as,
+                self._parent,
+                borrowed=self._is_borrowed,
+                entrypoint=self._entrypoint,
+                branch=self._branch,
             )
-        )  # fmt: skip
+        )
 
     def add_typed(self, kind: SegmentKind, text: str, typed: str, sender: str = "") -> None:
         """Add the text of a user record; `typed` is the part of it that was typed. The body of a skill, which each of

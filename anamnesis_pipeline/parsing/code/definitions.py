@@ -130,11 +130,15 @@ class _Types:
 @lru_cache(maxsize=32)
 def _types(grammar: Grammar) -> _Types:
     return _Types(
-        frozenset((grammar.functions + " " + grammar.classes).split()), frozenset(grammar.classes.split()),
-        frozenset({*grammar.through.split(), "ERROR"}), frozenset(grammar.scopes.split()),
-        frozenset(grammar.imports.split()), frozenset(grammar.constants.split()),
-        frozenset(grammar.values.split()), frozenset(grammar.members.split()),
-    )  # fmt: skip
+        frozenset((grammar.functions + " " + grammar.classes).split()),
+        frozenset(grammar.classes.split()),
+        frozenset({*grammar.through.split(), "ERROR"}),
+        frozenset(grammar.scopes.split()),
+        frozenset(grammar.imports.split()),
+        frozenset(grammar.constants.split()),
+        frozenset(grammar.values.split()),
+        frozenset(grammar.members.split()),
+    )
 
 
 def _look(

@@ -110,9 +110,10 @@ def chatgpt_messages(mapping: dict[str, Any], current: object, way: Way) -> Iter
         found = _message(_id_of(node), kind, text, message.get("create_time"), where)
         others = aside.get(name, ())
         yield replace(
-            found, turned_away=tuple((*way, other, "message") for other in others),
+            found,
+            turned_away=tuple((*way, other, "message") for other in others),
             ids_turned_away=tuple(_encodable(str(_id_of(mapping[other]))) for other in others),
-        )  # fmt: skip
+        )
 
 
 def _id_of(node: dict[str, Any]) -> object:

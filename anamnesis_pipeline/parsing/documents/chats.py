@@ -28,10 +28,21 @@ _MARKS = re.compile(
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _UPLOAD = re.compile(r"[0-9a-f]{32}(-\d+)?")
 _MESSAGES = ("chat_messages", "mapping", "messages")
-_KEPT = frozenset({
-    *_MESSAGES, "uuid", "id", "conversation_id", "current_node", "channel", "channel_name", "create_time",
-    "update_time", "created_at", "updated_at",
-})  # fmt: skip
+_KEPT = frozenset(
+    {
+        *_MESSAGES,
+        "uuid",
+        "id",
+        "conversation_id",
+        "current_node",
+        "channel",
+        "channel_name",
+        "create_time",
+        "update_time",
+        "created_at",
+        "updated_at",
+    }
+)
 """Fields that stay of a partly forgotten conversation: not its title, nor its summary."""
 _NOBODY: Mapping[str, str] = {}
 
@@ -61,9 +72,10 @@ def chat_sections(path: str, text: str, people: Mapping[str, str] = _NOBODY) -> 
         return []
     name, last = path.rsplit("/", 1)[-1], text.count("\n") + 1
     found = [
-        _section(name, talk, turn, last) for talk in _conversations(exported, _channel(path), people)
+        _section(name, talk, turn, last)
+        for talk in _conversations(exported, _channel(path), people)
         for turn in talk.turns
-    ]  # fmt: skip
+    ]
     anchors = told_apart(section.anchor for section in found)
     return [replace(section, anchor=anchor) for section, anchor in zip(found, anchors, strict=True)]
 
@@ -169,7 +181,13 @@ def _section(name: str, talk: _Conversation, turn: list[ChatMessage], last: int)
         for message in said
     )
     return Section(
-        said[0].key, (name, talk.title), pieces, 1, last, "exchange", session=talk.session,
+        said[0].key,
+        (name, talk.title),
+        pieces,
+        1,
+        last,
+        "exchange",
+        session=talk.session,
         values=tuple(way for message in turn for way in (message.way, *message.turned_away)),
         turned_away=tuple(key for message in turn for key in message.ids_turned_away),
-    )  # fmt: skip
+    )

@@ -27,10 +27,14 @@ _BLOCK = re.compile(
 )
 _ASKED = frozenset(
     {
-        "User", "User, while Claude was working", "User, through a channel", "Task for the subagent",
-        "Message of another session or agent", "Prompt sent by Claude Code",
+        "User",
+        "User, while Claude was working",
+        "User, through a channel",
+        "Task for the subagent",
+        "Message of another session or agent",
+        "Prompt sent by Claude Code",
     }
-)  # fmt: skip
+)
 _SAID = frozenset({"Claude", "Plan of Claude, accepted by the user", "Recap made by Claude Code"})
 _FORMULA = re.compile(r"This session is being continued from|Your task is to create a detailed summary")
 """Beginnings of texts from a compaction."""
@@ -63,10 +67,17 @@ _SOUGHT = re.compile(r"[A-Za-z_][\w-]{2,}")
 _HASH = re.compile(r"[A-Z]{2}|[a-z][A-Z][A-Z0-9]|[0-9][a-zA-Z]|[A-Z][a-z]?[A-Z][a-z]?[A-Z]")
 _NAME = re.compile(r"\b(?:[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+|[a-z][a-z0-9]+(?:_[a-z0-9]+)+)\b")
 _DOES = {
-    "Bash": "Run", "MultiEdit": "Edit", "NotebookEdit": "Edit", "Grep": "Search for", "Glob": "List",
-    "WebFetch": "Fetch", "WebSearch": "Search the web for", "Task": "Ask a subagent to", "Agent": "Ask a subagent to",
+    "Bash": "Run",
+    "MultiEdit": "Edit",
+    "NotebookEdit": "Edit",
+    "Grep": "Search for",
+    "Glob": "List",
+    "WebFetch": "Fetch",
+    "WebSearch": "Search the web for",
+    "Task": "Ask a subagent to",
+    "Agent": "Ask a subagent to",
     "TodoWrite": "Update the list of tasks",
-}  # fmt: skip
+}
 """Tool -> the verb of its action; for others their name is the verb."""
 
 

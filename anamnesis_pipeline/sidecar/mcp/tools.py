@@ -68,9 +68,13 @@ class Tools:
         """
         arguments = checked(name, given)
         work: dict[str, Callable[[Any, str | None], Awaitable[str]]] = {
-            "search": self._search, "read": self._read, "timeline": self._timeline, "remember": self._remember,
-            "forget": self._forget, "status": self._status,
-        }  # fmt: skip
+            "search": self._search,
+            "read": self._read,
+            "timeline": self._timeline,
+            "remember": self._remember,
+            "forget": self._forget,
+            "status": self._status,
+        }
         try:
             with anyio.fail_after(PATIENCE_S):
                 await self._places.acquire()
@@ -89,11 +93,17 @@ class Tools:
             return await self._timeline(recent, folder, kinds=asked.kind)
         scope = await self._scope(asked.project, folder)
         body = {
-            "query": asked.query, "top_k": asked.limit, "mode": asked.mode, "profile": asked.rank,
-            "project": scope.project, "include_private": scope.include_private, "kind": asked.kind,
-            "quote_tokens": texts.QUOTE_TOKENS, "include": ["short_id"],
+            "query": asked.query,
+            "top_k": asked.limit,
+            "mode": asked.mode,
+            "profile": asked.rank,
+            "project": scope.project,
+            "include_private": scope.include_private,
+            "kind": asked.kind,
+            "quote_tokens": texts.QUOTE_TOKENS,
+            "include": ["short_id"],
             **bound_texts(asked.since, asked.until, datetime.now(UTC), UTC),
-        }  # fmt: skip
+        }
         answer = await self._memory.call("POST", "/api/episodes/search", body=body)
         first = [NOTHING_GOOD] if answer.get("weak") else []
         common = texts.places_of_all(answer["results"])
@@ -128,12 +138,18 @@ class Tools:
         scope = Scope(None) if asked.session and not asked.project else await self._scope(asked.project, folder)
         session, private = await self._whole_session(asked.session) if asked.session else (None, None)
         params = {
-            "project": scope.project, "include_private": private or scope.include_private, "session_id": session,
-            **bound_texts(asked.since, asked.until, datetime.now(UTC), UTC), "order": asked.order,
-            "limit": asked.limit, "cursor": asked.cursor, "kind": kinds or None,
-            "include_superseded": True if asked.session else None, "include": "short_id",
+            "project": scope.project,
+            "include_private": private or scope.include_private,
+            "session_id": session,
+            **bound_texts(asked.since, asked.until, datetime.now(UTC), UTC),
+            "order": asked.order,
+            "limit": asked.limit,
+            "cursor": asked.cursor,
+            "kind": kinds or None,
+            "include_superseded": True if asked.session else None,
+            "include": "short_id",
             "by_session": None if asked.session or kinds else True,
-        }  # fmt: skip
+        }
         page = await self._memory.call("GET", "/api/episodes", params=params)
         lines = [texts.session_line(record) or texts.line(record) for record in page["items"]]
         lines = lines or [_nothing(scope, asked.session)]
@@ -150,10 +166,15 @@ class Tools:
         rest = [*([] if is_short else [asked.text]), *([f"Why: {asked.why}"] if asked.why else [])]
         tags = list(dict.fromkeys([*asked.tags, *(["correction"] if asked.type == "correction" else [])]))
         body = {
-            "summary": summary, "raw_exchange": "\n\n".join(rest), "instance": INSTANCE,
-            "project": project, "kind": asked.type, "tags": tags,
-            "metadata": {"type": asked.type, "why": asked.why}, "episode_id": _note_id(project, asked),
-        }  # fmt: skip
+            "summary": summary,
+            "raw_exchange": "\n\n".join(rest),
+            "instance": INSTANCE,
+            "project": project,
+            "kind": asked.type,
+            "tags": tags,
+            "metadata": {"type": asked.type, "why": asked.why},
+            "episode_id": _note_id(project, asked),
+        }
         stored = await self._memory.call("POST", "/api/episodes", body=body, params={"include": "raw"})
         note = stored["episode_id"]
         if alike == id_label(note):
@@ -232,9 +253,13 @@ class Tools:
     async def _alike(self, text: str, project: str, include_private: list[str]) -> str | None:
         """Return the id of a nearly identical note; None: there is none, or the search fails."""
         body = {
-            "query": text[:ALIKE_CHARS], "top_k": 1, "mode": "semantic", "project": project, "track": False,
+            "query": text[:ALIKE_CHARS],
+            "top_k": 1,
+            "mode": "semantic",
+            "project": project,
+            "track": False,
             "include_private": include_private,
-        }  # fmt: skip
+        }
         try:
             found = (await self._memory.call("POST", "/api/episodes/search", body=body))["results"]
         except (GiveUp, RetryLater):

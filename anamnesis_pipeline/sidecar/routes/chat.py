@@ -90,9 +90,14 @@ async def stream(wish: ChatIn, request: Request, services: Uses) -> Response:
         turn = await run_in_threadpool(_turn, services, begun, session_id)
         state = request.app.state
         made = TurnStream(
-            turn, services, state.admission, state.chat_records, state.metrics.chat_failures, state.undo.waiting,
+            turn,
+            services,
+            state.admission,
+            state.chat_records,
+            state.metrics.chat_failures,
+            state.undo.waiting,
             state.chat_known,
-        )  # fmt: skip
+        )
         chats.begin(session_id, made.begin())
     except BaseException:
         chats.release(session_id)
@@ -239,9 +244,12 @@ def balance(services: Uses) -> Response:
 def offer_body(offer: Offer) -> OfferOut:
     """As JSON."""
     body: OfferOut = {
-        "backend": offer.backend, "reachable": offer.reachable, "models": list(offer.models),
-        "any_model": offer.any_model, "cost": offer.cost,
-    }  # fmt: skip
+        "backend": offer.backend,
+        "reachable": offer.reachable,
+        "models": list(offer.models),
+        "any_model": offer.any_model,
+        "cost": offer.cost,
+    }
     if offer.problem:
         body["problem"] = offer.problem
     if offer.worker_url:
@@ -254,9 +262,10 @@ class _Answering(StreamingResponse):
 
     def __init__(self, made: TurnStream) -> None:
         super().__init__(
-            _frames(made.events()), media_type="text/event-stream",
+            _frames(made.events()),
+            media_type="text/event-stream",
             headers={"X-Accel-Buffering": "no", "Cache-Control": "no-store"},
-        )  # fmt: skip
+        )
         self._made = made
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -159,13 +159,19 @@ def get_handoff(
     searched = services.store.queries.latest(projects, MOST_ITEMS)
     return json_reply(
         {
-            "projects": list(projects), "text": block.text, "tokens": block.tokens,
-            "state": _items(handoff.state), "failing": _items(handoff.failing),
-            "decisions": _items(handoff.decisions), "open_loops": _items(handoff.open_loops),
-            "new": _items(handoff.new), "recent": _items(handoff.recent), "facts": _items(handoff.facts),
+            "projects": list(projects),
+            "text": block.text,
+            "tokens": block.tokens,
+            "state": _items(handoff.state),
+            "failing": _items(handoff.failing),
+            "decisions": _items(handoff.decisions),
+            "open_loops": _items(handoff.open_loops),
+            "new": _items(handoff.new),
+            "recent": _items(handoff.recent),
+            "facts": _items(handoff.facts),
             "searched": [{"query": q.query, "asked_at": utc_text(q.asked_at)} for q in searched],
         }
-    )  # fmt: skip
+    )
 
 
 def _items(items: Iterable[Item]) -> list[ItemOut]:
@@ -197,6 +203,8 @@ def _body(answer: ContextAnswer) -> ContextOut:
         "episodes": list(answer.episodes),
         "projects": list(answer.projects),
         "skipped": {
-            "shown": answer.skipped["shown"], "budget": answer.skipped["budget"], "floor": answer.skipped["floor"],
+            "shown": answer.skipped["shown"],
+            "budget": answer.skipped["budget"],
+            "floor": answer.skipped["floor"],
         },
-    }  # fmt: skip
+    }

@@ -145,7 +145,13 @@ def exclude(
 
 def _body(entry: Entry) -> EntryOut:
     return {
-        "id": entry.id, "kind": entry.kind, "value": entry.value, "machine": entry.machine, "reason": entry.reason,
-        "added_at": utc_text(entry.added_at), "episode_id": entry.episode_id, "held": entry.held,
+        "id": entry.id,
+        "kind": entry.kind,
+        "value": entry.value,
+        "machine": entry.machine,
+        "reason": entry.reason,
+        "added_at": utc_text(entry.added_at),
+        "episode_id": entry.episode_id,
+        "held": entry.held,
         "label": entry.label,
-    }  # fmt: skip
+    }

@@ -48,10 +48,16 @@ class ForgetIn(BaseModel):
     def request(self) -> ForgetRequest:
         """The same as the forgetter takes it."""
         return ForgetRequest(
-            ids=tuple(self.ids), session_id=self.session_id or "", project=self.project or "", path=self.path or "",
-            machine=self.machine or "", source=self.source or "", since=self.since, until=self.until,
+            ids=tuple(self.ids),
+            session_id=self.session_id or "",
+            project=self.project or "",
+            path=self.path or "",
+            machine=self.machine or "",
+            source=self.source or "",
+            since=self.since,
+            until=self.until,
             query=self.query or "",
-        )  # fmt: skip
+        )
 
 
 class ShownOut(BaseModel):

@@ -111,11 +111,14 @@ def last_ingest(services: Uses) -> Response:
     held = services.store.overview.sources()
     rows = [
         {
-            "source": source.key, "machine": source.machine, "folder": source.folder, "kind": source.kind,
+            "source": source.key,
+            "machine": source.machine,
+            "folder": source.folder,
+            "kind": source.kind,
             **_state_body(held.get(source.key)),
         }
         for source in services.store.files.sources()
-    ]  # fmt: skip
+    ]
     return json_reply({"sources": rows})
 
 

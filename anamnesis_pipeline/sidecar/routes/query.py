@@ -93,9 +93,12 @@ def queries_body(store: Store, engine: Engine, limit: int) -> QueriesOut:
     report = query_report(store, ask, limit, engine.private())
     counts = report.counts
     return {
-        "queries": counts.queries, "answered": counts.answered, "used": counts.used, "unanswered": report.unanswered,
+        "queries": counts.queries,
+        "answered": counts.answered,
+        "used": counts.used,
+        "unanswered": report.unanswered,
         "missed": [_missed_body(missed) for missed in report.missed],
-    }  # fmt: skip
+    }
 
 
 def _missed_body(missed: Missed) -> MissedOut:
@@ -121,12 +124,15 @@ def keep_question(services: Services, room: Room, question: SearchIn, answer: Se
         settings = effective_settings(services.store)
         if settings.query_log:
             note_query(
-                services.store, question.query or question.query_text,
+                services.store,
+                question.query or question.query_text,
                 to_jsonable_python(question.model_dump(exclude=_NOT_KEPT, exclude_defaults=True)),
-                [hit.episode for hit in answer.hits], is_answered=not answer.weak,
-                mask=services.poster.masked, private=services.engine.private(),
+                [hit.episode for hit in answer.hits],
+                is_answered=not answer.weak,
+                mask=services.poster.masked,
+                private=services.engine.private(),
                 now=datetime.now(UTC),
-            )  # fmt: skip
+            )
     except AnamnesisError as exc:
         if isinstance(exc, StoreFull):
             room.refused()

@@ -55,7 +55,7 @@ async def list_similar(
 
 
 def find_similar(services: Services, episode_id: str, most: int) -> list[Similar] | None:
-    """See `similar_episodes`; None also where no space is active.
+    """As `similar_episodes`; None also where no space is active.
 
     :raises EpisodeNotFound: no such id.
     """

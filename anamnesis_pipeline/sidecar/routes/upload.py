@@ -251,10 +251,18 @@ def _valid(model: type[Model], fields: Any) -> Model:
 
 def _handed(fields: UploadFields, filename: str, data: bytes, *, media_type: str = "", url: str = "") -> Handed:
     return Handed(
-        filename, data, media_type, fields.project or "", tuple(fields.tags), fields.title or "", fields.timestamp, url,
-        fields.instance or "", path=(fields.path or "") if isinstance(fields, FileFields) else "",
+        filename,
+        data,
+        media_type,
+        fields.project or "",
+        tuple(fields.tags),
+        fields.title or "",
+        fields.timestamp,
+        url,
+        fields.instance or "",
+        path=(fields.path or "") if isinstance(fields, FileFields) else "",
         machine=fields.instance or "",
-    )  # fmt: skip
+    )
 
 
 def _take(services: Services, handed: Handed) -> Response:
@@ -265,9 +273,15 @@ def _take(services: Services, handed: Handed) -> Response:
         trim()  # gigabytes after a hostile document
     if taken.duplicate and not handed.project and services.engine.private().is_of(taken.project):
         taken = replace(
-            taken, filename=handed.filename, project=PRIVATE, instance=handed.instance, tags=handed.tags,
-            title=handed.title, url=handed.url, note="",
-        )  # fmt: skip
+            taken,
+            filename=handed.filename,
+            project=PRIVATE,
+            instance=handed.instance,
+            tags=handed.tags,
+            title=handed.title,
+            url=handed.url,
+            note="",
+        )
     return json_reply(_body(taken), 200 if taken.duplicate else 201)
 
 

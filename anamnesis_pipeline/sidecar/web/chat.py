@@ -32,9 +32,11 @@ PATH = "/chat"
 SESSIONS_SHOWN = 25
 TITLE_CHARS = 200
 LABELS = {
-    "claude_cli": "Claude's command line", "ollama": "Ollama", "anthropic": "Claude API",
+    "claude_cli": "Claude's command line",
+    "ollama": "Ollama",
+    "anthropic": "Claude API",
     "openai": "OpenAI-compatible service",
-}  # fmt: skip
+}
 
 router = page_router()
 
@@ -46,9 +48,15 @@ SessionId = Annotated[str, Query(max_length=200)]
 def new_page(request: Request, services: Uses, q: Words = "", deleted: bool = False) -> Response:
     """Show a new conversation, and the list."""
     shown = page(
-        request, "chat.html", "Chat", **_head(None, deleted=deleted), **_sessions(services, q), **_turns([]),
-        **_writing(services, None), projects=names_offered(services)["projects"],
-    )  # fmt: skip
+        request,
+        "chat.html",
+        "Chat",
+        **_head(None, deleted=deleted),
+        **_sessions(services, q),
+        **_turns([]),
+        **_writing(services, None),
+        projects=names_offered(services)["projects"],
+    )
     shown.background = BackgroundTask(_look_ahead, request.app.state, "", "")
     return shown
 
@@ -77,9 +85,14 @@ def session_page(session_id: str, request: Request, services: Uses, q: Words = "
     """Show one conversation, starting with its latest messages."""
     session, messages = _session(services, session_id), _messages(request, services, session_id)
     shown = page(
-        request, "chat.html", session.title, **_head(session), **_sessions(services, q, session_id),
-        **_turns(messages, is_written=_is_written(request, session_id)), **_writing(services, session),
-    )  # fmt: skip
+        request,
+        "chat.html",
+        session.title,
+        **_head(session),
+        **_sessions(services, q, session_id),
+        **_turns(messages, is_written=_is_written(request, session_id)),
+        **_writing(services, session),
+    )
     shown.background = BackgroundTask(_look_ahead, request.app.state, session.project, last_reply(messages))
     return shown
 
@@ -209,8 +222,12 @@ def _kept(settings: Settings, session: ChatSession | None) -> str:
 def _sessions(services: Services, words: str, open_id: str = "", cursor: str | None = None) -> dict[str, Any]:
     shown = services.store.chat.sessions(SESSIONS_SHOWN, cursor or None, words.strip())
     return {
-        "sessions": shown.items, "next_cursor": shown.next_cursor, "cursor": cursor, "q": words, "open_id": open_id,
-    }  # fmt: skip
+        "sessions": shown.items,
+        "next_cursor": shown.next_cursor,
+        "cursor": cursor,
+        "q": words,
+        "open_id": open_id,
+    }
 
 
 def _turns(messages: list[ChatMessage], before: str = "", *, is_written: bool = False) -> dict[str, Any]:
@@ -218,9 +235,12 @@ def _turns(messages: list[ChatMessage], before: str = "", *, is_written: bool = 
     shown, earlier_ones = latest(messages, before)
     is_unanswered = bool(shown) and not before and shown[-1].role == "user"
     return {
-        "turns": turns_of(shown), "earlier": earlier_ones, "unanswered": UNANSWERED if is_unanswered else "",
-        "is_written": is_unanswered and is_written, "most": SUMMARY_CHARS,
-    }  # fmt: skip
+        "turns": turns_of(shown),
+        "earlier": earlier_ones,
+        "unanswered": UNANSWERED if is_unanswered else "",
+        "is_written": is_unanswered and is_written,
+        "most": SUMMARY_CHARS,
+    }
 
 
 def _is_written(request: Request, session_id: str) -> bool:

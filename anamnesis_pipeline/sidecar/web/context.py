@@ -91,9 +91,16 @@ async def context_page(request: Request, services: Uses) -> Response:
     """Show the form, and all levels for its input."""
     asked = {name: value for name in FIELDS if (value := request.query_params.get(name, "").strip())}
     shown: dict[str, Any] = {
-        "asked": asked, "levels": (), "projects": (), "problem": None, "degraded": (), "default_tokens": DEFAULT_TOKENS,
-        "most_tokens": MAX_TOKENS, "least_tokens": LEAST_TOKENS, "machine": services.settings.machine,
-    }  # fmt: skip
+        "asked": asked,
+        "levels": (),
+        "projects": (),
+        "problem": None,
+        "degraded": (),
+        "default_tokens": DEFAULT_TOKENS,
+        "most_tokens": MAX_TOKENS,
+        "least_tokens": LEAST_TOKENS,
+        "machine": services.settings.machine,
+    }
     shown["names"] = await run_in_threadpool(asking.names_offered, services)
     if not asked.keys() - {"max_tokens"}:
         return page(request, "context.html", "Context", **shown)
@@ -149,29 +156,40 @@ def _starting(wanted: ContextRequest) -> ContextRequest:
 def _start_level(found: ContextPreview, now: datetime) -> Level:
     return _of_preview(
         Level(
-            "L0", "At the start of a session", "Given unasked when a session begins, is resumed, or was compacted.",
-            "POST /api/context without query", waits_for="" if found.projects else "a project, or a folder of one",
+            "L0",
+            "At the start of a session",
+            "Given unasked when a session begins, is resumed, or was compacted.",
+            "POST /api/context without query",
+            waits_for="" if found.projects else "a project, or a folder of one",
         ),
         found,
         now,
-    )  # fmt: skip
+    )
 
 
 def _handoff_level(maker: ContextMaker, wanted: ContextRequest, now: datetime) -> Level:
     asked = ContextRequest(project=wanted.project, cwd=wanted.cwd, max_tokens=HANDOFF_TOKENS)
     projects, _, block = maker.handoff(asked)
     return Level(
-        "L1", "Where the project stands", f"The hand-off, up to {HANDOFF_TOKENS:,} tokens, for a session that asks.",
-        "GET /api/handoff", block.text, block.tokens, _quotes(block.items, now),
+        "L1",
+        "Where the project stands",
+        f"The hand-off, up to {HANDOFF_TOKENS:,} tokens, for a session that asks.",
+        "GET /api/handoff",
+        block.text,
+        block.tokens,
+        _quotes(block.items, now),
         waits_for="" if projects else "a project, or a folder of one",
-    )  # fmt: skip
+    )
 
 
 def _prompt_level(found: ContextPreview | None, now: datetime) -> Level:
     level = Level(
-        "L2", "On the prompt", "Put before Claude with what the user typed, where it answers it surely enough.",
-        "POST /api/context with query", waits_for="" if found else "a prompt",
-    )  # fmt: skip
+        "L2",
+        "On the prompt",
+        "Put before Claude with what the user typed, where it answers it surely enough.",
+        "POST /api/context with query",
+        waits_for="" if found else "a prompt",
+    )
     return _of_preview(level, found, now) if found else level
 
 
@@ -186,9 +204,8 @@ def _search_level(
     hits = [hit for hit in answer.hits if hit.episode.episode_id not in hidden]
     text = "\n\n".join(f"[{hit.episode.episode_id}] {_excerpt(hit)}" for hit in hits)
     quotes = tuple(
-        Quote(hit.episode, _excerpt(hit), hit.confidence.value, tier_of(hit.episode), hit.layer)
-        for hit in hits
-    )  # fmt: skip
+        Quote(hit.episode, _excerpt(hit), hit.confidence.value, tier_of(hit.episode), hit.layer) for hit in hits
+    )
     text = f"{NOTHING_GOOD}\n{text}" if text and answer.weak else text
     return Level("L3", title, how, call, text, answer.total_tokens, quotes), answer.degraded
 
@@ -196,9 +213,16 @@ def _search_level(
 def _of_preview(level: Level, found: ContextPreview, now: datetime) -> Level:
     left = tuple((WHY_LEFT_OUT[why], _quote(item, now)) for why, item in found.left_out)
     return Level(
-        level.name, level.title, level.how, level.call, found.block.text, found.block.tokens,
-        _quotes(found.block.items, now), left, level.waits_for,
-    )  # fmt: skip
+        level.name,
+        level.title,
+        level.how,
+        level.call,
+        found.block.text,
+        found.block.tokens,
+        _quotes(found.block.items, now),
+        left,
+        level.waits_for,
+    )
 
 
 def _quotes(items: Sequence[Item], now: datetime) -> tuple[Quote, ...]:
@@ -207,9 +231,12 @@ def _quotes(items: Sequence[Item], now: datetime) -> tuple[Quote, ...]:
 
 def _quote(item: Item, now: datetime) -> Quote:
     return Quote(
-        item.episode, beginning(item.text, MAX_ITEM_CHARS), SAID_BY[item.said_by], tier_of(item.episode),
+        item.episode,
+        beginning(item.text, MAX_ITEM_CHARS),
+        SAID_BY[item.said_by],
+        tier_of(item.episode),
         layer_of(item.episode, now),
-    )  # fmt: skip
+    )
 
 
 def _excerpt(hit: Hit) -> str:

@@ -40,9 +40,14 @@ def embedding_page(request: Request, services: Uses) -> Response:
     control = EmbeddingControl(services.store, None, services.pool)
     config = control.config()
     return page(
-        request, "embedding.html", "Embedding", **_progress(services, control), **_cores(config), **_models(config),
+        request,
+        "embedding.html",
+        "Embedding",
+        **_progress(services, control),
+        **_cores(config),
+        **_models(config),
         further=_further(services.store),
-    )  # fmt: skip
+    )
 
 
 @router.get(PATH + "/progress")
@@ -185,11 +190,13 @@ def _progress(services: Services, control: EmbeddingControl) -> dict[str, Any]:
         "eta": duration(status["eta_s"]) if status["eta_s"] is not None else None,
         "model": {
             "state": "ready" if pool.ready else "failed" if pool.failure else "loading",
-            "id": pool.model_id, "problem": pool.failure, "depth": pool.depth,
+            "id": pool.model_id,
+            "problem": pool.failure,
+            "depth": pool.depth,
             "next": f"{waiting[0]} does not load, the model before it answers: {waiting[1]}" if waiting else None,
         },
         "is_empty": not services.store.episodes.page(Where(include_superseded=True), 1).items,
-    }  # fmt: skip
+    }
 
 
 def _cores(config: EmbeddingOut, problem: str | None = None) -> dict[str, Any]:
@@ -197,12 +204,16 @@ def _cores(config: EmbeddingOut, problem: str | None = None) -> dict[str, Any]:
     is_stored = any(config["origin"][name] == "stored" for name in ("embed_cores", "embed_cpu_pct"))
     counts_by = "embed_cores" if config["origin"]["embed_cores"] != "default" else "embed_cpu_pct"
     return {
-        "cores": config["cores"], "available": config["available_cores"], "shares": SHARES,
+        "cores": config["cores"],
+        "available": config["available_cores"],
+        "shares": SHARES,
         "share": _share_of(config, by_share),
         "workers": config["workers"],
-        "cores_origin": origin_told(config["origin"][counts_by]), "cores_stored": is_stored, "cores_problem": problem,
+        "cores_origin": origin_told(config["origin"][counts_by]),
+        "cores_stored": is_stored,
+        "cores_problem": problem,
         "was_reverted": False,
-    }  # fmt: skip
+    }
 
 
 def _share_of(config: EmbeddingOut, by_share: Mapping[int, Sequence[int]]) -> int | None:
@@ -222,18 +233,24 @@ def _models(config: EmbeddingOut, *, chosen: str = "", other: str = "", problem:
         chosen = config["model"] if config["model"] in known else "other"
         other = config["model"] if chosen == "other" else ""
     return {
-        "config": config, "chosen": chosen, "other": other, "model_problem": problem,
-        "model_origin": origin_told(config["origin"]["model"]), "model_stored": config["origin"]["model"] == "stored",
+        "config": config,
+        "chosen": chosen,
+        "other": other,
+        "model_problem": problem,
+        "model_origin": origin_told(config["origin"]["model"]),
+        "model_stored": config["origin"]["model"] == "stored",
         "services_models": API_MODELS,
-    }  # fmt: skip
+    }
 
 
 def _further(store: Store) -> list[dict[str, str]]:
     rows = {row.name: row for row in origins(stored_settings(store))}
     return [
         {
-            "name": name, "value": text_of(rows[name].value), "origin": origin_told(rows[name].origin),
+            "name": name,
+            "value": text_of(rows[name].value),
+            "origin": origin_told(rows[name].origin),
             "description": rows[name].description.replace("`", ""),
         }
         for name in FURTHER
-    ]  # fmt: skip
+    ]

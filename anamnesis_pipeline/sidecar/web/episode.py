@@ -45,9 +45,7 @@ def episode_page(episode_id: Annotated[EpisodeId, Path()], request: Request, ser
     if "HX-Request" in request.headers and not services.store.episodes.get([episode_id]):
         return fragment("episode_gone.html", episode_id=episode_id)  # requested by a page that waits for the deletion
     episode = read_episode(services, episode_id)
-    reply = page(
-        request, "episode.html", title_of(episode), view=view_of(services, episode, undo.waiting())
-    )  # fmt: skip
+    reply = page(request, "episode.html", title_of(episode), view=view_of(services, episode, undo.waiting()))
     reply.background = BackgroundTask(keep_reading, services, episode_id)
     return reply
 

@@ -90,7 +90,7 @@ def view_of(services: Services, episode: Episode, hidden: frozenset[str]) -> dic
         "title": _texts(episode.metadata.get("title")),
         "lines": [n for n in _list(episode.metadata.get("lines")) if isinstance(n, int)],
         "message_ids": episode.message_ids[:MESSAGES_MOST],
-    }  # fmt: skip
+    }
 
 
 def shown_text(text: str) -> tuple[str, bool]:
@@ -108,9 +108,16 @@ def shown_text(text: str) -> tuple[str, bool]:
 def bars_of(episode: Episode, least_value: float) -> list[Bar]:
     """Return the components of the rank: factors on the score, and the points of the value. Pure."""
     head = EpisodeHead(
-        episode.episode_id, episode.source, episode.timestamp, episode.instance, episode.project, episode.kind,
-        episode.summary, episode.tags, metadata=episode.metadata,
-    )  # fmt: skip
+        episode.episode_id,
+        episode.source,
+        episode.timestamp,
+        episode.instance,
+        episode.project,
+        episode.kind,
+        episode.summary,
+        episode.tags,
+        metadata=episode.metadata,
+    )
     factors = factors_of(head, least_value)
     bars = [Bar(f"Factor: {name}", _FACTORS.get(name, ""), factor, 2.0, "× ") for name, factor in factors.items()]
     value, signals = episode.metadata.get("value"), episode.metadata.get("value_signals")

@@ -48,8 +48,10 @@ def list_page(request: Request, services: Uses) -> Response:
     """Show the list."""
     asked = asking.filled(request.query_params)
     offered: dict[str, Any] = {
-        "names": asking.names_offered(services, asked), "statuses": asking.STATUSES, "layers": asking.LAYERS,
-    }  # fmt: skip
+        "names": asking.names_offered(services, asked),
+        "statuses": asking.STATUSES,
+        "layers": asking.LAYERS,
+    }
     try:
         shown = _shown(request, services, asked)
     except RequestValidationError as exc:
@@ -160,7 +162,16 @@ def _shown(request: Request, services: Services, asked: dict[str, str]) -> dict[
 
 def _nothing(asked: dict[str, str]) -> dict[str, Any]:
     return {
-        "asked": asked, "items": [], "here": "", "newest": None, "older": None, "problems": [], "failed": {},
-        "total": 0, "waiting": 0, "undo_last": None, "chosen": [],
+        "asked": asked,
+        "items": [],
+        "here": "",
+        "newest": None,
+        "older": None,
+        "problems": [],
+        "failed": {},
+        "total": 0,
+        "waiting": 0,
+        "undo_last": None,
+        "chosen": [],
         "problem": None,
-    }  # fmt: skip
+    }

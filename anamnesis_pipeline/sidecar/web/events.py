@@ -48,9 +48,17 @@ def events_page(request: Request, services: Uses, kind: Kinds = []) -> Response:
     found = records.latest(EVENTS_READ, kinds)
     rows = [row_body(row) for row in Windows().add(without_private(services, found))][-ROWS_KEPT:]
     return page(
-        request, "events.html", "Events", rows=rows[::-1], counts=records.counts(), kinds=kinds, labels=LABELS,
-        last=found[-1].number if found else _latest(services), most=ROWS_KEPT, kept=EVENTS_KEPT,
-    )  # fmt: skip
+        request,
+        "events.html",
+        "Events",
+        rows=rows[::-1],
+        counts=records.counts(),
+        kinds=kinds,
+        labels=LABELS,
+        last=found[-1].number if found else _latest(services),
+        most=ROWS_KEPT,
+        kept=EVENTS_KEPT,
+    )
 
 
 @router.get(PATH + "/stream")
@@ -94,10 +102,18 @@ def row_body(row: Row) -> dict[str, Any]:
     """Return a row for JSON and the template."""
     label, _ = LABELS[row.kind]
     return {
-        "number": row.number, "at": utc_text(row.at), "kind": row.kind.value, "label": label, "process": row.process,
-        "project": row.project, "episode_id": row.episode_id, "link": episode_link(row.episode_id),
-        "events": row.events, "episodes": row.episodes, "all": list_of(row),
-    }  # fmt: skip
+        "number": row.number,
+        "at": utc_text(row.at),
+        "kind": row.kind.value,
+        "label": label,
+        "process": row.process,
+        "project": row.project,
+        "episode_id": row.episode_id,
+        "link": episode_link(row.episode_id),
+        "events": row.events,
+        "episodes": row.episodes,
+        "all": list_of(row),
+    }
 
 
 def list_of(row: Row) -> str:

@@ -36,11 +36,20 @@ COMPARED_FOR_S = 600.0
 """Cache TTL of the full-text comparison: it takes a core for a minute in a large store."""
 
 STAGE_NAMES = {
-    "words_text": "Words", "words_context": "Words, with their context", "embed": "Question to a vector",
-    "dense_text": "Meaning", "dense_context": "Meaning, with its context", "exact": "Literal tokens",
-    "all_words": "All words of the question", "lists": "All lists together", "late": "Word by word",
-    "order": "Ranking", "read": "Reading the texts", "fold": "Folding near-duplicates", "show": "Excerpts",
-}  # fmt: skip
+    "words_text": "Words",
+    "words_context": "Words, with their context",
+    "embed": "Question to a vector",
+    "dense_text": "Meaning",
+    "dense_context": "Meaning, with its context",
+    "exact": "Literal tokens",
+    "all_words": "All words of the question",
+    "lists": "All lists together",
+    "late": "Word by word",
+    "order": "Ranking",
+    "read": "Reading the texts",
+    "fold": "Folding near-duplicates",
+    "show": "Excerpts",
+}
 
 router = page_router()
 
@@ -65,10 +74,17 @@ def health_page(request: Request, services: Uses) -> Response:
     except AnamnesisError as exc:  # users open this page when the store fails
         cards, problem = None, str(exc)
     return page(
-        request, "health.html", "Health", resources=resources.last(), cards=cards, problem=problem, stages=stages,
-        stage_names=STAGE_NAMES, slowest=max((mean for _, mean in stages.values()), default=1),
+        request,
+        "health.html",
+        "Health",
+        resources=resources.last(),
+        cards=cards,
+        problem=problem,
+        stages=stages,
+        stage_names=STAGE_NAMES,
+        slowest=max((mean for _, mean in stages.values()), default=1),
         place=store_place(services.settings),
-    )  # fmt: skip
+    )
 
 
 @router.get(f"{PATH}/resources")
@@ -162,6 +178,10 @@ def _examined(request: Request, *, anew: bool) -> dict[str, Any]:
     found: Examination = state.examination.get(None)
     wrong = [*(finding for finding in found.findings if not finding.ok), *state.background.findings()]
     return {
-        "wrong": wrong, "well": [finding for finding in found.findings if finding.ok], "disk": found.disk,
-        "quality": found.quality, "at": found.at, "shown_entries": SHOWN_ENTRIES,
-    }  # fmt: skip
+        "wrong": wrong,
+        "well": [finding for finding in found.findings if finding.ok],
+        "disk": found.disk,
+        "quality": found.quality,
+        "at": found.at,
+        "shown_entries": SHOWN_ENTRIES,
+    }

@@ -29,10 +29,17 @@ from anamnesis_pipeline.sidecar.web import static
 
 POLICY = "; ".join(
     (
-        "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:", "font-src 'self'",
-        "connect-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'",
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
     )
-)  # fmt: skip
+)
 """Content Security Policy of every page: only our own scripts and styles, nothing of other hosts, never in a frame.
 Without a referrer, browsers would send the origin of our own forms as `null`, which is refused.
 """
@@ -74,10 +81,13 @@ def page(request: Request, template: str, title: str, *, status: int = 200, **co
         name for name, shows in ASSET_PAGES.items() if f"{path}/".startswith(f"{shows}/") and shows != "/dashboard"
     ]
     shared = {
-        "title": title, "path": path, "navigation": NAVIGATION, "dagster_link": dagster_link(settings),
+        "title": title,
+        "path": path,
+        "navigation": NAVIGATION,
+        "dagster_link": dagster_link(settings),
         "assets": assets or [name for name, shows in ASSET_PAGES.items() if shows == path],
         "has_login": settings.api_token is not None,
-    }  # fmt: skip
+    }
     return HTMLResponse(_environment().get_template(template).render(**shared, **context), status, HEADERS)
 
 
@@ -106,10 +116,18 @@ def _environment() -> jinja2.Environment:
     )
     filters: dict[str, Callable[..., Any]] = {
         "title_of": title_of,
-        "moment": moment, "count": count, "counted": counted, "noun": noun, "share": share, "size": size,
-        "episode_link": episode_link, "session_link": session_link, "session_row": row_of, "kind_label": kind_label,
+        "moment": moment,
+        "count": count,
+        "counted": counted,
+        "noun": noun,
+        "share": share,
+        "size": size,
+        "episode_link": episode_link,
+        "session_link": session_link,
+        "session_row": row_of,
+        "kind_label": kind_label,
         "without_markup": without_markup,
-    }  # fmt: skip
+    }
     environment.filters.update(filters)
     environment.globals["asset"] = static.address
     return environment

@@ -103,19 +103,28 @@ def type_of(schema: Schema) -> str:
 def _operation(document: Mapping[str, Any], method: str, path: str, told: Schema) -> Operation:
     parameters = [
         Field(
-            each["name"], each["in"], type_of(each["schema"]), tuple(_names(each["schema"])),
-            each.get("required", False), each.get("description", ""),
+            each["name"],
+            each["in"],
+            type_of(each["schema"]),
+            tuple(_names(each["schema"])),
+            each.get("required", False),
+            each.get("description", ""),
         )
         for each in told.get("parameters", ())
-    ]  # fmt: skip
+    ]
     body = _content(told.get("requestBody", {}))
     inner = document["components"]["schemas"].get(_name(body), body)
     answer = next((_content(reply) for status, reply in told["responses"].items() if status.startswith("2")), {})
     about = told.get("description") or told.get("summary", "")
     return Operation(
-        method.upper(), path, _title(about), about, (*parameters, *_fields(inner)),
-        type_of(answer) if answer else "no JSON", tuple(_names(answer)),
-    )  # fmt: skip
+        method.upper(),
+        path,
+        _title(about),
+        about,
+        (*parameters, *_fields(inner)),
+        type_of(answer) if answer else "no JSON",
+        tuple(_names(answer)),
+    )
 
 
 def _title(about: str) -> str:

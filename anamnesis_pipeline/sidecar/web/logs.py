@@ -36,53 +36,86 @@ LINES_SHOWN = 200
 
 FIELDS = (
     Field(
-        "ingest_schedule", "Schedule", "Read all logs so often; what is new in between is read within minutes anyway.",
+        "ingest_schedule",
+        "Schedule",
+        "Read all logs so often; what is new in between is read within minutes anyway.",
         "choice",
         {
-            "nightly": "Once a day", "6h": "Every 6 hours", "2h": "Every 2 hours", "1h": "Every hour",
-            "30min": "Every 30 minutes", "disabled": "Never: only what is new",
+            "nightly": "Once a day",
+            "6h": "Every 6 hours",
+            "2h": "Every 2 hours",
+            "1h": "Every hour",
+            "30min": "Every 30 minutes",
+            "disabled": "Never: only what is new",
         },
     ),
     Field("ingest_hour", "Hour", "Of the daily reading.", "whole", least=0, most=23, unit="o'clock"),
     Field("timezone", "Time zone", "Of that hour, and of the days that a question names; e.g. Europe/Berlin."),
     Field(
-        "summarizer", "Summaries by",
+        "summarizer",
+        "Summaries by",
         "Changing this tries at once what an LLM refused before. Only parts that are worth it are sent.",
         "choice",
         {
-            "none": "No LLM: telling sentences are picked", "claude_cli": "Claude's command line",
-            "ollama": "Ollama, on your own machine", "anthropic": "Claude API", "openai": "OpenAI-compatible service",
+            "none": "No LLM: telling sentences are picked",
+            "claude_cli": "Claude's command line",
+            "ollama": "Ollama, on your own machine",
+            "anthropic": "Claude API",
+            "openai": "OpenAI-compatible service",
         },
         note_at=PATH + "/llm-note",
         note_of="summary_model",
     ),
     Field(
-        "summary_model", "Model", "Empty: the backend's own default.",
+        "summary_model",
+        "Model",
+        "Empty: the backend's own default.",
         offered=tuple(dict.fromkeys(each["model"] for each in known_llm_models())),
     ),
     Field(
-        "summary_min_value", "Value filter", "An exchange worth less is not sent to an LLM; 0 sends all.", "number",
-        least=0, most=20, unit="points",
+        "summary_min_value",
+        "Value filter",
+        "An exchange worth less is not sent to an LLM; 0 sends all.",
+        "number",
+        least=0,
+        most=20,
+        unit="points",
     ),
     Field(
-        "max_exchanges_per_run", "Most parts a run", "The next run goes on; 0: no limit.", "whole",
-        least=0, most=MOST_PER_RUN, unit="parts",
+        "max_exchanges_per_run",
+        "Most parts a run",
+        "The next run goes on; 0: no limit.",
+        "whole",
+        least=0,
+        most=MOST_PER_RUN,
+        unit="parts",
     ),
     Field("llm_daily_tokens", "Tokens a day", "In and out together, days in UTC; empty: no limit.", "whole", least=0),
     Field(
-        "llm_daily_dollars", "Dollars a day",
-        "Without a budget a paid LLM is asked only by what a person starts.", "number", least=0, unit="US$",
+        "llm_daily_dollars",
+        "Dollars a day",
+        "Without a budget a paid LLM is asked only by what a person starts.",
+        "number",
+        least=0,
+        unit="US$",
     ),
     Field("llm_requests_per_minute", "Calls a minute", "", "whole", least=1, most=10_000),
     Field(
-        "llm_batch_min", "Batch from", "So many parts go to the Claude API as a batch, at half the price.", "whole",
-        least=2, most=10_000, unit="parts",
+        "llm_batch_min",
+        "Batch from",
+        "So many parts go to the Claude API as a batch, at half the price.",
+        "whole",
+        least=2,
+        most=10_000,
+        unit="parts",
     ),
     Field(
-        "private_projects", "Private projects",
-        "One a line. Their text goes to no other machine, and searches find it only by the project's name.", "lines",
+        "private_projects",
+        "Private projects",
+        "One a line. Their text goes to no other machine, and searches find it only by the project's name.",
+        "lines",
     ),
-)  # fmt: skip
+)
 _NAMES = frozenset(each.name for each in FIELDS)
 _CHANGES: TypeAdapter[JsonlChanges] = TypeAdapter(JsonlChanges)
 
@@ -100,9 +133,16 @@ def logs_page(request: Request, services: Uses) -> Response:
     ]
     lines = [line_body(line) for line in tail.latest(LINES_SHOWN)]
     return page(
-        request, "logs.html", "Logs", **_doing(services, asks=False), **_form(services.store), letters=letters,
-        lines=lines, last=lines[-1]["number"] if lines else 0, logs_dir=services.settings.logs_dir,
-    )  # fmt: skip
+        request,
+        "logs.html",
+        "Logs",
+        **_doing(services, asks=False),
+        **_form(services.store),
+        letters=letters,
+        lines=lines,
+        last=lines[-1]["number"] if lines else 0,
+        logs_dir=services.settings.logs_dir,
+    )
 
 
 @router.get(PATH + "/doing")
@@ -212,18 +252,24 @@ def _field_of(problem: str, changes: dict[str, Any]) -> str:
 def _form(store: Store, typed: dict[str, str] | None = None, problems: dict[str, str] | None = None) -> dict[str, Any]:
     warnings = JsonlControl(store).settings()["warnings"]
     return {
-        "rows": rows_of(store, FIELDS, typed, problems), "problems": problems or {}, "warnings": warnings,
+        "rows": rows_of(store, FIELDS, typed, problems),
+        "problems": problems or {},
+        "warnings": warnings,
         "focus": next(iter(problems or ()), ""),
-    }  # fmt: skip
+    }
 
 
 def _doing(services: Services, *, asks: bool = True) -> dict[str, Any]:
     status = JsonlControl(services.store, services.dagster if asks else None).status()
     return {
-        "doing": status, "state": _state(status, asks=asks), "runs_shown": RUNS_SHOWN,
-        "link": dagster_link(services.settings), "spent": _spent(status), "is_extractive": is_extractive,
+        "doing": status,
+        "state": _state(status, asks=asks),
+        "runs_shown": RUNS_SHOWN,
+        "link": dagster_link(services.settings),
+        "spent": _spent(status),
+        "is_extractive": is_extractive,
         "last_problem": services.store.summaries.last_summary_problem() if status["counters"]["flagged"] else "",
-    }  # fmt: skip
+    }
 
 
 def _state(status: StatusOut, *, asks: bool) -> str:

@@ -40,11 +40,19 @@ def map_page(request: Request, services: Uses, private: Private = False) -> Resp
     groups = _view(request).groups(state.made, with_private=private, hidden=hidden) if state.made else []
     held = len(state.made.counts) if state.made else 0
     return page(
-        request, "memory_map.html", "Map", **_shown(services, state), groups=groups[:PROJECTS_LISTED],
-        legend=groups[:COLOURED], others=_sum_of(groups[COLOURED:]), projects=len(groups),
-        points=sum(group.count for group in groups), private=private,
-        lacks_some=len(groups) < held, listed=PROJECTS_LISTED,
-    )  # fmt: skip
+        request,
+        "memory_map.html",
+        "Map",
+        **_shown(services, state),
+        groups=groups[:PROJECTS_LISTED],
+        legend=groups[:COLOURED],
+        others=_sum_of(groups[COLOURED:]),
+        projects=len(groups),
+        points=sum(group.count for group in groups),
+        private=private,
+        lacks_some=len(groups) < held,
+        listed=PROJECTS_LISTED,
+    )
 
 
 @router.get(PATH + "/state")
@@ -84,9 +92,12 @@ def point(request: Request, mark: Mark, at: Annotated[int, Query(ge=0)], private
     if head is None:
         raise HTTPException(404, "This episode was changed or removed since the map was drawn.")
     body = {
-        "link": episode_link(head.episode_id), "summary": head.summary[:SUMMARY_CHARS], "project": head.project,
-        "kind": head.kind, "at": utc_text(head.timestamp),
-    }  # fmt: skip
+        "link": episode_link(head.episode_id),
+        "summary": head.summary[:SUMMARY_CHARS],
+        "project": head.project,
+        "kind": head.kind,
+        "at": utc_text(head.timestamp),
+    }
     return json_reply(body, headers=NO_STORE)
 
 

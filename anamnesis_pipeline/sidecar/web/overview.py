@@ -21,10 +21,14 @@ BARS = 10
 """Bars shown at first; the others can be expanded."""
 MOST_BARS = 200
 SEEN_TO_ON = {
-    "sources": "/dashboard/sources", "reading": "/dashboard/sources", "dead letters": "/dashboard/logs",
-    "summaries": "/dashboard/logs", "coverage": "/dashboard/embedding", "re-embed": "/dashboard/embedding",
+    "sources": "/dashboard/sources",
+    "reading": "/dashboard/sources",
+    "dead letters": "/dashboard/logs",
+    "summaries": "/dashboard/logs",
+    "coverage": "/dashboard/embedding",
+    "re-embed": "/dashboard/embedding",
     "model": "/dashboard/embedding",
-}  # fmt: skip
+}
 """Finding -> the page for it; all others are on Health."""
 DIRECT_NAMES = {"direct": "Posted over the API or MCP", "uploads": "Uploaded documents", "chat": "Conversations here"}
 
@@ -41,15 +45,30 @@ def overview_page(request: Request, services: Uses) -> Response:
     state, wrong = present_state(request.app.state)
     waiting = undo_of(request).waiting()
     return page(
-        request, "overview.html", "Overview", state=state, wrong=wrong, seen_to_on=SEEN_TO_ON,
-        automations=AUTOMATIONS, totals=totals_of(census), private=private_of(census), passages=covered["stored"],
+        request,
+        "overview.html",
+        "Overview",
+        state=state,
+        wrong=wrong,
+        seen_to_on=SEEN_TO_ON,
+        automations=AUTOMATIONS,
+        totals=totals_of(census),
+        private=private_of(census),
+        passages=covered["stored"],
         embedded=covered["embedded"] / covered["stored"] if covered["stored"] else None,
         bars={"project": list(census.projects.items()), "instance": list(census.instances.items())},
-        shown_bars=BARS, most_bars=MOST_BARS, points=points, step=step, first=min(days, default=None),
-        busiest=max(days.items(), key=lambda day: day[1], default=None), recent=shown_of(overview.recent(), waiting),
-        most_retrieved=shown_of(overview.most_retrieved(), waiting), consolidation=consolidation_body(services),
-        direct=overview.direct(), direct_names=DIRECT_NAMES,
-    )  # fmt: skip
+        shown_bars=BARS,
+        most_bars=MOST_BARS,
+        points=points,
+        step=step,
+        first=min(days, default=None),
+        busiest=max(days.items(), key=lambda day: day[1], default=None),
+        recent=shown_of(overview.recent(), waiting),
+        most_retrieved=shown_of(overview.most_retrieved(), waiting),
+        consolidation=consolidation_body(services),
+        direct=overview.direct(),
+        direct_names=DIRECT_NAMES,
+    )
 
 
 @router.get(f"{PATH}/now")

@@ -119,10 +119,11 @@ def _shown_answer(found: SearchAnswer, question: SearchIn, hidden: frozenset[str
         body["degraded"] = [note for note in body["degraded"] if not note.startswith(EMBEDDING)]
     results = [
         {
-            **hit, "excerpt": marked(hit["excerpt"], question.query),
+            **hit,
+            "excerpt": marked(hit["excerpt"], question.query),
             "also": [name for name in hit["also"] if name not in hidden],
         }
         for hit in body["results"]
         if hit["episode_id"] not in hidden
-    ]  # fmt: skip
+    ]
     return {**body, "results": results}

@@ -16,9 +16,12 @@ from anamnesis_pipeline.store.base import Store
 WAS = "was."
 """Prefix of hidden fields with the value at render time, so that only changed fields are stored."""
 _ORIGINS = (
-    ("stored", "set here"), ("environment", "from the environment"), ("secret", "from a file of its own"),
-    ("file", "from config.toml"), ("default", "default"),
-)  # fmt: skip
+    ("stored", "set here"),
+    ("environment", "from the environment"),
+    ("secret", "from a file of its own"),
+    ("file", "from config.toml"),
+    ("default", "default"),
+)
 _TOLD = dict(_ORIGINS)
 
 
@@ -89,11 +92,16 @@ def rows_of(
         row, beneath, was = now[each.name], without[each.name], text_of(now[each.name].value)
         rows.append(
             Row(
-                each, (typed or {}).get(each.name, was), was, row.origin, text_of(beneath.value), beneath.origin,
+                each,
+                (typed or {}).get(each.name, was),
+                was,
+                row.origin,
+                text_of(beneath.value),
+                beneath.origin,
                 is_locked=is_locking and row.origin not in {"stored", "default"},
                 problem=(problems or {}).get(each.name, ""),
             )
-        )  # fmt: skip
+        )
     return rows
 
 

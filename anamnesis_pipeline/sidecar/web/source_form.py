@@ -22,9 +22,18 @@ from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec, defaul
 PATH = "/dashboard/sources"
 KINDS = {DOCUMENTS: "Documents and code", LOGS: "Claude Code's logs"}
 BLANK = {
-    "name": "", "place": "", "kind": DOCUMENTS, "machine": "", "include": "", "exclude": "", "project": "",
-    "instance": "", "interval_s": "", "private": "", "max_mb": "1",
-}  # fmt: skip
+    "name": "",
+    "place": "",
+    "kind": DOCUMENTS,
+    "machine": "",
+    "include": "",
+    "exclude": "",
+    "project": "",
+    "instance": "",
+    "interval_s": "",
+    "private": "",
+    "max_mb": "1",
+}
 _FIELD_OF = {"root": "place", "host": "place", "max_file_bytes": "max_mb"}
 """Source field -> form field, where the names differ."""
 MIB = 1 << 20
@@ -66,12 +75,22 @@ def filled_from(control: CrawlerControl, name: str) -> dict[str, Any]:
     spec = control.find(name) if name else None
     if spec is None or spec.is_built_in:
         return _form(BLANK)
-    return _form({
-        "name": spec.name, "place": f"{spec.host}:{spec.root}" if spec.host else spec.root, "kind": spec.kind,
-        "machine": spec.machine, "include": text_of(spec.include), "exclude": text_of(spec.exclude),
-        "project": spec.project, "instance": spec.instance, "interval_s": text_of(spec.interval_s),
-        "private": "on" if spec.private else "", "max_mb": text_of(spec.max_file_bytes / MIB), "editing": spec.name,
-    })  # fmt: skip
+    return _form(
+        {
+            "name": spec.name,
+            "place": f"{spec.host}:{spec.root}" if spec.host else spec.root,
+            "kind": spec.kind,
+            "machine": spec.machine,
+            "include": text_of(spec.include),
+            "exclude": text_of(spec.exclude),
+            "project": spec.project,
+            "instance": spec.instance,
+            "interval_s": text_of(spec.interval_s),
+            "private": "on" if spec.private else "",
+            "max_mb": text_of(spec.max_file_bytes / MIB),
+            "editing": spec.name,
+        }
+    )
 
 
 def _form(typed: Mapping[str, str], problems: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -86,12 +105,16 @@ def spec_of_form(sent: Mapping[str, str], control: CrawlerControl) -> SourceSpec
     host, root = _place(sent.get("place", "").strip())
     values = {
         "name": sent.get("editing") or sent.get("name", "").strip() or "draft",
-        "kind": sent.get("kind", ""), "root": root, "host": host,
-        "include": _lines(sent.get("include", "")), "exclude": _lines(sent.get("exclude", "")),
-        "private": bool(sent.get("private")), "interval_s": _whole(sent.get("interval_s", "")),
+        "kind": sent.get("kind", ""),
+        "root": root,
+        "host": host,
+        "include": _lines(sent.get("include", "")),
+        "exclude": _lines(sent.get("exclude", "")),
+        "private": bool(sent.get("private")),
+        "interval_s": _whole(sent.get("interval_s", "")),
         "max_file_bytes": _octets(sent.get("max_mb", "")),
         **{name: sent.get(name, "").strip() for name in ("machine", "project", "instance")},
-    }  # fmt: skip
+    }
     try:
         spec = SpecModel.model_validate(values).spec()
     except ValidationError as exc:

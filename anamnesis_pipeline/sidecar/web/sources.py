@@ -27,10 +27,14 @@ SHOWN = 100
 """Max configured sources; the API lists all."""
 FOLDERS_SHOWN = 200
 INTERVAL = Field(
-    "crawl_interval_s", "Look every",
+    "crawl_interval_s",
+    "Look every",
     "At sources that have no interval of their own. What is new is then read within this time.",
-    "whole", least=LEAST_INTERVAL_S, most=MOST_INTERVAL_S, unit="seconds",
-)  # fmt: skip
+    "whole",
+    least=LEAST_INTERVAL_S,
+    most=MOST_INTERVAL_S,
+    unit="seconds",
+)
 _INTERVAL: TypeAdapter[IntervalModel] = TypeAdapter(IntervalModel)
 
 router = page_router()
@@ -44,10 +48,16 @@ def sources_page(request: Request, services: Uses, edit: str = "", folder: str =
     control = CrawlerControl(services.store, effective_settings(services.store))
     held = services.store.overview.sources()
     return page(
-        request, "sources.html", "Sources", **_state(services, control, held, asks=False),
-        **_folders(services, control, held, folder), **_interval(services), **source_form.filled_from(control, edit),
-        **tag_patterns.shown(services.store), **uploaded.shown(services),
-    )  # fmt: skip
+        request,
+        "sources.html",
+        "Sources",
+        **_state(services, control, held, asks=False),
+        **_folders(services, control, held, folder),
+        **_interval(services),
+        **source_form.filled_from(control, edit),
+        **tag_patterns.shown(services.store),
+        **uploaded.shown(services),
+    )
 
 
 @router.get(PATH + "/state")
@@ -152,19 +162,25 @@ def _state(
     rows = []
     for crawled in status["sources"][:SHOWN]:
         mine = [held[key] for key in crawled["partitions"] if key in held]
-        rows.append({
-            **crawled,
-            "spec": specs[crawled["name"]],
-            "machine_state": hosts[crawled["machine"]]["state"] if crawled["machine"] in hosts else "new",
-            "episodes": sum(each.episodes for each in mine),
-            "newest": max((each.newest for each in mine), default=None),
-            "lag": duration(crawled["lag_s"]) if crawled["lag_s"] else None,
-            "interval": duration(crawled["interval_s"]),
-        })  # fmt: skip
+        rows.append(
+            {
+                **crawled,
+                "spec": specs[crawled["name"]],
+                "machine_state": hosts[crawled["machine"]]["state"] if crawled["machine"] in hosts else "new",
+                "episodes": sum(each.episodes for each in mine),
+                "newest": max((each.newest for each in mine), default=None),
+                "lag": duration(crawled["lag_s"]) if crawled["lag_s"] else None,
+                "interval": duration(crawled["interval_s"]),
+            }
+        )
     return {
-        "crawler": status, "state": _word(status, asks=asks), "rows": rows, "more": len(status["sources"]) - len(rows),
-        "warnings": control.warnings(), "link": dagster_link(services.settings),
-    }  # fmt: skip
+        "crawler": status,
+        "state": _word(status, asks=asks),
+        "rows": rows,
+        "more": len(status["sources"]) - len(rows),
+        "warnings": control.warnings(),
+        "link": dagster_link(services.settings),
+    }
 
 
 def _word(status: CrawlerStatusOut, *, asks: bool) -> str:
@@ -184,10 +200,17 @@ def _folders(services: Services, control: CrawlerControl, held: dict[str, Source
             continue
         if wanted.strip().casefold() not in f"{source.key} {source.machine} {folder}".casefold():
             continue
-        rows.append({
-            "key": source.key, "machine": source.machine, "folder": folder, "kind": source.kind,
-            "episodes": of.episodes if of else 0, "newest": of.newest if of else None,
-            "retired": source.key in retired, "posted": POSTED_ASSETS.get(source.key),
-        })  # fmt: skip
+        rows.append(
+            {
+                "key": source.key,
+                "machine": source.machine,
+                "folder": folder,
+                "kind": source.kind,
+                "episodes": of.episodes if of else 0,
+                "newest": of.newest if of else None,
+                "retired": source.key in retired,
+                "posted": POSTED_ASSETS.get(source.key),
+            }
+        )
     rows.sort(key=lambda row: row["newest"].timestamp() if row["newest"] else 0.0, reverse=True)
     return {"folders": rows[:FOLDERS_SHOWN], "folders_all": len(rows), "folder_wanted": wanted}

@@ -37,9 +37,15 @@ def timeline_page(request: Request, services: Uses) -> Response:
     except RequestValidationError as exc:
         shown, status = {**_nothing(asked), "problem": asking.told(exc)}, 422
     return page(
-        request, "timeline.html", "Timeline", status=status, names=names, statuses=asking.STATUSES,
-        ranges=ranges_of(shown["asked"], today), **shown,
-    )  # fmt: skip
+        request,
+        "timeline.html",
+        "Timeline",
+        status=status,
+        names=names,
+        statuses=asking.STATUSES,
+        ranges=ranges_of(shown["asked"], today),
+        **shown,
+    )
 
 
 def by_day(episodes: Sequence[Episode]) -> list[tuple[date, list[Episode]]]:
@@ -91,6 +97,14 @@ def _shown(request: Request, services: Services, asked: dict[str, str]) -> dict[
 
 def _nothing(asked: dict[str, str]) -> dict[str, Any]:
     return {
-        "asked": asked, "days": [], "per_day": {}, "points": [], "step": 1, "span": None, "total": 0, "newest": None,
-        "older": None, "problem": None,
-    }  # fmt: skip
+        "asked": asked,
+        "days": [],
+        "per_day": {},
+        "points": [],
+        "step": 1,
+        "span": None,
+        "total": 0,
+        "newest": None,
+        "older": None,
+        "problem": None,
+    }

@@ -34,6 +34,8 @@ def shown(services: Services) -> dict[str, Any]:
     found = [each for each in every if not private.is_of(each.project)]
     may_fetch = not effective_settings(services.store).local_only
     return {
-        "uploads": found[:SHOWN], "uploads_all": len(found), "uploads_private": len(every) - len(found),
+        "uploads": found[:SHOWN],
+        "uploads_all": len(found),
+        "uploads_private": len(every) - len(found),
         "may_fetch": may_fetch,
-    }  # fmt: skip
+    }

@@ -50,5 +50,7 @@ def _shown(services: Services, problem: str = "") -> dict[str, Any]:
     store, private = services.store, services.engine.private()
     joined = {target: names for target, names in worktrees.joined_now(store).items() if not private.is_of(target)}
     return {
-        "offers": worktrees.offers(store, private, services.settings.machine), "joined": joined, "problem": problem,
-    }  # fmt: skip
+        "offers": worktrees.offers(store, private, services.settings.machine),
+        "joined": joined,
+        "problem": problem,
+    }

@@ -60,9 +60,13 @@ def listing_of(answer: Answer) -> Listing:
 
 
 def _walk(
-    root: str, tree: dict[str, list[tuple[str, Entry]]], below: str, depth: int, seen: set[tuple[int, int]],
+    root: str,
+    tree: dict[str, list[tuple[str, Entry]]],
+    below: str,
+    depth: int,
+    seen: set[tuple[int, int]],
     problems: list[str],
-) -> Iterator[FileStat]:  # fmt: skip
+) -> Iterator[FileStat]:
     for _, entry in sorted(tree.get(below, ()), key=lambda each: walk_order(each[0], is_link=each[1].kind in "lu")):
         path, identity = entry.stat.path, (entry.stat.device, entry.stat.inode)
         if entry.kind == "f":
@@ -90,17 +94,24 @@ def _documents(wanted: Wanted, answer: Answer) -> Survey:
     repositories = sorted(e.stat.path.rpartition("/")[0] or "." for e in entries if e.kind == "g")
     skipped = sorted(e.stat.path for e in entries if e.kind == "o")
     return Survey(
-        answer.root, tuple(sorted(files, key=lambda file: file.path)), answer.state,
-        tuple(dict.fromkeys([*answer.problems, *problems])), answer.ignores, tuple(repositories), links, tuple(skipped),
-    )  # fmt: skip
+        answer.root,
+        tuple(sorted(files, key=lambda file: file.path)),
+        answer.state,
+        tuple(dict.fromkeys([*answer.problems, *problems])),
+        answer.ignores,
+        tuple(repositories),
+        links,
+        tuple(skipped),
+    )
 
 
 def unread_patterns(answer: Answer) -> list[FileStat]:
     """Return the ignore files whose text the answer should have but lacks."""
     return [
-        file for file in _patterns(answer.entries or ())
+        file
+        for file in _patterns(answer.entries or ())
         if 0 < file.size <= IGNORE_BYTES and file.path not in answer.ignores
-    ]  # fmt: skip
+    ]
 
 
 def _huge(entries: Sequence[Entry]) -> list[str]:

@@ -15,7 +15,7 @@ class SshDisk:
 
     def __init__(
         self, stat: Callable[[str], Attributes], real_path: Callable[[str], str], read: Read, home: Callable[[], str]
-    ) -> None:  # fmt: skip
+    ) -> None:
         """:param stat: returns the attributes of a path, following links.
         :param real_path: returns a path without links and dots.
         :param home: returns the path of `~`.

@@ -33,9 +33,13 @@ class SshLink:
     """The only connection of this process to a host, opened on demand."""
 
     def __init__(
-        self, place: str, *, connect_timeout_s: float = CONNECT_TIMEOUT_S, read_timeout_s: float = READ_TIMEOUT_S,
+        self,
+        place: str,
+        *,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        read_timeout_s: float = READ_TIMEOUT_S,
         idle_s: float = IDLE_S,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """:param place: as `ssh` takes it: a host, `user@host:port` or a name in `~/.ssh/config`.
         :param connect_timeout_s: for connecting, greeting, login and each new channel.
         :param read_timeout_s: for each piece of an answer.

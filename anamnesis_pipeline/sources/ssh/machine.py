@@ -54,9 +54,15 @@ class SshHost:
     """A host that this user's `ssh` reaches. Nothing is ever written there."""
 
     def __init__(
-        self, machine: str, place: str, *, connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        command_timeout_s: float = COMMAND_TIMEOUT_S, read_timeout_s: float = READ_TIMEOUT_S, idle_s: float = IDLE_S,
-    ) -> None:  # fmt: skip
+        self,
+        machine: str,
+        place: str,
+        *,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        command_timeout_s: float = COMMAND_TIMEOUT_S,
+        read_timeout_s: float = READ_TIMEOUT_S,
+        idle_s: float = IDLE_S,
+    ) -> None:
         """:param machine: its name in results.
         :param place: as `ssh` takes it: a host, `user@host`, `user@host:port` or a name in `~/.ssh/config`.
         :param connect_timeout_s: for each of: connection, greeting, login, a new channel.
@@ -66,9 +72,7 @@ class SshHost:
         """
         self._machine = machine
         self._command_timeout_s = command_timeout_s
-        self._link = SshLink(
-            place, connect_timeout_s=connect_timeout_s, read_timeout_s=read_timeout_s, idle_s=idle_s
-        )  # fmt: skip
+        self._link = SshLink(place, connect_timeout_s=connect_timeout_s, read_timeout_s=read_timeout_s, idle_s=idle_s)
         self._readers = SshReaders(self._link)
         self._shell = SshShell(self._link)
         self._by_shell = ShellFiles(self._link, command_timeout_s)

@@ -136,7 +136,7 @@ def documents_question(wanted: Wanted) -> Question:
     link = (
         r"""for L; do stat -L --printf="s %s %.9Y %d %i %n\0" "$L" && """
         r"""printf "t%s\0" "$(readlink -f "$L")"; done"""
-    )  # fmt: skip
+    )
     look = (
         r"""printf 'r%s\0' "$(cd -P "$R" && pwd)"; """
         rf"""walk -H "$R" -mindepth 1 -name {REPOSITORY} -prune -printf 'g {_RECORD}' """

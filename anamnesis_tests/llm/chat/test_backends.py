@@ -32,9 +32,12 @@ def claude(tmp_path: Path) -> ClaudeCommand:
 @pytest.fixture
 def options(server: ChatServer, claude: ClaudeCommand) -> BackendOptions:
     return BackendOptions(
-        claude_command=str(claude.path), ollama_urls=(server.url,), openai_url=f"{server.url}/v1",
-        anthropic_api_key="sk-ant-KEY", anthropic_url=server.url,
-    )  # fmt: skip
+        claude_command=str(claude.path),
+        ollama_urls=(server.url,),
+        openai_url=f"{server.url}/v1",
+        anthropic_api_key="sk-ant-KEY",
+        anthropic_url=server.url,
+    )
 
 
 def open_one(kind: str, options: BackendOptions) -> ChatBackend:
@@ -209,11 +212,17 @@ def test_calls_of_one_index_are_told_apart(index: int | None, options: BackendOp
 
     end = b'data: {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}\n\ndata: [DONE]\n\n'
     server.respond(
-        Answer(200, (
-            piece("a", "search_memory", '{"query": '), piece(None, "", '"crane"}'),
-            piece("b", "search_memory", '{"query": "winch"}'), end,
-        ), content_type="text/event-stream")
-    )  # fmt: skip
+        Answer(
+            200,
+            (
+                piece("a", "search_memory", '{"query": '),
+                piece(None, "", '"crane"}'),
+                piece("b", "search_memory", '{"query": "winch"}'),
+                end,
+            ),
+            content_type="text/event-stream",
+        )
+    )
     calls = [call for delta in answered(open_one("openai", options)) for call in delta.calls]
     assert [(call.call_id, call.arguments) for call in calls] == [("a", {"query": "crane"}), ("b", {"query": "winch"})]
 

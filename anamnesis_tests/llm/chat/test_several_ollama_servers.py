@@ -63,8 +63,10 @@ def offered(*urls: str) -> list[Offer]:
 def test_the_models_of_all_are_offered_and_a_dead_one_is_told(first: With, second: With) -> None:
     found = offered(first.url, DEAD, second.url)
     assert [(each.worker_url, each.reachable, each.models) for each in found] == [
-        (first.url, True, first.models), (DEAD, False, ()), (second.url, True, second.models),
-    ]  # fmt: skip
+        (first.url, True, first.models),
+        (DEAD, False, ()),
+        (second.url, True, second.models),
+    ]
     assert found[1].problem == f"ollama at {DEAD} cannot be reached; is it running?"
     assert [each.worker_url for each in offered(first.url)] == [""], "one alone need not be told apart"
 

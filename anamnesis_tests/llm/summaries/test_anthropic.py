@@ -154,9 +154,13 @@ def test_a_batch_is_collected_at_half_the_price(server: AnthropicServer, backend
 
     keys = [r.key for r in asked]
     server.finish(
-        batch_id, errored(keys[3]), succeeded(keys[1], SUMMARY), left_out(keys[2]), succeeded(keys[0], "", "refusal"),
+        batch_id,
+        errored(keys[3]),
+        succeeded(keys[1], SUMMARY),
+        left_out(keys[2]),
+        succeeded(keys[0], "", "refusal"),
         left_out(keys[4], "canceled"),
-    )  # fmt: skip
+    )
     found = backend.collect(batch_id, backend.model)
     assert found.keys() == set(keys)
     good = found[keys[1]]

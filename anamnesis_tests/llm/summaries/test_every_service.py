@@ -15,10 +15,15 @@ from anamnesis_tests.support.loopback import REQUEST, SUMMARY, Answer, LoopbackS
 
 def opened(kind: str, url: str, timeout_s: float = 5.0) -> SummaryBackend:
     options = BackendOptions(
-        model={"anthropic": "", "ollama": ollama_server.MODEL, "openai": "qwen3"}[kind], timeout_s=timeout_s,
-        anthropic_api_key="sk-ant-SECRET-KEY", anthropic_url=url, ollama_urls=(url,), openai_url=f"{url}/v1",
-        input_price=0.0, output_price=0.0,
-    )  # fmt: skip
+        model={"anthropic": "", "ollama": ollama_server.MODEL, "openai": "qwen3"}[kind],
+        timeout_s=timeout_s,
+        anthropic_api_key="sk-ant-SECRET-KEY",
+        anthropic_url=url,
+        ollama_urls=(url,),
+        openai_url=f"{url}/v1",
+        input_price=0.0,
+        output_price=0.0,
+    )
     return open_backend(kind, options)
 
 

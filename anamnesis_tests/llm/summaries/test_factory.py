@@ -85,10 +85,14 @@ def test_options_do_not_show_their_keys() -> None:
 @pytest.mark.parametrize(
     ("place", "parsed"),
     [
-        ("far", (None, "far", None)), ("me@far", ("me", "far", None)), ("me@far:2222", ("me", "far", 2222)),
-        ("::1", (None, "::1", None)), ("me@[::1]:22", ("me", "::1", 22)), ("far:22", (None, "far", 22)),
+        ("far", (None, "far", None)),
+        ("me@far", ("me", "far", None)),
+        ("me@far:2222", ("me", "far", 2222)),
+        ("::1", (None, "::1", None)),
+        ("me@[::1]:22", ("me", "::1", 22)),
+        ("far:22", (None, "far", 22)),
     ],
-)  # fmt: skip
+)
 def test_a_host_is_written_as_ssh_writes_it(place: str, parsed: tuple[str | None, str, int | None]) -> None:
     assert parse_place(place) == parsed
 

@@ -85,7 +85,7 @@ def test_command_that_changes_builds_or_tests_matters(script: str) -> None:
         ("git commit -m 'run pytest'", ""),
         ("test -f x && echo yes", ""),
     ],
-)  # fmt: skip
+)
 def test_command_of_tests_is_recognized(script: str, command: str) -> None:
     assert command_of_tests(script) == command
 
@@ -111,7 +111,7 @@ def test_command_of_tests_is_recognized(script: str, command: str) -> None:
         ("Command running in background with ID: b1", "started in the background"),
         ("", "ended without an error"),
     ],
-)  # fmt: skip
+)
 def test_result_of_tests_is_in_the_words_of_the_runner(output: str, result: str) -> None:
     assert outcome_of_tests(output, is_error=False) == result
 

@@ -183,8 +183,12 @@ def test_commands_notifications_and_steering_stay_in_the_exchange_they_come_in()
     log.record("attachment", attachment={"type": "queued_command", "prompt": "faster"})
     (part,) = parse(log.lines)
     assert [s.kind for s in part.segments] == [
-        Kind.PROMPT, Kind.COMMAND, Kind.NOTIFICATION, Kind.NOTIFICATION, Kind.STEERING,
-    ]  # fmt: skip
+        Kind.PROMPT,
+        Kind.COMMAND,
+        Kind.NOTIFICATION,
+        Kind.NOTIFICATION,
+        Kind.STEERING,
+    ]
 
 
 def test_what_comes_before_the_first_prompt_is_kept_in_an_exchange_of_its_own() -> None:

@@ -300,7 +300,9 @@ def test_each_message_is_once_in_its_earliest_owner(monkeypatch: pytest.MonkeyPa
     run_state_machine_as_test(
         GrowingLogs,
         settings=settings(
-            max_examples=settings.default.max_examples // 2, stateful_step_count=25, deadline=None,
+            max_examples=settings.default.max_examples // 2,
+            stateful_step_count=25,
+            deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
-    )  # fmt: skip
+    )

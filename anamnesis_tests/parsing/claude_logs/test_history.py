@@ -19,9 +19,12 @@ NOW_MS = int(START.timestamp() * 1000)
 
 def entry(display: str, minute: float = 0.5, *, session: str = SESSION, **fields: Any) -> str:
     values = {
-        "display": display, "pastedContents": {}, "timestamp": NOW_MS + int(minute * 60_000) + 37,
-        "project": "/home/dev/shop", "sessionId": session,
-    }  # fmt: skip
+        "display": display,
+        "pastedContents": {},
+        "timestamp": NOW_MS + int(minute * 60_000) + 37,
+        "project": "/home/dev/shop",
+        "sessionId": session,
+    }
     return json.dumps({name: value for name, value in (values | fields).items() if value is not None})
 
 
@@ -56,8 +59,10 @@ def test_prompts_of_swept_sessions_are_recovered(home: Ingested) -> None:
     assert home.ingest().messages == 3
     first, second, third = home.episodes()
     assert (first.raw_exchange, first.project, first.session_id) == (
-        "[User]\nWhere is the zeppelin?", "/home/dev/shop", OTHER,
-    )  # fmt: skip
+        "[User]\nWhere is the zeppelin?",
+        "/home/dev/shop",
+        OTHER,
+    )
     assert (first.timestamp - START).total_seconds() == pytest.approx(30.037)
     assert second.raw_exchange == "[User]\nline1\nline2 review this, not [Pasted text #2]"
     assert (third.raw_exchange, third.project) == ("[Command]\n/clear", "/home/dev/acme.web")

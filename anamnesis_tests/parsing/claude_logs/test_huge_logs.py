@@ -58,9 +58,13 @@ def ingested_in_a_child(folder: Path, *words: str) -> dict[str, Any]:
     The peak is VmHWM: `ru_maxrss` of a child begins with what the process that started it had.
     """
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(folder), *words], cwd=ROOT, check=True, capture_output=True, text=True,
+        [sys.executable, "-c", CHILD, str(folder), *words],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    )
     found: dict[str, Any] = json.loads(done.stdout)
     print(found)
     return found
@@ -95,9 +99,11 @@ HUGE: dict[str, tuple[Callable[[], object], bool, int]] = {
     "commas and quotes": (lambda: marked('1, "a", [2],{"x": 3}, ', 1_930_000), False, 8_000),
     # one character that widens the whole string in memory, and a mask, which makes a copy of the line
     "an emoji in plain text, and a secret": (
-        lambda: marked("line of the output, wörter\n" * 1_000 + " \U0001f600", 1_800) + f" {SECRET}", False, 12_000,
+        lambda: marked("line of the output, wörter\n" * 1_000 + " \U0001f600", 1_800) + f" {SECRET}",
+        False,
+        12_000,
     ),
-}  # fmt: skip
+}
 """Name -> (a tool's output, whether its line is ASCII, least number of episodes)."""
 
 
@@ -325,5 +331,6 @@ def test_three_lines_appended_cost_less_than_64_kilobytes(store: Store, tmp_path
     assert seen.messages == 3
     after = {e.episode_id: e.raw_exchange for e in home.episodes()}
     assert {text for key, text in after.items() if before.get(key) != text} == {
-        "[User]\na new prompt\n\n[Claude]\nits answer", "[User]\nand another",
-    }  # fmt: skip
+        "[User]\na new prompt\n\n[Claude]\nits answer",
+        "[User]\nand another",
+    }

@@ -277,9 +277,15 @@ def test_every_record_family_is_either_a_message_or_counted() -> None:
     lines = SAMPLES.read_text(encoding="utf-8").splitlines()
     batch = read_messages(lines, 0)
     assert Counter(logged.message.kind for logged in batch.messages) == {
-        Kind.PROMPT: 1, Kind.STATEMENT: 1, Kind.THINKING: 1, Kind.TOOL_INPUT: 2, Kind.TOOL_RESULT: 2,
-        Kind.COMMAND: 2, Kind.STEERING: 1, Kind.COMPACT_SUMMARY: 1,
-    }  # fmt: skip
+        Kind.PROMPT: 1,
+        Kind.STATEMENT: 1,
+        Kind.THINKING: 1,
+        Kind.TOOL_INPUT: 2,
+        Kind.TOOL_RESULT: 2,
+        Kind.COMMAND: 2,
+        Kind.STEERING: 1,
+        Kind.COMPACT_SUMMARY: 1,
+    }
     assert batch.skipped["unknown:zz-future-record"] == 1
     assert batch.skipped["progress"] == 2
     assert batch.skipped["file-history-snapshot"] == batch.skipped["file-history-delta"] == 1
@@ -358,8 +364,24 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
-FIELDS = ("type", "uuid", "parentUuid", "sessionId", "timestamp", "cwd", "agentId", "isSidechain", "isMeta", "message",
-          "toolUseResult", "attachment", "subtype", "content", "logicalParentUuid", "origin")  # fmt: skip
+FIELDS = (
+    "type",
+    "uuid",
+    "parentUuid",
+    "sessionId",
+    "timestamp",
+    "cwd",
+    "agentId",
+    "isSidechain",
+    "isMeta",
+    "message",
+    "toolUseResult",
+    "attachment",
+    "subtype",
+    "content",
+    "logicalParentUuid",
+    "origin",
+)
 TYPES = st.sampled_from(["user", "assistant", "attachment", "system", "progress", "zz"])
 BLOCK_TYPES = st.sampled_from(["text", "thinking", "tool_use", "tool_result", "image", "document", "zz"])
 BLOCKS = st.fixed_dictionaries(

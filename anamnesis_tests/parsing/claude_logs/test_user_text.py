@@ -186,8 +186,10 @@ def test_body_of_a_skill_is_of_its_file_and_counts_once() -> None:
     log.user([{"type": "text", "text": "# Authoring"}], isMeta=True, sourceToolUseID="toolu_1")
     found = [logged.message for logged in read_messages(log.lines, 0).messages]
     assert [(message.kind, message.text) for message in found] == [
-        (Kind.SKILL, SKILL), (Kind.SKILL, SKILL), (Kind.SKILL, "# Authoring"),
-    ]  # fmt: skip
+        (Kind.SKILL, SKILL),
+        (Kind.SKILL, SKILL),
+        (Kind.SKILL, "# Authoring"),
+    ]
     assert found[0].key == found[1].key != found[2].key
     assert texts(parse(log.lines)) == [SKILL, "# Authoring"]
 

@@ -9,8 +9,11 @@ from anamnesis_pipeline.parsing.claude_logs.value import EXPLANATIONS, WEIGHTS, 
 
 PROMPT, STEERING, SAID = SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.STATEMENT
 CALL, RESULT, FAILED, NOTE = (
-    SegmentKind.TOOL_INPUT, SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR, SegmentKind.NOTIFICATION,
-)  # fmt: skip
+    SegmentKind.TOOL_INPUT,
+    SegmentKind.TOOL_RESULT,
+    SegmentKind.TOOL_ERROR,
+    SegmentKind.NOTIFICATION,
+)
 ASKED = (PROMPT, "Add a page")
 FAILS, EDITS, WORKS = (FAILED, "assert 1 == 2"), (CALL, "Edit\nfile: a.py"), (RESULT, "1 passed")
 STOPPED = (NOTE, "[Request interrupted by user for tool use]")

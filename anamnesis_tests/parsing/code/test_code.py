@@ -131,35 +131,58 @@ def test_a_function_keeps_its_anchor_and_outline_when_others_move() -> None:
 
 
 LANGUAGES = {
-    "a.js": ("// Doc f.\nexport function f(a) { return 1 }\nconst g = (b) => { return 2 }\n"
-             "class A extends B { m(x) {} }\nmodule.exports.z = function(q) { return 1 }\n",
-             {"f", "g", "A", "module.exports.z"}),
-    "a.ts": ("export interface I { m(): void }\nexport abstract class A<T> { q(x: number): void {} }\n"
-             "namespace N { export function inner() {} }\nexport const g = async (a: number) => {};\n",
-             {"I", "A", "N.inner", "g"}),
+    "a.js": (
+        "// Doc f.\nexport function f(a) { return 1 }\nconst g = (b) => { return 2 }\n"
+        "class A extends B { m(x) {} }\nmodule.exports.z = function(q) { return 1 }\n",
+        {"f", "g", "A", "module.exports.z"},
+    ),
+    "a.ts": (
+        "export interface I { m(): void }\nexport abstract class A<T> { q(x: number): void {} }\n"
+        "namespace N { export function inner() {} }\nexport const g = async (a: number) => {};\n",
+        {"I", "A", "N.inner", "g"},
+    ),
     "a.tsx": ("export const C = memo(() => { return <div/> })\nfunction D({ a }) { return <p/> }\n", {"C", "D"}),
-    "A.java": ("package p;\nimport q.R;\n/** Doc. */\npublic class A { /** d */ public int m(int x) { return 1; } }\n"
-               "enum E { X }\n", {"A", "E"}),
-    "a.go": ("package p\n// F does.\nfunc F(a int) error { return nil }\nfunc (s *S) M() {}\ntype S struct { a int }\n",
-             {"F", "S.M", "S"}),
-    "a.rs": ("/// Doc.\npub fn f(a: i32) -> i32 { 1 }\npub struct S { a: i32 }\nimpl T for S { fn q(&self) {} }\n"
-             "mod m { pub fn inner() {} }\n", {"f", "S", "T for S", "m.inner"}),
-    "a.c": ("#ifndef X\n#include <a.h>\n/* Doc. */\nint f(int a, char *b) { return 1; }\n"
-            "static char *g(void) { return 0; }\nstruct s { int a; };\n#endif\n", {"f", "g", "s"}),
-    "a.cpp": ("namespace n { class A : public B { public: int m() { return 1; } }; }\nvoid A::q() {}\n",
-              {"n.A", "A::q"}),
+    "A.java": (
+        "package p;\nimport q.R;\n/** Doc. */\npublic class A { /** d */ public int m(int x) { return 1; } }\n"
+        "enum E { X }\n",
+        {"A", "E"},
+    ),
+    "a.go": (
+        "package p\n// F does.\nfunc F(a int) error { return nil }\nfunc (s *S) M() {}\ntype S struct { a int }\n",
+        {"F", "S.M", "S"},
+    ),
+    "a.rs": (
+        "/// Doc.\npub fn f(a: i32) -> i32 { 1 }\npub struct S { a: i32 }\nimpl T for S { fn q(&self) {} }\n"
+        "mod m { pub fn inner() {} }\n",
+        {"f", "S", "T for S", "m.inner"},
+    ),
+    "a.c": (
+        "#ifndef X\n#include <a.h>\n/* Doc. */\nint f(int a, char *b) { return 1; }\n"
+        "static char *g(void) { return 0; }\nstruct s { int a; };\n#endif\n",
+        {"f", "g", "s"},
+    ),
+    "a.cpp": (
+        "namespace n { class A : public B { public: int m() { return 1; } }; }\nvoid A::q() {}\n",
+        {"n.A", "A::q"},
+    ),
     "blink.ino": ("#include <Servo.h>\nvoid setup() { pinMode(13, OUTPUT); }\nvoid loop() { }\n", {"setup", "loop"}),
-    "a.cs": ("using X;\nnamespace N { public class A : B { public int M(int a) { return 1; } }\n"
-             "interface I { void X(); } }\n", {"N.A", "N.I"}),
+    "a.cs": (
+        "using X;\nnamespace N { public class A : B { public int M(int a) { return 1; } }\n"
+        "interface I { void X(); } }\n",
+        {"N.A", "N.I"},
+    ),
     "a.sh": ("#!/bin/bash\n# Doc f.\nf() { echo; }\nfunction g { echo; }\n", {"f", "g"}),
     "a.rb": ("module M\n  class A < B\n    def m(x); 1; end\n  end\nend\ndef top; end\n", {"M.A", "top"}),
     "a.php": ("<?php\n/** Doc. */\nfunction f($a) { return 1; }\nclass A { public function m() {} }\n", {"f", "A"}),
     "a.swift": ("/// Doc.\npublic func f(a: Int) -> Int {\n  return 1\n}\nstruct S {\n  let a: Int\n}\n", {"f", "S"}),
-    "a.kt": ("package p\n\nfun f(a: Int): Int {\n    return 1\n}\n\n/** Doc. */\nclass A(val x: Int) : B() {\n"
-             "    fun m() {\n    }\n}\n", {"f", "A"}),
+    "a.kt": (
+        "package p\n\nfun f(a: Int): Int {\n    return 1\n}\n\n/** Doc. */\nclass A(val x: Int) : B() {\n"
+        "    fun m() {\n    }\n}\n",
+        {"f", "A"},
+    ),
     "a.scala": ("object O { def f(a: Int): Int = 1 }\nclass A extends B { def m(): Unit = {} }\n", {"O", "A"}),
     "a.lua": ("-- Doc.\nfunction f(a) return 1 end\nlocal function g() end\nfunction M.x() end\n", {"f", "g", "M.x"}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("path", LANGUAGES)
@@ -183,16 +206,22 @@ def test_what_no_grammar_reads_is_text(path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "text", "keys"),
     [
-        ("docker-compose.yml", "services:\n  grafana:\n    image: x\n    ports: [3000]\nvolumes:\n  data:\n",
-         ["services", "grafana", "volumes"]),
+        (
+            "docker-compose.yml",
+            "services:\n  grafana:\n    image: x\n    ports: [3000]\nvolumes:\n  data:\n",
+            ["services", "grafana", "volumes"],
+        ),
         ("pyproject.toml", '[project]\nname = "x"\n[tool.ruff]\nline-length = 120\n', ["[project]", "[tool.ruff]"]),
         ("app.ini", "[server]\nport = 80\n; a comment about it all\n", ["[server]", "port"]),
-        ("Dockerfile", "FROM python:3.11\nRUN pip install x\nEXPOSE 3010\nCMD run\n",
-         ["FROM python:3.11", "EXPOSE 3010"]),
+        (
+            "Dockerfile",
+            "FROM python:3.11\nRUN pip install x\nEXPOSE 3010\nCMD run\n",
+            ["FROM python:3.11", "EXPOSE 3010"],
+        ),
         ("Makefile", "build: deps\n\tgcc a.c\ntest:\n\tpytest and more\n", ["build", "test"]),
         (".env.example", "# all that is needed\nexport API_URL=http://x\nTOKEN=\n", ["API_URL", "TOKEN"]),
     ],
-)  # fmt: skip
+)
 def test_a_configuration_file_is_one_section_that_names_its_keys(path: str, text: str, keys: list[str]) -> None:
     (found,) = sections_of(f"deploy/{path}", text)
     assert outline(found).startswith(f"deploy/{path} (")

@@ -21,16 +21,24 @@ CLAUDE = {
     "uuid": "c1",
     "name": "Solar **panels**",
     "chat_messages": [
-        claude_message("m1", "human", "How many panels fit on my roof?",
-                       attachments=[{"file_name": "roof.txt", "extracted_content": "The roof is 8 by 5 metres."}]),
-        claude_message("m2", "assistant", "", content=[
-            {"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Twenty of the usual size."}]),
+        claude_message(
+            "m1",
+            "human",
+            "How many panels fit on my roof?",
+            attachments=[{"file_name": "roof.txt", "extracted_content": "The roof is 8 by 5 metres."}],
+        ),
+        claude_message(
+            "m2",
+            "assistant",
+            "",
+            content=[{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Twenty of the usual size."}],
+        ),
         "no message",
         {"uuid": "m3", "sender": "human", "text": None, "content": 3},
         claude_message("m4", "human", "And if they are laid across instead?"),
         claude_message("m5", "assistant", "Then eighteen, with a walkway."),
     ],
-}  # fmt: skip
+}
 
 
 def node(name: str, parent: str | None, role: str, text: Any, time: float | None = 1_700_000_000) -> dict[str, Any]:
@@ -89,15 +97,25 @@ def test_without_a_current_node_the_newest_branch_is_read_and_a_circle_ends() ->
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_channel_of_slack_is_cut_into_threads_with_the_names_of_who_wrote(wrapped: bool) -> None:
     messages = [
-        {"type": "message", "user": "U1", "text": "Who has the key?", "ts": "1700000000.000100",
-         "thread_ts": "1700000000.000100",
-         "user_profile": {"real_name": "Ada"}},
+        {
+            "type": "message",
+            "user": "U1",
+            "text": "Who has the key?",
+            "ts": "1700000000.000100",
+            "thread_ts": "1700000000.000100",
+            "user_profile": {"real_name": "Ada"},
+        },
         {"type": "message", "user": "U3", "text": "Lunch is at noon in the yard", "ts": "1700000050.000100"},
-        {"type": "message", "user": "U2", "text": "<@U1> it is in my drawer", "ts": "1700000100.000100",
-         "thread_ts": "1700000000.000100"},
+        {
+            "type": "message",
+            "user": "U2",
+            "text": "<@U1> it is in my drawer",
+            "ts": "1700000100.000100",
+            "thread_ts": "1700000000.000100",
+        },
         {"type": "message", "user": "U3", "text": "Tomorrow as well, same place", "ts": "1700090000.000100"},
         {"broken": True},
-    ]  # fmt: skip
+    ]
     found = sections_of(
         "general.json", json.dumps({"channel": "general", "messages": messages} if wrapped else messages)
     )
@@ -163,20 +181,43 @@ _ODD = st.recursive(
 )
 _ODD_MESSAGE = st.dictionaries(
     st.sampled_from(
-        ["uuid", "sender", "text", "content", "attachments", "created_at", "ts", "thread_ts", "user", "user_profile",
-         "message", "parent", "author", "create_time", "metadata", "username"]
-    ), _ODD,
-)  # fmt: skip
+        [
+            "uuid",
+            "sender",
+            "text",
+            "content",
+            "attachments",
+            "created_at",
+            "ts",
+            "thread_ts",
+            "user",
+            "user_profile",
+            "message",
+            "parent",
+            "author",
+            "create_time",
+            "metadata",
+            "username",
+        ]
+    ),
+    _ODD,
+)
 _ODD_SPOKEN = st.fixed_dictionaries(
     {"author": st.fixed_dictionaries({"role": _ODD}), "content": st.fixed_dictionaries({"parts": _ODD})}
 )
-_ODD_CHAT = st.fixed_dictionaries({}, optional={
-    "name": _ODD, "title": _ODD, "current_node": _ODD, "messages": st.lists(_ODD_MESSAGE | _ODD, max_size=3),
-    "chat_messages": st.lists(_ODD_MESSAGE | _ODD, max_size=3),
-    "mapping": st.dictionaries(
-        st.sampled_from("ab"), st.fixed_dictionaries({"message": _ODD_MESSAGE | _ODD_SPOKEN, "parent": _ODD})
-    ),
-})  # fmt: skip
+_ODD_CHAT = st.fixed_dictionaries(
+    {},
+    optional={
+        "name": _ODD,
+        "title": _ODD,
+        "current_node": _ODD,
+        "messages": st.lists(_ODD_MESSAGE | _ODD, max_size=3),
+        "chat_messages": st.lists(_ODD_MESSAGE | _ODD, max_size=3),
+        "mapping": st.dictionaries(
+            st.sampled_from("ab"), st.fixed_dictionaries({"message": _ODD_MESSAGE | _ODD_SPOKEN, "parent": _ODD})
+        ),
+    },
+)
 
 
 @settings(max_examples=60, deadline=None)

@@ -315,8 +315,13 @@ def test_of_a_long_output_of_a_notebook_the_rest_is_counted(monkeypatch: pytest.
 
 
 def test_of_a_long_attachment_of_a_chat_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = {"uuid": "1", "sender": "human", "text": "Read this", "created_at": "2026-03-02T10:00:00Z",
-            "attachments": [{"file_name": "a.txt", "extracted_content": "y" * 200_000}]}  # fmt: skip
+    said = {
+        "uuid": "1",
+        "sender": "human",
+        "text": "Read this",
+        "created_at": "2026-03-02T10:00:00Z",
+        "attachments": [{"file_name": "a.txt", "extracted_content": "y" * 200_000}],
+    }
     export = json.dumps([{"name": "Talk", "chat_messages": [said]}])
 
     def text() -> str:

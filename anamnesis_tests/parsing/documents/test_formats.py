@@ -38,11 +38,36 @@ def test_a_file_is_known_by_its_name_in_any_case(path: str, fmt: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [".env", ".env.production", "prod.env", "id_rsa", "id_ed25519.pub", "server.pem", "tls.key", "credentials.json",
-     ".credentials.json", "service-account-prod.json", ".npmrc", "secrets.yaml", "terraform.tfvars",
-     "package-lock.json", "yarn.lock", "poetry.lock", "pnpm-lock.yaml", "uv.lock", "npm-shrinkwrap.json", "app.min.js",
-     "app.js.map", "picture.png", "a.jsonl", "noextension", ".py", "~$report.docx", "x.pyc"],
-)  # fmt: skip
+    [
+        ".env",
+        ".env.production",
+        "prod.env",
+        "id_rsa",
+        "id_ed25519.pub",
+        "server.pem",
+        "tls.key",
+        "credentials.json",
+        ".credentials.json",
+        "service-account-prod.json",
+        ".npmrc",
+        "secrets.yaml",
+        "terraform.tfvars",
+        "package-lock.json",
+        "yarn.lock",
+        "poetry.lock",
+        "pnpm-lock.yaml",
+        "uv.lock",
+        "npm-shrinkwrap.json",
+        "app.min.js",
+        "app.js.map",
+        "picture.png",
+        "a.jsonl",
+        "noextension",
+        ".py",
+        "~$report.docx",
+        "x.pyc",
+    ],
+)
 def test_secrets_locks_and_what_tools_write_are_no_documents(path: str) -> None:
     assert format_of(path) is None
 
@@ -55,13 +80,17 @@ def test_secrets_locks_and_what_tools_write_are_no_documents(path: str) -> None:
         ("Grüße aus Köln".encode("utf-16"), "Grüße aus Köln"),
         ("A plain text in wide letters".encode("utf-16-le"), "A plain text in wide letters"),
         ("A plain text in wide letters".encode("utf-16-be"), "A plain text in wide letters"),
-        ("Der Käse läßt sich für die Gäste öffnen, müßte aber kühl gelagert werden.".encode("cp1252"),
-         "Der Käse läßt sich für die Gäste öffnen, müßte aber kühl gelagert werden."),
-        ("Съешь же ещё этих мягких французских булок, да выпей чаю. Широкая электрификация.".encode("cp1251"),
-         "Съешь же ещё этих мягких французских булок, да выпей чаю. Широкая электрификация."),
+        (
+            "Der Käse läßt sich für die Gäste öffnen, müßte aber kühl gelagert werden.".encode("cp1252"),
+            "Der Käse läßt sich für die Gäste öffnen, müßte aber kühl gelagert werden.",
+        ),
+        (
+            "Съешь же ещё этих мягких французских булок, да выпей чаю. Широкая электрификация.".encode("cp1251"),
+            "Съешь же ещё этих мягких французских булок, да выпей чаю. Широкая электрификация.",
+        ),
         ("Größe und Länge, ".encode() * 200 + b"\xc3", "Größe und Länge, " * 200 + "\ufffd"),
     ],
-)  # fmt: skip
+)
 def test_a_text_is_read_in_the_charset_it_was_written_in(data: bytes, text: str) -> None:
     assert to_text("a.txt", data) == text
 

@@ -9,12 +9,21 @@ from anamnesis_pipeline.parsing.documents.trust import TagPattern, checked_patte
 
 @pytest.mark.parametrize(
     "path",
-    ["CLAUDE.md", "a/b/claude.md", "CLAUDE.local.md", "sub/AGENTS.md", ".claude/projects/x/memory/MEMORY.md",
-     "/home/u/.claude/memory/deep/er.md", "/repo/.claude/agent-memory/reviewer/MEMORY.md",
-     "/repo/.claude/agent-memory-local/reviewer/notes.md",
-     "README_handoff.md", "README_handoff_2026-01.md", "x/api_handoff_notes.txt",
-     "README_project_history_wasp.md"],
-)  # fmt: skip
+    [
+        "CLAUDE.md",
+        "a/b/claude.md",
+        "CLAUDE.local.md",
+        "sub/AGENTS.md",
+        ".claude/projects/x/memory/MEMORY.md",
+        "/home/u/.claude/memory/deep/er.md",
+        "/repo/.claude/agent-memory/reviewer/MEMORY.md",
+        "/repo/.claude/agent-memory-local/reviewer/notes.md",
+        "README_handoff.md",
+        "README_handoff_2026-01.md",
+        "x/api_handoff_notes.txt",
+        "README_project_history_wasp.md",
+    ],
+)
 def test_what_was_written_to_be_remembered_is_curated(path: str) -> None:
     assert trust_of(path) is Trust.CURATED
 
@@ -47,9 +56,14 @@ def test_patterns_tag_by_name_and_by_content() -> None:
 
 @pytest.mark.parametrize(
     "pattern",
-    [TagPattern("(", "t", regex=True), TagPattern("", "t"), TagPattern("x", " "), TagPattern("(?=a)", "t", regex=True),
-     TagPattern("x", "t", field="body")],  # type: ignore[arg-type]
-)  # fmt: skip
+    [
+        TagPattern("(", "t", regex=True),
+        TagPattern("", "t"),
+        TagPattern("x", " "),
+        TagPattern("(?=a)", "t", regex=True),
+        TagPattern("x", "t", field="body"),
+    ],  # type: ignore[arg-type]
+)
 def test_a_pattern_that_cannot_work_is_refused(pattern: TagPattern) -> None:
     with pytest.raises(BadSetting):
         checked_pattern(pattern)

@@ -19,15 +19,32 @@ def test_every_run_of_a_transcript_is_read_back(kind: SegmentKind) -> None:
 
 def test_voices_tell_the_last_message_of_a_turn_from_others() -> None:
     text = said(
-        (K.PROMPT, "Fix it"), (K.THINKING, "Hm"), (K.STATEMENT, "I look"), (K.TOOL_INPUT, "Bash"),
-        (K.TOOL_RESULT, "ok"), (K.STATEMENT, "It was the cache"), (K.NOTIFICATION, "a task ended"),
-        (K.TOOL_INPUT, "Read"), (K.TOOL_ERROR, "gone"), (K.STATEMENT, "Nothing left"), (K.THINKING, "Done"),
-    )  # fmt: skip
+        (K.PROMPT, "Fix it"),
+        (K.THINKING, "Hm"),
+        (K.STATEMENT, "I look"),
+        (K.TOOL_INPUT, "Bash"),
+        (K.TOOL_RESULT, "ok"),
+        (K.STATEMENT, "It was the cache"),
+        (K.NOTIFICATION, "a task ended"),
+        (K.TOOL_INPUT, "Read"),
+        (K.TOOL_ERROR, "gone"),
+        (K.STATEMENT, "Nothing left"),
+        (K.THINKING, "Done"),
+    )
     voices = [voice for voice, _ in voices_in(text)]
     assert voices == [
-        Voice.PERSON, Voice.OTHER, Voice.STATEMENT, Voice.OTHER, Voice.OTHER, Voice.CONCLUSION, Voice.OTHER,
-        Voice.OTHER, Voice.OTHER, Voice.CONCLUSION, Voice.OTHER,
-    ]  # fmt: skip
+        Voice.PERSON,
+        Voice.OTHER,
+        Voice.STATEMENT,
+        Voice.OTHER,
+        Voice.OTHER,
+        Voice.CONCLUSION,
+        Voice.OTHER,
+        Voice.OTHER,
+        Voice.OTHER,
+        Voice.CONCLUSION,
+        Voice.OTHER,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,13 @@ def store(
     if backend == "mongo":
         keys |= {"STORE": "mongo", "MONGO_URI": shared.uri(), "MONGO_DATABASE": mongo_database(folder)}
     for name, value in {
-        **keys, "HOME": str(folder), "EMBEDDING_API_URL": server.url, "LLM_DAILY_DOLLARS": "1", "LOCAL_ONLY": "0",
+        **keys,
+        "HOME": str(folder),
+        "EMBEDDING_API_URL": server.url,
+        "LLM_DAILY_DOLLARS": "1",
+        "LOCAL_ONLY": "0",
         "LLM_REQUESTS_PER_MINUTE": "10000",
-    }.items():  # fmt: skip
+    }.items():
         monkeypatch.setenv(f"ANAMNESIS_{name}", value)
     return open_store()
 

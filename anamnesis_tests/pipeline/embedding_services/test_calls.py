@@ -69,7 +69,7 @@ def answered(*rows: list[float]) -> Answer:
         (answered([0.0] * 1536), InvalidVectors, "no numbers"),
         (answered(), InvalidVectors, "other vectors"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_answer_is_told_without_the_key(
     opened: Opened, server: EmbeddingServer, answer: Answer, kind: type[Exception], told: str
 ) -> None:

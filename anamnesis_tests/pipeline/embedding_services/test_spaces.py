@@ -32,10 +32,14 @@ EXAMPLES = Path(__file__).parents[3] / "examples" / "claude_logs"
 @pytest.mark.parametrize(
     ("name", "service", "dim"),
     [
-        ("voyage-3.5", "voyage", 1024), ("voyage-3.5-lite", "voyage", 1024), ("voyage-code-3", "voyage", 1024),
-        (SMALL, "openai", 1536), ("text-embedding-3-large", "openai", 3072), ("gemini-embedding-001", "gemini", 768),
+        ("voyage-3.5", "voyage", 1024),
+        ("voyage-3.5-lite", "voyage", 1024),
+        ("voyage-code-3", "voyage", 1024),
+        (SMALL, "openai", 1536),
+        ("text-embedding-3-large", "openai", 3072),
+        ("gemini-embedding-001", "gemini", 768),
     ],
-)  # fmt: skip
+)
 def test_a_name_tells_service_and_width(name: str, service: str, dim: int) -> None:
     known = api_model(name)
     assert (known.service, known.dim, known.files().dim, known.files().token_dims) == (service, dim, dim, 0)

@@ -31,9 +31,13 @@ def services(
     tmp_path: Path, server: ChatServer, claude: ClaudeCommand, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[TestServices]:
     for name, value in {
-        "LOCAL_ONLY": "0", "OLLAMA_URLS": server.url, "OPENAI_URL": f"{server.url}/v1", "ANTHROPIC_URL": server.url,
-        "ANTHROPIC_API_KEY": "KEY", "CLAUDE_COMMAND": str(claude.path),
-    }.items():  # fmt: skip
+        "LOCAL_ONLY": "0",
+        "OLLAMA_URLS": server.url,
+        "OPENAI_URL": f"{server.url}/v1",
+        "ANTHROPIC_URL": server.url,
+        "ANTHROPIC_API_KEY": "KEY",
+        "CLAUDE_COMMAND": str(claude.path),
+    }.items():
         monkeypatch.setenv(f"ANAMNESIS_{name}", value)
     services = open_services(tmp_path)
     yield services

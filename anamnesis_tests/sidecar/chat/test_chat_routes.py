@@ -202,12 +202,15 @@ def test_deleted_chat_is_gone(client: httpx.Client, services: TestServices, monk
 
 def test_what_cannot_be_answered_is_refused(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     for status, body in (
-        (422, {"message": " "}), (422, {"message": "x", "backend": "nobody"}), (422, {}),
+        (422, {"message": " "}),
+        (422, {"message": "x", "backend": "nobody"}),
+        (422, {}),
         (404, {"message": "x", "session_id": "nope"}),
         (404, {"message": "x", "backend": "ollama", "session_id": OWN_ID, "goes_on": True}),
-        (409, {"message": "x", "backend": "openai"}), (422, {"message": "x" * 40_000}),
+        (409, {"message": "x", "backend": "openai"}),
+        (422, {"message": "x" * 40_000}),
         (422, {"message": "x", "attachments": [{"name": "a", "text": ""}] * 6}),
-    ):  # fmt: skip
+    ):
         problem(client.post("/api/chat/stream", json=body), status)
     assert client.get("/api/chat/sessions").json()["sessions"] == []
     monkeypatch.setattr(chat_routes, "MOST_MESSAGES", 2)

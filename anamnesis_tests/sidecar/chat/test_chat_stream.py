@@ -27,11 +27,19 @@ from anamnesis_tests.support.live_system import free_ports
 from anamnesis_tests.support.loopback import Answer
 
 SCOPE = {
-    "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "method": "POST",
-    "scheme": "http", "path": "/api/chat/stream", "raw_path": b"/api/chat/stream", "query_string": b"",
-    "root_path": "", "headers": [(b"host", b"127.0.0.1:3010"), (b"content-type", b"application/json")],
-    "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 3010),
-}  # fmt: skip
+    "type": "http",
+    "asgi": {"version": "3.0", "spec_version": "2.3"},
+    "http_version": "1.1",
+    "method": "POST",
+    "scheme": "http",
+    "path": "/api/chat/stream",
+    "raw_path": b"/api/chat/stream",
+    "query_string": b"",
+    "root_path": "",
+    "headers": [(b"host", b"127.0.0.1:3010"), (b"content-type", b"application/json")],
+    "client": ("127.0.0.1", 1),
+    "server": ("127.0.0.1", 3010),
+}
 
 
 @pytest.mark.parametrize("backend", [*KINDS, "claude_cli"])

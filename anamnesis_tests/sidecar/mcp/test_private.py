@@ -166,11 +166,24 @@ def by_mcp_remember(vault: Vault, place: Place) -> str:
 
 Way = Callable[[Vault, Place], str]
 BY_NAME: tuple[Way, ...] = (
-    by_http_search, by_list, by_context, by_session_start, by_mcp_search, by_mcp_recent, by_mcp_timeline, by_mcp_status,
-)  # fmt: skip
+    by_http_search,
+    by_list,
+    by_context,
+    by_session_start,
+    by_mcp_search,
+    by_mcp_recent,
+    by_mcp_timeline,
+    by_mcp_status,
+)
 FROM_FOLDERS: tuple[Way, ...] = (
-    by_context, by_hook, by_session_start, by_mcp_search, by_mcp_recent, by_mcp_timeline, by_mcp_status,
-)  # fmt: skip
+    by_context,
+    by_hook,
+    by_session_start,
+    by_mcp_search,
+    by_mcp_recent,
+    by_mcp_timeline,
+    by_mcp_status,
+)
 OF_ALL: tuple[Way, ...] = (by_mcp_search, by_mcp_recent, by_mcp_timeline)
 PLAIN: tuple[Way, ...] = (by_http_search, by_list, *FROM_FOLDERS)
 

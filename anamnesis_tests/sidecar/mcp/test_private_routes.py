@@ -28,57 +28,120 @@ CONTENT = ("numbatium", "platypus", "Echidna", "gliderbroken", "bilbyium", "5e55
 ASKED = "why did the retry charge twice"
 
 HIDES: dict[str, dict[str, Any]] = {
-    "GET /ready": {}, "GET /metrics": {}, "GET /api/queries": {}, "GET /api/events": {"limit": 1000},
-    "GET /api/quality": {}, "GET /api/dashboard/stats": {}, "GET /api/status/summary": {},
-    "GET /api/similar": {"episode_id": "open"}, "GET /api/handoff": {"project": "x/y"}, "GET /api/logs": {},
-    "GET /api/projects/current": {"cwd": "/srv/other"}, "GET /api/uploads": {}, "GET /api/blocklist": {},
-    "GET /api/episodes": {"include_superseded": True}, "GET /api/sessions": {}, "GET /dashboard/sessions": {},
+    "GET /ready": {},
+    "GET /metrics": {},
+    "GET /api/queries": {},
+    "GET /api/events": {"limit": 1000},
+    "GET /api/quality": {},
+    "GET /api/dashboard/stats": {},
+    "GET /api/status/summary": {},
+    "GET /api/similar": {"episode_id": "open"},
+    "GET /api/handoff": {"project": "x/y"},
+    "GET /api/logs": {},
+    "GET /api/projects/current": {"cwd": "/srv/other"},
+    "GET /api/uploads": {},
+    "GET /api/blocklist": {},
+    "GET /api/episodes": {"include_superseded": True},
+    "GET /api/sessions": {},
+    "GET /dashboard/sessions": {},
     "GET /dashboard/sources/worktrees": {},
     "GET /api/chat/feedback/export": {},
-    "GET /dashboard/search": {"q": ASKED, "explain": 1}, "GET /dashboard/episodes": {"status": "all"},
-    "GET /dashboard/timeline": {}, "GET /dashboard/events": {}, "GET /dashboard/context": {"query": ASKED},
-    "GET /dashboard/sources/uploads": {}, "GET /dashboard/map": {}, "GET /dashboard/map/state": {},
+    "GET /dashboard/search": {"q": ASKED, "explain": 1},
+    "GET /dashboard/episodes": {"status": "all"},
+    "GET /dashboard/timeline": {},
+    "GET /dashboard/events": {},
+    "GET /dashboard/context": {"query": ASKED},
+    "GET /dashboard/sources/uploads": {},
+    "GET /dashboard/map": {},
+    "GET /dashboard/map/state": {},
     "GET /dashboard/episode/similar": {"episode_id": "open"},
     "GET /dashboard/episode/successors": {"episode_id": "open", "q": "retry charge twice"},
-    "GET /chat": {}, "GET /api/jsonl/status": {}, "GET /api/consolidation/status": {},
-    "GET /api/embedding/config": {}, "GET /api/embedding/spaces": {}, "GET /api/episodes/reembed/status": {},
-    "GET /dashboard/embedding": {}, "GET /dashboard/embedding/progress": {}, "GET /dashboard/logs/doing": {},
-    "GET /openapi.json": {}, "GET /docs": {}, "GET /docs/shapes": {}, "GET /health": {},
+    "GET /chat": {},
+    "GET /api/jsonl/status": {},
+    "GET /api/consolidation/status": {},
+    "GET /api/embedding/config": {},
+    "GET /api/embedding/spaces": {},
+    "GET /api/episodes/reembed/status": {},
+    "GET /dashboard/embedding": {},
+    "GET /dashboard/embedding/progress": {},
+    "GET /dashboard/logs/doing": {},
+    "GET /openapi.json": {},
+    "GET /docs": {},
+    "GET /docs/shapes": {},
+    "GET /health": {},
     "POST /api/episodes/search": {"query": ASKED, "explain": True, "include_superseded": True},
     "POST /api/context": {"query": ASKED},
     "POST /api/consolidation/run_regime_2": {"threshold": 0.5},
-}  # fmt: skip
+}
 NAMES_SOURCES: dict[str, dict[str, Any]] = {
-    "GET /api/sources": {}, "GET /api/crawler/status": {}, "GET /api/settings/sources/last-ingest": {},
-    "GET /api/crawler/config/jsonl-roots": {}, "GET /api/crawler/config/machine-roots": {},
-    "GET /api/jsonl/settings": {}, "GET /dashboard/sources": {}, "GET /dashboard/sources/state": {},
-    "GET /dashboard/logs": {}, "GET /dashboard/health": {}, "GET /dashboard/health/checks": {},
-    "GET /dashboard/health/resources": {}, "GET /dashboard/sources/log-folders": {},
-    "GET /": {}, "GET /dashboard": {}, "GET /dashboard/now": {}, "POST /api/forget": {"query": "retry"},
-}  # fmt: skip
+    "GET /api/sources": {},
+    "GET /api/crawler/status": {},
+    "GET /api/settings/sources/last-ingest": {},
+    "GET /api/crawler/config/jsonl-roots": {},
+    "GET /api/crawler/config/machine-roots": {},
+    "GET /api/jsonl/settings": {},
+    "GET /dashboard/sources": {},
+    "GET /dashboard/sources/state": {},
+    "GET /dashboard/logs": {},
+    "GET /dashboard/health": {},
+    "GET /dashboard/health/checks": {},
+    "GET /dashboard/health/resources": {},
+    "GET /dashboard/sources/log-folders": {},
+    "GET /": {},
+    "GET /dashboard": {},
+    "GET /dashboard/now": {},
+    "POST /api/forget": {"query": "retry"},
+}
 """Where people manage what is read, and see what is wrong with it."""
 CONVERSATIONS = (
-    "GET /api/chat/sessions", "GET /chat/parts/sessions", "GET /api/chat/feedback", "POST /api/chat/stream",
-)  # fmt: skip
+    "GET /api/chat/sessions",
+    "GET /chat/parts/sessions",
+    "GET /api/chat/feedback",
+    "POST /api/chat/stream",
+)
 """What people said here themselves; see `anamnesis_tests/sidecar/chat` for what a model is sent."""
 NOT_OF_EPISODES = (
-    "GET /api/resources/status", "GET /api/host", "GET /api/jsonl/models", "GET /api/consolidation/regime_2/defaults",
-    "GET /api/consolidation/schedule", "GET /api/crawler/available-mounts", "GET /api/crawler/config/interval",
-    "GET /api/crawler/config/doc-tag-patterns", "GET /api/chat/inference-resources", "GET /api/chat/models",
-    "GET /api/chat/balance", "GET /login", "GET /dashboard/logs/llm-note", "GET /chat/parts/models", "GET /chat/",
-    "GET /static/{digest}/{name:path}", "GET /dashboard/{rest:path}",
-)  # fmt: skip
+    "GET /api/resources/status",
+    "GET /api/host",
+    "GET /api/jsonl/models",
+    "GET /api/consolidation/regime_2/defaults",
+    "GET /api/consolidation/schedule",
+    "GET /api/crawler/available-mounts",
+    "GET /api/crawler/config/interval",
+    "GET /api/crawler/config/doc-tag-patterns",
+    "GET /api/chat/inference-resources",
+    "GET /api/chat/models",
+    "GET /api/chat/balance",
+    "GET /login",
+    "GET /dashboard/logs/llm-note",
+    "GET /chat/parts/models",
+    "GET /chat/",
+    "GET /static/{digest}/{name:path}",
+    "GET /dashboard/{rest:path}",
+)
 """Settings, machines and files of this project."""
 OF_WHAT_IS_NAMED = (
-    "GET /api/episodes/{episode_id:path}", "GET /dashboard/episodes/{episode_id:path}", "GET /dashboard/episode/text",
-    "GET /api/sessions/{session_id}", "GET /dashboard/sessions/{session_id}", "GET /dashboard/sessions/lines",
-    "GET /api/chat/sessions/{session_id}", "GET /api/chat/sessions/{session_id}/export", "GET /chat/{session_id}",
-    "GET /chat/{session_id}/head", "GET /chat/{session_id}/earlier", "GET /chat/{session_id}/answer",
-    "GET /chat/messages/{message_id}", "GET /chat/messages/{message_id}/text",
-)  # fmt: skip
+    "GET /api/episodes/{episode_id:path}",
+    "GET /dashboard/episodes/{episode_id:path}",
+    "GET /dashboard/episode/text",
+    "GET /api/sessions/{session_id}",
+    "GET /dashboard/sessions/{session_id}",
+    "GET /dashboard/sessions/lines",
+    "GET /api/chat/sessions/{session_id}",
+    "GET /api/chat/sessions/{session_id}/export",
+    "GET /chat/{session_id}",
+    "GET /chat/{session_id}/head",
+    "GET /chat/{session_id}/earlier",
+    "GET /chat/{session_id}/answer",
+    "GET /chat/messages/{message_id}",
+    "GET /chat/messages/{message_id}/text",
+)
 BY_THEIR_OWN_TESTS = (
-    "GET /dashboard/events/stream", "GET /dashboard/map/points", "GET /dashboard/map/point", "GET /dashboard/map/found",
-)  # fmt: skip
+    "GET /dashboard/events/stream",
+    "GET /dashboard/map/points",
+    "GET /dashboard/map/point",
+    "GET /dashboard/map/found",
+)
 """`test_a_stream_of_events_names_nothing_private`, and `anamnesis_tests/sidecar/web/test_memory_map.py`."""
 
 
@@ -123,14 +186,27 @@ def zoo(sidecar: Sidecar, tmp_path_factory: pytest.TempPathFactory) -> Zoo:
     (notes / "platypus.md").write_text("# Echidna\n\nThe numbatium retry did charge twice, since no key was sent.\n")
     (notes / "gliderbroken.docx").write_bytes(b"PK\x03\x04 no such file")
     said = {"role": "user", "content": "Why does the bilbyium retry charge twice?"}
-    line = {"type": "user", "uuid": "u1", "parentUuid": None, "sessionId": "5e550000-1", "cwd": "/srv/bandicoot",
-            "timestamp": "2026-03-01T10:00:00Z", "version": "2.1.0", "message": said}  # fmt: skip
+    line = {
+        "type": "user",
+        "uuid": "u1",
+        "parentUuid": None,
+        "sessionId": "5e550000-1",
+        "cwd": "/srv/bandicoot",
+        "timestamp": "2026-03-01T10:00:00Z",
+        "version": "2.1.0",
+        "message": said,
+    }
     (folder / "5e550000-1.jsonl").write_text(json.dumps(line) + "\nno json {{{\n")
     store.settings.set("config.private_projects", ["zanzibarfund"])
     sidecar.post("The retry did charge twice in the harbour, since no key was sent.", project="x/y", episode_id="open")
     for name in ("secret", "merged"):
-        sidecar.post("The wombatium retry did charge twice, since no key was sent.", project="zanzibarfund",
-                     episode_id=f"wombatium-{name}", instance=name, kind="note")  # fmt: skip
+        sidecar.post(
+            "The wombatium retry did charge twice, since no key was sent.",
+            project="zanzibarfund",
+            episode_id=f"wombatium-{name}",
+            instance=name,
+            kind="note",
+        )
     text = {"text": "# Cuscus\n\nThe cuscusium retry did charge twice.\n", "filename": "cuscus.md"}
     httpx.post(f"{sidecar.base}/api/uploads", json={**text, "project": "zanzibarfund"}, timeout=60).raise_for_status()
     crawl(

@@ -35,11 +35,22 @@ def tokens(text: str) -> int:
 def found(**fields: Any) -> dict[str, Any]:
     source = {"machine": "laptop", "path": "/x.jsonl", "session_id": "s1", "message_ids": [], "trust": "transcript"}
     return {
-        "episode_id": "3e2ee77d91658e0ef13372d11c2ee770", "confidence": "fair", "similarity_score": 0.7,
-        "timestamp": "2026-10-05T08:41:00Z", "instance": "laptop", "project": "~/code/parcel-api",
-        "kind": "exchange", "title": "A title", "summary": "A summary", "excerpt": "An excerpt", "tags": [],
-        "status": "active", "superseded_by": None, "source": source, **fields,
-    }  # fmt: skip
+        "episode_id": "3e2ee77d91658e0ef13372d11c2ee770",
+        "confidence": "fair",
+        "similarity_score": 0.7,
+        "timestamp": "2026-10-05T08:41:00Z",
+        "instance": "laptop",
+        "project": "~/code/parcel-api",
+        "kind": "exchange",
+        "title": "A title",
+        "summary": "A summary",
+        "excerpt": "An excerpt",
+        "tags": [],
+        "status": "active",
+        "superseded_by": None,
+        "source": source,
+        **fields,
+    }
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
@@ -90,9 +101,11 @@ def test_a_quote_of_its_budget_is_shown_whole_beside_any_title(title: str) -> No
 
 def test_what_was_posted_says_by_whom_and_why() -> None:
     posted = found(
-        kind="decision", tags=["billing"], metadata={"why": "no server"},
+        kind="decision",
+        tags=["billing"],
+        metadata={"why": "no server"},
         source={"machine": "", "path": "", "session_id": "", "message_ids": []},
-    )  # fmt: skip
+    )
     assert "posted by laptop" in texts.hit(1, posted)
     assert texts.hit(1, posted).endswith("why > no server · tags > billing")
 

@@ -184,8 +184,17 @@ def test_the_status_of_a_project_is_its_hand_off(sidecar: Sidecar) -> None:
 
 def test_odd_ids_are_refused_in_words(http: Client) -> None:
     for odd in (
-        "../../health", "/etc/passwd", "a/../b", "x" * 200, "?include=raw", "%2e%2e", "ep\n1", "日本", "a//b", "#",
-    ):  # fmt: skip
+        "../../health",
+        "/etc/passwd",
+        "a/../b",
+        "x" * 200,
+        "?include=raw",
+        "%2e%2e",
+        "ep\n1",
+        "日本",
+        "a//b",
+        "#",
+    ):
         text = http.refused("read", ids=[odd])
         assert ("Traceback" in text, len(text) < 600) == (False, True), odd
 
@@ -271,9 +280,12 @@ def test_stored_tags_are_broken_on_every_way_to_a_model(sidecar: Sidecar, tmp_pa
     (document,) = httpx.post(f"{base}/api/uploads", json=text, timeout=60).json()["episode_ids"]
     asked = {"query": "why did the zeppelin retry charge twice in the hangar", "project": name}
     hook = subprocess.run(
-        [sys.executable, str(HOOK), "prompt", base], input=json.dumps({"prompt": asked["query"]}),
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        [sys.executable, str(HOOK), "prompt", base],
+        input=json.dumps({"prompt": asked["query"]}),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     told = {
         "search": client.call("search", query="zeppelin retry"),
         "read": client.call("read", ids=[noted, document], around=2),

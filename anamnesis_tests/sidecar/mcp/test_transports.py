@@ -101,10 +101,20 @@ def test_the_quick_answer_is_the_sdks_own(version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"{", b"[]", b"null", b"1", b'{"jsonrpc":"2.0","id":1,"method":"initialize"}', b"\xff\xfe",
-             b'{"jsonrpc":"2.0","id":null,"method":"initialize","params":{}}', json.dumps(LIST_TOOLS).encode(),
-             *TOO_DEEP],
-)  # fmt: skip
+    "line",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"1",
+        b'{"jsonrpc":"2.0","id":1,"method":"initialize"}',
+        b"\xff\xfe",
+        b'{"jsonrpc":"2.0","id":null,"method":"initialize","params":{}}',
+        json.dumps(LIST_TOOLS).encode(),
+        *TOO_DEEP,
+    ],
+)
 def test_what_is_no_sound_initialize_is_left_to_the_sdk(line: bytes) -> None:
     assert answer_to(line) is None
 

@@ -50,9 +50,16 @@ def test_list_is_put_whole_or_not_at_all(client: TestClient, roots: Path) -> Non
 
 def test_what_cannot_be_a_source_is_refused(client: TestClient, roots: Path) -> None:
     for wrong in (
-        {"root": "notes"}, {"kind": "pictures"}, {"interval_s": 5}, {"host": "a b"}, {"include": ["!"]}, {"what": 1},
-        {"root": "C:\\notes"}, {"root": "/"}, {"max_file_bytes": 0},
-    ):  # fmt: skip
+        {"root": "notes"},
+        {"kind": "pictures"},
+        {"interval_s": 5},
+        {"host": "a b"},
+        {"include": ["!"]},
+        {"what": 1},
+        {"root": "C:\\notes"},
+        {"root": "/"},
+        {"max_file_bytes": 0},
+    ):
         fields = notes(roots, **wrong)
         problem(client.put(f"/api/sources/{fields.pop('name')}", json=fields))
     assert names(client) == ["local-logs", "local-memory"]
@@ -154,10 +161,12 @@ def test_bad_pattern_is_refused(client: TestClient, services: TestServices) -> N
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"match": "(", "regex": True}, "no regular expression of RE2"),
         ({"match": "(?=a)", "regex": True}, "no regular expression of RE2"),
-        ({"match": ""}, "at least 1 character"), ({"match": "a" * 1_001}, "at most 1000 characters"),
-        ({"tag": "two words"}, "pattern"), ({"field": "body"}, "'filename' or 'content'"),
+        ({"match": ""}, "at least 1 character"),
+        ({"match": "a" * 1_001}, "at most 1000 characters"),
+        ({"tag": "two words"}, "pattern"),
+        ({"field": "body"}, "'filename' or 'content'"),
         ({"flags": "i"}, "is not a known field"),
-    ]  # fmt: skip
+    ]
     for pattern, said in wrong:
         refused = client.put(URL, json={"patterns": [NUMBER, {"match": "a", "tag": "t", **pattern}]})
         assert said in str(problem(refused)), pattern

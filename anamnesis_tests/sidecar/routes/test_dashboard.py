@@ -69,12 +69,18 @@ def test_state_is_one_sentence_kept_for_a_minute(client: TestClient, post: Post)
     ("episodes", "embedded", "hours", "wrong", "told"),
     [
         (1, 1.0, 0, 0, "1 episode of 1 project, the newest of just now; all is well."),
-        (2, 0.5, 3, 1, "2 episodes of 1 project, the newest of 3 hours ago; 50.0% can be found by meaning so far; "
-                       "1 thing to look at."),
+        (
+            2,
+            0.5,
+            3,
+            1,
+            "2 episodes of 1 project, the newest of 3 hours ago; 50.0% can be found by meaning so far; "
+            "1 thing to look at.",
+        ),
         (2, None, 72, 2, "2 episodes of 1 project, the newest of 3 days ago; 2 things to look at."),
         (0, None, 0, 0, "The memory is empty; all is well."),
     ],
-)  # fmt: skip
+)
 def test_sentence_says_how_it_stands(episodes: int, embedded: Any, hours: int, wrong: int, told: str) -> None:
     census = Census(episodes, 0, {"zoo": episodes} if episodes else {}, {})
     assert sentence_of(census, embedded, NOW - timedelta(hours=hours), wrong, NOW) == told
@@ -182,8 +188,10 @@ def test_what_answered_is_stale_for_two_failures_then_down(services: TestService
     stub.error = ServiceUnreachable("nobody answers")
     states = [asked.status(now=True)[0] for _ in range(3)]
     assert [(s.state, s.failures, s.detail) for s in states] == [
-        ("stale", 1, "nobody answers"), ("stale", 2, "nobody answers"), ("down", 3, "nobody answers"),
-    ]  # fmt: skip
+        ("stale", 1, "nobody answers"),
+        ("stale", 2, "nobody answers"),
+        ("down", 3, "nobody answers"),
+    ]
     assert states[-1].last_ok is not None
     stub.error = None
     assert (asked.status(now=True)[0].state, asked.last()[0].failures) == ("up", 0)
@@ -217,17 +225,25 @@ def test_resources_mask_keys(client: TestClient, services: TestServices, monkeyp
     services.dagster.up = False
     with ChatServer().running() as server:
         for name, value in {
-            "LOCAL_ONLY": "0", "OPENAI_URL": f"{server.url}/v1", "OPENAI_API_KEY": key, "SUMMARIZER": "openai",
-            "SUMMARY_MODEL": "local-model", "OLLAMA_URLS": "http://127.0.0.1:9",
-        }.items():  # fmt: skip
+            "LOCAL_ONLY": "0",
+            "OPENAI_URL": f"{server.url}/v1",
+            "OPENAI_API_KEY": key,
+            "SUMMARIZER": "openai",
+            "SUMMARY_MODEL": "local-model",
+            "OLLAMA_URLS": "http://127.0.0.1:9",
+        }.items():
             monkeypatch.setenv(f"ANAMNESIS_{name}", value)
         reply = client.get("/api/resources/status")
         assert {request.path for request in server.received} == {"/v1/models"}, "nothing that costs money was asked"
     found = {row["name"]: row for row in reply.json()["resources"]}
     assert {name: row["state"] for name, row in found.items()} == {
-        "Store": "up", "Embedding": "up", "Dagster": "down", "Sensors and schedules": "off",
-        "OpenAI-compatible": "up", "Ollama": "down",
-    }  # fmt: skip
+        "Store": "up",
+        "Embedding": "up",
+        "Dagster": "down",
+        "Sensors and schedules": "off",
+        "OpenAI-compatible": "up",
+        "Ollama": "down",
+    }
     assert (found["OpenAI-compatible"]["key"], found["OpenAI-compatible"]["used"]) == ("sk-…ghij", True)
     assert not found["Ollama"]["used"]
     assert key not in reply.text
@@ -323,8 +339,11 @@ def test_what_the_system_does_not_tell_is_null(monkeypatch: pytest.MonkeyPatch) 
 def test_gpus_are_told_with_what_they_say_of_themselves() -> None:
     first, second = gpus_of(TOLD)
     assert first == {
-        "name": "NVIDIA H100 80GB HBM3", "percent": 37.0, "memory_used_bytes": 2**30, "memory_bytes": 81_559 * 2**20,
-    }  # fmt: skip
+        "name": "NVIDIA H100 80GB HBM3",
+        "percent": 37.0,
+        "memory_used_bytes": 2**30,
+        "memory_bytes": 81_559 * 2**20,
+    }
     assert (second["percent"], second["memory_used_bytes"]) == (None, None)
     assert gpus_of("No devices were found\n") == []
 

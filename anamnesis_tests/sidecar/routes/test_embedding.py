@@ -21,7 +21,7 @@ from anamnesis_pipeline.pipeline.reembed_state import is_paused
 from anamnesis_pipeline.services.dagster.backfills import EmbeddingBackfill
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
-from anamnesis_tests.sidecar.conftest import (  # fmt: skip
+from anamnesis_tests.sidecar.conftest import (
     ABSENT,
     BASE,
     SPACE,
@@ -68,11 +68,20 @@ def test_config_tells_model_space_cores_and_their_origin(client: TestClient) -> 
     assert (body["computes_in"], body["problem"]) == ("fp32", None)
     assert body["spaces"] == [
         {
-            "key": "hashing-1", "model_id": "hashing-64", "dims": 64, "generation": 1, "status": "active",
-            "precision": "fp32", "fidelity": None, "token_dims": 0, "token_bytes": 0,
-            "vector_bytes": 2 * 64 * 2, "embedded": 1, "stored": 1,
+            "key": "hashing-1",
+            "model_id": "hashing-64",
+            "dims": 64,
+            "generation": 1,
+            "status": "active",
+            "precision": "fp32",
+            "fidelity": None,
+            "token_dims": 0,
+            "token_bytes": 0,
+            "vector_bytes": 2 * 64 * 2,
+            "embedded": 1,
+            "stored": 1,
         }
-    ]  # fmt: skip
+    ]
     known = {model["model_id"]: model["dims"] for model in body["known_models"]}
     assert (known["all-MiniLM-L6-v2"], known["BAAI/bge-large-en-v1.5"]) == (384, 1024)
 
@@ -84,18 +93,28 @@ def test_model_that_has_to_embed_first_is_a_backfill(
     monkeypatch.setenv("ANAMNESIS_EMBED_RUN_TAGS", '{"pool": "gpu", "anamnesis/embed": "another"}')
     reply = client.post(MODEL, json={"model_id": model})
     body = reply.json()
-    assert (reply.status_code, body) == (202, {
-        "space": body["space"], "model_id": model, "total": 1, "missing": 1, "active": False,
-        "backfill_id": "backfill1", "link": "http://127.0.0.1:3000/runs/b/backfill1", "stopped": None,
-    })  # fmt: skip
+    assert (reply.status_code, body) == (
+        202,
+        {
+            "space": body["space"],
+            "model_id": model,
+            "total": 1,
+            "missing": 1,
+            "active": False,
+            "backfill_id": "backfill1",
+            "link": "http://127.0.0.1:3000/runs/b/backfill1",
+            "stopped": None,
+        },
+    )
     [(space, sources, title, tags)] = services.dagster.launched
     assert (space, sources, tags) == (body["space"], ("direct",), {"pool": "gpu", "anamnesis/embed": space})
     assert space in title
     assert stored(services) == {"config.model": model}
     spaces = client.get("/api/embedding/spaces").json()["spaces"]
     assert [(each["key"], each["status"], each["embedded"], each["stored"]) for each in spaces] == [
-        ("hashing-1", "active", 1, 1), (space, "building", 0, 1),
-    ]  # fmt: skip
+        ("hashing-1", "active", 1, 1),
+        (space, "building", 0, 1),
+    ]
 
 
 @pytest.mark.usefixtures("first_model_is_there", "posted")
@@ -355,9 +374,13 @@ def test_status_follows_the_reembed(client: TestClient, services: TestServices, 
     begun = status(client)
     assert (begun["state"], begun["done"], begun["total"], begun["episodes_total"]) == ("running", 0, 5, 5)
     assert begun["backfill"] == {
-        "backfill_id": "backfill1", "link": "http://127.0.0.1:3000/runs/b/backfill1", "status": "REQUESTED",
-        "sources": 1, "sources_done": 0, "sources_failed": 0,
-    }  # fmt: skip
+        "backfill_id": "backfill1",
+        "link": "http://127.0.0.1:3000/runs/b/backfill1",
+        "status": "REQUESTED",
+        "sources": 1,
+        "sources_done": 0,
+        "sources_failed": 0,
+    }
     embed_two(services, new)
     half = status(client)
     assert (half["done"], half["episodes_done"], half["active_space"]) == (2, 2, old)

@@ -16,8 +16,9 @@ def test_an_excluded_episode_is_gone_stays_away_and_can_be_lifted(client: TestCl
     assert "out of date" in again.json()["detail"]
     items = client.get("/api/blocklist").json()["items"]
     assert {(item["kind"], item["reason"], item["episode_id"]) for item in items} == {
-        ("content", "out of date", "team/e1"), ("episode", "out of date", "team/e1"),
-    }  # fmt: skip
+        ("content", "out of date", "team/e1"),
+        ("episode", "out of date", "team/e1"),
+    }
     assert client.delete("/api/blocklist/team/e1").status_code == 200
     assert client.get("/api/blocklist").json()["items"] == []
     post("the zanzibar plan")

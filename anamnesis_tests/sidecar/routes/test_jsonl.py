@@ -109,9 +109,15 @@ def test_status_shows_the_llms_use_and_problem(client: TestClient, services: Tes
 
 def test_ingest_is_one_backfill(client: TestClient, services: TestServices, sources: list[str], no_logs: Path) -> None:
     reply = client.post("/api/jsonl/ingest")
-    assert (reply.status_code, reply.json()) == (202, {
-        "run_id": "ingest1", "link": "http://127.0.0.1:3000/runs/b/ingest1", "sources": sources, "running_already": [],
-    })  # fmt: skip
+    assert (reply.status_code, reply.json()) == (
+        202,
+        {
+            "run_id": "ingest1",
+            "link": "http://127.0.0.1:3000/runs/b/ingest1",
+            "sources": sources,
+            "running_already": [],
+        },
+    )
     assert services.dagster.ingests[0][0] == tuple(sources)
     (no_logs / "fresh").mkdir()
     (no_logs / "fresh" / "11111111-2222-4333-8444-555555555555.jsonl").write_text("{}\n")
@@ -215,10 +221,15 @@ def test_setting_that_dagster_shows_reloads(services: TestServices, changes: dic
 def test_setting_that_cannot_be_is_refused_by_name(client: TestClient) -> None:
     before = client.get("/api/jsonl/settings").json()
     changes: list[dict[str, Any]] = [
-        {"nonesuch": 1}, {"ingest_hour": 24}, {"ingest_schedule": "3h"}, {"timezone": "Mars/Base"},
-        {"timezone": "Mars/Base", "summarizer": None}, {"summarizer": "gpt"}, {"llm_daily_dollars": -1},
+        {"nonesuch": 1},
+        {"ingest_hour": 24},
+        {"ingest_schedule": "3h"},
+        {"timezone": "Mars/Base"},
+        {"timezone": "Mars/Base", "summarizer": None},
+        {"summarizer": "gpt"},
+        {"llm_daily_dollars": -1},
         {"summarizer": "anthropic"},
-    ]  # fmt: skip
+    ]
     for each in changes:
         refused = problem(client.put("/api/jsonl/settings", json=each))
         assert refused["errors"][0]["path"].endswith(next(iter(each))), each

@@ -71,12 +71,14 @@ def test_long_or_broken_line_harms_nobody(client: TestClient, monkeypatch: pytes
 
 def test_small_talk_is_left_out() -> None:
     for name, level, args, is_kept in (
-        ("httpx", logging.INFO, (), False), ("httpx", logging.WARNING, (), True),
-        ("paramiko.transport", logging.INFO, (), False), ("anamnesis_pipeline.pipeline", logging.INFO, (), True),
+        ("httpx", logging.INFO, (), False),
+        ("httpx", logging.WARNING, (), True),
+        ("paramiko.transport", logging.INFO, (), False),
+        ("anamnesis_pipeline.pipeline", logging.INFO, (), True),
         ("anamnesis.access", logging.INFO, ("GET", "/api/logs", 200, 1.0), False),
         ("anamnesis.access", logging.INFO, ("GET", "/api/logs", 503, 1.0), True),
         ("anamnesis.access", logging.INFO, ("POST", "/api/episodes", 201, 1.0), True),
-    ):  # fmt: skip
+    ):
         record = logging.LogRecord(name, level, "", 0, "%s %s %d %.1f ms", args, None)
         assert is_telling(record) is is_kept, (name, level, args)
 

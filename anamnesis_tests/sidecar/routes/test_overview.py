@@ -25,8 +25,14 @@ def test_events_are_told_once_by_number_kind_and_episode(client: TestClient, pos
     body = client.get("/api/events", params={"since": since}).json()
     assert [e["kind"] for e in body["events"]] == ["read", "promote", "forget"]
     assert body["counts"] == {
-        "write": 2, "read": 1, "edit": 0, "promote": 1, "forget": 1, "consolidation": 0, "status": 0,
-    }  # fmt: skip
+        "write": 2,
+        "read": 1,
+        "edit": 0,
+        "promote": 1,
+        "forget": 1,
+        "consolidation": 0,
+        "status": 0,
+    }
     assert kinds(kind=["forget"], limit=5) == ["forget"]
     assert client.get("/api/events", params={"kind": "nonsense"}).status_code == 422
 
@@ -40,9 +46,15 @@ def test_quality_equals_a_count_by_hand(client: TestClient, post: Post) -> None:
         client.post("/api/episodes/search", json={"query": "zeppelin hangar", "top_k": 1})
         client.get("/api/episodes/a")
     assert client.get("/api/quality").json() == {
-        "episodes": 2, "active": 2, "storage_quality": 1.0, "curation_ratio": 0.5, "enrichment_ratio": None,
-        "evolution_count": 0, "confirmation_count": 1, "retrievals": 2,
-    }  # fmt: skip
+        "episodes": 2,
+        "active": 2,
+        "storage_quality": 1.0,
+        "curation_ratio": 0.5,
+        "enrichment_ratio": None,
+        "evolution_count": 0,
+        "confirmation_count": 1,
+        "retrievals": 2,
+    }
 
 
 def test_each_source_says_of_when_its_newest_episode_is(client: TestClient, post: Post) -> None:

@@ -52,9 +52,14 @@ def test_missed_question_is_listed_with_another_way(client: TestClient, post: Po
     assert missed.pop("asked_at").endswith("Z")
     assert missed.pop("similarity_score") is None  # words alone found it
     assert missed == {
-        "query": question, "mode": "semantic", "project": "acme", "times": 2, "found_by": "exact",
-        "episode_id": wanted, "excerpt": "The zeppelin hangar is painted green",
-    }  # fmt: skip
+        "query": question,
+        "mode": "semantic",
+        "project": "acme",
+        "times": 2,
+        "found_by": "exact",
+        "episode_id": wanted,
+        "excerpt": "The zeppelin hangar is painted green",
+    }
     text = render(report(client))
     assert "3 searches: 0 found something" in text
     assert f"{wanted} holds all its words" in text

@@ -15,9 +15,14 @@ from anamnesis_tests.support.page_reading import SCRIPT, read
 from anamnesis_tests.support.samples import episode, parsed, part, put, segment
 
 RECORD: SessionRecord = replace(
-    BASE, title=f"Why is {SCRIPT} red?", commits=("abc1234 Wait for the answer",), files=("tests/test_login.py",),
-    decisions=("We keep the old route.",), open_items=("Measure the slow start",), tests=("pytest: 12 passed",),
-)  # fmt: skip
+    BASE,
+    title=f"Why is {SCRIPT} red?",
+    commits=("abc1234 Wait for the answer",),
+    files=("tests/test_login.py",),
+    decisions=("We keep the old route.",),
+    open_items=("Measure the slow start",),
+    tests=("pytest: 12 passed",),
+)
 
 
 def session(store: Store) -> str:
@@ -30,9 +35,14 @@ def session(store: Store) -> str:
     chunk = part(*said, session_id=FIRST)
     parsed(store, chunk)
     made = replace(
-        episode(chunk.part_id), kind="exchange", session_id=FIRST, source="logs", path="/logs/s.jsonl",
-        raw_exchange=transcript(chunk.segments), summary="Why the build was red",
-    )  # fmt: skip
+        episode(chunk.part_id),
+        kind="exchange",
+        session_id=FIRST,
+        source="logs",
+        path="/logs/s.jsonl",
+        raw_exchange=transcript(chunk.segments),
+        summary="Why the build was red",
+    )
     store.episodes.put([(made, []), (to_episode(RECORD, "logs"), [])])
     return chunk.part_id
 

@@ -106,11 +106,13 @@ def test_only_masked_text_is_kept(client: TestClient, services: TestServices) ->
 
 def test_what_cannot_be_read_is_refused(client: TestClient) -> None:
     for name, media_type, data, status in (
-        ("photo.png", "image/png", b"\x89PNG\r\n\0\0", 415), ("id_rsa", "application/octet-stream", b"\0\1\2", 415),
-        (".env", "text/plain", b"PASSWORD=hunter2hunter2", 415), ("empty.md", "text/markdown", b" \n", 422),
+        ("photo.png", "image/png", b"\x89PNG\r\n\0\0", 415),
+        ("id_rsa", "application/octet-stream", b"\0\1\2", 415),
+        (".env", "text/plain", b"PASSWORD=hunter2hunter2", 415),
+        ("empty.md", "text/markdown", b" \n", 422),
         ("march report.pdf", "application/pdf", b"%PDF-1.7 torn", 422),
         ("binary.md", "text/markdown", b"a\0b" * 100, 422),
-    ):  # fmt: skip
+    ):
         told = problem(send(client, data, name, media_type=media_type), status)["detail"]
         assert told.startswith(f"{name}: it is ") or not name.endswith(".pdf")
     assert client.get("/api/uploads").json()["items"] == []
@@ -119,10 +121,12 @@ def test_what_cannot_be_read_is_refused(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("name", "media_type", "taken_as"),
     [
-        ("statement", "text/markdown; charset=utf-8", "statement.md"), ("statement", "", "statement.txt"),
-        ("../../etc/notes.md", "text/markdown", "notes.md"), ("größe €.md", "text/markdown", "größe €.md"),
+        ("statement", "text/markdown; charset=utf-8", "statement.md"),
+        ("statement", "", "statement.txt"),
+        ("../../etc/notes.md", "text/markdown", "notes.md"),
+        ("größe €.md", "text/markdown", "größe €.md"),
     ],
-)  # fmt: skip
+)
 def test_name_is_taken_without_folder_or_ending(client: TestClient, name: str, media_type: str, taken_as: str) -> None:
     assert sent(client, NOTES, name, media_type=media_type)["filename"] == taken_as
 
@@ -169,13 +173,19 @@ def _form(name: str, value: str = "x") -> bytes:
 def test_body_that_is_no_upload_is_a_problem(client: TestClient) -> None:
     form, json = "multipart/form-data; boundary=b", "application/json"
     for kind, body, status in (
-        ("text/plain", b"x", 400), (json, b"{", 400),
-        (json, b'{"filename": "a.md"}', 422), (json, b'{"text": "x", "colour": "red"}', 422),
-        (json, b'{"text": "\\ud800"}', 422), (json, b'{"text": "x", "\\ud800": 1}', 422),
-        (json, b'{"text": "x", "title": "\\udfff"}', 422), (form, _form("\u20ac\ud800"), 422),
-        ("multipart/form-data", b"x", 400), (form, b"nonsense", 400), (form, b"--b--\r\n", 400),
+        ("text/plain", b"x", 400),
+        (json, b"{", 400),
+        (json, b'{"filename": "a.md"}', 422),
+        (json, b'{"text": "x", "colour": "red"}', 422),
+        (json, b'{"text": "\\ud800"}', 422),
+        (json, b'{"text": "x", "\\ud800": 1}', 422),
+        (json, b'{"text": "x", "title": "\\udfff"}', 422),
+        (form, _form("\u20ac\ud800"), 422),
+        ("multipart/form-data", b"x", 400),
+        (form, b"nonsense", 400),
+        (form, b"--b--\r\n", 400),
         (form, _form("title").partition(b"# A")[0] + b"x", 400),
-    ):  # fmt: skip
+    ):
         problem(client.post("/api/uploads", content=body, headers={"Content-Type": kind}), status)
 
 

@@ -21,8 +21,12 @@ def measured(services: TestServices) -> None:
 
 @pytest.fixture
 def quagga(post: Post) -> None:
-    post("The quagga retry did charge twice, since no idempotency key was sent.", episode_id="q",
-         timestamp="2026-03-05T10:00:00Z", kind="decision")  # fmt: skip
+    post(
+        "The quagga retry did charge twice, since no idempotency key was sent.",
+        episode_id="q",
+        timestamp="2026-03-05T10:00:00Z",
+        kind="decision",
+    )
     post("The zebra report is printed on Mondays.", episode_id="z", timestamp="2026-03-04T10:00:00Z")
 
 
@@ -51,8 +55,11 @@ def test_every_level_has_the_tokens_and_the_text_that_scripts_get(client: TestCl
     handoff = client.get("/api/handoff", params={"project": "acme"}).json()
     search = client.post("/api/episodes/search", json={"query": WHY, "project": "acme", "top_k": 10}).json()
     wanted = {
-        "L0": start["tokens"], "L1": handoff["tokens"], "L2": prompt["tokens"], "L3": search["total_tokens"],
-    }  # fmt: skip
+        "L0": start["tokens"],
+        "L1": handoff["tokens"],
+        "L2": prompt["tokens"],
+        "L3": search["total_tokens"],
+    }
     assert tokens_of(page) == wanted
     assert min(wanted.values()) > 0
     assert text_of(page, "L0") == start["text"]

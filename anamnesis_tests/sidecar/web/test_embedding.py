@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.web.embedding import PATH, _share_of
-from anamnesis_tests.sidecar.conftest import (  # fmt: skip
+from anamnesis_tests.sidecar.conftest import (
     ABSENT,
     BASE,
     SPACE,
@@ -113,9 +113,11 @@ def test_dagster_that_is_away_is_told(client: TestClient, services: TestServices
 
 def test_bad_model_is_refused(client: TestClient, services: TestServices) -> None:
     for model, other, words in (
-        ("other", "/no/such/folder", "/no/such/folder"), ("other", " ", "Choose a model"),
-        ("voyage-3.5", "", "LOCAL_ONLY"), ("BAAI/bge-large-en-v1.5", "", "none may be downloaded"),
-    ):  # fmt: skip
+        ("other", "/no/such/folder", "/no/such/folder"),
+        ("other", " ", "Choose a model"),
+        ("voyage-3.5", "", "LOCAL_ONLY"),
+        ("BAAI/bge-large-en-v1.5", "", "none may be downloaded"),
+    ):
         sent = {"model_id": model, **({"other": other} if other else {})}
         assert words.lower() in problem_of(send(client, f"{PATH}/model", **sent)).lower(), model
     assert stored(services) == {}

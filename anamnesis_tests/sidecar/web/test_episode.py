@@ -59,8 +59,16 @@ def test_the_page_has_all_that_is_known_of_an_episode(client: TestClient, post: 
     assert soup.select_one("#text").text == "[User]\nWhy?"
     assert soup.select_one("#episode-id").text == "a/b?c#d e"
     assert {heading.text for heading in soup.select("h2")} >= {
-        "Text", "Details", "Source", "Notes", "Similar", "Lineage", "Access", "Metadata", "Why it ranks as it does",
-    }  # fmt: skip
+        "Text",
+        "Details",
+        "Source",
+        "Notes",
+        "Similar",
+        "Lineage",
+        "Access",
+        "Metadata",
+        "Why it ranks as it does",
+    }
 
 
 def test_reading_the_page_counts_as_use_of_a_search(client: TestClient, post: Post) -> None:
@@ -121,8 +129,9 @@ def test_edit_writes_what_differs_and_can_be_undone(client: TestClient, post: Po
     assert [hit["episode_id"] for hit in hits] == ["a"]
     assert client.post(toast["undo"]).status_code == 200
     assert {**stored(client, "a"), "retrieval_count": 0, "last_retrieved": None, "raw_exchange": ""} == {
-        **before, "raw_exchange": "",
-    }  # fmt: skip
+        **before,
+        "raw_exchange": "",
+    }
 
 
 def test_edit_that_changes_nothing_or_too_late_writes_nothing(client: TestClient, post: Post) -> None:
@@ -258,9 +267,11 @@ def test_ranking_of_an_episode_is_shown_as_bars(services: TestServices, client: 
     soup = opened(client, "a")
     bars = {bar["aria-label"]: (bar["value"], bar["max"]) for bar in soup.select(".bars meter")}
     assert bars == {
-        "Factor: priority": ("1.5", "2.0"), "Value": ("4.5", "4.5"), "correction": ("3.0", "4.5"),
+        "Factor: priority": ("1.5", "2.0"),
+        "Value": ("4.5", "4.5"),
+        "correction": ("3.0", "4.5"),
         "decisions": ("1.5", "4.5"),
-    }  # fmt: skip
+    }
     assert "the user corrected what Claude had said or done" in soup.select_one(".means").text
     for metadata in ({"value": "much"}, {"value": True}, {"value_signals": [1]}, {}):
         assert bars_of(samples.episode("a", metadata=metadata), 0.5) == [], metadata

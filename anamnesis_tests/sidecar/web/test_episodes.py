@@ -49,17 +49,29 @@ def test_newest_come_first_and_older_ones_page_by_page(client: TestClient, post:
 
 def test_filters_narrow_the_list(client: TestClient, post: Post) -> None:
     given: dict[str, dict[str, Any]] = {
-        "p": {"project": "other"}, "i": {"instance": "pi"}, "k": {"kind": "decision"}, "t": {"tags": ["red"]},
-        "n": {"timestamp": "2026-03-03"}, "o": {"timestamp": "2026-01-01"}, "s": {"kind": "old"},
-    }  # fmt: skip
+        "p": {"project": "other"},
+        "i": {"instance": "pi"},
+        "k": {"kind": "decision"},
+        "t": {"tags": ["red"]},
+        "n": {"timestamp": "2026-03-03"},
+        "o": {"timestamp": "2026-01-01"},
+        "s": {"kind": "old"},
+    }
     for name, fields in given.items():
         post(f"Of {name}", episode_id=name, **{"timestamp": "2026-02-01", **fields})
     client.patch("/api/episodes/s", json={"status": "superseded"})
     asked = {
-        "project=other": "p", "instance=pi": "i", "kind=decision": "k", "layer=semantic": "k", "tag=red": "t",
-        "since=2026-03-02": "n", "until=2026-01-02": "o", "status=all&kind=old": "s", "kind=old": "",
+        "project=other": "p",
+        "instance=pi": "i",
+        "kind=decision": "k",
+        "layer=semantic": "k",
+        "tag=red": "t",
+        "since=2026-03-02": "n",
+        "until=2026-01-02": "o",
+        "status=all&kind=old": "s",
+        "kind=old": "",
         "project=&kind=+decision+": "k",
-    }  # fmt: skip
+    }
     for query, found in asked.items():
         soup = listed(client, address=f"{PATH}?{query}")
         assert (ids(soup), bool(soup.select_one(".empty"))) == (list(found), not found), query
@@ -135,8 +147,10 @@ def test_deleting_asks_whether_the_text_stays_away(client: TestClient, post: Pos
 
 def test_what_is_missing_is_told(client: TestClient) -> None:
     for action, chosen, told in (
-        ("pin", [], "Choose at least one"), ("add-tag", ["a"], "Name the tag"), ("remove-tag", ["a"], "Name the tag"),
-    ):  # fmt: skip
+        ("pin", [], "Choose at least one"),
+        ("add-tag", ["a"], "Name the tag"),
+        ("remove-tag", ["a"], "Name the tag"),
+    ):
         reply = client.post(PATH, data={"action": action, "ids": chosen, "tag": " "}, headers={"HX-Request": "true"})
         assert told in problem(reply)["detail"]
 

@@ -65,16 +65,29 @@ def test_every_page_is_ours_alone_and_in_its_frame(client: TestClient) -> None:
 def test_stored_script_stays_text(client: TestClient, post: Post) -> None:
     for name in ("x", "<b>&'\"", SCRIPT):
         post(
-            f"{SCRIPT} <script>alert('roof')</script> {name}", episode_id=name, raw_exchange=f"{SCRIPT} roof",
-            tags=[SCRIPT], project=SCRIPT, instance=SCRIPT, kind=SCRIPT[:50],
+            f"{SCRIPT} <script>alert('roof')</script> {name}",
+            episode_id=name,
+            raw_exchange=f"{SCRIPT} roof",
+            tags=[SCRIPT],
+            project=SCRIPT,
+            instance=SCRIPT,
+            kind=SCRIPT[:50],
             metadata={SCRIPT: SCRIPT, "notes": [{"at": SCRIPT, "text": SCRIPT}], "consolidated_from": [SCRIPT]},
-        )  # fmt: skip
+        )
     script = quote(SCRIPT, safe="")
     for path in (
-        "", "/episodes", "/timeline", "/events", "/search?q=roof&explain=1", "/episodes/x", f"/episodes/{script}",
-        f"/context?project={script}&query=roof+{script}", "/episode/text?episode_id=x",
-        "/episode/similar?episode_id=x", f"/episode/successors?episode_id=x&q={script}",
-    ):  # fmt: skip
+        "",
+        "/episodes",
+        "/timeline",
+        "/events",
+        "/search?q=roof&explain=1",
+        "/episodes/x",
+        f"/episodes/{script}",
+        f"/context?project={script}&query=roof+{script}",
+        "/episode/text?episode_id=x",
+        "/episode/similar?episode_id=x",
+        f"/episode/successors?episode_id=x&q={script}",
+    ):
         soup = read(client, f"/dashboard{path}")
         assert not soup.select("main script, body > script:not([src]), b script"), path
         assert "alert(1)" in (soup.main or soup).text, path

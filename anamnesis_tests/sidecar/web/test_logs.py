@@ -99,8 +99,10 @@ def test_every_setting_has_a_field_and_its_origin(client: TestClient) -> None:
 def test_only_what_was_changed_is_stored(client: TestClient, services: TestServices) -> None:
     reply = save(client, ingest_hour="3", private_projects="acme\r\n b-corp \r\n", llm_daily_dollars="1.5")
     assert stored(services) == {
-        "config.ingest_hour": 3, "config.private_projects": ["acme", "b-corp"], "config.llm_daily_dollars": 1.5,
-    }  # fmt: skip
+        "config.ingest_hour": 3,
+        "config.private_projects": ["acme", "b-corp"],
+        "config.llm_daily_dollars": 1.5,
+    }
     assert "Saved" in reply.headers["hx-trigger"]
     after = page_of(reply)
     assert after.find(id="set-ingest_hour-from").text == "set here"
@@ -111,11 +113,14 @@ def test_only_what_was_changed_is_stored(client: TestClient, services: TestServi
 
 def test_bad_value_is_refused_and_what_was_typed_stays(client: TestClient, services: TestServices) -> None:
     for name, value, words in (
-        ("ingest_hour", "25", "less than or equal to 23"), ("ingest_hour", "five", "integer"),
-        ("timezone", "Mars/Olympus", "not a time zone"), ("summarizer", "anthropic", "anthropic_api_key"),
-        ("llm_daily_dollars", "-1", "greater than or equal to 0"), ("llm_daily_dollars", "inf", "number"),
+        ("ingest_hour", "25", "less than or equal to 23"),
+        ("ingest_hour", "five", "integer"),
+        ("timezone", "Mars/Olympus", "not a time zone"),
+        ("summarizer", "anthropic", "anthropic_api_key"),
+        ("llm_daily_dollars", "-1", "greater than or equal to 0"),
+        ("llm_daily_dollars", "inf", "number"),
         ("summarizer", "oracle", "claude_cli"),
-    ):  # fmt: skip
+    ):
         form = page_of(save(client, **{name: value, "summary_min_value": "3"}))
         assert words in form.select_one(f"#set-{name}-problem").text, (name, value)
         control = form.select_one(f"[name={name}]")

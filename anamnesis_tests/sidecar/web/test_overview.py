@@ -50,8 +50,10 @@ def test_the_overview_shows_totals_bars_growth_and_lists(client: TestClient, pos
     assert len(read(client, bars[0].a["href"]).select("li.episode")) == 2
     assert json.loads(str(one(soup, ".chart")["data-points"])) == [[20513, 2], [20515, 1]]
     assert [a["href"] for a in card(soup, "recent-title").select(".lines a")] == [
-        "/dashboard/episodes/c", "/dashboard/episodes/b", "/dashboard/episodes/a/1",
-    ]  # fmt: skip
+        "/dashboard/episodes/c",
+        "/dashboard/episodes/b",
+        "/dashboard/episodes/a/1",
+    ]
     (often,) = card(soup, "often-title").select("li")
     assert "read 1×" in often.text
     assert "The zeppelin hangar" in often.text

@@ -66,15 +66,25 @@ def test_words_are_marked_as_the_index_compares_them() -> None:
 
 def test_filters_narrow_the_results(client: TestClient, post: Post) -> None:
     given: dict[str, dict[str, Any]] = {
-        "o": {"project": "other"}, "i": {"instance": "pi"}, "k": {"kind": "decision"}, "t": {"tags": ["red", "blue"]},
-        "r": {"tags": ["red"]}, "s": {"timestamp": "2026-03-03"}, "u": {"timestamp": "2026-01-01"},
-    }  # fmt: skip
+        "o": {"project": "other"},
+        "i": {"instance": "pi"},
+        "k": {"kind": "decision"},
+        "t": {"tags": ["red", "blue"]},
+        "r": {"tags": ["red"]},
+        "s": {"timestamp": "2026-03-03"},
+        "u": {"timestamp": "2026-01-01"},
+    }
     for name, fields in given.items():
         post(f"The zeppelin hangar {name}{name}{name}", episode_id=name, **{"timestamp": "2026-02-01", **fields})
     asked = {
-        "project=other": "o", "instance=pi": "i", "kind=decision": "k", "tags=red,+blue": "t", "since=2026-03-02": "s",
-        "until=2026-01-02": "u", "layer=semantic&kind=decision": "k",
-    }  # fmt: skip
+        "project=other": "o",
+        "instance=pi": "i",
+        "kind=decision": "k",
+        "tags=red,+blue": "t",
+        "since=2026-03-02": "s",
+        "until=2026-01-02": "u",
+        "layer=semantic&kind=decision": "k",
+    }
     for query, found in asked.items():
         soup = read(client, f"{PATH}?q=zeppelin+hangar&{query}")
         assert ids(soup) == [found], query

@@ -109,13 +109,20 @@ def test_a_folder_is_tried_added_changed_and_removed(client: TestClient, service
 def test_bad_field_is_refused_and_what_was_typed_stays(client: TestClient, roots: Path) -> None:
     good = {"place": str(roots / "notes"), "kind": "documents", "project": SCRIPT}
     for name, value, words in (
-        ("place", "notes", "begins with / or ~"), ("place", "/", "whole machine"),
-        ("place", "./a b:c", "begins with / or ~"), ("place", "ann@nas", "ann@nas:~/.claude/projects"),
-        ("place", "C:\\notes", "Windows"), ("interval_s", "5", "30 to 86,400"),
-        ("interval_s", "soon", "whole seconds"), ("max_mb", "much", "bytes"), ("name", "a b", "letters, digits"),
-        ("name", "local-logs", "already"), ("name", "local-x", "local-"), ("kind", "pictures", "claude_logs"),
+        ("place", "notes", "begins with / or ~"),
+        ("place", "/", "whole machine"),
+        ("place", "./a b:c", "begins with / or ~"),
+        ("place", "ann@nas", "ann@nas:~/.claude/projects"),
+        ("place", "C:\\notes", "Windows"),
+        ("interval_s", "5", "30 to 86,400"),
+        ("interval_s", "soon", "whole seconds"),
+        ("max_mb", "much", "bytes"),
+        ("name", "a b", "letters, digits"),
+        ("name", "local-logs", "already"),
+        ("name", "local-x", "local-"),
+        ("kind", "pictures", "claude_logs"),
         ("exclude", "!", "pattern"),
-    ):  # fmt: skip
+    ):
         form = send(client, f"{PATH}/save", **{**good, name: value})
         field = "include" if name == "exclude" else name
         assert words in form.find(id=f"source-{field}-told").text, (name, value)

@@ -13,11 +13,14 @@ from anamnesis_tests.support.page_reading import read
 
 GONE, STAYS = "The walrus decision: keep the retries", "The pelican decision: keep the queue"
 PAGES = {
-    "episodes": "/dashboard/episodes", "search": "/dashboard/search?q=decision+keep", "timeline": "/dashboard/timeline",
-    "overview": "/dashboard", "context at the start": "/dashboard/context?project=acme",
+    "episodes": "/dashboard/episodes",
+    "search": "/dashboard/search?q=decision+keep",
+    "timeline": "/dashboard/timeline",
+    "overview": "/dashboard",
+    "context at the start": "/dashboard/context?project=acme",
     "context on a prompt": "/dashboard/context?project=acme&query=decision+keep",
     "search for it": "/dashboard/search?q=walrus",
-}  # fmt: skip
+}
 
 
 @pytest.fixture

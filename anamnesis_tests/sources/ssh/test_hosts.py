@@ -26,9 +26,13 @@ ODD = [b"two words.md", b"new\nline.md", b"-dash.md", b"quo'te\".md", b"caf\xe9.
 needs_sshd = pytest.mark.skipif(SSHD is None, reason="sshd is not installed")
 
 
-@pytest.fixture(params=[
-    "local", pytest.param("far_server", marks=needs_sshd), pytest.param("bare_server", marks=needs_sshd),
-])  # fmt: skip
+@pytest.fixture(
+    params=[
+        "local",
+        pytest.param("far_server", marks=needs_sshd),
+        pytest.param("bare_server", marks=needs_sshd),
+    ]
+)
 def host(request, user_home, known):
     """This machine; one with `find` and `tar`; one that has SFTP only."""
     if request.param == "local":
@@ -94,8 +98,10 @@ def test_patterns_of_what_to_ignore_come_along_but_of_a_huge_file(host, tmp_path
     found = survey(host, tmp_path)
     assert found.files == ()
     assert {path: text.rstrip("\n") for path, text in found.ignores.items()} == {
-        ".gitignore": "a\n\n b \r\n!c", "sub/.anamnesisignore": "", "raw/.gitignore": name_of(b"caf\xe9\n\0"),
-    }  # fmt: skip
+        ".gitignore": "a\n\n b \r\n!c",
+        "sub/.anamnesisignore": "",
+        "raw/.gitignore": name_of(b"caf\xe9\n\0"),
+    }
     assert "not obeyed" in found.problems[0]
 
 
@@ -120,10 +126,17 @@ def test_only_links_to_files_inside_the_root_are_files(host, tmp_path):
     target = write(root / "sub" / "target", "1234567")
     outside = write(tmp_path / "root-2" / "key")
     for link, to in {
-        "link.md": target, "sub/up.md": "../a.md", "folder.md": root / "sub", "loop": root, "self.md": root / "self.md",
-        "nowhere.md": root / "gone", "out.md": outside, "up.md": "../root-2/key", "between": outside.parent,
+        "link.md": target,
+        "sub/up.md": "../a.md",
+        "folder.md": root / "sub",
+        "loop": root,
+        "self.md": root / "self.md",
+        "nowhere.md": root / "gone",
+        "out.md": outside,
+        "up.md": "../root-2/key",
+        "between": outside.parent,
         "long.md": "between/key",
-    }.items():  # fmt: skip
+    }.items():
         (root / link).symlink_to(to)
     os.utime(target, (1_000_000, 1_000_000))
     (tmp_path / "other way").symlink_to(root)
@@ -165,11 +178,18 @@ def test_an_unchanged_tree_is_told_from_a_changed_one(host, tmp_path):
 def test_logs_come_with_the_outputs_of_tools_and_the_history_above(host, tmp_path):
     session = session_name().removesuffix(".jsonl")
     root = tmp_path / "projects"
-    logs = sorted([
-        f"{session}.jsonl", f"{session}.jsonl.orphaned-1", f"{session}/subagents/agent-1.jsonl", "agent-old.jsonl",
-        f"{session}/subagents/agent-1.meta.json", f"{session}/subagents/workflows/run/agent-2.jsonl",
-        f"{session}/tool-results/agent-2.jsonl", f"{session}/tool-results/out.txt",
-    ])  # fmt: skip
+    logs = sorted(
+        [
+            f"{session}.jsonl",
+            f"{session}.jsonl.orphaned-1",
+            f"{session}/subagents/agent-1.jsonl",
+            "agent-old.jsonl",
+            f"{session}/subagents/agent-1.meta.json",
+            f"{session}/subagents/workflows/run/agent-2.jsonl",
+            f"{session}/tool-results/agent-2.jsonl",
+            f"{session}/tool-results/out.txt",
+        ]
+    )
     others = ("memory/MEMORY.md", f"{session}/tool-results/out.bin", "journal.jsonl", f"{session}/a.meta.json")
     for path in (*logs, *others, f"{session}/subagents/workflows/run/journal.jsonl"):
         write(root / "-p" / path)

@@ -54,10 +54,13 @@ def test_a_stream_that_ends_anywhere_is_told_from_a_whole_one_and_gives_whole_fi
 
 def test_folders_links_pipes_and_large_files_are_passed_over_with_what_they_hold():
     stream = stream_of(
-        entry(b"/folder", kind=tarfile.DIRTYPE), entry(b"/link", kind=tarfile.SYMTYPE, target="t" * 300),
-        entry(b"/pipe", kind=tarfile.FIFOTYPE), entry(b"/" + b"l" * 200, b"x" * (MOST_BYTES + 1)),
-        entry(b"/same", kind=tarfile.LNKTYPE, target="/kept"), entry(b"/kept", b"kept"),
-    )  # fmt: skip
+        entry(b"/folder", kind=tarfile.DIRTYPE),
+        entry(b"/link", kind=tarfile.SYMTYPE, target="t" * 300),
+        entry(b"/pipe", kind=tarfile.FIFOTYPE),
+        entry(b"/" + b"l" * 200, b"x" * (MOST_BYTES + 1)),
+        entry(b"/same", kind=tarfile.LNKTYPE, target="/kept"),
+        entry(b"/kept", b"kept"),
+    )
     assert list(regular_files(in_pieces(stream, 1 << 16), MOST_BYTES)) == [(b"/kept", b"kept")]
 
 
@@ -76,13 +79,22 @@ def test_a_header_in_which_a_bit_was_turned_is_refused():
 
 def test_what_the_tar_of_this_machine_writes_is_read(tmp_path: Path):
     contents = {
-        b"a b\nc.md": b"one", b"\xff\xfe.md": b"two", b"empty.md": b"", b"n" * 99: b"3", b"n" * 100: b"4",
-        b"n" * 101: b"5", b"n" * 200: b"6" * 2_000, "ä.md".encode(): b"7",
-    }  # fmt: skip
+        b"a b\nc.md": b"one",
+        b"\xff\xfe.md": b"two",
+        b"empty.md": b"",
+        b"n" * 99: b"3",
+        b"n" * 100: b"4",
+        b"n" * 101: b"5",
+        b"n" * 200: b"6" * 2_000,
+        "ä.md".encode(): b"7",
+    }
     for name, content in contents.items():
         (tmp_path / os.fsdecode(name)).write_bytes(content)
     made = subprocess.run(
         ["tar", "--create", "--file=-", "--format=gnu", "--null", "--files-from=-"],
-        cwd=tmp_path, input=b"\0".join(contents), capture_output=True, check=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        input=b"\0".join(contents),
+        capture_output=True,
+        check=True,
+    )
     assert dict(regular_files(in_pieces(made.stdout, 700), MOST_BYTES)) == contents
