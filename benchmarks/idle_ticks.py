@@ -180,7 +180,7 @@ def measure_up(sources: int, seconds: float) -> None:
         write_logs(logs, sources)
         names = ("ANAMNESIS_PORT", "ANAMNESIS_DAGSTER_PORT", "ANAMNESIS_CODE_PORT")
         settings = {name: str(free_port()) for name in names} | {"ANAMNESIS_LOG_ROOTS": str(logs)}
-        command = [sys.executable, "-m", "anamnesis_pipeline.cli.app", "up"]
+        command = [sys.executable, "-m", "anamnesis_pipeline", "up"]
         with output.open("w") as log:
             up = subprocess.Popen(command, env=environment(Path(folder, "home"), **settings), stdout=log, stderr=log)
         try:

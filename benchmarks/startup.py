@@ -59,7 +59,7 @@ def measure_up(logs: Path, home: Path) -> None:
     output = home.with_name("up.log")
     started = time.monotonic()
     with output.open("w") as log:
-        command = [sys.executable, "-m", "anamnesis_pipeline.cli.app", "up"]
+        command = [sys.executable, "-m", "anamnesis_pipeline", "up"]
         process = subprocess.Popen(command, env=environment(home, **settings), stdout=log, stderr=log)
     try:
         wait_for(f"{base}/health", 60)

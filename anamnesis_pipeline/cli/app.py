@@ -496,7 +496,3 @@ def _show(answer: Answer, render: Callable[[Any], str], as_json: bool = False) -
     if remark:
         typer.echo(f"anamnesis: {remark}; asked the store itself", err=True)
     typer.echo(json.dumps(body, ensure_ascii=False, indent=2) if as_json else render(body))
-
-
-if __name__ == "__main__":
-    main()

@@ -40,7 +40,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
 def run_process(environment: dict[str, str]) -> Run:
     """Runs `anamnesis ...` as a process of its own, which takes seconds to start beside others."""
 
-    def run(*arguments: str, module: str = "cli", **extra: str) -> "subprocess.CompletedProcess[str]":
+    def run(*arguments: str, module: str = "__main__", **extra: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [sys.executable, "-m", f"anamnesis_pipeline.{module}", *arguments],
             env=os.environ | environment | extra,

@@ -114,7 +114,8 @@ def test_forgetting_waits_until_a_backup_has_the_archive(home: Home, tmp_path: P
     forgetter = wiring.open_forgetter(home.settings, home.store)
     code = f"""
 from contextlib import closing
-from anamnesis_pipeline import settings, wiring
+from anamnesis_pipeline import settings
+from anamnesis_pipeline.runtime import wiring
 from anamnesis_pipeline.services.forget import ForgetRequest
 found = settings.load()
 with closing(wiring.open_store(found)) as store:

@@ -54,7 +54,7 @@ class System:
         self.process: subprocess.Popen[bytes] | None = None
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "anamnesis_pipeline.cli.app", *arguments]
+        return [sys.executable, "-m", "anamnesis_pipeline", *arguments]
 
     def start(self) -> "subprocess.Popen[bytes]":
         with self.output.open("ab") as output:

@@ -64,7 +64,7 @@ _CONVERTERS = {
     "eml": ("mail", "eml_text"),
     "html": ("web_pages", "html_text"),
     "mbox": ("mail", "mbox_text"),
-    "notebook": ("notebooks", "notebook_text"),
+    "notebook": ("plain", "notebook_text"),
     "ods": ("open_document", "ods_text"),
     "odt": ("open_document", "odt_text"),
     "pages": ("open_document", "pages_text"),

@@ -25,7 +25,7 @@ ASKING = [
     "anamnesis search x --json | jq .results",
     ".venv/bin/anamnesis search x",
     "cd ~/code && ANAMNESIS_HOME=/x timeout 10 uv run anamnesis search --top-k 3 x 2>&1 | head -5",
-    "python3 -m anamnesis_pipeline.cli.app search x",
+    "python3 -m anamnesis_pipeline.cli search x",
     "anamnesis forget --query zeppelin",
     f"curl -sS --max-time 5 {URL} \\\n  -H 'Content-Type: application/json' -d '{{\"query\": \"why\"}}'",
     'curl -s "http://localhost:${ANAMNESIS_PORT:-3010}/api/episodes/search" -d @-',

@@ -37,7 +37,7 @@ def test_what_an_operation_takes_is_told_with_its_types(client: TestClient) -> N
     assert fields["top_k"].type == "integer of 1 to 100"
     assert fields["tags"].type.startswith("list of text")
     assert search.shapes == ("SearchOut",)
-    assert search.title == "The episodes that answer best, each with its best passage, verbatim"
+    assert search.title == "Return the episodes that answer best, each with its best passage, verbatim"
     assert {field.name for field in shapes_of(document)["SearchOut"][1]} >= {"results", "degraded"}
 
 
