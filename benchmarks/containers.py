@@ -20,8 +20,8 @@ from typing import Any
 
 import httpx
 
-from anamnesis_tests.support.docker_host import docker_daemon, make_images, serving_wheels, why_not
-from anamnesis_tests.support.stack import Stack
+from anamnesis_tests.containers.docker_host import docker_daemon, make_images, serving_wheels, why_not
+from anamnesis_tests.containers.stack import Stack
 
 OF_DOCKER = ("dockerd", "containerd", "containerd-shim")
 SETTLES_S = 60

@@ -14,10 +14,10 @@ import httpx
 import pytest
 
 from anamnesis_pipeline.errors import ServiceUnreachable
+from anamnesis_tests.containers.docker_host import docker_daemon, make_images, serving_wheels, why_not
+from anamnesis_tests.containers.stack import ABSENT_MODEL, OWNER, ROOT, SECRETS, Stack
 from anamnesis_tests.sidecar.mcp.conftest import initialize
-from anamnesis_tests.support.docker_host import docker_daemon, make_images, serving_wheels, why_not
 from anamnesis_tests.support.live_reembed import note
-from anamnesis_tests.support.stack import ABSENT_MODEL, OWNER, ROOT, SECRETS, Stack
 
 pytestmark = [
     pytest.mark.docker,

@@ -15,7 +15,7 @@ import pytest
 from pydantic import SecretStr
 
 from anamnesis_pipeline.services.dagster.api import DagsterApi
-from anamnesis_tests.support.docker_host import BASE, POSTGRES
+from anamnesis_tests.containers.docker_host import BASE, POSTGRES
 from anamnesis_tests.support.live_system import EXAMPLES, free_ports
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +26,7 @@ COPIED = (
     "plugin",
     "anamnesis_tests/__init__.py",
     "anamnesis_tests/containers",
+    "anamnesis_tests/support/__init__.py",
     "anamnesis_tests/support/mongo_server",
     "Dockerfile",
     ".dockerignore",
@@ -179,7 +180,9 @@ def _holds(condition: Callable[[], object]) -> bool:
 def _install_server(folder: Path) -> None:
     """What stands in MongoDB's place, which the image does not hold, for the Python of Debian 12."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), "--python-version", "3.11"]
-    subprocess.run([*command, "--only-binary=:all:", "-c", str(ROOT / "constraints.txt"), "secantusdb"], check=True)
+    subprocess.run(
+        [*command, "--only-binary=:all:", "-c", str(ROOT / "constraints.txt"), "secantusdb", "nltk"], check=True
+    )
 
 
 def _copy_repository(to: Path) -> None:
