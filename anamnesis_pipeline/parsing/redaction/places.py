@@ -98,7 +98,7 @@ def is_byte_list(value: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of a secret: `trigger` in raw bytes, `pattern` in plain text."""
+    """A place where secrets are. `trigger` is looked for in raw bytes, `pattern` in plain text."""
 
     kind: str
     trigger: str
