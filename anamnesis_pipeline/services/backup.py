@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from anamnesis_pipeline.pipeline.archive import Archive
 from anamnesis_pipeline.pipeline.archived import damaged_files
-from anamnesis_pipeline.services import store_copies as copying
+from anamnesis_pipeline.services import store_copies
 from anamnesis_pipeline.services.backup_file import BackupWriter, Header, shape_of, writing
 from anamnesis_pipeline.services.store_copies import Tell
 from anamnesis_pipeline.services.whole_file import appearing
@@ -75,7 +75,7 @@ def _write(store: Store, home: Home, file: BinaryIO, backend: str, tell: Tell, *
         with store.copies.reading() as now:
             taken_at = datetime.now(UTC)
             out.begin(_header(now, backend, taken_at, with_archive=with_archive))
-            for table, rows in copying.told(now, tell):
+            for table, rows in store_copies.told(now, tell):
                 out.table(table, _noting_ends(rows, home.archive, ends) if table.name == "frames" else rows)
         for name in OF_THE_HOME:
             out.file(f"home/{name}", home.folder / name)

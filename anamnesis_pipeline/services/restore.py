@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from anamnesis_pipeline.errors import GiveUp
-from anamnesis_pipeline.services import store_copies as copying
+from anamnesis_pipeline.services import store_copies
 from anamnesis_pipeline.services.backup import OF_THE_HOME, SALT, Home
 from anamnesis_pipeline.services.backup_file import (
     MANIFEST,
@@ -60,14 +60,14 @@ def restore(file: Path, store: Store, home: Home, place: str, tell: Tell) -> Res
     with reading(file) as (_, members):
         for name, group in _by_table(members):
             if name:
-                digests[name] = copying.bring(store.copies, tables[name], _rows(name, group, tell), report.changes)
+                digests[name] = store_copies.bring(store.copies, tables[name], _rows(name, group, tell), report.changes)
             else:
                 for member, content in group:
                     _put_file(home, member, content, report)
     for name in tables.keys() - digests.keys():
-        digests[name] = copying.bring(store.copies, tables[name], (), report.changes)
+        digests[name] = store_copies.bring(store.copies, tables[name], (), report.changes)
     os.sync()  # files are on disk before the store counts as complete
-    copying.finish(store, header.backup_id, digests, place, tell)
+    store_copies.finish(store, header.backup_id, digests, place, tell)
     return report
 
 
@@ -117,7 +117,7 @@ def _begin(store: Store, home: Home, header: Header, manifest: Manifest, place: 
     """Mark the store as the copy of this backup, unless the archive holds something else. Return whether it was one
     before. A backup without an archive may be restored beside a separately saved one, masked with the same salt.
     """
-    is_ours = (store.settings.get(copying.MARK) or {}).get("origin") == header.backup_id
+    is_ours = (store.settings.get(store_copies.MARK) or {}).get("origin") == header.backup_id
     if not is_ours and any(path.suffix for path in home.archive_dir.glob("*/*")):
         salt = home.folder / SALT
         if header.with_archive:
@@ -130,7 +130,7 @@ def _begin(store: Store, home: Home, header: Header, manifest: Manifest, place: 
                 f"{home.archive_dir} holds an archive that was masked with another salt, {salt}, than the backup's; "
                 "restore into an empty ANAMNESIS_HOME, or put the archive there that was saved beside this backup"
             )
-    return copying.begin(store, header.backup_id, place)
+    return store_copies.begin(store, header.backup_id, place)
 
 
 def _rows(name: str, members: Iterable[Member], tell: Tell) -> Iterator[Row]:

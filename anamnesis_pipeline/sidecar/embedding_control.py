@@ -25,7 +25,7 @@ from anamnesis_pipeline.runtime.wiring import (
     stored_settings,
     wanted_precision,
 )
-from anamnesis_pipeline.services import reembedding as reembed
+from anamnesis_pipeline.services import reembedding
 from anamnesis_pipeline.services.dagster.api import open_dagster
 from anamnesis_pipeline.services.dagster.backfills import EMBED_TAG
 from anamnesis_pipeline.settings import Settings
@@ -81,7 +81,7 @@ class EmbeddingControl:
         settings = self._unless_locked({"model": model_id})
         self._ask_services_again()
         files = _files(self._store, settings, model_id)
-        started = reembed.use(self._store, files, wanted_precision(settings, files), self._launch())
+        started = reembedding.use(self._store, files, wanted_precision(settings, files), self._launch())
         return self._started(started)
 
     def revert_model(self) -> StartedOut:
@@ -104,7 +104,7 @@ class EmbeddingControl:
         if space.status != "active" and not spaces.is_of_model(space, _files(self._store, settings, space.model_id)):
             raise UnknownModel(f"the files of {space.model_id} are not those that made {key}; put the former ones back")
         precision = choose_precision(settings.precision, settings.device)
-        return self._started(reembed.use(self._store, key, precision, self._launch()))
+        return self._started(reembedding.use(self._store, key, precision, self._launch()))
 
     def start_reembed(self, model_id: str | None) -> StartedOut:
         """Embed with a model, or everything from scratch with the active one (a new generation).
@@ -119,7 +119,7 @@ class EmbeddingControl:
         if not spaces.is_of_model(active, files):
             return self.use_model(files.model_id)
         settings = self._unless_locked({"model": active.model_id})
-        started = reembed.reembed_active(self._store, files, wanted_precision(settings, files), self._launch())
+        started = reembedding.reembed_active(self._store, files, wanted_precision(settings, files), self._launch())
         return self._started(started)
 
     def drop(self, key: str) -> None:
@@ -132,7 +132,7 @@ class EmbeddingControl:
         space, active = spaces.known_space(self._store, key), self._store.spaces.active()
         if space.status == "building" and active is not None and active.model_id != space.model_id:
             self._unless_locked({"model": active.model_id})
-        self._cancel(reembed.drop(self._store, key))
+        self._cancel(reembedding.drop(self._store, key))
 
     def list_spaces(self) -> list[SpaceOut]:
         """Return every space with its coverage, oldest first."""
@@ -142,7 +142,7 @@ class EmbeddingControl:
 
     def pause(self) -> ReembedOut:
         """Pause the re-embed; its runs end within one checkpoint."""
-        return self._reembed_body(reembed.pause(self._store, effective_settings(self._store).switch))
+        return self._reembed_body(reembedding.pause(self._store, effective_settings(self._store).switch))
 
     def resume(self) -> ReembedOut:
         """Resume the re-embed.
@@ -150,11 +150,13 @@ class EmbeddingControl:
         :raises ServiceUnreachable: Dagster does not answer; it stays paused.
         """
         self._ask_services_again()
-        return self._reembed_body(reembed.resume(self._store, self._launch(), effective_settings(self._store).switch))
+        return self._reembed_body(
+            reembedding.resume(self._store, self._launch(), effective_settings(self._store).switch)
+        )
 
     def reembed_status(self) -> ReembedOut:
         """Return its progress; without Dagster's part while that does not answer."""
-        return self._reembed_body(reembed.status(self._store, effective_settings(self._store).switch))
+        return self._reembed_body(reembedding.status(self._store, effective_settings(self._store).switch))
 
     # --- cores and the whole picture -----------------------------------------------------------------------
 
@@ -219,7 +221,7 @@ class EmbeddingControl:
         """Close the breakers: the user wants work now, and a key may have been fixed since."""
         close_breakers(self._store.settings, of=BREAKERS)
 
-    def _launch(self) -> reembed.Launch | None:
+    def _launch(self) -> reembedding.Launch | None:
         dagster = self._dagster
         if dagster is None:
             return None
@@ -276,7 +278,7 @@ class EmbeddingControl:
                 )
         return effective_settings(self._store)
 
-    def _started(self, started: reembed.Started) -> StartedOut:
+    def _started(self, started: reembedding.Started) -> StartedOut:
         self._cancel(started.stopped_backfill)
         backfill_id = started.backfill_id
         return {
@@ -290,7 +292,7 @@ class EmbeddingControl:
             "stopped": started.stopped,
         }
 
-    def _reembed_body(self, status: reembed.ReembedStatus) -> ReembedOut:
+    def _reembed_body(self, status: reembedding.ReembedStatus) -> ReembedOut:
         return {
             "state": status.state,
             "space": status.space,
@@ -358,7 +360,7 @@ def _files_of_active(store: Store, settings: Settings, active: Space) -> ModelFi
         raise SpaceConflict(f"the active model cannot embed anew: {exc}") from exc
 
 
-def _checkpoint(checkpoint: reembed.Checkpoint) -> CheckpointOut:
+def _checkpoint(checkpoint: reembedding.Checkpoint) -> CheckpointOut:
     return {
         "last_id": checkpoint.last_episode,
         "done": checkpoint.done,

@@ -26,7 +26,7 @@ from anamnesis_pipeline.pipeline.archived import archived_lines
 from anamnesis_pipeline.runtime import wiring
 from anamnesis_pipeline.runtime.home_wiring import open_archive
 from anamnesis_pipeline.runtime.up_lock import is_held
-from anamnesis_pipeline.services import store_copies as copying
+from anamnesis_pipeline.services import store_copies
 from anamnesis_pipeline.services.ingest import ingest_all
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
@@ -101,7 +101,7 @@ def test_after_a_move_who_writes_first_keeps_the_archive(empty: Settings, log: P
         read(before)
     assert archived(in_mongo(before)) == lines
     with closing(wiring.open_store(in_mongo(before))) as store:
-        assert store.settings.get(copying.COPIED_FROM) == str(before.database)
+        assert store.settings.get(store_copies.COPIED_FROM) == str(before.database)
 
     for file in before.home.glob("anamnesis.db*"):
         file.unlink()
@@ -209,7 +209,7 @@ def test_copy_without_a_search_index_is_whole(
 def test_copy_waits_a_bounded_time_for_an_index(
     settings: Settings, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "INDEX_WITHIN_S", 0.3)
+    monkeypatch.setattr(store_copies, "INDEX_WITHIN_S", 0.3)
     run_backup(settings, tmp_path / "saved", quiet, with_archive=False)
     server.catalog.behaviour.never_ready = {EVERY}
     monkeypatch.setenv("ANAMNESIS_MONGO_URI", server.uri)

@@ -16,7 +16,7 @@ from anamnesis_pipeline.errors import StoreFull
 from anamnesis_pipeline.model import RESERVED_SOURCES, Source, Space
 from anamnesis_pipeline.pipeline.index import begin
 from anamnesis_pipeline.pipeline.reembed_state import FAILURE, noting_failure
-from anamnesis_pipeline.services import reembedding as reembed
+from anamnesis_pipeline.services import reembedding
 from anamnesis_pipeline.services.dagster.backfills import EMBED_TAG
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.contracts import IndexState
@@ -104,7 +104,7 @@ def test_partitions_are_those_of_spaces_in_use(store: Store, daemon: Embedding) 
     daemon.look()
     assert set(daemon.partitions(SPACES)) == {"old", "new", "added"}
     assert daemon.sources == ["direct"], "the only source with episodes"
-    reembed.drop(store, "added")
+    reembedding.drop(store, "added")
     daemon.look()
     assert set(daemon.partitions(SPACES)) == {"old", "new"}
     embed_all(store, NEW, dim=NEW.dim)
@@ -128,9 +128,9 @@ def test_space_has_one_run_at_a_time(store: Store, daemon: Embedding) -> None:
 
 def test_pause_holds_back_the_space_that_is_built_only(store: Store, daemon: Embedding) -> None:
     write(store, 1, first=3)
-    reembed.pause(store)
+    reembedding.pause(store)
     assert daemon.asked() == [TO_OLD]
-    reembed.resume(store)
+    reembedding.resume(store)
     assert daemon.asked()[-1] == TO_NEW
 
 
@@ -170,10 +170,10 @@ def test_backfill_is_adopted_before_its_first_run(store: Store, daemon: Embeddin
     store.spaces.stop(NEW.key)
     backfills.launch("CANCELING")
     daemon.look()
-    assert reembed.status(store).state == "idle", "a canceled one is not adopted"
+    assert reembedding.status(store).state == "idle", "a canceled one is not adopted"
     launched = backfills.launch(keys=["direct|new", "direct|old"])
     assert TO_NEW not in daemon.asked()
-    status = reembed.status(store)
+    status = reembedding.status(store)
     assert (status.state, status.space, status.backfill_id) == ("running", NEW.key, launched)
 
 
@@ -181,9 +181,9 @@ def test_backfill_given_up_is_not_adopted_again(store: Store, daemon: Embedding,
     store.spaces.stop(NEW.key)
     backfills.launch()
     daemon.look()
-    assert reembed.use(store, OLD.key, "fp32").stopped == NEW.key
+    assert reembedding.use(store, OLD.key, "fp32").stopped == NEW.key
     daemon.look()
-    assert reembed.status(store).state == "idle"
+    assert reembedding.status(store).state == "idle"
 
 
 @pytest.mark.parametrize(

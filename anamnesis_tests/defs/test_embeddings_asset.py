@@ -19,7 +19,7 @@ from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.pipeline.index import begin
 from anamnesis_pipeline.pipeline.reembed_state import failure_of, set_paused, wanted_model
-from anamnesis_pipeline.services import reembedding as reembed
+from anamnesis_pipeline.services import reembedding
 from anamnesis_pipeline.services.dagster.api import DagsterApi
 from anamnesis_pipeline.services.dagster.backfills import BACKFILL_TAG, EMBED_TAG
 from anamnesis_pipeline.store.base import Store
@@ -196,7 +196,7 @@ def test_only_the_active_space_goes_before_the_rest(runs: Runs, store: Store) ->
 
 def test_paused_run_leaves_the_rest(runs: Runs, store: Store, launcher: Launcher, backfills: Backfills) -> None:
     begin(store, NEW)
-    runs.models.model_of = on_call(2, lambda: reembed.pause(store))
+    runs.models.model_of = on_call(2, lambda: reembedding.pause(store))
     backfill = backfills.launch()
     runs.of_backfill(NEW, backfill)
     assert runs.newest.status is CANCELED
@@ -204,7 +204,7 @@ def test_paused_run_leaves_the_rest(runs: Runs, store: Store, launcher: Launcher
     assert runs.materialized == {"uploads|new"}, "the newer source is complete, the older is not"
     assert backfills.status(backfill) == "CANCELING"
     assert "10 passages of new lack their vectors until the re-embed is resumed" in runs.log
-    reembed.resume(store)
+    reembedding.resume(store)
     runs.models.model_of = lambda space: MeasuredWords(space.dim)
     assert runs.run(NEW)
     assert runs.metadata("direct|new")["passages embedded"] == 10
@@ -213,7 +213,7 @@ def test_paused_run_leaves_the_rest(runs: Runs, store: Store, launcher: Launcher
 
 def test_run_that_begins_while_paused_opens_no_model(runs: Runs, store: Store, launcher: Launcher) -> None:
     begin(store, NEW)
-    reembed.pause(store)
+    reembedding.pause(store)
     runs.run(NEW)
     assert (runs.newest.status, runs.models.opened) == (CANCELED, [])
     assert runs.materialized == set()
@@ -221,7 +221,7 @@ def test_run_that_begins_while_paused_opens_no_model(runs: Runs, store: Store, l
 
 def test_paused_run_fails_with_the_reason_without_a_webserver(runs: Runs, store: Store) -> None:
     begin(store, NEW)
-    reembed.pause(store)
+    reembedding.pause(store)
     assert not runs.run(NEW)
     assert "Paused: 60 passages of new lack their vectors" in runs.log
     assert "This run could not be canceled: Dagster does not answer" in runs.log
@@ -232,21 +232,21 @@ def test_paused_run_fails_with_the_reason_without_a_webserver(runs: Runs, store:
 
 def test_backfill_by_hand_over_an_added_space_is_a_reembed(runs: Runs, store: Store, backfills: Backfills) -> None:
     assert runs.run(NEW, ["uploads", "uploads"])
-    assert reembed.status(store).state == "idle", "one partition by hand is none"
+    assert reembedding.status(store).state == "idle", "one partition by hand is none"
     backfill = backfills.launch()
     assert runs.of_backfill(NEW, backfill)
-    status = reembed.status(store)
+    status = reembedding.status(store)
     assert (status.space, status.backfill_id, wanted_model(store)) == (NEW.key, backfill, NEW.model_id)
 
 
 def test_backfill_that_is_executed_again_is_the_one_followed(runs: Runs, store: Store) -> None:
     begin(store, NEW, "canceled")
-    started = reembed.status(store).started_at
+    started = reembedding.status(store).started_at
     assert runs.of_backfill(NEW, "again", ["direct", "direct"])
-    status = reembed.status(store)
+    status = reembedding.status(store)
     assert (status.backfill_id, status.started_at) == ("again", started)
     assert runs.of_backfill(OLD, "of the active space")
-    assert reembed.status(store).backfill_id == "again"
+    assert reembedding.status(store).backfill_id == "again"
 
 
 def test_backfill_by_hand_beside_a_built_space_only_embeds(runs: Runs, store: Store, backfills: Backfills) -> None:
@@ -261,11 +261,11 @@ def test_backfill_by_hand_beside_a_built_space_only_embeds(runs: Runs, store: St
 
 def test_space_dropped_in_mid_run_cancels_the_run(runs: Runs, store: Store, launcher: Launcher) -> None:
     begin(store, NEW)
-    runs.models.model_of = on_call(2, lambda: reembed.drop(store, NEW.key))
+    runs.models.model_of = on_call(2, lambda: reembedding.drop(store, NEW.key))
     runs.run(NEW)
     assert runs.newest.status is CANCELED
     assert "new was dropped while it was being embedded" in runs.log
-    assert store.settings.all("reembed.failure") == {}
+    assert store.settings.all("reembedding.failure") == {}
     runs.run(NEW, **{EMBED_TAG: NEW.key})
     assert runs.newest.status is CANCELED, "asked for before the space was dropped"
     assert not runs.run(NEW)
@@ -275,7 +275,7 @@ def test_space_dropped_in_mid_run_cancels_the_run(runs: Runs, store: Store, laun
 def test_reembed_given_up_ends_its_runs(runs: Runs, store: Store, launcher: Launcher, backfills: Backfills) -> None:
     backfill = backfills.launch()
     begin(store, NEW, backfill)
-    runs.models.model_of = on_call(2, lambda: reembed.use(store, OLD.key, "fp32"))
+    runs.models.model_of = on_call(2, lambda: reembedding.use(store, OLD.key, "fp32"))
     runs.of_backfill(NEW, backfill)
     assert runs.newest.status is CANCELED
     assert "new is no longer being built" in runs.log
@@ -284,7 +284,7 @@ def test_reembed_given_up_ends_its_runs(runs: Runs, store: Store, launcher: Laun
     runs.of_backfill(NEW, backfill)
     assert (runs.newest.status, runs.models.opened) == (CANCELED, []), "another run of the backfill ends at once"
     assert backfills.status(backfill) == "CANCELING"
-    assert reembed.status(store).state == "idle"
+    assert reembedding.status(store).state == "idle"
 
 
 class NoNumbers(MeasuredWords):

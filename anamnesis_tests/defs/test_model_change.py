@@ -7,7 +7,7 @@ import pytest
 from anamnesis_pipeline.defs.embed_sensor import embed_sensor
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.pipeline.reembed_state import failure_of
-from anamnesis_pipeline.services import reembedding as reembed
+from anamnesis_pipeline.services import reembedding
 from anamnesis_tests.defs.conftest import Backfills, Daemon
 from anamnesis_tests.support.spaces import write
 from anamnesis_tests.support.tiny_models import random_model
@@ -42,7 +42,7 @@ def test_model_that_vanishes_half_way_is_tried_again_later(
     write(store, 30, first=30)
     two.rename(two.with_name("away"))
     assert work(daemon) == [("embed", True), ("embed", False)], "the active space goes on"
-    building = reembed.status(store).space
+    building = reembedding.status(store).space
     assert building is not None
     failure = failure_of(store, building)
     assert failure is not None
@@ -50,7 +50,7 @@ def test_model_that_vanishes_half_way_is_tried_again_later(
     assert all(job != "embed" for job, _ in work(daemon)), "it is not tried again at once"
     assert store.spaces.active() == first
     two.with_name("away").rename(two)
-    reembed.resume(store)
+    reembedding.resume(store)
     second = until_quiet(daemon)
     assert (second.model_id, second.dim, second.precision in {"fp32", "bf16"}) == (str(two), 24, True)
     assert store.vectors.count(second.key) == 60

@@ -13,7 +13,7 @@ from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.pipeline.index import begin
 from anamnesis_pipeline.pipeline.reembed_state import set_wanted_model
-from anamnesis_pipeline.services import reembedding as reembed
+from anamnesis_pipeline.services import reembedding
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.contracts import IndexState
 from anamnesis_tests.defs.conftest import HashedModels
@@ -76,7 +76,7 @@ def test_space_that_is_complete_is_checked_and_switched_to(run: Run, store: Stor
 def test_what_arrived_meanwhile_is_embedded(run: Run, store: Store, models: HashedModels, is_paused: bool) -> None:
     write(store, 2, first=4)
     if is_paused:
-        reembed.pause(store)
+        reembedding.pause(store)
     found = run()
     assert (found["passages"], found["passages without a vector"]) == ((4, 2) if is_paused else (6, 0))
     assert (found["switched to it now"], len(models.opened)) == ((False, 0) if is_paused else (True, 1))

@@ -26,7 +26,7 @@ from anamnesis_pipeline.pipeline.reembed_state import (
     stopped_backfill,
     wanted_model,
 )
-from anamnesis_pipeline.services import reembedding as reembed
+from anamnesis_pipeline.services import reembedding
 from anamnesis_pipeline.services.store_copies import make_fast
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.contracts import IndexReport
@@ -67,7 +67,7 @@ def live(store: Store) -> Store:
 @pytest.fixture
 def building(live: Store, launch: Launcher) -> Space:
     """The space of B, whose re-embed was started."""
-    return reembed.use(live, B, "fp32", launch).space
+    return reembedding.use(live, B, "fp32", launch).space
 
 
 def finish(store: Store, space: Space) -> None:
@@ -82,15 +82,15 @@ def statuses(store: Store) -> dict[str, str]:
 def test_an_added_model_waits_to_be_asked_for(live: Store) -> None:
     space = add_model(live, B, "fp32")
     assert (space.status, add_model(live, B, "bf16")) == ("added", space)
-    assert (statuses(live), reembed.status(live).state) == ({"a1": "active", "b1": "added"}, "idle")
+    assert (statuses(live), reembedding.status(live).state) == ({"a1": "active", "b1": "added"}, "idle")
 
 
 def test_using_a_new_model_launches_its_backfill(live: Store, launch: Launcher) -> None:
-    started = reembed.use(live, B, "fp32", launch)
+    started = reembedding.use(live, B, "fp32", launch)
     assert launch.launched == [(B.space().key, ["direct", "uploads"])]
     assert (started.switched, started.backfill_id, started.total, started.missing) == (False, "backfill-1", 5, 5)
     assert (started.space.status, wanted_model(live)) == ("building", "b")
-    status = reembed.status(live)
+    status = reembedding.status(live)
     assert (status.state, status.space, status.model_id) == ("running", B.space().key, "b")
     assert (status.done, status.total, status.episodes_total, status.backfill_id) == (0, 5, 5, "backfill-1")
     assert (status.active_model_id, status.rate_per_s, status.eta_s, status.checkpoint) == ("a", None, None, None)
@@ -99,35 +99,35 @@ def test_using_a_new_model_launches_its_backfill(live: Store, launch: Launcher) 
 
 def test_a_space_is_moved_to_and_back(live: Store, launch: Launcher) -> None:
     first = live.spaces.active()
-    finish(live, reembed.use(live, B, "fp32", launch).space)
-    assert reembed.status(live).state == "complete"
-    back = reembed.use(live, first.key, "fp32", launch)
+    finish(live, reembedding.use(live, B, "fp32", launch).space)
+    assert reembedding.status(live).state == "complete"
+    back = reembedding.use(live, first.key, "fp32", launch)
     assert (back.switched, back.backfill_id, back.space.status, wanted_model(live)) == (True, None, "active", "a")
     assert len(launch.launched) == 1
     assert ensure_space(live, A, "fp32").key == first.key, "the sensor agrees"
-    assert reembed.use(live, B, "fp32", launch).switched
+    assert reembedding.use(live, B, "fp32", launch).switched
 
 
 def test_moving_back_fills_what_a_space_lacks_first(live: Store, launch: Launcher) -> None:
-    finish(live, reembed.use(live, B, "fp32", launch).space)
+    finish(live, reembedding.use(live, B, "fp32", launch).space)
     write(live, 1, first=9)
-    back = reembed.use(live, A, "fp32", launch)
+    back = reembedding.use(live, A, "fp32", launch)
     assert (back.switched, launch.launched[-1]) == (False, (A.space().key, ["direct"]))
     finish(live, back.space)
     assert statuses(live) == {"a1": "active", "b1": "retired"}
 
 
 def test_using_what_is_active_changes_nothing_but_the_setting(live: Store, launch: Launcher) -> None:
-    used = reembed.use(live, A, "fp32", launch)
+    used = reembedding.use(live, A, "fp32", launch)
     assert (used.switched, used.space.status, launch.launched, wanted_model(live)) == (False, "active", [], "a")
-    assert (job_of(live), reembed.status(live).state) == (None, "idle")
+    assert (job_of(live), reembedding.status(live).state) == (None, "idle")
 
 
 def test_one_thing_at_a_time(live: Store, launch: Launcher, building: Space) -> None:
     for attempt in (
-        lambda: reembed.use(live, B, "fp32", launch),
-        lambda: reembed.use(live, C, "fp32", launch),
-        lambda: reembed.reembed_active(live, A, "fp32", launch),
+        lambda: reembedding.use(live, B, "fp32", launch),
+        lambda: reembedding.use(live, C, "fp32", launch),
+        lambda: reembedding.reembed_active(live, A, "fp32", launch),
     ):
         with pytest.raises(SpaceConflict, match=building.key):
             attempt()
@@ -142,7 +142,7 @@ def test_of_two_callers_at_once_exactly_one_starts(live: Store, open_store: Open
     def start(store: Store) -> None:
         together.wait()
         try:
-            outcomes.append(reembed.reembed_active(store, A, "fp32", launch).space.key)
+            outcomes.append(reembedding.reembed_active(store, A, "fp32", launch).space.key)
         except SpaceConflict:
             outcomes.append("refused")
 
@@ -162,50 +162,50 @@ def test_a_start_that_cannot_be_launched_changes_nothing(live: Store, known: boo
         add_model(live, B, "fp32")
     before = (statuses(live), live.settings.all())
     with pytest.raises(ServiceUnreachable, match="nobody answers"):
-        reembed.use(live, B, "fp32", Launcher("nobody answers"))
+        reembedding.use(live, B, "fp32", Launcher("nobody answers"))
     assert (statuses(live), live.settings.all()) == before
     with pytest.raises(ServiceUnreachable):
-        reembed.reembed_active(live, A, "fp32", Launcher("nobody answers"))
+        reembedding.reembed_active(live, A, "fp32", Launcher("nobody answers"))
     assert (statuses(live), live.settings.all()) == before
 
 
 def test_embedding_anew_makes_the_next_free_generation(live: Store, launch: Launcher) -> None:
-    second = reembed.reembed_active(live, A, "bf16", launch).space
+    second = reembedding.reembed_active(live, A, "bf16", launch).space
     assert (second.generation, second.precision, second.key) == (2, "bf16", A.space(2).key)
     finish(live, second)
     assert statuses(live) == {"a1": "retired", "a2": "active"}
-    reembed.drop(live, A.space().key)
-    assert reembed.reembed_active(live, A, "fp32", launch).space.generation == 3
-    reembed.drop(live, A.space(3).key)
-    assert reembed.reembed_active(live, A, "fp32", launch).space.generation == 3
+    reembedding.drop(live, A.space().key)
+    assert reembedding.reembed_active(live, A, "fp32", launch).space.generation == 3
+    reembedding.drop(live, A.space(3).key)
+    assert reembedding.reembed_active(live, A, "fp32", launch).space.generation == 3
 
 
 def test_pause_and_resume(live: Store, launch: Launcher, building: Space) -> None:
-    started_at = reembed.status(live).started_at
-    assert reembed.pause(live).state == "paused"
-    assert reembed.pause(live).state == "paused"
+    started_at = reembedding.status(live).started_at
+    assert reembedding.pause(live).state == "paused"
+    assert reembedding.pause(live).state == "paused"
     embed_all(live, building, ["uploads"], dim=16)
-    resumed = reembed.resume(live, launch)
+    resumed = reembedding.resume(live, launch)
     assert (resumed.state, resumed.backfill_id, resumed.started_at) == ("running", "backfill-2", started_at)
     assert launch.launched[-1] == (building.key, ["direct"]), "only what is left"
-    assert reembed.resume(live, launch).state == "running"
+    assert reembedding.resume(live, launch).state == "running"
     assert len(launch.launched) == 2, "it runs already"
 
 
 def test_a_resume_that_cannot_be_launched_leaves_it_paused(live: Store, launch: Launcher) -> None:
-    reembed.use(live, B, "fp32", launch)
-    reembed.pause(live)
+    reembedding.use(live, B, "fp32", launch)
+    reembedding.pause(live)
     with pytest.raises(ServiceUnreachable):
-        reembed.resume(live, Launcher("nobody answers"))
-    assert (reembed.status(live).state, reembed.status(live).backfill_id) == ("paused", "backfill-1")
-    assert reembed.resume(live).state == "running", "the sensors go on with it"
+        reembedding.resume(live, Launcher("nobody answers"))
+    assert (reembedding.status(live).state, reembedding.status(live).backfill_id) == ("paused", "backfill-1")
+    assert reembedding.resume(live).state == "running", "the sensors go on with it"
 
 
 def test_pausing_nothing_holds_back_nothing_later(live: Store, launch: Launcher) -> None:
-    assert (reembed.pause(live).state, reembed.resume(live, launch).state) == ("idle", "idle")
+    assert (reembedding.pause(live).state, reembedding.resume(live, launch).state) == ("idle", "idle")
     assert live.settings.get(PAUSED) is None
-    assert reembed.use(live, B, "fp32", launch).space.status == "building"
-    assert (reembed.status(live).state, len(launch.launched)) == ("running", 1)
+    assert reembedding.use(live, B, "fp32", launch).space.status == "building"
+    assert (reembedding.status(live).state, len(launch.launched)) == ("running", 1)
 
 
 def fail(store: Store, space: Space, times: int) -> None:
@@ -216,18 +216,18 @@ def fail(store: Store, space: Space, times: int) -> None:
 
 def test_three_failures_are_a_failed_re_embed_until_resumed(live: Store, launch: Launcher, building: Space) -> None:
     fail(live, building, 2)
-    assert (reembed.status(live).state, reembed.status(live).errors) == ("running", 2)
+    assert (reembedding.status(live).state, reembedding.status(live).errors) == ("running", 2)
     fail(live, building, 1)
-    status = reembed.status(live)
+    status = reembedding.status(live)
     assert (status.state, status.errors, status.last_error) == ("failed", 3, "no room")
-    again = reembed.resume(live, launch)
+    again = reembedding.resume(live, launch)
     assert (again.state, again.errors, len(launch.launched)) == ("running", 0, 2)
 
 
 def test_the_status_tells_rate_time_left_and_checkpoint(live: Store, launch: Launcher, building: Space) -> None:
     embed_all(live, building, ["uploads"], dim=16)
     record_rate(live, building.key, 1.5, 4.0)
-    status = reembed.status(live)
+    status = reembedding.status(live)
     assert (status.done, status.episodes_done, status.rate_per_s, status.eta_s) == (2, 2, 1.5, 2.0)
     assert (status.checkpoint.done, status.checkpoint.total, status.checkpoint.model_id) == (2, 5, "b")
     assert status.checkpoint.last_episode.startswith("uploads-")
@@ -243,38 +243,38 @@ def test_a_pace_is_shown_until_it_is_overdue(
     record_rate(live, building.key, 1.5, checkpoint_s)
     row = live.settings.get(RATE + building.key)
     live.settings.set(RATE + building.key, {**row, "at": (datetime.now(UTC) - timedelta(seconds=ago_s)).isoformat()})
-    status = reembed.status(live)
+    status = reembedding.status(live)
     assert (status.rate_per_s is not None, status.eta_s is not None) == (shown, shown)
 
 
 def test_what_is_done_already_is_not_counted_as_missing(live: Store, launch: Launcher) -> None:
     embed_all(live, add_model(live, B, "fp32"), ["uploads"], dim=16)
-    started = reembed.use(live, B, "fp32", launch)
+    started = reembedding.use(live, B, "fp32", launch)
     assert (started.total, started.missing) == (5, 3)
 
 
 @pytest.mark.parametrize("by_key", [True, False])
 def test_using_the_active_space_is_to_stay_there(live: Store, launch: Launcher, building: Space, by_key: bool) -> None:
     embed_all(live, building, ["uploads"], dim=16)
-    reembed.pause(live)
-    stayed = reembed.use(live, A.space().key if by_key else A, "fp32", launch)
+    reembedding.pause(live)
+    stayed = reembedding.use(live, A.space().key if by_key else A, "fp32", launch)
     assert (stayed.space.key, stayed.stopped, stayed.stopped_backfill) == (A.space().key, building.key, "backfill-1")
     assert (statuses(live), wanted_model(live)) == ({"a1": "active", "b1": "added"}, "a")
-    assert (reembed.status(live).state, live.settings.get(PAUSED)) == ("idle", None)
+    assert (reembedding.status(live).state, live.settings.get(PAUSED)) == ("idle", None)
     assert ensure_space(live, A, "fp32").key == A.space().key, "the sensor leaves it at that"
-    assert not reembed.adopt(live, building, "backfill-1"), "nor does a run of the old backfill begin it again"
+    assert not reembedding.adopt(live, building, "backfill-1"), "nor does a run of the old backfill begin it again"
     assert statuses(live)["b1"] == "added"
-    assert reembed.use(live, B, "fp32", launch).missing == 3, "its vectors were kept"
+    assert reembedding.use(live, B, "fp32", launch).missing == 3, "its vectors were kept"
 
 
 def test_a_re_embed_given_up_meanwhile_is_not_switched_to(live: Store) -> None:
-    started = reembed.use(live, B, "fp32")
+    started = reembedding.use(live, B, "fp32")
     space = started.space
     assert (started.backfill_id, space.status) == (None, "building"), "without a launcher it is left to the sensors"
     embed_all(live, space, list(live.vectors.pending_sources(space.key)), dim=16)
 
     def build(force: bool) -> IndexReport:
-        reembed.use(live, A, "fp32")
+        reembedding.use(live, A, "fp32")
         return live.vectors.build(space.key, force=force)
 
     assert not index_space(live, space.key, build=build).switched
@@ -282,65 +282,65 @@ def test_a_re_embed_given_up_meanwhile_is_not_switched_to(live: Store) -> None:
 
 
 def test_a_new_generation_is_given_up_by_using_the_active_one(live: Store, launch: Launcher) -> None:
-    second = reembed.reembed_active(live, A, "fp32", launch).space
-    assert reembed.use(live, A, "fp32", launch).stopped == second.key
+    second = reembedding.reembed_active(live, A, "fp32", launch).space
+    assert reembedding.use(live, A, "fp32", launch).stopped == second.key
     assert statuses(live) == {"a1": "active", "a2": "added"}
     assert stopped_backfill(live) == "backfill-1"
 
 
 def test_a_space_of_changed_model_files_is_not_given_up(live: Store) -> None:
     changed = replace(A, fingerprint="ffffffff")
-    building = reembed.use(live, changed, "fp32").space
+    building = reembedding.use(live, changed, "fp32").space
     with pytest.raises(SpaceConflict, match="put the former ones back"):
-        reembed.use(live, A.space().key, "fp32")
+        reembedding.use(live, A.space().key, "fp32")
     assert {space.key: space.status for space in live.spaces.all()}[building.key] == "building"
 
 
 def test_a_complete_space_waits_for_a_yes_when_told_to_ask(live: Store, launch: Launcher, building: Space) -> None:
     embed_all(live, building, ["direct", "uploads"], dim=16)
-    status = reembed.status(live, "ask")
+    status = reembedding.status(live, "ask")
     assert (status.state, status.waiting_for_yes) == ("complete", True)
-    assert not reembed.status(live, "auto").waiting_for_yes
-    assert reembed.use(live, building.key, "fp32", launch).switched
-    assert (reembed.status(live, "ask").waiting_for_yes, len(launch.launched)) == (False, 1)
+    assert not reembedding.status(live, "auto").waiting_for_yes
+    assert reembedding.use(live, building.key, "fp32", launch).switched
+    assert (reembedding.status(live, "ask").waiting_for_yes, len(launch.launched)) == (False, 1)
 
 
 def test_the_active_space_cannot_be_dropped(live: Store) -> None:
     with pytest.raises(SpaceConflict, match="answers the searches"):
-        reembed.drop(live, A.space().key)
+        reembedding.drop(live, A.space().key)
     with pytest.raises(SpaceNotFound):
-        reembed.drop(live, "x")
+        reembedding.drop(live, "x")
 
 
 @pytest.mark.parametrize("stored", [True, False])
 def test_dropping_what_is_being_built_ends_it(live: Store, launch: Launcher, building: Space, stored: bool) -> None:
-    reembed.pause(live)
+    reembedding.pause(live)
     fail(live, building, 1)
     record_rate(live, building.key, 1.0, 4.0)
     if not stored:
         set_wanted_model(live, None)  # the environment asks for it
-    assert reembed.drop(live, building.key) == "backfill-1"
+    assert reembedding.drop(live, building.key) == "backfill-1"
     left = {name: value for name, value in live.settings.all().items() if not name.endswith(A.space().key)}
     assert (statuses(live), left) == ({"a1": "active"}, {"config.model": "a", STOPPED: "backfill-1"})
     fail(live, building, 1)
     assert (failure_of(live, building.key), live.settings.all(FAILURE)) == (None, {})
-    assert not reembed.adopt(live, add_model(live, B, "fp32"), "backfill-1"), "it is no wish to have it again"
-    assert reembed.status(live).state == "idle"
+    assert not reembedding.adopt(live, add_model(live, B, "fp32"), "backfill-1"), "it is no wish to have it again"
+    assert reembedding.status(live).state == "idle"
 
 
 def test_dropping_a_retired_space_leaves_a_re_embed_alone(live: Store, launch: Launcher) -> None:
-    finish(live, reembed.use(live, B, "fp32", launch).space)
-    building = reembed.use(live, C, "fp32", launch).space
-    reembed.pause(live)
-    assert reembed.drop(live, A.space().key) is None
-    status = reembed.status(live)
+    finish(live, reembedding.use(live, B, "fp32", launch).space)
+    building = reembedding.use(live, C, "fp32", launch).space
+    reembedding.pause(live)
+    assert reembedding.drop(live, A.space().key) is None
+    status = reembedding.status(live)
     assert (status.state, status.space, wanted_model(live)) == ("paused", building.key, "c")
 
 
 def test_a_backfill_launched_by_hand_becomes_the_re_embed(live: Store) -> None:
     space = add_model(live, B, "fp32")
-    reembed.adopt(live, space, "by-hand")
-    status = reembed.status(live)
+    reembedding.adopt(live, space, "by-hand")
+    status = reembedding.status(live)
     assert (status.state, status.backfill_id, wanted_model(live)) == ("running", "by-hand", "b")
 
 

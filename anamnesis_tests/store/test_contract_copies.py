@@ -11,7 +11,7 @@ import pytest
 
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Where
-from anamnesis_pipeline.services import store_copies as copying
+from anamnesis_pipeline.services import store_copies
 from anamnesis_pipeline.services.store_copies import move, settle
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.copying import line_of, row_of, rows_of
@@ -156,7 +156,7 @@ def test_one_of_two_memories_is_copied_into_a_place(
     memory: Store, home: Store, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(home, "mine", "something of mine")
-    looked, both = copying._held, threading.Barrier(2)
+    looked, both = store_copies._held, threading.Barrier(2)
 
     def held(store: Store) -> str:
         found = looked(store)
@@ -170,7 +170,7 @@ def test_one_of_two_memories_is_copied_into_a_place(
             return str(problem)
         return ""
 
-    monkeypatch.setattr(copying, "_held", held)
+    monkeypatch.setattr(store_copies, "_held", held)
     targets = [open_store(), open_store()]
     with ThreadPoolExecutor(2) as pool:
         problems = list(pool.map(copied, (memory, home), targets))
@@ -193,8 +193,8 @@ def test_copy_that_differs_is_not_finished(memory: Store, store: Store, monkeypa
             batch.rows.pop()
         write(target, table, batch, changes)
 
-    write = copying._write
-    monkeypatch.setattr(copying, "_write", lose)
+    write = store_copies._write
+    monkeypatch.setattr(store_copies, "_write", lose)
     with pytest.raises(GiveUp, match="of tombstones it holds 1 row "):
         move(memory, store, "there", quiet)
     with pytest.raises(GiveUp, match="not finished"):
@@ -203,4 +203,4 @@ def test_copy_that_differs_is_not_finished(memory: Store, store: Store, monkeypa
 
 def test_the_copy_is_told_apart_from_others_by_what_only_it_has(memory: Store, open_store: OpenStore) -> None:
     with memory.copies.reading() as now, open_store().copies.reading() as other:
-        assert copying.memory_id(now) == copying.memory_id(now) != copying.memory_id(other)
+        assert store_copies.memory_id(now) == store_copies.memory_id(now) != store_copies.memory_id(other)
