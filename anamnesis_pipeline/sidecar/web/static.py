@@ -1,4 +1,4 @@
-"""Static files of the pages: our scripts and styles, and two third-party libraries, all from this server."""
+"""Static files of the pages: our scripts and styles, and third-party libraries, all from this server."""
 
 import hashlib
 from functools import cache
@@ -10,6 +10,8 @@ from starlette.responses import Response
 
 PREFIX = "/static/"
 _KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+_PACKAGED = {f"vendor/{name}": name for name in ("swagger-ui-bundle.js", "swagger-ui.css")}
+"""Files of `fastapi-offline`; the other libraries are in `static/vendor`."""
 _FOREVER = {"Cache-Control": "public, max-age=31536000, immutable"}
 """A URL contains a digest of its content."""
 
@@ -40,9 +42,10 @@ def _names() -> frozenset[str]:
     """Return the allowed names, so that no path leads out of the folder."""
     root = files(__package__) / "static"
     own = {entry.name for entry in root.iterdir() if entry.is_file()}
-    return frozenset(own | {f"vendor/{entry.name}" for entry in (root / "vendor").iterdir()})
+    return frozenset(own | _PACKAGED.keys() | {f"vendor/{entry.name}" for entry in (root / "vendor").iterdir()})
 
 
 @cache
 def _content(name: str) -> bytes:
-    return (files(__package__) / "static" / name).read_bytes()
+    package = "fastapi_offline" if name in _PACKAGED else __package__
+    return (files(package) / "static" / _PACKAGED.get(name, name)).read_bytes()
