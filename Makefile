@@ -41,21 +41,30 @@ check: $(VENV)/.installed-dev ## Static checks: lint, format, types, import rule
 	git ls-files -z ':!anamnesis_tests' ':!examples' | xargs -0 -n 100 -P 2 $(BIN)/detect-secrets-hook --disable-plugin HexHighEntropyString --disable-plugin Base64HighEntropyString --exclude-secrets '^(anamnesis-ssh|anamnesis-postgres|ro.)$$'
 
 .PHONY: test
-test: check ## Static checks, unit tests and end-to-end tests
+test: check ## Static checks, unit tests, and one test of the whole system
 	$(BIN)/pytest -n $(TESTERS) --dist worksteal
-	$(BIN)/pytest -m 'e2e and not slow and not kills' -n 2 --dist loadfile
+	$(BIN)/pytest -m e2e anamnesis_tests/test_acceptance_end_to_end.py
+
+.PHONY: test-all
+test-all: test test-system test-stores test-kills test-docker ## Everything but soaks
+
+.PHONY: test-system
+test-system: $(VENV)/.installed-dev ## Whole systems, all pages in a real browser, and clients generated from the OpenAPI document
+	$(BIN)/pytest -m '(e2e or browser) and not slow and not kills' -n 2 --dist loadfile
+	$(BIN)/pytest -m e2e -n 2 anamnesis_tests/sidecar/test_openapi.py
 
 .PHONY: test-slow
 test-slow: $(VENV)/.installed-dev ## Soaks and huge inputs
 	$(BIN)/pytest -m slow
 
 .PHONY: test-kills
-test-kills: $(VENV)/.installed-dev ## Whole systems whose processes are ended again and again, or their database for a minute
+test-kills: $(VENV)/.installed-dev ## Processes killed at many moments, and a database that stops for a minute
 	$(BIN)/pytest -m 'kills and not slow' -n 2 --dist loadfile
 
 .PHONY: test-stores
-test-stores: $(VENV)/.installed-dev ## The pipeline's tests on the tests' MongoDB; without it they run on SQLite
-	ANAMNESIS_TEST_STORES=all $(BIN)/pytest -n logical --maxprocesses 4 --dist worksteal anamnesis_tests/pipeline anamnesis_tests/defs -k mongo
+test-stores: $(VENV)/.installed-dev ## Tests of the store, the pipeline and the services on the tests' MongoDB
+	ANAMNESIS_TEST_STORES=all $(BIN)/pytest -m 'mongo and not slow and not kills' -n $(TESTERS) --dist worksteal \
+		anamnesis_tests/store anamnesis_tests/pipeline anamnesis_tests/services anamnesis_tests/defs
 
 .PHONY: test-dagster
 test-dagster: $(VENV)/.installed-dev ## Tests of the pipeline on the oldest Dagster that pyproject.toml allows, in a copy of .venv
@@ -70,7 +79,7 @@ test-docker: $(VENV)/.installed-dev ## The whole system in real containers (root
 
 .PHONY: test-mongo
 test-mongo: $(VENV)/.installed-dev ## The store's tests against the compose file's own MongoDB (Docker pulls its image)
-	anamnesis_tests/containers/with-mongo.sh $(BIN)/pytest anamnesis_tests/store -k mongo
+	anamnesis_tests/containers/with-mongo.sh $(BIN)/pytest -m 'mongo and not slow' anamnesis_tests/store
 
 .PHONY: bench
 bench: $(VENV)/.installed-dev ## Measure, and print the tables of benchmarks/README.md

@@ -1,7 +1,7 @@
-"""Fixtures that every test may use. `store` runs a test once per backend that it is asked of.
+"""Fixtures that every test may use. `store` runs a test once per backend.
 
-The contract suite (`anamnesis_tests/store`) runs on every backend; other tests with a store run on SQLite, and on all
-with ANAMNESIS_TEST_STORES=all.
+Tests on MongoDB are marked `mongo`. The contract suite (`anamnesis_tests/store`) has them always, other tests with a
+store only with ANAMNESIS_TEST_STORES=all.
 """
 
 import gc
@@ -75,7 +75,7 @@ def unranked(monkeypatch: pytest.MonkeyPatch) -> None:
 BACKENDS: dict[str, Callable[[Path], Store]] = {"sqlite": _sqlite, "mongo": _mongo}
 """Backend name -> opens the store that lives in a folder. A new backend is one entry here."""
 
-CONTRACT = Path(__file__).parent / "store"
+CONTRACT, BROWSER = Path(__file__).parent / "store", Path(__file__).parent / "browser"
 
 
 def backends_for(test_file: Path) -> list[str]:
@@ -86,10 +86,22 @@ def backends_for(test_file: Path) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test with a store runs once per backend. A parameter of a test's own may go by the same name."""
+    """Run a test with a store once per backend. A test may have a parameter of its own with the same name."""
     own = [re.findall(r"\w+", str(mark.args[0])) for mark in metafunc.definition.iter_markers("parametrize")]
     if "place" in metafunc.fixturenames and not any("place" in names for names in own):
-        metafunc.parametrize("place", backends_for(metafunc.definition.path), indirect=True)
+        marks = {"mongo": [pytest.mark.mongo]}
+        backends = [pytest.param(name, marks=marks.get(name, ())) for name in backends_for(metafunc.definition.path)]
+        metafunc.parametrize("place", backends, indirect=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of one engine's files, and those of the pages."""
+    for item in items:
+        if item.path.is_relative_to(CONTRACT) and item.path.name.startswith("test_mongo"):
+            item.add_marker(pytest.mark.mongo)
+        if item.path.is_relative_to(BROWSER):
+            item.add_marker(pytest.mark.browser)
 
 
 @pytest.hookimpl(trylast=True)

@@ -146,6 +146,7 @@ def archived(settings: Settings) -> str:
 
 
 @pytest.mark.parametrize("step", ["spaces", "passages", "vectors/hashing-64-aaaaaaaa/context", "numbers"])
+@pytest.mark.kills
 def test_a_migration_that_is_killed_is_finished_by_the_next_one(settings: Settings, step: str) -> None:
     before = contents_of(settings)
     code = f"""

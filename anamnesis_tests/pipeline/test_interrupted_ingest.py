@@ -27,6 +27,7 @@ def killed_ingests(logs: Path, place: Path, kills: int, seed: int) -> None:
         shutil.rmtree(home.place)
 
 
+@pytest.mark.kills
 def test_an_ingest_killed_at_five_moments_remembers_the_same(tmp_path: Path) -> None:
     killed_ingests(EXAMPLES, tmp_path, kills=5, seed=1)
 

@@ -192,6 +192,7 @@ def test_a_config_that_is_there_stays(home: Home, new: Settings, tmp_path: Path)
 
 
 @pytest.mark.parametrize("step", ["episodes", "vectors/hashing-64-aaaaaaaa/text", "numbers", "checking passages"])
+@pytest.mark.kills
 def test_a_killed_restore_is_finished_by_the_next_one(home: Home, new: Settings, tmp_path: Path, step: str) -> None:
     remove_synthetic_files(home)
     before, wanted = contents(home.store), answers(home.store)

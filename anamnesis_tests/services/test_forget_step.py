@@ -289,6 +289,7 @@ def test_what_was_deleted_before_can_still_be_forgotten(home: Home) -> None:
     assert home.left("okapi", "zanzibar") == []
 
 
+@pytest.mark.kills
 def test_a_run_that_is_killed_anywhere_is_finished_by_the_next(home: Home, tmp_path: Path) -> None:
     home.write([record("user", SECOND, 3), record("user", "elsewhere the gecko sleeps", 90, OTHER)], OTHER_LOG)
     home.ingest(unmasked)

@@ -134,6 +134,7 @@ def test_an_archive_of_a_lost_database_is_named(home: Home, dry_run: bool) -> No
     assert rescan(home).remains == []
 
 
+@pytest.mark.kills
 def test_a_run_that_is_killed_anywhere_is_finished_by_the_next(home: Home, tmp_path: Path) -> None:
     home.close()
     turns: Counter[bool] = Counter()

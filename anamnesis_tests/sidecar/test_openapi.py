@@ -21,6 +21,8 @@ from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_tests.sidecar.conftest import open_services, wait_for
 
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
 DEPENDS_ON_THE_MACHINE = {
     f"{method} /api/{path}"
     for method, paths in {
