@@ -15,11 +15,11 @@ import pytest
 from anamnesis_pipeline.cli.status import memory_status
 from anamnesis_pipeline.embeddings.models import MINILM, bundled_minilm, find_model
 from anamnesis_pipeline.errors import UnknownModel
-from anamnesis_pipeline.runtime import wiring
+from anamnesis_pipeline.services import wiring
+from anamnesis_pipeline.services.embedding_control import EmbeddingControl
+from anamnesis_pipeline.services.machine_checks import model_files
+from anamnesis_pipeline.services.store_checks import space_models
 from anamnesis_pipeline.settings import load
-from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
-from anamnesis_pipeline.sidecar.machine_checks import model_files
-from anamnesis_pipeline.sidecar.store_checks import space_models
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.runtime.conftest import wait_for
 

@@ -15,9 +15,9 @@ from pydantic import BaseModel
 
 from anamnesis_pipeline.cli.app import app as command_line
 from anamnesis_pipeline.pipeline.source_specs import SpecFields
+from anamnesis_pipeline.services.crawler_control import SourceTestIn
+from anamnesis_pipeline.services.schemas import EpisodeIn, SearchIn
 from anamnesis_pipeline.settings import ENV_PREFIX, Settings
-from anamnesis_pipeline.sidecar.crawler_schemas import SourceTestIn
-from anamnesis_pipeline.sidecar.schemas import EpisodeIn, SearchIn
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(

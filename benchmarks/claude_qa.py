@@ -28,9 +28,9 @@ from service import SHARED, sidecar
 from anamnesis_pipeline.embeddings.base import query_vectors
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.pipeline.embed import embed_sources
-from anamnesis_pipeline.runtime.wiring import discover_sources, open_pipeline, open_pool_of, open_store, wanted_space
 from anamnesis_pipeline.search.levels import measure_level
 from anamnesis_pipeline.services.ingest import ingest_all
+from anamnesis_pipeline.services.wiring import discover_sources, open_pipeline, open_pool_of, open_store, wanted_space
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.mcp.client import Memory, open_http
 from anamnesis_pipeline.sidecar.mcp.tools import Tools

@@ -23,9 +23,9 @@ from service import sidecar, wait_embedded
 
 from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.model import Space, Variant
-from anamnesis_pipeline.runtime.wiring import open_services
 from anamnesis_pipeline.search.freshness import Statement, measures
 from anamnesis_pipeline.search.reranking import max_similarities
+from anamnesis_pipeline.services.wiring import open_services
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
 

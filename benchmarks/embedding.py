@@ -42,8 +42,8 @@ from anamnesis_pipeline.embeddings.cores import Priority, available_cores
 from anamnesis_pipeline.embeddings.models import MINILM, choose_precision, find_model
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
-from anamnesis_pipeline.runtime.wiring import discover_sources, open_pipeline, open_pool, open_store, wanted_space
 from anamnesis_pipeline.services.ingest import ingest_all
+from anamnesis_pipeline.services.wiring import discover_sources, open_pipeline, open_pool, open_store, wanted_space
 from anamnesis_pipeline.settings import Settings
 
 MIXED_TEXTS = 120

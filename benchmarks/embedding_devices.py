@@ -21,7 +21,7 @@ from embedding import passages
 from anamnesis_pipeline.embeddings.cores import Priority, has_gpu
 from anamnesis_pipeline.embeddings.models import MINILM, choose_precision, find_model
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
-from anamnesis_pipeline.runtime.wiring import open_pool
+from anamnesis_pipeline.services.wiring import open_pool
 from anamnesis_pipeline.settings import Settings
 
 QUERIES = 30

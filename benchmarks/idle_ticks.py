@@ -38,8 +38,8 @@ from anamnesis_pipeline.defs.embed_sensor import embed_sensor
 from anamnesis_pipeline.defs.resources import MemoryResource, close_kept
 from anamnesis_pipeline.defs.sensors import crawl_sensor, quick_crawl_sensor
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.runtime.wiring import discover_sources, open_pipeline
 from anamnesis_pipeline.services.ingest import ingest_all
+from anamnesis_pipeline.services.wiring import discover_sources, open_pipeline
 from anamnesis_tests.support.archived_logs import record
 from anamnesis_tests.support.spaces import embed_all
 

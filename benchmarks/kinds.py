@@ -22,9 +22,9 @@ from silence import PROMPTS, indexed_home
 
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.model import Part, ScoredPassage, SegmentKind, StoredPassage, Variant, Where
-from anamnesis_pipeline.runtime.wiring import open_services
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import Hit, SearchQuery
+from anamnesis_pipeline.services.wiring import open_services
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.contracts import TokenRows, VectorIndex

@@ -22,8 +22,8 @@ from parse_speed import replicas
 from proc import cpu_ticks, resident_mib
 from service import SHARED
 
-from anamnesis_pipeline.runtime.wiring import discover_sources, open_pipeline, open_store
 from anamnesis_pipeline.services.ingest import Pipeline, ingest_all
+from anamnesis_pipeline.services.wiring import discover_sources, open_pipeline, open_store
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.support.crawled_logs import source_changed

@@ -24,7 +24,7 @@ from service import SHARED, sidecar
 from store_speed import CLUSTERS, Corpus, fill, words_of_logs
 
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.runtime.wiring import open_store, wanted_space
+from anamnesis_pipeline.services.wiring import open_store, wanted_space
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
 

@@ -18,7 +18,8 @@ from anamnesis_pipeline import settings
 from anamnesis_pipeline.llm.prices import expected_use, price_list
 from anamnesis_pipeline.model import LlmUse, Part
 from anamnesis_pipeline.pipeline.llm_choice import LlmChoice
-from anamnesis_pipeline.runtime import llm_wiring, wiring
+from anamnesis_pipeline.runtime import llm_wiring
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.ingest import ingest_all
 from anamnesis_pipeline.store.base import Store
 

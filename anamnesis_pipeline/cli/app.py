@@ -48,17 +48,16 @@ from anamnesis_pipeline.cli.sessions import remember_shown
 from anamnesis_pipeline.cli.sessions import sessions as sessions_command
 from anamnesis_pipeline.cli.sessions import show as show_command
 from anamnesis_pipeline.cli.sources_app import sources_app
+from anamnesis_pipeline.cli.up import run_up
 from anamnesis_pipeline.cli.upload import upload as upload_command
 from anamnesis_pipeline.cli.uploads import uploads_app
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp
 from anamnesis_pipeline.runtime.home_wiring import home_problem
 from anamnesis_pipeline.runtime.log_roots import examples_advice
-from anamnesis_pipeline.runtime.up import run_up
 from anamnesis_pipeline.runtime.up_lock import settings_in_use
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.services.dagster.api import open_dagster
 from anamnesis_pipeline.settings import chosen_home
-from anamnesis_pipeline.sidecar.mcp.stdio import main as serve_mcp
 
 app = typer.Typer(
     help="Lasting episodic memory for Claude: your Claude Code logs, searchable.",
@@ -148,7 +147,7 @@ def up() -> None:
 @app.command()
 def mcp() -> None:
     """Serve the MCP tools over standard input and output; MCP clients start this command, e.g. `claude mcp add`."""
-    raise typer.Exit(serve_mcp())
+    os.execv(sys.executable, [sys.executable, "-m", "anamnesis_pipeline.sidecar.mcp.stdio"])
 
 
 @app.command()

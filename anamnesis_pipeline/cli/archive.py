@@ -12,8 +12,8 @@ from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.runtime.crawler_wiring import configured_specs
 from anamnesis_pipeline.runtime.home_wiring import open_archive
-from anamnesis_pipeline.runtime.wiring import effective_settings, open_store, what_is_private
 from anamnesis_pipeline.services.extract import EVERY, ExtractReport, extract, extractable, without_private
+from anamnesis_pipeline.services.wiring import effective_settings, open_store, what_is_private
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.specs import sources_named
 from anamnesis_pipeline.store.base import Store

@@ -14,12 +14,12 @@ from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.parsing.text.wording import counted, local_time
 from anamnesis_pipeline.runtime.home_wiring import make_private, open_archive
 from anamnesis_pipeline.runtime.up_lock import is_held
-from anamnesis_pipeline.runtime.wiring import open_copy, open_to_read, store_place
 from anamnesis_pipeline.services.backup import BackupReport, Home, back_up
 from anamnesis_pipeline.services.exporting import is_export
 from anamnesis_pipeline.services.restore import RestoreReport
 from anamnesis_pipeline.services.restore import restore as restore_file
 from anamnesis_pipeline.services.store_copies import Tell, make_fast
+from anamnesis_pipeline.services.wiring import open_copy, open_to_read, store_place
 from anamnesis_pipeline.settings import Settings
 
 BackupFile = Annotated[Path, typer.Argument(metavar="FILE", help="Path of the backup, e.g. memory.backup.")]

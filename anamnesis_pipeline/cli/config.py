@@ -15,7 +15,10 @@ from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.llm.endpoints import check_url, with_scheme
 from anamnesis_pipeline.pipeline.llm_breaker import close_breakers
 from anamnesis_pipeline.pipeline.llm_choice import doubtful_private
-from anamnesis_pipeline.runtime.wiring import (
+from anamnesis_pipeline.services.dagster.state import dagster_in_use
+from anamnesis_pipeline.services.log_ingest import OF_THE_LLM
+from anamnesis_pipeline.services.setting_changes import readable_settings, reload_changed
+from anamnesis_pipeline.services.wiring import (
     CONFIG_PREFIX,
     configured_cores,
     model_files,
@@ -23,9 +26,6 @@ from anamnesis_pipeline.runtime.wiring import (
     stored_settings,
 )
 from anamnesis_pipeline.settings import Origin, Settings
-from anamnesis_pipeline.sidecar.dagster_state import dagster_in_use
-from anamnesis_pipeline.sidecar.jsonl_control import OF_THE_LLM
-from anamnesis_pipeline.sidecar.setting_changes import readable_settings, reload_changed
 
 COLUMNS = 100
 

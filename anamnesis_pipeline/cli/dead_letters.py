@@ -7,8 +7,8 @@ from anamnesis_pipeline.cli.searched_store import store_to_write
 from anamnesis_pipeline.model import DeadLetter
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.dead_letters import RetryReport, retry_dead_letters
-from anamnesis_pipeline.runtime import wiring
 from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.settings import Settings
 
 SHOWN = 200

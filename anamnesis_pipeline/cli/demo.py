@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.cli.up import run_up
 from anamnesis_pipeline.runtime.dagster_home import bundled
 from anamnesis_pipeline.runtime.log_roots import EXAMPLE_LOGS
-from anamnesis_pipeline.runtime.up import run_up
 from anamnesis_pipeline.settings import ENV_PREFIX, Settings
 
 PORTS = ("port", "dagster_port", "code_port")

@@ -7,10 +7,10 @@ from anamnesis_pipeline.cli.searched_store import SAME_STORE, other_store, sidec
 from anamnesis_pipeline.cli.status import DIAGNOSED_WITHIN_S
 from anamnesis_pipeline.errors import AnamnesisError, StoreBusy, StoreCorrupt
 from anamnesis_pipeline.runtime.advice import log_of, start_it
-from anamnesis_pipeline.runtime.wiring import effective_settings, impatient, open_to_read
+from anamnesis_pipeline.services.machine_checks import CHECKS, Finding, dagster
+from anamnesis_pipeline.services.store_checks import RESTORE, STORE_CHECKS
+from anamnesis_pipeline.services.wiring import effective_settings, impatient, open_to_read
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.machine_checks import CHECKS, Finding, dagster
-from anamnesis_pipeline.sidecar.store_checks import RESTORE, STORE_CHECKS
 
 
 def examine(settings: Settings) -> list[Finding]:

@@ -16,13 +16,6 @@ from anamnesis_pipeline.cli.searched_store import store_to_write
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label
 from anamnesis_pipeline.parsing.text.wording import counted
-from anamnesis_pipeline.runtime.wiring import (
-    effective_settings,
-    open_copies,
-    open_forgetter,
-    open_store,
-    what_is_private,
-)
 from anamnesis_pipeline.services.blocklist import (
     STAYS,
     Entry,
@@ -34,6 +27,13 @@ from anamnesis_pipeline.services.blocklist import (
     what_comes_back,
 )
 from anamnesis_pipeline.services.forget_target import ForgetRequest
+from anamnesis_pipeline.services.wiring import (
+    effective_settings,
+    open_copies,
+    open_forgetter,
+    open_store,
+    what_is_private,
+)
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, checked, sha256_of
 from anamnesis_pipeline.store.base import Store

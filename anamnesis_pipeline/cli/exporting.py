@@ -20,7 +20,6 @@ from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.parsing.text.wording import counted, one_line
 from anamnesis_pipeline.runtime.home_wiring import open_redactor
-from anamnesis_pipeline.runtime.wiring import effective_settings, open_pieces, open_to_read, what_is_private
 from anamnesis_pipeline.search.project_labels import ALL
 from anamnesis_pipeline.search.time_bounds import bounds_of
 from anamnesis_pipeline.services import exporting
@@ -28,6 +27,7 @@ from anamnesis_pipeline.services.backup_file import is_backup
 from anamnesis_pipeline.services.importing import ODD_TIME, Importer, ImportReport
 from anamnesis_pipeline.services.posting import Poster
 from anamnesis_pipeline.services.whole_file import appearing
+from anamnesis_pipeline.services.wiring import effective_settings, open_pieces, open_to_read, what_is_private
 from anamnesis_pipeline.settings import Settings
 
 SHOWN = 20

@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from anamnesis_pipeline.cli.searched_store import require_stored, store_to_write
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.parsing.text.wording import counted, project_name
-from anamnesis_pipeline.runtime.wiring import effective_settings, open_forgetter
 from anamnesis_pipeline.search.time_bounds import bounds_of
 from anamnesis_pipeline.services.blocklist import place_shown
 from anamnesis_pipeline.services.forget import ForgetReport
 from anamnesis_pipeline.services.forget_target import ForgetRequest
 from anamnesis_pipeline.services.short_ids import whole_session_id
+from anamnesis_pipeline.services.wiring import effective_settings, open_forgetter
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
 

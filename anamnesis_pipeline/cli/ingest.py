@@ -14,11 +14,11 @@ from anamnesis_pipeline.pipeline.index import index_space
 from anamnesis_pipeline.pipeline.reembed_state import is_paused
 from anamnesis_pipeline.pipeline.sessions import sources_to_summarize
 from anamnesis_pipeline.pipeline.survey import Crawler, LookReport, look
-from anamnesis_pipeline.runtime import wiring
 from anamnesis_pipeline.runtime.crawler_wiring import open_crawler
 from anamnesis_pipeline.runtime.log_roots import examples_advice
 from anamnesis_pipeline.runtime.progress import done_text, take_snapshot
 from anamnesis_pipeline.runtime.up_lock import log_roots_in_use
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.ingest import SourceReport, ingest_all
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.specs import DOCUMENTS

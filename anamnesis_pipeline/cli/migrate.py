@@ -17,8 +17,8 @@ from anamnesis_pipeline.errors import GiveUp, StoreBusy
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.runtime.home_wiring import open_archive
 from anamnesis_pipeline.runtime.up_lock import is_held
-from anamnesis_pipeline.runtime.wiring import impatient, open_copy, open_to_read, store_place
 from anamnesis_pipeline.services.store_copies import MoveReport, Tell, make_fast, move, note_origin
+from anamnesis_pipeline.services.wiring import impatient, open_copy, open_to_read, store_place
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
 

@@ -8,8 +8,8 @@ from anamnesis_pipeline.cli.searched_store import store_to_write
 from anamnesis_pipeline.embeddings.models import named
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.parsing.text.wording import counted
+from anamnesis_pipeline.services.embedding_control import EmbeddingControl
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 
 _SPACES = "/api/embedding/spaces"
 _MARKS = {"active": "*", "building": ">"}

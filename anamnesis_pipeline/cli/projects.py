@@ -10,8 +10,8 @@ from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label
 from anamnesis_pipeline.parsing.text.wording import counted, project_name
 from anamnesis_pipeline.pipeline.projects import ProjectRow, add_alias, project_rows, remove_alias
-from anamnesis_pipeline.runtime.wiring import open_to_read, what_is_private
 from anamnesis_pipeline.services import worktrees
+from anamnesis_pipeline.services.wiring import open_to_read, what_is_private
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.overview import EVERYTHING

@@ -13,10 +13,10 @@ from anamnesis_pipeline.cli.local_services import ask_sidecar, refusal
 from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable
 from anamnesis_pipeline.parsing.text.wording import counted, local_time, one_line
 from anamnesis_pipeline.runtime.advice import start_it
-from anamnesis_pipeline.runtime.wiring import open_to_read, what_is_private
 from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.services.query_log import queries_body
+from anamnesis_pipeline.services.wiring import open_to_read, what_is_private
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.routes.query import queries_body
 
 _EXCERPT_CHARS = 160
 _WAYS = {"exact": "holds all its words", "semantic": "is near in meaning"}

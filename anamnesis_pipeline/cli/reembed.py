@@ -14,10 +14,10 @@ from anamnesis_pipeline.embeddings.passages import TOTAL_PIECES
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.parsing.text.wording import counted, duration
-from anamnesis_pipeline.runtime.wiring import open_store
+from anamnesis_pipeline.services.embedding_control import EmbeddingControl
+from anamnesis_pipeline.services.model_health import reembed_advice
+from anamnesis_pipeline.services.wiring import open_store
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
-from anamnesis_pipeline.sidecar.embedding_health import reembed_advice
 from anamnesis_pipeline.store.base import Store
 
 # --- embedding calls -------------------------------------------------------------------------------------

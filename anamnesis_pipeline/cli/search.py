@@ -27,16 +27,16 @@ from anamnesis_pipeline.parsing.text.wording import (
     shown_name,
 )
 from anamnesis_pipeline.runtime.advice import start_it
-from anamnesis_pipeline.runtime.wiring import open_pool_of, open_to_read, what_is_private
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.freshness import EMBEDDING, backlog_notes
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.search.time_bounds import bound_texts
+from anamnesis_pipeline.services.fields import field_errors
 from anamnesis_pipeline.services.folder_project import projects_of_folder
+from anamnesis_pipeline.services.rendering import answer_body
+from anamnesis_pipeline.services.schemas import SearchIn
+from anamnesis_pipeline.services.wiring import open_pool_of, open_to_read, what_is_private
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.problems import field_errors
-from anamnesis_pipeline.sidecar.rendering import answer_body
-from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.store.base import Store
 
 QUOTE_TOKENS = 90

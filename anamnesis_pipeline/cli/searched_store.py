@@ -10,7 +10,7 @@ from anamnesis_pipeline.cli.local_services import ask_sidecar
 from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable
 from anamnesis_pipeline.runtime.advice import start_it
 from anamnesis_pipeline.runtime.up_lock import is_held, sidecar_in_use
-from anamnesis_pipeline.runtime.wiring import open_store, store_place
+from anamnesis_pipeline.services.wiring import open_store, store_place
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
 

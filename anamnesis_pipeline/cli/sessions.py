@@ -18,8 +18,8 @@ from anamnesis_pipeline.model import Episode, Where
 from anamnesis_pipeline.parsing.text.plain_text import without_markup
 from anamnesis_pipeline.parsing.text.transcripts import SPEAKERS
 from anamnesis_pipeline.parsing.text.wording import counted, one_line, printable, project_name
-from anamnesis_pipeline.runtime.wiring import open_to_read, what_is_private
 from anamnesis_pipeline.search.time_bounds import bounds_of
+from anamnesis_pipeline.services.rendering import episode_body
 from anamnesis_pipeline.services.session_reading import (
     SPOKEN,
     Chunk,
@@ -29,8 +29,8 @@ from anamnesis_pipeline.services.session_reading import (
     session_page,
 )
 from anamnesis_pipeline.services.short_ids import find_episode
+from anamnesis_pipeline.services.wiring import open_to_read, what_is_private
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.rendering import episode_body
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.session_model import SESSION_KIND
 

@@ -13,12 +13,11 @@ from anamnesis_pipeline.parsing.text.wording import counted, local_time, one_lin
 from anamnesis_pipeline.pipeline.source_specs import spec_of_values
 from anamnesis_pipeline.runtime.crawler_wiring import open_crawler
 from anamnesis_pipeline.runtime.up_lock import is_held, log_roots_in_use, settings_in_use
-from anamnesis_pipeline.runtime.wiring import effective_settings, open_store
+from anamnesis_pipeline.services.crawler_control import CrawlerControl, FirstLookOut, source_out, trial_out
 from anamnesis_pipeline.services.dagster.api import open_dagster
 from anamnesis_pipeline.services.source_trial import Trial, guessed_kind
+from anamnesis_pipeline.services.wiring import effective_settings, open_store
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl, source_out, trial_out
-from anamnesis_pipeline.sidecar.crawler_schemas import FirstLookOut
 from anamnesis_pipeline.sources.base import SourceHost
 from anamnesis_pipeline.sources.discovery import COWORK, PROJECTS, log_root
 from anamnesis_pipeline.sources.specs import (

@@ -13,22 +13,22 @@ from anamnesis_pipeline.errors import RetryLater, ServiceUnreachable
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.parsing.text.wording import counted, local_time, one_line
 from anamnesis_pipeline.runtime.advice import START_STOPPED
+from anamnesis_pipeline.runtime.dagster_home import dagster_url
 from anamnesis_pipeline.runtime.home_wiring import home_problem
 from anamnesis_pipeline.runtime.up_lock import log_roots_in_use, settings_in_use
-from anamnesis_pipeline.runtime.wiring import (
+from anamnesis_pipeline.services.crawler_control import CrawlerControl, crawled_out, host_out
+from anamnesis_pipeline.services.dagster.state import dagster_state, stopped_text
+from anamnesis_pipeline.services.embedding_control import EmbeddingControl
+from anamnesis_pipeline.services.log_ingest import llm_state
+from anamnesis_pipeline.services.model_health import model_problems, reembed_notes, reembed_problems
+from anamnesis_pipeline.services.wiring import (
     default_model_note,
     effective_settings,
     impatient,
     open_to_read,
     store_place,
 )
-from anamnesis_pipeline.services.dagster.api import dagster_url
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl, crawled_out, host_out
-from anamnesis_pipeline.sidecar.dagster_state import dagster_state, stopped_text
-from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
-from anamnesis_pipeline.sidecar.embedding_health import model_problems, reembed_notes, reembed_problems
-from anamnesis_pipeline.sidecar.jsonl_control import llm_state
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store
 

@@ -16,13 +16,14 @@ from anamnesis_pipeline.parsing.text.wording import counted, project_name
 from anamnesis_pipeline.pipeline.llm_choice import LlmChoice, length_of
 from anamnesis_pipeline.pipeline.projects import project_aliases
 from anamnesis_pipeline.pipeline.summarize import BY_HAND, SummaryReport
-from anamnesis_pipeline.runtime import llm_wiring, wiring
+from anamnesis_pipeline.runtime import llm_wiring
 from anamnesis_pipeline.runtime.up_lock import settings_in_use
 from anamnesis_pipeline.search.project_labels import labels_of
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.dagster.api import open_dagster
 from anamnesis_pipeline.services.dagster.runs import POSTED_JOB
+from anamnesis_pipeline.services.log_ingest import JsonlControl
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.settings import store_name
 

@@ -13,8 +13,8 @@ from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.cli.searched_store import store_to_write
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp
 from anamnesis_pipeline.parsing.text.wording import counted, project_name
-from anamnesis_pipeline.runtime.wiring import effective_settings, open_uploads
 from anamnesis_pipeline.services.uploads import MOST_BYTES, Handed, Upload
+from anamnesis_pipeline.services.wiring import effective_settings, open_uploads
 from anamnesis_pipeline.settings import Settings
 
 

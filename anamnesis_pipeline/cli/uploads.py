@@ -13,15 +13,15 @@ from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.cli.searched_store import store_to_write
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.parsing.text.wording import counted, local_time, project_name
-from anamnesis_pipeline.runtime.wiring import (
+from anamnesis_pipeline.search.project_labels import Private
+from anamnesis_pipeline.services.uploads import Upload
+from anamnesis_pipeline.services.wiring import (
     effective_settings,
     open_forgetter,
     open_store,
     open_uploads,
     what_is_private,
 )
-from anamnesis_pipeline.search.project_labels import Private
-from anamnesis_pipeline.services.uploads import Upload
 from anamnesis_pipeline.settings import Settings
 
 uploads_app = typer.Typer(help="Uploaded documents.", no_args_is_help=True)

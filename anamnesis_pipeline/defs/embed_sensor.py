@@ -33,7 +33,6 @@ from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable, SpaceC
 from anamnesis_pipeline.model import Space, content_id
 from anamnesis_pipeline.pipeline.index import building_space
 from anamnesis_pipeline.pipeline.reembed_state import failure_of, is_paused
-from anamnesis_pipeline.runtime.wiring import wanted_space
 from anamnesis_pipeline.services.dagster.api import DagsterApi, open_dagster
 from anamnesis_pipeline.services.dagster.backfills import (
     EMBED_TAG,
@@ -42,6 +41,7 @@ from anamnesis_pipeline.services.dagster.backfills import (
     EmbeddingBackfill,
 )
 from anamnesis_pipeline.services.reembedding import adopt
+from anamnesis_pipeline.services.wiring import wanted_space
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_pipeline.store.records.overview import SourceState

@@ -9,8 +9,8 @@ from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.embeddings.cores import Priority, run_ranked
 from anamnesis_pipeline.pipeline.map_file import map_path, save_map
 from anamnesis_pipeline.pipeline.memory_map import TooFewEpisodesError, make_map
-from anamnesis_pipeline.runtime.wiring import configured_cores
 from anamnesis_pipeline.services.map_picture import picture_of
+from anamnesis_pipeline.services.wiring import configured_cores
 
 
 @dg.asset(deps=["vector_index"], group_name="memory", kinds={INDEX_KIND})

@@ -21,8 +21,8 @@ from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.defs.jobs import UNFINISHED_STATUSES
 from anamnesis_pipeline.defs.resources import TICK_WAIT_S
 from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable
-from anamnesis_pipeline.runtime.wiring import impatient, open_store
 from anamnesis_pipeline.services.dagster.runs import CUT_OFF, mark_canceled
+from anamnesis_pipeline.services.wiring import impatient, open_store
 
 CUT_OFF_STATUSES: list[dg.DagsterRunStatus] = [
     status for status in UNFINISHED_STATUSES if status is not dg.DagsterRunStatus.QUEUED

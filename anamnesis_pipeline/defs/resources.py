@@ -25,7 +25,8 @@ from anamnesis_pipeline.pipeline.reembed_state import noting_failure
 from anamnesis_pipeline.pipeline.survey import Crawler
 from anamnesis_pipeline.runtime.crawler_wiring import configured_specs, open_crawler, remote_host
 from anamnesis_pipeline.runtime.llm_wiring import llm_address, llm_key
-from anamnesis_pipeline.runtime.wiring import (
+from anamnesis_pipeline.services.ingest import Pipeline
+from anamnesis_pipeline.services.wiring import (
     configured_cores,
     effective_settings,
     impatient,
@@ -35,7 +36,6 @@ from anamnesis_pipeline.runtime.wiring import (
     open_store,
     store_place,
 )
-from anamnesis_pipeline.services.ingest import Pipeline
 from anamnesis_pipeline.settings import Settings, overridden
 from anamnesis_pipeline.sources.base import COMMAND_TIMEOUT_S, CONNECT_TIMEOUT_S, READ_TIMEOUT_S
 from anamnesis_pipeline.store.base import Store

@@ -14,9 +14,9 @@ from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.pipeline.daily import DISABLED, NIGHTLY, Timing, timings
 from anamnesis_pipeline.pipeline.memory_map import is_map_due
-from anamnesis_pipeline.runtime.wiring import loaded_values
 from anamnesis_pipeline.services.dagster.api import open_dagster
 from anamnesis_pipeline.services.dagster.definitions import LoadedSchedule
+from anamnesis_pipeline.services.wiring import loaded_values
 from anamnesis_pipeline.settings import Settings
 
 CHECK_INTERVAL = timedelta(hours=1)

@@ -14,7 +14,7 @@ from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.pipeline.embed import embed_sources
 from anamnesis_pipeline.pipeline.index import RECALL_FLOOR, SpaceReport, index_space, known_space
 from anamnesis_pipeline.pipeline.reembed_state import is_paused
-from anamnesis_pipeline.runtime.wiring import configured_cores
+from anamnesis_pipeline.services.wiring import configured_cores
 from anamnesis_pipeline.store.contracts import IndexReport
 
 RECALL_CHECK = "index_recall"

@@ -2,17 +2,23 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from typing_extensions import TypedDict
+
 from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.search.best_sentences import excerpt_of
+from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.floor import UNASKED_LEAST
 from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.search.query import Hit, Mode
 from anamnesis_pipeline.search.telling import stage_of
 from anamnesis_pipeline.search.time_expressions import asks_for_all, times_in
 from anamnesis_pipeline.search.words import content_words
+from anamnesis_pipeline.services.rendering import utc_text
+from anamnesis_pipeline.services.schemas import SearchIn
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.queries import AskedQuery, QueryCounts
 
@@ -136,3 +142,76 @@ def _missed(asked: AskedQuery, ask: Ask) -> Missed | None:
         if hit is not None:
             return Missed(asked, mode, hit)
     return None
+
+
+EXCERPT_CHARS = 300
+
+
+class MissedOut(TypedDict):
+    """A question that found nothing, `times` times, and the episode that answers it: it holds all its words (`found_by`
+    is `exact`), or is near in meaning (`semantic`).
+    """
+
+    query: str
+    mode: str
+    project: str | None
+    asked_at: str
+    times: int
+    found_by: str
+    episode_id: str
+    similarity_score: float | None
+    excerpt: str
+
+
+class QueriesOut(TypedDict):
+    """Questions that are remembered, how many found something, and of how many something found was read soon after.
+    `unanswered`: those looked at that found nothing; `missed`: those of them that something stored answers.
+    """
+
+    queries: int
+    answered: int
+    used: int
+    unanswered: int
+    missed: list[MissedOut]
+
+
+def queries_body(store: Store, engine: Engine, limit: int) -> QueriesOut:
+    """The report as JSON."""
+
+    def ask(asked: AskedQuery, mode: Mode) -> Sequence[Hit]:
+        body = {
+            **asked.asked,
+            "query": asked.query,
+            "mode": mode.value,
+            "track": False,
+            "top_k": LOOKED_AT,
+            "explain": True,
+            "min_score": 0.0 if mode is Mode.EXACT else None,  # a question need not stand there to the letter
+        }
+        question = SearchIn.model_validate(body).question()
+        return engine.search(replace(question, now=asked.asked_at)).hits  # `yesterday` is the day before that
+
+    report = query_report(store, ask, limit, engine.private())
+    counts = report.counts
+    return {
+        "queries": counts.queries,
+        "answered": counts.answered,
+        "used": counts.used,
+        "unanswered": report.unanswered,
+        "missed": [_missed_body(missed) for missed in report.missed],
+    }
+
+
+def _missed_body(missed: Missed) -> MissedOut:
+    asked, hit = missed.asked, missed.hit
+    return {
+        "query": asked.query,
+        "mode": asked.asked.get("mode", Mode.HYBRID.value),
+        "project": asked.asked.get("project"),
+        "asked_at": utc_text(asked.asked_at),
+        "times": asked.times,
+        "found_by": missed.found_by.value,
+        "episode_id": hit.episode.episode_id,
+        "similarity_score": None if hit.similarity is None else round(hit.similarity, 4),
+        "excerpt": excerpt_of(hit.passages)[0][:EXCERPT_CHARS],
+    }

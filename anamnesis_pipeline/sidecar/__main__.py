@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting, PortInUse
-from anamnesis_pipeline.runtime.wiring import open_services
+from anamnesis_pipeline.services.wiring import open_services
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.background import share_arenas

@@ -1,14 +1,13 @@
 """Concurrency limit for searches: how many run, how many wait, and for how long."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import TypeVar
 
 import anyio
 import anyio.to_thread
 from starlette.exceptions import HTTPException
 
-from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.services.store_checks import cannot_write
 from anamnesis_pipeline.store.base import Store
 
 T = TypeVar("T")
@@ -58,18 +57,6 @@ def _too_busy() -> HTTPException:
 # --- disk space ------------------------------------------------------------------------------------------
 
 # Disk-space check of the store. When it is full, searches go on but nothing new is stored.
-
-PROBE = "probe.write"
-"""The stored setting that the check writes."""
-
-
-def cannot_write(store: Store) -> str | None:
-    """Return why writing fails; None: it works."""
-    try:
-        store.settings.set(PROBE, datetime.now(UTC).isoformat(timespec="seconds"))
-    except AnamnesisError as exc:
-        return str(exc)
-    return None
 
 
 class Room:

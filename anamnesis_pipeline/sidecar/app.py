@@ -17,6 +17,7 @@ from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.runtime.home_wiring import open_redactor
 from anamnesis_pipeline.search.freshness import backlog_notes
 from anamnesis_pipeline.search.query import Mode
+from anamnesis_pipeline.services.store_checks import store_integrity
 from anamnesis_pipeline.sidecar import problems
 from anamnesis_pipeline.sidecar.admission import Admission, Room
 from anamnesis_pipeline.sidecar.background import Background, keep_measured, keep_trimmed
@@ -62,7 +63,6 @@ from anamnesis_pipeline.sidecar.routes import similar as similar_routes
 from anamnesis_pipeline.sidecar.routes import upload as upload_routes
 from anamnesis_pipeline.sidecar.security import Guesses, Security
 from anamnesis_pipeline.sidecar.services import Services
-from anamnesis_pipeline.sidecar.store_checks import store_integrity
 from anamnesis_pipeline.sidecar.web import health, search
 from anamnesis_pipeline.sidecar.web import routes as pages
 from anamnesis_pipeline.sidecar.web.undo import Undo

@@ -14,7 +14,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.search.levels import is_due, measure_level
-from anamnesis_pipeline.sidecar.machine_checks import Finding
+from anamnesis_pipeline.services.machine_checks import Finding
 from anamnesis_pipeline.sidecar.services import Services
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0

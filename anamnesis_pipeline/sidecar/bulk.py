@@ -8,10 +8,10 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, InvalidEpisode, StoreFull
+from anamnesis_pipeline.services.fields import FieldError, field_errors
 from anamnesis_pipeline.services.posting import Poster
+from anamnesis_pipeline.services.schemas import BulkFailure, BulkIn, BulkOut, EpisodeIn
 from anamnesis_pipeline.sidecar.admission import Room
-from anamnesis_pipeline.sidecar.problems import FieldError, field_errors
-from anamnesis_pipeline.sidecar.schemas import BulkFailure, BulkIn, BulkOut, EpisodeIn
 
 EMBEDDED_TOGETHER = 100
 """Episodes whose passages are embedded in one model call."""

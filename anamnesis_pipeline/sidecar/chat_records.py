@@ -12,8 +12,8 @@ from starlette.concurrency import run_in_threadpool
 
 from anamnesis_pipeline.errors import AnamnesisError, EpisodeNotFound
 from anamnesis_pipeline.model import Part
-from anamnesis_pipeline.runtime.wiring import effective_settings, open_recorder
 from anamnesis_pipeline.services.recording import RECORDS_DELETED, Pair, Recorder
+from anamnesis_pipeline.services.wiring import effective_settings, open_recorder
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.extraction import TOO_MANY, TOO_SLOW, Extraction

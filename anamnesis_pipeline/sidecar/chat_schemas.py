@@ -6,9 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.model import ChatMessage, ChatSession, Citation
-from anamnesis_pipeline.sidecar.fields import TEXT_PATTERN, WORDED_PATTERN, Name
-from anamnesis_pipeline.sidecar.jsonl_schemas import BudgetOut, UseOut
-from anamnesis_pipeline.sidecar.rendering import utc_text
+from anamnesis_pipeline.services.fields import TEXT_PATTERN, WORDED_PATTERN, Name
+from anamnesis_pipeline.services.log_ingest import BudgetOut, UseOut
+from anamnesis_pipeline.services.rendering import utc_text
 
 MOST_CHARS = 32_000
 MOST_FILES = 5

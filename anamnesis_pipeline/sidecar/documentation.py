@@ -7,9 +7,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
-from anamnesis_pipeline.sidecar.fields import JSON_VALUE_SCHEMA
+from anamnesis_pipeline.services.fields import JSON_VALUE_SCHEMA
+from anamnesis_pipeline.services.schemas import MAX_BULK_EPISODES, Problem
 from anamnesis_pipeline.sidecar.problems import MEDIA_TYPE
-from anamnesis_pipeline.sidecar.schemas import MAX_BULK_EPISODES, Problem
 
 _REF = "#/components/schemas/"
 

@@ -9,8 +9,8 @@ import anyio.to_thread
 
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import Source
-from anamnesis_pipeline.runtime.wiring import discover_sources, effective_settings
 from anamnesis_pipeline.services.dagster.runs import AUTOMATIC_TAG
+from anamnesis_pipeline.services.wiring import discover_sources, effective_settings
 from anamnesis_pipeline.sidecar.services import Services
 
 log = logging.getLogger(__name__)

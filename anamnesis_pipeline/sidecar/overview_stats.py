@@ -11,11 +11,11 @@ from typing_extensions import TypedDict
 
 from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, Where
 from anamnesis_pipeline.parsing.text.wording import counted
+from anamnesis_pipeline.services.rendering import episode_body, utc_text
+from anamnesis_pipeline.services.schemas import EpisodeOut
 from anamnesis_pipeline.services.session_reading import timeline_page
 from anamnesis_pipeline.sidecar.cache import Kept
-from anamnesis_pipeline.sidecar.rendering import episode_body, utc_text
 from anamnesis_pipeline.sidecar.routes.consolidation import ConsolidationOut, consolidation_body
-from anamnesis_pipeline.sidecar.schemas import EpisodeOut
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, SourceState
 

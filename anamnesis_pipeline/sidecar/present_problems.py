@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
-from anamnesis_pipeline.runtime.wiring import effective_settings
-from anamnesis_pipeline.sidecar import store_checks
+from anamnesis_pipeline.services import store_checks
+from anamnesis_pipeline.services.embedding_control import ModelPool, coverage
+from anamnesis_pipeline.services.log_ingest import llm_state
+from anamnesis_pipeline.services.machine_checks import Finding, free_space, run_checks
+from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_pipeline.sidecar.admission import Room
-from anamnesis_pipeline.sidecar.jsonl_control import llm_state
-from anamnesis_pipeline.sidecar.machine_checks import Finding, free_space, run_checks
 from anamnesis_pipeline.sidecar.resources import Resource
-from anamnesis_pipeline.sidecar.services import ModelPool, Services, coverage
+from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.store.base import Store
 
 

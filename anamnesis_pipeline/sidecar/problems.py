@@ -2,9 +2,8 @@
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from itertools import islice
 from typing import Any
 
 from fastapi import FastAPI
@@ -12,7 +11,6 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from typing_extensions import TypedDict
 
 from anamnesis_pipeline.errors import (
     AnamnesisError,
@@ -38,12 +36,11 @@ from anamnesis_pipeline.errors import (
     TooLarge,
     UnknownModel,
 )
+from anamnesis_pipeline.services.fields import FieldError, field_errors
 
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
-MAX_PATH_CHARS = 200
-MAX_ERRORS = 100
 SAFE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 """Headers of every response: no MIME sniffing, no caching."""
 
@@ -71,22 +68,7 @@ _STATUS: tuple[tuple[type[AnamnesisError], int], ...] = (
     (InvalidVectors, 503),
     (StoreRefused, 503),
 )
-_PLAIN_MESSAGES = {
-    "string_pattern_mismatch": "is blank, or holds a character that is not allowed here",
-    "string_unicode": "holds half of a surrogate pair",
-    "extra_forbidden": "is not a known field",
-    "model_type": "should be a JSON object",
-    "model_attributes_type": "should be a JSON object",
-    "dict_type": "should be a JSON object",
-}
 _RETRY_AFTER_S = {429: "1", 503: "2"}
-
-
-class FieldError(TypedDict):
-    """What is wrong with one field; an empty path means the whole body."""
-
-    path: str
-    message: str
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> Response:
@@ -95,12 +77,6 @@ def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, 
     retry = {"Retry-After": _RETRY_AFTER_S[status]} if status in _RETRY_AFTER_S else {}
     content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
     return Response(content, status, {**SAFE_HEADERS, **retry, **(headers or {})}, media_type=MEDIA_TYPE)
-
-
-def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[FieldError]:
-    """Convert pydantic's errors to paths and messages, without the values sent."""
-    listed = islice(errors, MAX_ERRORS)
-    return [{"path": _path(error["loc"]), "message": _message(error)} for error in listed]
 
 
 def sentence_of(exc: RequestValidationError) -> str:
@@ -176,13 +152,7 @@ def _sentence(fields: Sequence[FieldError]) -> str:
     return f"{first['path'] or 'body'}: {first['message']}{more}"
 
 
-def _path(location: Sequence[Any]) -> str:
-    # repr, since a field name comes from the caller and may contain anything
-    pieces = (piece if isinstance(piece, str) and piece.isprintable() else repr(piece) for piece in location)
-    return ".".join(pieces)[:MAX_PATH_CHARS]
-
-
-def _message(error: Mapping[str, Any]) -> str:
-    if error["type"] == "value_error":
-        return str(error["ctx"]["error"])
-    return _PLAIN_MESSAGES.get(error["type"]) or str(error["msg"])
+def json_reply(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return a JSON response. Encode in the calling thread: a long page would block the event loop."""
+    content = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return Response(content, status, headers, media_type="application/json")

@@ -19,13 +19,14 @@ from anamnesis_pipeline.llm.summaries.factory import BackendOptions, open_backen
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.in_flight import Flight, Flights
 from anamnesis_pipeline.runtime.advice import START_STOPPED, start_it
+from anamnesis_pipeline.runtime.dagster_home import dagster_link
 from anamnesis_pipeline.runtime.llm_wiring import backend_options
-from anamnesis_pipeline.runtime.wiring import effective_settings, store_place
-from anamnesis_pipeline.services.dagster.api import dagster_link
+from anamnesis_pipeline.services.dagster.state import stopped_text
+from anamnesis_pipeline.services.embedding_control import coverage
+from anamnesis_pipeline.services.wiring import effective_settings, store_place
 from anamnesis_pipeline.settings import Settings, claude_api_key
 from anamnesis_pipeline.sidecar.admission import Room
-from anamnesis_pipeline.sidecar.dagster_state import stopped_text
-from anamnesis_pipeline.sidecar.services import Services, coverage
+from anamnesis_pipeline.sidecar.services import Services
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from anamnesis_pipeline.sidecar.jsonl_control import known_llm_models
+from anamnesis_pipeline.services.log_ingest import known_llm_models
 from anamnesis_tests.browser.conftest import Post
 from anamnesis_tests.browser.looks import assert_anybody_can_use
 

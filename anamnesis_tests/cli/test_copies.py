@@ -23,10 +23,9 @@ from anamnesis_pipeline.cli.migrate import Backend, render, run_migrate
 from anamnesis_pipeline.cli.status import gather_status
 from anamnesis_pipeline.errors import GiveUp, StoreBusy
 from anamnesis_pipeline.pipeline.archived import archived_lines
-from anamnesis_pipeline.runtime import wiring
 from anamnesis_pipeline.runtime.home_wiring import open_archive
 from anamnesis_pipeline.runtime.up_lock import is_held
-from anamnesis_pipeline.services import store_copies
+from anamnesis_pipeline.services import store_copies, wiring
 from anamnesis_pipeline.services.ingest import ingest_all
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors

@@ -8,7 +8,7 @@ import pytest
 
 from anamnesis_pipeline.pipeline.archived import damaged_files
 from anamnesis_pipeline.services.forget import Forgetter, is_forgetting
-from anamnesis_pipeline.sidecar.store_checks import archive_in_full
+from anamnesis_pipeline.services.store_checks import archive_in_full
 from anamnesis_tests.cli.typed import said, typed
 from anamnesis_tests.support.archived_logs import FOLDER, Home, record, unmasked
 

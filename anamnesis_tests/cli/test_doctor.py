@@ -17,12 +17,12 @@ from anamnesis_pipeline.pipeline.archive import Archive
 from anamnesis_pipeline.pipeline.host_clock import note_read
 from anamnesis_pipeline.runtime.advice import log_of
 from anamnesis_pipeline.runtime.up_lock import Running, hold_lock
-from anamnesis_pipeline.runtime.wiring import discover_sources, open_pipeline, open_store, wanted_space
+from anamnesis_pipeline.services import machine_checks, store_checks
+from anamnesis_pipeline.services.dagster.state import UnfinishedRun, read_state, stuck
 from anamnesis_pipeline.services.ingest import ingest_all
+from anamnesis_pipeline.services.machine_checks import Finding
+from anamnesis_pipeline.services.wiring import discover_sources, open_pipeline, open_store, wanted_space
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar import machine_checks, store_checks
-from anamnesis_pipeline.sidecar.dagster_state import UnfinishedRun, read_state, stuck
-from anamnesis_pipeline.sidecar.machine_checks import Finding
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.contracts import IndexState
 from anamnesis_pipeline.store.mongo import fulltext

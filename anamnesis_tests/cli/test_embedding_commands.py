@@ -18,12 +18,12 @@ from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.errors import GiveUp, RetryLater, UnknownModel
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.pipeline.embed import embed_sources
-from anamnesis_pipeline.runtime.wiring import open_store
 from anamnesis_pipeline.services.posting import EpisodeDraft
+from anamnesis_pipeline.services.store_checks import reembedding, space_models
+from anamnesis_pipeline.services.wiring import open_store
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.__main__ import listen
 from anamnesis_pipeline.sidecar.app import create_app
-from anamnesis_pipeline.sidecar.store_checks import reembedding, space_models
 from anamnesis_tests.sidecar import conftest as of_the_sidecar
 from anamnesis_tests.sidecar.conftest import SPACE, TestServices, model_folder, wait_for
 from anamnesis_tests.support.samples import put

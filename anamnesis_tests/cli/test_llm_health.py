@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from anamnesis_pipeline.sidecar import llm_health, store_checks
-from anamnesis_pipeline.sidecar.machine_checks import Finding
+from anamnesis_pipeline.services import model_health as llm_health
+from anamnesis_pipeline.services import store_checks
+from anamnesis_pipeline.services.machine_checks import Finding
 from anamnesis_tests.support.llm_services import (
     KINDS,
     SERVERS,

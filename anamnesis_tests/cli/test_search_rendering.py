@@ -10,7 +10,7 @@ from anamnesis_pipeline.cli import search
 from anamnesis_pipeline.cli.search import converse, search_body
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.search.query import Mode
-from anamnesis_pipeline.sidecar.schemas import SearchIn
+from anamnesis_pipeline.services.schemas import SearchIn
 
 HIT: dict[str, Any] = {
     "episode_id": "0f3c",

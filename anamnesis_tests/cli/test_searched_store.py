@@ -20,11 +20,11 @@ from anamnesis_pipeline.parsing.claude_logs.projects import project_label
 from anamnesis_pipeline.pipeline.projects import SEEN
 from anamnesis_pipeline.runtime.home_wiring import open_redactor
 from anamnesis_pipeline.runtime.up_lock import Running, hold_lock
-from anamnesis_pipeline.runtime.wiring import open_pieces, open_store, store_place
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.services.forget_target import ForgetRequest
 from anamnesis_pipeline.services.posting import EpisodeDraft, Poster
 from anamnesis_pipeline.services.uploads import Handed
+from anamnesis_pipeline.services.wiring import open_pieces, open_store, store_place
 from anamnesis_pipeline.settings import Settings, sidecar_url
 from anamnesis_tests.support.loopback import LoopbackServer, json_answer
 

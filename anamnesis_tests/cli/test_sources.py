@@ -16,9 +16,9 @@ from anamnesis_pipeline.pipeline.projects import project_labels
 from anamnesis_pipeline.pipeline.source_specs import stored_specs
 from anamnesis_pipeline.pipeline.survey import look
 from anamnesis_pipeline.runtime.crawler_wiring import configured_specs, open_crawler
-from anamnesis_pipeline.runtime.wiring import open_store
+from anamnesis_pipeline.services import store_checks
+from anamnesis_pipeline.services.wiring import open_store
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar import store_checks
 from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS, FORMER_CLAUDE_DOCUMENTS
 from anamnesis_tests.cli import typed
 from anamnesis_tests.support.ssh_servers import SSHD, home_with_key, openssh_server

@@ -20,12 +20,12 @@ from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.pipeline.source_specs import put_spec
 from anamnesis_pipeline.pipeline.survey import look
 from anamnesis_pipeline.runtime.crawler_wiring import built_in, open_crawler
-from anamnesis_pipeline.runtime.wiring import effective_settings, open_pipeline, open_store
+from anamnesis_pipeline.services import store_checks
 from anamnesis_pipeline.services.blocklist import add_rule
 from anamnesis_pipeline.services.crawler_status import lag_s
 from anamnesis_pipeline.services.ingest import ingest_all
+from anamnesis_pipeline.services.wiring import effective_settings, open_pipeline, open_store
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar import store_checks
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
 from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS, DOCUMENTS, SourceSpec
 from anamnesis_pipeline.store.base import Store

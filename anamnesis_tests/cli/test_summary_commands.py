@@ -16,11 +16,11 @@ from anamnesis_pipeline.llm import extractive
 from anamnesis_pipeline.llm.prices import ANSWER_TOKENS
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.pipeline.projects import add_alias
-from anamnesis_pipeline.runtime.wiring import discover_sources, open_pipeline, open_store
+from anamnesis_pipeline.services import store_checks
 from anamnesis_pipeline.services.ingest import ingest_all
+from anamnesis_pipeline.services.model_health import llm_problems
+from anamnesis_pipeline.services.wiring import discover_sources, open_pipeline, open_store
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar import store_checks
-from anamnesis_pipeline.sidecar.llm_health import llm_problems
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.session_model import SESSION_KIND
 from anamnesis_tests.support.live_system import EXAMPLES

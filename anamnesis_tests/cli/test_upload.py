@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.model import Episode, Where
-from anamnesis_pipeline.runtime.wiring import open_store
+from anamnesis_pipeline.services.wiring import open_store
 from anamnesis_pipeline.settings import Settings
 from anamnesis_tests.cli.typed import refused, said
 

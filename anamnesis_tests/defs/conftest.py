@@ -15,9 +15,9 @@ from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel, PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.token_vectors import Projection
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.runtime.wiring import configured_cores
 from anamnesis_pipeline.services.dagster.api import DagsterApi
 from anamnesis_pipeline.services.dagster.backfills import BACKFILL_TAG, BackfillState
+from anamnesis_pipeline.services.wiring import configured_cores
 from anamnesis_pipeline.settings import Settings
 from anamnesis_tests.support.dagster_parts import created_run, dagster_webserver
 from anamnesis_tests.support.fake_models import HashedWords
@@ -234,5 +234,5 @@ class HashedModels:
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> HashedModels:
     models = HashedModels()
-    monkeypatch.setattr("anamnesis_pipeline.runtime.wiring.open_pool", models.open_pool)
+    monkeypatch.setattr("anamnesis_pipeline.services.wiring.open_pool", models.open_pool)
     return models

@@ -37,9 +37,9 @@ from anamnesis_pipeline.pipeline.document_versions import Version
 from anamnesis_pipeline.pipeline.map_file import map_path, save_map
 from anamnesis_pipeline.pipeline.memory_map import make_map
 from anamnesis_pipeline.pipeline.publish import delete_episode
-from anamnesis_pipeline.runtime.wiring import discover_sources, open_pipeline, open_uploads
 from anamnesis_pipeline.services.ingest import ingest_all
 from anamnesis_pipeline.services.uploads import Handed
+from anamnesis_pipeline.services.wiring import discover_sources, open_pipeline, open_uploads
 from anamnesis_pipeline.store.session_model import SESSION_KIND
 from anamnesis_tests.pipeline.test_memory_map import fill
 from anamnesis_tests.support.archived_logs import FOLDER, OTHER, SESSION, record

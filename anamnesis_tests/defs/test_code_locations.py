@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from anamnesis_pipeline.cli.up import child_specs
 from anamnesis_pipeline.runtime.ports import accepts
-from anamnesis_pipeline.runtime.up import child_specs
 from anamnesis_pipeline.services.dagster.api import DagsterApi
 from anamnesis_pipeline.services.dagster.graphql import REPOSITORY
 from anamnesis_pipeline.settings import load

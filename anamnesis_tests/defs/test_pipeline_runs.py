@@ -13,9 +13,9 @@ from anamnesis_pipeline.defs.resources import MemoryResource, SshResource
 from anamnesis_pipeline.defs.sensors import crawl_sensor
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.pipeline.parse_again import ask_again
-from anamnesis_pipeline.runtime.wiring import discover_sources
 from anamnesis_pipeline.services.forget import JOB
 from anamnesis_pipeline.services.ingest import ingest_all
+from anamnesis_pipeline.services.wiring import discover_sources
 from anamnesis_pipeline.store.session_model import SESSION_KIND
 from anamnesis_tests.defs.conftest import Daemon
 from anamnesis_tests.support.live_system import EXAMPLES

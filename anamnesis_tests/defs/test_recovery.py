@@ -12,10 +12,10 @@ from anamnesis_pipeline.defs import recovery
 from anamnesis_pipeline.defs.jobs import UNFINISHED_STATUSES
 from anamnesis_pipeline.defs.recovery import CUT_OFF_STATUSES, cancel_cut_off_runs, note_cut_off
 from anamnesis_pipeline.errors import ServiceUnreachable
-from anamnesis_pipeline.runtime.wiring import open_store
 from anamnesis_pipeline.services.dagster import graphql
 from anamnesis_pipeline.services.dagster.api import DagsterApi
 from anamnesis_pipeline.services.dagster.runs import CUT_OFF, mark_canceled
+from anamnesis_pipeline.services.wiring import open_store
 from anamnesis_tests.support.dagster_parts import created_run
 
 

@@ -27,7 +27,7 @@ from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.pipeline.reembed_state import failure_of
 from anamnesis_pipeline.pipeline.source_specs import put_specs
 from anamnesis_pipeline.runtime.crawler_wiring import built_in
-from anamnesis_pipeline.runtime.wiring import CONFIG_PREFIX, loaded_values
+from anamnesis_pipeline.services.wiring import CONFIG_PREFIX, loaded_values
 from anamnesis_pipeline.sources.specs import LOGS, SourceSpec
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.defs.conftest import HashedModels

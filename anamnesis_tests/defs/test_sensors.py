@@ -14,8 +14,8 @@ from anamnesis_pipeline.defs.resources import MemoryResource, close_kept
 from anamnesis_pipeline.defs.sensors import CRAWLED_AT, crawl_sensor, quick_crawl_sensor
 from anamnesis_pipeline.errors import AnamnesisError, StoreCorrupt
 from anamnesis_pipeline.model import RESERVED_SOURCES
-from anamnesis_pipeline.runtime.wiring import discover_sources
 from anamnesis_pipeline.services.ingest import ingest_source
+from anamnesis_pipeline.services.wiring import discover_sources
 from anamnesis_tests.defs.conftest import Daemon
 from anamnesis_tests.support.dagster_parts import created_run
 

@@ -13,7 +13,7 @@ from anamnesis_pipeline.defs.resources import LlmResource, MemoryResource
 from anamnesis_pipeline.defs.summaries import AGAIN_TAG, AUTOMATIC_TAGS, is_by_hand, summaries
 from anamnesis_pipeline.pipeline import summarize as step
 from anamnesis_pipeline.pipeline.llm_breaker import Breaker
-from anamnesis_pipeline.runtime.wiring import CONFIG_PREFIX
+from anamnesis_pipeline.services.wiring import CONFIG_PREFIX
 from anamnesis_tests.support.llms import SOURCE, LlmHere, parsed, part
 
 

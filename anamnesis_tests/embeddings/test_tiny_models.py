@@ -12,7 +12,7 @@ from anamnesis_pipeline.embeddings.cores import Priority, available_cores
 from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel
 from anamnesis_pipeline.errors import BadSetting, UnknownModel
 from anamnesis_pipeline.pipeline.embed import embed_sources
-from anamnesis_pipeline.runtime.wiring import open_pool, open_pool_of, open_store
+from anamnesis_pipeline.services.wiring import open_pool, open_pool_of, open_store
 from anamnesis_pipeline.settings import Settings
 from anamnesis_tests.support.samples import put
 from anamnesis_tests.support.tiny_models import as_published, loaded, saved, saved_other

@@ -25,8 +25,8 @@ from anamnesis_pipeline.embeddings.token_vectors import (
     unit_rows,
 )
 from anamnesis_pipeline.errors import InvalidVectors, UnknownModel
-from anamnesis_pipeline.runtime.wiring import open_services
 from anamnesis_pipeline.services.posting import EpisodeDraft
+from anamnesis_pipeline.services.wiring import open_services
 from anamnesis_pipeline.settings import load
 from anamnesis_tests.support.fake_models import Gate, HashedWords, OpenPool, wait_for
 from anamnesis_tests.support.tiny_models import as_published, loaded, saved

@@ -15,7 +15,8 @@ from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.model import Episode, Part, Space, Variant, Where
 from anamnesis_pipeline.pipeline.archived import archived_lines
 from anamnesis_pipeline.pipeline.embed import embed_sources
-from anamnesis_pipeline.runtime import home_wiring, wiring
+from anamnesis_pipeline.runtime import home_wiring
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.ingest import ingest_all
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store

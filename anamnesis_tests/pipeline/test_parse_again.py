@@ -15,7 +15,7 @@ from anamnesis_pipeline.pipeline import parse_again as module
 from anamnesis_pipeline.pipeline.dead_letters import RetryReport, retry_dead_letters
 from anamnesis_pipeline.pipeline.parse import AgainReport, open_context
 from anamnesis_pipeline.pipeline.parse_again import ask_again, is_asked_again, parse_again, sources_asked_again
-from anamnesis_pipeline.runtime.wiring import archive_lines
+from anamnesis_pipeline.services.wiring import archive_lines
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.support.ingested import OTHER, Ingested
 from anamnesis_tests.support.log_lines import SESSION, Log, texts

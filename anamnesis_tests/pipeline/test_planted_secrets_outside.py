@@ -20,7 +20,7 @@ from anamnesis_pipeline.embeddings.base import Role
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.pipeline.embed import embed_sources
 from anamnesis_pipeline.pipeline.index import ensure_space
-from anamnesis_pipeline.runtime.wiring import discover_sources
+from anamnesis_pipeline.services.wiring import discover_sources
 from anamnesis_tests.pipeline.planted_logs import PLANTED, plant, readable
 from anamnesis_tests.sidecar.conftest import wait_for
 from anamnesis_tests.support.live_system import free_ports

@@ -16,8 +16,8 @@ from anamnesis_pipeline.pipeline.crawl import crawl_source
 from anamnesis_pipeline.pipeline.source_specs import put_specs
 from anamnesis_pipeline.pipeline.survey import look
 from anamnesis_pipeline.runtime.crawler_wiring import open_crawler, remote_host
-from anamnesis_pipeline.runtime.wiring import open_pipeline, open_store
 from anamnesis_pipeline.services.ingest import ingest_source
+from anamnesis_pipeline.services.wiring import open_pipeline, open_store
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.discovery import discover
 from anamnesis_pipeline.sources.local import LocalHost

@@ -15,8 +15,7 @@ from anamnesis_pipeline.parsing.redaction.masking import Redactor
 from anamnesis_pipeline.pipeline.llm_choice import Llm, LlmRules
 from anamnesis_pipeline.pipeline.session_summaries import summarize_sessions
 from anamnesis_pipeline.pipeline.sessions import SUMMARY_DUE, sources_to_summarize
-from anamnesis_pipeline.runtime import wiring
-from anamnesis_pipeline.services import blocklist
+from anamnesis_pipeline.services import blocklist, wiring
 from anamnesis_pipeline.services.blocklist import exclude_episode
 from anamnesis_pipeline.services.exporting import export
 from anamnesis_pipeline.services.importing import Importer

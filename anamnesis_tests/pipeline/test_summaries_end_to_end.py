@@ -6,8 +6,8 @@ import pytest
 
 from anamnesis_pipeline.llm import extractive
 from anamnesis_pipeline.model import SUMMARIZER_MARK, Episode, LlmUse
-from anamnesis_pipeline.runtime.wiring import effective_settings
-from anamnesis_pipeline.sidecar.jsonl_control import llm_state
+from anamnesis_pipeline.services.log_ingest import llm_state
+from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_tests.support.llm_services import FOLDER, HERE, ClaudeService, LlmHome, Service, uuid_of
 from anamnesis_tests.support.llms import REPLY
 from anamnesis_tests.support.stand_in import make_stand_in

@@ -18,7 +18,7 @@ from anamnesis_pipeline.parsing.redaction.masking import Redactor
 from anamnesis_pipeline.pipeline import crawl as crawl_module
 from anamnesis_pipeline.pipeline import tool_outputs as outputs_module
 from anamnesis_pipeline.pipeline.dead_letters import retry_dead_letters
-from anamnesis_pipeline.runtime import wiring
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.extract import extract, extractable
 from anamnesis_pipeline.services.ingest import ingest_all
 from anamnesis_pipeline.sources import local as local_module

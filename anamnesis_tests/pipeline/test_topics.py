@@ -7,8 +7,8 @@ from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.profiles import PROFILES
 from anamnesis_pipeline.search.query import SearchQuery
 from anamnesis_pipeline.search.trust import authority_of
-from anamnesis_pipeline.sidecar.rendering import answer_body
-from anamnesis_pipeline.sidecar.schemas import HitOut
+from anamnesis_pipeline.services.rendering import answer_body
+from anamnesis_pipeline.services.schemas import HitOut
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.support.crawled_documents import T0, DocumentHome
 from anamnesis_tests.support.samples import put

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.errors import AlreadyRunning, GiveUp
+from anamnesis_pipeline.runtime.dagster_home import dagster_url
 from anamnesis_pipeline.runtime.up_lock import Running, hold_lock, read_lock, settings_in_use, sidecar_in_use
-from anamnesis_pipeline.services.dagster.api import dagster_url
 from anamnesis_pipeline.settings import Settings, sidecar_url
 
 FIRST = Running(11, "life-1", "http://127.0.0.1:3010", "http://127.0.0.1:3000", ["/logs"])

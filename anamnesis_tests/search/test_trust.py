@@ -9,7 +9,7 @@ from anamnesis_pipeline.model import ChatMessage, ChatSession, Citation, Where
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.search.trust import CHAT_FACTOR, CURATED_FACTOR, authority_of, tier_of, trust_factor
-from anamnesis_pipeline.sidecar.rendering import answer_body
+from anamnesis_pipeline.services.rendering import answer_body
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.support.samples import put
 

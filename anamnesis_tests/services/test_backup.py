@@ -16,7 +16,8 @@ import zstandard
 
 from anamnesis_pipeline.cli.backup import render_backup, run_backup, run_restore
 from anamnesis_pipeline.errors import GiveUp, StoreFull
-from anamnesis_pipeline.runtime import home_wiring, wiring
+from anamnesis_pipeline.runtime import home_wiring
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.backup import OF_THE_HOME, SALT
 from anamnesis_pipeline.services.extract import EVERY, extract, extractable
 from anamnesis_pipeline.services.forget import ForgetRequest

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anamnesis_pipeline.model import FORGOTTEN, ChatMessage, ChatSession
-from anamnesis_pipeline.runtime import wiring
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.forget import JOB
 from anamnesis_tests.support.archived_logs import Home, unmasked
 from anamnesis_tests.support.samples import put

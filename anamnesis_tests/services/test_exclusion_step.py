@@ -8,8 +8,7 @@ from anamnesis_pipeline.errors import Excluded, GiveUp
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.pipeline.exclusion import Exclusions
 from anamnesis_pipeline.pipeline.projects import add_alias
-from anamnesis_pipeline.runtime import wiring
-from anamnesis_pipeline.services import blocklist
+from anamnesis_pipeline.services import blocklist, wiring
 from anamnesis_pipeline.services.blocklist import add_rule, exclude_episode, lift, matching_episodes
 from anamnesis_pipeline.services.posting import EpisodeDraft, Poster
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, sha256_of

@@ -20,8 +20,7 @@ from pydantic import SecretStr
 from anamnesis_pipeline.cli.exporting import render, run_export, run_import
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Episode, Passage, Where
-from anamnesis_pipeline.runtime import wiring
-from anamnesis_pipeline.services import exporting, importing
+from anamnesis_pipeline.services import exporting, importing, wiring
 from anamnesis_pipeline.services.blocklist import add_rule
 from anamnesis_pipeline.services.exporting import body_of
 from anamnesis_pipeline.services.importing import BATCH_BYTES, BATCH_LINES, ImportReport, Line

@@ -13,8 +13,8 @@ from anamnesis_pipeline.cli.app import app
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.pipeline.source_specs import put_specs
 from anamnesis_pipeline.pipeline.survey import look
-from anamnesis_pipeline.runtime import wiring
 from anamnesis_pipeline.runtime.crawler_wiring import built_in, open_crawler
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.extract import EVERY, extract, extractable
 from anamnesis_pipeline.services.ingest import ingest_all
 from anamnesis_pipeline.sources.discovery import discover

@@ -9,7 +9,7 @@ import pytest
 
 from anamnesis_pipeline.errors import EpisodeNotFound, LlmUnavailable
 from anamnesis_pipeline.parsing.redaction.masking import Redactor
-from anamnesis_pipeline.runtime import wiring
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.forget_target import ForgetRequest
 from anamnesis_pipeline.services.recording import Pair
 from anamnesis_pipeline.services.rescan import Rescan, Rules

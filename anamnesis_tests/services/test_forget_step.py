@@ -18,7 +18,8 @@ from anamnesis_pipeline.embeddings.pieces import Span
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Space, Variant
 from anamnesis_pipeline.pipeline.archive import Archive
-from anamnesis_pipeline.runtime import home_wiring, wiring
+from anamnesis_pipeline.runtime import home_wiring
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.forget import JOB
 from anamnesis_pipeline.services.posting import EpisodeDraft, Poster
 from anamnesis_pipeline.store.sqlite.connection import Database

@@ -11,9 +11,9 @@ from pydantic import SecretStr
 
 from anamnesis_pipeline.errors import RetryLater, StoreBusy
 from anamnesis_pipeline.model import Where
-from anamnesis_pipeline.runtime import wiring
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import SearchQuery
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.ingest import ingest_all
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.discovery import discover

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from anamnesis_pipeline.parsing.redaction.masking import Redactor, load_salt
-from anamnesis_pipeline.runtime.wiring import open_pieces
 from anamnesis_pipeline.services.posting import EpisodeDraft, Poster
+from anamnesis_pipeline.services.wiring import open_pieces
 from anamnesis_tests.support.archived_logs import Home, record
 from anamnesis_tests.support.planted_kinds import PROSE, planted_kinds, readable_kinds
 

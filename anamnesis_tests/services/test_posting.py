@@ -27,11 +27,10 @@ from anamnesis_pipeline.errors import (
 from anamnesis_pipeline.model import Episode, Passage, Space, StoredPassage, Variant, Where
 from anamnesis_pipeline.parsing.redaction.masking import Redactor
 from anamnesis_pipeline.pipeline.embed import embed_passages
-from anamnesis_pipeline.runtime import wiring
-from anamnesis_pipeline.runtime.wiring import open_pieces
-from anamnesis_pipeline.services import posted_vectors
+from anamnesis_pipeline.services import posted_vectors, wiring
 from anamnesis_pipeline.services.posted_vectors import PostedVectors
 from anamnesis_pipeline.services.posting import EMBEDDED_AT_ONCE, EpisodeDraft, Poster
+from anamnesis_pipeline.services.wiring import open_pieces
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.conftest import OpenStore
 from anamnesis_tests.support.archived_logs import Home, record, unmasked

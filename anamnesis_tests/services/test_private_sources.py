@@ -17,8 +17,8 @@ from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.llm import extractive
 from anamnesis_pipeline.pipeline.source_specs import put_specs
 from anamnesis_pipeline.pipeline.survey import look
-from anamnesis_pipeline.runtime import wiring
 from anamnesis_pipeline.runtime.crawler_wiring import built_in, open_crawler
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.ingest import ingest_all
 from anamnesis_pipeline.services.posting import Poster
 from anamnesis_pipeline.services.uploads import SOURCE, Handed, Uploads

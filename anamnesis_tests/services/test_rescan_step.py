@@ -14,7 +14,7 @@ import pytest
 from anamnesis_pipeline.cli.redact import now_and_then, render
 from anamnesis_pipeline.model import ChatMessage, ChatSession
 from anamnesis_pipeline.parsing.redaction.masking import Redactor
-from anamnesis_pipeline.runtime import wiring
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.posting import EpisodeDraft, Poster
 from anamnesis_pipeline.services.rescan import CHECKPOINT, Rescan, RescanReport, Rules
 from anamnesis_pipeline.store.base import Store

@@ -13,13 +13,13 @@ from anamnesis_pipeline.model import SegmentKind, Where
 from anamnesis_pipeline.parsing.claude_logs.records import KNOWN_TYPES
 from anamnesis_pipeline.parsing.text.wording import session_text
 from anamnesis_pipeline.pipeline.sessions import MAX_UNKNOWN, continued, latest_session, unknown_records
-from anamnesis_pipeline.runtime import wiring
 from anamnesis_pipeline.search.context_items import Item, SourceClass, line_of
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.forget_target import ForgetRequest
+from anamnesis_pipeline.services.rendering import episode_body
 from anamnesis_pipeline.services.session_reading import chunk_page, find_session, row_of, session_page, timeline_page
 from anamnesis_pipeline.services.short_ids import find_episode, short_ids, whole_id
-from anamnesis_pipeline.sidecar.rendering import episode_body
-from anamnesis_pipeline.sidecar.store_checks import record_types
+from anamnesis_pipeline.services.store_checks import record_types
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.session_model import SessionRecord, to_episode
 from anamnesis_tests.pipeline.test_session_summaries import Sessions

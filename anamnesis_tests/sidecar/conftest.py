@@ -31,15 +31,15 @@ from anamnesis_pipeline.parsing.redaction.masking import Redactor
 from anamnesis_pipeline.pipeline.daily import timings
 from anamnesis_pipeline.pipeline.embed import embed_passages, embed_sources
 from anamnesis_pipeline.pipeline.index import space_projection
-from anamnesis_pipeline.runtime.wiring import configured_cores, effective_settings, what_is_private
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.levels import LEVEL
+from anamnesis_pipeline.services import embedding_control
 from anamnesis_pipeline.services.dagster.backfills import BackfillState, EmbeddingBackfill, Launched
 from anamnesis_pipeline.services.dagster.definitions import LoadedSchedule
 from anamnesis_pipeline.services.dagster.runs import Automation, IngestRuns, JobRun
 from anamnesis_pipeline.services.posting import Poster
+from anamnesis_pipeline.services.wiring import configured_cores, effective_settings, what_is_private
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar import embedding_control
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite

@@ -5,8 +5,8 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.model import Episode, Passage
+from anamnesis_pipeline.services.fields import parse_time
 from anamnesis_pipeline.sidecar.app import create_app
-from anamnesis_pipeline.sidecar.fields import parse_time
 from anamnesis_tests.sidecar.conftest import (
     BASE,
     HashedWords,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from anamnesis_pipeline.sidecar import fields
+from anamnesis_pipeline.services import fields
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_tests.sidecar.conftest import BASE, open_services, problem
 

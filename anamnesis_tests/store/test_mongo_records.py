@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from anamnesis_pipeline.model import FileCursor, Part, Source, Variant, record_id
-from anamnesis_pipeline.sidecar.services import coverage
+from anamnesis_pipeline.services.embedding_control import coverage
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.mongo import collections, schema

@@ -14,7 +14,8 @@ import zstandard
 from anamnesis_pipeline.model import Episode, Source, Where
 from anamnesis_pipeline.parsing.redaction.masking import Redactor
 from anamnesis_pipeline.pipeline.archived import archived_lines
-from anamnesis_pipeline.runtime import home_wiring, wiring
+from anamnesis_pipeline.runtime import home_wiring
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.forget import ForgetReport
 from anamnesis_pipeline.services.forget_target import ForgetRequest
 from anamnesis_pipeline.services.ingest import ingest_all

@@ -15,10 +15,10 @@ from anamnesis_pipeline.pipeline.archive import Archive
 from anamnesis_pipeline.pipeline.crawl_documents import DocumentRules
 from anamnesis_pipeline.pipeline.llm_choice import Llm
 from anamnesis_pipeline.pipeline.projects import project_labels
-from anamnesis_pipeline.runtime.wiring import archive_lines
 from anamnesis_pipeline.services.forget import ForgetReport
 from anamnesis_pipeline.services.forget_target import ForgetRequest
 from anamnesis_pipeline.services.ingest import Pipeline, SourceReport, ingest_source
+from anamnesis_pipeline.services.wiring import archive_lines
 from anamnesis_pipeline.sources.base import SourceHost, Survey, Wanted
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec

@@ -15,7 +15,7 @@ from anamnesis_pipeline.pipeline.llm_choice import Llm
 from anamnesis_pipeline.pipeline.parse import ParseReport, parse_source
 from anamnesis_pipeline.pipeline.publish import publish_source
 from anamnesis_pipeline.pipeline.session_summaries import SessionReport, summarize_sessions
-from anamnesis_pipeline.runtime.wiring import archive_lines
+from anamnesis_pipeline.services.wiring import archive_lines
 from anamnesis_pipeline.sources.discovery import discover
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.store.base import Store

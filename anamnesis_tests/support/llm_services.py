@@ -15,7 +15,7 @@ import paramiko
 import pytest
 
 from anamnesis_pipeline.pipeline.summarize import SummaryReport
-from anamnesis_pipeline.runtime import wiring
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.ingest import SourceReport, ingest_all
 from anamnesis_tests.support import anthropic_server, ollama_server, openai_server
 from anamnesis_tests.support.archived_logs import FOLDER, SESSION, Home, record

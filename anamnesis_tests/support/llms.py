@@ -22,7 +22,7 @@ from anamnesis_pipeline.model import (
 )
 from anamnesis_pipeline.pipeline.llm_choice import Llm, LlmRules
 from anamnesis_pipeline.pipeline.summarize import SummaryReport, summarize_source
-from anamnesis_pipeline.runtime import wiring
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.posting import Poster
 from anamnesis_pipeline.services.recording import Recorder
 from anamnesis_pipeline.store.base import Store

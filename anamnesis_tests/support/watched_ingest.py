@@ -63,9 +63,9 @@ def is_here(host: object) -> bool:
 def main(folder: str, how: str, url: str = "") -> None:
     """Ingest with each summarizer in turn, or with the Ollama server at `url`."""
     from anamnesis_pipeline.cli.ingest import run_ingest
-    from anamnesis_pipeline.runtime.wiring import effective_settings
+    from anamnesis_pipeline.services.log_ingest import llm_state
+    from anamnesis_pipeline.services.wiring import effective_settings
     from anamnesis_pipeline.settings import load
-    from anamnesis_pipeline.sidecar.jsonl_control import llm_state
     from anamnesis_tests.support.llm_services import LlmHome
 
     home = LlmHome(Path(folder), pytest.MonkeyPatch())

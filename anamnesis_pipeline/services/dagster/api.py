@@ -4,13 +4,16 @@ The queries fit dagster-graphql 1.12 and 1.13. Open-source Dagster has no authen
 its port.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
 from anamnesis_pipeline.model import RESERVED_SOURCES
-from anamnesis_pipeline.services.dagster.backfills import Backfills
-from anamnesis_pipeline.services.dagster.definitions import LoadedDefinitions
-from anamnesis_pipeline.services.dagster.runs import Runs
+from anamnesis_pipeline.runtime.dagster_home import dagster_link, dagster_url
+from anamnesis_pipeline.services.dagster.backfills import Backfills, BackfillState, EmbeddingBackfill, Launched
+from anamnesis_pipeline.services.dagster.definitions import LoadedDefinitions, LoadedSchedule
+from anamnesis_pipeline.services.dagster.runs import Automation, IngestRuns, JobRun, Runs
 from anamnesis_pipeline.settings import Settings
 
-LOOPBACK = "127.0.0.1"
 ASSET_PAGES = {
     "crawled_files": "/dashboard/sources",
     "documents": "/dashboard/sources",
@@ -35,16 +38,58 @@ class DagsterApi(Runs, Backfills, LoadedDefinitions):
     """All calls to one Dagster webserver."""
 
 
-def dagster_url(settings: Settings) -> str:
-    """Return the base address of the Dagster UI for this process."""
-    return settings.dagster_url or f"http://{LOOPBACK}:{settings.dagster_port}"
-
-
-def dagster_link(settings: Settings) -> str:
-    """Return the base address of the Dagster UI for its users."""
-    return settings.dagster_link or dagster_url(settings)
-
-
 def open_dagster(settings: Settings) -> DagsterApi:
     """Return the Dagster of this deployment."""
     return DagsterApi(dagster_url(settings), dagster_link(settings), settings.api_token)
+
+
+class Dagster(Protocol):
+    """The calls to Dagster, as in `dagster_api.api.DagsterApi`. Each may raise ServiceUnreachable."""
+
+    def launch_embedding_backfill(self, space: str, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
+        """Launch a backfill of `embeddings` and return its id."""
+
+    def cancel_backfill(self, backfill_id: str) -> None:
+        """Start no further runs of a backfill."""
+
+    def unfinished_backfills(self) -> list[EmbeddingBackfill]:
+        """Return the unfinished backfills of `embeddings`, from any origin."""
+
+    def backfill_state(self, backfill_id: str) -> BackfillState | None:
+        """Return its progress; None if unknown."""
+
+    def link(self, backfill_id: str) -> str:
+        """Return its URL in the UI; never raises."""
+
+    def launch_ingest(self, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> Launched:
+        """Run `ingest` for these sources, at least one."""
+
+    def ingest_runs(self, cut_off: str | None = None) -> IngestRuns:
+        """Return the state of `ingest`. `cut_off`: id of the last interrupted run."""
+
+    def unfinished_ingest_backfills(self) -> list[str]:
+        """Return the ids of unfinished backfills of `ingest`."""
+
+    def launch_job(self, job: str) -> str:
+        """Launch a run of a job without partitions and return its id."""
+
+    def latest_run(self, job: str) -> JobRun | None:
+        """Return the latest run of a job."""
+
+    def stop_runs(self, run_ids: Sequence[str]) -> None:
+        """Stop these runs."""
+
+    def stopped_automations(self) -> list[Automation]:
+        """Return sensors and schedules that should run but are stopped."""
+
+    def start_automations(self) -> list[Automation]:
+        """Start these and return them."""
+
+    def schedules(self) -> list[LoadedSchedule]:
+        """Return the schedules of the loaded definitions."""
+
+    def reload_definitions(self) -> None:
+        """Reload the definitions."""
+
+    def run_link(self, run_id: str) -> str:
+        """Return a run's URL in the UI; never raises."""

@@ -4,14 +4,14 @@ import json
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
 import httpx
 from pydantic import SecretStr
 
-from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable
+from anamnesis_pipeline.errors import ServiceUnreachable
+from anamnesis_pipeline.runtime.dagster_home import dagster_command
 
 REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": "anamnesis"}
 """The location name of workspace.yaml."""
@@ -83,18 +83,6 @@ def ask_by_command(query: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         raise ServiceUnreachable(f"dagster-graphql answers with an error: {_reason(200, found)}")
     data: dict[str, Any] = found["data"]
     return data
-
-
-def dagster_command(name: str) -> str:
-    """Return the path of one of Dagster's commands, from its installation's file list.
-
-    :raises GiveUp: it does not exist.
-    """
-    package = "dagster-graphql" if name == "dagster-graphql" else "dagster"
-    for file in distribution(package).files or ():
-        if file.name == name and (path := Path(str(file.locate())).resolve()).is_file():
-            return str(path)
-    raise GiveUp(f"Dagster is installed without its command {name}; install {package} again")
 
 
 def call_json(who: str, request: httpx.Request, timeout_s: float = _TIMEOUT_S) -> tuple[int, Any]:

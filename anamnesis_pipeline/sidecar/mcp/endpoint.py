@@ -17,8 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.mcp.handshake import answer_to
-from anamnesis_pipeline.sidecar.problems import problem
-from anamnesis_pipeline.sidecar.rendering import json_reply
+from anamnesis_pipeline.sidecar.problems import json_reply, problem
 
 if TYPE_CHECKING:
     import httpx2

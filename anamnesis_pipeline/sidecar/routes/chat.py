@@ -21,9 +21,10 @@ from anamnesis_pipeline.llm.chat.factory import Offer, offers, open_chat
 from anamnesis_pipeline.model import TITLE_CHARS, ChatMessage, ChatSession
 from anamnesis_pipeline.pipeline import publish as episodes
 from anamnesis_pipeline.runtime.llm_wiring import backend_options
-from anamnesis_pipeline.runtime.wiring import effective_settings
 from anamnesis_pipeline.search.project_labels import labels_of
 from anamnesis_pipeline.services.chat import Attachment, check_leave, leaning_on_private
+from anamnesis_pipeline.services.fields import Name
+from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.chat_choice import configured_model, default_choice, offered_choice, wanted_choice
 from anamnesis_pipeline.sidecar.chat_running import Chats
@@ -47,8 +48,7 @@ from anamnesis_pipeline.sidecar.chat_schemas import (
 )
 from anamnesis_pipeline.sidecar.chat_stream import Event, Turn, TurnStream
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
-from anamnesis_pipeline.sidecar.fields import Name
-from anamnesis_pipeline.sidecar.rendering import json_reply
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.episodes import Limit
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.store.values import CURSOR_PATTERN

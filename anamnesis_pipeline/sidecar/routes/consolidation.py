@@ -13,14 +13,14 @@ from typing_extensions import TypedDict
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.pipeline.consolidation import LAST_RUN, consolidate_sessions, stats_of
 from anamnesis_pipeline.pipeline.daily import timings
-from anamnesis_pipeline.runtime.wiring import effective_settings, open_merger
 from anamnesis_pipeline.search.project_labels import PRIVATE
+from anamnesis_pipeline.services.fields import WHOLE, EpisodeId
+from anamnesis_pipeline.services.log_ingest import JsonlControl, Schedule, of_setting
 from anamnesis_pipeline.services.merging import MergeReport, MergeRules, Proposal
+from anamnesis_pipeline.services.rendering import utc_text
+from anamnesis_pipeline.services.wiring import effective_settings, open_merger
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
-from anamnesis_pipeline.sidecar.fields import WHOLE, EpisodeId
-from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl
-from anamnesis_pipeline.sidecar.jsonl_schemas import Schedule, of_setting
-from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.embedding import refusing
 from anamnesis_pipeline.sidecar.routes.episodes import refuse_repeated
 from anamnesis_pipeline.sidecar.services import Services, Uses

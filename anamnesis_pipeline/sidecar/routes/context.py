@@ -12,16 +12,17 @@ from typing_extensions import TypedDict
 
 from anamnesis_pipeline.errors import InvalidEpisode
 from anamnesis_pipeline.parsing.text.sentences import beginning
-from anamnesis_pipeline.runtime.wiring import open_pieces
 from anamnesis_pipeline.search.context_items import Item, SourceClass
 from anamnesis_pipeline.search.handoff import MOST_ITEMS
 from anamnesis_pipeline.search.trust import tier_of
 from anamnesis_pipeline.services.context import ContextAnswer, ContextMaker, ContextRequest
+from anamnesis_pipeline.services.fields import WHOLE, WORDED_PATTERN, Name
 from anamnesis_pipeline.services.handoff import HANDOFF_TOKENS
+from anamnesis_pipeline.services.rendering import utc_text
+from anamnesis_pipeline.services.wiring import open_pieces
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
-from anamnesis_pipeline.sidecar.fields import WHOLE, WORDED_PATTERN, Name
-from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.services import Services, Uses
 
 MAX_TOKENS = 8_000

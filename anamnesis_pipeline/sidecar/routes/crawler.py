@@ -8,9 +8,8 @@ from starlette.responses import Response
 
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.pipeline.source_specs import SpecFields, SpecModel
-from anamnesis_pipeline.runtime.wiring import effective_settings
-from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl, check_regex, source_out
-from anamnesis_pipeline.sidecar.crawler_schemas import (
+from anamnesis_pipeline.services.crawler_control import (
+    CrawlerControl,
     CrawlerStatusOut,
     CrawlIn,
     CrawlStartedOut,
@@ -23,9 +22,12 @@ from anamnesis_pipeline.sidecar.crawler_schemas import (
     SourcesOut,
     SourceTestIn,
     TrialOut,
+    check_regex,
+    source_out,
 )
+from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
-from anamnesis_pipeline.sidecar.rendering import json_reply
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.embedding import refusing
 from anamnesis_pipeline.sidecar.routes.episodes import refuse_repeated
 from anamnesis_pipeline.sidecar.services import Uses

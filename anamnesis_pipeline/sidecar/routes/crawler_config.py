@@ -20,13 +20,13 @@ from anamnesis_pipeline.pipeline.source_specs import (
     stored_specs,
 )
 from anamnesis_pipeline.pipeline.tag_patterns import MOST_PATTERNS, put_patterns, stored_patterns
-from anamnesis_pipeline.runtime.wiring import stored_settings
+from anamnesis_pipeline.services.crawler_control import CrawlerControl
+from anamnesis_pipeline.services.fields import WHOLE
+from anamnesis_pipeline.services.log_ingest import of_setting
+from anamnesis_pipeline.services.wiring import stored_settings
 from anamnesis_pipeline.settings import origins
-from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
-from anamnesis_pipeline.sidecar.fields import WHOLE
-from anamnesis_pipeline.sidecar.jsonl_schemas import of_setting
-from anamnesis_pipeline.sidecar.rendering import json_reply
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.crawler import Control
 from anamnesis_pipeline.sidecar.routes.embedding import refusing
 from anamnesis_pipeline.sidecar.routes.episodes import refuse_repeated

@@ -10,15 +10,16 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.services.embedding_control import coverage
+from anamnesis_pipeline.services.machine_checks import Finding
+from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.sidecar.cache import Kept
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.host_state import HostOut, host_state
-from anamnesis_pipeline.sidecar.machine_checks import Finding
 from anamnesis_pipeline.sidecar.overview_stats import Overview, StatsOut, sentence_of
 from anamnesis_pipeline.sidecar.present_problems import present_problems
-from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.resources import Resource, Resources
-from anamnesis_pipeline.sidecar.services import coverage
 
 router = APIRouter(prefix="/api", tags=["service"], responses=PROBLEMS)
 

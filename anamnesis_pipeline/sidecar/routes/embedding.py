@@ -10,17 +10,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from anamnesis_pipeline.errors import BadSetting, UnknownModel
-from anamnesis_pipeline.sidecar.documentation import PROBLEMS
-from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
-from anamnesis_pipeline.sidecar.embedding_schemas import (
+from anamnesis_pipeline.services.embedding_control import (
     CpuIn,
     EmbeddingChanges,
+    EmbeddingControl,
     EmbeddingOut,
     ModelIn,
     SpacesOut,
     StartedOut,
 )
-from anamnesis_pipeline.sidecar.rendering import json_reply
+from anamnesis_pipeline.sidecar.documentation import PROBLEMS
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.episodes import refuse_repeated
 from anamnesis_pipeline.sidecar.services import Uses
 

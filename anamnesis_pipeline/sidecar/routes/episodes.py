@@ -16,15 +16,16 @@ from starlette.responses import Response
 from anamnesis_pipeline.errors import EpisodeNotFound
 from anamnesis_pipeline.model import Episode, Where
 from anamnesis_pipeline.pipeline import publish as episodes
+from anamnesis_pipeline.services.fields import EpisodeId, Kind, Name, Tag, Time
+from anamnesis_pipeline.services.rendering import episode_body
+from anamnesis_pipeline.services.schemas import BulkOut, EpisodeChanges, EpisodeIn, EpisodeOut, Include, PageOut
 from anamnesis_pipeline.services.session_reading import timeline_page
 from anamnesis_pipeline.services.short_ids import find_episode, short_ids
 from anamnesis_pipeline.sidecar.admission import Room
 from anamnesis_pipeline.sidecar.bulk import parse_bulk, post_all
 from anamnesis_pipeline.sidecar.documentation import BULK_BODY, PROBLEMS
-from anamnesis_pipeline.sidecar.fields import EpisodeId, Kind, Name, Tag, Time
-from anamnesis_pipeline.sidecar.rendering import episode_body, json_reply
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.query import keep_opened, keep_reading
-from anamnesis_pipeline.sidecar.schemas import BulkOut, EpisodeChanges, EpisodeIn, EpisodeOut, Include, PageOut
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.store.values import CURSOR_PATTERN
 

@@ -18,9 +18,10 @@ from anamnesis_pipeline.services.blocklist import (
     lift,
     what_comes_back,
 )
+from anamnesis_pipeline.services.fields import TEXT_PATTERN, WORDED_PATTERN, EpisodeId, Name
+from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
-from anamnesis_pipeline.sidecar.fields import TEXT_PATTERN, WORDED_PATTERN, EpisodeId, Name
-from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.episodes import Limit, refuse_repeated
 from anamnesis_pipeline.sidecar.services import Uses
 from anamnesis_pipeline.sources.exclusion import MOST_CHARS, Rule, RuleKind

@@ -7,11 +7,11 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.responses import Response
 
-from anamnesis_pipeline.runtime.wiring import effective_settings, open_forgetter
+from anamnesis_pipeline.services.fields import EpisodeId, Name, QueryText, Time
 from anamnesis_pipeline.services.forget_target import ForgetRequest
+from anamnesis_pipeline.services.wiring import effective_settings, open_forgetter
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
-from anamnesis_pipeline.sidecar.fields import EpisodeId, Name, QueryText, Time
-from anamnesis_pipeline.sidecar.rendering import json_reply
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.services import Uses
 
 router = APIRouter(tags=["forget"], responses=PROBLEMS)

@@ -7,11 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from anamnesis_pipeline.errors import BadSetting
-from anamnesis_pipeline.sidecar.documentation import PROBLEMS
-from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl, known_llm_models
-from anamnesis_pipeline.sidecar.jsonl_schemas import (
+from anamnesis_pipeline.services.log_ingest import (
     IngestIn,
     JsonlChanges,
+    JsonlControl,
     JsonlSettingsOut,
     LlmModelsOut,
     NudgedOut,
@@ -19,9 +18,11 @@ from anamnesis_pipeline.sidecar.jsonl_schemas import (
     StartedRunsOut,
     StatusOut,
     StoppedOut,
+    known_llm_models,
 )
+from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.notifications import Nudges
-from anamnesis_pipeline.sidecar.rendering import json_reply
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.embedding import refusing
 from anamnesis_pipeline.sidecar.routes.episodes import refuse_repeated
 from anamnesis_pipeline.sidecar.services import Uses

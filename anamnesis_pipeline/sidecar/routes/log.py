@@ -8,9 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.log_tail import KEPT, LogLine, LogTail
-from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
+from anamnesis_pipeline.sidecar.problems import json_reply
 
 router = APIRouter(prefix="/api", tags=["service"], responses=PROBLEMS)
 

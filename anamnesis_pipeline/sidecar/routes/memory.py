@@ -10,12 +10,13 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.model import Episode, RecordType
-from anamnesis_pipeline.runtime.wiring import effective_settings, open_recorder
+from anamnesis_pipeline.services.fields import WORDED_PATTERN, Name, Time
 from anamnesis_pipeline.services.recording import Pair, Recorded, Recorder
+from anamnesis_pipeline.services.rendering import utc_text
+from anamnesis_pipeline.services.wiring import effective_settings, open_recorder
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.extraction import Extraction
-from anamnesis_pipeline.sidecar.fields import WORDED_PATTERN, Name, Time
-from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.services import Services, Uses
 
 router = APIRouter(tags=["memory"], responses=PROBLEMS)

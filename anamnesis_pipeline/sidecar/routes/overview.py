@@ -8,11 +8,13 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.llm.extractive import is_extractive
+from anamnesis_pipeline.services.embedding_control import coverage
+from anamnesis_pipeline.services.fields import EpisodeId
+from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.event_feed import without_private
-from anamnesis_pipeline.sidecar.fields import EpisodeId
-from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
-from anamnesis_pipeline.sidecar.services import Uses, coverage
+from anamnesis_pipeline.sidecar.problems import json_reply
+from anamnesis_pipeline.sidecar.services import Uses
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.events import EVENTS_KEPT, Event, EventRecords, Happening
 from anamnesis_pipeline.store.records.overview import SourceState

@@ -7,10 +7,10 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label, resolved_project
+from anamnesis_pipeline.services.fields import WORDED_PATTERN
 from anamnesis_pipeline.services.folder_project import projects_of_folder
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
-from anamnesis_pipeline.sidecar.fields import WORDED_PATTERN
-from anamnesis_pipeline.sidecar.rendering import json_reply
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.services import Uses
 
 router = APIRouter(tags=["projects"], responses=PROBLEMS)

@@ -4,9 +4,9 @@ from fastapi import APIRouter, Depends
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from anamnesis_pipeline.services.embedding_control import ReembedIn, ReembedOut, StartedOut
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
-from anamnesis_pipeline.sidecar.embedding_schemas import ReembedIn, ReembedOut, StartedOut
-from anamnesis_pipeline.sidecar.rendering import json_reply
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.embedding import Control, refusing, started_reply
 from anamnesis_pipeline.sidecar.routes.episodes import refuse_repeated
 

@@ -8,10 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from anamnesis_pipeline.services.fields import WORDED_PATTERN, Name, Tags
 from anamnesis_pipeline.services.rolling import MOST_DELTA_CHARS, Delta, Rolled, upsert
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
-from anamnesis_pipeline.sidecar.fields import WORDED_PATTERN, Name, Tags
-from anamnesis_pipeline.sidecar.rendering import json_reply
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.services import Uses
 
 router = APIRouter(prefix="/api/episodes/rolling", tags=["episodes"], responses=PROBLEMS)

@@ -5,12 +5,13 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 
+from anamnesis_pipeline.services.rendering import answer_body
+from anamnesis_pipeline.services.schemas import SearchIn, SearchOut
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
-from anamnesis_pipeline.sidecar.rendering import answer_body, json_reply
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.episodes import short_of
 from anamnesis_pipeline.sidecar.routes.query import keep_question
-from anamnesis_pipeline.sidecar.schemas import SearchIn, SearchOut
 from anamnesis_pipeline.sidecar.services import Uses
 
 router = APIRouter(tags=["search"], responses=PROBLEMS)

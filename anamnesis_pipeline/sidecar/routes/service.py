@@ -8,14 +8,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.runtime.wiring import store_place
+from anamnesis_pipeline.services.embedding_control import ModelPool, coverage
+from anamnesis_pipeline.services.schemas import CoverageOut, HealthOut, ReadyOut
+from anamnesis_pipeline.services.wiring import store_place
 from anamnesis_pipeline.sidecar.admission import Room
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.observation import Metrics
-from anamnesis_pipeline.sidecar.problems import problem
-from anamnesis_pipeline.sidecar.rendering import json_reply
-from anamnesis_pipeline.sidecar.schemas import CoverageOut, HealthOut, ReadyOut
-from anamnesis_pipeline.sidecar.services import ModelPool, Services, Uses, coverage
+from anamnesis_pipeline.sidecar.problems import json_reply, problem
+from anamnesis_pipeline.sidecar.services import Services, Uses
 
 router = APIRouter(tags=["service"], responses=PROBLEMS)
 open_router = APIRouter(tags=["service"], responses=PROBLEMS)

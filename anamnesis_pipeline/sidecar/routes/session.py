@@ -9,6 +9,8 @@ from typing_extensions import TypedDict
 
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.parsing.text.transcripts import SPEAKERS
+from anamnesis_pipeline.services.fields import Name
+from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.services.session_reading import (
     CHUNK_CURSOR,
     SPOKEN,
@@ -19,8 +21,7 @@ from anamnesis_pipeline.services.session_reading import (
     session_page,
 )
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
-from anamnesis_pipeline.sidecar.fields import Name
-from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.episodes import NO_NAMES, Order, filter_of_time, refuse_repeated
 from anamnesis_pipeline.sidecar.services import Uses
 from anamnesis_pipeline.store.values import CURSOR_PATTERN

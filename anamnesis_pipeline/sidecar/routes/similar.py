@@ -12,10 +12,11 @@ from anamnesis_pipeline.errors import EpisodeNotFound
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.search.engine import HIDDEN_KINDS
 from anamnesis_pipeline.search.similar import Similar, similar_episodes
+from anamnesis_pipeline.services.fields import EpisodeId
+from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
-from anamnesis_pipeline.sidecar.fields import EpisodeId
-from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.services import Services, Uses
 
 router = APIRouter(tags=["search"], responses=PROBLEMS)

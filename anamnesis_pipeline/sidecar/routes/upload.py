@@ -21,13 +21,14 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.errors import PageRefused
-from anamnesis_pipeline.runtime.wiring import effective_settings, open_forgetter, open_uploads
 from anamnesis_pipeline.search.project_labels import PRIVATE
+from anamnesis_pipeline.services.fields import TEXT_PATTERN, WORDED_PATTERN, Name, Tags, Time
+from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.services.uploads import Handed, Upload, Uploads
+from anamnesis_pipeline.services.wiring import effective_settings, open_forgetter, open_uploads
 from anamnesis_pipeline.sidecar.background import trim
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS, UPLOAD_PROBLEMS
-from anamnesis_pipeline.sidecar.fields import TEXT_PATTERN, WORDED_PATTERN, Name, Tags, Time
-from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.episodes import NO_NAMES, Limit, refuse_repeated
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.upload_body import read_form

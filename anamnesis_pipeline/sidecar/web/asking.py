@@ -11,9 +11,9 @@ from starlette.datastructures import QueryParams
 
 from anamnesis_pipeline.model import CHAT_ANSWER, Where
 from anamnesis_pipeline.search.project_labels import Private
-from anamnesis_pipeline.sidecar.fields import Kind, Name, Tag, Time
+from anamnesis_pipeline.services.fields import Kind, Name, Tag, Time
+from anamnesis_pipeline.services.schemas import SearchIn
 from anamnesis_pipeline.sidecar.problems import sentence_of
-from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.store.memory_layers import LASTING_KINDS, Layer
 from anamnesis_pipeline.store.values import CURSOR_PATTERN

@@ -14,8 +14,8 @@ from starlette.responses import Response
 from anamnesis_pipeline.llm.chat.factory import Offer, offers
 from anamnesis_pipeline.model import ChatMessage, ChatSession
 from anamnesis_pipeline.runtime.llm_wiring import backend_options
-from anamnesis_pipeline.runtime.wiring import effective_settings
 from anamnesis_pipeline.services.chat import asked_ahead, last_reply
+from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.chat_choice import offered_choice, wanted_choice
 from anamnesis_pipeline.sidecar.chat_known import KnownAnswers

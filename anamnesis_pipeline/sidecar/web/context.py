@@ -23,8 +23,8 @@ from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.search.trust import tier_of
 from anamnesis_pipeline.services.context import LEAST_TOKENS, ContextMaker, ContextPreview, ContextRequest, LeftOut
 from anamnesis_pipeline.services.handoff import HANDOFF_TOKENS
+from anamnesis_pipeline.services.rendering import EXCERPT_CHARS
 from anamnesis_pipeline.sidecar.admission import Admission
-from anamnesis_pipeline.sidecar.rendering import EXCERPT_CHARS
 from anamnesis_pipeline.sidecar.routes.context import MAX_ITEM_CHARS, MAX_TOKENS, ContextIn, maker_of
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web import asking

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.model import Episode
-from anamnesis_pipeline.sidecar.schemas import EpisodeChanges
+from anamnesis_pipeline.services.schemas import EpisodeChanges
 from anamnesis_pipeline.sidecar.services import Services
 
 _CHANGES: TypeAdapter[EpisodeChanges] = TypeAdapter(EpisodeChanges)

@@ -15,10 +15,9 @@ from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.parsing.text.wording import counted, duration
-from anamnesis_pipeline.runtime.wiring import stored_settings
+from anamnesis_pipeline.services.embedding_control import EmbeddingControl, EmbeddingOut, ReembedOut, StartedOut
+from anamnesis_pipeline.services.wiring import stored_settings
 from anamnesis_pipeline.settings import origins
-from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
-from anamnesis_pipeline.sidecar.embedding_schemas import EmbeddingOut, ReembedOut, StartedOut
 from anamnesis_pipeline.sidecar.routes.embedding import Control, SpaceKey
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web.html import fragment, live, page, page_router, told

@@ -12,9 +12,9 @@ from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict
 from anamnesis_pipeline.model import Episode, EpisodeHead
 from anamnesis_pipeline.parsing.text.titles import title_of
 from anamnesis_pipeline.search.query import Hit, SearchQuery
+from anamnesis_pipeline.services.fields import EpisodeId
 from anamnesis_pipeline.services.short_ids import whole_id
 from anamnesis_pipeline.sidecar.admission import Admission
-from anamnesis_pipeline.sidecar.fields import EpisodeId
 from anamnesis_pipeline.sidecar.routes.query import keep_reading
 from anamnesis_pipeline.sidecar.routes.similar import find_similar
 from anamnesis_pipeline.sidecar.services import Services, Uses

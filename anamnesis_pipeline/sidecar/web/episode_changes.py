@@ -6,7 +6,7 @@ from typing import Any
 
 from anamnesis_pipeline.errors import InvalidEpisode
 from anamnesis_pipeline.model import Episode
-from anamnesis_pipeline.sidecar.rendering import utc_text
+from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.sidecar.web.episode_view import NOTES
 from anamnesis_pipeline.sidecar.web.episodes import PINNED
 

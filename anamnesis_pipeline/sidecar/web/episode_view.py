@@ -10,10 +10,10 @@ from markupsafe import escape
 
 from anamnesis_pipeline.model import MAX_RECORDS, Episode, EpisodeHead, record_id
 from anamnesis_pipeline.parsing.claude_logs.value import CURATED, EXPLANATIONS
-from anamnesis_pipeline.runtime.wiring import effective_settings
 from anamnesis_pipeline.search.boosts import factors_of
 from anamnesis_pipeline.search.trust import authority_of
-from anamnesis_pipeline.sidecar.fields import parse_time
+from anamnesis_pipeline.services.fields import parse_time
+from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.memory_layers import layer_of

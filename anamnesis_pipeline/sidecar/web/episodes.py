@@ -15,7 +15,7 @@ from starlette.responses import Response
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.parsing.text.wording import counted
-from anamnesis_pipeline.sidecar.fields import EpisodeId
+from anamnesis_pipeline.services.fields import EpisodeId
 from anamnesis_pipeline.sidecar.problems import sentence_of
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web import asking

@@ -11,9 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.sidecar.event_feed import EventFeed, TooManyWatchersError, without_private
 from anamnesis_pipeline.sidecar.event_windows import Row, Windows
-from anamnesis_pipeline.sidecar.rendering import utc_text
 from anamnesis_pipeline.sidecar.services import Uses
 from anamnesis_pipeline.sidecar.web.asking import address_with
 from anamnesis_pipeline.sidecar.web.episodes import PATH as EPISODES

@@ -12,18 +12,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.runtime.wiring import effective_settings, store_place
+from anamnesis_pipeline.services.crawler_control import CrawlerControl
+from anamnesis_pipeline.services.embedding_control import EmbeddingControl, coverage
+from anamnesis_pipeline.services.log_ingest import llm_state
+from anamnesis_pipeline.services.machine_checks import CHECKS, Finding, dagster, run_checks
+from anamnesis_pipeline.services.store_checks import OTHER_STORE_CHECKS
+from anamnesis_pipeline.services.wiring import effective_settings, store_place
 from anamnesis_pipeline.sidecar.cache import Kept
-from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
 from anamnesis_pipeline.sidecar.disk_use import DiskUse, disk_use
-from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
-from anamnesis_pipeline.sidecar.jsonl_control import llm_state
-from anamnesis_pipeline.sidecar.machine_checks import CHECKS, Finding, dagster, run_checks
 from anamnesis_pipeline.sidecar.resources import Resources
 from anamnesis_pipeline.sidecar.routes.consolidation import consolidation_body
 from anamnesis_pipeline.sidecar.routes.overview import QualityOut, quality_body
-from anamnesis_pipeline.sidecar.services import Services, Uses, coverage
-from anamnesis_pipeline.sidecar.store_checks import OTHER_STORE_CHECKS
+from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web.html import fragment, live, page, page_router
 from anamnesis_pipeline.store.base import Store
 

@@ -22,7 +22,8 @@ from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.parsing.text.plain_text import without_markup
 from anamnesis_pipeline.parsing.text.titles import title_of
 from anamnesis_pipeline.parsing.text.wording import counted, kind_label, noun
-from anamnesis_pipeline.services.dagster.api import ASSET_PAGES, dagster_link
+from anamnesis_pipeline.runtime.dagster_home import dagster_link
+from anamnesis_pipeline.services.dagster.api import ASSET_PAGES
 from anamnesis_pipeline.services.session_reading import row_of
 from anamnesis_pipeline.sidecar.problems import sentence_of, status_of
 from anamnesis_pipeline.sidecar.web import static

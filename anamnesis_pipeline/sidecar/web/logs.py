@@ -17,11 +17,10 @@ from anamnesis_pipeline.llm.extractive import is_extractive
 from anamnesis_pipeline.llm.prices import DEFAULT_MODELS
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.summarize import NO_BUDGET
-from anamnesis_pipeline.runtime.wiring import effective_settings
-from anamnesis_pipeline.services.dagster.api import dagster_link
+from anamnesis_pipeline.runtime.dagster_home import dagster_link
+from anamnesis_pipeline.services.log_ingest import JsonlChanges, JsonlControl, StatusOut, known_llm_models, llm_state
+from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_pipeline.settings import MOST_PER_RUN, Settings
-from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl, known_llm_models, llm_state
-from anamnesis_pipeline.sidecar.jsonl_schemas import JsonlChanges, StatusOut
 from anamnesis_pipeline.sidecar.log_tail import LogTail
 from anamnesis_pipeline.sidecar.routes.log import line_body
 from anamnesis_pipeline.sidecar.services import Services, Uses

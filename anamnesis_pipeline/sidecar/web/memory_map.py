@@ -11,11 +11,12 @@ from anamnesis_pipeline.errors import AnamnesisError, StoreCorrupt
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.map_file import MemoryMap
 from anamnesis_pipeline.pipeline.memory_map import LEAST_EPISODES
-from anamnesis_pipeline.services.dagster.api import dagster_link
+from anamnesis_pipeline.runtime.dagster_home import dagster_link
 from anamnesis_pipeline.services.map_picture import COLOURED
+from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.map_view import FOUND_MOST, Group, MapState, MapView, Shows, points_body
-from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web.html import HEADERS, episode_link, live, page, page_router, told
 from anamnesis_pipeline.sidecar.web.undo import undo_of

@@ -7,11 +7,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from anamnesis_pipeline.errors import ServiceUnreachable
+from anamnesis_pipeline.services.embedding_control import coverage
 from anamnesis_pipeline.sidecar.overview_stats import Overview, points_of, private_of, totals_of
 from anamnesis_pipeline.sidecar.resources import AUTOMATIONS, Resources
 from anamnesis_pipeline.sidecar.routes.consolidation import consolidation_body
 from anamnesis_pipeline.sidecar.routes.dashboard import present_state
-from anamnesis_pipeline.sidecar.services import Uses, coverage
+from anamnesis_pipeline.sidecar.services import Uses
 from anamnesis_pipeline.sidecar.web.html import live, page, page_router
 from anamnesis_pipeline.sidecar.web.undo import shown_of, undo_of
 from anamnesis_pipeline.store.records.overview import EVERYTHING

@@ -19,10 +19,10 @@ from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.parsing.text.wording import NOTHING_GOOD
 from anamnesis_pipeline.search.freshness import EMBEDDING
 from anamnesis_pipeline.search.query import Mode, SearchAnswer
+from anamnesis_pipeline.services.rendering import answer_body
+from anamnesis_pipeline.services.schemas import SearchIn
 from anamnesis_pipeline.sidecar.admission import Admission
-from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.sidecar.routes.query import keep_question
-from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web import asking
 from anamnesis_pipeline.sidecar.web.html import page, page_router

@@ -8,9 +8,9 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 
-from anamnesis_pipeline.runtime.wiring import stored_settings
+from anamnesis_pipeline.services.fields import field_errors
+from anamnesis_pipeline.services.wiring import stored_settings
 from anamnesis_pipeline.settings import origins
-from anamnesis_pipeline.sidecar.problems import field_errors
 from anamnesis_pipeline.store.base import Store
 
 WAS = "was."

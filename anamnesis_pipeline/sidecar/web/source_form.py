@@ -11,9 +11,8 @@ from starlette.responses import Response
 
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.pipeline.source_specs import WANTED, SpecModel
-from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
-from anamnesis_pipeline.sidecar.crawler_schemas import FirstLookOut, TrialOut
-from anamnesis_pipeline.sidecar.problems import field_errors
+from anamnesis_pipeline.services.crawler_control import CrawlerControl, FirstLookOut, TrialOut
+from anamnesis_pipeline.services.fields import field_errors
 from anamnesis_pipeline.sidecar.routes.crawler import Control, SourceName
 from anamnesis_pipeline.sidecar.web.html import fragment, page_router, told
 from anamnesis_pipeline.sidecar.web.settings_form import sent_form, text_of

@@ -10,10 +10,10 @@ from starlette.responses import Response
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting
 from anamnesis_pipeline.parsing.text.wording import counted, duration
 from anamnesis_pipeline.pipeline.source_specs import LEAST_INTERVAL_S, MOST_INTERVAL_S
-from anamnesis_pipeline.runtime.wiring import effective_settings
-from anamnesis_pipeline.services.dagster.api import POSTED_ASSETS, dagster_link
-from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
-from anamnesis_pipeline.sidecar.crawler_schemas import CrawlerStatusOut, CrawlStartedOut
+from anamnesis_pipeline.runtime.dagster_home import dagster_link
+from anamnesis_pipeline.services.crawler_control import CrawlerControl, CrawlerStatusOut, CrawlStartedOut
+from anamnesis_pipeline.services.dagster.api import POSTED_ASSETS
+from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_pipeline.sidecar.routes.crawler import Control, SourceName
 from anamnesis_pipeline.sidecar.routes.crawler_config import IntervalModel
 from anamnesis_pipeline.sidecar.services import Services, Uses

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.parsing.documents.trust import TagPattern
 from anamnesis_pipeline.pipeline.tag_patterns import put_patterns, stored_patterns
-from anamnesis_pipeline.sidecar.problems import field_errors
+from anamnesis_pipeline.services.fields import field_errors
 from anamnesis_pipeline.sidecar.routes.crawler_config import TagPatternModel
 from anamnesis_pipeline.sidecar.services import Uses
 from anamnesis_pipeline.sidecar.web.html import fragment, page_router

@@ -22,7 +22,7 @@ from starlette.responses import Response
 from anamnesis_pipeline.errors import AnamnesisError, RetryLater
 from anamnesis_pipeline.model import MAX_RECORDS, Episode, record_id
 from anamnesis_pipeline.pipeline.publish import delete_episode
-from anamnesis_pipeline.sidecar.rendering import json_reply
+from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.sidecar.web.edits import Edit, take_back
 from anamnesis_pipeline.sidecar.web.html import page_router

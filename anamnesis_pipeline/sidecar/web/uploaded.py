@@ -4,7 +4,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from anamnesis_pipeline.runtime.wiring import effective_settings
+from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_pipeline.sidecar.routes.upload import UploadId, forget_upload, uploads_of
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web.html import fragment, page_router

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from anamnesis_pipeline.model import FileCursor, Segment
 from anamnesis_pipeline.pipeline import crawl as crawl_step
 from anamnesis_pipeline.pipeline import parse as parse_step
-from anamnesis_pipeline.runtime.wiring import archive_lines
+from anamnesis_pipeline.services.wiring import archive_lines
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.parsing.claude_logs.expected_memory import ALONE, ExpectedMemory
 from anamnesis_tests.parsing.claude_logs.interrupted_store import Died, WatchedStore

@@ -10,8 +10,8 @@ from anamnesis_pipeline.parsing.claude_logs.observers import FILE, built_in, rea
 from anamnesis_pipeline.parsing.claude_logs.parser import FileOrigin, FileState, advance, read_messages
 from anamnesis_pipeline.pipeline.sessions import observed_sessions
 from anamnesis_pipeline.runtime.home_wiring import open_observers
+from anamnesis_pipeline.services.store_checks import observers
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.store_checks import observers
 from anamnesis_tests.support.ingested import Ingested
 from anamnesis_tests.support.log_lines import SESSION, Log, parse, texts
 

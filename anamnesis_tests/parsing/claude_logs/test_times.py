@@ -10,7 +10,7 @@ import pytest
 from anamnesis_pipeline.model import said_at
 from anamnesis_pipeline.parsing.claude_logs.records import beginning
 from anamnesis_pipeline.pipeline.sessions import odd_times, renew_odd_times
-from anamnesis_pipeline.sidecar.store_checks import clock
+from anamnesis_pipeline.services.store_checks import clock
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.support.ingested import Ingested
 from anamnesis_tests.support.log_lines import START, Log, parse

@@ -11,7 +11,7 @@ from anamnesis_pipeline.embeddings.base import EmbeddingPool
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.pipeline.index import known_space
-from anamnesis_pipeline.runtime import wiring
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.conftest import OpenStore, mongo_database
 from anamnesis_tests.support.embedding_server import EmbeddingServer

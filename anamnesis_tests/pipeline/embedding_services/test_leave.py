@@ -15,11 +15,11 @@ from anamnesis_pipeline.errors import BadSetting, LlmUnavailable, RetryLater
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.pipeline import api_pool
 from anamnesis_pipeline.pipeline.source_specs import put_specs
-from anamnesis_pipeline.runtime import wiring
 from anamnesis_pipeline.runtime.api_wiring import api_refusal
+from anamnesis_pipeline.services import wiring
+from anamnesis_pipeline.services.embedding_control import EmbeddingControl
+from anamnesis_pipeline.services.model_health import model_problems
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
-from anamnesis_pipeline.sidecar.embedding_health import model_problems
 from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.pipeline.embedding_services.conftest import KEY, SMALL, Opened, pool_space, space_of, used

@@ -16,10 +16,10 @@ from anamnesis_pipeline.pipeline.api_pool import SAMPLE
 from anamnesis_pipeline.pipeline.embed import embed_passages, embed_sources
 from anamnesis_pipeline.pipeline.index import known_space
 from anamnesis_pipeline.pipeline.reembed_state import ANSWERS
-from anamnesis_pipeline.runtime import wiring
 from anamnesis_pipeline.search.query import Mode
+from anamnesis_pipeline.services import wiring
+from anamnesis_pipeline.services.embedding_control import EmbeddingControl
 from anamnesis_pipeline.settings import load
-from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.pipeline.embedding_services.conftest import SMALL, Opened
 from anamnesis_tests.support.embedding_server import EmbeddingServer

@@ -13,7 +13,8 @@ import pytest
 from pydantic import ValidationError
 
 from anamnesis_pipeline.errors import ServiceUnreachable
-from anamnesis_pipeline.services.dagster.api import DagsterApi, dagster_url, open_dagster
+from anamnesis_pipeline.runtime.dagster_home import dagster_url
+from anamnesis_pipeline.services.dagster.api import DagsterApi, open_dagster
 from anamnesis_pipeline.services.dagster.backfills import MAX_DIRECT_RUNS
 from anamnesis_pipeline.services.dagster.graphql import REPOSITORY
 from anamnesis_pipeline.services.dagster.runs import EPISODES_WRITTEN, Automation, mark_canceled

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, Counter
 from starlette.exceptions import HTTPException
 
 from anamnesis_pipeline.model import ChatMessage, ChatSession
-from anamnesis_pipeline.runtime.wiring import effective_settings
 from anamnesis_pipeline.services.recording import Pair, Recorded, Recorder
+from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_pipeline.sidecar import chat_running
 from anamnesis_pipeline.sidecar.chat_records import FIRST_RETRY, GIVEN_UP, ChatRecorder, next_look
 from anamnesis_pipeline.sidecar.chat_running import Chats, Running

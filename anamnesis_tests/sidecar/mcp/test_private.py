@@ -18,8 +18,8 @@ from anamnesis_pipeline.pipeline.projects import SEEN
 from anamnesis_pipeline.pipeline.source_specs import put_specs, remove_spec
 from anamnesis_pipeline.pipeline.survey import look
 from anamnesis_pipeline.runtime.crawler_wiring import built_in, open_crawler
-from anamnesis_pipeline.runtime.wiring import effective_settings, open_pipeline
 from anamnesis_pipeline.services.ingest import ingest_all
+from anamnesis_pipeline.services.wiring import effective_settings, open_pipeline
 from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
 from anamnesis_tests.sidecar.conftest import know_the_unrelated
 from anamnesis_tests.sidecar.mcp.conftest import Client, Sidecar

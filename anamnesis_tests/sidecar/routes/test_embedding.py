@@ -19,8 +19,8 @@ from anamnesis_pipeline.pipeline.embed import embed_sources
 from anamnesis_pipeline.pipeline.index import add_model, index_space
 from anamnesis_pipeline.pipeline.reembed_state import is_paused
 from anamnesis_pipeline.services.dagster.backfills import EmbeddingBackfill
+from anamnesis_pipeline.services.embedding_control import EmbeddingControl
 from anamnesis_pipeline.sidecar.app import create_app
-from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_tests.sidecar.conftest import (
     ABSENT,
     BASE,

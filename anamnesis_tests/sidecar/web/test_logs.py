@@ -76,7 +76,7 @@ def test_reading_is_started_and_watched_in_dagster(client: TestClient, services:
 
 
 def test_stopping_ends_the_runs(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anamnesis_pipeline.sidecar.jsonl_control.STOP_PAUSE_S", 0.0)
+    monkeypatch.setattr("anamnesis_pipeline.services.log_ingest.STOP_PAUSE_S", 0.0)
     assert "No run was under way" in send(client, PATH + "/stop").text
     services.dagster.runs = IngestRuns((IngestRun("r1", "mac--a", "STARTED", 10.0, None),), None)
     assert "1 run stopped" in send(client, PATH + "/stop").text

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from anamnesis_pipeline.cli.up import open_when_there, watched
 from anamnesis_pipeline.errors import StoreBusy
-from anamnesis_pipeline.runtime.store_watch import open_when_there, watched
 from anamnesis_pipeline.runtime.supervision import StopRequest
-from anamnesis_pipeline.runtime.wiring import open_store, store_place
+from anamnesis_pipeline.services.wiring import open_store, store_place
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.mongo import client, opening
 from anamnesis_tests.runtime.conftest import wait_for

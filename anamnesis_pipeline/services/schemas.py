@@ -9,10 +9,10 @@ from typing_extensions import TypedDict
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.search.profiles import PROFILES, Decay, Profile
 from anamnesis_pipeline.search.query import Mode, SearchQuery
-from anamnesis_pipeline.services.posting import EpisodeDraft
-from anamnesis_pipeline.sidecar.fields import (
+from anamnesis_pipeline.services.fields import (
     WHOLE,
     EpisodeId,
+    FieldError,
     Kind,
     Metadata,
     Name,
@@ -22,7 +22,7 @@ from anamnesis_pipeline.sidecar.fields import (
     Text,
     Time,
 )
-from anamnesis_pipeline.sidecar.problems import FieldError
+from anamnesis_pipeline.services.posting import EpisodeDraft
 
 MAX_BULK_EPISODES = 1000
 MAX_QUOTE_TOKENS = 400

@@ -7,10 +7,10 @@ from zoneinfo import ZoneInfo
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.errors import BadSetting, ServiceUnreachable
 from anamnesis_pipeline.pipeline.daily import TIME_SETTINGS, timings
-from anamnesis_pipeline.runtime.wiring import CONFIG_PREFIX, effective_settings, loaded_values, stored_settings
+from anamnesis_pipeline.services.dagster.api import Dagster
 from anamnesis_pipeline.services.dagster.definitions import LoadedSchedule
+from anamnesis_pipeline.services.wiring import CONFIG_PREFIX, effective_settings, loaded_values, stored_settings
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.services import Backfills
 from anamnesis_pipeline.store.base import Store
 
 
@@ -27,7 +27,7 @@ def settings_after(store: Store, changes: Mapping[str, Any]) -> Settings:
     return after
 
 
-def store_settings(store: Store, changes: Mapping[str, Any], dagster: Backfills | None = None) -> str:
+def store_settings(store: Store, changes: Mapping[str, Any], dagster: Dagster | None = None) -> str:
     """Store settings checked by `settings_after`.
 
     :return: as `reload_changed`.
@@ -46,7 +46,7 @@ def readable_settings(store: Store) -> Settings | None:
         return None
 
 
-def reload_changed(before: Settings | None, after: Settings | None, dagster: Backfills | None) -> str:
+def reload_changed(before: Settings | None, after: Settings | None, dagster: Dagster | None) -> str:
     """Reload Dagster's definitions if they use one of the changed settings.
 
     :param dagster: None if it does not run.

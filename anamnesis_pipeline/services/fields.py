@@ -7,10 +7,13 @@ never refused.
 import json
 import math
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema
+from typing_extensions import TypedDict
 
 RESERVED_SEGMENTS = ("search", "bulk", "reembed", "recent", "upload", "ingest-url", "rolling")
 """First path segments that routes use; no id may begin with them."""
@@ -151,3 +154,42 @@ JSON_VALUE_SCHEMA: dict[str, Any] = {
         },
     ]
 }
+
+
+MAX_ERRORS = 100
+_PLAIN_MESSAGES = {
+    "string_pattern_mismatch": "is blank, or holds a character that is not allowed here",
+    "string_unicode": "holds half of a surrogate pair",
+    "extra_forbidden": "is not a known field",
+    "model_type": "should be a JSON object",
+    "model_attributes_type": "should be a JSON object",
+    "dict_type": "should be a JSON object",
+}
+
+
+class FieldError(TypedDict):
+    """What is wrong with one field; an empty path means the whole body."""
+
+    path: str
+    message: str
+
+
+def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[FieldError]:
+    """Convert pydantic's errors to paths and messages, without the values sent."""
+    listed = islice(errors, MAX_ERRORS)
+    return [{"path": _path(error["loc"]), "message": _message(error)} for error in listed]
+
+
+def _path(location: Sequence[Any]) -> str:
+    # repr, since a field name comes from the caller and may contain anything
+    pieces = (piece if isinstance(piece, str) and piece.isprintable() else repr(piece) for piece in location)
+    return ".".join(pieces)[:MAX_PATH_CHARS]
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    if error["type"] == "value_error":
+        return str(error["ctx"]["error"])
+    return _PLAIN_MESSAGES.get(error["type"]) or str(error["msg"])
+
+
+MAX_PATH_CHARS = 200

@@ -9,11 +9,11 @@ import pytest
 import yaml
 from pydantic import SecretStr
 
+from anamnesis_pipeline.cli.up import child_environment, child_specs, sidecar_url, waited_for, wanted_ports
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.pipeline.source_specs import put_spec, remove_spec
 from anamnesis_pipeline.runtime.dagster_home import bundled, write_dagster_home
-from anamnesis_pipeline.runtime.up import child_environment, child_specs, sidecar_url, waited_for, wanted_ports
-from anamnesis_pipeline.runtime.wiring import open_store
+from anamnesis_pipeline.services.wiring import open_store
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.specs import SourceSpec
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.errors import AnamnesisError, BadSetting
 from anamnesis_pipeline.model import DeadLetter, FileCursor, Where
 from anamnesis_pipeline.parsing.claude_logs.observers import read_rules
 from anamnesis_pipeline.parsing.text.wording import counted
@@ -17,16 +17,21 @@ from anamnesis_pipeline.pipeline.host_clock import read_since
 from anamnesis_pipeline.pipeline.sessions import observed_sessions, odd_times, unknown_records
 from anamnesis_pipeline.runtime.home_wiring import open_archive
 from anamnesis_pipeline.runtime.up_lock import read_lock
-from anamnesis_pipeline.runtime.wiring import default_model_note, effective_settings, what_is_private
+from anamnesis_pipeline.services.crawler_control import CrawlerControl
+from anamnesis_pipeline.services.embedding_control import EmbeddingControl
+from anamnesis_pipeline.services.embedding_control import coverage as embedded_of
 from anamnesis_pipeline.services.forget import JOB
 from anamnesis_pipeline.services.log_folders import cowork_folders
-from anamnesis_pipeline.sidecar.admission import cannot_write
-from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
-from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
-from anamnesis_pipeline.sidecar.embedding_health import Problem, model_problems, reembed_notes, reembed_problems
-from anamnesis_pipeline.sidecar.llm_health import llm_problems, llm_text
-from anamnesis_pipeline.sidecar.machine_checks import Finding
-from anamnesis_pipeline.sidecar.services import coverage as embedded_of
+from anamnesis_pipeline.services.machine_checks import Finding
+from anamnesis_pipeline.services.model_health import (
+    Problem,
+    llm_problems,
+    llm_text,
+    model_problems,
+    reembed_notes,
+    reembed_problems,
+)
+from anamnesis_pipeline.services.wiring import default_model_note, effective_settings, what_is_private
 from anamnesis_pipeline.sources.base import is_log
 from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS, DOCUMENTS
 from anamnesis_pipeline.store.base import Store
@@ -310,3 +315,16 @@ STORE_CHECKS = (
     *(archive_in_full if check is archived else check for check in OTHER_STORE_CHECKS),
 )
 """All checks, for a command without a time limit."""
+
+
+PROBE = "probe.write"
+"""The stored setting that the check writes."""
+
+
+def cannot_write(store: Store) -> str | None:
+    """Return why writing fails; None: it works."""
+    try:
+        store.settings.set(PROBE, datetime.now(UTC).isoformat(timespec="seconds"))
+    except AnamnesisError as exc:
+        return str(exc)
+    return None

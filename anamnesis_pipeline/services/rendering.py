@@ -1,11 +1,8 @@
 """JSON bodies of episodes and answers. Pure."""
 
-import json
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal, cast
-
-from starlette.responses import Response
+from typing import Literal, cast
 
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.parsing.text.titles import title_of
@@ -13,17 +10,11 @@ from anamnesis_pipeline.search.best_sentences import best_run, excerpt_of
 from anamnesis_pipeline.search.floor import Confidence
 from anamnesis_pipeline.search.query import Hit, SearchAnswer
 from anamnesis_pipeline.search.trust import authority_of, tier_of
-from anamnesis_pipeline.sidecar.schemas import EpisodeOut, HitOut, SearchOut, SourceOut
+from anamnesis_pipeline.services.schemas import EpisodeOut, HitOut, SearchOut, SourceOut
 
 EXCERPT_CHARS = 1200
 HIT_MESSAGE_IDS = 12
 NO_IDS: Mapping[str, str] = {}
-
-
-def json_reply(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Return a JSON response. Encode in the calling thread: a long page would block the event loop."""
-    content = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    return Response(content, status, headers, media_type="application/json")
 
 
 def episode_body(episode: Episode, include: Collection[str], short: Mapping[str, str] = NO_IDS) -> EpisodeOut:

@@ -18,8 +18,8 @@ from anamnesis_pipeline.runtime.api_wiring import api_refusal
 from anamnesis_pipeline.runtime.home_wiring import home_problem
 from anamnesis_pipeline.runtime.log_roots import EXAMPLE_LOGS, retention_advice, survey
 from anamnesis_pipeline.runtime.up_lock import log_roots_in_use
+from anamnesis_pipeline.services.dagster.state import dagster_state, stopped_text, stuck
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
-from anamnesis_pipeline.sidecar.dagster_state import dagster_state, stopped_text, stuck
 
 MIN_FREE_BYTES = 1_000_000_000
 

@@ -8,8 +8,9 @@ import pytest
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.models import MINILM
 from anamnesis_pipeline.errors import DimensionMismatch
-from anamnesis_pipeline.runtime import home_wiring, llm_wiring, wiring
+from anamnesis_pipeline.runtime import home_wiring, llm_wiring
 from anamnesis_pipeline.search.query import SearchQuery
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.posting import EpisodeDraft
 from anamnesis_pipeline.settings import Settings, load
 from anamnesis_pipeline.store.base import Store
