@@ -114,9 +114,13 @@ class LlmSettings(BaseSettings):
     """Each field's description is its row in docs/reference/settings.md."""
 
     summarizer: Literal["none", "claude_cli", "ollama", "anthropic", "openai"] = Field(
-        "none", description="LLM that writes the summaries; `none`: sentences of the text itself are selected"
+        "none",
+        title="Summaries by",
+        description="LLM that writes the summaries; `none`: sentences of the text itself are selected",
     )
-    summary_model: str = Field("", description="Model of the summarizer; empty: the default of the backend")
+    summary_model: str = Field(
+        "", title="Model", description="Model of the summarizer; empty: the default of the backend"
+    )
     summary_timeout_s: int = Field(180, ge=5, le=3600, description="Max wait for the reply of an LLM, in seconds")
     summary_min_chars: int = Field(
         200,
@@ -128,6 +132,7 @@ class LlmSettings(BaseSettings):
         MIN_VALUE,
         ge=0,
         le=20,
+        title="Value filter",
         description="Min value of an exchange that an LLM summarizes; `anamnesis value` explains the value",
     )
     value_weights: Annotated[dict[str, Points], NoDecode] = Field(
@@ -137,6 +142,7 @@ class LlmSettings(BaseSettings):
         0,
         ge=0,
         le=MOST_PER_RUN,
+        title="Chunks per run",
         description="Max chunks of exchanges summarized per run (0 = unlimited); the next run continues",
     )
     claude_command: str = Field("claude", min_length=1, description="Command line of Claude Code, for `claude_cli`")
@@ -163,13 +169,16 @@ class LlmSettings(BaseSettings):
         None, description="Key of Gemini's embeddings; if not set: `GEMINI_API_KEY`"
     )
     embedding_api_url: str = Field("", description="Base URL of the embedding service, if not its own")
-    llm_requests_per_minute: int = Field(50, ge=1, le=10_000, description="Max LLM calls per minute")
+    llm_requests_per_minute: int = Field(
+        50, ge=1, le=10_000, title="Calls a minute", description="Max LLM calls per minute"
+    )
     llm_daily_tokens: int | None = Field(
-        None, ge=0, description="Max LLM tokens per day (UTC), input and output together"
+        None, ge=0, title="Tokens a day", description="Max LLM tokens per day (UTC), input and output together"
     )
     llm_daily_dollars: float | None = Field(
         None,
         ge=0,
+        title="Dollars a day",
         description="Max US dollars per day (UTC); without a budget a paid LLM runs only when a person starts it",
     )
     llm_input_price: float | None = Field(
@@ -179,7 +188,11 @@ class LlmSettings(BaseSettings):
         None, ge=0, description="US dollars per million output tokens, for a model of unknown price"
     )
     llm_batch_min: int = Field(
-        100, ge=2, le=10_000, description="Min chunks that go to the Claude API as a batch, at half the price"
+        100,
+        ge=2,
+        le=10_000,
+        title="Batch from",
+        description="Min chunks that go to the Claude API as a batch, at half the price",
     )
 
     @field_validator("value_weights", mode="before")
@@ -356,17 +369,22 @@ class Settings(LlmSettings):
     embed_run_tags: dict[str, str] = Field(
         {}, description="Dagster tags of every run that embeds, as JSON; on Kubernetes they select a GPU node"
     )
-    crawl_interval_s: int = Field(300, ge=30, le=86_400, description="Default polling interval of a source, in seconds")
+    crawl_interval_s: int = Field(
+        300, ge=30, le=86_400, title="Poll every", description="Default polling interval of a source, in seconds"
+    )
     crawl_skip: Texts = Field(
         SKIPPED_FOLDERS, description="Folders without documents worth reading, by name or glob, separated by `,`"
     )
     ingest_schedule: Literal["disabled", "30min", "1h", "2h", "6h", "nightly"] = Field(
         "nightly",
+        title="Schedule",
         description="Schedule of the full ingest of all sources; new data of a source is ingested in any case",
     )
-    ingest_hour: int = Field(5, ge=0, le=23, description="Hour of the nightly ingest, in `timezone`")
+    ingest_hour: int = Field(5, ge=0, le=23, title="Hour", description="Hour of the nightly ingest, in `timezone`")
     timezone: str = Field(
-        "UTC", description="Time zone of schedules and of the days that a query names, e.g. `Europe/Berlin`"
+        "UTC",
+        title="Time zone",
+        description="Time zone of schedules and of the days that a query names, e.g. `Europe/Berlin`",
     )
     consolidate_schedule: Literal["disabled", "30min", "1h", "2h", "6h", "nightly"] = Field(
         "nightly",
@@ -386,6 +404,7 @@ class Settings(LlmSettings):
     )
     private_projects: Texts = Field(
         (),
+        title="Private projects",
         description="Projects hidden unless named, whose text no LLM on another machine receives; separated by `,`",
     )
     query_log: bool = Field(
@@ -552,6 +571,17 @@ def overridden(settings: Settings, given: Mapping[str, Any]) -> Settings:
         return Settings(**{**dict(settings), **given})
     except ValidationError as exc:
         raise BadSetting(_explain(exc, {}, {}, given)) from exc
+
+
+def words_of(name: str) -> Any:
+    """Return a field of a request that has the description of a setting."""
+    return Field(description=Settings.model_fields[name].description)
+
+
+def limits_of(name: str) -> Any:
+    """Return a field of a request that has the least and the greatest value of a setting."""
+    rules = Settings.model_fields[name].metadata
+    return Field(**{key: getattr(rule, key) for rule in rules for key in ("ge", "le") if hasattr(rule, key)})
 
 
 def origins(stored: Mapping[str, Any]) -> list[Origin]:

@@ -26,7 +26,7 @@ from anamnesis_pipeline.services.fields import TEXT_PATTERN, WHOLE, WORDED_PATTE
 from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.services.setting_changes import settings_after, store_settings
 from anamnesis_pipeline.services.wiring import discover_sources, effective_settings, stored_settings
-from anamnesis_pipeline.settings import MOST_PER_RUN, Settings
+from anamnesis_pipeline.settings import MOST_PER_RUN, Settings, limits_of, words_of
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.overview import SourceCounts
 
@@ -45,11 +45,6 @@ PerRun = Annotated[
     Field(description=f"0: no limit; what is below or above {MOST_PER_RUN:,} counts as that"),
 ]
 SourceKey = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9._-]+$")]
-
-
-def of_setting(name: str) -> Any:
-    """Return a field with the words of a setting."""
-    return Field(description=Settings.model_fields[name].description)
 
 
 # --- requests --------------------------------------------------------------------------------------------
@@ -88,24 +83,26 @@ class JsonlChanges(TypedDict, total=False):
         extra="forbid", strict=True, json_schema_extra={"minProperties": 1}
     )
 
-    summarizer: Annotated[Summarizer | None, of_setting("summarizer")]
+    summarizer: Annotated[Summarizer | None, words_of("summarizer")]
     summary_model: Annotated[
-        Annotated[str, Field(max_length=200, pattern=TEXT_PATTERN)] | None, of_setting("summary_model")
+        Annotated[str, Field(max_length=200, pattern=TEXT_PATTERN)] | None, words_of("summary_model")
     ]
-    summary_min_value: Annotated[Annotated[float, Field(ge=0, le=20)] | None, of_setting("summary_min_value")]
-    max_exchanges_per_run: Annotated[PerRun | None, of_setting("max_exchanges_per_run")]
-    ingest_schedule: Annotated[Schedule | None, of_setting("ingest_schedule")]
-    ingest_hour: Annotated[Annotated[int, Field(ge=0, le=23), WHOLE] | None, of_setting("ingest_hour")]
+    summary_min_value: Annotated[Annotated[float, limits_of("summary_min_value")] | None, words_of("summary_min_value")]
+    max_exchanges_per_run: Annotated[PerRun | None, words_of("max_exchanges_per_run")]
+    ingest_schedule: Annotated[Schedule | None, words_of("ingest_schedule")]
+    ingest_hour: Annotated[Annotated[int, limits_of("ingest_hour"), WHOLE] | None, words_of("ingest_hour")]
     timezone: Annotated[
-        Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9_+/-]+$")] | None, of_setting("timezone")
+        Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9_+/-]+$")] | None, words_of("timezone")
     ]
-    llm_daily_tokens: Annotated[Annotated[int, Field(ge=0), WHOLE] | None, of_setting("llm_daily_tokens")]
-    llm_daily_dollars: Annotated[Annotated[float, Field(ge=0)] | None, of_setting("llm_daily_dollars")]
+    llm_daily_tokens: Annotated[
+        Annotated[int, limits_of("llm_daily_tokens"), WHOLE] | None, words_of("llm_daily_tokens")
+    ]
+    llm_daily_dollars: Annotated[Annotated[float, limits_of("llm_daily_dollars")] | None, words_of("llm_daily_dollars")]
     llm_requests_per_minute: Annotated[
-        Annotated[int, Field(ge=1, le=10_000), WHOLE] | None, of_setting("llm_requests_per_minute")
+        Annotated[int, limits_of("llm_requests_per_minute"), WHOLE] | None, words_of("llm_requests_per_minute")
     ]
-    llm_batch_min: Annotated[Annotated[int, Field(ge=2, le=10_000), WHOLE] | None, of_setting("llm_batch_min")]
-    private_projects: Annotated[Annotated[list[Name], Field(max_length=1_000)] | None, of_setting("private_projects")]
+    llm_batch_min: Annotated[Annotated[int, limits_of("llm_batch_min"), WHOLE] | None, words_of("llm_batch_min")]
+    private_projects: Annotated[Annotated[list[Name], Field(max_length=1_000)] | None, words_of("private_projects")]
 
 
 # --- replies ---------------------------------------------------------------------------------------------

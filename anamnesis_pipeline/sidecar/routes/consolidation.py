@@ -15,10 +15,11 @@ from anamnesis_pipeline.pipeline.consolidation import LAST_RUN, consolidate_sess
 from anamnesis_pipeline.pipeline.daily import timings
 from anamnesis_pipeline.search.project_labels import PRIVATE
 from anamnesis_pipeline.services.fields import WHOLE, EpisodeId
-from anamnesis_pipeline.services.log_ingest import JsonlControl, Schedule, of_setting
+from anamnesis_pipeline.services.log_ingest import JsonlControl, Schedule
 from anamnesis_pipeline.services.merging import MergeReport, MergeRules, Proposal
 from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.services.wiring import effective_settings, open_merger
+from anamnesis_pipeline.settings import limits_of, words_of
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.embedding import refusing
@@ -57,8 +58,10 @@ class ScheduleChanges(TypedDict, total=False):
         extra="forbid", strict=True, json_schema_extra={"minProperties": 1}
     )
 
-    consolidate_schedule: Annotated[Schedule | None, of_setting("consolidate_schedule")]
-    consolidate_hour: Annotated[Annotated[int, Field(ge=0, le=23), WHOLE] | None, of_setting("consolidate_hour")]
+    consolidate_schedule: Annotated[Schedule | None, words_of("consolidate_schedule")]
+    consolidate_hour: Annotated[
+        Annotated[int, limits_of("consolidate_hour"), WHOLE] | None, words_of("consolidate_hour")
+    ]
 
 
 class RunOut(TypedDict):

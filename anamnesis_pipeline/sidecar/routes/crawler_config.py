@@ -10,8 +10,6 @@ from typing_extensions import TypedDict
 
 from anamnesis_pipeline.parsing.documents.trust import MOST_PATTERN_CHARS, MOST_TAG_CHARS, TagPattern
 from anamnesis_pipeline.pipeline.source_specs import (
-    LEAST_INTERVAL_S,
-    MOST_INTERVAL_S,
     MOST_SPECS,
     Host,
     Root,
@@ -22,9 +20,8 @@ from anamnesis_pipeline.pipeline.source_specs import (
 from anamnesis_pipeline.pipeline.tag_patterns import MOST_PATTERNS, put_patterns, stored_patterns
 from anamnesis_pipeline.services.crawler_control import CrawlerControl
 from anamnesis_pipeline.services.fields import WHOLE
-from anamnesis_pipeline.services.log_ingest import of_setting
 from anamnesis_pipeline.services.wiring import stored_settings
-from anamnesis_pipeline.settings import origins
+from anamnesis_pipeline.settings import limits_of, origins, words_of
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.crawler import Control
@@ -90,9 +87,7 @@ class IntervalModel(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    interval_s: Annotated[
-        Annotated[int, Field(ge=LEAST_INTERVAL_S, le=MOST_INTERVAL_S), WHOLE] | None, of_setting("crawl_interval_s")
-    ]
+    interval_s: Annotated[Annotated[int, limits_of("crawl_interval_s"), WHOLE] | None, words_of("crawl_interval_s")]
 
 
 class IntervalOut(TypedDict):

@@ -20,12 +20,19 @@ from anamnesis_pipeline.pipeline.summarize import NO_BUDGET
 from anamnesis_pipeline.runtime.dagster_home import dagster_link
 from anamnesis_pipeline.services.log_ingest import JsonlChanges, JsonlControl, StatusOut, known_llm_models, llm_state
 from anamnesis_pipeline.services.wiring import effective_settings
-from anamnesis_pipeline.settings import MOST_PER_RUN, Settings
+from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.log_tail import LogTail
 from anamnesis_pipeline.sidecar.routes.log import line_body
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web.html import fragment, live, page, page_router, told
-from anamnesis_pipeline.sidecar.web.settings_form import Field, changed_in, changes_of, problems_of, rows_of, sent_form
+from anamnesis_pipeline.sidecar.web.settings_form import (
+    changed_in,
+    changes_of,
+    field_of,
+    problems_of,
+    rows_of,
+    sent_form,
+)
 from anamnesis_pipeline.store.base import Store
 
 PATH = "/dashboard/logs"
@@ -34,29 +41,23 @@ RUNS_SHOWN = 20
 LINES_SHOWN = 200
 
 FIELDS = (
-    Field(
+    field_of(
         "ingest_schedule",
-        "Schedule",
-        "Read all logs so often; what is new in between is read within minutes anyway.",
-        "choice",
-        {
+        choices={
             "nightly": "Once a day",
             "6h": "Every 6 hours",
             "2h": "Every 2 hours",
             "1h": "Every hour",
             "30min": "Every 30 minutes",
-            "disabled": "Never: only what is new",
+            "disabled": "Never: only new data",
         },
     ),
-    Field("ingest_hour", "Hour", "Of the daily reading.", "whole", least=0, most=23, unit="o'clock"),
-    Field("timezone", "Time zone", "Of that hour, and of the days that a question names; e.g. Europe/Berlin."),
-    Field(
+    field_of("ingest_hour", unit="o'clock"),
+    field_of("timezone"),
+    field_of(
         "summarizer",
-        "Summaries by",
-        "Changing this tries at once what an LLM refused before. Only parts that are worth it are sent.",
-        "choice",
-        {
-            "none": "No LLM: telling sentences are picked",
+        choices={
+            "none": "No LLM: sentences are selected",
             "claude_cli": "Claude's command line",
             "ollama": "Ollama, on your own machine",
             "anthropic": "Claude API",
@@ -65,55 +66,14 @@ FIELDS = (
         note_at=PATH + "/llm-note",
         note_of="summary_model",
     ),
-    Field(
-        "summary_model",
-        "Model",
-        "Empty: the backend's own default.",
-        offered=tuple(dict.fromkeys(each["model"] for each in known_llm_models())),
-    ),
-    Field(
-        "summary_min_value",
-        "Value filter",
-        "An exchange worth less is not sent to an LLM; 0 sends all.",
-        "number",
-        least=0,
-        most=20,
-        unit="points",
-    ),
-    Field(
-        "max_exchanges_per_run",
-        "Most parts a run",
-        "The next run goes on; 0: no limit.",
-        "whole",
-        least=0,
-        most=MOST_PER_RUN,
-        unit="parts",
-    ),
-    Field("llm_daily_tokens", "Tokens a day", "In and out together, days in UTC; empty: no limit.", "whole", least=0),
-    Field(
-        "llm_daily_dollars",
-        "Dollars a day",
-        "Without a budget a paid LLM is asked only by what a person starts.",
-        "number",
-        least=0,
-        unit="US$",
-    ),
-    Field("llm_requests_per_minute", "Calls a minute", "", "whole", least=1, most=10_000),
-    Field(
-        "llm_batch_min",
-        "Batch from",
-        "So many parts go to the Claude API as a batch, at half the price.",
-        "whole",
-        least=2,
-        most=10_000,
-        unit="parts",
-    ),
-    Field(
-        "private_projects",
-        "Private projects",
-        "One a line. Their text goes to no other machine, and searches find it only by the project's name.",
-        "lines",
-    ),
+    field_of("summary_model", offered=tuple(dict.fromkeys(each["model"] for each in known_llm_models()))),
+    field_of("summary_min_value", unit="points"),
+    field_of("max_exchanges_per_run", unit="chunks"),
+    field_of("llm_daily_tokens"),
+    field_of("llm_daily_dollars", unit="US$"),
+    field_of("llm_requests_per_minute"),
+    field_of("llm_batch_min", unit="chunks"),
+    field_of("private_projects"),
 )
 _NAMES = frozenset(each.name for each in FIELDS)
 _CHANGES: TypeAdapter[JsonlChanges] = TypeAdapter(JsonlChanges)

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 
 from anamnesis_pipeline.services.fields import field_errors
 from anamnesis_pipeline.services.wiring import stored_settings
-from anamnesis_pipeline.settings import origins
+from anamnesis_pipeline.settings import Settings, origins
 from anamnesis_pipeline.store.base import Store
 
 WAS = "was."
@@ -23,6 +23,7 @@ _ORIGINS = (
     ("default", "default"),
 )
 _TOLD = dict(_ORIGINS)
+Kind = Literal["choice", "whole", "number", "text", "lines"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Field:
     name: str
     label: str
     hint: str = ""
-    kind: Literal["choice", "whole", "number", "text", "lines"] = "text"
+    kind: Kind = "text"
     choices: Mapping[str, str] = field(default_factory=dict)
     offered: Sequence[str] = ()
     least: float | None = None
@@ -66,6 +67,21 @@ class Row:
     def fallback_told(self) -> str:
         """Origin of the fallback, in words."""
         return origin_told(self.fallback_origin)
+
+
+def field_of(name: str, **more: Any) -> Field:
+    """Return the field of a setting: label, hint, kind and limits are those of `Settings`.
+
+    :param more: further attributes of the field.
+    """
+    setting = Settings.model_fields[name]
+    types = {setting.annotation, *get_args(setting.annotation)}
+    kind: Kind = "choice" if "choices" in more else "whole" if int in types else "number" if float in types else "text"
+    if setting.annotation == tuple[str, ...]:
+        kind = "lines"
+    hint = str(setting.description).replace("separated by `,`", "one a line").replace("`", "")
+    limits = {key: getattr(rule, key) for rule in setting.metadata for key in ("ge", "le") if hasattr(rule, key)}
+    return Field(name, str(setting.title), hint, kind, least=limits.get("ge"), most=limits.get("le"), **more)
 
 
 def origin_told(origin: str) -> str:

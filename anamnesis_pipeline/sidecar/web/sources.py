@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting
 from anamnesis_pipeline.parsing.text.wording import counted, duration
-from anamnesis_pipeline.pipeline.source_specs import LEAST_INTERVAL_S, MOST_INTERVAL_S
 from anamnesis_pipeline.runtime.dagster_home import dagster_link
 from anamnesis_pipeline.services.crawler_control import CrawlerControl, CrawlerStatusOut, CrawlStartedOut
 from anamnesis_pipeline.services.dagster.api import POSTED_ASSETS
@@ -19,22 +18,14 @@ from anamnesis_pipeline.sidecar.routes.crawler_config import IntervalModel
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web import source_form, tag_patterns, uploaded, worktrees
 from anamnesis_pipeline.sidecar.web.html import fragment, live, page, page_router, told
-from anamnesis_pipeline.sidecar.web.settings_form import Field, changes_of, problems_of, rows_of, sent_form
+from anamnesis_pipeline.sidecar.web.settings_form import changes_of, field_of, problems_of, rows_of, sent_form
 from anamnesis_pipeline.store.records.overview import SourceState
 
 PATH = source_form.PATH
 SHOWN = 100
 """Max configured sources; the API lists all."""
 FOLDERS_SHOWN = 200
-INTERVAL = Field(
-    "crawl_interval_s",
-    "Look every",
-    "At sources that have no interval of their own. What is new is then read within this time.",
-    "whole",
-    least=LEAST_INTERVAL_S,
-    most=MOST_INTERVAL_S,
-    unit="seconds",
-)
+INTERVAL = field_of("crawl_interval_s", unit="seconds")
 _INTERVAL: TypeAdapter[IntervalModel] = TypeAdapter(IntervalModel)
 
 router = page_router()
