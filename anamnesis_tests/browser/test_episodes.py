@@ -196,7 +196,7 @@ def delete_two(page: Page) -> None:
     page.goto("/dashboard/episodes")
     choose(page, "crane", "tide")
     page.locator("#bulk-delete > summary").click()
-    page.get_by_role("button", name="Delete what is chosen").click()
+    page.get_by_role("button", name="Delete selected").click()
     expect(page.locator("input.pick")).to_have_count(1)
 
 
@@ -253,7 +253,7 @@ def test_page_all_deleted_shows_the_next(
     page.goto("/dashboard/episodes")
     page.get_by_label("All on this page").check()
     page.locator("#bulk-delete > summary").click()
-    page.get_by_role("button", name="Delete what is chosen").click()
+    page.get_by_role("button", name="Delete selected").click()
     expect(page.locator(".empty")).to_have_text("All of this page is being deleted.")
     too_late()
     assert len(api.get("/api/episodes?limit=100").json()["items"]) == 3

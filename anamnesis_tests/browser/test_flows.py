@@ -33,7 +33,7 @@ NOTHING_YET = {
     "/dashboard/sessions": "No session is stored yet.",
     "/dashboard/timeline": "Nothing is stored yet.",
     "/dashboard/map": "A map needs 30 episodes that are embedded, and there are 0",
-    "/dashboard/context": "Name a project",
+    "/dashboard/context": "Enter a project",
     "/dashboard/sources": "Nothing was read yet.",
     "/dashboard/logs": "None yet: read the logs first.",
     "/dashboard/embedding": "Nothing is stored yet",

@@ -262,7 +262,7 @@ def test_a_button_that_is_held_down_stays_in_the_page(page: Page, api: httpx.Cli
     draw_anew(page)
     expect(page.locator(".htmx-request")).to_have_count(0)
     page.mouse.up()
-    expect(page.locator("#look-told")).to_contain_text("Looked at: nothing is new.")
+    expect(page.locator("#look-told")).to_contain_text("Polled: nothing new.")
     draw_anew(page)
     expect(page.locator("#run-two")).to_be_visible()
 

@@ -27,7 +27,7 @@ def test_letting_a_value_go_asks_first(page: Page, api: httpx.Client) -> None:
     asked: list[str] = []
     page.once("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
     page.locator("#set-private_projects-revert").click()
-    told = "Private projects: none (default) instead of acme, b-corp? What is set here is forgotten."
+    told = "Private projects: none (default) instead of acme, b-corp? The stored value is removed."
     assert asked == [told]
     assert settings(api)["private_projects"] == ["acme", "b-corp"]
     page.once("dialog", lambda dialog: dialog.accept())

@@ -85,7 +85,7 @@ def test_prompt_shows_what_a_session_is_told_with_its_tokens(page: Page, post: P
     page.goto("/dashboard/context")
     page.get_by_label("Project").fill("acme")
     page.get_by_label("Prompt; empty: the session starts").fill("when does the harbour crane move")
-    page.get_by_role("button", name="Show what it is told").click()
+    page.get_by_role("button", name="Show what it receives").click()
     expect(page.get_by_role("region", name="Levels").locator("tbody tr")).to_have_count(4)
     assert_anybody_can_use(page)
     assert api.get("/api/episodes/crane").json()["retrieval_count"] == 0
@@ -227,9 +227,9 @@ def point_at_a_dot(page: Page) -> tuple[float, float]:
 @pytest.mark.parametrize(
     "words",
     [
-        "Point at a dot to see what it is, click to open it.",
+        "Point at a dot to see its title, click to open it.",
         pytest.param(
-            "Tap a dot to see what it is; what is told of it then opens it.",
+            "Tap a dot to see its title, then tap the title to open it.",
             marks=pytest.mark.screen(width=PHONE, touch=True),
         ),
     ],

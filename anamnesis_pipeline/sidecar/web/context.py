@@ -172,7 +172,7 @@ def _handoff_level(maker: ContextMaker, wanted: ContextRequest, now: datetime) -
     projects, _, block = maker.handoff(asked)
     return Level(
         "L1",
-        "Where the project stands",
+        "State of the project",
         f"The hand-off, up to {HANDOFF_TOKENS:,} tokens, for a session that asks.",
         "GET /api/handoff",
         block.text,

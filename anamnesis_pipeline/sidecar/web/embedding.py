@@ -166,7 +166,7 @@ def _paused(status: ReembedOut) -> str:
 
 
 def _resumed(status: ReembedOut) -> str:
-    return "It goes on." if status["state"] == "running" else "Nothing was paused."
+    return "Resumed." if status["state"] == "running" else "Nothing was paused."
 
 
 def _started(started: StartedOut) -> str:

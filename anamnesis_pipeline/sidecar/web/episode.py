@@ -100,7 +100,7 @@ def edit_fields(
     given = {"summary": summary, "project": project, "kind": kind, "instance": instance}
     changes = episode_changes.differing(episode, given, tags)
     if not changes:
-        return _body(request, services, episode_id, "Nothing was changed.")
+        return _body(request, services, episode_id, "Nothing changed.")
     return _edited(request, services, episode, changes, "Saved.")
 
 
@@ -169,7 +169,7 @@ def _unchanged(services: Services, episode_id: str, read_hash: str) -> Episode:
     """
     episode = read_episode(services, episode_id)
     if episode.content_hash != read_hash:
-        raise EpisodeConflict("Somebody else edited this meanwhile; open it again, then edit.")
+        raise EpisodeConflict("It was edited meanwhile; open it again, then edit.")
     return episode
 
 

@@ -27,10 +27,10 @@ EVENTS_READ = 1_000
 RETRY_MS = 3_000
 
 LABELS = {
-    Happening.WRITE: ("Written", "came, or were made anew of a log or document"),
+    Happening.WRITE: ("Written", "added, or made again from a log or document"),
     Happening.READ: ("Read", "were found by a search, or opened"),
-    Happening.EDIT: ("Edited", "changed by somebody"),
-    Happening.PROMOTE: ("Promoted", "changed by somebody so that they last"),
+    Happening.EDIT: ("Edited", "changed by a person"),
+    Happening.PROMOTE: ("Promoted", "kept permanently by a person"),
     Happening.FORGET: ("Forgotten", "removed on request"),
     Happening.CONSOLIDATION: ("Consolidated", "stand for others, or do no more"),
     Happening.STATUS: ("Replaced", "sections of documents that were superseded, or came back"),

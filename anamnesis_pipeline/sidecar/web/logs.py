@@ -177,7 +177,7 @@ def _control(services: Services) -> JsonlControl:
 def _save(services: Services, sent: dict[str, str]) -> Response:
     changes = changes_of(FIELDS, sent)
     if not changes:
-        return fragment("logs_settings.html", toast="Nothing was changed.", **_form(services.store))
+        return fragment("logs_settings.html", toast="Nothing changed.", **_form(services.store))
     problems = problems_of(_CHANGES, changes)
     if not problems:
         try:

@@ -139,7 +139,7 @@ def _same(request: Request, mark: str) -> MemoryMap:
     except StoreCorrupt:
         made = None
     if made is None or made.mark != mark:
-        raise HTTPException(409, "The map was drawn anew meanwhile: load the page again.")
+        raise HTTPException(409, "The map was drawn again meanwhile: reload the page.")
     return made
 
 

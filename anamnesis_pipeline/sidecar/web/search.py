@@ -40,7 +40,7 @@ CHOICES = {
         "default": "Best answer first",
         "facts": "What was written down first",
         "recent": "Recent first",
-        "context": "As a session is told",
+        "context": "As a session receives it",
         "plain": "Fused lists alone",
     },
     "top": {"10": "10", "25": "25", "50": "50"},

@@ -18,7 +18,7 @@ WAS = "was."
 _ORIGINS = (
     ("stored", "set here"),
     ("environment", "from the environment"),
-    ("secret", "from a file of its own"),
+    ("secret", "from a secret file"),
     ("file", "from config.toml"),
     ("default", "default"),
 )

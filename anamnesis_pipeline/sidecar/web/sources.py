@@ -76,7 +76,7 @@ def remove(name: SourceName, control: Control) -> Response:
         control.remove(name)
     except BadSetting as exc:
         return told(str(exc), bad=True)
-    return told(f"{name} is crawled no longer; what was read of it stays.")
+    return told(f"{name} is no longer crawled; its episodes stay.")
 
 
 @router.post(PATH + "/interval")
@@ -111,14 +111,14 @@ def _started(started: CrawlStartedOut) -> str:
     if started["run_id"]:
         return f"Reading {counted(len(started['sources']), 'folder')}."
     if started["running_already"]:
-        return "What is new is being read already."
-    return "Looked at: nothing is new."
+        return "New data is being read already."
+    return "Polled: nothing new."
 
 
 def _set_interval(services: Services, control: CrawlerControl, sent: dict[str, str]) -> Response:
     changes = changes_of((INTERVAL,), sent)
     if not changes:
-        return fragment("sources_interval.html", toast="Nothing was changed.", **_interval(services))
+        return fragment("sources_interval.html", toast="Nothing changed.", **_interval(services))
     interval_s = changes[INTERVAL.name]
     if problems := problems_of(_INTERVAL, {"interval_s": interval_s}):
         problem = {INTERVAL.name: problems["interval_s"]}
@@ -134,7 +134,7 @@ def _stored_interval(
     except BadSetting as exc:
         return fragment("sources_interval.html", **_interval(services, sent, {INTERVAL.name: str(exc)}))
     shown = _interval(services) | {"focus": INTERVAL.name}
-    return fragment("sources_interval.html", toast=f"Sources are looked at every {shown['row'].text} s.", **shown)
+    return fragment("sources_interval.html", toast=f"Sources are polled every {shown['row'].text} s.", **shown)
 
 
 def _interval(

@@ -33,7 +33,7 @@ def add(
     try:
         pattern = TagPattern(**TagPatternModel.model_validate(values).model_dump())
         if pattern in before:
-            problem = {"match": "There is this very pattern already."}
+            problem = {"match": "This pattern exists already."}
             return fragment("sources_tags.html", **shown(services.store, typed, problem))
         put_patterns(services.store.settings, [*before, pattern])
     except ValidationError as exc:
@@ -50,7 +50,7 @@ def remove(services: Uses, number: Annotated[int, Form(ge=0)], match: Text, tag:
     """Remove the pattern at this position, if it is unchanged."""
     patterns = list(stored_patterns(services.store.settings))
     if number >= len(patterns) or (patterns[number].match, patterns[number].tag) != (match, tag):
-        problem = {"": "Somebody else changed the patterns meanwhile; nothing was removed. This is how they are now."}
+        problem = {"": "The patterns were changed meanwhile; nothing was removed. This is the current list."}
         return fragment("sources_tags.html", **shown(services.store, problems=problem))
     del patterns[number]
     put_patterns(services.store.settings, patterns)

@@ -24,7 +24,9 @@ def list_uploads(services: Uses) -> Response:
 @router.post(PATH + "/{upload_id}/delete")
 def delete(upload_id: UploadId, services: Uses) -> Response:
     """Delete an upload, as `DELETE /api/uploads/{upload_id}`."""
-    toast = "Forgotten, with everything made of it." if forget_upload(services, upload_id) else "It was gone already."
+    toast = (
+        "Deleted, with everything made from it." if forget_upload(services, upload_id) else "It was deleted already."
+    )
     return fragment("sources_uploads.html", toast=toast, **shown(services))
 
 

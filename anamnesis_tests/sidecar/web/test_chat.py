@@ -97,7 +97,7 @@ def test_conversation_is_shown_with_its_citations(client: TestClient, opened: Op
     assert "acme ·" in asked.text
     assert one(asked, "time")["datetime"] == "2026-02-20T10:00:00Z"
     assert ("standing" in asked.text, "standing" in standing.text) == (False, True)
-    assert "Standing: found by what is asked before every answer" in one(page, ".used").text
+    assert "Standing: found by the standing queries" in one(page, ".used").text
     assert one(page, ".used summary").text == "2 memories found for the model"
     assert one(page, "#session-list [aria-current=page]")["href"] == "/chat/s1"
 

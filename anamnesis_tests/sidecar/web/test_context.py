@@ -43,7 +43,7 @@ def tokens_of(page: BeautifulSoup) -> dict[str, int]:
 def test_page_without_a_question_says_what_to_give(client: TestClient):
     page = read(client, PATH)
     assert not page.select(".level")
-    assert "Name a project" in page.select_one(".empty").text
+    assert "Enter a project" in page.select_one(".empty").text
 
 
 @pytest.mark.usefixtures("quagga")
@@ -106,7 +106,7 @@ def test_levels_that_are_empty_say_why(client: TestClient):
     assert text_of(page, "L0")
     assert text_of(page, "L1")
     assert [level.text for level in page.select("#L2 .empty, #L3 .empty")] == ["This needs a prompt."] * 2
-    assert "no quote has room" in read(client, PATH, project="acme", max_tokens=10).text
+    assert "there is no room for a quote" in read(client, PATH, project="acme", max_tokens=10).text
     page = read(client, PATH, project="nowhere")
     assert "Nothing is remembered of nowhere" in page.text
     tokens = tokens_of(page)

@@ -69,7 +69,7 @@ def test_reembed_from_start_to_switch(client: TestClient, services: TestServices
     assert "Paused" in press(client, running, "reembed-toggle").text
     assert client.get("/api/episodes/reembed/status").json()["state"] == "paused"
     paused = read(client, PATH + "/progress")
-    assert "It goes on." in press(client, paused, "reembed-toggle").text
+    assert "Resumed." in press(client, paused, "reembed-toggle").text
     assert client.get("/api/episodes/reembed/status").json()["state"] == "running"
 
     embed_all(services, space)
@@ -95,7 +95,7 @@ def test_reembed_can_be_given_up(client: TestClient, services: TestServices, mod
     assert services.dagster.cancelled == ["backfill1"]
     after = read(client, PATH + "/progress")
     ((space, *_),) = services.dagster.launched
-    assert "is forgotten" in press(client, after, f"drop-{space}").text
+    assert "is removed" in press(client, after, f"drop-{space}").text
     assert [each.key for each in services.store.spaces.all()] == [SPACE.key]
 
 

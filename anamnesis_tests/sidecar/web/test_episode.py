@@ -138,7 +138,7 @@ def test_edit_that_changes_nothing_or_too_late_writes_nothing(client: TestClient
     post("The zeppelin", episode_id="a", tags=["red, or blue"])
     form = form_of(opened(client, "a"))
     _, toast = act(client, "edit", "a", **form)
-    assert toast == {"text": "Nothing was changed.", "undo": None}
+    assert toast == {"text": "Nothing changed.", "undo": None}
     assert client.get("/api/events", params={"kind": "edit"}).json()["counts"]["edit"] == 0
     for fields in ({"summary": " "}, {"project": ""}, {"kind": "k" * 51}, {"tags": "t" * 101}):
         assert refused(client, "edit", "a", 422, **form | fields)
@@ -217,7 +217,7 @@ def test_no_episode_supersedes_itself_in_the_end(client: TestClient, post: Post)
     assert "itself superseded" in refused(client, "supersede", "a", 409, by="c")
     assert refused(client, "supersede", "a", 404, by="nobody")
     address = "/dashboard/episode/successors?episode_id=a&q="
-    assert "What you type is searched" in client.get(address).text
+    assert "Type words to search" in client.get(address).text
     assert "Nothing found" in client.get(f"{address}zeppelin").text
 
 

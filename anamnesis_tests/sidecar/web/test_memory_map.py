@@ -157,7 +157,7 @@ def test_page_of_an_older_map_is_told_to_load_again(client: TestClient, services
     newer = draw(services)
     assert made.mark != newer.mark
     for path, query in (("points", {}), ("point", {"at": 1}), ("found", {"q": "word7"})):
-        assert "load the page again" in problem(told(client, made, path, **query), 409)["detail"]
+        assert "reload the page" in problem(told(client, made, path, **query), 409)["detail"]
     assert read(client, f"{PATH}/state").select("#map-now")[0]["data-mark"] == newer.mark
 
 
@@ -168,7 +168,7 @@ def test_map_of_another_space_says_so(client: TestClient, services: TestServices
     services.store.vectors.build("other")
     assert services.store.spaces.activate("other")
     for path in (f"{PATH}/state", PATH):
-        assert "not searched any more" in read(client, path).text
+        assert "no longer searched" in read(client, path).text
 
 
 def test_drawing_runs_the_job_once_at_a_time(client: TestClient, services: TestServices):

@@ -29,7 +29,7 @@ def test_page_without_a_question_says_what_to_do(client: TestClient, post: Post)
     assert "Nothing is stored yet" in search(client, "hangar").select_one(".empty").text
     post("A letter about the harbour")
     told = search(client, "zeppelinwiese", mode="exact")
-    assert "Other words may find it" in told.select_one(".empty").text
+    assert "Try other words" in told.select_one(".empty").text
     assert "Nothing is stored" not in told.text
     told = search(client, "letter", project="elsewhere")
     assert told.select_one(".results-head h2").text == "Nothing found"

@@ -101,7 +101,7 @@ def test_a_folder_is_tried_added_changed_and_removed(client: TestClient, service
     assert (source["private"], source["interval_s"], source["include"]) == (True, 60, ["*.md", "!b.md"])
 
     assert "hx-confirm" in page.find(id="remove-mac-notes").attrs
-    assert "what was read of it stays" in press(client, page, "remove-mac-notes").text
+    assert "its episodes stay" in press(client, page, "remove-mac-notes").text
     assert configured(client) == {}
     assert "no source that can be removed" in problem_of(press(client, page, "remove-mac-notes"))
 
@@ -196,7 +196,7 @@ def test_what_was_handed_in_is_listed_and_forgotten(client: TestClient, monkeypa
     assert "hx-confirm" in button.attrs
     assert "Nothing yet" in send(client, str(button["hx-post"])).text
     assert client.get("/api/uploads").json()["items"] == []
-    assert "gone already" in client.post(str(button["hx-post"])).headers["hx-trigger"]
+    assert "deleted already" in client.post(str(button["hx-post"])).headers["hx-trigger"]
     monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "1")
     page = read(client, PATH)
     assert (page.find(id="url"), "ANAMNESIS_LOCAL_ONLY" in page.text) == (None, True), "no page is to be fetched"

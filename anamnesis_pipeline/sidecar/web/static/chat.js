@@ -255,7 +255,7 @@ async function readFiles(chosen) {
       continue;
     }
     attach([...attached, { name: file.name, text }]);
-    if (file.size > TOLD_BYTES) toast(`Of ${file.name} the model is told the first 200 KB.`);
+    if (file.size > TOLD_BYTES) toast(`The model receives the first 200 KB of ${file.name}.`);
   }
 }
 

@@ -97,7 +97,7 @@ function tell() {
   const since = held.length ? `${number.format(held.length)} new row${held.length === 1 ? "" : "s"} since.` : "";
   if (isPaused()) told("warn", "Paused", since || "What happens meanwhile is shown when you go on.");
   else if (isLive) told("good", "Live", "The newest come first.");
-  else told("", "Connecting", "The list will go on by itself.");
+  else told("", "Connecting", "New events appear automatically.");
 }
 
 function disconnect() {
@@ -162,7 +162,7 @@ function again(why) {
 
 function lost() {
   isLive = false;
-  if (!isPaused()) told("bad", "Not live", "The server does not answer; the list goes on when it does.");
+  if (!isPaused()) told("bad", "Not live", "The server does not answer; the list continues when it does.");
 }
 
 pause.addEventListener("click", () => {
