@@ -666,7 +666,7 @@ def _explain(
 ) -> str:
     """What is refused, named as the place calls it where the value stands.
 
-    :param typed: name -> value that somebody gave just now. When it is refused, only that is told.
+    :param typed: name -> value given just now. If it is refused, only that is reported.
     """
     errors = exc.errors(include_url=False, include_context=False)
     typed = typed or {}

@@ -19,7 +19,7 @@ UNUSED = (
     "torch/bin/*[tT]est*", "torch/bin/protoc*",  # beside them lies torch_shm_manager, which `import torch` looks for
     "dagster_webserver/webapp/build/**/*.map", "pycountry/locales",
 )  # fmt: skip
-"""To build against these packages, to look into them, and languages that nobody is shown."""
+"""Files for building and inspecting these packages, and unused languages."""
 
 TESTS_OF = ("mpmath", "networkx", "numpy", "pandas", "scipy", "sklearn", "sympy")
 """Packages that bring their own tests, which nothing imports."""

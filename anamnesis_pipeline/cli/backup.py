@@ -102,7 +102,7 @@ def render_restored(report: RestoreReport, place: str, named: str) -> str:
         )
     if report.index_problem:
         lines.append(index_told(report.index_problem))
-    return "\n".join([*lines, *(f"{path} was there already, and stays as it is" for path in report.kept)])
+    return "\n".join([*lines, *(f"{path} existed already and is unchanged" for path in report.kept)])
 
 
 def _home(settings: Settings) -> Home:

@@ -217,7 +217,7 @@ def _request(settings: Settings, store: Store, rule: Rule, file: Path | None) ->
 
 
 def _absolute(path: str) -> str:
-    """As it is meant here; one of Windows is of another machine."""
+    """Return the path as this machine means it; a Windows path belongs to another machine."""
     return path if path[1:2] == ":" else os.path.abspath(os.path.expanduser(path))
 
 

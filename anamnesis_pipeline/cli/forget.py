@@ -75,7 +75,7 @@ def with_place(request: ForgetRequest, store: Store) -> ForgetRequest:
     """The request with its path as the store knows it: `machine:/path`, as a hit names it, is a path on that machine;
     one that is relative is meant from here.
 
-    :raises GiveUp: it names no file of this machine, so nobody knows which one is meant.
+    :raises GiveUp: it names no file of this machine, so it is ambiguous.
     """
     path = request.path
     if not path or path.startswith("/") or _OF_WINDOWS.match(path):

@@ -90,7 +90,7 @@ def source_text(report: SourceReport) -> str:
 
 
 def _name(source: Source) -> str:
-    """What a source is called for people. Logs of other machines are told by machine and folder, documents by name."""
+    """Return a source's display name: machine and folder for logs of other machines, the name for documents."""
     if source.kind == DOCUMENTS or source.folder in {"", "."}:
         return source.spec or source.key
     return f"{source.machine} {source.folder}" if source.spec else source.folder

@@ -149,7 +149,7 @@ def _add_server(settings: Settings, places: Places, wanted: Wanted) -> list[str]
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A file as it is and as it is to be; None: no file. `keep`: a copy of the former is to be kept."""
+    """A file's present and wanted content; None: no file. `keep`: keep a copy of the former."""
 
     path: Path
     before: str | None
@@ -165,7 +165,7 @@ def _planned(path: Path, entries: Entries, *, install: bool) -> _Change:
 
     :raises GiveUp: it cannot be read, or is not as Claude Code writes it.
     """
-    path = path.resolve()  # a link into somebody's dotfiles stays one
+    path = path.resolve()  # a link into dotfiles stays a link
     text, saved = _read(path), _read(_copy_of(path))
     try:
         if saved is not None and object_of(entries.taken_out(saved)) != object_of(saved):

@@ -19,7 +19,7 @@ def ask_sidecar(
 ) -> tuple[int, Any]:
     """Status and decoded JSON body of one call.
 
-    :raises ServiceUnreachable: nobody answers in time, or what answers is not JSON.
+    :raises ServiceUnreachable: there is no answer in time, or it is not JSON.
     """
     headers = {"Authorization": f"Bearer {settings.api_token.get_secret_value()}"} if settings.api_token else {}
     request = httpx.Request(method, sidecar_in_use(settings) + path, json=body, headers=headers)
@@ -29,7 +29,7 @@ def ask_sidecar(
 def search_sidecar(settings: Settings, body: Mapping[str, Any]) -> dict[str, Any]:
     """The API's answer to one search.
 
-    :raises ServiceUnreachable: nobody answers.
+    :raises ServiceUnreachable: there is no answer.
     :raises RetryLater: it is too busy or not ready.
     :raises GiveUp: it refuses the question, or the token.
     """

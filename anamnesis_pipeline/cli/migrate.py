@@ -23,7 +23,7 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
 
 _WAIT_S = 10
-"""For a server to answer: somebody sits before it, and may have named none."""
+"""Limit for a server's answer: a person waits, and may have named a wrong one."""
 
 
 class Backend(StrEnum):

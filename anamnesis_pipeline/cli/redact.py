@@ -13,7 +13,7 @@ SAID_EVERY_S = 2.0
 
 
 def run_rescan(settings: Settings, *, dry_run: bool, say: Callable[[str], None]) -> RescanReport:
-    """Mask everything that is stored anew, or only count. An interrupted run is gone on with.
+    """Mask everything stored again, or only count. An interrupted run is continued.
 
     :param say: told now and then how far it is.
     :raises GiveUp: nothing is stored.

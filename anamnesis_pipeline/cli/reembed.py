@@ -1,4 +1,4 @@
-"""`anamnesis reembed`: embedding everything anew, and how far that is."""
+"""`anamnesis reembed`: re-embedding and its progress."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -61,7 +61,7 @@ _ROUTE = "/api/episodes/reembed"
 
 
 def start(settings: Settings, model_id: str | None) -> Answer:
-    """Start embedding with a model, or anew with the active one.
+    """Start embedding with a model, or again with the active one.
 
     :raises GiveUp: no such model, or another re-embed is under way.
     """
@@ -75,8 +75,8 @@ def count(settings: Settings, model_id: str | None) -> str:
     stored = max((space["stored"] for space in config["spaces"]), default=0)
     wanted = (named(model_id) if model_id else None) or config["model_id"] or config["model"]
     lacking = [space["stored"] - space["embedded"] for space in config["spaces"] if space["model_id"] == wanted]
-    anew = not lacking or wanted == config["model_id"]
-    passages = stored if anew else lacking[-1]
+    again = not lacking or wanted == config["model_id"]
+    passages = stored if again else lacking[-1]
     return f"{counted(passages, 'passage')} would be embedded with {wanted}{_cost(passages, wanted)}."
 
 
@@ -111,9 +111,7 @@ def render(state: Mapping[str, Any], zone: tzinfo | None = None) -> str:
     :param zone: of the times; None: the local one.
     """
     if state["state"] == "idle":
-        return (
-            f"Nothing is being embedded anew. Searches are answered with {state['active_model_id'] or 'no model yet'}."
-        )
+        return f"No re-embed is running. Searches use {state['active_model_id'] or 'no model yet'}."
     share = state["done"] / state["total"] if state["total"] else 1.0
     lines = [
         f"Re-embed  {state['state']}: {state['done']:,} of {counted(state['total'], 'passage')} ({share:.1%}), "

@@ -98,7 +98,7 @@ def search(settings: Settings, body: Mapping[str, Any]) -> tuple[dict[str, Any],
     if settings.has_store and (other := other_store(settings, sidecar_status(settings))) is not None:
         return (
             answer,
-            f"the hits are of another memory: {other}; an ANAMNESIS_PORT where nobody listens searches this one",
+            f"the hits are of another memory: {other}; set ANAMNESIS_PORT to an unused port to search this one",
         )
     return _with_backlog(settings, answer, Mode(body["mode"]), body.get("project")), None
 
@@ -173,7 +173,7 @@ def _engine(settings: Settings, store: Store, *, with_model: bool) -> Iterator[E
 def converse(answered: Callable[[str], object]) -> None:
     """Have one question after the other answered, until an empty line or the end of the input.
 
-    :raises GiveUp: nobody sits at a terminal.
+    :raises GiveUp: there is no terminal.
     """
     if not sys.stdin.isatty():
         raise GiveUp("say what to look for: anamnesis search WORDS")
@@ -243,7 +243,7 @@ def _replaced(hit: Mapping[str, Any], zone: tzinfo | None) -> str:
 
 def place_of(source: Mapping[str, Any]) -> str:
     """Where a hit comes from, in one line: machine, file, line and headings of a section, machine and session of what
-    was said; empty for what somebody posted. Pure.
+    was said; empty for posted episodes. Pure.
     """
     machine, path, session = source["machine"], shown_name(source["path"]), source["session_id"]
     if path and (titles := source.get("title")):

@@ -50,7 +50,7 @@ def other_store(settings: Settings, sidecar: Mapping[str, Any]) -> str | None:
 
 @contextmanager
 def store_to_write(settings: Settings) -> Iterator[Store]:
-    """The store while the block runs, for what writes to it: nobody wants that in one that the sidecar does not search.
+    """Yield the store for writing; refuse one that the sidecar does not search.
 
     :raises GiveUp: the sidecar of this home searches another one.
     """

@@ -39,7 +39,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What somebody wants to be crawled, as typed. `kind` is one of KINDS."""
+    """A requested source, as typed. `kind` is one of KINDS."""
 
     place: str
     kind: str = "auto"
@@ -189,7 +189,7 @@ def _claude_of(spec: SourceSpec) -> list[SourceSpec]:
 
 
 def _of_kind(spec: SourceSpec, kind: str, machine: SourceHost | None) -> SourceSpec:
-    """The source as logs or documents; where nobody is asked, its name tells.
+    """Return the source as logs or documents; without a prompt its name decides.
 
     :raises GiveUp: its machine does not answer, or its root is no folder there.
     """

@@ -74,7 +74,7 @@ def _memory(store: Store, settings: Settings) -> dict[str, Any]:
 def memory_status(store: Store) -> dict[str, Any]:
     """Counts, sources, spaces, the re-embed. `coverage` is the embedded share of passages in the active space.
 
-    `problems` are those of models and the re-embed that somebody has to see to, `notes` what somebody may do.
+    `problems` are those of models and the re-embed that need action, `notes` optional actions.
     """
     counts, control = store.overview.counts(), EmbeddingControl(store)
     spaces, state = control.list_spaces(), control.reembed_status()
@@ -137,7 +137,7 @@ def render(status: Mapping[str, Any], zone: tzinfo | None = None) -> str:
 
 def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list[str]:
     if memory is None:
-        return ["Memory    nothing has been stored yet; what to start is told by: anamnesis doctor"]
+        return ["Memory    nothing is stored yet; for advice run: anamnesis doctor"]
     counts = memory["counts"]
     lines = [
         f"Memory    {counted(counts['episodes'], 'episode')}, {counted(counts['passages'], 'passage')}, "

@@ -1,4 +1,4 @@
-"""`anamnesis summarize`, `backfill` and `value`: summaries now, anew, and why a part gets one by an LLM or not."""
+"""`anamnesis summarize`, `backfill` and `value`: summarize now or again, and explain which chunks go to an LLM."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.settings import store_name
 
 Say = Callable[[str], None]
-NO_LLM = "there is no LLM to summarize anew; choose one, e.g. anamnesis config set summarizer ollama"
+NO_LLM = "there is no LLM to summarize with; choose one, e.g. anamnesis config set summarizer ollama"
 
 
 def run_summarize(settings: Settings, say: Say, project: str | None = None, limit: int | None = None) -> None:
@@ -93,7 +93,7 @@ def run_backfill(settings: Settings, say: Say, *, project: str | None, limit: in
         total = sum(found.values())
         would = "would be" if dry_run else "is to be" if total == 1 else "are to be"
         of = f"{counted(total, 'part')} of {counted(len(found), 'source')}"
-        say(f"{of} {would} summarized anew by {model}.{_left_out(against)}")
+        say(f"{of} {would} summarized again by {model}.{_left_out(against)}")
         if dry_run and found:
             say(cost_text(used, len(turns), is_local=is_local))
         if dry_run or not found:

@@ -10,7 +10,7 @@ from anamnesis_pipeline.pipeline.documents import holds_documents
 
 @dg.asset(partitions_def=SOURCES, deps=["crawled_files"], group_name="ingest", kinds={"python"})
 def documents(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
-    """Sections of documents, each text of one once, whatever copies of the file exist. A source of logs has none."""
+    """Sections of documents, each text once even if the file has copies. Log sources have none."""
     source = memory.source(context.partition_key)
     report = memory.pipeline.parse_documents(source)
     for problem in report.problems:

@@ -27,7 +27,7 @@ class ExchangesConfig(dg.Config):
 def exchanges(
     context: dg.AssetExecutionContext, config: ExchangesConfig, memory: MemoryResource, ssh: SshResource
 ) -> dg.MaterializeResult[None]:
-    """Messages, each counted once whatever copies exist, grouped by the prompt they answer and cut at seams.
+    """Messages, each counted once even if copies exist, grouped by the prompt they answer and split at boundaries.
 
     A materialization parses lines that are new in the archive. To parse everything of a source again, e.g. after an
     upgrade, materialize or backfill it with the tag `anamnesis/parse_again: true` (or the configuration

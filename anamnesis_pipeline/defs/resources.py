@@ -164,7 +164,7 @@ class MemoryResource(dg.ConfigurableResource[Any]):
             own = f"{AT_LOAD.store}, {store_place(AT_LOAD)}"
             raise refused(
                 f"it names the store {self.store_kind}, {self.store_place}, but all runs of this deployment work on "
-                f"{own}; a deployment on another store has an environment of its own (ANAMNESIS_HOME, ANAMNESIS_STORE)"
+                f"{own}; a deployment on another store needs its own environment (ANAMNESIS_HOME, ANAMNESIS_STORE)"
             )
         settings = settings_module.load()
         return kept_store(settings) if self.keeps_open else open_store(settings)

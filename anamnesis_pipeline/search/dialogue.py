@@ -10,7 +10,7 @@ from anamnesis_pipeline.parsing.text.transcripts import Voice
 POSTED = "direct"
 """Source of posted episodes. The chat's own turns and documents have no speaker labels."""
 SPEAKER_FACTOR = 1.7
-"""On the score of what somebody said whom the question names: who is asked about told it. By a conditional logit over
+"""Factor for turns whose speaker the question names. By a conditional logit over
 LoCoMo's development conversations, as ASKS_FACTOR (benchmarks/ranking.md).
 """
 ASKS_FACTOR = 0.8

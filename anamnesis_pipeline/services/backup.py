@@ -114,4 +114,4 @@ def _write_archive(out: BackupWriter, store: Store, home: Home, ends: dict[str, 
         frames = store.archive.frames(damage.source, damage.path, damage.generation)
         file = home.archive.file_of(damage.source, damage.path, damage.generation, frames[0].revision)
         if f"archive/{file.parent.name}/{file.name}" not in cut:
-            out.manifest.problems.append(f"{damage}; it is in the backup as it is")
+            out.manifest.problems.append(f"{damage}; the backup contains it unchanged")

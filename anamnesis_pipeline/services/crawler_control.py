@@ -119,7 +119,7 @@ class FirstLookOut(TypedDict):
 
 
 class PutSourceOut(SourceOut):
-    """A source as it is now; `first_look` is null when it was the same before."""
+    """The stored source; `first_look` is null if nothing changed."""
 
     first_look: FirstLookOut | None
 
@@ -251,7 +251,7 @@ class LogFolderOut(TypedDict):
 
 
 class LogFoldersOut(TypedDict):
-    """Folders that may hold logs; one without any is told as well."""
+    """Folders that may hold logs, including those without any."""
 
     folders: list[LogFolderOut]
 
@@ -425,7 +425,7 @@ class CrawlerControl:
         if unknown := sorted(set(names) - {spec.name for spec in specs}):
             raise BadSetting(f"there is no source {unknown[0]!r}; anamnesis sources list shows them")
         if self._dagster is None:
-            raise ServiceUnreachable("nobody is there to read; start it with: anamnesis up")
+            raise ServiceUnreachable("Dagster does not run, so nothing is read; start it with: anamnesis up")
         self._dagster.ingest_runs()
         crawler = open_crawler(self._settings, self._store, lasting=False)
         crawler = replace(crawler, hosts=replace(crawler.hosts, specs=specs))

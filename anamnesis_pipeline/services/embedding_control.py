@@ -590,7 +590,7 @@ def _files_of_active(store: Store, settings: Settings, active: Space) -> ModelFi
     try:
         return _files(store, settings, active.model_id)
     except UnknownModel as exc:
-        raise SpaceConflict(f"the active model cannot embed anew: {exc}") from exc
+        raise SpaceConflict(f"the active model cannot embed again: {exc}") from exc
 
 
 def _checkpoint(checkpoint: reembedding.Checkpoint) -> CheckpointOut:

@@ -161,7 +161,7 @@ class BudgetOut(TypedDict):
 
 
 class BreakerOut(TypedDict):
-    """Why nobody asks this backend, and until when."""
+    """Why this backend is paused, and until when."""
 
     backend: str
     until: str | None
@@ -193,7 +193,7 @@ class IngestedOut(TypedDict):
 
 class StatusOut(TypedDict):
     """How the reading of logs is doing. `running` is null, with the reason in `dagster`, while Dagster is away, and
-    true as soon as somebody asked for it: `requested` is how many requests may start runs yet.
+    true once it is requested: `requested` is the number of requests that may still start runs.
     `last_interrupted` is the last run that was cut off by an end of the system: what it left is done by later ones.
     """
 

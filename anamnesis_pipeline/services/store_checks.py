@@ -41,7 +41,7 @@ BEING_EMBEDDED = timedelta(minutes=5)
 """For this long after its ingest, content without vectors is no problem while `anamnesis up` runs."""
 RESTORE = (
     "stop Anamnesis and put a backup of the home back; without one, move the database away and start again: "
-    "logs that still exist are read anew, the archive of others is kept aside as `*.kept-1`"
+    "logs that still exist are read again; the archive of the others is kept as `*.kept-1`"
 )
 FILES_LOOKED_AT = 200
 """Archive files in the sample: a full check grows with the archive."""

@@ -26,7 +26,7 @@ class AttachmentIn(BaseModel):
 
 class ChatIn(BaseModel):
     """A message. Without `session_id` a conversation begins; backend and model stay those of the conversation unless
-    others are named, and nobody else answers in their place.
+    others are named, and no other model answers in their place.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -103,7 +103,7 @@ class CitationOut(TypedDict):
 
 
 class MessageOut(TypedDict):
-    """One message. `stopped`: somebody ended it; `problem`: why it is not whole; of an answer that failed or was
+    """One message. `stopped`: the user ended it; `problem`: why it is not whole; of an answer that failed or was
     stopped before its first word `text` is empty. `files`: names of what went with a question. `feedback`: 1, -1, or 0.
     `dollars`: what a subscription paid would have cost so much by the token.
     """

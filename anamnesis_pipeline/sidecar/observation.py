@@ -136,7 +136,9 @@ def _labeled(store: Store, reembed_state: str) -> list[GaugeMetricFamily]:
     )
     for model, count in store.summaries.summary_counts().items():
         summaries.add_metric([model], count)
-    breaker = GaugeMetricFamily("anamnesis_llm_breaker_open", "1 while nobody asks this LLM", labels=["backend"])
+    breaker = GaugeMetricFamily(
+        "anamnesis_llm_breaker_open", "1 while calls to this LLM are paused", labels=["backend"]
+    )
     for each in breakers(store.settings):
         breaker.add_metric([each.backend], each.is_open(datetime.now(UTC)))
     embedded = GaugeMetricFamily(

@@ -43,7 +43,7 @@ DELIVERED = re.compile(
 BANNER = re.compile(
     r"\s*\[[^\]\n]*\b(?:SYSTEM|NOT USER INPUT|NOTIFICATION|AUTOMATED|SCHEDULED)\b[^\]\n]*\][ \t]*(?:[\r\n]|$)"
 )
-"""A first line of its own that says that no person wrote what follows."""
+"""First line, which says that no person wrote what follows."""
 INJECTED = (
     "[Request interrupted by user",
     "Stop hook feedback:",

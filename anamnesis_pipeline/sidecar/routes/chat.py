@@ -195,7 +195,7 @@ def export_feedback(services: Uses) -> Response:
     """Return rated answers with their questions as JSON lines, newest first, without conversations of private projects
     and answers that used private text.
     """
-    first = services.store.chat.rated(RATED_AT_ONCE)  # a store that does not answer is told before the answer begins
+    first = services.store.chat.rated(RATED_AT_ONCE)  # report a store that does not answer before the stream begins
     return StreamingResponse(_rated_lines(services, first), media_type="application/jsonl")
 
 
@@ -283,7 +283,7 @@ async def _frames(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """What somebody wants, and in which conversation, as far as there is one. `is_chosen`: it is known, now or from
+    """A request and its conversation, if there is one. `is_chosen`: it is known, now or from
     before, which model answers.
     """
 
@@ -305,7 +305,7 @@ def _begun(services: Services, wish: ChatIn, session_id: str) -> _Begun:
 
 
 async def _with_default(begun: _Begun) -> ChatIn:
-    """The wish with a model that answers now; as it is where none does."""
+    """The request with a model that answers now; unchanged if none does."""
     found = offered_choice(begun.settings, await offers(backend_options(begun.settings)))
     if found is None:
         return begun.wish
@@ -344,7 +344,7 @@ def _turn(services: Services, begun: _Begun, session_id: str) -> Turn:
 
 def asked_again(asked: ChatMessage, history: list[ChatMessage]) -> tuple[ChatMessage, str, list[ChatMessage]]:
     """A question, the id that its answer gets, and what was said before. Where the last that was said is the same
-    question, without an answer or with one that was cut off, both are written anew instead of standing there twice.
+    question, without an answer or with one that was cut off, both are replaced instead of being stored twice.
     Pure.
     """
     rest, answer_id = list(history), uuid.uuid4().hex

@@ -130,7 +130,7 @@ class ScheduleOut(TypedDict):
 
 
 class ConsolidationOut(TypedDict):
-    """`counts`: episodes that are hidden, by regime (`session`, `merge`), and links that somebody `undone`. `changed`:
+    """`counts`: episodes that are hidden, by regime (`session`, `merge`), and links that a person `undone`. `changed`:
     sessions to look at in the next run.
     """
 

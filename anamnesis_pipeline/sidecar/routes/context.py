@@ -1,4 +1,4 @@
-"""What a session is told of the memory."""
+"""What a session receives from the memory."""
 
 from collections.abc import Iterable, Set
 from datetime import UTC, datetime

@@ -59,7 +59,7 @@ class RuleIn(BaseModel):
 class EntryOut(TypedDict):
     """A rule, or the tombstone of a deleted episode (`kind`: `episode`, or `file` and `output` of what was forgotten).
 
-    `held`: parts that are read already, found by nobody, and come when the rule is lifted. `label`: the
+    `held`: chunks that are read but hidden from searches until the rule is removed. `label`: the
     name of the file that a rule by content was made of, or the file in which what a tombstone is of stood, if known.
     """
 

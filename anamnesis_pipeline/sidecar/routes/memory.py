@@ -63,7 +63,7 @@ async def ingest_pair(pair: PairIn, request: Request, services: Uses) -> Respons
     """Store one question with its answer, and 0 to 3 typed records that the LLM finds in them. 201 if new, 200 if
     stored before. The next search finds the pair.
 
-    The pair is stored whatever the LLM does. `problem` says why there are no records. A slow LLM continues in the
+    The pair is stored even if the LLM fails. `problem` says why there are no records. A slow LLM continues in the
     background: post the same pair again to get its records.
     """
     extraction: Extraction = request.app.state.extraction
@@ -75,7 +75,7 @@ async def ingest_pair(pair: PairIn, request: Request, services: Uses) -> Respons
 
 
 def _open(services: Services, pair: PairIn) -> tuple[Recorder, Pair]:
-    """The settings are read anew, so that another LLM counts from the next call on."""
+    """The settings are read again, so that another LLM applies from the next call."""
     settings = effective_settings(services.store)
     wanted = Pair(pair.user, pair.assistant, pair.instance or settings.machine, pair.project or "", pair.timestamp)
     return open_recorder(settings, services.store, services.poster), wanted

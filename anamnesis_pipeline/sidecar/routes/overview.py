@@ -48,7 +48,7 @@ class EventsOut(TypedDict):
 
 class QualityOut(TypedDict):
     """How good the memory is. `storage_quality`: share of passages that are embedded in the active space;
-    `curation_ratio`: of the active episodes, what somebody wrote down to be remembered, edited, or lets last;
+    `curation_ratio`: of the active episodes, what a person wrote, edited or kept permanently;
     `enrichment_ratio`: of the parts of logs and documents, what an LLM summarized; all null where there is nothing.
     `evolution_count`: episodes that another one replaced; `confirmation_count`: those found by more than one search.
     """

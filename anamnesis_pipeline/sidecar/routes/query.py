@@ -40,8 +40,8 @@ async def list_queries(
 
 
 def keep_question(services: Services, room: Room, question: SearchIn, answer: SearchAnswer) -> None:
-    """Note a question that was answered, unless the user wants none noted. Raises nothing: the answer is out. Where
-    nobody posts, this is the write that meets a full store.
+    """Note a question that was answered, unless the user wants none noted. Raises nothing: the answer was sent. Without
+    posts, this is the write that notices a full store.
     """
     try:
         settings = effective_settings(services.store)

@@ -1,4 +1,4 @@
-"""Embedding everything anew: start, pause, resume, and how far it is."""
+"""Re-embedding: start, pause, resume and progress."""
 
 from fastapi import APIRouter, Depends
 from starlette.exceptions import HTTPException

@@ -35,7 +35,7 @@ class DeltaIn(BaseModel):
 
 
 class RolledOut(TypedDict):
-    """The rolling episode as it is now. `appended` is false when it ended with this very delta; `closed` is the id of
+    """The current rolling episode. `appended` is false when it already ended with this delta; `closed` is the id of
     the episode that its oldest text went into with this call.
     """
 

@@ -1,4 +1,4 @@
-"""Documents that somebody hands in: files, texts, and pages of the web."""
+"""Uploaded documents: files, texts and web pages."""
 
 import asyncio
 import json
@@ -87,8 +87,8 @@ class UrlIn(UploadFields):
 
 class UploadOut(TypedDict):
     """An upload. `duplicate`: the very same bytes were there, and only got the project, instance, tags and title
-    named now; of a private project that was not named, nothing else is told. `note`: why nothing of it can be found, or
-    not all of it.
+    named now; of a private project that was not named, nothing else is reported. `note`: why nothing of it can be
+    found, or not all of it.
     """
 
     upload_id: str

@@ -68,7 +68,7 @@ def resume(control: Control) -> Response:
 
 
 @router.post(PATH + "/anew")
-def anew(control: Control) -> Response:
+def embed_again(control: Control) -> Response:
     """Embed everything again with the active model, as `POST /api/episodes/reembed`."""
     return _answer(lambda: control.start_reembed(None))
 

@@ -104,13 +104,13 @@ def ask_again(request: Request) -> Response:
 @router.get(f"{PATH}/checks")
 def show_checks(request: Request) -> Response:
     """Show the findings of `doctor`, at most a minute old; slow ones ten minutes."""
-    return fragment("health_checks.html", **_examined(request, anew=False))
+    return fragment("health_checks.html", **_examined(request, again=False))
 
 
 @router.post(f"{PATH}/checks")
 def check_again(request: Request) -> Response:
     """Run the checks now."""
-    return fragment("health_checks.html", toast="Checked again.", **_examined(request, anew=True))
+    return fragment("health_checks.html", toast="Checked again.", **_examined(request, again=True))
 
 
 def examine(services: Services, compared: Kept[None, Finding]) -> Examination:
@@ -170,9 +170,9 @@ def stages_of(services: Services) -> dict[str, tuple[int, float]]:
     }
 
 
-def _examined(request: Request, *, anew: bool) -> dict[str, Any]:
+def _examined(request: Request, *, again: bool) -> dict[str, Any]:
     state = request.app.state
-    if anew:
+    if again:
         state.comparison.forget()
         state.examination.forget()
     found: Examination = state.examination.get(None)

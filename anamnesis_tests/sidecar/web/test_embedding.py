@@ -81,7 +81,7 @@ def test_reembed_from_start_to_switch(client: TestClient, services: TestServices
     back = read(client, PATH + "/progress")
     assert "answers the searches" in press(client, back, f"use-{SPACE.key}").text
     assert services.store.spaces.active().key == SPACE.key
-    assert "hx-confirm" in back.find(id="reembed-anew").attrs
+    assert "hx-confirm" in back.find(id="reembed-again").attrs
 
 
 @pytest.mark.usefixtures("first_model_is_there")
@@ -95,7 +95,7 @@ def test_reembed_can_be_given_up(client: TestClient, services: TestServices, mod
     assert services.dagster.cancelled == ["backfill1"]
     after = read(client, PATH + "/progress")
     ((space, *_),) = services.dagster.launched
-    assert "is removed" in press(client, after, f"drop-{space}").text
+    assert "is forgotten" in press(client, after, f"drop-{space}").text
     assert [each.key for each in services.store.spaces.all()] == [SPACE.key]
 
 
