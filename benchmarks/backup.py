@@ -33,7 +33,7 @@ from anamnesis_pipeline.services.backup import Home, back_up
 from anamnesis_pipeline.services.restore import restore
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.mongo.index_tail import SETTLED_AFTER_S
+from anamnesis_pipeline.store.mongo.search_indexes import SETTLED_AFTER_S
 from anamnesis_tests.conftest import BACKENDS
 
 SPACE = Space("hashing-384", "hashing-384", 384, token_dims=64)

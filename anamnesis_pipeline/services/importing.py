@@ -14,9 +14,9 @@ from anamnesis_pipeline.model import Episode, Passage, content_id, said_at
 from anamnesis_pipeline.pipeline.exclusion import Exclusions, refuse, rule_of
 from anamnesis_pipeline.services.posting import Poster, posted_passages, with_masks_counted
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.episode_values import storable
 from anamnesis_pipeline.store.records.episodes import PutReport
 from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES, store_name
+from anamnesis_pipeline.store.values import storable
 
 ODD_TIME = "timestamp_as_written"
 """Metadata key: the original timestamp, as text, of an episode whose time is implausible."""

@@ -173,6 +173,7 @@ class VectorIndex(Protocol):
 
         :raises DimensionMismatch: `vectors` has another width than the space.
         """
+        return self.put_all(space, passage_ids, {variant: vectors})
 
     def put_all(
         self,
@@ -222,6 +223,7 @@ class VectorIndex(Protocol):
 
     def count(self, space: str) -> int:
         """Live passages that have the vectors of all the space's variants, and token vectors where it has those."""
+        return self.progress(space).passages_done
 
     def progress(self, space: str) -> SpaceProgress:
         """How far the space is embedded; cheap, whatever is stored."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.mongo import fulltext, index_tail, vectors
+from anamnesis_pipeline.store.mongo import fulltext, search_indexes, vectors
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_tests.conftest import mongo_database
 from anamnesis_tests.store.mongo_searched import Open, handles
@@ -23,7 +23,7 @@ def indexes_settle_quickly(request: pytest.FixtureRequest, monkeypatch: pytest.M
     one are late. A test with a `server` has a loopback one of its own, whatever the others run on.
     """
     if "server" in request.fixturenames or not shared.is_given():
-        monkeypatch.setattr(index_tail, "SETTLED_AFTER_S", 0.0)
+        monkeypatch.setattr(search_indexes, "SETTLED_AFTER_S", 0.0)
         for module in (fulltext, vectors):  # the process of the tests is the server, too, on a busy machine
             monkeypatch.setattr(module, "SEARCHED_S", 60.0)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from anamnesis_pipeline.store.sqlite import integrity
+from anamnesis_pipeline.store.sqlite import connection
 from anamnesis_pipeline.store.sqlite.connection import Database
 
 
@@ -25,5 +25,5 @@ class Endless(Database):
 
 
 if __name__ == "__main__":
-    integrity.Database = Endless  # type: ignore[misc]
-    integrity.main(Path(sys.argv[1]))
+    connection.Database = Endless  # type: ignore[misc]
+    connection.main(Path(sys.argv[1]))

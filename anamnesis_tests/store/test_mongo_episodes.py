@@ -12,10 +12,9 @@ import pytest
 from anamnesis_pipeline.errors import SpaceConflict
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.gateway import Tables as Collections
 from anamnesis_pipeline.store.mongo import engine, native, spaces
 from anamnesis_pipeline.store.mongo.client import Database
-from anamnesis_pipeline.store.mongo.collections import Document
+from anamnesis_pipeline.store.mongo.collections import Collection, Document
 from anamnesis_pipeline.store.mongo.facets import FACETS, facets_of
 from anamnesis_pipeline.store.mongo.native import MongoNative
 from anamnesis_pipeline.store.records.consolidation import ChangedSession
@@ -28,7 +27,8 @@ TEXT = Variant.TEXT
 
 
 def found(database: Database, name: str) -> list[Document]:
-    return database.read(lambda tables: tables[name].find({}, order=[("_id", 1)]))
+    with database.read() as tables:
+        return tables[name].find({}, order=[("_id", 1)])
 
 
 def repeated(database: Database, episode_id: str) -> list[tuple[Document, int]]:
@@ -124,13 +124,13 @@ def crash(*_: Any, **__: Any) -> None:
     raise CrashedError
 
 
-@pytest.mark.parametrize("step", ["make_collections", "_expect_more"])
+@pytest.mark.parametrize("step", ["MongoSpaces.make_collections", "expect_everything"])
 def test_broken_add_is_shown_to_nobody(
     store: Store, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     put(store, "e", "text")
     with monkeypatch.context() as broken:
-        broken.setattr(spaces, step, crash)
+        broken.setattr(f"{spaces.__name__}.{step}", crash)
         with pytest.raises(CrashedError):
             store.spaces.put(space("s"))
     other = open_store()
@@ -146,7 +146,7 @@ def test_what_a_broken_drop_left_is_gone_before_the_key_is_used(
     embedded: Store, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, database: Database
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(spaces, "_drop", crash)
+        broken.setattr(Collection, "drop", crash)
         with pytest.raises(CrashedError):
             embedded.spaces.drop("s")
     assert embedded.spaces.all() == []
@@ -161,14 +161,14 @@ def test_what_a_broken_drop_left_is_gone_before_the_key_is_used(
 def test_second_active_space_goes(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, database: Database) -> None:
     ours, theirs = open_store(), open_store()
     put(ours, "e", "text")
-    make = spaces.make_collections
+    make = spaces.MongoSpaces.make_collections
 
-    def late(collections: Collections, key: str) -> None:
+    def late(its: spaces.MongoSpaces, key: str) -> None:
         if key == "loser":
             theirs.spaces.put(replace(space("winner"), status="active"))
-        make(collections, key)
+        make(its, key)
 
-    monkeypatch.setattr(spaces, "make_collections", late)
+    monkeypatch.setattr(spaces.MongoSpaces, "make_collections", late)
     with pytest.raises(SpaceConflict, match="loser cannot be active while winner is"):
         ours.spaces.put(replace(space("loser"), status="active"))
     (winner,) = found(database, "spaces")

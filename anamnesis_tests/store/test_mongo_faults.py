@@ -68,11 +68,8 @@ def database(store: Store, server: LoopbackServer) -> Iterator[Database]:
 
 def everything(database: Database) -> dict[str, Any]:
     """All that is stored, but for the numbers that are taken."""
-    return database.read(
-        lambda tables: {
-            name: tables[name].find({}, order=[("_id", 1)]) for name in tables.names() - {"counters", "writer"}
-        }
-    )
+    with database.read() as tables:
+        return {name: tables[name].find({}, order=[("_id", 1)]) for name in tables.names() - {"counters", "writer"}}
 
 
 # --- the server is gone ----------------------------------------------------------------------------------
@@ -192,7 +189,8 @@ def test_transaction_is_done_once_over_a_step_down(database: Database, server: L
         tables["settings"].upsert({"name": "both"}, {"$set": {"value": "1"}})
 
     database.write(work)
-    names = database.read(lambda tables: [each["name"] for each in tables["settings"].find({"value": "1"})])
+    with database.read() as tables:
+        names = [each["name"] for each in tables["settings"].find({"value": "1"})]
     assert (len(runs), sorted(names)) == (2, ["both", "n1"])
 
 

@@ -212,7 +212,8 @@ def test_part_of_more_than_16_mb_is_refused_and_leaves_nothing(store: Store) -> 
 
 
 def held(database: Database) -> list[dict[str, Any]]:
-    return database.read(lambda tables: tables["parts"].find({}))
+    with database.read() as tables:
+        return tables["parts"].find({})
 
 
 def test_what_is_left_to_do_always_follows_from_what_a_part_is(store: Store, database: Database) -> None:

@@ -9,7 +9,8 @@ import pytest
 from anamnesis_pipeline.errors import RetryLater
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.mongo import fulltext, index_tail, vector_search
+from anamnesis_pipeline.store.mongo import fulltext, vector_search
+from anamnesis_pipeline.store.mongo import search_indexes as search_indexes_of
 from anamnesis_tests.store.mongo_searched import (
     NAME,
     Open,
@@ -182,8 +183,8 @@ def test_new_process_reads_none(store: Store, server: LoopbackServer, open_it: O
         return [(hit.episode_id, hit.score) for hit in of.text.matching(["server", "slept", "well"], 20, Where())]
 
     lately = ranked(open_it())
-    monkeypatch.setattr(index_tail, "QUIET_S", 0.0)
-    monkeypatch.setattr(fulltext.MongoTextIndex, "_in_tail", lambda *_: pytest.fail("nothing was to be read"))
+    monkeypatch.setattr(search_indexes_of, "QUIET_S", 0.0)
+    monkeypatch.setattr(fulltext.MongoTextIndex, "_scored", lambda *_: pytest.fail("nothing was to be read"))
     assert ranked(open_it()) == lately, "read here or not, it is scored alike"
 
 
@@ -212,7 +213,7 @@ def test_what_an_index_shows_only_in_part_is_found_whole(
     kept(store, "before", "other", WEST)
     store.vectors.build("s")
     wait_until_queryable(server, "passages", "vectors_s")
-    monkeypatch.setattr(index_tail, "SETTLED_AFTER_S", 600.0)
+    monkeypatch.setattr(search_indexes_of, "SETTLED_AFTER_S", 600.0)
     behaviour.torn_s = 600.0
     keys = put(store, "e", "first words", "second", "third", "fourth words")
     store.vectors.put("s", TEXT, keys, np.stack([EAST, NORTH, WEST, EAST]))
@@ -225,13 +226,13 @@ def test_what_an_index_shows_only_in_part_is_found_whole(
 def test_large_transaction_shown_in_part_is_found_whole(
     store: Store, server: LoopbackServer, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(index_tail, "UNSETTLED", 10)
+    monkeypatch.setattr(search_indexes_of, "UNSETTLED", 10)
     behaviour.lag_s = 0.0  # of what is torn the later half is there at once
     store.episodes.put([(episode(f"e{i}"), passages("shared words")) for i in range(40)])
     wait_until_queryable(server, "passages")
     found(store, "shared")
     assert len(found(store, "shared")) == 40  # and all that is whole
-    monkeypatch.setattr(index_tail, "SETTLED_AFTER_S", 600.0)
+    monkeypatch.setattr(search_indexes_of, "SETTLED_AFTER_S", 600.0)
     behaviour.torn_s = 600.0
     store.projects.call("acme/api", "renamed")
     assert len(found(store, "shared", projects=("renamed",))) == 40
@@ -249,7 +250,7 @@ def test_passages_changed_during_a_search_are_found(
     near(store, EAST)
     other, behind = open_it(), vector_search.VectorSearch._behind
 
-    def meanwhile(*args: Any) -> index_tail.Tail:
+    def meanwhile(*args: Any) -> search_indexes_of.Tail:
         tail = behind(*args)
         other.projects.call("acme/api", "renamed")  # which the index has at once
         return tail
@@ -265,7 +266,7 @@ def test_index_far_behind_is_told_and_the_newest_are_found(
     kept(store, "indexed", "shared words", EAST)
     assert found(store, "shared") == near(store, EAST) == ["indexed"]
     behaviour.frozen = True
-    monkeypatch.setattr(index_tail, "STEPS", (0, 5))
+    monkeypatch.setattr(search_indexes_of, "STEPS", (0, 5))
     for i in range(20):
         kept(store, f"e{i}", "shared words", EAST)
     with caplog.at_level(logging.WARNING):
@@ -487,10 +488,10 @@ def test_space_is_searched_by_its_own_index(
 
 
 def test_index_known_to_hold_the_newest_is_not_asked_again(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(index_tail, "SETTLED_AFTER_S", 5.0)
+    monkeypatch.setattr(search_indexes_of, "SETTLED_AFTER_S", 5.0)
     asked: list[int] = []
     now = held = 0
-    tail = index_tail.IndexTail(lambda: now)
+    tail = search_indexes_of.IndexTail(lambda: now)
 
     def holds(seq: int) -> bool:
         asked.append(seq)
@@ -529,12 +530,12 @@ def test_index_that_shows_the_newest_is_whole_after_a_quiet_time():
         asked.append(1)
         return unused
 
-    def since(tail: index_tail.IndexTail, newest: int) -> int:
+    def since(tail: search_indexes_of.IndexTail, newest: int) -> int:
         return tail.behind("i", newest, holds, unused_s).since
 
-    assert since(index_tail.IndexTail(), 50) == 0, "something was written just now"
-    unused = index_tail.QUIET_S
-    new = index_tail.IndexTail()
+    assert since(search_indexes_of.IndexTail(), 50) == 0, "something was written just now"
+    unused = search_indexes_of.QUIET_S
+    new = search_indexes_of.IndexTail()
     assert (since(new, 60), asked) == (0, [1]), "it lacks the newest, and nobody asks for how long"
     assert (since(new, 50), since(new, 50), asked) == (50, 50, [1, 1])
     held = 60

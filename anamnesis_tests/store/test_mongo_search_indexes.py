@@ -11,8 +11,7 @@ from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import vector_search
 from anamnesis_pipeline.store.mongo import vectors as mongo_vectors
-from anamnesis_pipeline.store.mongo.fulltext import MongoTextIndex
-from anamnesis_pipeline.store.mongo.index_tail import leaves_few
+from anamnesis_pipeline.store.mongo.fulltext import MongoTextIndex, leaves_few
 from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex, text_definition
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 from anamnesis_tests.store.mongo_searched import (
@@ -136,8 +135,8 @@ def test_process_goes_on_by_the_index_of_another_one(store: Store, server: Loopb
     def few(most: int) -> bool:
         where = Where(projects=("acme/api",))
         assert isinstance(store.vectors, MongoVectors)
-        index, read = store.vectors._passages, store.vectors._database.read
-        return read(lambda tables: leaves_few(tables, index, where, most))
+        with store.vectors._database.read() as tables:
+            return leaves_few(tables, store.vectors._passages, where, most)
 
     assert (found(store, "zebra"), few(1)) == (["e"], False)
     assert (found(store, "zebra"), few(1)) == (["e"], False)

@@ -12,12 +12,11 @@ import pytest
 from pymongo.collection import Collection as DriverCollection
 
 from anamnesis_pipeline.errors import StoreBusy
-from anamnesis_pipeline.store.mongo import client, turns
-from anamnesis_pipeline.store.mongo.client import Collections, Database
+from anamnesis_pipeline.store.mongo import client
+from anamnesis_pipeline.store.mongo.client import TURN, Collections, Database, Turns
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.engine import MongoGateway
 from anamnesis_pipeline.store.mongo.native import MongoNative
-from anamnesis_pipeline.store.mongo.turns import TURN, Turns
 from anamnesis_pipeline.store.records import episodes
 from anamnesis_tests.conftest import mongo_database
 from anamnesis_tests.store.mongo_searched import wait_for
@@ -83,14 +82,15 @@ def apart(work: Callable[[], object]) -> Iterator[None]:
 
 
 def state(database: Database) -> Document:
-    return database.read(lambda tables: tables["writer"].one(TURN)) or {}
+    with database.read() as tables:
+        return tables["writer"].one(TURN) or {}
 
 
 def test_who_waits_is_let_first_by_who_just_wrote(
     ours: Database, theirs: Database, waits: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "GIVES_WAY_S", LONG_S)
-    monkeypatch.setattr(turns, "MOST_LATER_S", 0.3)
+    monkeypatch.setattr(client, "GIVES_WAY_S", LONG_S)
+    monkeypatch.setattr(client, "MOST_LATER_S", 0.3)
     theirs._turns._took_s = LONG_S  # so that they come late, for all that ours needs to write once more
     began, order = threading.Event(), list[str]()
 
@@ -127,7 +127,7 @@ def test_who_waits_for_long_asks_twice(ours: Database, theirs: Database, waits: 
 def test_nobody_is_waited_for_for_ever(ours: Database, theirs: Database) -> None:
     with held(ours), pytest.MonkeyPatch.context() as patched:
         patched.setattr(client, "WAITED_S", 0.3)
-        patched.setattr(turns, "WAITS_S", 0.1)
+        patched.setattr(client, "WAITS_S", 0.1)
         with pytest.raises(StoreBusy, match="other processes wrote"):
             theirs.write(lambda tables: None)
     theirs.write(lambda tables: None)
@@ -153,15 +153,15 @@ def test_a_turn_is_not_cut_off_when_it_was_got_late(ours: Database, theirs: Data
 
     ours.write(slow, within_s=1.0)
     theirs.write(lambda tables: tables["settings"].update(name, {"$set": {"value": "3"}}), within_s=LONG_S)
-    found = ours.read(lambda tables: tables["settings"].one(name, ("value",)))
-    assert found == {"value": "3"}
+    with ours.read() as tables:
+        assert tables["settings"].one(name, ("value",)) == {"value": "3"}
 
 
 def test_who_waits_for_long_says_for_what(
     ours: Database, theirs: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(client, "LONG_S", 0.3)
-    monkeypatch.setattr(turns, "WAITS_S", 0.2)
+    monkeypatch.setattr(client, "WAITS_S", 0.2)
     with held(ours) as over, apart(lambda: theirs.write(lambda tables: None)):
         wait_for(lambda: bool(caplog.messages))
         over.set()
@@ -171,10 +171,10 @@ def test_who_waits_for_long_says_for_what(
 
 def test_who_let_another_first_comes_after_those_who_wait(ours: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     slept, numbers = list[float](), iter([7, 7, 8])
-    monkeypatch.setattr(turns, "_state", lambda writer: (next(numbers), 1))
-    monkeypatch.setattr(turns, "GIVES_WAY_S", LONG_S)
-    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=time.monotonic, sleep=slept.append))
+    monkeypatch.setattr(client, "_state", lambda writer: (next(numbers), 1))
+    monkeypatch.setattr(client, "GIVES_WAY_S", LONG_S)
+    monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=time.monotonic, sleep=slept.append))
     known = Turns()
     known.ended(time.monotonic() - LONG_S)
     known.give_way(ours._current()[ours.name]["writer"])
-    assert slept == [turns.LOOKS_EVERY_S, turns.MOST_LATER_S]
+    assert slept == [client.LOOKS_EVERY_S, client.MOST_LATER_S]

@@ -8,7 +8,7 @@ import pytest
 from pymongo import MongoClient
 from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
 
-from anamnesis_pipeline.store.mongo import client, turns
+from anamnesis_pipeline.store.mongo import client
 from anamnesis_tests.conftest import mongo_database
 from anamnesis_tests.support.mongo_server import shared
 
@@ -38,7 +38,7 @@ class Sent(CommandListener):
 def watched(monkeypatch: pytest.MonkeyPatch) -> Sent:
     """What every client sends that is made from now on."""
     listener, make = Sent(), client.MongoClient
-    monkeypatch.setattr(turns, "GIVES_WAY_S", 0)  # or a write looks whether another one waits, now and then
+    monkeypatch.setattr(client, "GIVES_WAY_S", 0)  # or a write looks whether another one waits, now and then
     monkeypatch.setattr(client, "MongoClient", lambda *args, **given: make(*args, **given, event_listeners=[listener]))
     return listener
 

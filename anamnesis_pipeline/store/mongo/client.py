@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import dns.exception
@@ -18,7 +18,8 @@ import dns.resolver
 import pymongo
 from pymongo import MongoClient, ReadPreference, ReturnDocument
 from pymongo.client_session import ClientSession
-from pymongo.errors import ConfigurationError, ConnectionFailure, InvalidURI, OperationFailure
+from pymongo.collection import Collection as DriverCollection
+from pymongo.errors import ConfigurationError, ConnectionFailure, InvalidURI, OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
@@ -26,7 +27,91 @@ from anamnesis_pipeline.errors import BadSetting, StoreBusy, StoreRefused
 from anamnesis_pipeline.store.mongo.address import hosts_of
 from anamnesis_pipeline.store.mongo.collections import Collection, Document
 from anamnesis_pipeline.store.mongo.translation import translated
-from anamnesis_pipeline.store.mongo.turns import Turns, TurnTaken, take
+
+# --- the write lock among processes ----------------------------------------------------------------------
+# A transaction that meets another one's uncommitted change is refused at once, and a process that only tries again from
+# time to time hardly ever meets the moment between two batches of another one. So a waiting process changes the lock's
+# document outside of any transaction: such a write waits until the transaction ends
+# (https://www.mongodb.com/docs/manual/core/transactions-production-consideration/). By the same write the process that
+# just had the lock knows that another one waits, and lets it go first. Of those that wait, one that had the lock for
+# long tries a little later: what a search writes in passing does not queue behind the batches of several others.
+
+TURN = {"_id": "turn"}
+"""The document that every transaction changes first. `waited`: how often somebody waited for it."""
+WAITS_S = 10.0
+"""How long one attempt to wait may take: whoever has the turn is waited for until that transaction ends."""
+MOST_LATER_S = 0.03
+"""Who waits comes so much later, at most, as a fifth of its last turn."""
+GIVES_WAY_S = 0.1
+"""How long at most who just wrote waits for another one to take the turn: longer than anybody comes later."""
+LOOKS_EVERY_S = 0.004
+
+_WRITE_CONFLICT = 112
+
+
+class TurnTaken(Exception):  # noqa: N818
+    """Another process has the turn."""
+
+
+def take(writer: Collection) -> None:
+    """Take the turn, in a transaction and as its first statement.
+
+    :raises TurnTaken: another process has it.
+    """
+    try:
+        writer.upsert(TURN, {"$inc": {"turn": 1}})
+    except OperationFailure as exc:
+        if exc.code != _WRITE_CONFLICT:
+            raise
+        raise TurnTaken from exc
+
+
+class Turns:
+    """What one process knows of the turns. Used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._took_s = 0.0
+        self._ended = -GIVES_WAY_S
+        self._waited = 0
+
+    def ended(self, began: float) -> None:
+        """Note that a turn of this process, which began then, is over."""
+        self._ended = time.monotonic()
+        self._took_s = self._ended - began
+
+    def wait(self, writer: DriverCollection[Document], within_s: float) -> None:
+        """Wait until the one who has the turn has it no more. That this goes wrong must not fail a write."""
+        with suppress(PyMongoError), pymongo.timeout(min(WAITS_S, within_s)):
+            writer.update_one(TURN, {"$inc": {"waited": 1}})
+            self._waited += 1  # what this process did is no sign of another one
+        self._come_later()
+
+    def give_way(self, writer: DriverCollection[Document]) -> None:
+        """Where this process wrote just now and another one waits, let that take the turn first. As for `wait`: a
+        server that does not answer is the write's own matter.
+        """
+        until = self._ended + GIVES_WAY_S
+        if time.monotonic() >= until:
+            return
+        with suppress(PyMongoError):
+            turn, waited = _state(writer)
+            waits, self._waited = waited != self._waited, waited
+            while waits and time.monotonic() < until and _state(writer)[0] == turn:
+                time.sleep(LOOKS_EVERY_S)
+            if waits:  # that one's turn is over just now, and still others may be about to take theirs
+                self._come_later()
+
+    def _come_later(self) -> None:
+        time.sleep(min(self._took_s / 5, MOST_LATER_S))
+
+
+def _state(writer: DriverCollection[Document]) -> tuple[int, int]:
+    """The number of the turn, and how often somebody waited."""
+    found = writer.find_one(TURN) or {}
+    return found.get("turn", 0), found.get("waited", 0)
+
+
+# --- the database ----------------------------------------------------------------------------------------
 
 SELECTION_TIMEOUT_MS = 5_000
 """How long a read waits for a primary. A write goes on asking (WAITED_S), since an election may take longer
@@ -49,7 +134,7 @@ TURN_TIMEOUT_S = 130.0
 """How long a thread waits for others of its process: somewhat longer than one write may take."""
 
 LONG_S = 5.0
-"""Who waits longer than this for other processes says so, with every further attempt (`turns.WAITS_S`)."""
+"""Who waits longer than this for other processes says so, with every further attempt (`WAITS_S`)."""
 
 _SNAPSHOT_TOO_OLD = 239
 log = logging.getLogger(__name__)
@@ -122,33 +207,24 @@ class Database:
         """Where it is, without user and password."""
         return f"MongoDB {hosts_of(self._uri)}/{self.name}"
 
-    def read(self, work: Callable[[Collections], T], *, within_s: float | None = None) -> T:
-        """What `work` returns of committed data. What it reads in several calls may be of several moments.
+    @contextmanager
+    def read(self, *, within_s: float | None = None) -> Iterator[Collections]:
+        """Read committed data. Several calls may be answered of several moments.
 
         :param within_s: seconds that all of it may take; None: as long as the server lives.
         :raises StoreBusy: there is no primary, or it hangs, or the time is over.
         """
-        with self.reading(within_s=within_s) as tables:
-            return work(tables)
-
-    @contextmanager
-    def reading(self, *, within_s: float | None = None) -> Iterator[Collections]:
-        """As `read`, for a block."""
         # A limit of none would lift that of the caller.
         limit = nullcontext() if within_s is None else pymongo.timeout(within_s)
         with translated(self.place), self._from_a_primary(), limit:
             yield Collections(self._current(), self.name)
 
-    def snapshot(self, work: Callable[[Collections], T]) -> T:
-        """As `read`, of one moment. Search indexes know no snapshots."""
-        with self.reading_snapshot() as tables:
-            return work(tables)
-
     @contextmanager
-    def reading_snapshot(self) -> Iterator[Collections]:
-        """As `snapshot`, for a block.
+    def snapshot(self) -> Iterator[Collections]:
+        """As `read`, of one moment. Search indexes know no snapshots.
 
-        :raises StoreRefused: it went on for longer than the server keeps a moment.
+        :raises StoreRefused: it went on for longer than the server keeps a moment
+            (https://www.mongodb.com/docs/manual/reference/parameters/, `minSnapshotHistoryWindowInSeconds`).
         """
         with translated(self.place), self._from_a_primary():
             try:
@@ -157,7 +233,11 @@ class Database:
             except OperationFailure as exc:
                 if exc.code != _SNAPSHOT_TOO_OLD:
                     raise
-                raise StoreRefused(_keeps_too_little(self.place)) from exc
+                more = "db.adminCommand({setParameter: 1, minSnapshotHistoryWindowInSeconds: 3600})"
+                raise StoreRefused(
+                    f"{self.place} did not keep one moment for as long as reading it took; by default it keeps 5 "
+                    f"minutes. Let it keep more, e.g. an hour: {more}, then try again"
+                ) from exc
 
     @contextmanager
     def _from_a_primary(self) -> Iterator[None]:
@@ -183,62 +263,50 @@ class Database:
         :raises StoreBusy: others had the turn for so long, or there is no primary.
         """
         waits_s, began_waiting = WAITED_S if within_s is None else within_s, time.monotonic()
-        with translated(self.place), self._own_turn(TURN_TIMEOUT_S if within_s is None else within_s):
-            writer = self._current().get_database(self.name, read_preference=ReadPreference.PRIMARY)["writer"]
-            self._turns.give_way(writer)
-            until = waits_s + (time.monotonic() if within_s is None else began_waiting)
-            while True:
-                began = time.monotonic()
-                try:
-                    done = self._transaction(work)
-                except TurnTaken:
-                    if (left_s := until - time.monotonic()) <= 0:
-                        break
-                    self._turns.wait(writer, left_s)
-                    self._mention_wait(time.monotonic() - until + waits_s, waits_s)
-                else:
-                    self._turns.ended(began)
-                    return done
+        own_s = TURN_TIMEOUT_S if within_s is None else within_s
+
+        def in_turn(session: ClientSession) -> T:
+            collections = Collections(self._current(), self.name, session)
+            take(collections["writer"])
+            return work(collections)
+
+        with translated(self.place):
+            turn = self._turn  # one thread of a process writes at a time: the others need not ask the server
+            if not turn.acquire(timeout=own_s):  # also where the server does not answer
+                raise StoreBusy(f"{self.place}: another write of this process did not end in {own_s:.0f} s; try again")
+            try:
+                writer = self._current().get_database(self.name, read_preference=ReadPreference.PRIMARY)["writer"]
+                self._turns.give_way(writer)
+                until = waits_s + (time.monotonic() if within_s is None else began_waiting)
+                while True:
+                    began = time.monotonic()
+                    try:
+                        with self._current().start_session() as session:
+                            done = session.with_transaction(
+                                in_turn,
+                                read_concern=ReadConcern("snapshot"),
+                                write_concern=WriteConcern("majority"),
+                                read_preference=ReadPreference.PRIMARY,  # the server takes no other in a transaction
+                            )
+                    except TurnTaken:
+                        if (left_s := until - time.monotonic()) <= 0:
+                            break
+                        self._turns.wait(writer, left_s)
+                        waited_s = time.monotonic() - until + waits_s
+                        if waited_s > LONG_S:
+                            log.warning(
+                                "%s: waiting for another writer since %.0f s of at most %.0f; one that was killed "
+                                "holds its turn for up to a minute",
+                                self.place,
+                                waited_s,
+                                waits_s,
+                            )
+                    else:
+                        self._turns.ended(began)
+                        return done
+            finally:
+                turn.release()
         raise StoreBusy(f"{self.place}: other processes wrote for {waits_s:.0f} s without a pause; try again")
-
-    def _mention_wait(self, waited_s: float, most_s: float) -> None:
-        if waited_s > LONG_S:
-            log.warning(
-                "%s: waiting for another writer since %.0f s of at most %.0f; one that was killed holds its "
-                "turn for up to a minute",
-                self.place,
-                waited_s,
-                most_s,
-            )
-
-    def _transaction(self, work: Callable[[Collections], T]) -> T:
-        """:raises TurnTaken: another process writes."""
-        with self._current().start_session() as session:
-            return session.with_transaction(
-                lambda held: self._in_turn(held, work),
-                read_concern=ReadConcern("snapshot"),
-                write_concern=WriteConcern("majority"),
-                read_preference=ReadPreference.PRIMARY,  # the server takes no other in a transaction
-            )
-
-    @contextmanager
-    def _own_turn(self, within_s: float) -> Iterator[None]:
-        """One thread of this process writes at a time; the others need not ask the server whether it is their turn.
-
-        :raises StoreBusy: others had the turn for too long, as they have where the server does not answer.
-        """
-        turn = self._turn
-        if not turn.acquire(timeout=within_s):
-            raise StoreBusy(f"{self.place}: another write of this process did not end in {within_s:.0f} s; try again")
-        try:
-            yield
-        finally:
-            turn.release()
-
-    def _in_turn(self, session: ClientSession, work: Callable[[Collections], T]) -> T:
-        tables = Collections(self._current(), self.name, session)
-        take(tables["writer"])
-        return work(tables)
 
     def command(self, command: Mapping[str, Any], *, admin: bool = False) -> Document:
         """Run a command, by default on this database."""
@@ -273,12 +341,3 @@ class Database:
             # What the client says may be a piece of a password.
             problem = str(exc) if hosts_of(self._uri) else "write / ? # @ : % in user and password as %2F %3F %23 ..."
             raise BadSetting(f"mongo_uri is none that MongoDB's client takes: {problem}") from exc
-
-
-def _keeps_too_little(place: str) -> str:
-    """https://www.mongodb.com/docs/manual/reference/parameters/ (minSnapshotHistoryWindowInSeconds)."""
-    more = "db.adminCommand({setParameter: 1, minSnapshotHistoryWindowInSeconds: 3600})"
-    return (
-        f"{place} did not keep one moment for as long as reading it took; by itself it keeps 5 minutes. Let it keep "
-        f"more, e.g. an hour: {more}, then try again"
-    )

@@ -3,7 +3,6 @@ hold otherwise than `tables.py` declares.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import numpy as np
 from pymongo import ReplaceOne
@@ -16,9 +15,10 @@ from anamnesis_pipeline.store.gateway import Match, Order, Row
 from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.engine import MongoEpisodes, MongoGateway, MongoPassages, MongoRows, MongoTables
 from anamnesis_pipeline.store.mongo.facets import FACETS
-from anamnesis_pipeline.store.mongo.space_docs import find_space, live_spaces, tokens_name, vectors_name
-from anamnesis_pipeline.store.mongo.spaces import MongoSpaces, SpaceIndexes, make_collections
-from anamnesis_pipeline.store.mongo.vector_docs import unpack, write_vectors
+from anamnesis_pipeline.store.mongo.schema import tokens_name, vectors_name
+from anamnesis_pipeline.store.mongo.spaces import MongoSpaces, SpaceIndexes, find_space, live_spaces
+from anamnesis_pipeline.store.mongo.vector_search import unpack
+from anamnesis_pipeline.store.mongo.vectors import write_vectors
 from anamnesis_pipeline.store.records.spaces import DROPPED, SHOWN
 from anamnesis_pipeline.store.tables import EPISODES, PASSAGES, PENDING, SPACES, Table
 from anamnesis_pipeline.store.vector_values import STORED
@@ -47,44 +47,43 @@ class MongoCopy(CopyRecords):
         """Write as `CopyRecords` does, and make or drop the collections of spaces, which are no part of a transaction:
         those of spaces that go are gone before the others are made, since a space that was dropped and added again has
         another number and the same key.
+
+        :raises GiveUp: a row is larger than a document may be.
         """
-        _refuse_too_large(self._database.place, table, rows)
+        for row in rows:
+            texts = [value for value in row.values() if isinstance(value, str | bytes)]
+            if 4 * sum(map(len, texts)) < MOST_BYTES:  # a character has at most 4 bytes
+                continue
+            size = sum(len(value if isinstance(value, bytes) else value.encode()) for value in texts)
+            if size > MOST_BYTES:
+                key = ", ".join(map(str, table.key_of(row)))
+                raise GiveUp(
+                    f"{self._database.place} takes no document of more than 16 MB, and of {table.name} the row {key} "
+                    f"has {size / 2**20:.1f}; shorten it or delete it where it is, then try again"
+                )
         if table is SPACES:
             if gone:
                 super().write(table, [], gone)
                 self._spaces.finish_drops()
                 gone = ()
             for row in rows:
-                self._database.read(partial(make_collections, key=row["key"]))
+                self._spaces.make_collections(row["key"])
         super().write(table, rows, gone)
 
     @override
     def finish(self) -> None:
         """Ask for search indexes, and let batches go on behind the last number."""
-        self._database.write(_count_on)
-        for space in self._database.read(live_spaces):
+
+        def count_on(collections: Collections) -> None:
+            last = collections["llm_batches"].one({}, ("number",), order=[("number", -1)])
+            if last is not None:
+                collections["counters"].upsert({"_id": "llm_batches"}, {"$max": {"next": last["number"]}})
+
+        self._database.write(count_on)
+        with self._database.read() as collections:
+            spaces = live_spaces(collections)
+        for space in spaces:
             self._indexes.ask(space)
-
-
-def _refuse_too_large(place: str, table: Table, rows: Sequence[Row]) -> None:
-    """:raises GiveUp: a row would be no document; the text says which."""
-    for row in rows:
-        texts = [value for value in row.values() if isinstance(value, str | bytes)]
-        if 4 * sum(map(len, texts)) < MOST_BYTES:  # a character has at most 4 bytes
-            continue
-        size = sum(len(value if isinstance(value, bytes) else value.encode()) for value in texts)
-        if size > MOST_BYTES:
-            key = ", ".join(map(str, table.key_of(row)))
-            raise GiveUp(
-                f"{place} takes no document of more than 16 MB, and of {table.name} the row {key} has "
-                f"{size / 2**20:.1f}; shorten it or delete it where it is, then try again"
-            )
-
-
-def _count_on(collections: Collections) -> None:
-    last = collections["llm_batches"].one({}, ("number",), order=[("number", -1)])
-    if last is not None:
-        collections["counters"].upsert({"_id": "llm_batches"}, {"$max": {"next": last["number"]}})
 
 
 class _Tables(MongoTables):

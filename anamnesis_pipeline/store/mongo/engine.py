@@ -23,18 +23,11 @@ from anamnesis_pipeline.store.gateway import (
 from anamnesis_pipeline.store.index_terms import exact_terms
 from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.collections import Collection, Document, Filter, Write
-from anamnesis_pipeline.store.mongo.facets import (
-    CHANGED_FIELDS,
-    FACET_SOURCES,
-    change_episodes,
-    changed_facets,
-    facets_of,
-    spread_facets,
-)
-from anamnesis_pipeline.store.mongo.schema import IDS
+from anamnesis_pipeline.store.mongo.facets import CHANGED_FIELDS, changed_facets, facets_of
+from anamnesis_pipeline.store.mongo.schema import IDS, seq_counter, tokens_name, vectors_name
 from anamnesis_pipeline.store.mongo.search_indexes import unspaced_fields
-from anamnesis_pipeline.store.mongo.space_docs import live_spaces, seq_counter, tokens_name, vectors_name
 from anamnesis_pipeline.store.records.forgetting import Traces
+from anamnesis_pipeline.store.records.spaces import DROPPED
 from anamnesis_pipeline.store.tables import BY_NAME, EPISODES, PASSAGES, Flag, RowFlag, Table
 
 T = TypeVar("T")
@@ -61,13 +54,13 @@ class MongoGateway(Gateway):
     @override
     @contextmanager
     def read(self) -> Iterator["MongoTables"]:
-        with self._database.reading() as collections:
+        with self._database.read() as collections:
             yield self._tables(collections)
 
     @override
     @contextmanager
     def snapshot(self) -> Iterator["MongoTables"]:
-        with self._database.reading_snapshot() as collections:
+        with self._database.snapshot() as collections:
             yield self._tables(collections)
 
     @override
@@ -195,8 +188,8 @@ class MongoRows(Rows):
                 writes.append(ReplaceOne(self._key(row), {**self._document(row), **self._flags(row)}, upsert=True))
                 continue
             rest, is_whole = self._rest(row), required <= row.keys()
-            if is_whole:
-                rest |= self._row_flags(row)
+            if is_whole:  # the server works out the others
+                rest |= {name: flag.of(row) for name, flag in self._table.flags.items() if isinstance(flag, RowFlag)}
             if stages:
                 kept = {name: {"$ifNull": [f"${name}", rest.pop(name)]} for name in keep}
                 writes.append(UpdateOne(self._key(row), [{"$set": _literal(rest) | kept}, *stages], upsert=is_whole))
@@ -222,10 +215,6 @@ class MongoRows(Rows):
 
     def _flags(self, row: Row) -> Document:
         return {name: flag.of(row) for name, flag in self._table.flags.items()}
-
-    def _row_flags(self, row: Row) -> Document:
-        """Return the flags that are worked out here; the server works out the others."""
-        return {name: flag.of(row) for name, flag in self._table.flags.items() if isinstance(flag, RowFlag)}
 
     def _numbered(self, rows: Sequence[Row]) -> tuple[Sequence[Row], int]:
         """Return the rows with the numbers of their serial field, and the first one given (0: none is)."""
@@ -292,23 +281,31 @@ class MongoEpisodes(MongoRows):
         changed = {row["number"]: self._document(row) for row in rows if len(row) < len(self._table.kinds)}
         if changed:
             found = self._collection.among("number", changed, (*CHANGED_FIELDS, "number"))
-            change_episodes(self._collections, list(found), lambda each: changed[each["number"]])
+            self._change((each, changed[each["number"]]) for each in found)
         if whole:
             documents = [self._with_facets(row) for row in whole]
-            held = self._collection.among("_id", (each["_id"] for each in documents), ("_id", *FACET_SOURCES))
+            held = self._collection.among("_id", (each["_id"] for each in documents), CHANGED_FIELDS)
             before = {each["_id"]: each for each in held}
             self._collection.write([ReplaceOne({"_id": each["_id"]}, each, upsert=True) for each in documents])
-            facets = {
-                each["_id"]: changed_facets(before[each["_id"]], each) for each in documents if each["_id"] in before
-            }
-            spread_facets(self._collections, {key: its for key, its in facets.items() if its})
+            self._spread(
+                {each["_id"]: changed_facets(before[each["_id"]], each) for each in documents if each["_id"] in before}
+            )
 
     @override
     def update(self, match: Match, change: Row, *, add: Mapping[str, int] | None = None) -> int:
-        others = {self._name(value.name) for value in change.values() if isinstance(value, Field)}
-        names = {*CHANGED_FIELDS, *others, *(add or {})}
-        found = self._collection.find(self._filter(match), sorted(names))
-        change_episodes(self._collections, found, lambda each: self._changed(each, change, add or {}))
+        fields = {name: self._name(value.name) for name, value in change.items() if isinstance(value, Field)}
+        given = {name: value for name, value in change.items() if name not in fields}
+        added = add or {}
+        found = self._collection.find(self._filter(match), sorted({*CHANGED_FIELDS, *fields.values(), *added}))
+        self._change(
+            (
+                each,
+                given
+                | {name: each[other] for name, other in fields.items()}
+                | {name: each[name] + count for name, count in added.items()},
+            )
+            for each in found
+        )
         return len(found)
 
     @override
@@ -325,13 +322,35 @@ class MongoEpisodes(MongoRows):
         document = self._document(row)
         return document | {name: value for name, value in facets_of(document).items() if name != "episode_id"}
 
-    def _changed(self, document: Document, change: Row, add: Mapping[str, int]) -> Document:
-        """Return the fields of a document that an update changes."""
-        fields = {
-            name: document[self._name(value.name)] if isinstance(value, Field) else value
-            for name, value in change.items()
-        }
-        return fields | {name: document[name] + count for name, count in add.items()}
+    def _change(self, changes: Iterable[tuple[Document, Document]]) -> None:
+        """Set fields of episodes, given as the `CHANGED_FIELDS` of a document and its new fields, and what follows from
+        them in their passages and vectors.
+        """
+        writes: list[Write] = []
+        changed: dict[str, Document] = {}
+        for document, fields in changes:
+            changed[document["_id"]] = facets = changed_facets(document, {**document, **fields})
+            writes.append(UpdateOne({"_id": document["_id"]}, {"$set": {**facets, **fields}}))
+        self._collection.write(writes)
+        self._spread(changed)
+
+    def _spread(self, facets: Mapping[str, Document]) -> None:
+        """Write changed facets of episodes, by id, into their passages and the vectors of every space. Each gets a
+        `seq` of its own, by which a reader knows that a search index has not seen it yet.
+        """
+        changed = {episode_id: its for episode_id, its in facets.items() if its}
+        if not changed:
+            return
+        tables = self._collections
+        for name in ("passages", *(vectors_name(key) for key, _ in _live_spaces(tables))):
+            found = tables[name].find({"episode_id": {"$in": list(changed)}}, ("_id", "episode_id"), order=[("_id", 1)])
+            first = tables.next_number(seq_counter(name), len(found)) if found else 0
+            tables[name].write(
+                [
+                    UpdateOne({"_id": each["_id"]}, {"$set": {**changed[each["episode_id"]], "seq": seq}})
+                    for seq, each in enumerate(found, first)
+                ]
+            )
 
 
 class MongoPassages(MongoRows):
@@ -342,8 +361,7 @@ class MongoPassages(MongoRows):
         if not rows:
             return 0
         numbered, first = self._numbered(rows)
-        names = ("_id", *FACET_SOURCES)
-        episodes = self._collections["episodes"].among("_id", {row["episode_id"] for row in rows}, names)
+        episodes = self._collections["episodes"].among("_id", {row["episode_id"] for row in rows}, CHANGED_FIELDS)
         facets = {found["_id"]: facets_of(found) for found in episodes}
         seq = self._collections.next_number(seq_counter("passages"), len(rows))
         self._collection.insert(
@@ -375,10 +393,16 @@ class MongoPassages(MongoRows):
             return
         where = {"_id": {"$in": list(passage_ids)}}
         self._collection.delete(where)
-        for space in live_spaces(self._collections):
-            self._collections[vectors_name(space.key)].delete(where)
-            if space.token_dims:
-                self._collections[tokens_name(space.key)].delete(where)
+        for key, token_dims in _live_spaces(self._collections):
+            self._collections[vectors_name(key)].delete(where)
+            if token_dims:
+                self._collections[tokens_name(key)].delete(where)
+
+
+def _live_spaces(collections: Collections) -> list[tuple[str, int]]:
+    """Return key and `token_dims` of the spaces that may have vectors, those that are being added included."""
+    found = collections["spaces"].find({"status": {"$ne": DROPPED}}, ("key", "token_dims"), order=[("_id", 1)])
+    return [(each["key"], each["token_dims"]) for each in found]
 
 
 _SPREAD: Mapping[str, type[MongoRows]] = {EPISODES.name: MongoEpisodes, PASSAGES.name: MongoPassages}

@@ -8,16 +8,15 @@ from typing_extensions import override
 
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.contracts import Lacking, Native
-from anamnesis_pipeline.store.episode_values import EPISODE_FIELDS
 from anamnesis_pipeline.store.gateway import Row
 from anamnesis_pipeline.store.memory_layers import LASTING_KINDS, LASTING_TAGS, WORKING_BELOW
 from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.collections import Collection, Document
 from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTables, terms_of
 from anamnesis_pipeline.store.mongo.facets import of_episodes
-from anamnesis_pipeline.store.mongo.space_docs import live_spaces, note_lacking
+from anamnesis_pipeline.store.mongo.spaces import live_spaces, note_lacking
 from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, OverviewRecords, SourceState, Tally
-from anamnesis_pipeline.store.values import moment
+from anamnesis_pipeline.store.values import EPISODE_FIELDS, moment
 
 
 class MongoNative(Native):
@@ -109,23 +108,34 @@ class MongoOverview(OverviewRecords):
 
     @override
     def sources(self) -> dict[str, SourceState]:
-        rows = self._database.read(lambda tables: tables["episodes"].aggregate(_SOURCES))
+        with self._database.read() as collections:
+            rows = collections["episodes"].aggregate(_SOURCES)
         return {row["_id"]: SourceState(row["episodes"], moment(row["newest"])) for row in rows}
 
     @override
     def tally(self) -> Tally:
-        return self._database.snapshot(_tally)
+        """Each count reads an index, or the few episodes that somebody changed; never texts."""
+        with self._database.snapshot() as collections:
+            episodes = collections["episodes"]
+            rows = [(each["_id"], int(each["episodes"])) for each in episodes.aggregate(_KINDS)]
+            active = [(key["kind"], count) for key, count in rows if key["status"] == "active"]
+            lasting = sum(count for kind, count in active if kind in LASTING_KINDS)
+            found = [*episodes.aggregate([{"$match": _RETRIEVED}, *_RETRIEVALS]), {"confirmed": 0, "retrievals": 0}][0]
+            return Tally(
+                episodes=sum(count for _, count in rows),
+                active=sum(count for _, count in active),
+                curated=lasting + episodes.count(_TO_LAST),
+                replaced=episodes.count({"superseded_by": {"$gt": ""}}),
+                confirmed=int(found["confirmed"]),
+                retrievals=int(found["retrievals"]),
+            )
 
     @override
     def census(self, where: Where = EVERYTHING) -> Census:
         wanted = of_episodes(where)
-        projects, instances, found = self._database.read(
-            lambda tables: (
-                _by(tables, "project", wanted),
-                _by(tables, "instance", wanted),
-                tables["episodes"].aggregate([{"$match": {"$and": [_RETRIEVED, wanted]}}, *_RETRIEVALS]),
-            )
-        )
+        with self._database.read() as collections:
+            projects, instances = (_by(collections, name, wanted) for name in ("project", "instance"))
+            found = collections["episodes"].aggregate([{"$match": {"$and": [_RETRIEVED, wanted]}}, *_RETRIEVALS])
         retrievals = found[0]["retrievals"] if found else 0
         return Census(sum(projects.values()), retrievals, projects, instances)
 
@@ -156,33 +166,16 @@ class MongoOverview(OverviewRecords):
             {"$group": {"_id": {"$substrBytes": ["$timestamp", 0, 10]}, "episodes": {"$sum": 1}}},
             {"$sort": {"_id": 1}},
         ]
-        rows = self._database.read(lambda tables: tables["episodes"].aggregate(stages))
+        with self._database.read() as collections:
+            rows = collections["episodes"].aggregate(stages)
         return {date.fromisoformat(row["_id"]): row["episodes"] for row in rows}
 
     @override
     def most_read(self, where: Where, limit: int) -> list[str]:
         wanted = {"$and": [{"read_count": {"$gt": 0}}, of_episodes(where)]}
-        rows = self._database.read(
-            lambda tables: tables["episodes"].find(wanted, ("_id",), order=_OFTEN_FIRST, limit=limit)
-        )
+        with self._database.read() as collections:
+            rows = collections["episodes"].find(wanted, ("_id",), order=_OFTEN_FIRST, limit=limit)
         return [row["_id"] for row in rows]
-
-
-def _tally(tables: Collections) -> Tally:
-    """Each count reads an index, or the few episodes that somebody changed; never texts."""
-    episodes = tables["episodes"]
-    kinds = {(row["_id"]["kind"], row["_id"]["status"]): int(row["episodes"]) for row in episodes.aggregate(_KINDS)}
-    active = {kind: count for (kind, status), count in kinds.items() if status == "active"}
-    lasting = sum(count for kind, count in active.items() if kind in LASTING_KINDS)
-    found = next(iter(episodes.aggregate([{"$match": _RETRIEVED}, *_RETRIEVALS])), {"confirmed": 0, "retrievals": 0})
-    return Tally(
-        episodes=sum(kinds.values()),
-        active=sum(active.values()),
-        curated=lasting + episodes.count(_TO_LAST),
-        replaced=episodes.count({"superseded_by": {"$gt": ""}}),
-        confirmed=int(found["confirmed"]),
-        retrievals=int(found["retrievals"]),
-    )
 
 
 def _by(tables: Collections, name: str, wanted: Mapping[str, Any]) -> dict[str, int]:

@@ -6,9 +6,8 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable
+from typing import Literal, TypeVar
 
 import pymongo
 from pymongo import UpdateOne
@@ -16,11 +15,12 @@ from pymongo import UpdateOne
 from anamnesis_pipeline.errors import StoreBusy, StoreCorrupt
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, batches
+from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, write_all
 from anamnesis_pipeline.store.index_terms import exact_terms
 from anamnesis_pipeline.store.mongo.client import Collections, Database
+from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.copying import MongoCopy
-from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTables, MongoTraces
+from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTraces
 from anamnesis_pipeline.store.mongo.fulltext import MongoTextIndex
 from anamnesis_pipeline.store.mongo.native import MongoNative, MongoOverview
 from anamnesis_pipeline.store.mongo.schema import COLLECTIONS, INDEXES_OF_SPACES, validator_of
@@ -52,37 +52,34 @@ def open_mongo(
     """
     until = time.monotonic() + wait_s
     held = _awaited(lambda: Database(uri, database), until)
+
+    def ping() -> None:
+        with pymongo.timeout(ASKED_FOR_S):
+            held.command({"ping": 1}, admin=True)
+
     try:
-        _awaited(lambda: _ask(held), until)
+        _awaited(ping, until)
         prepare(held)
         passages = text_index()
         text = MongoTextIndex(held, passages)
         with pymongo.timeout(ASKED_FOR_S):
             text.prepare()
-        return _store(held, text, MongoVectors(held, passages, quantization))
+        vectors = MongoVectors(held, passages, quantization)
+        spaces = MongoSpaces(held, vectors)
+        return Store.over(
+            MongoGateway(held),
+            MongoNative(),
+            MongoTraces(held),
+            text=text,
+            vectors=vectors,
+            spaces=spaces,
+            overview=MongoOverview(held),
+            copies=MongoCopy(held, spaces, vectors),
+            close=held.close,
+        )
     except BaseException:
         held.close()
         raise
-
-
-def _store(held: Database, text: MongoTextIndex, vectors: MongoVectors) -> Store:
-    spaces = MongoSpaces(held, vectors.indexes)
-    return Store.over(
-        MongoGateway(held),
-        MongoNative(),
-        MongoTraces(held),
-        text=text,
-        vectors=vectors,
-        spaces=spaces,
-        overview=MongoOverview(held),
-        copies=MongoCopy(held, spaces, vectors.indexes),
-        close=held.close,
-    )
-
-
-def _ask(held: Database) -> None:
-    with pymongo.timeout(ASKED_FOR_S):
-        held.command({"ping": 1}, admin=True)
 
 
 def _awaited(work: Callable[[], T], until: float) -> T:
@@ -117,70 +114,52 @@ def prepare(database: Database) -> None:
 
     :raises StoreCorrupt: the database is of a newer version, or of another program.
     """
-    if database.read(_version) == VERSION and database.read(_made_by) == _definitions():
-        return
-    database.read(lambda tables: _make_collections(tables, _former_indexes(tables)))
-    while database.write(_index_some):
-        pass
-    version = database.read(_version)
-    if 0 < version < _SESSIONS:
-        for keys in batches(database.read(_sessions)):
-            database.write(partial(_note_sessions, keys=keys))
-    if 0 < version < _READS:
-        while database.write(_count_reads):
-            pass
-    database.write(_fill)
-
-
-def _version(tables: Collections) -> int:
-    """The version of what is there; 0: nothing is."""
-    found = tables["store"].one({"_id": APPLICATION})
-    if found is None:
-        if foreign := tables.names() - COLLECTIONS.keys():
+    definitions = {**COLLECTIONS, **INDEXES_OF_SPACES}
+    checked = [validator_of(name) for name in definitions]
+    made_by = hashlib.sha256(repr((definitions, checked)).encode()).hexdigest()[:16]
+    with database.read() as tables:
+        held = tables["store"].one({"_id": APPLICATION}) or {}
+        version = int(held.get("version", 0))
+        if not held and (foreign := tables.names() - COLLECTIONS.keys()):
             raise StoreCorrupt(
                 f"the database has collections of another program ({', '.join(sorted(foreign)[:3])}); "
                 f"choose another name with ANAMNESIS_MONGO_DATABASE"
             )
-        return 0
-    if found["version"] > VERSION:
-        raise StoreCorrupt(
-            f"the database was written by a newer version ({found['version']}), and this one knows {VERSION}; "
-            f"update anamnesis"
-        )
-    return int(found["version"])
+        if version > VERSION:
+            raise StoreCorrupt(
+                f"the database was written by a newer version ({version}), and this one knows {VERSION}; update "
+                f"anamnesis"
+            )
+        if version == VERSION and held.get("made_by") == made_by:
+            return
+        former = dict(held.get("indexes", {}))
+        there = sorted(tables.names())
+        of_spaces = [(name, begin) for name in there for begin in INDEXES_OF_SPACES if name.startswith(begin)]
+        for name, begin in [*((name, name) for name in COLLECTIONS), *of_spaces]:
+            tables[name].make(definitions[begin], former.get(begin, ()))
+        # (source, session) of every episode of a log that has one
+        pairs: Document = {"_id": {"source": "$source", "session_id": "$session_id"}}
+        stages: list[Document] = [{"$match": {"session_id": {"$gt": ""}}}, {"$group": pairs}]
+        rows = tables["episodes"].aggregate(stages) if 0 < version < _SESSIONS else []
+        sessions = sorted((row["_id"]["source"], row["_id"]["session_id"]) for row in rows)
+    while database.write(_index_some):
+        pass
+    write_all(MongoGateway(database), sessions, session_notes.note)
+    if 0 < version < _READS:
+        while database.write(_count_reads):
+            pass
 
+    def fill(tables: Collections) -> None:
+        for key in RESERVED_SOURCES:
+            row = {"machine": "", "root": "", "folder": "", "kind": "reserved", "spec": ""}
+            tables["sources"].upsert({"key": key}, {"$setOnInsert": row})
+        tables["store_secret"].upsert({"_id": "secret"}, {"$setOnInsert": {"secret": os.urandom(32)}})
+        # indexes: by collection, or by the beginning of its name where it is of a space
+        names = {name: [index.name for index in indexes] for name, indexes in definitions.items()}
+        made = {"version": VERSION, "made_by": made_by, "indexes": names}
+        tables["store"].upsert({"_id": APPLICATION}, {"$set": made})
 
-def _made_by(tables: Collections) -> str:
-    """What tells the definitions apart that the database was made by."""
-    found = tables["store"].one({"_id": APPLICATION}, ("made_by",)) or {}
-    return str(found.get("made_by", ""))
-
-
-def _definitions() -> str:
-    """What tells the definitions of this version apart from others."""
-    defined = {**COLLECTIONS, **INDEXES_OF_SPACES}
-    checked = [validator_of(name) for name in defined]
-    return hashlib.sha256(repr((defined, checked)).encode()).hexdigest()[:16]
-
-
-def _index_names() -> dict[str, list[str]]:
-    """Names of the indexes by collection, by the beginning of its name where it is of a space."""
-    return {name: [index.name for index in indexes] for name, indexes in {**COLLECTIONS, **INDEXES_OF_SPACES}.items()}
-
-
-def _former_indexes(tables: Collections) -> dict[str, list[str]]:
-    """The same of the definitions that the database was made by."""
-    found = tables["store"].one({"_id": APPLICATION}, ("indexes",)) or {}
-    return dict(found.get("indexes", {}))
-
-
-def _make_collections(tables: Collections, former: Mapping[str, Sequence[str]]) -> None:
-    for name, indexes in COLLECTIONS.items():
-        tables[name].make(indexes, former.get(name, ()))
-    for name in sorted(tables.names()):
-        for begin, indexes in INDEXES_OF_SPACES.items():
-            if name.startswith(begin):
-                tables[name].make(indexes, former.get(begin, ()))
+    database.write(fill)
 
 
 def _index_some(tables: Collections) -> bool:
@@ -204,19 +183,6 @@ def _index_some(tables: Collections) -> bool:
     return bool(found)
 
 
-def _note_sessions(tables: Collections, keys: Sequence[tuple[str, str]]) -> None:
-    session_notes.note(MongoTables(tables), keys)
-
-
-def _sessions(tables: Collections) -> list[tuple[str, str]]:
-    """(source, session) of every episode of a log that has one."""
-    stages: list[dict[str, Any]] = [
-        {"$match": {"session_id": {"$gt": ""}}},
-        {"$group": {"_id": {"source": "$source", "session_id": "$session_id"}}},
-    ]
-    return sorted((row["_id"]["source"], row["_id"]["session_id"]) for row in tables["episodes"].aggregate(stages))
-
-
 def _count_reads(tables: Collections) -> bool:
     """Let episodes of an earlier version, some at a time, be read as often as they were found: that was not told apart
     then. False: none is left.
@@ -227,13 +193,3 @@ def _count_reads(tables: Collections) -> bool:
         [UpdateOne({"_id": each["_id"]}, {"$set": {"read_count": each["retrieval_count"]}}) for each in found]
     )
     return bool(found)
-
-
-def _fill(tables: Collections) -> None:
-    """What a new store begins with."""
-    for key in RESERVED_SOURCES:
-        row = {"machine": "", "root": "", "folder": "", "kind": "reserved", "spec": ""}
-        tables["sources"].upsert({"key": key}, {"$setOnInsert": row})
-    tables["store_secret"].upsert({"_id": "secret"}, {"$setOnInsert": {"secret": os.urandom(32)}})
-    made = {"version": VERSION, "made_by": _definitions(), "indexes": _index_names()}
-    tables["store"].upsert({"_id": APPLICATION}, {"$set": made})

@@ -47,7 +47,7 @@ OF_SPACES = {
     ),
     "tokens_": table("tokens_", "_id int", "tokens int, data bytes", [by("tokens")]),
 }
-"""Collections of a space, by the beginning of their names (`space_docs.py`). A passage has a vector of each variant
+"""Collections of a space, by the beginning of their names (`spaces.py`). A passage has a vector of each variant
 written so far.
 """
 _MAY_BE_MISSING = {
@@ -60,12 +60,28 @@ _MAY_BE_MISSING = {
 _WHOLE = ["int", "long"]  # the driver writes a number as the shorter one that holds it
 _TYPES: Mapping[str, list[str]] = {
     "text": ["string"],
+    "texts": ["array"],
     "int": _WHOLE,
     "flag": _WHOLE,
     "real": [*_WHOLE, "double"],
     "bytes": ["binData"],
     "date": ["date"],
 }
+
+
+def vectors_name(space_key: str) -> str:
+    """Return the collection of a space's vectors."""
+    return f"vectors_{space_key}"
+
+
+def tokens_name(space_key: str) -> str:
+    """Return the collection of a space's token vectors."""
+    return f"tokens_{space_key}"
+
+
+def seq_counter(collection: str) -> str:
+    """Return the counter that `seq` of a collection is taken from: `passages`, or one of vectors."""
+    return f"{collection}_seq"
 
 
 def declared(name: str) -> Table:
@@ -87,17 +103,14 @@ def validator_of(name: str) -> dict[str, Any]:
     kinds = {**table.kinds, **flags, **(EXTRA[name].kinds if name in EXTRA else {})}
     named = {"_id" if field == IDS.get(name) else field: kind for field, kind in kinds.items()}
     required = sorted(named.keys() - _MAY_BE_MISSING.get(table.name, set()))
-    properties = {field: _type(kind) for field, kind in named.items()}
+    properties: dict[str, Any] = {}
+    for field, kind in named.items():
+        types = [*_TYPES[kind.rstrip("?")], *(["null"] if kind.endswith("?") else [])]
+        limits = {"minimum": 0, "maximum": 1} if kind == "flag" else {}
+        properties[field] = {"bsonType": types[0] if len(types) == 1 else types, **limits}
+        if kind == "texts":
+            properties[field]["items"] = {"bsonType": "string"}
     return {"$jsonSchema": {"bsonType": "object", "required": required, "properties": properties}}
-
-
-def _type(kind: str) -> dict[str, Any]:
-    """Return the schema of a field of this type (`tables.KINDS`)."""
-    if kind == "texts":
-        return {"bsonType": "array", "items": {"bsonType": "string"}}
-    types = [*_TYPES[kind.rstrip("?")], *(["null"] if kind.endswith("?") else [])]
-    limits = {"minimum": 0, "maximum": 1} if kind == "flag" else {}
-    return {"bsonType": types[0] if len(types) == 1 else types, **limits}
 
 
 # --- indexes ---------------------------------------------------------------------------------------------
@@ -152,25 +165,22 @@ class Index(tables.Index):
 
 
 def indexes_of(name: str) -> list[Index]:
-    """Return the indexes of a collection."""
-    table = declared(name)
+    """Return the indexes of a collection, with the field names of its documents."""
+    table, own = declared(name), IDS.get(name)
     key = [] if name in _WITHOUT_KEY else [by(" ".join(table.key), unique=True)]
     number = [by("number")] if name == "episodes" else []
-    return [_index(name, each) for each in (*key, *number, *_OWN_INDEXES.get(name, ()), *table.indexes)]
-
-
-def _index(name: str, index: tables.Index) -> Index:
-    """Return a declared index with the field names of the documents."""
-    own = IDS.get(name)
-    fields = tuple("-_id" if field == f"-{own}" else "_id" if field == own else field for field in index.fields)
-    where = {field: IS_TEXT if wanted == TEXT else wanted for field, wanted in index.where.items()}
-    return Index(fields, index.unique, where)
+    found = []
+    for index in (*key, *number, *_OWN_INDEXES.get(name, ()), *table.indexes):
+        fields = tuple("-_id" if field == f"-{own}" else "_id" if field == own else field for field in index.fields)
+        where = {field: IS_TEXT if wanted == TEXT else wanted for field, wanted in index.where.items()}
+        found.append(Index(fields, index.unique, where))
+    return found
 
 
 COLLECTIONS: dict[str, Sequence[Index]] = {name: indexes_of(name) for name in (*BY_NAME, *OWN)}
 
 INDEXES_OF_SPACES: dict[str, Sequence[Index]] = {name: indexes_of(name) for name in OF_SPACES}
-"""By the beginning of the names of a space's collections (`space_docs.py`)."""
+"""By the beginning of the names of a space's collections (`spaces.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,18 +13,20 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from pymongo.errors import OperationFailure
 
 from anamnesis_pipeline.errors import StoreRefused
+from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.parsing.text.unspaced_scripts import paired, parted
 from anamnesis_pipeline.store.mongo.client import Collections, Database
-from anamnesis_pipeline.store.mongo.collections import Document
-from anamnesis_pipeline.store.mongo.facets import FACETS
-from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, vectors_name
+from anamnesis_pipeline.store.mongo.collections import Collection, Document, Filter
+from anamnesis_pipeline.store.mongo.facets import FACETS, condition, of_episodes
+from anamnesis_pipeline.store.mongo.schema import vectors_name
 from anamnesis_pipeline.store.mongo.translation import IndexDown, NoSearchService, asking
+from anamnesis_pipeline.store.records.spaces import StoredSpace
 
 # --- what they are made of -------------------------------------------------------------------------------
 
@@ -61,9 +63,14 @@ def text_definition() -> Document:
     of them; `terms` as they are.
     """
     analyzed = {**dict.fromkeys(("text", "context", *UNSPACED.values()), STEM), "terms": EXACT}
-    fields = {name: _string(analyzer) for name, analyzer in analyzed.items()}
+    # phrases need positions; nothing is highlighted, and so no text is kept
+    as_words = {"type": "string", "indexOptions": "positions", "store": False}
+    fields: Document = {name: {**as_words, "analyzer": analyzer} for name, analyzer in analyzed.items()}
+    for name in (*FACETS, "seq"):
+        is_number = name in _NUMBERS
+        fields[name] = {"type": "number", "representation": "int64"} if is_number else {"type": "token"}
     return {
-        "mappings": {"dynamic": False, "fields": fields | {name: _value(name) for name in (*FACETS, "seq")}},
+        "mappings": {"dynamic": False, "fields": fields},
         "analyzers": [
             {
                 "name": STEM,
@@ -94,15 +101,6 @@ def digest(definition: Mapping[str, Any]) -> str:
     """Tells definitions apart, in the names of their indexes: a server does not give one back as it got it."""
     text = json.dumps(definition, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def _string(analyzer: str) -> Document:
-    """Phrases need positions; nothing is highlighted, and so no text is kept."""
-    return {"type": "string", "analyzer": analyzer, "indexOptions": "positions", "store": False}
-
-
-def _value(name: str) -> Document:
-    return {"type": "number", "representation": "int64"} if name in _NUMBERS else {"type": "token"}
 
 
 # --- making and asking them ------------------------------------------------------------------------------
@@ -162,7 +160,12 @@ class SearchIndex:
         states = self.states(tables)
         usable = [state for state in states if state.queryable]
         if not usable:
-            self._ask_again(tables, states)
+            with self._lock:
+                is_due = time.monotonic() - self._asked_at >= ASKED_AGAIN_S and not self._of_definition(states)
+                if is_due:
+                    self._asked_at = time.monotonic()
+            if is_due:
+                self._make(tables, states)
             raise IndexDown(f"search index {self._base} of {self.collection} is {_told(states)}")
         best = max(usable, key=lambda state: (state.digest == self._digest, state.generation))
         with self._lock:
@@ -201,7 +204,20 @@ class SearchIndex:
 
         :raises IndexDown: the service does not answer.
         """
-        database.read(self._asked_for)
+        with database.read() as tables:
+            states = self.states(tables)
+            mine = self._of_definition(states)
+            if not mine:
+                self._make(tables, states)
+            elif usable := [state for state in mine if state.queryable]:
+                self._drop_others(tables, max(usable, key=lambda state: state.generation), newer=False)
+            elif all(state.status == "FAILED" for state in mine):
+                log.warning(
+                    "Search index %s of %s is %s; the next build of the vector index makes it again",
+                    self._base,
+                    self.collection,
+                    _told(mine),
+                )
 
     def build(self, database: Database, *, force: bool, wait_s: float) -> bool:
         """Make the index where there is none of its definition, or (`force`) anew, wait until it can be asked, and drop
@@ -211,36 +227,25 @@ class SearchIndex:
         :raises StoreRefused: the server could not build it.
         """
         wait = _Wait(f"search index {self._base} of {self.collection}", wait_s)
-        name, is_new = wait.for_answer(lambda: database.read(lambda tables: self._made(tables, force=force)))
-        ready = wait.for_answer(lambda: database.read(lambda tables: self._ready(tables, name)))
-        database.read(lambda tables: self._drop_others(tables, ready, newer=True))
+
+        def made() -> tuple[str, bool]:
+            with database.read() as tables:  # read and decided at one go: another process may be as quick
+                states = self.states(tables)
+                if not force and (standing := self._standing(states)):
+                    return standing, False
+                return self._make(tables, states), True
+
+        def is_ready() -> IndexState:
+            with database.read() as tables:
+                return self._ready(tables, name)
+
+        name, is_new = wait.for_answer(made)
+        ready = wait.for_answer(is_ready)
+        with database.read() as tables:
+            self._drop_others(tables, ready, newer=True)
         with self._lock:
             self._name = ready.name
         return is_new or ready.name != name
-
-    def _asked_for(self, tables: Collections) -> None:
-        states = self.states(tables)
-        mine = self._of_definition(states)
-        if not mine:
-            self._make(tables, states)
-        elif usable := [state for state in mine if state.queryable]:
-            self._drop_others(tables, max(usable, key=lambda state: state.generation), newer=False)
-        elif all(state.status == "FAILED" for state in mine):
-            log.warning(
-                "Search index %s of %s is %s; the next build of the vector index makes it anew",
-                self._base,
-                self.collection,
-                _told(mine),
-            )
-
-    def _ask_again(self, tables: Collections, states: Sequence[IndexState]) -> None:
-        if self._of_definition(states):
-            return
-        with self._lock:
-            if time.monotonic() - self._asked_at < ASKED_AGAIN_S:
-                return
-            self._asked_at = time.monotonic()
-        self._make(tables, states)
 
     def _of_definition(self, states: Sequence[IndexState]) -> list[IndexState]:
         """Those of the definition that is wanted that are there, failed ones too."""
@@ -251,21 +256,9 @@ class SearchIndex:
         mine = [state for state in self._of_definition(states) if state.status != "FAILED"]
         return max(mine, key=lambda state: state.generation).name if mine else None
 
-    def _made(self, tables: Collections, *, force: bool) -> tuple[str, bool]:
-        """The name of the index, and whether it is new. Read and decided at one go: another process may be as quick."""
-        states = self.states(tables)
-        if not force and (standing := self._standing(states)):
-            return standing, False
-        return self._make(tables, states), True
-
     def _make(self, tables: Collections, states: Sequence[IndexState]) -> str:
         generation = 1 + max((state.generation for state in states), default=0)
         name = f"{self._base}_{self._digest}_{generation}"
-        self._create(tables, name)
-        log.info("Search index %s of %s is being built", name, self.collection)
-        return name
-
-    def _create(self, tables: Collections, name: str) -> None:
         try:
             with asking(name):
                 tables[self.collection].create_search_index(name, self._kind, self._definition)
@@ -276,6 +269,8 @@ class SearchIndex:
                 ) from exc
             if exc.code != _INDEX_ALREADY_EXISTS:  # another process was as quick
                 raise
+        log.info("Search index %s of %s is being built", name, self.collection)
+        return name
 
     def _ready(self, tables: Collections, name: str) -> IndexState:
         """The index of this name, or the one by which another process has replaced it meanwhile. Where both are gone,
@@ -329,7 +324,7 @@ def text_index() -> SearchIndex:
     return SearchIndex("passages", "passages_text", "search", text_definition())
 
 
-def vector_index(space: SpaceDoc, quantization: Quantization) -> SearchIndex:
+def vector_index(space: StoredSpace, quantization: Quantization) -> SearchIndex:
     """The index of a space's vectors."""
     definition = vector_definition(space.dim, space.variants, quantization)
     return SearchIndex(vectors_name(space.key), "vectors", "vectorSearch", definition)
@@ -356,25 +351,19 @@ class _Wait:
             except NoSearchService:
                 raise
             except IndexDown as exc:
-                if self._is_over():
+                waited_s = time.monotonic() - self._began
+                if waited_s >= self._seconds:
                     raise IndexDown(
                         f"{self._what} cannot be asked after {self._seconds:.0f} s: {exc}; it may be ready later: look "
                         f"at the search process (mongot) and its log, and build again"
                     ) from exc
-                self._tell(str(exc))
+                if self._began + waited_s - self._told >= TOLD_EVERY_S:
+                    self._told = self._began + waited_s
+                    log.warning(
+                        "Waiting for %s since %.0f s of at most %.0f: %s", self._what, waited_s, self._seconds, exc
+                    )
             time.sleep(pause)
             pause = min(2 * pause, SLOWEST_POLL_S)
-
-    def _is_over(self) -> bool:
-        return time.monotonic() - self._began >= self._seconds
-
-    def _tell(self, problem: str) -> None:
-        now = time.monotonic()
-        if now - self._told >= TOLD_EVERY_S:
-            self._told = now
-            log.warning(
-                "Waiting for %s since %.0f s of at most %.0f: %s", self._what, now - self._began, self._seconds, problem
-            )
 
 
 def _read(base: str, found: Document) -> IndexState | None:
@@ -383,24 +372,190 @@ def _read(base: str, found: Document) -> IndexState | None:
     made_by, _, generation = rest.partition("_")
     if prefix or not generation.isdecimal():
         return None
+    problem = ""
+    for host in found.get("statusDetail", ()):  # the first that says why it could not build the index
+        with suppress(KeyError, TypeError):
+            problem = problem or str(host["mainIndex"]["message"])
     return IndexState(
         found["name"],
         made_by,
         int(generation),
         found.get("status", "PENDING"),
         bool(found.get("queryable")),
-        _problem(found),
+        problem,
     )
-
-
-def _problem(found: Document) -> str:
-    """What a host says that could not build the index."""
-    for host in found.get("statusDetail", ()):
-        with suppress(KeyError, TypeError):
-            return str(host["mainIndex"]["message"])
-    return ""
 
 
 def _told(states: Sequence[IndexState]) -> str:
     """The states of indexes in words."""
     return ", ".join(f"{s.status}: {s.problem}" if s.problem else s.status for s in states) or "not there"
+
+
+# --- how far an index is behind its collection -----------------------------------------------------------
+# It follows every write some time later. Writes are serial, and each gives what it changes a higher `seq` than anything
+# had before. An index follows in batches, not in the order of a batch, and shows some of one before the rest
+# (https://github.com/mongodb/mongot, `ChangeStreamDocumentUtils`, `DefaultIndexingWorkScheduler`). So one that has
+# shown a `seq` holds all that was written before it a few seconds later; until then that is read, too. What is behind
+# is read from the collection; and since a document that is found is always read as it is now, nothing is ever shown
+# that does not pass.
+
+log = logging.getLogger(__name__)
+
+STEPS = (0, 100, 1_000, 10_000)
+"""So many changes before the newest one it is asked, in turn, whether the index holds it. Of what lies farther behind,
+only the newest are read.
+"""
+SETTLED_AFTER_S = 5.0
+"""What an index showed so long ago is there whole."""
+QUIET_S = 60.0 + SETTLED_AFTER_S
+"""Where no `seq` was given for so long, an index that shows the newest is whole: a transaction lives for 60 s at most
+(https://www.mongodb.com/docs/manual/reference/parameters/, `transactionLifetimeLimitSeconds`).
+"""
+UNSETTLED = 1_000
+"""Changes before the one that was shown that may not be there yet, as long as nothing is known to be whole: more than
+one transaction makes of most kinds, and all that a process reads which starts while others write. Of a larger one
+that was written in the minute before, it finds a part only, for its first five seconds.
+"""
+WARNED_EVERY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What a search has to read itself: documents whose `seq` is higher than `since`. Of `newest` and all before it,
+    `is_whole` tells whether they and the index are everything.
+    """
+
+    since: int
+    newest: int
+    is_whole: bool = True
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the index has it all."""
+        return self.since >= self.newest
+
+    def of(self, where: Filter) -> Filter:
+        """The documents of the tail that pass a filter."""
+        return {"seq": {"$gt": self.since}, **where}
+
+
+@dataclass(slots=True)
+class _Reached:
+    """How far an index is: whole up to `settled`; and what it has `shown`, when, ascending."""
+
+    settled: int = 0
+    shown: list[tuple[float, int]] = field(default_factory=list)
+
+    def settle(self, now: float) -> None:
+        """Take what was shown long enough ago for whole."""
+        for when, seq in self.shown:
+            if when <= now - SETTLED_AFTER_S:
+                self.settled = max(self.settled, seq)
+        self.shown = [(when, seq) for when, seq in self.shown if seq > self.settled]
+
+    def last_shown(self) -> int:
+        """The highest it is known to have."""
+        return self.shown[-1][1] if self.shown else self.settled
+
+    def show(self, now: float, seq: int) -> None:
+        """It has this one now."""
+        if seq > self.last_shown():
+            self.shown.append((now, seq))
+
+
+class IndexTail:
+    """How far indexes are known to be, by name. Safe to share between threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """:param clock: seconds."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[str, _Reached] = {}
+        self._warned_at = -WARNED_EVERY_S
+
+    def behind(
+        self, index: str, newest: int, holds: Callable[[int], bool], unused_s: Callable[[], float] = lambda: 0.0
+    ) -> Tail:
+        """What an index may lack.
+
+        :param newest: the highest `seq` there was when the search began.
+        :param holds: asks the index whether it holds anything of that `seq` or a higher one.
+        :param unused_s: asks for how long no `seq` was given.
+        """
+        with self._lock:
+            known = self._known.setdefault(index, _Reached())
+            known.settle(self._clock())
+            if newest < known.settled:
+                # an index that was farther than its collection is now had another life: the collection was restored,
+                # and its index begins again under the same name
+                known = self._known[index] = _Reached()
+            settled, shown = known.settled, known.last_shown()
+        for step in STEPS:
+            reached = newest - step
+            if reached <= settled:
+                return Tail(settled, newest)
+            if reached <= shown:
+                return Tail(_whole(settled, shown), newest)
+            if holds(reached):
+                is_quiet = step == 0 and settled == 0 and unused_s() >= QUIET_S
+                with self._lock:
+                    known = self._known.setdefault(index, _Reached())
+                    if is_quiet:
+                        known.settled = max(known.settled, reached)
+                    else:
+                        known.show(self._clock(), reached)
+                return Tail(reached if is_quiet else _whole(settled, reached), newest)
+        with self._lock:
+            is_due = time.monotonic() - self._warned_at >= WARNED_EVERY_S
+            if is_due:
+                self._warned_at = time.monotonic()
+        if is_due:
+            log.warning(
+                "Search index %s is more than %d changes behind (the newest is %d): what was written between is found "
+                "once it caught up. If this stays so, look at the search process (mongot) and its log.",
+                index,
+                STEPS[-1],
+                newest,
+            )
+        return Tail(max(settled, newest - STEPS[-1]), newest, is_whole=False)
+
+    def forget(self, index: str) -> None:
+        """An index did not answer: when it does, it may have begun anew."""
+        with self._lock:
+            self._known.pop(index, None)
+
+
+def _whole(settled: int, shown: int) -> int:
+    """Up to where an index that has shown a `seq` is whole; one transaction may have changed thousands before it."""
+    return max(settled, shown - (STEPS[-1] if settled else UNSETTLED))
+
+
+def newest_seq(collection: Collection, where: Filter | None = None) -> int:
+    """The highest `seq` in a collection; 0 when it is empty."""
+    found = collection.one(where or {}, ("seq",), order=[("seq", -1)])
+    return int(found["seq"]) if found else 0
+
+
+# --- all that passes a filter, where it is little: what a search without an index answers from -----------
+
+EPISODES_LOOKED_UP = 5_000
+"""A filter that leaves more is not followed from the episodes, whose fields are indexed, to what belongs to them."""
+
+
+def live_rows(
+    tables: Collections, name: str, where: Where, fields: Sequence[str], most: int, *, has: str | None = None
+) -> list[Document] | None:
+    """The documents of a collection that pass; None when there are more than `most`, or it takes too long to tell.
+
+    :param has: a field that they must have.
+    """
+    wanted = {**condition(where), **({has: {"$exists": True}} if has else {})}
+    if tables[name].size() > most:
+        if not where.is_selective:
+            return None
+        episodes = tables["episodes"].find(of_episodes(where), ("_id",), limit=EPISODES_LOOKED_UP + 1)
+        if len(episodes) > EPISODES_LOOKED_UP:
+            return None
+        wanted |= {"episode_id": {"$in": [episode["_id"] for episode in episodes]}}
+    found = tables[name].find(wanted, fields, limit=most + 1)
+    return found if len(found) <= most else None

@@ -1,49 +1,92 @@
-"""The embedding spaces in MongoDB.
+"""The embedding spaces in MongoDB, and which episodes lack vectors of theirs.
 
 Collections and search indexes are no part of a transaction. So a space is `ADDING` until all that it has is made, and
 `DROPPED` until all of it is gone; the next call that adds or drops a space goes on where a crash left another one.
 """
 
-from collections.abc import Callable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import Protocol
 
+from pymongo import DeleteMany, InsertOne
 from typing_extensions import override
 
 from anamnesis_pipeline.errors import SpaceConflict
-from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.model import Space, Variant
+from anamnesis_pipeline.store.contracts import Lacking
 from anamnesis_pipeline.store.mongo.client import Collections, Database
+from anamnesis_pipeline.store.mongo.collections import Document, Write
 from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTables
-from anamnesis_pipeline.store.mongo.schema import INDEXES_OF_SPACES
-from anamnesis_pipeline.store.mongo.space_docs import (
-    SpaceDoc,
-    expect_everything,
-    find_space,
-    read_doc,
-    tokens_name,
-    vectors_name,
-)
+from anamnesis_pipeline.store.mongo.schema import INDEXES_OF_SPACES, tokens_name, vectors_name
 from anamnesis_pipeline.store.records.spaces import (
     ADDING,
     DROPPED,
+    STORED_FIELDS,
     SpaceRecords,
     StoredSpace,
     droppable,
     lacks_vectors,
     refuse_second,
+    space_not_found,
     space_row,
 )
+from anamnesis_pipeline.store.vector_values import EXACT_BELOW
 
 EPISODES_PER_STEP = 2_000
 """Episodes of which one transaction notes that they lack all vectors of a new space."""
 
 
 @dataclass(frozen=True, slots=True)
-class SpaceIndexes:
-    """The search indexes of spaces: `ask` for one where it is missing, and whether one `answers` by now."""
+class SpaceDoc(StoredSpace):
+    """A stored space, with what is known of its search index."""
 
-    ask: Callable[[SpaceDoc], None]
-    answers: Callable[[SpaceDoc], bool]
+    index_recall: float | None = None
+    """Share of the ten nearest that its search index found when that was last measured, in [0, 1]."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether its search index finds so little that it is asked to compare every vector."""
+        return self.index_recall is not None and self.index_recall < EXACT_BELOW
+
+
+def live_spaces(tables: Collections) -> list[SpaceDoc]:
+    """Return the spaces that may have vectors, those that are being added included."""
+    fields = ("_id", *STORED_FIELDS[1:], "index_recall")
+    return list(map(_read, tables["spaces"].find({"status": {"$ne": DROPPED}}, fields, order=[("_id", 1)])))
+
+
+def find_space(tables: Collections, key: str) -> SpaceDoc:
+    """Return the space of this key.
+
+    :raises SpaceNotFound: there is none.
+    """
+    shown = [space for space in live_spaces(tables) if space.status != ADDING]
+    for space in shown:
+        if space.key == key:
+            return space
+    raise space_not_found(key, [space.key for space in shown])
+
+
+def _read(document: Document) -> SpaceDoc:
+    return SpaceDoc(
+        space_id=document["_id"],
+        key=document["key"],
+        dim=document["dim"],
+        status=document["status"],
+        token_dims=document["token_dims"],
+        variants=tuple(map(Variant, document["variants"])),
+        index_recall=document.get("index_recall"),
+    )
+
+
+class SpaceIndexes(Protocol):
+    """The search indexes of spaces."""
+
+    def ask(self, space: SpaceDoc) -> None:
+        """Ask for the search index of a space that is new."""
+
+    def answers(self, space: SpaceDoc) -> bool:
+        """Tell whether a space can be searched by now."""
 
 
 class MongoSpaces(SpaceRecords):
@@ -61,14 +104,28 @@ class MongoSpaces(SpaceRecords):
         claimed = self._engine.write(lambda tables: self._claim(tables, space))
         if claimed is None:
             return False
-        self._database.read(partial(make_collections, key=space.key))
+        self.make_collections(space.key)
         self._indexes.ask(claimed)
-        done: str | bool = ""
+        adding = {"space_id": claimed.space_id, "status": ADDING}
+        after = ""
+
+        def expect_more(tables: MongoTables) -> str | bool:
+            """Return the last episode that vectors are expected of by now; True when it was the last of all and the
+            space is shown; False when another process was faster, or dropped the space.
+            """
+            if not tables["spaces"].has(adding):
+                return False
+            last = expect_everything(tables.collections, claimed.space_id, after, EPISODES_PER_STEP)
+            if last is not None:
+                return last
+            refuse_second(tables, space.key, space.status)
+            tables["spaces"].update({"space_id": claimed.space_id}, {"status": space.status})
+            return True
+
         try:
-            while isinstance(done, str):
-                done = self._engine.write(partial(_expect_more, space_id=claimed.space_id, space=space, after=done))
+            while isinstance(done := self._engine.write(expect_more), str):
+                after = done
         except SpaceConflict:  # another one is active, or building, by now: no later call would finish this one
-            adding = {"space_id": claimed.space_id, "status": ADDING}
             self._engine.write(lambda tables: tables["spaces"].update(adding, {"status": DROPPED}))
             self.finish_drops()
             raise
@@ -103,8 +160,20 @@ class MongoSpaces(SpaceRecords):
         with self._engine.read() as tables:
             dropped = tables["spaces"].find({"status": DROPPED}, ["space_id", "key"])
         for each in dropped:
-            self._database.read(partial(_forget_pending, space_id=each["space_id"]))
-            self._engine.write(partial(self._remove, space_id=each["space_id"], key=each["key"]))
+            with self._database.read() as collections:
+                collections["pending"].delete({"space_id": each["space_id"]})
+
+            def remove(tables: MongoTables, space_id: int = each["space_id"], key: str = each["key"]) -> None:
+                if tables["spaces"].delete({"space_id": space_id, "status": DROPPED}):
+                    self._drop_collections(key)
+
+            self._engine.write(remove)
+
+    def make_collections(self, key: str) -> None:
+        """Make what a space keeps its vectors in, where it is missing; outside of any transaction."""
+        with self._database.read() as collections:
+            collections[vectors_name(key)].make(INDEXES_OF_SPACES["vectors_"])
+            collections[tokens_name(key)].make(INDEXES_OF_SPACES["tokens_"])
 
     @override
     def _has_vectors(self, tables: MongoTables, space: StoredSpace) -> bool:
@@ -126,43 +195,107 @@ class MongoSpaces(SpaceRecords):
         else:
             space_id = found["space_id"]
             tables["spaces"].update({"space_id": space_id}, fields)
-        return read_doc({**fields, "_id": space_id})
-
-    def _remove(self, tables: MongoTables, space_id: int, key: str) -> None:
-        if tables["spaces"].delete({"space_id": space_id, "status": DROPPED}):
-            self._drop_collections(key)
+        return _read({**fields, "_id": space_id})
 
     def _drop_collections(self, key: str) -> None:
         """Called while the write lock is held, so that no other call adds the key, or writes its vectors, before they
         are gone. A drop is outside of the transaction, and waits for none that has not touched the collection.
         """
-        for name in (vectors_name(key), tokens_name(key)):
-            self._database.read(partial(_drop, name=name))
+        with self._database.read() as collections:
+            for name in (vectors_name(key), tokens_name(key)):
+                collections[name].drop()
 
 
-def make_collections(collections: Collections, key: str) -> None:
-    """Make what a space keeps its vectors in, where it is missing; outside of any transaction."""
-    collections[vectors_name(key)].make(INDEXES_OF_SPACES["vectors_"])
-    collections[tokens_name(key)].make(INDEXES_OF_SPACES["tokens_"])
+# --- what lacks vectors, as documents per space and episode, in the transaction that changes it ----------
+
+PLACE = ("_id", "source", "timestamp", "number")
+"""The fields of an episode's document that its entries are ordered by."""
 
 
-def _forget_pending(collections: Collections, space_id: int) -> None:
-    collections["pending"].delete({"space_id": space_id})
+def count_lacking(tables: Collections, episode_ids: Iterable[str], space_id: int | None = None) -> None:
+    """Count again what these episodes lack, in one space or (None) in all."""
+    ids = sorted(set(episode_ids))
+    spaces = [space for space in live_spaces(tables) if space_id in (None, space.space_id)]
+    if not spaces or not ids:
+        return
+    passages: dict[str, list[int]] = {}
+    for found in tables["passages"].find({"episode_id": {"$in": ids}}, ("_id", "episode_id")):
+        passages.setdefault(found["episode_id"], []).append(found["_id"])
+    episodes = tables["episodes"].find({"_id": {"$in": ids}}, PLACE)
+    lacking = [
+        Lacking(each["number"], each["_id"], each["source"], each["timestamp"], passages.get(each["_id"], []), 0)
+        for each in episodes
+    ]
+    note_lacking(tables, spaces, lacking)
 
 
-def _drop(collections: Collections, name: str) -> None:
-    collections[name].drop()
+def note_lacking(tables: Collections, spaces: Sequence[SpaceDoc], written: Sequence[Lacking]) -> None:
+    """Count what these episodes lack in these spaces; a few calls for each space, however many episodes."""
+    if not spaces or not written:
+        return
+    old = [passage_id for each in written for passage_id in each.old]
+    ids, space_ids = [each.episode_id for each in written], [space.space_id for space in spaces]
+    writes: list[Write] = [DeleteMany({"space_id": {"$in": space_ids}, "episode_id": {"$in": ids}})]
+    for space in spaces:
+        done = complete_passages(tables, space, old)
+        for each in written:
+            if missing := each.new + sum(key not in done for key in each.old):
+                place = {"_id": each.episode_id, **{name: getattr(each, name) for name in PLACE if name != "_id"}}
+                writes.append(InsertOne(_entry(space.space_id, place, missing)))
+    tables["pending"].write(writes)
 
 
-def _expect_more(tables: MongoTables, space_id: int, space: Space, after: str) -> str | bool:
-    """The id of the last episode that vectors are expected of by now; True when it was the last of all and the space is
-    shown; False when another process was faster, or dropped it.
+def complete_passages(tables: Collections, space: SpaceDoc, passage_ids: Collection[int]) -> set[int]:
+    """Those of these passages that have the vectors of all variants, and the token vectors if the space has some."""
+    if not passage_ids:
+        return set()
+    ids = {"_id": {"$in": list(passage_ids)}}
+    has_all = {variant.value: {"$exists": True} for variant in space.variants}
+    done = {found["_id"] for found in tables[vectors_name(space.key)].find(ids | has_all, ("_id",))}
+    if space.token_dims and done:
+        done &= {found["_id"] for found in tables[tokens_name(space.key)].find(ids, ("_id",))}
+    return done
+
+
+def expect_everything(tables: Collections, space_id: int, after: str, limit: int) -> str | None:
+    """In a new space, episodes lack all their vectors: note so of the next `limit` after one, by id.
+
+    Returns the id of the last one; None when there are no more.
     """
-    if not tables["spaces"].has({"space_id": space_id, "status": ADDING}):
-        return False
-    last = expect_everything(tables.collections, space_id, after=after, limit=EPISODES_PER_STEP)
-    if last is not None:
-        return last
-    refuse_second(tables, space.key, space.status)
-    tables["spaces"].update({"space_id": space_id}, {"status": space.status})
-    return True
+    episodes = tables["episodes"].find(
+        {"_id": {"$gt": after}, "passages": {"$gt": 0}}, (*PLACE, "passages"), order=[("_id", 1)], limit=limit
+    )
+    if not episodes:
+        return None
+    tables["pending"].write(
+        [
+            DeleteMany({"space_id": space_id, "episode_id": {"$in": [episode["_id"] for episode in episodes]}}),
+            *(InsertOne(_entry(space_id, episode, episode["passages"])) for episode in episodes),
+        ]
+    )
+    last: str = episodes[-1]["_id"]
+    return last if len(episodes) == limit else None
+
+
+def newest_lacking(tables: Collections, space_id: int, sources: Iterable[str], episodes: int) -> list[tuple[str, str]]:
+    """(episode id, source) of the newest episodes of these sources that lack a vector, newest first."""
+    if episodes < 1:
+        return []
+    found = tables["pending"].find(
+        {"space_id": space_id, "source": {"$in": sorted(set(sources))}},
+        ("episode_id", "source"),
+        order=[("timestamp", -1), ("number", -1)],
+        limit=episodes,
+    )
+    return [(each["episode_id"], each["source"]) for each in found]
+
+
+def _entry(space_id: int, episode: Document, missing: int) -> Document:
+    return {
+        "space_id": space_id,
+        "episode_id": episode["_id"],
+        "source": episode["source"],
+        "timestamp": episode["timestamp"],
+        "number": episode["number"],
+        "missing": missing,
+    }

@@ -63,7 +63,10 @@ class TextQuery:
 
     def operator(self, where: Filter) -> Document:
         """As an operator of `$search`."""
-        return filtered([any_of([self._asked(phrase) for phrase in group]) for group in self.groups], where)
+        # its words are data, and analyzed as the field is: https://www.mongodb.com/docs/atlas/atlas-search/phrase/
+        path = list(self.fields)
+        asked = [[{"phrase": {"query": phrase.text, "path": path}} for phrase in group] for group in self.groups]
+        return filtered(list(map(any_of, asked)), where)
 
     def score(self, texts: Texts, known: "Statistics") -> float:
         """BM25 of a passage; 0 when it does not match."""
@@ -80,10 +83,6 @@ class TextQuery:
             sum(known.weight(term, name) for term in phrase.terms) * known.saturated(count, len(texts[name]), name)
             for (phrase, name), count in counts.items()
         )
-
-    def _asked(self, phrase: Phrase) -> Document:
-        """https://www.mongodb.com/docs/atlas/atlas-search/phrase/: its words are data, and analyzed as the field is."""
-        return {"phrase": {"query": phrase.text, "path": list(self.fields)}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,27 +147,27 @@ def any_of(operators: Sequence[Document]) -> Document:
 
 def filtered(must: Sequence[Document], where: Filter) -> Document:
     """What every one of `must` finds that passes the filter, with the sum of their scores. Without both: everything."""
-    required, hidden = _clauses(where)
+    required: list[Document] = []
+    hidden: list[Document] = []
+    for name, value in _terms(where):
+        if name == "$nor":
+            hidden += [filtered([], part) for part in value]
+        elif name == "$or":
+            required.append(any_of([filtered([], part) for part in value]))
+        elif not isinstance(value, Mapping):
+            required.append({"equals": {"path": name, "value": value}})
+        elif (values := value.get("$nin")) is not None:
+            hidden.append({"in": {"path": name, "value": values}})
+        elif (values := value.get("$in")) is not None:
+            required.append({"in": {"path": name, "value": values}})
+        else:
+            required.append({"range": {"path": name, **{_BOUNDS[bound]: limit for bound, limit in value.items()}}})
     clauses: Document = {"must": list(must)} if must else {}
     if required:
         clauses["filter"] = required
     if hidden:
         clauses["mustNot"] = hidden
     return {"compound": clauses} if clauses else {"exists": {"path": "seq"}}
-
-
-def _clauses(where: Filter) -> tuple[list[Document], list[Document]]:
-    """What must be met, and what must not."""
-    required: list[Document] = []
-    hidden: list[Document] = []
-    for name, value in _terms(where):
-        if name == "$nor":
-            hidden += [filtered([], part) for part in value]
-        elif isinstance(value, Mapping) and (values := value.get("$nin")) is not None:
-            hidden.append({"in": {"path": name, "value": values}})
-        else:
-            required.append(_operator(name, value))
-    return required, hidden
 
 
 def _terms(where: Filter) -> Iterable[tuple[str, Any]]:
@@ -178,16 +177,6 @@ def _terms(where: Filter) -> Iterable[tuple[str, Any]]:
                 yield from _terms(part)
         else:
             yield name, value
-
-
-def _operator(name: str, value: Any) -> Document:
-    if name == "$or":
-        return any_of([filtered([], part) for part in value])
-    if not isinstance(value, Mapping):
-        return {"equals": {"path": name, "value": value}}
-    if (values := value.get("$in")) is not None:
-        return {"in": {"path": name, "value": values}}
-    return {"range": {"path": name, **{_BOUNDS[bound]: limit for bound, limit in value.items()}}}
 
 
 # --- passages and words as terms, for what the search index does not hold yet ----------------------------
@@ -223,7 +212,10 @@ class PassageTerms:
             return [Phrase(phrase, terms, terms) for phrase, terms in found]
         text = sought(text)
         terms = self._stems.of(_STEM_INDEX, [text])[text]
-        return [Phrase(text, terms, _pieces(text, terms))] if terms else []
+        pieces = tuple(_PIECES.findall(text))
+        if len(pieces) != len(terms):  # the text is taken apart otherwise, e.g. at a stray accent
+            pieces = terms
+        return [Phrase(text, terms, pieces)] if terms else []
 
     def of(self, documents: Sequence[Document], fields: Sequence[str]) -> list[dict[str, Terms]]:
         """The terms of passages by field."""
@@ -232,24 +224,16 @@ class PassageTerms:
             if any(key not in self._known for key in asked):
                 if len(self._known) > REMEMBERED:
                     self._known = {key: self._known[key] for key in asked if key in self._known}
-                self._read([key for key in asked if key not in self._known])
+                new = [key for key in asked if key not in self._known]
+                self._known |= {(is_exact, text): tuple(text.split()) for is_exact, text in new if is_exact}
+                if texts := [text for is_exact, text in new if not is_exact]:
+                    self._known |= {(False, text): its for text, its in self._stems.of(_STEM_INDEX, texts).items()}
             return [{name: self._known[_key(document, name)] for name in fields} for document in documents]
-
-    def _read(self, keys: Sequence[_Key]) -> None:
-        self._known |= {(is_exact, text): tuple(text.split()) for is_exact, text in keys if is_exact}
-        if texts := [text for is_exact, text in keys if not is_exact]:
-            self._known |= {(False, text): terms for text, terms in self._stems.of(_STEM_INDEX, texts).items()}
 
 
 def _key(document: Document, name: str) -> _Key:
     """By the text itself: a database that was restored gives its keys to other passages."""
     return name == "terms", document.get(name, "")
-
-
-def _pieces(text: str, terms: Terms) -> tuple[str, ...]:
-    """What each term of a text is of; itself where the text is taken apart otherwise, e.g. at a stray accent."""
-    pieces = tuple(_PIECES.findall(text))
-    return pieces if len(pieces) == len(terms) else tuple(terms)
 
 
 # --- how many passages have a term, as the search index counts; asked only while there is a tail ---------
@@ -308,32 +292,23 @@ class TermCounts:
         pieces = {term: piece for each in query.phrases for term, piece in zip(each.terms, each.pieces, strict=True)}
         wanted = {(term, name): piece for term, piece in pieces.items() for name in query.fields}
         now = time.monotonic()
-        kept = self._latest(now)
+        with self._lock:
+            if now - self._kept.began > KEPT_FOR_S:
+                self._kept = _Kept(now)
+            kept = self._kept
         if new := {key: piece for key, piece in wanted.items() if not kept.has(key, now)}:
             passages, counts = _counts(tables, index, new)
             if not kept.goes_with(passages):
-                kept = self._anew(now, passages)
+                with self._lock:
+                    kept = self._kept = _Kept(now, passages)
                 if len(new) < len(wanted):
                     _, counts = _counts(tables, index, wanted)
             kept.keep(counts, now)
         if any(name not in kept.lengths for name in query.fields):
-            kept.lengths |= self._lengths(tables, query.fields)
+            shown = {"$project": dict.fromkeys(query.fields, 1)}
+            sample = tables["passages"].aggregate([{"$sample": {"size": SAMPLED}}, shown])
+            kept.lengths |= lengths_of(query.fields, self._terms.of(sample, query.fields))
         return Statistics(kept.passages, kept.lengths, {key: kept.having.get(key, 0) for key in wanted})
-
-    def _latest(self, now: float) -> _Kept:
-        with self._lock:
-            if now - self._kept.began <= KEPT_FOR_S:
-                return self._kept
-        return self._anew(now, 0)
-
-    def _anew(self, now: float, passages: int) -> _Kept:
-        with self._lock:
-            self._kept = _Kept(now, passages)
-            return self._kept
-
-    def _lengths(self, tables: Collections, fields: Sequence[str]) -> dict[str, FieldLengths]:
-        sample = tables["passages"].aggregate([{"$sample": {"size": SAMPLED}}, {"$project": dict.fromkeys(fields, 1)}])
-        return lengths_of(fields, self._terms.of(sample, fields))
 
 
 def _counts(tables: Collections, index: str, pieces: Mapping[Key, str]) -> tuple[int, dict[Key, int]]:
@@ -345,20 +320,19 @@ def _counts(tables: Collections, index: str, pieces: Mapping[Key, str]) -> tuple
     asked += [{"phrase": {"query": piece, "path": name}} for (_, name), piece in pieces.items()]
     counts: list[int] = []
     for batch in batches(asked, COUNTED_AT_ONCE):
-        pipelines = [_count(index, number, operator) for number, operator in enumerate(batch)]
+        # https://www.mongodb.com/docs/atlas/atlas-search/counting/
+        pipelines: list[list[Document]] = [
+            [
+                {"$searchMeta": {"index": index, **operator, "count": {"type": "total"}}},
+                {"$set": {"number": number}},
+            ]
+            for number, operator in enumerate(batch)
+        ]
         with asking(index):
             found = tables["passages"].search(in_one("passages", pipelines))
         totals = {each["number"]: int(each["count"]["total"]) for each in found}
         counts += [totals.get(number, 0) for number in range(len(batch))]
     return counts[0], dict(zip(pieces, counts[1:], strict=True))
-
-
-def _count(index: str, number: int, operator: Document) -> list[Document]:
-    """https://www.mongodb.com/docs/atlas/atlas-search/counting/"""
-    return [
-        {"$searchMeta": {"index": index, **operator, "count": {"type": "total"}}},
-        {"$set": {"number": number}},
-    ]
 
 
 def in_one(collection: str, pipelines: Sequence[Sequence[dict[str, Any]]]) -> list[Document]:

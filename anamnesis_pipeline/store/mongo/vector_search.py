@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from bson.binary import Binary, BinaryVectorDtype
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import ScoredPassage, Where
@@ -15,13 +16,17 @@ from anamnesis_pipeline.store.gateway import batches
 from anamnesis_pipeline.store.mongo.client import Collections
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.facets import condition
-from anamnesis_pipeline.store.mongo.index_tail import IndexTail, Tail, live_rows, newest_seq
-from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
-from anamnesis_pipeline.store.mongo.space_docs import seq_counter
+from anamnesis_pipeline.store.mongo.schema import seq_counter
+from anamnesis_pipeline.store.mongo.search_indexes import IndexTail, SearchIndex, Tail, live_rows, newest_seq
 from anamnesis_pipeline.store.mongo.translation import IndexDown, asking
-from anamnesis_pipeline.store.mongo.vector_docs import pack, unpack
 
 Vectors = NDArray[np.float32]
+FLOAT32 = np.dtype("<f4")
+"""The numbers are float16's, which SQLite stores, so that both backends hold and score the same. MongoDB indexes no
+float16, so they are written as float32.
+"""
+_HEAD = 2
+"""Bytes before the numbers of a packed vector: type and padding (the BSON vector format)."""
 
 MOST_SCANNED = 20_000
 """Vectors that are read where no index answers: 30 MB at 384 dimensions."""
@@ -38,6 +43,17 @@ SPARE = 16
 QUANTIZED_FACTOR = 4
 """Of a quantized index so many times more are asked for, since its order is a rough one."""
 SCAN_ROWS = 4_096
+
+
+def pack(vector: Vectors) -> Binary:
+    """Return a vector as a packed BSON vector of float32, shape (dim,)."""
+    return Binary.from_vector(vector, BinaryVectorDtype.FLOAT32)
+
+
+def unpack(stored: Sequence[bytes], dim: int) -> Vectors:
+    """Return the inverse, for several: shape (len(stored), dim)."""
+    numbers = b"".join(memoryview(each)[_HEAD:] for each in stored)
+    return np.frombuffer(numbers, FLOAT32).astype(np.float32).reshape(len(stored), dim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +83,36 @@ class VectorSearch:
 
         :raises IndexDown: none does, and there is too much to read.
         """
-        newest = newest_seq(tables[question.collection], {question.variant: {"$exists": True}})
+        has = {question.variant: {"$exists": True}}
+        newest = newest_seq(tables[question.collection], has)
         if not newest:
             return []
+        fields = ("_id", "episode_id", question.variant)
         try:
-            return self._by_index(tables, question, newest)
+            name = self._index.name(tables)
+            tail, found = self._behind_and_found(tables, name, question, newest)
+            if not found and (
+                other := self._index.instead_of(name, tables, lambda: self._is_there(tables, name, question))
+            ):
+                tail, found = self._behind_and_found(tables, other, question, newest)
+            held = _held(found, tail)
+            hits: Iterable[ScoredPassage]
+            if self._quantized:
+                hits = _scored(held, question)
+            else:
+                hits = [ScoredPassage(each["_id"], each["episode_id"], 2 * each["score"] - 1) for each in held]
+            if tail.is_empty and len(held) == len(found):
+                return best(hits, question.k)
+            # what was written after the search began is read as it is now: the index may have scored what it was before
+            late = tables[question.collection].find({**tail.of(condition(question.where)), **has}, fields)
+            return best([*_scored(late, question), *hits], question.k)
         except IndexDown:
-            fields = ("_id", "episode_id", question.variant)
-            found = live_rows(tables, question.collection, question.where, fields, MOST_SCANNED, has=question.variant)
-            if found is None:
+            all_there_is = live_rows(
+                tables, question.collection, question.where, fields, MOST_SCANNED, has=question.variant
+            )
+            if all_there_is is None:
                 raise
-            return best(_scored(found, question), question.k)
+            return best(_scored(all_there_is, question), question.k)
 
     def behind(self, tables: Collections, question: Question) -> Tail:
         """What the index lacks of a variant.
@@ -93,53 +128,53 @@ class VectorSearch:
             return self._behind(tables, other, question, newest)
         return tail
 
-    def _by_index(self, tables: Collections, question: Question, newest: int) -> list[ScoredPassage]:
-        name = self._index.name(tables)
-        tail, found = self._behind_and_found(tables, name, question, newest)
-        if not found and (
-            other := self._index.instead_of(name, tables, lambda: self._is_there(tables, name, question))
-        ):
-            tail, found = self._behind_and_found(tables, other, question, newest)
-        held = _held(found, tail)
-        # what was written after the search began is read as it is now: the index may have scored what it was before
-        late = [] if tail.is_empty and len(held) == len(found) else self._in_tail(tables, question, tail)
-        return best([*late, *self._hits(held, question)], question.k)
-
     def _behind_and_found(
         self, tables: Collections, name: str, question: Question, newest: int
     ) -> tuple[Tail, list[Document]]:
-        """What the index lacks, and what it finds."""
-        tail = self._behind(tables, name, question, newest)
-        return tail, self._enough(tables, name, question, tail)
-
-    def _behind(self, tables: Collections, name: str, question: Question, newest: int) -> Tail:
-        tail = self._tails.setdefault(question.variant, IndexTail())
-        try:
-            unused_s = partial(tables.unused_s, seq_counter(question.collection))
-            return tail.behind(name, newest, partial(self._has, tables, name, question), unused_s)
-        except IndexDown:
-            self._index.forget(name)
-            tail.forget(name)
-            raise
-
-    def _enough(self, tables: Collections, name: str, question: Question, tail: Tail) -> list[Document]:
-        """What the index finds, with at least `k` that the tail does not tell better where there is so much: what was
-        changed or removed since takes places, of an exact search too, and the graph may end early behind a filter.
+        """Return what the index lacks, and what it finds: at least `k` that the tail does not tell better where there
+        is so much. What was changed or removed since takes places, of an exact search too, and the graph may end early
+        behind a filter.
         """
+        tail = self._behind(tables, name, question, newest)
         few = question.few or tail.newest <= FEW  # each vector has a `seq` of its own
         found = self._asked(tables, name, question, few)
         is_all = few and tail.is_empty and len(found) < self._wanted(question)
         if len(_held(found, tail)) < question.k and not is_all:
             found = self._asked(tables, name, question, True, at_least=MOST_CANDIDATES)
-        return found
+        return tail, found
+
+    def _behind(self, tables: Collections, name: str, question: Question, newest: int) -> Tail:
+        tail = self._tails.setdefault(question.variant, IndexTail())
+        try:
+            unused_s = partial(tables.unused_s, seq_counter(question.collection))
+
+            def holds(seq: int) -> bool:
+                more = {"exact": True, "filter": {"seq": {"$gte": seq}}}
+                return self._finds_any(tables, name, question, more)
+
+            return tail.behind(name, newest, holds, unused_s)
+        except IndexDown:
+            self._index.forget(name)
+            tail.forget(name)
+            raise
 
     def _asked(
         self, tables: Collections, name: str, question: Question, exact: bool, at_least: int = 0
     ) -> list[Document]:
         passes = condition(question.where)
         fields = {"episode_id": 1, "seq": 1, "score": {"$meta": "vectorSearchScore"}}
+        wanted = max(self._wanted(question), at_least)
+        candidates = min(max(CANDIDATES_PER_RESULT * question.k, LEAST_CANDIDATES, wanted), MOST_CANDIDATES)
+        stage = {
+            "index": name,
+            "path": question.variant,
+            "queryVector": pack(question.vector),
+            "limit": wanted,
+            **({"exact": True} if exact or wanted > candidates else {"numCandidates": candidates}),
+            **({"filter": passes} if passes else {}),
+        }
         stages: list[Document] = [
-            {"$vectorSearch": self._stage(name, question, exact, at_least)},
+            {"$vectorSearch": stage},
             *([{"$match": passes}] if passes else []),
             {"$project": fields | ({question.variant: 1} if self._quantized else {})},
         ]
@@ -150,31 +185,8 @@ class VectorSearch:
             self._index.forget(name)
             raise
 
-    def _hits(self, found: Sequence[Document], question: Question) -> Iterable[ScoredPassage]:
-        if self._quantized:
-            return _scored(found, question)
-        return [ScoredPassage(each["_id"], each["episode_id"], 2 * each["score"] - 1) for each in found]
-
-    def _stage(self, name: str, question: Question, exact: bool, at_least: int) -> Document:
-        wanted = max(self._wanted(question), at_least)
-        candidates = min(max(CANDIDATES_PER_RESULT * question.k, LEAST_CANDIDATES, wanted), MOST_CANDIDATES)
-        ample = exact or wanted > candidates
-        passes = condition(question.where)
-        return {
-            "index": name,
-            "path": question.variant,
-            "queryVector": pack(question.vector),
-            "limit": wanted,
-            **({"exact": True} if ample else {"numCandidates": candidates}),
-            **({"filter": passes} if passes else {}),
-        }
-
     def _wanted(self, question: Question) -> int:
         return (question.k + SPARE) * (QUANTIZED_FACTOR if self._quantized else 1)
-
-    def _has(self, tables: Collections, name: str, question: Question, seq: int) -> bool:
-        stage = {"exact": True, "filter": {"seq": {"$gte": seq}}}
-        return self._finds_any(tables, name, question, stage)
 
     def _is_there(self, tables: Collections, name: str, question: Question) -> bool:
         """Whether the index exists and holds anything: one that was dropped finds nothing, too."""
@@ -184,10 +196,6 @@ class VectorSearch:
         stage = {"index": name, "path": question.variant, "queryVector": pack(question.vector), "limit": 1, **more}
         with asking(name):
             return bool(tables[question.collection].search([{"$vectorSearch": stage}, {"$project": {"_id": 1}}]))
-
-    def _in_tail(self, tables: Collections, question: Question, tail: Tail) -> list[ScoredPassage]:
-        where = {**tail.of(condition(question.where)), question.variant: {"$exists": True}}
-        return list(_scored(tables[question.collection].find(where, ("_id", "episode_id", question.variant)), question))
 
 
 def _held(found: Sequence[Document], tail: Tail) -> list[Document]:

@@ -1,4 +1,7 @@
-"""Vectors and token vectors in MongoDB, and the search index over each space's."""
+"""Vectors and token vectors in MongoDB, and the search index over each space's.
+
+A document of `vectors_<space>` has the vectors of a passage, one packed vector a variant, the facets, and `seq`.
+"""
 
 import logging
 import math
@@ -6,10 +9,13 @@ import statistics
 import threading
 import time
 from collections.abc import Hashable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
+from pymongo import ReplaceOne, UpdateOne
 from typing_extensions import override
 
 from anamnesis_pipeline.model import ScoredPassage, StoredPassage, Variant, Where
@@ -22,48 +28,49 @@ from anamnesis_pipeline.store.contracts import (
     TokenRows,
     VectorIndex,
 )
-from anamnesis_pipeline.store.episode_values import passage_of
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, batches
 from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Collections, Database
+from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.engine import MongoTables
 from anamnesis_pipeline.store.mongo.facets import FACETS, of_episodes
-from anamnesis_pipeline.store.mongo.index_tail import Tail, leaves_few
-from anamnesis_pipeline.store.mongo.search_indexes import Quantization, SearchIndex, quantizes, vector_index
-from anamnesis_pipeline.store.mongo.space_docs import (
+from anamnesis_pipeline.store.mongo.fulltext import leaves_few
+from anamnesis_pipeline.store.mongo.schema import seq_counter, tokens_name, vectors_name
+from anamnesis_pipeline.store.mongo.search_indexes import Quantization, SearchIndex, Tail, quantizes, vector_index
+from anamnesis_pipeline.store.mongo.spaces import (
     SpaceDoc,
+    SpaceIndexes,
     complete_passages,
     count_lacking,
     find_space,
     newest_lacking,
-    tokens_name,
-    vectors_name,
 )
-from anamnesis_pipeline.store.mongo.spaces import SpaceIndexes
 from anamnesis_pipeline.store.mongo.translation import IndexDown
-from anamnesis_pipeline.store.mongo.vector_docs import (
-    BYTES_EACH,
+from anamnesis_pipeline.store.mongo.vector_search import (
+    FEW,
     FLOAT32,
-    Rows,
-    Sample,
-    note_checkpoint,
-    sample_of,
+    MOST_SCANNED,
+    Question,
+    VectorSearch,
+    pack,
     unpack,
-    write_tokens,
-    write_vectors,
 )
-from anamnesis_pipeline.store.mongo.vector_search import FEW, MOST_SCANNED, Question, VectorSearch
 from anamnesis_pipeline.store.records.spaces import lacks_vectors
 from anamnesis_pipeline.store.tables import TEXT
-from anamnesis_pipeline.store.values import moment
+from anamnesis_pipeline.store.values import instant, moment, passage_of
 from anamnesis_pipeline.store.vector_values import (
     EXACT_BELOW,
-    Tokens,
+    POOL,
     by_passage,
     bytes_each,
     check_tokens,
     check_width,
+    kth_scores,
     middles_of,
+    packed,
+    share_found,
+    spread,
     token_rows,
+    unlike,
     vectors_by_passage,
 )
 
@@ -80,9 +87,10 @@ CAUGHT_UP_IN_S, CAUGHT_UP_EVERY_S = 60.0, 0.2
 """So long a build waits for an index that can be asked to hold the last vectors, too; a search reads these itself."""
 
 EVERYTHING = Where(include_superseded=True)
+PAGE_ROWS = 4_096
 
 
-class MongoVectors(VectorIndex):
+class MongoVectors(VectorIndex, SpaceIndexes):
     """Vectors in MongoDB, and the search index over those of each space."""
 
     def __init__(
@@ -105,10 +113,6 @@ class MongoVectors(VectorIndex):
         self._searches: dict[Hashable, tuple[SearchIndex, VectorSearch]] = {}
 
     @override
-    def put(self, space: str, variant: Variant, passage_ids: Sequence[int], vectors: Vectors) -> int:
-        return self.put_all(space, passage_ids, {variant: vectors})
-
-    @override
     def put_all(
         self,
         space: str,
@@ -120,40 +124,55 @@ class MongoVectors(VectorIndex):
         rows = {variant: vectors_by_passage(passage_ids, matrix, FLOAT32) for variant, matrix in vectors.items()}
         token_rows_of = by_passage(passage_ids, tokens)
         rows_each = max(1, len(rows) + bool(token_rows_of))
+
+        def write(tables: Collections, batch: Sequence[int]) -> int:
+            row = find_space(tables, space)
+            for shape in shapes:
+                check_width(row, shape, 2)
+            check_tokens(row.key, row.token_dims, token_rows_of)
+            live = tables["passages"].find({"_id": {"$in": list(batch)}}, ("_id", *FACETS), order=[("_id", 1)])
+            episode_of = {each["_id"]: each["episode_id"] for each in live}
+            written = write_vectors(tables, row, live, rows)
+            packs = {key: token_rows_of[key] for key in episode_of if key in token_rows_of}
+            tables[tokens_name(space)].write(
+                [
+                    ReplaceOne({"_id": key}, {"tokens": len(each), "data": packed(each)}, upsert=True)
+                    for key, each in packs.items()
+                ]
+            )
+            count_lacking(tables, set(episode_of.values()), row.space_id)
+            _note_checkpoint(tables, row, [episode_of[passage_id] for passage_id in batch if passage_id in episode_of])
+            return written
+
         return sum(
-            self._database.write(partial(_put, key=space, shapes=shapes, batch=batch, rows=rows, tokens=token_rows_of))
+            self._database.write(partial(write, batch=batch))
             for batch in batches(list(dict.fromkeys(passage_ids)), MAX_ROWS_PER_WRITE // rows_each)
         )
 
     @override
     def get(self, space: str, variant: Variant, passage_ids: Sequence[int]) -> dict[int, Vectors]:
-        def work(tables: Collections) -> dict[int, Vectors]:
+        has = {variant.value: {"$exists": True}}
+        with self._database.read() as tables:
             row = find_space(tables, space)
-            has = {variant.value: {"$exists": True}}
             found = list(tables[vectors_name(space)].among("_id", passage_ids, ("_id", variant.value), **has))
-            matrix = unpack([each[variant.value] for each in found], row.dim)
-            return dict(zip((each["_id"] for each in found), matrix, strict=True))
-
-        return self._database.read(work)
+        matrix = unpack([each[variant.value] for each in found], row.dim)
+        return dict(zip((each["_id"] for each in found), matrix, strict=True))
 
     @override
     def nearest(self, space: str, variant: Variant, vector: Vectors, k: int, where: Where) -> list[ScoredPassage]:
         if k < 1:
             return []
         vector = np.asarray(vector, dtype=np.float32)
-
-        def work(tables: Collections) -> list[ScoredPassage]:
+        with self._database.read(within_s=SEARCHED_S) as tables:
             row = find_space(tables, space)
             check_width(row, vector.shape, 1)
             few = where.is_selective and leaves_few(tables, self._passages, where, FEW)
             question = Question(vectors_name(space), variant.value, vector, k, where, few or row.is_exact)
             return self._of(row)[1].nearest(tables, question)
 
-        return self._database.read(work, within_s=SEARCHED_S)
-
     @override
     def tokens(self, space: str, passage_ids: Sequence[int]) -> TokenRows:
-        with self._database.reading() as tables:
+        with self._database.read() as tables:
             row = find_space(tables, space)
             ids = {"_id": {"$in": list(passage_ids)}}
             found = tables[tokens_name(space)].find(ids) if passage_ids else []
@@ -161,7 +180,7 @@ class MongoVectors(VectorIndex):
 
     @override
     def token_bytes(self, space: str) -> int:
-        with self._database.reading() as tables:
+        with self._database.read() as tables:
             row = find_space(tables, space)
             # the index over `tokens` holds what is needed
             sums = {"_id": None, "tokens": {"$sum": "$tokens"}}
@@ -171,45 +190,49 @@ class MongoVectors(VectorIndex):
     @override
     def vector_bytes(self, space: str) -> int:
         """What the server's index takes beside it is not known here."""
-        row = self._database.read(lambda tables: find_space(tables, space))
-        return self.progress(space).passages_done * len(row.variants) * row.dim * BYTES_EACH
+        row = self._find(space)
+        return self.progress(space).passages_done * len(row.variants) * row.dim * FLOAT32.itemsize
 
     @override
     def pending(self, space: str, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
-        return self._database.read(lambda tables: _pending(tables, find_space(tables, space), sources, episodes))
+        with self._database.read() as tables:
+            row = find_space(tables, space)
+            newest = newest_lacking(tables, row.space_id, sources, episodes)
+            rows = MongoTables(tables)["passages"].among("episode_id", [episode_id for episode_id, _ in newest])
+            passages: dict[str, list[StoredPassage]] = {}
+            for stored in sorted(map(passage_of, rows), key=lambda stored: stored.passage.ordinal):
+                passages.setdefault(stored.episode_id, []).append(stored)
+            done = complete_passages(tables, row, [s.passage_id for found in passages.values() for s in found])
+        lacking = [
+            (episode_id, source, tuple(s for s in passages.get(episode_id, ()) if s.passage_id not in done))
+            for episode_id, source in newest
+        ]
+        return [PendingEpisode(episode_id, source, left) for episode_id, source, left in lacking if left]
 
     @override
     def pending_sources(self, space: str) -> dict[str, int]:
-        def work(tables: Collections) -> dict[str, int]:
+        with self._database.read() as tables:
             of_space = {"space_id": find_space(tables, space).space_id}
             found = MongoTables(tables)["pending"].sums(of_space, ["missing"], by=["source"])
-            return dict(sorted((row["source"], row["missing"]) for row in found))
-
-        return self._database.read(work)
-
-    @override
-    def count(self, space: str) -> int:
-        return self.progress(space).passages_done
+        return dict(sorted((row["source"], row["missing"]) for row in found))
 
     @override
     def progress(self, space: str) -> SpaceProgress:
-        def work(tables: Collections) -> SpaceProgress:
+        with self._database.snapshot() as tables:  # of one moment, or more might be missing than is there
             space_id = find_space(tables, space).space_id
             rows = MongoTables(tables)
             (lacking,) = rows["pending"].sums({"space_id": space_id}, ["missing"])
             (there,) = rows["episodes"].sums({"source": TEXT}, ["passages"])
             reached = tables["spaces"].one({"_id": space_id}, ("last_episode", "written_at")) or {}
-            written_at = reached.get("written_at")
-            return SpaceProgress(
-                episodes=there["rows"],
-                episodes_done=there["rows"] - lacking["rows"],
-                passages=there["passages"],
-                passages_done=there["passages"] - lacking["missing"],
-                last_episode=reached.get("last_episode"),
-                written_at=moment(written_at) if written_at else None,
-            )
-
-        return self._database.snapshot(work)  # of one moment, or more might be missing than is there
+        written_at = reached.get("written_at")
+        return SpaceProgress(
+            episodes=there["rows"],
+            episodes_done=there["rows"] - lacking["rows"],
+            passages=there["passages"],
+            passages_done=there["passages"] - lacking["missing"],
+            last_episode=reached.get("last_episode"),
+            written_at=moment(written_at) if written_at else None,
+        )
 
     @override
     def build(self, space: str, *, force: bool = False, within_s: float = math.inf) -> IndexReport:
@@ -220,12 +243,19 @@ class MongoVectors(VectorIndex):
         """
         started = time.perf_counter()
         over = time.monotonic() + within_s
-        row = self._database.read(lambda tables: find_space(tables, space))
+        row = self._find(space)
         index, _ = self._of(row)
         rebuilt = index.build(self._database, force=force, wait_s=_until(over, self._build_wait_s))
         self._passages.build(self._database, force=False, wait_s=_until(over, self._build_wait_s))
         tails = self._catch_up(row, _until(over, CAUGHT_UP_IN_S))
-        held, lacking = self._database.read(lambda tables: _counted(tables, row, tails))
+        held = lacking = 0
+        with self._database.read() as tables:
+            collection = tables[vectors_name(row.key)]
+            is_whole = not lacks_vectors(MongoTables(tables), row)  # every passage has every variant: none to look for
+            for variant, tail in tails.items():
+                has = {variant: {"$exists": True}}
+                held += collection.size() if is_whole else collection.count(has)
+                lacking += 0 if tail.is_empty else collection.count(tail.of(has))
         return IndexReport(
             space=space,
             vectors=held,
@@ -239,7 +269,7 @@ class MongoVectors(VectorIndex):
     def middles(self, space: str, variant: Variant, where: Where, after: int, limit: int) -> EpisodeMiddles:
         wanted = {"$and": [of_episodes(where), {"number": {"$gt": after}}]}
         has = {variant.value: {"$exists": True}}
-        with self._database.reading() as tables:
+        with self._database.read() as tables:
             row = find_space(tables, space)
             episodes = tables["episodes"].find(wanted, ("_id", "project", "number"), order=[("number", 1)], limit=limit)
             places = {each["_id"]: place for place, each in enumerate(episodes)}
@@ -258,7 +288,7 @@ class MongoVectors(VectorIndex):
 
     @override
     def recall(self, space: str, k: int = 10, samples: int = 100) -> float:
-        row = self._database.read(lambda tables: find_space(tables, space))
+        row = self._find(space)
         measured = [self._recall(row, variant, k, samples) for variant in row.variants]
         of_index = min(by_index for by_index, _ in measured)
         self._database.write(
@@ -269,25 +299,21 @@ class MongoVectors(VectorIndex):
     @override
     def index_state(self, space: str) -> IndexState:
         """What is wrong with the server's index otherwise, its searches tell."""
-        row = self._database.read(lambda tables: find_space(tables, space))
+        row = self._find(space)
         return IndexState(recall=row.index_recall, is_exact=row.is_exact)
 
-    @property
-    def indexes(self) -> SpaceIndexes:
-        """What spaces ask of their search indexes."""
-        return SpaceIndexes(self._ask, self._answers)
-
-    def _ask(self, space: SpaceDoc) -> None:
-        """Ask for the search index of a space that is new; it is built some time later, `build` waits for it."""
+    @override
+    def ask(self, space: SpaceDoc) -> None:
+        """It is built some time later; `build` waits for it."""
         try:
             self._of(space)[0].ask_for(self._database)
         except IndexDown as exc:
             log.warning("%s; the index is made by the next search or build of the space", exc)
 
-    def _answers(self, space: SpaceDoc) -> bool:
-        """Whether a space can be searched by now: by its index, or because there is little to read."""
-
-        def work(tables: Collections) -> bool:
+    @override
+    def answers(self, space: SpaceDoc) -> bool:
+        """By its index, or because there is little to read."""
+        with self._database.read() as tables:
             if tables[vectors_name(space.key)].size() <= MOST_SCANNED:
                 return True
             try:
@@ -295,44 +321,50 @@ class MongoVectors(VectorIndex):
             except IndexDown:
                 return False
 
-        return self._database.read(work)
+    def _find(self, space: str) -> SpaceDoc:
+        with self._database.read() as tables:
+            return find_space(tables, space)
 
     def _recall(self, row: SpaceDoc, variant: Variant, k: int, samples: int) -> tuple[float, float]:
-        """The recall of the index, and that of searches, which ask it for an exact search where that is too low."""
-        name = vectors_name(row.key)
-
-        def work(tables: Collections) -> tuple[float, float]:
-            if (sample := sample_of(tables, name, variant.value, row.dim, k, samples)) is None:
+        """Return the recall of the index, and that of searches, which ask it for an exact search where that is too low,
+        over vectors that are spread over the passages by their keys, without any two that are alike.
+        """
+        name, field = vectors_name(row.key), variant.value
+        has = {field: {"$exists": True}}
+        search = self._of(row)[1]
+        with self._database.read() as tables:
+            ids = [found["_id"] for found in tables[name].each({}, ("_id",), order=[("_id", 1)])]
+            chosen = {"_id": {"$in": [ids[place] for place in spread(len(ids), POOL * samples)]}, **has}
+            pool = [found[field] for found in tables[name].find(chosen, (field,), order=[("_id", 1)])]
+            if not pool:
                 return 1.0, 1.0
-            by_index = sample.share(self._scores(tables, row, variant, sample, exact=False))
-            if by_index >= EXACT_BELOW:
-                return by_index, by_index
-            return by_index, sample.share(self._scores(tables, row, variant, sample, exact=True))
+            k = min(k, len(pool))
+            queries = unlike(unpack(pool, row.dim), samples)
+            rows = tables[name].each(has, (field,))
+            pages = iter(lambda: [each[field] for each in islice(rows, PAGE_ROWS)], [])
+            wanted = kth_scores((unpack(page, row.dim) for page in pages), queries, k)
 
-        return self._database.read(work)
+            def share(*, exact: bool) -> float:
+                questions = (Question(name, field, query, k, EVERYTHING, exact) for query in queries)
+                found = [[hit.score for hit in search.nearest(tables, question)] for question in questions]
+                return share_found(found, wanted, k)
 
-    def _scores(
-        self, tables: Collections, row: SpaceDoc, variant: Variant, sample: Sample, *, exact: bool
-    ) -> list[list[float]]:
-        search, name = self._of(row)[1], vectors_name(row.key)
-        questions = [Question(name, variant.value, query, sample.k, EVERYTHING, exact) for query in sample.queries]
-        return [[hit.score for hit in search.nearest(tables, question)] for question in questions]
+            by_index = share(exact=False)
+            return by_index, by_index if by_index >= EXACT_BELOW else share(exact=True)
 
     def _catch_up(self, row: SpaceDoc, wait_s: float) -> dict[str, Tail]:
         """What the index lacks of each variant, once it holds all there was when this began, or the time is over."""
         over = time.monotonic() + wait_s
         wanted: dict[str, int] = {}
+        search, nothing = self._of(row)[1], np.zeros(row.dim, np.float32)
+        questions = [Question(vectors_name(row.key), variant.value, nothing, 1, EVERYTHING) for variant in row.variants]
         while True:
-            tails = self._database.read(partial(self._behind, row=row))
+            with self._database.read() as tables:
+                tails = {question.variant: search.behind(tables, question) for question in questions}
             wanted = {variant: tail.newest for variant, tail in tails.items()} | wanted
             if all(tail.since >= wanted[variant] for variant, tail in tails.items()) or time.monotonic() > over:
                 return tails
             time.sleep(CAUGHT_UP_EVERY_S)
-
-    def _behind(self, tables: Collections, row: SpaceDoc) -> dict[str, Tail]:
-        search, nothing = self._of(row)[1], np.zeros(row.dim, np.float32)
-        questions = [Question(vectors_name(row.key), variant.value, nothing, 1, EVERYTHING) for variant in row.variants]
-        return {question.variant: search.behind(tables, question) for question in questions}
 
     def _of(self, space: SpaceDoc) -> tuple[SearchIndex, VectorSearch]:
         """The search index of a space, and what searches by it. A database that was restored may give the id, or the
@@ -352,49 +384,36 @@ def _until(over: float, most_s: float) -> float:
     return max(0.0, min(most_s, over - time.monotonic()))
 
 
-def _put(
+def write_vectors(
     tables: Collections,
-    key: str,
-    shapes: Sequence[tuple[int, ...]],
-    batch: Sequence[int],
-    rows: Rows,
-    tokens: Mapping[int, Tokens],
+    space: SpaceDoc,
+    passages: Sequence[Document],
+    rows: Mapping[Variant, Mapping[int, Vectors]],
 ) -> int:
-    space = find_space(tables, key)
-    for shape in shapes:
-        check_width(space, shape, 2)
-    check_tokens(space.key, space.token_dims, tokens)
-    live = tables["passages"].find({"_id": {"$in": list(batch)}}, ("_id", *FACETS), order=[("_id", 1)])
-    written = write_vectors(tables, space, live, rows)
-    episode_of = {each["_id"]: each["episode_id"] for each in live}
-    write_tokens(tables, space, list(episode_of), tokens)
-    count_lacking(tables, set(episode_of.values()), space.space_id)
-    note_checkpoint(tables, space, [episode_of[passage_id] for passage_id in batch if passage_id in episode_of])
-    return written
+    """Write the vectors of these passages, given as documents with `_id` and `FACETS`. Return how many.
+
+    A new `seq` tells every process that the vector is new.
+
+    :param rows: variant -> passage id -> vector of shape (dim,).
+    """
+    if not rows or not passages:
+        return 0
+    name = vectors_name(space.key)
+    first = tables.next_number(seq_counter(name), len(passages))
+    writes = []
+    for seq, passage in enumerate(passages, first):
+        vectors = {variant.value: pack(found[passage["_id"]]) for variant, found in rows.items()}
+        change = {**vectors, **{name: passage[name] for name in FACETS}, "seq": seq}
+        writes.append(UpdateOne({"_id": passage["_id"]}, {"$set": change}, upsert=True))
+    tables[name].write(writes)
+    return len(rows) * len(passages)
 
 
-def _counted(tables: Collections, row: SpaceDoc, tails: Mapping[str, Tail]) -> tuple[int, int]:
-    """The vectors of a space, and how many of them its index lacks."""
-    collection = tables[vectors_name(row.key)]
-    is_whole = not lacks_vectors(MongoTables(tables), row)  # every passage has every variant: nothing to look through
-    held = lacking = 0
-    for variant, tail in tails.items():
-        has = {variant: {"$exists": True}}
-        held += collection.size() if is_whole else collection.count(has)
-        lacking += 0 if tail.is_empty else collection.count(tail.of(has))
-    return held, lacking
-
-
-def _pending(tables: Collections, space: SpaceDoc, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
-    newest = newest_lacking(tables, space.space_id, sources, episodes)
-    rows = MongoTables(tables)["passages"].among("episode_id", [episode_id for episode_id, _ in newest])
-    passages: dict[str, list[StoredPassage]] = {}
-    for stored in sorted(map(passage_of, rows), key=lambda stored: stored.passage.ordinal):
-        passages.setdefault(stored.episode_id, []).append(stored)
-    ids = [stored.passage_id for found in passages.values() for stored in found]
-    done = complete_passages(tables, space, ids)
-    lacking = [
-        (episode_id, source, tuple(s for s in passages.get(episode_id, ()) if s.passage_id not in done))
-        for episode_id, source in newest
-    ]
-    return [PendingEpisode(episode_id, source, left) for episode_id, source, left in lacking if left]
+def _note_checkpoint(tables: Collections, space: SpaceDoc, episode_ids: Sequence[str]) -> None:
+    """Name the last of these episodes that lacks nothing now; while all lack something, the older one stays named."""
+    where = {"space_id": space.space_id, "episode_id": {"$in": list(dict.fromkeys(episode_ids))}}
+    lacking = {found["episode_id"] for found in tables["pending"].find(where, ("episode_id",))}
+    complete = [episode_id for episode_id in episode_ids if episode_id not in lacking]
+    if complete:
+        reached = {"last_episode": complete[-1], "written_at": instant(datetime.now(UTC))}
+        tables["spaces"].update({"_id": space.space_id}, {"$set": reached})

@@ -14,8 +14,6 @@ SESSIONS, MESSAGES = "chat_sessions", "chat_messages"
 _BY_USE = ("-updated_at", "-session_id")
 _BY_RATING = ("-at", "-message_id")
 _DETAILS = tuple("backend model seconds input_tokens output_tokens dollars stopped problem".split())
-Cited = Mapping[str, tuple[str, str]]
-"""Of episodes that are there: id -> summary, project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,22 @@ class ChatRecords:
         """Append a message to its session, which was used then, or replace the one of its id. If the session is gone,
         write nothing.
         """
-        row = _message_row(message)
+        cited = [
+            {"episode_id": c.episode_id, "score": c.score, "timestamp": instant(c.timestamp), "standing": c.standing}
+            for c in message.citations
+        ]
+        details = {name: getattr(message, name) for name in _DETAILS}
+        details |= {"citations": cited, "files": [clean(name) for name in message.files]}
+        row = {
+            "message_id": message.message_id,
+            "session_id": message.session_id,
+            "role": message.role,
+            "text": clean(message.text),
+            "at": instant(message.at),
+            "episode_id": message.episode_id,
+            "feedback": message.feedback,
+            "details": json.dumps(details, ensure_ascii=False, sort_keys=True),
+        }
         of_session = {"session_id": message.session_id}
 
         def work(tables: Tables) -> None:
@@ -173,7 +186,21 @@ class ChatRecords:
             of_these = {"session_id": {"$in": [row["session_id"] for row in rows]}}
             counted = tables[MESSAGES].sums(of_these, by=("session_id",))
         messages = {row["session_id"]: row["rows"] for row in counted}
-        return [_session(row, messages.get(row["session_id"], 0)) for row in rows]
+        return [
+            ChatSession(
+                row["session_id"],
+                row["title"],
+                row["backend"],
+                row["model"],
+                row["project"],
+                moment(row["created_at"]),
+                moment(row["updated_at"]),
+                messages.get(row["session_id"], 0),
+                tuple(EarlierName(each["title"], moment(each["until"])) for each in json.loads(row["name_history"])),
+                row["worker_url"],
+            )
+            for row in rows
+        ]
 
     def _messages(self, match: Match, order: Order = (), limit: int | None = None) -> list[ChatMessage]:
         with self._gateway.read() as tables:
@@ -232,72 +259,24 @@ def _session_row(session: ChatSession) -> dict[str, Any]:
     }
 
 
-def _session(row: Row, messages: int) -> ChatSession:
-    """Return the session of a row, the inverse of `_session_row`."""
-    history = tuple(EarlierName(each["title"], moment(each["until"])) for each in json.loads(row["name_history"]))
-    return ChatSession(
-        row["session_id"],
-        row["title"],
-        row["backend"],
-        row["model"],
-        row["project"],
-        moment(row["created_at"]),
-        moment(row["updated_at"]),
-        messages,
-        history,
-        row["worker_url"],
-    )
-
-
-def _message_row(message: ChatMessage) -> dict[str, Any]:
-    """Return a message as it is stored, without its `number`."""
-    cited = [
-        {
-            "episode_id": each.episode_id,
-            "score": each.score,
-            "timestamp": instant(each.timestamp),
-            "standing": each.standing,
-        }
-        for each in message.citations
-    ]
-    details = {name: getattr(message, name) for name in _DETAILS} | {
-        "citations": cited,
-        "files": [clean(name) for name in message.files],
-    }
-    return {
-        "message_id": message.message_id,
-        "session_id": message.session_id,
-        "role": message.role,
-        "text": clean(message.text),
-        "at": instant(message.at),
-        "episode_id": message.episode_id,
-        "feedback": message.feedback,
-        "details": json.dumps(details, ensure_ascii=False, sort_keys=True),
-    }
-
-
-def _message(row: Row, details: dict[str, Any], found: Cited) -> ChatMessage:
-    cited = tuple(_citation_of(each, *found.get(each["episode_id"], (FORGOTTEN, ""))) for each in details["citations"])
+def _message(row: Row, details: dict[str, Any], found: Mapping[str, tuple[str, str]]) -> ChatMessage:
+    """Return the message of a row. `found`: episode -> summary and project, of those that are there."""
+    citations = []
+    for each in details["citations"]:
+        summary, project = found.get(each["episode_id"], (FORGOTTEN, ""))
+        when = moment(each["timestamp"])
+        citations.append(
+            Citation(each["episode_id"], summary[:SUMMARY_CHARS], project, when, each["score"], each["standing"])
+        )
     return ChatMessage(
         row["message_id"],
         row["session_id"],
         row["role"],
         row["text"],
         moment(row["at"]),
-        cited,
+        tuple(citations),
         episode_id=row["episode_id"],
         feedback=row["feedback"],
         files=tuple(details["files"]),
         **{name: details[name] for name in _DETAILS},
-    )
-
-
-def _citation_of(kept: Mapping[str, Any], summary: str, project: str) -> Citation:
-    return Citation(
-        kept["episode_id"],
-        summary[:SUMMARY_CHARS],
-        project,
-        moment(kept["timestamp"]),
-        kept["score"],
-        kept["standing"],
     )

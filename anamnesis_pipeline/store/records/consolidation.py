@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from anamnesis_pipeline.errors import EpisodeNotFound
 from anamnesis_pipeline.model import Episode, Passage
-from anamnesis_pipeline.store import episode_values
 from anamnesis_pipeline.store.contracts import Native
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Gateway, Match, Tables, write_all
 from anamnesis_pipeline.store.records import events
@@ -26,6 +25,7 @@ from anamnesis_pipeline.store.records.links import (
     write_links,
 )
 from anamnesis_pipeline.store.tables import NOT_EMPTY
+from anamnesis_pipeline.store.values import storable, storable_passages
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,13 @@ class ConsolidationRecords:
             lacks = active if active and tables["pending"].has(active) else None
             while len(ready) < limit:
                 found = tables["unconsolidated"].find(match, order=["session_id"], limit=MAX_ROWS_PER_WRITE)
-                waiting = _waiting(tables, lacks, [row["session_id"] for row in found]) if lacks else set()
+                waiting: set[str] = set()
+                if lacks:
+                    ids = [row["session_id"] for row in found]
+                    episodes = tables["episodes"].among("session_id", ids, ["number", "session_id"])
+                    session_of = {row["number"]: row["session_id"] for row in episodes}
+                    pending = tables["pending"].among("number", session_of, ["number"], **lacks)
+                    waiting = {session_of[row["number"]] for row in pending}
                 ready += [ChangedSession(**row) for row in found if row["session_id"] not in waiting]
                 if len(found) < MAX_ROWS_PER_WRITE:
                     break
@@ -130,7 +136,7 @@ class ConsolidationRecords:
         """Write an episode that stands for `members`. Return False, with nothing written, when one of these is not
         active, or has another text than it had, or was unsuperseded before, or the id exists.
         """
-        merged, passages = episode_values.storable(merged), episode_values.storable_passages(passages)
+        merged, passages = storable(merged), storable_passages(passages)
         canonical_of = {member.episode_id: merged.episode_id for member in members}
         texts = {member.episode_id: member.raw_exchange for member in members}
 
@@ -182,10 +188,3 @@ class ConsolidationRecords:
             for row in tables["consolidated"].sums({}, by=["regime", "undone"]):
                 counts["undone" if row["undone"] else row["regime"]] += row["rows"]
         return counts
-
-
-def _waiting(tables: Tables, active: Match, session_ids: Sequence[str]) -> set[str]:
-    """Return those of these sessions with an episode that lacks vectors in the active space."""
-    episodes = tables["episodes"].among("session_id", session_ids, ["number", "session_id"])
-    session_of = {row["number"]: row["session_id"] for row in episodes}
-    return {session_of[row["number"]] for row in tables["pending"].among("number", session_of, ["number"], **active)}

@@ -1,13 +1,12 @@
 """The episodes that sessions were shown, and the newest of a project."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from anamnesis_pipeline.model import Episode
-from anamnesis_pipeline.store.episode_values import EPISODE_FIELDS, episode_of
 from anamnesis_pipeline.store.gateway import Gateway, Match, Tables
-from anamnesis_pipeline.store.values import clean, indexed, instant, moment
+from anamnesis_pipeline.store.values import EPISODE_FIELDS, clean, episode_of, indexed, instant, moment
 
 SESSIONS_KEPT = 2_000
 """Sessions of which it is known what they were shown; of more, those that asked last."""
@@ -64,9 +63,19 @@ class ContextRecords:
         def work(tables: Tables) -> set[str]:
             row = {"session_id": session_id, "seen_at": instant(when), "restarted_at": None}
             tables["context_sessions"].put([row], keep=["restarted_at"])
-            new = _note_shown(tables, session_id, wanted)
+            shown = tables["context_shown"]
+            seen = {each["episode_id"]: each["number"] for each in shown.find({"session_id": session_id})}
+            last = max(seen.values(), default=0)
+            new = [(episode_id, item) for episode_id, item in wanted.items() if episode_id not in seen]
+            shown.insert(
+                [
+                    {"session_id": session_id, "episode_id": key, "number": number, "passage_id": item.passage_id}
+                    for number, (key, item) in enumerate(new, last + 1)
+                ]
+            )
+            shown.delete({"session_id": session_id, "number": {"$lte": last + len(new) - SHOWN_KEPT}})
             _expire(tables, when)
-            return {item.episode_id for item in new}
+            return {item.episode_id for _, item in new}
 
         return self._gateway.write(work)
 
@@ -112,22 +121,6 @@ class ContextRecords:
 def _newest(tables: Tables, match: Match, limit: int) -> list[Episode]:
     rows = tables["episodes"].find(match, EPISODE_FIELDS, order=["-timestamp", "-episode_id"], limit=limit)
     return [episode_of(row) for row in rows]
-
-
-def _note_shown(tables: Tables, session_id: str, wanted: Mapping[str, Shown]) -> list[Shown]:
-    """Note the items that the session has not seen, and remove its oldest. Return the new items."""
-    shown = tables["context_shown"]
-    seen = {row["episode_id"]: row["number"] for row in shown.find({"session_id": session_id})}
-    last = max(seen.values(), default=0)
-    new = [(episode_id, item) for episode_id, item in wanted.items() if episode_id not in seen]
-    shown.insert(
-        [
-            {"session_id": session_id, "episode_id": episode_id, "number": number, "passage_id": item.passage_id}
-            for number, (episode_id, item) in enumerate(new, last + 1)
-        ]
-    )
-    shown.delete({"session_id": session_id, "number": {"$lte": last + len(new) - SHOWN_KEPT}})
-    return [item for _, item in new]
 
 
 def _expire(tables: Tables, when: datetime) -> None:

@@ -155,7 +155,7 @@ class DocumentRecords:
         """
 
         def work(tables: Tables) -> Settled:
-            done = _settle(tables, verdicts)
+            done = _write_verdicts(tables, verdicts)
             for batch in batches(sections, BRANCHES):
                 these = [{"place": s.place, "anchor": s.anchor, "noted": s.noted} for s in batch]
                 tables["unsettled"].delete({"$or": these})
@@ -192,7 +192,15 @@ class DocumentRecords:
         """Forget where these parts were seen; what is current of their sections is decided again. Return how many
         sightings there were.
         """
-        return sum(write_all(self._gateway, sorted(set(part_ids)), _remove))
+
+        def work(tables: Tables, part_ids: Sequence[str]) -> int:
+            sightings, these = tables["sightings"], list(part_ids)
+            seen = sightings.find({"part_id": {"$in": these}}, ("place", "anchor", "source"))
+            _note(tables, ((row["place"], row["anchor"], row["source"]) for row in seen))
+            sightings.update({"became": {"$in": these, **NOT_EMPTY}}, {"became": ""})
+            return sightings.delete({"part_id": {"$in": these}})
+
+        return sum(write_all(self._gateway, sorted(set(part_ids)), work))
 
 
 def note_new_episodes(tables: Tables, part_ids: Sequence[str]) -> None:
@@ -264,7 +272,8 @@ def _commit(tables: Tables, documents: Sequence[ParsedDocument]) -> list[int | N
         became = successors(held.values(), now.values()) if now else _renamed(tables, before.source, went)
         changed = [replace(s, present=False, became=became.get(s.part_id, "")) for s in went]
         changed += [s for s in now.values() if s != held.get(s.part_id)]
-        tables["sightings"].put([_row(s) for s in changed], keep=_FINAL)
+        rows = [{**dict(zip(_SIGHTING, _values_of(s), strict=True)), "present": int(s.present)} for s in changed]
+        tables["sightings"].put(rows, keep=_FINAL)
         done.append(_write_parts(tables, before, {part.part_id: part for part, _ in document.sections}))
         _rehome(tables, before, went)
         _note_changed(tables, before.source, came, went)
@@ -395,7 +404,7 @@ def _note(tables: Tables, sections: Iterable[tuple[str, str, str]]) -> None:
     )
 
 
-def _settle(tables: Tables, verdicts: Mapping[str, Verdict]) -> Settled:
+def _write_verdicts(tables: Tables, verdicts: Mapping[str, Verdict]) -> Settled:
     """Write what is decided to the episodes of these parts that are otherwise, and to what an LLM drew from them."""
     of_part = {part_id: [part_id, *(record_id(part_id, n) for n in range(MAX_RECORDS))] for part_id in verdicts}
     named = {verdict.superseded_by for verdict in verdicts.values() if verdict.superseded_by}
@@ -425,14 +434,6 @@ def _settle(tables: Tables, verdicts: Mapping[str, Verdict]) -> Settled:
     return Settled(superseded, retired, revived)
 
 
-def _remove(tables: Tables, part_ids: Sequence[str]) -> int:
-    sightings, these = tables["sightings"], list(part_ids)
-    seen = sightings.find({"part_id": {"$in": these}}, ("place", "anchor", "source"))
-    _note(tables, ((row["place"], row["anchor"], row["source"]) for row in seen))
-    sightings.update({"became": {"$in": these, **NOT_EMPTY}}, {"became": ""})
-    return sightings.delete({"part_id": {"$in": these}})
-
-
 def _named(sections: Iterable[Section]) -> Iterable[Match]:
     """Yield matches of the rows of these sections, each of few enough places. A file has one place, or a few."""
     anchors: dict[str, list[str]] = {}
@@ -440,11 +441,6 @@ def _named(sections: Iterable[Section]) -> Iterable[Match]:
         anchors.setdefault(place, []).append(anchor)
     for batch in batches(list(anchors.items()), BRANCHES):
         yield {"$or": [{"place": place, "anchor": {"$in": its}} for place, its in batch]}
-
-
-def _row(sighting: Sighting) -> Row:
-    row = dict(zip(_SIGHTING, _values_of(sighting), strict=True))
-    return {**row, "present": int(sighting.present)}
 
 
 def _sighting(row: Row) -> Sighting:

@@ -12,16 +12,6 @@ from typing import TypeVar
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.model import Episode, EpisodeHead, Part, Passage, StoredPassage, Summary, Where
 from anamnesis_pipeline.store.contracts import Lacking, Native
-from anamnesis_pipeline.store.episode_values import (
-    EPISODE_FIELDS,
-    HEAD_FIELDS,
-    episode_of,
-    head_of,
-    passage_of,
-    storable,
-    storable_passages,
-    stored_hash,
-)
 from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, batches, by_rows, can_be_stored
 from anamnesis_pipeline.store.records import chat, documents, events, exclusion, links, queries, session_notes
 from anamnesis_pipeline.store.records.events import Happening, kind_of_edit
@@ -29,12 +19,36 @@ from anamnesis_pipeline.store.records.links import Link
 from anamnesis_pipeline.store.records.parts import mark_published
 from anamnesis_pipeline.store.records.settings import read_aliases, store_name
 from anamnesis_pipeline.store.tables import NOT_EMPTY
-from anamnesis_pipeline.store.values import LAST_CHARACTER, as_json, cursor_after, instant, read_cursor, sought
+from anamnesis_pipeline.store.values import (
+    EPISODE_FIELDS,
+    HEAD_FIELDS,
+    LAST_CHARACTER,
+    as_json,
+    cursor_after,
+    episode_of,
+    head_of,
+    instant,
+    passage_of,
+    read_cursor,
+    sought,
+    storable,
+    storable_passages,
+    stored_hash,
+)
 
 TRACKED_S = 2.0
 """How long an answer waits to be counted; a writer that was killed may hold the turn for a minute."""
 _EDITED, _REWRITTEN = 1, 2
 """A client edited fields of the episode; a client edited its raw text, too."""
+
+_FIRST: Row = {
+    "superseded_at": None,
+    "edited": 0,
+    "retrieval_count": 0,
+    "read_count": 0,
+    "last_retrieved": None,
+}
+"""Fields of a new episode that later writes leave alone, as they do its status."""
 
 Written = tuple[Episode, Sequence[Passage]]
 T = TypeVar("T")
@@ -389,16 +403,46 @@ def write_rows(tables: Tables, native: Native, written: Sequence[Written]) -> No
         # one that is written back under the name that it is called keeps its own
         keeps = aliases and before is not None and before["project"] == episode.project
         own = before["own_project"] if before is not None and keeps else episode.project
-        row = _episode_row(episode, passages) | {"own_project": own, "project": store_name(aliases, own)}
+        row = {
+            "episode_id": episode.episode_id,
+            "source": episode.source,
+            "timestamp": instant(episode.timestamp),
+            "instance": episode.instance,
+            "own_project": own,
+            "project": store_name(aliases, own),
+            "kind": episode.kind,
+            "summary": episode.summary,
+            "raw_exchange": episode.raw_exchange,
+            "tags": list(episode.tags),
+            "machine": episode.machine,
+            "path": episode.path,
+            "session_id": episode.session_id,
+            "message_ids": list(episode.message_ids),
+            "message_keys": list(episode.message_keys),
+            "metadata": as_json(dict(episode.metadata)),
+            "passages": len(passages),
+            "content_hash": episode.content_hash,
+            "stored_hash": stored_hash(episode, passages),
+        }
         if before is None:
-            new.append(row | _first_fields(episode))
+            status = {"status": episode.status, "superseded_by": episode.superseded_by}
+            new.append({**row, **status, **_FIRST})
         else:
             changed.append(row | {"number": before["number"]})
     first = tables["episodes"].insert(new)
     tables["episodes"].put(changed)
     number_of = {row["episode_id"]: first + place for place, row in enumerate(new)}
     number_of |= {row["episode_id"]: row["number"] for row in changed}
-    kept = _keep_passages(tables, {e.episode_id: passages for e, passages in written if e.episode_id in held})
+    wanted = {episode.episode_id: passages for episode, passages in written if episode.episode_id in held}
+    kept: dict[str, dict[int, int]] = {}  # episode -> ordinal -> key
+    gone: list[int] = []
+    for stored in map(passage_of, tables["passages"].among("episode_id", wanted)):
+        if stored.passage in wanted[stored.episode_id]:
+            kept.setdefault(stored.episode_id, {})[stored.passage.ordinal] = stored.passage_id
+        else:
+            gone.append(stored.passage_id)
+    if gone:
+        tables["passages"].delete({"passage_id": {"$in": gone}})
     tables["passages"].insert(
         [
             {
@@ -427,59 +471,6 @@ def write_rows(tables: Tables, native: Native, written: Sequence[Written]) -> No
             )
         )
     native.note_lacking(tables, lacking)
-
-
-def _keep_passages(tables: Tables, wanted: dict[str, Sequence[Passage]]) -> dict[str, dict[int, int]]:
-    """Remove the passages of stored episodes that are no longer wanted as they are. Return episode -> ordinal -> key of
-    those that stay.
-    """
-    kept: dict[str, dict[int, int]] = {}
-    gone: list[int] = []
-    for row in tables["passages"].among("episode_id", wanted):
-        stored = passage_of(row)
-        if stored.passage in wanted[stored.episode_id]:
-            kept.setdefault(stored.episode_id, {})[stored.passage.ordinal] = stored.passage_id
-        else:
-            gone.append(stored.passage_id)
-    if gone:
-        tables["passages"].delete({"passage_id": {"$in": gone}})
-    return kept
-
-
-def _episode_row(episode: Episode, passages: Sequence[Passage]) -> Row:
-    """Return the fields that every write sets."""
-    return {
-        "episode_id": episode.episode_id,
-        "source": episode.source,
-        "timestamp": instant(episode.timestamp),
-        "instance": episode.instance,
-        "kind": episode.kind,
-        "summary": episode.summary,
-        "raw_exchange": episode.raw_exchange,
-        "tags": list(episode.tags),
-        "machine": episode.machine,
-        "path": episode.path,
-        "session_id": episode.session_id,
-        "message_ids": list(episode.message_ids),
-        "message_keys": list(episode.message_keys),
-        "metadata": as_json(dict(episode.metadata)),
-        "passages": len(passages),
-        "content_hash": episode.content_hash,
-        "stored_hash": stored_hash(episode, passages),
-    }
-
-
-def _first_fields(episode: Episode) -> Row:
-    """Return the fields that later writes leave alone."""
-    return {
-        "status": episode.status,
-        "superseded_by": episode.superseded_by,
-        "superseded_at": None,
-        "edited": 0,
-        "retrieval_count": 0,
-        "read_count": 0,
-        "last_retrieved": None,
-    }
 
 
 def remove_episodes(tables: Tables, native: Native, episode_ids: Iterable[str]) -> None:

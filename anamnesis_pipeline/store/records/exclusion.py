@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from anamnesis_pipeline.model import Episode, Part
 from anamnesis_pipeline.parsing.claude_logs.message_keys import borrowed_key
-from anamnesis_pipeline.store.gateway import Gateway, Tables, batches, beyond, write_all
+from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, batches, beyond, write_all
 from anamnesis_pipeline.store.records.parts import PART_FIELDS, read_part
 from anamnesis_pipeline.store.tables import NOT_EMPTY, TEXT
 from anamnesis_pipeline.store.values import clean, instant, moment
@@ -67,14 +67,28 @@ class ExclusionRecords:
         """Let these parts (part -> rule) not be summarized nor published. What is published of them stays. Return how
         many were not held before.
         """
-        return sum(write_all(self._gateway, sorted(rule_of.items()), _hold))
+
+        def work(tables: Tables, rule_of: Sequence[tuple[str, str]]) -> int:
+            parts_of: dict[str, list[str]] = {}
+            for part_id, rule_id in rule_of:
+                parts_of.setdefault(rule_id, []).append(part_id)
+            return sum(
+                tables["parts"].update({"part_id": {"$in": ids}, "held_by": None}, {"held_by": rule_id})
+                for rule_id, ids in parts_of.items()
+            )
+
+        return sum(write_all(self._gateway, sorted(rule_of.items()), work))
 
     def release(self, rule_id: str) -> int:
         """Let the parts that a rule held be summarized and published. Return how many there are."""
         with self._gateway.read() as tables:
-            rows = tables["parts"].find({"held_by": {"$eq": rule_id, **TEXT}}, ["part_id"])
-        write_all(self._gateway, [row["part_id"] for row in rows], _release)
-        return len(rows)
+            ids = [row["part_id"] for row in tables["parts"].find({"held_by": {"$eq": rule_id, **TEXT}}, ["part_id"])]
+        write_all(
+            self._gateway,
+            ids,
+            lambda tables, ids: tables["parts"].update({"part_id": {"$in": list(ids)}}, {"held_by": None}),
+        )
+        return len(ids)
 
     def held(self) -> dict[str, int]:
         """Return rule -> number of parts that it holds."""
@@ -109,22 +123,40 @@ class ExclusionRecords:
         with self._gateway.snapshot() as tables:
             held = tables["parts"].among("part_id", ids, ("part_id", "held_by"))
             rules = {row["part_id"]: row["held_by"] for row in held if row["held_by"] is not None}
-            above = _above(tables, ids)
-        return rules | {key: entry for key in ids if (entry := _entry(above, key))}
+            went_with: dict[str, str] = {}
+            asked, level = set[str](), set(ids)
+            while level:  # the tombstones of these and of all with which they went, however far up
+                asked |= level
+                rows = tables["tombstones"].among("episode_id", level, ("episode_id", "went_with"))
+                found = {row["episode_id"]: row["went_with"] for row in rows}
+                went_with |= found
+                level = {entry for entry in found.values() if entry} - asked
+        return rules | {key: entry for key in ids if (entry := _entry(went_with, key))}
 
     def stood_in(self, episode_ids: Sequence[str]) -> dict[str, list[File]]:
         """Return tombstone -> the files (source, path), sorted, that held its text, as far as they are known."""
         with self._gateway.snapshot() as tables:
-            found = sorted(set(_stood_in(tables, episode_ids)))
+            sections = tables["buried_sections"].among("episode_id", episode_ids, ("episode_id", "source", "path"))
+            found = {(row["episode_id"], row["source"], row["path"]) for row in sections}
+            parts = tables["parts"].among("part_id", episode_ids, ("part_id", "source", "path"))
+            found |= {(row["part_id"], row["source"], row["path"]) for row in parts}
+            keys = list(tables["tombstone_keys"].among("episode_id", episode_ids, ("message_key", "episode_id")))
+            messages = tables["messages"].among("key", (row["message_key"] for row in keys), ("key", "source", "path"))
+            file_of = {message["key"]: (message["source"], message["path"]) for message in messages}
+            found |= {(r["episode_id"], *file_of[r["message_key"]]) for r in keys if r["message_key"] in file_of}
         files: dict[str, list[File]] = {}
-        for episode_id, source, path in found:
+        for episode_id, source, path in sorted(found):
             files.setdefault(episode_id, []).append((source, path))
         return files
 
     def lift(self, episode_ids: Sequence[str]) -> Lifted:
         """Remove the tombstones of these ids and of what went with them; the next ingest brings back what there is."""
         with self._gateway.snapshot() as tables:
-            ids = _with_company(tables, episode_ids)
+            ids, level = set[str](), {key for key in episode_ids if key}  # '' is what went with nothing has
+            while level:  # what went with these, however far down
+                ids |= level
+                rows = tables["tombstones"].among("went_with", level, ["episode_id"])
+                level = {row["episode_id"] for row in rows} - ids
         done = write_all(self._gateway, sorted(ids), _lift)
         return Lifted(sum(d.tombstones for d in done), sum(d.parts for d in done), sum(d.files for d in done))
 
@@ -171,33 +203,6 @@ class ExclusionRecords:
         return list({each.episode_id: each for each in sections}.values())
 
 
-def _hold(tables: Tables, rule_of: Sequence[tuple[str, str]]) -> int:
-    parts_of: dict[str, list[str]] = {}
-    for part_id, rule_id in rule_of:
-        parts_of.setdefault(rule_id, []).append(part_id)
-    return sum(
-        tables["parts"].update({"part_id": {"$in": ids}, "held_by": None}, {"held_by": rule_id})
-        for rule_id, ids in parts_of.items()
-    )
-
-
-def _release(tables: Tables, part_ids: Sequence[str]) -> None:
-    tables["parts"].update({"part_id": {"$in": list(part_ids)}}, {"held_by": None})
-
-
-def _above(tables: Tables, ids: Iterable[str]) -> dict[str, str]:
-    """Return tombstone -> what it went with, or empty, of these and of all with which they went, however far up."""
-    went_with: dict[str, str] = {}
-    asked, level = set[str](), set(ids)
-    while level:
-        asked |= level
-        rows = tables["tombstones"].among("episode_id", level, ("episode_id", "went_with"))
-        found = {row["episode_id"]: row["went_with"] for row in rows}
-        went_with |= found
-        level = {entry for entry in found.values() if entry} - asked
-    return went_with
-
-
 def _entry(went_with: Mapping[str, str], episode_id: str) -> str:
     """Return the listed tombstone that one stands for; empty: there is none."""
     passed: set[str] = set()
@@ -206,30 +211,6 @@ def _entry(went_with: Mapping[str, str], episode_id: str) -> str:
         passed.add(entry)
         entry = went_with[entry]
     return "" if entry in passed else entry
-
-
-def _stood_in(tables: Tables, episode_ids: Sequence[str]) -> Iterable[tuple[str, str, str]]:
-    """Yield (tombstone, source, path) as known from sections, parts and messages; some may repeat."""
-    for row in tables["buried_sections"].among("episode_id", episode_ids, ("episode_id", "source", "path")):
-        yield row["episode_id"], row["source"], row["path"]
-    for row in tables["parts"].among("part_id", episode_ids, ("part_id", "source", "path")):
-        yield row["part_id"], row["source"], row["path"]
-    keys = list(tables["tombstone_keys"].among("episode_id", episode_ids, ("message_key", "episode_id")))
-    messages = tables["messages"].among("key", (row["message_key"] for row in keys), ("key", "source", "path"))
-    files = {message["key"]: (message["source"], message["path"]) for message in messages}
-    for row in keys:
-        if row["message_key"] in files:
-            yield row["episode_id"], *files[row["message_key"]]
-
-
-def _with_company(tables: Tables, episode_ids: Iterable[str]) -> set[str]:
-    """Return these ids and those of all that went with them, however far down."""
-    going, level = set[str](), {key for key in episode_ids if key}  # '' is what went with nothing has
-    while level:
-        going |= level
-        rows = tables["tombstones"].among("went_with", level, ["episode_id"])
-        level = {row["episode_id"] for row in rows} - going
-    return going
 
 
 def _lift(tables: Tables, ids: Sequence[str]) -> Lifted:
@@ -241,32 +222,23 @@ def _lift(tables: Tables, ids: Sequence[str]) -> Lifted:
     for name in ("tombstone_keys", "buried_sections"):
         tables[name].delete(of_these)
     parts = tables["parts"].update({"part_id": {"$in": list(ids)}}, {"published_hash": None})
-    logs = set() if parts else _without_messages(tables, keys)
-    return Lifted(lifted, parts, _read_again(tables, files | logs, is_forgotten=not parts))
-
-
-def _without_messages(tables: Tables, keys: Sequence[str]) -> set[File]:
-    """Return the files with messages that were forgotten and no longer are, and let these messages be unknown."""
-    still = {row["message_key"] for row in tables["tombstone_keys"].among("message_key", keys, ["message_key"])}
-    rows = list(tables["messages"].among("key", set(keys) - still, ("key", "source", "path")))
-    for batch in batches([row["key"] for row in rows]):
-        tables["messages"].delete({"key": {"$in": list(batch)}})
-    return {(row["source"], row["path"]) for row in rows}
-
-
-def _read_again(tables: Tables, files: Iterable[File], *, is_forgotten: bool) -> int:
-    """Let the next crawl read files from their beginning. Return how many; uploads cannot be read again.
-
-    :param is_forgotten: what is archived of them lacks something; else they may be as they were.
-    """
-    reserved = {row["key"] for row in tables["sources"].find({"kind": "reserved"}, ["key"])}
-    # no file has such a fingerprint, so it is taken for another file: a new generation
-    change = {"mtime_ns": 0} | ({"head_hash": "lifted"} if is_forgotten else {})
-    return sum(
+    # the next crawl reads the files from their beginning. What is archived of them may lack something: no file has such
+    # a fingerprint, so it is taken for another file, which is a new generation
+    change: Row = {"mtime_ns": 0}
+    if not parts:
+        change |= {"head_hash": "lifted"}
+        still = {row["message_key"] for row in tables["tombstone_keys"].among("message_key", keys, ["message_key"])}
+        rows = list(tables["messages"].among("key", set(keys) - still, ("key", "source", "path")))
+        for batch in batches([row["key"] for row in rows]):
+            tables["messages"].delete({"key": {"$in": list(batch)}})
+        files |= {(row["source"], row["path"]) for row in rows}
+    reserved = {row["key"] for row in tables["sources"].find({"kind": "reserved"}, ["key"])}  # cannot be read again
+    read_again = sum(
         tables["files"].update({"source": source, "path": path}, change, add={"version": 1})
         for source, path in sorted(files)
         if source not in reserved
     )
+    return Lifted(lifted, parts, read_again)
 
 
 def _place(section: BuriedSection) -> tuple[str, str, str]:

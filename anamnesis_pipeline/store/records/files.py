@@ -44,7 +44,9 @@ class ArchiveRecords:
 
         def work(tables: Tables) -> bool:
             stored = _frames(tables, of)
-            if not _hold_the_lines_of(frames, stored, revision) or _leaning(tables, of):
+            lines, its = ([(f.generation, f.first_line, f.lines) for f in some] for some in (frames, stored))
+            revisions = {f.revision for f in stored}, {f.revision for f in frames}
+            if not stored or lines != its or revisions != ({revision}, {revision + 1}) or _leaning(tables, of):
                 return False
             tables["frames"].delete(_match(of))
             tables["frames"].insert([_row(source, path, frame) for frame in frames])
@@ -101,7 +103,12 @@ class NewFrames:
             if frame.base is not None:
                 bases.add(_of_base(frame.base))
                 own.add((source, path, frame.generation))
-        self._read_bases(bases)
+        fields = (*_GENERATION, "revision", "base_source")
+        for batch in batches(sorted(bases)):
+            for row in tables["frames"].each({"$or": [_match(each) for each in batch]}, fields):
+                self._revisions.setdefault(_generation(row), set()).add(row["revision"])
+                if row["base_source"] is not None:
+                    self._leaning.add(_generation(row))
         self._leaned_on = _leaned_on(tables, own)
 
     def accept(self, source: str, path: str, frame: ArchiveFrame) -> bool:
@@ -124,26 +131,6 @@ class NewFrames:
         """Write the accepted frames."""
         self._tables["frames"].insert(self._accepted)
         self._accepted = []
-
-    def _read_bases(self, bases: Iterable[Generation]) -> None:
-        """Note the revisions of these generations, and which of them lean on another."""
-        fields = (*_GENERATION, "revision", "base_source")
-        for batch in batches(sorted(bases)):
-            for row in self._tables["frames"].each({"$or": [_match(each) for each in batch]}, fields):
-                self._revisions.setdefault(_generation(row), set()).add(row["revision"])
-                if row["base_source"] is not None:
-                    self._leaning.add(_generation(row))
-
-
-def _hold_the_lines_of(frames: Sequence[ArchiveFrame], stored: Sequence[ArchiveFrame], revision: int) -> bool:
-    """Tell whether `frames` hold the lines of the stored ones, which have this revision, one revision later."""
-    return (
-        bool(stored)
-        and {f.revision for f in stored} == {revision}
-        and {f.revision for f in frames} == {revision + 1}
-        and [(f.generation, f.first_line, f.lines) for f in frames]
-        == [(f.generation, f.first_line, f.lines) for f in stored]
-    )
 
 
 def _leaned_on(tables: Tables, generations: Iterable[Generation]) -> set[Generation]:
@@ -172,7 +159,11 @@ def _frames(
     behind = {"$gt": from_line} | ({} if to_line is None else {"$lt": to_line})
     rest = tables["frames"].find({**match, "first_line": behind}, fields, order=["first_line"])
     reaches = first is not None and first["first_line"] + first["lines"] > from_line
-    return [_frame(row) for row in ([first, *rest] if first is not None and reaches else rest)]
+    found = []
+    for row in [first, *rest] if first is not None and reaches else rest:
+        base = None if row["base_source"] is None else ArchiveBase(*(row[name] for name in _BASE))
+        found.append(ArchiveFrame(**{name: row[name] for name in _FRAME}, base=base))
+    return found
 
 
 def _match(generation: Generation) -> Match:
@@ -193,11 +184,6 @@ def _row(source: str, path: str, frame: ArchiveFrame) -> Row:
     return {"source": source, "path": path, **own, **dict(zip(_BASE, base, strict=True))}
 
 
-def _frame(row: Row) -> ArchiveFrame:
-    base = None if row["base_source"] is None else ArchiveBase(*(row[name] for name in _BASE))
-    return ArchiveFrame(**{name: row[name] for name in _FRAME}, base=base)
-
-
 File = tuple[str, str]
 """Source and path."""
 Crawled = tuple[FileCursor | None, FileCursor, ArchiveFrame | None]
@@ -212,7 +198,14 @@ class FileRecords:
 
     def put_sources(self, sources: Sequence[Source]) -> int:
         """Add or update sources. Return how many were new."""
-        return sum(write_all(self._gateway, sources, _put_sources))
+
+        def put(tables: Tables, sources: Sequence[Source]) -> int:
+            keys = {source.key for source in sources}
+            known = {row["key"] for row in tables["sources"].among("key", keys, ["key"])}
+            tables["sources"].put([asdict(source) for source in sources])
+            return len(keys - known)
+
+        return sum(write_all(self._gateway, sources, put))
 
     def sources(self) -> list[Source]:
         """Return all sources, reserved ones included, by key."""
@@ -254,7 +247,22 @@ class FileRecords:
 
     def commit_crawls(self, crawled: Sequence[Crawled]) -> list[bool]:
         """Do `commit_crawl` of many files, each for itself, in few transactions. No file comes twice."""
-        done = write_all(self._gateway, crawled, _commit_crawls, MAX_ROWS_PER_WRITE // 2)
+
+        def commit(tables: Tables, crawled: Sequence[Crawled]) -> list[bool]:
+            stored = versions_of(tables, [(after.source, after.path) for _, after, _ in crawled])
+            new = [(after.source, after.path, frame) for _, after, frame in crawled if frame is not None]
+            frames, written, done = NewFrames(tables, new), list[FileCursor](), list[bool]()
+            for before, after, frame in crawled:
+                version = stored.get((after.source, after.path))
+                is_first = version == (before.version if before else None)
+                done.append(is_first and (frame is None or frames.accept(after.source, after.path, frame)))
+                if done[-1]:
+                    written.append(replace(after, version=(version or 0) + 1))
+            write_cursors(tables, written)
+            frames.write()
+            return done
+
+        done = write_all(self._gateway, crawled, commit, MAX_ROWS_PER_WRITE // 2)
         return [is_done for batch in done for is_done in batch]
 
     def mark_gone(self, source: str, paths: Iterable[str]) -> int:
@@ -300,26 +308,3 @@ def of_files(rows: Rows, files: Iterable[File], fields: Sequence[str] = ()) -> I
         paths.setdefault(source, []).append(path)
     for source, its in paths.items():
         yield from rows.among("path", its, fields, source=source)
-
-
-def _put_sources(tables: Tables, sources: Sequence[Source]) -> int:
-    keys = {source.key for source in sources}
-    known = {row["key"] for row in tables["sources"].among("key", keys, ["key"])}
-    tables["sources"].put([asdict(source) for source in sources])
-    return len(keys - known)
-
-
-def _commit_crawls(tables: Tables, crawled: Sequence[Crawled]) -> list[bool]:
-    stored = versions_of(tables, [(after.source, after.path) for _, after, _ in crawled])
-    frames = NewFrames(tables, [(after.source, after.path, frame) for _, after, frame in crawled if frame is not None])
-    written: list[FileCursor] = []
-    done: list[bool] = []
-    for before, after, frame in crawled:
-        version = stored.get((after.source, after.path))
-        is_first = version == (before.version if before else None)
-        done.append(is_first and (frame is None or frames.accept(after.source, after.path, frame)))
-        if done[-1]:
-            written.append(replace(after, version=(version or 0) + 1))
-    write_cursors(tables, written)
-    frames.write()
-    return done

@@ -3,20 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any, Protocol
 
 from anamnesis_pipeline.model import Episode, Part, Passage, Summary
-from anamnesis_pipeline.store import episode_values
 from anamnesis_pipeline.store.contracts import Native
 from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Rows, Tables, write_all
-from anamnesis_pipeline.store.records import llm, typed
+from anamnesis_pipeline.store.records import llm
 from anamnesis_pipeline.store.records.episodes import drop_session_records, rewrite_episode
 from anamnesis_pipeline.store.records.exclusion import bury
 from anamnesis_pipeline.store.records.files import File, of_files
+from anamnesis_pipeline.store.records.messages import forbidden, further_keys
 from anamnesis_pipeline.store.records.parts import PART_FIELDS, read_part, read_parts, write_parts
 from anamnesis_pipeline.store.records.summaries import rewrite_summary
-from anamnesis_pipeline.store.values import LAST_CHARACTER, instant
+from anamnesis_pipeline.store.values import LAST_CHARACTER, instant, storable, storable_passages
 
 PARTS_PER_WRITE = 50
 """A part is at most some 4,000 characters, so a write stays short."""
@@ -68,17 +67,19 @@ class ForgetRecords:
             found = _selected(tables["episodes"], "episode_id", "timestamp", what.ids, of_episodes)
             if places := _places(what, tables["sources"].find({}, ("key", "root", "folder"))):
                 of_parts = _filters(what, "started_at") | {"$or": places}
+                listed = {episode_id for episode_id, _ in found}
                 parts = _selected(tables["parts"], "part_id", "started_at", what.ids, of_parts)
-                held = tables["episodes"].among("episode_id", (part_id for part_id, _ in parts), ["episode_id"])
+                others = {part_id: when for part_id, when in parts if part_id not in listed}
+                held = tables["episodes"].among("episode_id", others, ["episode_id"])
                 published = {row["episode_id"] for row in held}
-                found += [each for each in parts if each[0] not in published]
+                found += [each for each in others.items() if each[0] not in published]
         found.sort()  # by id, and then, since sorting is stable, by time
         return [key for key, _ in sorted(found, key=lambda each: each[1], reverse=True)]
 
     def forgotten(self, keys: Sequence[str]) -> set[str]:
         """Return those of `keys` that a tombstone forbids."""
         with self._gateway.snapshot() as tables:
-            return typed.forbidden(tables, keys)
+            return forbidden(tables, keys)
 
     def has_forgotten(self, begin: str = "") -> bool:
         """Tell whether there is any tombstone, or one of a key that begins so; cheap."""
@@ -88,7 +89,7 @@ class ForgetRecords:
     def aliases_of(self, keys: Sequence[str]) -> dict[str, str]:
         """Return further key -> message key, for the further keys by which these messages are known."""
         with self._gateway.read() as tables:
-            return dict(typed.further_keys(tables, keys))
+            return dict(further_keys(tables, keys))
 
     def bury(self, keys_of: Mapping[str, Iterable[str]]) -> None:
         """Leave a tombstone for each id (id -> message keys), and for the keys beside those that it has."""
@@ -119,14 +120,43 @@ class ForgetRecords:
         :param resummarize: the summaries go, and so does every cached reply about these parts; the next run asks again.
             Else the summary of the former text stands for the new one.
         """
-        work = partial(_replace_parts, native=self._native, resummarize=resummarize)
+
+        def work(tables: Tables, parts: Sequence[Part]) -> int:
+            ids = [part.part_id for part in parts]
+            llm.void(tables, ids)
+            if resummarize:
+                llm.withdraw(tables, ids)
+                tables["summaries"].delete({"part_id": {"$in": ids}})
+            names, of_these = ("part_id", "content_hash"), {"part_id": {"$in": ids}}
+            before = {row["part_id"]: row["content_hash"] for row in tables["parts"].find(of_these, names)}
+            stored = [part for part in parts if part.part_id in before]
+            new = {part.part_id: part.content_hash for part in stored}
+            # a summary that stays is noted as being of the new text: it is the same text under other masks. One of an
+            # even older text goes
+            summaries = tables["summaries"].find({"part_id": {"$in": list(new)}}, names)
+            texts = {row["part_id"]: row["content_hash"] for row in summaries}
+            older = [part_id for part_id, text in texts.items() if text not in (before[part_id], new[part_id])]
+            tables["summaries"].delete({"part_id": {"$in": older}})
+            tables["summaries"].put([{"part_id": part_id, "content_hash": text} for part_id, text in new.items()])
+            write_parts(tables, stored)
+            tables["parts"].update({"part_id": {"$in": list(new)}}, {"published_hash": None})
+            drop_session_records(tables, self._native, [(part.source, part.session_id) for part in stored])
+            return len(stored)
+
         return sum(write_all(self._gateway, parts, work, PARTS_PER_WRITE))
 
     def remove_parts(self, part_ids: Sequence[str]) -> int:
         """Remove parts, their summaries, and every reply of an LLM about any version of them, cached or still to come;
         who owns their messages stays known. Return how many parts there were.
         """
-        return sum(write_all(self._gateway, part_ids, _remove_parts, PARTS_PER_WRITE))
+
+        def work(tables: Tables, part_ids: Sequence[str]) -> int:
+            llm.withdraw(tables, part_ids)
+            of_parts = {"part_id": {"$in": list(part_ids)}}
+            tables["summaries"].delete(of_parts)
+            return tables["parts"].delete(of_parts)
+
+        return sum(write_all(self._gateway, part_ids, work, PARTS_PER_WRITE))
 
     def remove_file(self, source: str, path: str) -> None:
         """Let nothing tell that there was this file, of which no part is left: neither its name nor its archive."""
@@ -142,7 +172,7 @@ class ForgetRecords:
         stay. Unchanged passages keep their keys. Where the verbatim text is another, no reply of an LLM about the
         former one that is still to come is kept. Return False when there is no such id.
         """
-        episode, passages = episode_values.storable(episode), episode_values.storable_passages(passages)
+        episode, passages = storable(episode), storable_passages(passages)
 
         def work(tables: Tables) -> bool:
             stored = tables["episodes"].one({"episode_id": episode.episode_id}, ["raw_exchange"])
@@ -221,34 +251,3 @@ def _folder(path: str) -> str:
 def _begins(text: str) -> Match:
     """Return the comparison of texts that begin with this one, as a range that an index has."""
     return {"$gte": text, "$lt": f"{text}{LAST_CHARACTER}"}
-
-
-def _replace_parts(tables: Tables, parts: Sequence[Part], *, native: Native, resummarize: bool) -> int:
-    """A summary that stays is noted as being of the new text: it is the same text under other masks. One of an even
-    older text goes.
-    """
-    ids = [part.part_id for part in parts]
-    llm.void(tables, ids)
-    if resummarize:
-        llm.withdraw(tables, ids)
-        tables["summaries"].delete({"part_id": {"$in": ids}})
-    names = ("part_id", "content_hash")
-    before = {row["part_id"]: row["content_hash"] for row in tables["parts"].find({"part_id": {"$in": ids}}, names)}
-    stored = [part for part in parts if part.part_id in before]
-    new = {part.part_id: part.content_hash for part in stored}
-    summaries = tables["summaries"].find({"part_id": {"$in": list(new)}}, names)
-    texts = {row["part_id"]: row["content_hash"] for row in summaries}
-    older = [part_id for part_id, text in texts.items() if text not in (before[part_id], new[part_id])]
-    tables["summaries"].delete({"part_id": {"$in": older}})
-    tables["summaries"].put([{"part_id": part_id, "content_hash": text} for part_id, text in new.items()])
-    write_parts(tables, stored)
-    tables["parts"].update({"part_id": {"$in": list(new)}}, {"published_hash": None})
-    drop_session_records(tables, native, [(part.source, part.session_id) for part in stored])
-    return len(stored)
-
-
-def _remove_parts(tables: Tables, part_ids: Sequence[str]) -> int:
-    llm.withdraw(tables, part_ids)
-    of_parts = {"part_id": {"$in": list(part_ids)}}
-    tables["summaries"].delete(of_parts)
-    return tables["parts"].delete(of_parts)

@@ -6,7 +6,7 @@ book the same last tokens, take the same lease or take the same turn.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from anamnesis_pipeline.errors import LlmCallTaken
@@ -67,7 +67,22 @@ class LlmRecords:
         """Note key -> part before an LLM is asked about the part under this key. Return the keys that may be asked: not
         those of a part that was forgotten meanwhile, or is stored with another text or context.
         """
-        return set().union(*write_all(self._gateway, list(asked.items()), _note_asked))
+
+        def work(tables: Tables, asked: Sequence[tuple[str, Part]]) -> set[str]:
+            ids = [part.part_id for _, part in asked]
+            gone = {row["episode_id"] for row in tables["tombstones"].among("episode_id", ids, ["episode_id"])}
+            fields = ("part_id", "content_hash", "lead", "prompt")
+            stored = {row["part_id"]: row for row in tables["parts"].among("part_id", ids, fields)}
+            allowed: dict[str, str] = {}
+            for key, part in asked:
+                values = part.part_id, part.content_hash, clean(part.lead), clean(part.prompt)
+                own = dict(zip(fields, values, strict=True))
+                if part.part_id not in gone and stored.get(part.part_id, own) == own:
+                    allowed[key] = part.part_id
+            tables["llm_asked"].put([{"key": key, "part_id": part_id, "void": 0} for key, part_id in allowed.items()])
+            return set(allowed)
+
+        return set().union(*write_all(self._gateway, list(asked.items()), work))
 
     def put_reply(self, key: str, reply: str, backend: str, model: str) -> bool:
         """Cache a reply; the first one stays, and the failure noted for the key is removed. Return False, with nothing
@@ -119,7 +134,11 @@ class LlmRecords:
             if not budget.holds(_used(tables, day) + expected):
                 return False
             if lease is not None:
-                _take(tables, call_id, lease)
+                leases, keys = tables["llm_leases"], list(dict.fromkeys(lease.keys))
+                leases.delete({"key": {"$in": keys}, "until": {"$lte": instant(lease.since)}})
+                if leases.has({"key": {"$in": keys}}):
+                    raise LlmCallTaken("another run is asking the same; its reply will do for both")
+                leases.insert([{"key": key, "call_id": call_id, "until": instant(lease.until)} for key in keys])
             tables["llm_calls"].add([row])
             return True
 
@@ -213,38 +232,10 @@ def void(tables: Tables, part_ids: Sequence[str]) -> None:
     tables["summaries"].update(of_parts, {"reply_key": ""})
 
 
-def _note_asked(tables: Tables, asked: Sequence[tuple[str, Part]]) -> set[str]:
-    ids = [part.part_id for _, part in asked]
-    gone = {row["episode_id"] for row in tables["tombstones"].among("episode_id", ids, ["episode_id"])}
-    fields = ("part_id", "content_hash", "lead", "prompt")
-    stored = {row["part_id"]: row for row in tables["parts"].among("part_id", ids, fields)}
-    allowed: dict[str, str] = {}
-    for key, part in asked:
-        own = dict(zip(fields, (part.part_id, part.content_hash, clean(part.lead), clean(part.prompt)), strict=True))
-        if part.part_id not in gone and stored.get(part.part_id, own) == own:
-            allowed[key] = part.part_id
-    tables["llm_asked"].put([{"key": key, "part_id": part_id, "void": 0} for key, part_id in allowed.items()])
-    return set(allowed)
-
-
-def _take(tables: Tables, call_id: str, lease: Lease) -> None:
-    """:raises LlmCallTaken: another call has one of the keys."""
-    leases, keys = tables["llm_leases"], list(dict.fromkeys(lease.keys))
-    leases.delete({"key": {"$in": keys}, "until": {"$lte": instant(lease.since)}})
-    if leases.has({"key": {"$in": keys}}):
-        raise LlmCallTaken("another run is asking the same; its reply will do for both")
-    leases.insert([{"key": key, "call_id": call_id, "until": instant(lease.until)} for key in keys])
-
-
 def _used(tables: Tables, day: str) -> LlmUse:
     (total,) = tables["llm_calls"].sums({"day": day}, list(_fields(LlmUse())))
     return LlmUse(total["calls"], total["input_tokens"], total["output_tokens"], float(total["dollars"]))
 
 
 def _fields(use: LlmUse) -> dict[str, int | float]:
-    return {
-        "calls": use.calls,
-        "input_tokens": use.input_tokens,
-        "output_tokens": use.output_tokens,
-        "dollars": float(use.dollars),
-    }
+    return asdict(use) | {"dollars": float(use.dollars)}

@@ -4,6 +4,7 @@ A message is one row under its own key, and one more for each further key by whi
 own key.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
@@ -18,13 +19,23 @@ from anamnesis_pipeline.model import (
     part_id_of,
     record_id,
 )
-from anamnesis_pipeline.parsing.claude_logs.message_keys import AGENT_KEY, borrowed_key
+from anamnesis_pipeline.parsing.claude_logs.message_keys import (
+    AGENT_KEY,
+    CLAIM_KEY,
+    TYPED_KEY,
+    TYPED_WITHIN_MS,
+    borrowed_key,
+    forgotten_typed,
+    nearest_typed,
+    typed_at,
+    typed_near,
+)
 from anamnesis_pipeline.store.contracts import Native
-from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, batches
-from anamnesis_pipeline.store.records import typed
+from anamnesis_pipeline.store.gateway import Gateway, Row, Rows, Tables, batches
 from anamnesis_pipeline.store.records.episodes import remove_episodes
 from anamnesis_pipeline.store.records.files import File, of_files, versions_of, write_cursors
 from anamnesis_pipeline.store.records.parts import buried, place_agents, read_parts, write_parts
+from anamnesis_pipeline.store.tables import NOT_EMPTY
 from anamnesis_pipeline.store.values import clean
 
 _PARTS_AT_ONCE = 20
@@ -72,7 +83,7 @@ class MessageRecords:
             owners = _owners(tables, keys)
             younger = _giving_way(tables, set(owners.values()), reader) if reader else set()
             known = {key for key, owner in owners.items() if owner not in younger}
-            return known | typed.forbidden(tables, keys)
+            return known | forbidden(tables, keys)
 
     def owners(self, keys: Sequence[str]) -> dict[str, File]:
         """Return message key -> (source, path) that owns it, for those that are known."""
@@ -91,8 +102,17 @@ class MessageRecords:
         """Return key of an entry of the history -> further key -> message, for the transcripts' prompts of the same
         text that were sent about then (`typed_near`), and that no entry is known of.
         """
+        near = {entry: span for entry in entries if (span := typed_near(entry))}
         with self._gateway.snapshot() as tables:
-            return typed.claims_near(tables, entries)
+            held = _Spans(tables["messages"], "key", near.values(), ["canonical"])
+            claims = {entry: held.within(span) for entry, span in near.items()}
+            names = {forgotten_typed(claim) for its in claims.values() for claim in its}
+            gone = {row["message_key"] for row in tables["tombstone_keys"].among("message_key", names, ["message_key"])}
+        left = {
+            entry: {claim: row["canonical"] for claim, row in its.items() if forgotten_typed(claim) not in gone}
+            for entry, its in claims.items()
+        }
+        return {entry: its for entry, its in left.items() if its}
 
     def dead_letters(self, source: str | None = None, limit: int = 1_000) -> list[DeadLetter]:
         """Return lines that could not be read, by source, path and line."""
@@ -112,7 +132,14 @@ class MessageRecords:
         file = chunk.before.source, chunk.before.path
 
         def work(tables: Tables) -> bool:
-            if versions_of(tables, [file]).get(file) != chunk.before.version or _is_contested(tables, file, chunk):
+            others = set(_owners(tables, chunk.keys).values()) - {file}
+            if (
+                versions_of(tables, [file]).get(file) != chunk.before.version
+                or others - _giving_way(tables, others, file)
+                or any(tables["tombstone_keys"].among("message_key", chunk.keys, ["message_key"]))
+                or buried(tables, [part.part_id for part in chunk.parts])
+                or not are_open(tables, chunk.aliases)
+            ):
                 return False
             write_cursors(tables, [replace(chunk.after, version=chunk.before.version + 1)])
             _write_messages(tables, self._native, file, chunk)
@@ -139,23 +166,12 @@ def _giving_way(tables: Tables, owners: Collection[File], reader: File) -> set[F
     candidates = {owner for owner in owners if owner[0] != reader[0] and not is_of_agent(owner)}
     if not candidates or is_of_agent(reader):
         return set()
-    histories = typed.histories(tables)
+    history = histories(tables)
     files = of_files(tables["files"], {*candidates, reader}, ["source", "path", "first_mtime_ns"])
     seen = {(row["source"], row["path"]): row["first_mtime_ns"] for row in files}
-    if reader[0] in histories or reader not in seen:
+    if reader[0] in history or reader not in seen:
         return set()
-    return {owner for owner in candidates if owner[0] not in histories and owner in seen and seen[owner] > seen[reader]}
-
-
-def _is_contested(tables: Tables, file: File, chunk: ParsedChunk) -> bool:
-    others = set(_owners(tables, chunk.keys).values()) - {file}
-    forbidden = tables["tombstone_keys"].among("message_key", chunk.keys, ["message_key"])
-    return (
-        bool(others - _giving_way(tables, others, file))
-        or any(forbidden)
-        or bool(buried(tables, [part.part_id for part in chunk.parts]))
-        or not typed.are_open(tables, chunk.aliases)
-    )
+    return {owner for owner in candidates if owner[0] not in history and owner in seen and seen[owner] > seen[reader]}
 
 
 def _write_messages(tables: Tables, native: Native, file: File, chunk: ParsedChunk) -> None:
@@ -171,7 +187,7 @@ def _write_messages(tables: Tables, native: Native, file: File, chunk: ParsedChu
     names = [*((key, chunk.aliases.get(key, "")) for key in chunk.keys), *claims.items()]
     rows = [{"key": key, "source": file[0], "path": file[1], "canonical": canonical} for key, canonical in names]
     tables["messages"].add(rows)
-    typed.close_claims(tables, {**chunk.claims, **chunk.aliases})
+    close_claims(tables, {**chunk.claims, **chunk.aliases})
     write_occurrences(tables, [(file[0], occurrence) for occurrence in chunk.occurrences])
     for letter in chunk.revived:
         row = asdict(letter)
@@ -224,7 +240,7 @@ class _Taking:
         :param claims: further keys of messages, which the file takes if nobody has them, to the messages' own.
         """
         tables = self._tables
-        held = typed.held_by_history(tables, self._file[0], claims) if claims else []
+        held = held_by_history(tables, self._file[0], claims) if claims else []
         if not held:
             return
         exchange_of = {key: (history, content_id("exchange", key)) for key, history, _, _ in held}
@@ -308,7 +324,7 @@ class _Taking:
         """Let messages of one file become those of another, where they may have other keys."""
         tables = self._tables
         renamed = self._remove_messages(former, keys)
-        further = dict(typed.further_keys(tables, keys))
+        further = dict(further_keys(tables, keys))
         names = {**{old: old for old in keys}, **further}
         held = {row["key"] for row in tables["messages"].among("key", names, ["key"])}
         tables["messages"].put(
@@ -400,3 +416,102 @@ def _messages(tables: Tables, keys: Iterable[str]) -> dict[str, Row]:
 
 def _file(message: Row) -> File:
     return message["source"], message["path"]
+
+
+# --- which entries of the history and which transcripts' prompts are the same: equal texts, the nearest in time
+
+Span = tuple[str, str]
+"""The first and the last of the keys that are meant; keys are in the order of time."""
+
+
+def histories(tables: Tables) -> set[str]:
+    """Return the sources that are the history of some machine."""
+    return {row["key"] for row in tables["sources"].find({"kind": "claude_history"}, ["key"])}
+
+
+def forbidden(tables: Tables, keys: Sequence[str]) -> set[str]:
+    """Return those of `keys` that a tombstone forbids, by this name or by the one that the same prompt has elsewhere:
+    of all that may be the same prompt, the nearest in time is forgotten, and not one that stays.
+    """
+    found = {row["message_key"] for row in tables["tombstone_keys"].among("message_key", keys, ["message_key"])}
+    near = {key: span for key in keys if (span := typed_near(key))}
+    buried = _Spans(tables["tombstone_keys"], "message_key", near.values())
+    gone = {key: distances for key, span in near.items() if (distances := _distances(key, buried.within(span)))}
+    messages = {key: _bare(near[key]) for key in gone}
+    left = _Spans(tables["messages"], "key", messages.values())
+    return found | {
+        key
+        for key, distances in gone.items()
+        if min(distances) <= min(_distances(key, left.within(messages[key])), default=TYPED_WITHIN_MS)
+    }
+
+
+def held_by_history(tables: Tables, source: str, claims: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
+    """Return (key, source, path, message) of the entries that only the history has, and that these messages are."""
+    spans = {claim: typed_near(claim) or (claim, claim) for claim in claims}
+    held = _Spans(tables["messages"], "key", spans.values(), ["source", "path", "canonical"])
+    others = histories(tables) - {source} if held else set[str]()
+    near: dict[str, dict[str, str]] = {}
+    files: dict[str, tuple[str, str]] = {}
+    for claim, message in claims.items():
+        for key, row in held.within(spans[claim]).items():
+            if row["canonical"] == "" and row["source"] in others:
+                files[key] = row["source"], row["path"]
+                near.setdefault(key, {})[claim] = message
+    return [(key, *files[key], message) for key, message in nearest_typed(near).items()]
+
+
+def close_claims(tables: Tables, names: Mapping[str, str]) -> None:
+    """Stop looking for messages (further key -> message) in the history that are known from it by now."""
+    messages = {message for name, message in names.items() if message and typed_near(name)}
+    known = list(further_keys(tables, messages))
+    entered = {message for key, message in known if key.startswith(f"{TYPED_KEY}:")}
+    closed = [key for key, message in known if key.startswith(f"{CLAIM_KEY}:") and message in entered]
+    for batch in batches(closed):
+        tables["messages"].delete({"key": {"$in": list(batch)}})
+
+
+def are_open(tables: Tables, aliases: Mapping[str, str]) -> bool:
+    """Tell whether every message that entries of the history are taken for is still looked for there."""
+    messages = {message for alias, message in aliases.items() if alias.startswith(f"{TYPED_KEY}:")}
+    looked_for = {message for key, message in further_keys(tables, messages) if key.startswith(f"{CLAIM_KEY}:")}
+    return messages <= looked_for
+
+
+def further_keys(tables: Tables, messages: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield (further key, message) of these messages."""
+    for batch in batches(sorted({message for message in messages if message})):
+        # the index holds those that have one, and the match has to say so
+        match = {"canonical": {"$in": list(batch), **NOT_EMPTY}}
+        for row in tables["messages"].each(match, ["key", "canonical"]):
+            yield row["key"], row["canonical"]
+
+
+def _bare(span: Span) -> Span:
+    first, last = (name.removeprefix(forgotten_typed("")) for name in span)
+    return first, last
+
+
+def _distances(key: str, found: Iterable[str]) -> list[int]:
+    return [abs(typed_at(name) - typed_at(key)) for name in found]
+
+
+class _Spans:
+    """The rows that have a value of a field within any of some spans."""
+
+    def __init__(self, rows: Rows, field: str, spans: Iterable[Span], fields: Sequence[str] = ()) -> None:
+        self._rows: dict[str, Row] = {}
+        for batch in batches(sorted(set(spans))):
+            ranges = [{field: {"$gte": first, "$lte": last}} for first, last in batch]
+            for row in rows.each({"$or": ranges}, [field, *fields]):
+                self._rows[row[field]] = row
+        self._values = sorted(self._rows)
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def within(self, span: Span) -> dict[str, Row]:
+        """Return value -> row within one of these spans."""
+        first, last = span
+        values = self._values[bisect_left(self._values, first) : bisect_right(self._values, last)]
+        return {value: self._rows[value] for value in values}

@@ -85,7 +85,17 @@ class PartRecords:
             named = tables["messages"].among("key", key_of.values(), ["key", "canonical"])
             calls = {row["key"]: row["canonical"] for row in named if row["canonical"].startswith(RESULT_KEY)}
         origins = [(part_id, call_of(calls[key])) for part_id, key in key_of.items() if key in calls]
-        return sum(write_all(self._gateway, origins, _link))
+
+        def link(tables: Tables, origins: Sequence[tuple[str, str]]) -> int:
+            call_of_part = dict(origins)
+            changed = [
+                {"part_id": row["part_id"], "origin": call_of_part[row["part_id"]], "published_hash": None}
+                for row in tables["parts"].among("part_id", call_of_part, ["part_id"], **_UNLINKED)
+            ]
+            tables["parts"].put(changed)
+            return len(changed)
+
+        return sum(write_all(self._gateway, origins, link))
 
     def close_idle_parts(self, source: str, ended_before: datetime) -> int:
         """Close open parts whose last segment is older. Return how many."""
@@ -100,7 +110,13 @@ class PartRecords:
             found = _sources(tables, "files", {"to_parse": 1}) | _sources(tables, "unsettled", {})
             found |= _sources(tables, "parts", {"source": TEXT, **_idle(ended_before)})
             sources = tables["sources"].find({}, ["key", "kind"])
-            found |= _vanished_sources(tables, [row["key"] for row in sources if not _is_log(row["kind"])])
+            paths: dict[str, list[str]] = {}  # of files that are gone and whose sections may still count as present
+            others = [row["key"] for row in sources if not _is_log(row["kind"])]
+            for row in tables["files"].among("source", others, ["source", "path"], gone=1):
+                paths.setdefault(row["source"], []).append(row["path"])
+            for source, its in paths.items():
+                if any(tables["sightings"].among("path", its, ["path"], source=source, present=1)):
+                    found.add(source)
             found |= at_rest_sources(tables, [row["key"] for row in sources if _is_log(row["kind"])])
             return found | _unpublished_sources(tables, found)
 
@@ -157,7 +173,32 @@ def write_parts(tables: Tables, parts: Sequence[Part]) -> None:
     """
     for batch in batches(parts):
         summaries = read_summaries(tables, {part.part_id for part in batch})
-        rows = [_part_row(part, summaries.get(part.part_id)) for part in batch]
+        rows: list[Row] = []
+        for part in batch:
+            summary, content_hash = summaries.get(part.part_id), part.content_hash
+            current = summary if summary and summary.content_hash == content_hash else None
+            times = [instant(s.timestamp) for s in part.segments if s.timestamp]
+            rows.append(
+                {
+                    "part_id": part.part_id,
+                    **_published_fields(part),
+                    "session_id": part.session_id,
+                    "exchange_id": part.exchange_id,
+                    "ordinal": part.ordinal,
+                    "kind": str(part.kind),
+                    "agent_id": part.agent_id,
+                    "closed": int(part.closed),
+                    "started_at": min(times, default=""),
+                    "ended_at": max(times, default=""),
+                    "content_hash": content_hash,
+                    "wanted_hash": publication_hash(content_hash, current),
+                    "published_hash": None,
+                    "summarized_hash": summary.content_hash if summary else None,
+                    "summary_due": None,
+                    "held_by": None,
+                    "segments": pack(part.segments),
+                }
+            )
         tables["parts"].put(rows, keep=("published_hash", "summary_due", "held_by"))
 
 
@@ -196,30 +237,6 @@ def _published_fields(part: Part) -> Row:
         "agent_type": clean(part.agent_type),
         "origin": clean(part.origin),
         "section": pack_section(part.section),
-    }
-
-
-def _part_row(part: Part, summary: Summary | None) -> Row:
-    content_hash = part.content_hash
-    is_current = summary is not None and summary.content_hash == content_hash
-    return {
-        "part_id": part.part_id,
-        **_published_fields(part),
-        "session_id": part.session_id,
-        "exchange_id": part.exchange_id,
-        "ordinal": part.ordinal,
-        "kind": str(part.kind),
-        "agent_id": part.agent_id,
-        "closed": int(part.closed),
-        "started_at": min((instant(s.timestamp) for s in part.segments if s.timestamp), default=""),
-        "ended_at": ended_at(part),
-        "content_hash": content_hash,
-        "wanted_hash": publication_hash(content_hash, summary if is_current else None),
-        "published_hash": None,
-        "summarized_hash": summary.content_hash if summary else None,
-        "summary_due": None,
-        "held_by": None,
-        "segments": pack(part.segments),
     }
 
 
@@ -284,18 +301,17 @@ def publication_hash(content_hash: str, summary: Summary | None) -> str:
 
 def read_summaries(tables: Tables, part_ids: Iterable[str]) -> dict[str, Summary]:
     """Return the summaries of these parts, of whatever version of them, by part."""
-    return {row["part_id"]: _read_summary(row) for row in tables["summaries"].among("part_id", part_ids)}
-
-
-def _read_summary(row: Row) -> Summary:
-    records = json.loads(row["records"])
-    values = {
-        "tags": tuple(json.loads(row["tags"])),
-        "records": tuple(TypedRecord(RecordType(kind), said, why, tuple(ids)) for kind, said, why, ids in records),
-        "skip": bool(row["skip"]),
-        "retry_at": moment(row["retry_at"]) if row["retry_at"] else None,
-    }
-    return Summary(**{**row, **values})
+    found: dict[str, Summary] = {}
+    for row in tables["summaries"].among("part_id", part_ids):
+        records = json.loads(row["records"])
+        values = {
+            "tags": tuple(json.loads(row["tags"])),
+            "records": tuple(TypedRecord(RecordType(kind), said, why, tuple(ids)) for kind, said, why, ids in records),
+            "skip": bool(row["skip"]),
+            "retry_at": moment(row["retry_at"]) if row["retry_at"] else None,
+        }
+        found[row["part_id"]] = Summary(**{**row, **values})
+    return found
 
 
 def summary_row(summary: Summary) -> Row:
@@ -344,19 +360,6 @@ def _sources(tables: Tables, name: str, match: Match) -> set[str]:
     return {row["source"] for row in tables[name].sums(match, by=["source"])}
 
 
-def _vanished_sources(tables: Tables, sources: Collection[str]) -> set[str]:
-    """Return those of these sources with files that are gone and whose sections still count as present."""
-    paths: dict[str, list[str]] = {}
-    for row in tables["files"].among("source", sources, ["source", "path"], gone=1):
-        paths.setdefault(row["source"], []).append(row["path"])
-    sightings = tables["sightings"]
-    return {
-        source
-        for source, its in paths.items()
-        if next(iter(sightings.among("path", its, ["path"], source=source, present=1)), None)
-    }
-
-
 def _unpublished_sources(tables: Tables, known: Collection[str]) -> set[str]:
     """Return the sources but the `known` ones of which `parts_to_publish` lists something: those whose newest part is
     forbidden are looked at part by part.
@@ -394,16 +397,6 @@ def _forbidden(tables: Tables, parts: Sequence[Part]) -> set[str]:
 
 
 # --- changes ---------------------------------------------------------------------------------------------
-
-
-def _link(tables: Tables, origins: Sequence[tuple[str, str]]) -> int:
-    call_of_part = dict(origins)
-    rows = [
-        {"part_id": row["part_id"], "origin": call_of_part[row["part_id"]], "published_hash": None}
-        for row in tables["parts"].among("part_id", call_of_part, ["part_id"], **_UNLINKED)
-    ]
-    tables["parts"].put(rows)
-    return len(rows)
 
 
 def place_agents(tables: Tables, session_ids: Iterable[str]) -> None:

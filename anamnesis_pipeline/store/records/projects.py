@@ -72,7 +72,23 @@ class ProjectRecords:
         before, after = clean(before), clean(after)
 
         def move(tables: Tables) -> int:
-            return _move(tables, self._native, source, paths, cwd, before, after)
+            places: list[Match] = [{"path": {"$in": list(paths)}}]
+            if tables["sources"].has({"key": source, "kind": "claude_history"}):
+                places.append({"cwd": cwd})
+            match = {"source": source, "project": before, "$or": places}
+            moved = tables["parts"].find(match, ["part_id", "session_id"], limit=MAX_ROWS_PER_WRITE)
+            part_ids = [row["part_id"] for row in moved]
+            set_project(tables, {"part_id": {"$in": part_ids}}, after)
+            sessions = {row["session_id"] for row in moved} - {""}
+            place_agents(tables, sessions)
+            drop_session_records(tables, self._native, [(source, session_id) for session_id in sessions])
+            agents = tables["parts"].among("session_id", sessions, ["part_id"], agent_id=NOT_EMPTY, project=after)
+            moved_ids = [*part_ids, *(row["part_id"] for row in agents)]
+            # writing an edited episode again would leave its project as it was
+            change = {"own_project": after, "project": store_name(read_aliases(tables), after)}
+            for batch in batches(_episodes_of(moved_ids)):
+                tables["episodes"].update({"episode_id": {"$in": list(batch)}, "own_project": before}, change)
+            return len(part_ids)
 
         return until_done(self._gateway, move)
 
@@ -84,27 +100,6 @@ class ProjectRecords:
             return tables["episodes"].update({"number": {"$in": numbers}}, {field: name}) if numbers else 0
 
         return until_done(self._gateway, work, self._AT_ONCE)
-
-
-def _move(tables: Tables, native: Native, source: str, paths: Sequence[str], cwd: str, before: str, after: str) -> int:
-    """Do some of what `PartRecords.move_parts` is asked for; fewer than `MAX_ROWS_PER_WRITE`: that was all."""
-    places: list[Match] = [{"path": {"$in": list(paths)}}]
-    if tables["sources"].has({"key": source, "kind": "claude_history"}):
-        places.append({"cwd": cwd})
-    match = {"source": source, "project": before, "$or": places}
-    moved = tables["parts"].find(match, ["part_id", "session_id"], limit=MAX_ROWS_PER_WRITE)
-    part_ids = [row["part_id"] for row in moved]
-    set_project(tables, {"part_id": {"$in": part_ids}}, after)
-    sessions = {row["session_id"] for row in moved} - {""}
-    place_agents(tables, sessions)
-    drop_session_records(tables, native, [(source, session_id) for session_id in sessions])
-    agents = tables["parts"].among("session_id", sessions, ["part_id"], agent_id=NOT_EMPTY, project=after)
-    moved_ids = [*part_ids, *(row["part_id"] for row in agents)]
-    # writing an edited episode again would leave its project as it was
-    change = {"own_project": after, "project": store_name(read_aliases(tables), after)}
-    for batch in batches(_episodes_of(moved_ids)):
-        tables["episodes"].update({"episode_id": {"$in": list(batch)}, "own_project": before}, change)
-    return len(part_ids)
 
 
 def _episodes_of(part_ids: Sequence[str]) -> list[str]:

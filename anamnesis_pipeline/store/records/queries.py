@@ -61,7 +61,11 @@ class QueryRecords:
         }
 
         def work(tables: Tables) -> None:
-            _remove_old(tables, when)
+            newest = tables["query_log"].one({}, ["number"], order=["-number"])
+            if newest is not None:  # those that are beyond the bounds once one more is noted
+                bounds = {"$lt": instant(when - QUERY_EXPIRES)}, {"$lte": newest["number"] + 1 - QUERIES_KEPT}
+                beyond = {"$or": [{"asked_at": bounds[0]}, {"number": bounds[1]}]}
+                _remove(tables, {each["number"] for each in tables["query_log"].find(beyond, ["number"])})
             if sum(1 for _ in tables["episodes"].among("episode_id", ids, ["episode_id"])) < len(ids):
                 return  # an episode was removed since it was found, and its queries with it
             number = tables["query_log"].insert([row])
@@ -137,16 +141,6 @@ def remove_queries_of(tables: Tables, episode_ids: Iterable[str]) -> None:
     """Remove the queries that found one of these episodes, which are being removed."""
     found = tables["query_results"].among("episode_id", episode_ids, ["number"])
     _remove(tables, {row["number"] for row in found})
-
-
-def _remove_old(tables: Tables, when: datetime) -> None:
-    """Remove the queries that are beyond the bounds once one more is noted."""
-    newest = tables["query_log"].one({}, ["number"], order=["-number"])
-    if newest is None:
-        return
-    last_to_go = newest["number"] + 1 - QUERIES_KEPT
-    beyond = {"$or": [{"asked_at": {"$lt": instant(when - QUERY_EXPIRES)}}, {"number": {"$lte": last_to_go}}]}
-    _remove(tables, {row["number"] for row in tables["query_log"].find(beyond, ["number"])})
 
 
 def _remove(tables: Tables, numbers: Iterable[int]) -> None:

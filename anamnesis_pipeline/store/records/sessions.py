@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from anamnesis_pipeline.model import Episode, Passage
-from anamnesis_pipeline.store import episode_values
 from anamnesis_pipeline.store.contracts import Native
 from anamnesis_pipeline.store.gateway import Gateway, Tables, write_all
 from anamnesis_pipeline.store.records import events
@@ -28,7 +27,7 @@ from anamnesis_pipeline.store.records.session_notes import (
     records_of,
     withdraw_records,
 )
-from anamnesis_pipeline.store.values import LAST_CHARACTER, clean, instant, sought
+from anamnesis_pipeline.store.values import LAST_CHARACTER, clean, instant, sought, storable, storable_passages
 
 File = tuple[str, str]
 """Source and path of a log."""
@@ -204,7 +203,17 @@ class SessionRecords:
             if not _are_as_they_were(tables, [*members, *gone]):
                 return False
             if record is not None:
-                self._write(tables, members, record)
+                episode = storable(record.episode)
+                passages = storable_passages(record.passages)
+                (outcome,) = put_episodes(tables, self._native, [(episode, passages)])
+                if outcome in ("created", "updated"):
+                    events.note(tables, Happening.WRITE, [episode.episode_id])
+                former = [key for key in records_of(tables, {m.key for m in members}) if key != episode.episode_id]
+                if outcome != "tombstoned" and former:
+                    superseded = {"status": "superseded", "superseded_by": episode.episode_id}
+                    now = {"superseded_at": instant(datetime.now(UTC))}
+                    tables["episodes"].update({"episode_id": {"$in": former}, "status": "active"}, superseded | now)
+                change(tables, [record.root.key], {"revision": record.revision, "until": record.until})
             if ended:
                 remove_episodes(tables, self._native, records_of(tables, ended))
             for match in of_sessions(ended):
@@ -213,19 +222,6 @@ class SessionRecords:
             return True
 
         return self._gateway.write(work)
-
-    def _write(self, tables: Tables, members: Sequence[SessionState], record: NewRecord) -> None:
-        episode = episode_values.storable(record.episode)
-        passages = episode_values.storable_passages(record.passages)
-        (outcome,) = put_episodes(tables, self._native, [(episode, passages)])
-        if outcome in ("created", "updated"):
-            events.note(tables, Happening.WRITE, [episode.episode_id])
-        former = [key for key in records_of(tables, {m.key for m in members}) if key != episode.episode_id]
-        if outcome != "tombstoned" and former:
-            superseded = {"status": "superseded", "superseded_by": episode.episode_id}
-            now = {"superseded_at": instant(datetime.now(UTC))}
-            tables["episodes"].update({"episode_id": {"$in": former}, "status": "active"}, superseded | now)
-        change(tables, [record.root.key], {"revision": record.revision, "until": record.until})
 
 
 def _are_as_they_were(tables: Tables, members: Sequence[SessionState]) -> bool:

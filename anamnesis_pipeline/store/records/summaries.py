@@ -93,9 +93,18 @@ class SummaryRecords:
             gone = buried(tables, [row["part_id"] for row in rows])
         rows.sort(key=lambda row: (row["ended_at"], row["part_id"]), reverse=True)
         listed = [row["part_id"] for row in rows if row["part_id"] not in gone]
-        found = list(islice(self._accepted(listed, accepts), limit))
-        asked = [] if dry_run else [part_id for part_id, _ in found]
-        write_all(self._gateway, asked, _ask_for)
+        found: list[tuple[str, str]] = []
+        for batch in batches(listed, _AT_ONCE):  # the texts of a few are in memory at once
+            with self._gateway.read() as tables:
+                some = _in_order(tables, batch)
+            found += [(part.part_id, part.source) for part in some if accepts(part)]
+            if limit is not None and len(found) >= limit:
+                break
+        found = found[:limit]
+        if not dry_run:
+            ids = [part_id for part_id, _ in found]
+            due = {"summary_due": _ASKED_FOR}
+            write_all(self._gateway, ids, lambda tables, ids: tables["parts"].update({"part_id": {"$in": [*ids]}}, due))
         return dict(Counter(source for _, source in found))
 
     def put_summaries(self, summaries: Sequence[Summary]) -> int:
@@ -126,13 +135,6 @@ class SummaryRecords:
         with self._gateway.read() as tables:
             found = tables["summaries"].one({"problem": NOT_EMPTY}, ["problem"], order=["-retry_at", "part_id"])
         return found["problem"] if found else ""
-
-    def _accepted(self, part_ids: Sequence[str], accepts: Callable[[Part], bool]) -> Iterator[tuple[str, str]]:
-        """Yield (part id, source) of those parts that are; the texts of a few are in memory at once."""
-        for batch in batches(part_ids, _AT_ONCE):
-            with self._gateway.read() as tables:
-                parts = _in_order(tables, batch)
-            yield from ((part.part_id, part.source) for part in parts if accepts(part))
 
 
 def write_summaries(tables: Tables, summaries: Sequence[Summary]) -> int:
@@ -188,10 +190,6 @@ def cleaned(summary: Summary) -> Summary:
         records=tuple(replace(r, text=clean(r.text), why=clean(r.why)) for r in summary.records),
         problem=clean(summary.problem),
     )
-
-
-def _ask_for(tables: Tables, part_ids: Sequence[str]) -> None:
-    tables["parts"].update({"part_id": {"$in": list(part_ids)}}, {"summary_due": _ASKED_FOR})
 
 
 def _due(now: datetime) -> Match:

@@ -1,8 +1,12 @@
-"""One SQLite file in WAL mode, its connections, and the border where `sqlite3` errors become ours."""
+"""One SQLite file in WAL mode, its connections, `sqlite3` errors as ours, and the check of its full text."""
 
+import json
 import os
 import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
 
-from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreCorrupt, StoreFull
+from anamnesis_pipeline.errors import AnamnesisError, GiveUp, RetryLater, StoreBusy, StoreCorrupt, StoreFull
 from anamnesis_pipeline.parsing.text.unspaced_scripts import paired
 from anamnesis_pipeline.store.index_terms import exact_terms
 
@@ -103,7 +107,10 @@ class Database:
 
         :raises StoreFull: the disk has no room for the copy.
         """
-        _remove_left(self.path.parent)
+        for left in self.path.parent.glob(f"{COPY}*"):  # of killed processes: their texts may be forgotten since
+            with suppress(OSError):
+                if time.time() - left.stat().st_mtime > COPY_LIVES_S:
+                    shutil.rmtree(left)
         size, free = self.path.stat().st_size, _free_bytes(self.path)
         if free < 2 * size:
             raise StoreFull(f"a copy of {self.path} to check needs {2 * size:,} bytes and {free:,} are free; free some")
@@ -135,35 +142,24 @@ class Database:
 
     @contextmanager
     def _borrowed(self) -> Iterator[sqlite3.Connection]:
-        connection = self._take()
+        if self._pid != os.getpid():  # a forked child must neither use nor close its parent's connections
+            self._inherited, self._idle = [*self._inherited, *self._idle], []
+            self._lock, self._pid = threading.Lock(), os.getpid()
+        with self._lock:
+            if self._closed:
+                raise GiveUp(f"{self.path} was closed by this process; open the store again")
+            connection = self._idle.pop() if self._idle else None
+        connection = connection or self._connect(self.path)
         try:
             yield connection
         except BaseException:
             connection.close()  # which also rolls back
             raise
-        self._give_back(connection)
-
-    def _take(self) -> sqlite3.Connection:
-        if self._pid != os.getpid():
-            self._forget_inherited()
-        with self._lock:
-            if self._closed:
-                raise GiveUp(f"{self.path} was closed by this process; open the store again")
-            if self._idle:
-                return self._idle.pop()
-        return self._connect(self.path)
-
-    def _give_back(self, connection: sqlite3.Connection) -> None:
         with self._lock:
             if not self._closed:
                 self._idle.append(connection)
                 return
         connection.close()
-
-    def _forget_inherited(self) -> None:
-        """A forked child must neither use nor close its parent's connections, so they are kept aside."""
-        self._inherited, self._idle = [*self._inherited, *self._idle], []
-        self._lock, self._pid = threading.Lock(), os.getpid()
 
     def _connect(self, path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -182,20 +178,10 @@ class Database:
         return connection
 
 
-def _remove_left(folder: Path) -> None:
-    """Copies of processes that were killed: they hold texts that may be forgotten since."""
-    for left in folder.glob(f"{COPY}*"):
-        with suppress(OSError):
-            if time.time() - left.stat().st_mtime > COPY_LIVES_S:
-                shutil.rmtree(left)
-
-
-def _is_busy(exc: BaseException) -> bool:
-    return isinstance(exc, sqlite3.OperationalError) and exc.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-
-
 @retry(
-    retry=retry_if_exception(_is_busy),
+    retry=retry_if_exception(
+        lambda exc: isinstance(exc, sqlite3.OperationalError) and exc.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+    ),
     wait=wait_random(0.002, 0.05),
     stop=stop_after_delay(BUSY_TIMEOUT_S),
     reraise=True,
@@ -210,29 +196,84 @@ def _translated(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as exc:
-        if (ours := _our_error(path, exc)) is None:
-            raise
-        raise ours from exc
+        code = getattr(exc, "sqlite_errorcode", None)
+        primary = code & 0xFF if code is not None else None
+        free = _free_bytes(path)
+        if primary in _MAYBE_FULL and free < SCARCE_BYTES:
+            primary = sqlite3.SQLITE_FULL
+        for codes, error, text in _OUR_ERRORS:
+            if primary in codes:
+                raise error(text.format(path=path, problem=exc, free=free)) from exc
+        raise  # only a mistake in this package causes any other
     except FileExistsError as exc:
         raise GiveUp(f"{path.parent} is a file, and the store needs a folder there; move it away") from exc
     except OSError as exc:
         raise GiveUp(f"{path} cannot be written ({exc.strerror}); check who owns it and its folder") from exc
 
 
-def _our_error(path: Path, exc: sqlite3.DatabaseError) -> AnamnesisError | None:
-    """Our error for one of SQLite's; None for what only a mistake in this package can cause."""
-    code = getattr(exc, "sqlite_errorcode", None)
-    primary = code & 0xFF if code is not None else None
-    free = _free_bytes(path)
-    if primary in _MAYBE_FULL and free < SCARCE_BYTES:
-        primary = sqlite3.SQLITE_FULL
-    for codes, error, text in _OUR_ERRORS:
-        if primary in codes:
-            return error(text.format(path=path, problem=exc, free=free))
-    return None
-
-
 def _free_bytes(path: Path) -> int:
     with suppress(OSError):
         return shutil.disk_usage(path.parent).free
     return 0
+
+
+# --- does full text agree with the texts? ----------------------------------------------------------------
+# In a large store a separate process of the lowest priority compares them: the index asks Python about each passage,
+# which would block every other thread of this process for a minute.
+
+COMPARED_HERE = 2_000
+"""Passages that are compared faster than another process starts."""
+_TOLD = {kind.__name__: kind for kind in (StoreFull, StoreCorrupt, StoreBusy, RetryLater)}
+"""Errors that the other process reports by name and text: all that `_compared` raises."""
+_INTERRUPTED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_INTERRUPT}
+"""SQLite's errors where a signal met the function that the index asks."""
+
+
+def problems_of(path: Path, passages: int) -> list[str]:
+    """Return the disagreements in a copy of this moment. At 100,000 passages it takes 50 s.
+
+    :param passages: about how many there are.
+    :raises StoreFull: the disk has no room for the copy.
+    :raises StoreCorrupt: the file cannot be read.
+    :raises RetryLater: the comparison was interrupted, or a writer held the file for too long.
+    """
+    if passages <= COMPARED_HERE:
+        return _compared(path)
+    apart = subprocess.run([sys.executable, "-m", __name__, str(path)], stdout=subprocess.PIPE, text=True, check=False)
+    if apart.returncode:
+        raise RetryLater(f"the check of {path} was ended before it was done; try again")
+    told = json.loads(apart.stdout)
+    if "raised" in told:
+        raise _TOLD[told["raised"]](told["text"])
+    return list(told["problems"])
+
+
+def _compared(path: Path) -> list[str]:
+    problems = []
+    with closing(Database(path)) as database, database.copied() as connection:
+        for table in ("stem_index", "exact_index"):
+            try:
+                connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)")  # noqa: S608
+            except sqlite3.DatabaseError as exc:
+                if exc.sqlite_errorcode & 0xFF in _INTERRUPTED:
+                    raise RetryLater(f"the check of {path} did not come to its end: {exc}") from exc
+                if exc.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+                    raise
+                problems.append(f"{table} does not match the passages: {exc}")
+    return problems
+
+
+def main(path: Path) -> None:
+    """Compare at the lowest priority, and leave no copy behind when ended."""
+    os.nice(19)
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(1))
+    told: dict[str, list[str] | str]
+    try:
+        told = {"problems": _compared(path)}
+    except tuple(_TOLD.values()) as exc:
+        told = {"raised": type(exc).__name__, "text": str(exc)}
+    sys.stdout.write(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

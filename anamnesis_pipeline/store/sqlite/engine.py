@@ -339,7 +339,15 @@ def compiled(table: Table, match: Match) -> tuple[str, list[Any]]:
             values += [value for _, its in parts for value in its]
             continue
         if name == "$beyond":
-            sql, bound = _beyond(table, wanted, is_of_list=is_of_list)
+            if len({each.startswith("-") for each in wanted}) > 1:
+                sql, bound = compiled(table, spelled_out(wanted))
+            else:
+                # of rows that are compared as one, SQLite begins at their place in an index; of terms that OR joins it
+                # would read all
+                columns = (_offered(table, each.removeprefix("-"), is_of_list=is_of_list) for each in wanted)
+                sign = "<" if next(iter(wanted)).startswith("-") else ">"
+                sql = f"({', '.join(columns)}) {sign} ({', '.join('?' * len(wanted))})"
+                bound = list(wanted.values())
             terms.append(sql)
             values += bound
             continue
@@ -382,17 +390,6 @@ def column(table: Table, name: str) -> str:
         raise KeyError(f"{table.name} has no field {name}; its fields are {', '.join(table.fields)}")
     kept = _COLUMNS.get(table.name.partition("/")[0])
     return f'"{kept.get(name, name) if kept else name}"'
-
-
-def _beyond(table: Table, last: Mapping[str, Any], *, is_of_list: bool) -> tuple[str, list[Any]]:
-    """Return the match of `gateway.beyond` as SQL, and its values. Of rows that are compared as one, SQLite begins at
-    their place in an index; of terms that OR joins it would read all.
-    """
-    if len({name.startswith("-") for name in last}) > 1:
-        return compiled(table, spelled_out(last))
-    columns = ", ".join(_offered(table, name.removeprefix("-"), is_of_list=is_of_list) for name in last)
-    operator = "<" if next(iter(last)).startswith("-") else ">"
-    return f"({columns}) {operator} ({', '.join('?' * len(last))})", list(last.values())
 
 
 def _has(table: Table, name: str) -> str:

@@ -1,4 +1,4 @@
-"""`Where` as SQL over `episodes e`. The only place that knows both."""
+"""`Where` as SQL over `episodes e`, and pages and counts by it. The only place that knows both."""
 
 # ruff: noqa: S608
 # only names of ours enter the SQL
@@ -6,13 +6,16 @@
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, CHAT_KINDS, FORMER_KIND, RESERVED_SOURCES, Where
+from anamnesis_pipeline.store.contracts import Lacking, Native
+from anamnesis_pipeline.store.gateway import Row
 from anamnesis_pipeline.store.memory_layers import (
     CODE,
     LASTING_KINDS,
@@ -24,7 +27,11 @@ from anamnesis_pipeline.store.memory_layers import (
     WORKING_FOR,
     Layer,
 )
-from anamnesis_pipeline.store.values import instant, json_list, sought, spellings
+from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, OverviewRecords, SourceState, Tally
+from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.engine import SqliteGateway, SqliteTables
+from anamnesis_pipeline.store.sqlite.spaces import count_lacking
+from anamnesis_pipeline.store.values import EPISODE_FIELDS, instant, json_list, moment, sought, spellings
 
 _KIND_IS = f"""CASE WHEN e.source = '{CHAT}' AND e.kind = '{FORMER_KIND}' THEN '{CHAT_ANSWER}' ELSE e.kind END
     IN (SELECT value FROM json_each(?))"""
@@ -55,7 +62,10 @@ def condition(where: Where) -> Condition:
     terms += [
         ("e.episode_key IN (SELECT episode_key FROM episode_tags WHERE tag = ?)", sought(tag)) for tag in where.tags
     ]
-    terms += layer_terms(where)
+    if where.layers:
+        if where.layers_at is None:
+            raise ValueError(f"an episode is in {' or '.join(where.layers)} at some time; give layers_at with layers")
+        terms.append((f"{_layer_at(where.layers_at)} IN (SELECT value FROM json_each(?))", json_list(where.layers)))
     pieces, parameters = [sql for sql, _ in terms], [value for _, value in terms]
     if where.hidden_sources:
         pieces.append(
@@ -70,18 +80,6 @@ def condition(where: Where) -> Condition:
 
 
 # --- layers of memory ------------------------------------------------------------------------------------
-
-
-def layer_terms(where: Where) -> list[tuple[str, str]]:
-    """What an episode must meet to be in one of the layers asked for, with its parameter; nothing when none is.
-
-    :raises ValueError: it is not said at what time.
-    """
-    if not where.layers:
-        return []
-    if where.layers_at is None:
-        raise ValueError(f"an episode is in {' or '.join(where.layers)} at some time; give layers_at with layers")
-    return [(f"{_layer_at(where.layers_at)} IN (SELECT value FROM json_each(?))", json_list(where.layers))]
 
 
 def _layer_at(now: datetime) -> str:
@@ -132,7 +130,13 @@ class PassingPassages:
             if version == self._version and where in self._known:
                 self._known.move_to_end(where)
                 return self._known[where]
-            ids = _asked(connection, where, self._few)
+            terms, values = condition(where)
+            rows = connection.execute(
+                f"""SELECT p.passage_id FROM episodes e CROSS JOIN passages p ON p.episode_key = e.episode_key
+                    WHERE {terms} LIMIT ?""",
+                (*values, self._few + 1),
+            ).fetchall()
+            ids = np.sort(np.array(rows, np.int64).ravel()) if len(rows) <= self._few else None
             if version != self._version:
                 self._version = version
                 self._known.clear()
@@ -142,11 +146,138 @@ class PassingPassages:
             return ids
 
 
-def _asked(connection: sqlite3.Connection, where: Where, few: int) -> Ids | None:
-    terms, values = condition(where)
-    rows = connection.execute(
-        f"""SELECT p.passage_id FROM episodes e CROSS JOIN passages p ON p.episode_key = e.episode_key
-            WHERE {terms} LIMIT ?""",
-        (*values, few + 1),
-    ).fetchall()
-    return np.sort(np.array(rows, np.int64).ravel()) if len(rows) <= few else None
+# --- pages and counts by a filter ------------------------------------------------------------------------
+
+
+class SqliteNative(Native):
+    """What SQLite does in its own form."""
+
+    @override
+    def page(
+        self,
+        tables: SqliteTables,
+        where: Where,
+        limit: int,
+        after: tuple[str, str] | None = None,
+        skip: int = 0,
+        *,
+        oldest_first: bool = False,
+    ) -> list[Row]:
+        terms, values = condition(where)
+        way, beyond = ("", ">") if oldest_first else (" DESC", "<")
+        if after is not None:
+            terms, values = f"{terms} AND (e.timestamp, e.episode_id) {beyond} (?, ?)", [*values, *after]
+        # which ones first, and their texts then: a sort of all that pass would carry every text along
+        numbers = tables.connection.execute(
+            f"""SELECT e.episode_key FROM episodes e WHERE {terms}
+                ORDER BY e.timestamp{way}, e.episode_id{way} LIMIT ? OFFSET ?""",
+            (*values, limit, skip),
+        ).fetchall()
+        rows = tables["episodes"].among("number", [number for (number,) in numbers], EPISODE_FIELDS)
+        return sorted(rows, key=lambda row: (row["timestamp"], row["episode_id"]), reverse=not oldest_first)
+
+    @override
+    def count(self, tables: SqliteTables, where: Where) -> int:
+        terms, values = condition(where)
+        return int(tables.connection.execute(f"SELECT count(*) FROM episodes e WHERE {terms}", values).fetchone()[0])
+
+    @override
+    def projects(self, tables: SqliteTables) -> list[str]:
+        """One seek in the index for each name: DISTINCT walks all of it."""
+        rows = tables.connection.execute(
+            """WITH RECURSIVE names (project) AS (
+                    SELECT min(project) FROM episodes
+                    UNION ALL
+                    SELECT (SELECT min(project) FROM episodes WHERE project > names.project) FROM names
+                        WHERE project IS NOT NULL)
+                SELECT project FROM names WHERE project IS NOT NULL ORDER BY project"""
+        )
+        return [name for (name,) in rows]
+
+    @override
+    def note_lacking(self, tables: SqliteTables, written: Sequence[Lacking]) -> None:
+        count_lacking(tables.connection, [each.number for each in written])
+
+    @override
+    def prepare(self, texts: Iterable[str]) -> None:
+        """Do nothing: SQLite indexes the texts as it writes them."""
+
+
+_TALLY = """SELECT count(*), coalesce(sum(status = 'active'), 0),
+        coalesce(sum(status = 'active' AND (edited > 0 OR kind IN (SELECT value FROM json_each(:kinds))
+            OR episode_key IN (SELECT episode_key FROM episode_tags
+                WHERE tag IN (SELECT value FROM json_each(:tags))))), 0),
+        coalesce(sum(superseded_by IS NOT NULL), 0), coalesce(sum(read_count >= :confirmed), 0),
+        coalesce(sum(retrieval_count), 0)
+    FROM episodes"""
+
+
+_KEPT_AWAY = """SELECT count(*) FROM (
+        SELECT part_id FROM parts WHERE held_by IS NOT NULL
+        UNION SELECT p.part_id FROM tombstones t JOIN parts p ON p.part_id = t.episode_id
+    ) JOIN parts USING (part_id)
+    WHERE NOT EXISTS (SELECT 1 FROM episodes e WHERE e.episode_id = part_id) AND (?1 IS NULL OR source = ?1)"""
+
+
+class SqliteOverview(OverviewRecords):
+    """Counts over all episodes in SQLite."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(SqliteGateway(database))
+        self._database = database
+
+    @override
+    def sources(self) -> dict[str, SourceState]:
+        with self._database.read() as connection:
+            rows = connection.execute("SELECT source, count(*), max(timestamp) FROM episodes GROUP BY source")
+            return {source: SourceState(count, moment(newest)) for source, count, newest in rows}
+
+    @override
+    def tally(self) -> Tally:
+        given = {
+            "kinds": json_list(sorted(LASTING_KINDS)),
+            "tags": json_list(sorted(LASTING_TAGS)),
+            "confirmed": WORKING_BELOW,
+        }
+        with self._database.read() as connection:
+            return Tally(*connection.execute(_TALLY, given).fetchone())
+
+    @override
+    def census(self, where: Where = EVERYTHING) -> Census:
+        terms, values = condition(where)
+        of = f"FROM episodes e WHERE {terms}"
+        with self._database.read() as connection:
+            episodes, retrievals = connection.execute(
+                f"SELECT count(*), coalesce(sum(e.retrieval_count), 0) {of}", values
+            ).fetchone()
+            projects, instances = (
+                dict(connection.execute(f"SELECT e.{name}, count(*) {of} GROUP BY 1 ORDER BY 2 DESC, 1", values))
+                for name in ("project", "instance")
+            )
+        return Census(episodes, retrievals, projects, instances)
+
+    @override
+    def kept_away(self, tables: SqliteTables, source: str | None) -> int:
+        return int(tables.connection.execute(_KEPT_AWAY, (source,)).fetchone()[0])
+
+    @override
+    def days(self, where: Where) -> dict[date, int]:
+        terms, values = condition(where)
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"""SELECT substr(e.timestamp, 1, 10), count(*) FROM episodes e WHERE {terms}
+                    GROUP BY 1 ORDER BY 1""",
+                values,
+            )
+            return {date.fromisoformat(day): count for day, count in rows}
+
+    @override
+    def most_read(self, where: Where, limit: int) -> list[str]:
+        terms, values = condition(where)
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"""SELECT e.episode_id FROM episodes e WHERE e.read_count > 0 AND {terms}
+                    ORDER BY e.read_count DESC, e.last_retrieved DESC, e.episode_id LIMIT ?""",
+                (*values, limit),
+            )
+            return [name for (name,) in rows]

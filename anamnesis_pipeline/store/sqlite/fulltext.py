@@ -16,9 +16,8 @@ from anamnesis_pipeline.model import ScoredPassage, Variant, Where
 from anamnesis_pipeline.parsing.text.unspaced_scripts import parted, sought
 from anamnesis_pipeline.store.contracts import TextIndex, TextProblem
 from anamnesis_pipeline.store.index_terms import IndexTerms, exact_phrases
-from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.connection import Database, problems_of
 from anamnesis_pipeline.store.sqlite.filters import PassingPassages, condition
-from anamnesis_pipeline.store.sqlite.integrity import problems_of
 from anamnesis_pipeline.store.sqlite.word_lists import (
     ROWS_READ_PER_LIST,
     CommonWords,

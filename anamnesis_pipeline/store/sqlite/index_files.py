@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from uuid import uuid4
 
@@ -108,8 +108,25 @@ class IndexFiles:
         is set aside: searches of a graph that is not what was written would end the process.
         """
         recorded = _recorded(connection, row.space_id, variant)
-        file = self._opened(row, variant, recorded) if recorded else None
-        return CurrentFile(file, recorded) if file and recorded else None
+        if recorded is None:
+            return None
+        key, path = (row.space_id, variant), self._index_dir / recorded.name
+        with self._lock:
+            if key in self._files and self._files[key].name == recorded.name:
+                return CurrentFile(self._files[key], recorded)
+            if recorded.name in self._damaged:
+                return None
+            try:
+                file = self._files[key] = VectorFile(path, row.dim)
+            except DamagedFileError as exc:
+                log.warning("%s; it is set aside, and searches read every vector until it is built from the store", exc)
+                self._damaged.add(path.name)
+                with suppress(OSError):  # another process did it, or nothing can be written: it is not opened here
+                    path.replace(path.with_suffix(SET_ASIDE))
+                return None
+            except OSError:
+                return None
+            return CurrentFile(file, recorded)
 
     def close_all_but(self, space_ids: Set[int]) -> None:
         """Unmap the files of all other spaces; a search that is going on in one keeps it until it ends."""
@@ -157,11 +174,22 @@ class IndexFiles:
         path = self._index_dir / f"{row.space_id}-{variant}-{covered}-{uuid4().hex[:8]}.usearch"
         grown = None
         if recorded is not None and not (force or coverage.is_worn):
-            grown = self._grow(row, variant, recorded, path, covered)
+            # a vector written again has a new seq, so its id is dead in the old file and among the new
+            live = self.ids(row, variant, upto=recorded.covered_seq)
+            new_pages = self.pages(row, variant, recorded.covered_seq, covered)
+            if done := grow_file(self._index_dir / recorded.name, path, row.dim, live, new_pages):
+                grown = done[0], recorded.removed + done[1]
         vectors, removed = grown or (write_file(path, row.dim, self.pages(row, variant, upto=covered)), 0)
         new = FileRow(path.name, path.stat().st_size, covered, vectors, removed)
         with self._database.write() as connection:
-            is_named = _record(connection, row.space_id, variant, new)
+            stored = _recorded(connection, row.space_id, variant)
+            space = connection.execute("SELECT 1 FROM spaces WHERE space_id = ?", (row.space_id,)).fetchone()
+            # else the space was dropped, or has a newer file
+            is_named = space is not None and (stored is None or stored.covered_seq <= new.covered_seq)
+            if is_named:
+                columns = "(space_id, variant, name, bytes, covered_seq, vectors, removed)"
+                values = (row.space_id, variant, *astuple(new))
+                connection.execute(f"REPLACE INTO index_files {columns} VALUES (?, ?, ?, ?, ?, ?, ?)", values)  # noqa: S608
         if not is_named:
             path.unlink()
         elif force and recorded is not None:  # it may hold what was deleted for good; who has it mapped keeps it
@@ -221,42 +249,6 @@ class IndexFiles:
                 if path.name not in recorded and path.stat().st_mtime < time.time() - age:
                     path.unlink(missing_ok=True)
 
-    def _grow(
-        self, row: StoredSpace, variant: str, recorded: FileRow, path: Path, covered: int
-    ) -> tuple[int, int] | None:
-        """Write at `path` the recorded file without its dead and with what came after it, and return its (vectors,
-        removed); None, with nothing written, when that file was deleted or damaged meanwhile.
-
-        A vector written again has a new seq, so its id is dead in the old file and among the new.
-        """
-        old = self._index_dir / recorded.name
-        live = self.ids(row, variant, upto=recorded.covered_seq)
-        grown = grow_file(old, path, row.dim, live, self.pages(row, variant, recorded.covered_seq, covered))
-        return (grown[0], recorded.removed + grown[1]) if grown else None
-
-    def _opened(self, row: StoredSpace, variant: str, recorded: FileRow) -> VectorFile | None:
-        key = (row.space_id, variant)
-        with self._lock:
-            if key in self._files and self._files[key].name == recorded.name:
-                return self._files[key]
-            if recorded.name in self._damaged:
-                return None
-            path = self._index_dir / recorded.name
-            try:
-                self._files[key] = VectorFile(path, row.dim)
-            except DamagedFileError as exc:
-                self._set_aside(path, exc)
-                return None
-            except OSError:
-                return None
-            return self._files[key]
-
-    def _set_aside(self, path: Path, problem: DamagedFileError) -> None:
-        log.warning("%s; it is set aside, and searches read every vector until it is built from the store", problem)
-        self._damaged.add(path.name)
-        with suppress(OSError):  # another process did it, or nothing can be written: it is not opened here
-            path.replace(path.with_suffix(SET_ASIDE))
-
 
 def _recorded(connection: sqlite3.Connection, space_id: int, variant: str) -> FileRow | None:
     row = connection.execute(
@@ -264,20 +256,3 @@ def _recorded(connection: sqlite3.Connection, space_id: int, variant: str) -> Fi
         (space_id, variant),
     ).fetchone()
     return None if row is None else FileRow(*row)
-
-
-def _record(connection: sqlite3.Connection, space_id: int, variant: str, new: FileRow) -> bool:
-    """Name the file that searches use from now on; False when the space was dropped or has a newer file."""
-    if connection.execute("SELECT 1 FROM spaces WHERE space_id = ?", (space_id,)).fetchone() is None:
-        return False
-    recorded = _recorded(connection, space_id, variant)
-    if recorded is not None and recorded.covered_seq > new.covered_seq:
-        return False
-    connection.execute(
-        """INSERT INTO index_files (space_id, variant, name, bytes, covered_seq, vectors, removed)
-            VALUES (?, ?, ?, ?, ?, ?, ?)
-            ON CONFLICT (space_id, variant) DO UPDATE SET name = excluded.name, bytes = excluded.bytes,
-                covered_seq = excluded.covered_seq, vectors = excluded.vectors, removed = excluded.removed""",
-        (space_id, variant, new.name, new.bytes, new.covered_seq, new.vectors, new.removed),
-    )
-    return True

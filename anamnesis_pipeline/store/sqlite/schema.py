@@ -77,7 +77,6 @@ _INDEXES = {
     "frames": """by_mark (mark) WHERE mark <> '';
         by_base (base_source, base_path, base_generation) WHERE base_source IS NOT NULL""",
     "messages": "by_source (source) WHERE canonical = ''; by_canonical (canonical) WHERE canonical <> ''",
-    "occurrences": "by_key (message_key)",
     "parts": """by_exchange (source, exchange_id); by_path (source, path);
         by_session (session_id, agent_id, started_at, project); summarized (source) WHERE summarized_hash IS NOT NULL;
         of_unlinked_agents (source) WHERE kind = 'subagent' AND origin = ''; open (source, ended_at) WHERE closed = 0;
@@ -87,14 +86,8 @@ _INDEXES = {
         held (held_by) WHERE held_by IS NOT NULL""",
     "sightings": """by_section (place, anchor, part_id, present); by_part (part_id, present); by_text (text);
         by_successor (became) WHERE became <> ''""",
-    "unsettled": "by_source (source, place, anchor)",
     "summaries": "by_model (model, problem, skip)",
-    "llm_asked": "by_part (part_id)",
-    "llm_calls": "by_day (day)",
-    "llm_leases": "by_call (call_id)",
     "llm_batches": "",
-    "context_sessions": "by_time (seen_at)",
-    "context_shown": "by_number (session_id, number)",
     "episodes": """by_time (timestamp, episode_id); by_project (project, timestamp, episode_id);
         by_own_project (own_project, project); by_kind (project, kind, status, timestamp, episode_id);
         by_instance (instance, project, timestamp); by_source (source, timestamp, episode_id);
@@ -103,25 +96,19 @@ _INDEXES = {
     "episode_tags": "by_episode (episode_key)",
     "tombstones": """by_time (deleted_at, episode_id) WHERE went_with = '';
         by_company (went_with) WHERE went_with <> ''""",
-    "tombstone_keys": "by_episode (episode_id)",
-    "buried_sections": "by_place (place); by_file (source, path)",
     "passages": "UNIQUE by_episode (episode_key, ordinal)",
     "spaces": "UNIQUE active (status) WHERE status = 'active'; UNIQUE building (status) WHERE status = 'building'",
     "vectors": "UNIQUE by_passage (space_id, variant, passage_id); by_seq (space_id, variant, seq)",
     "token_vectors": "UNIQUE by_passage (space_id, passage_id, tokens)",
     "pending": "by_source (space_id, source, timestamp, episode_key, missing); by_episode (episode_key)",
-    "consolidated": "by_canonical (canonical); by_regime (regime, undone)",
     "session_notes": """changed (source, session_id) WHERE noted > 0; by_session (session_id);
         by_root (root) WHERE root <> ''""",
-    "query_log": "by_time (asked_at)",
-    "query_results": "by_query (number)",
     "events": "by_episode (episode_id, number)",
-    "chat_sessions": "by_use (updated_at, session_id)",
     "chat_messages": """UNIQUE in_order (session_id, number); by_episode (episode_id);
         rated (feedback, at) WHERE feedback <> 0; by_records (records_at) WHERE records_at <> ''""",
 }
-"""Table -> its indexes, where these are others than `tables.py` declares for both engines. Their names begin with that
-of the table.
+"""Table -> its indexes, where SQLite needs others than `tables.py` declares. Their names begin with that of the table.
+The name of an index matters only where a statement says `INDEXED BY`: files of earlier versions have other names.
 """
 
 
@@ -155,14 +142,15 @@ def _indexes_of(table: Table) -> list[str]:
             name, _, rest = text.removeprefix(unique).partition(" ")
             made.append(f"CREATE {unique}INDEX {prefix}_{name} ON {table.name} {rest}")
         return made
-    for number, index in enumerate(table.indexes):
+    for index in table.indexes:
         fields = ordered(table, index.fields)
         terms, values = compiled(table, index.where)
         if values:
             raise ValueError(f"an index of {table.name} compares with {values}; only 0, 1, '' and None may stand there")
         where = f" WHERE {terms}" if index.where else ""
         unique = "UNIQUE " if index.unique else ""
-        made.append(f"CREATE {unique}INDEX {table.name}_{number} ON {table.name} ({fields}){where}")
+        name = "_".join((table.name, "by", *(each.removeprefix("-") for each in index.fields)))
+        made.append(f"CREATE {unique}INDEX {name} ON {table.name} ({fields}){where}")
     return made
 
 

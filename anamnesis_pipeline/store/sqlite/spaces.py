@@ -5,7 +5,6 @@
 
 import sqlite3
 from collections.abc import Iterable
-from heapq import nlargest
 from pathlib import Path
 
 from typing_extensions import override
@@ -49,45 +48,6 @@ def count_lacking(connection: sqlite3.Connection, episode_keys: Iterable[int], s
     )
 
 
-def expect_everything(connection: sqlite3.Connection, space_id: int) -> None:
-    """In a new space, every episode lacks all its vectors. One statement over narrow rows: 75,000 take 0.2 s."""
-    connection.execute(
-        """INSERT INTO pending (space_id, episode_key, source, timestamp, missing)
-            SELECT ?, episode_key, source, timestamp, passages FROM episodes WHERE passages > 0""",
-        (space_id,),
-    )
-
-
-def newest_lacking(
-    connection: sqlite3.Connection, space_id: int, sources: Iterable[str], episodes: int
-) -> list[tuple[str, int, str]]:
-    """(timestamp, episode key, source) of the newest episodes of these sources that lack a vector, newest first.
-
-    Reads at most `episodes` rows of each source, whatever is stored.
-    """
-    return nlargest(
-        episodes,
-        (
-            row
-            for source in set(sources)
-            for row in connection.execute(
-                """SELECT timestamp, episode_key, source FROM pending WHERE space_id = ? AND source = ?
-                    ORDER BY timestamp DESC, episode_key DESC LIMIT ?""",
-                (space_id, source, episodes),
-            )
-        ),
-    )
-
-
-def lacking_totals(connection: sqlite3.Connection, space_id: int) -> tuple[int, int]:
-    """How many episodes, and how many of their passages, lack a vector in a space."""
-    episodes, passages = connection.execute(
-        "SELECT count(*), coalesce(sum(missing), 0) FROM pending INDEXED BY pending_by_source WHERE space_id = ?",
-        (space_id,),
-    ).fetchone()
-    return episodes, passages
-
-
 # --- spaces ----------------------------------------------------------------------------------------------
 
 
@@ -109,7 +69,12 @@ class SqliteSpaces(SpaceRecords):
             space_id = tables["spaces"].insert([space_row(space)])
             variants = [{"space_id": space_id, "variant": variant} for variant in space.variants]
             SqliteRows(connection, SPACE_VARIANTS).insert(variants)
-            expect_everything(connection, space_id)
+            # every episode lacks all its vectors. One statement over narrow rows: 75,000 take 0.2 s
+            connection.execute(
+                """INSERT INTO pending (space_id, episode_key, source, timestamp, missing)
+                    SELECT ?, episode_key, source, timestamp, passages FROM episodes WHERE passages > 0""",
+                (space_id,),
+            )
         return True
 
     @override

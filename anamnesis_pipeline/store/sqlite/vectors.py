@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from heapq import nlargest
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.engine import SqliteTables
 from anamnesis_pipeline.store.sqlite.filters import PassingPassages, condition
 from anamnesis_pipeline.store.sqlite.index_files import IndexFiles
-from anamnesis_pipeline.store.sqlite.spaces import LACKS_A_VECTOR, count_lacking, lacking_totals, newest_lacking
+from anamnesis_pipeline.store.sqlite.spaces import LACKS_A_VECTOR, count_lacking
 from anamnesis_pipeline.store.sqlite.vector_search import FewVectors, VectorTail
 from anamnesis_pipeline.store.values import instant, json_list, moment
 from anamnesis_pipeline.store.vector_values import (
@@ -69,10 +70,6 @@ class SqliteVectors(VectorIndex):
         self._files = IndexFiles(database, index_dir)
         self._lock = threading.Lock()
         self._tails: dict[tuple[int, str], VectorTail] = {}
-
-    @override
-    def put(self, space: str, variant: Variant, passage_ids: Sequence[int], vectors: Vectors) -> int:
-        return self.put_all(space, passage_ids, {variant: vectors})
 
     @override
     def put_all(
@@ -116,7 +113,10 @@ class SqliteVectors(VectorIndex):
             row = find_space(SqliteTables(connection), space)
             check_width(row, vector.shape, 1)
             current = self._files.current(connection, row, variant)
-            tail = self._tail(row, variant).view(connection, current.row.covered_seq if current else 0)
+            with self._lock:
+                key = (row.space_id, variant)
+                its_tail = self._tails.setdefault(key, VectorTail(row.space_id, variant, row.dim))
+            tail = its_tail.view(connection, current.row.covered_seq if current else 0)
             question = vector_search.Question(row.space_id, variant, vector, k, where)
             few = self._few.of(connection, where) if where.is_selective else None
             file = current.file if current else None
@@ -159,10 +159,25 @@ class SqliteVectors(VectorIndex):
     def pending(self, space: str, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
         with self._database.read() as connection:
             space_id = find_space(SqliteTables(connection), space).space_id
-            return [
-                _lacking(connection, space_id, episode_key, source)
-                for _, episode_key, source in newest_lacking(connection, space_id, sources, episodes)
-            ]
+            # at most `episodes` rows of each source are read, whatever is stored
+            sql = """SELECT timestamp, episode_key, source FROM pending WHERE space_id = ? AND source = ?
+                ORDER BY timestamp DESC, episode_key DESC LIMIT ?"""
+            waiting = (row for source in set(sources) for row in connection.execute(sql, (space_id, source, episodes)))
+            found: list[PendingEpisode] = []
+            for _, episode_key, source in nlargest(episodes, waiting):
+                rows = connection.execute(
+                    f"""SELECT p.passage_id, e.episode_id, p.ordinal, t.text, t.context, t.message_ids
+                        FROM passages p JOIN passage_texts t USING (passage_id) JOIN episodes e USING (episode_key)
+                        JOIN spaces s ON s.space_id = ?
+                        WHERE p.episode_key = ? AND {LACKS_A_VECTOR} ORDER BY p.ordinal""",
+                    (space_id, episode_key),
+                )
+                passages = tuple(
+                    StoredPassage(key, episode_id, Passage(ordinal, text, context, tuple(json.loads(ids))))
+                    for key, episode_id, ordinal, text, context, ids in rows
+                )
+                found.append(PendingEpisode(passages[0].episode_id, source, passages))
+            return found
 
     @override
     def pending_sources(self, space: str) -> dict[str, int]:
@@ -174,17 +189,17 @@ class SqliteVectors(VectorIndex):
             return dict(rows.fetchall())
 
     @override
-    def count(self, space: str) -> int:
-        return self.progress(space).passages_done
-
-    @override
     def progress(self, space: str) -> SpaceProgress:
         with self._database.read() as connection:
             space_id = find_space(SqliteTables(connection), space).space_id
             episodes, passages = connection.execute(
                 "SELECT count(*), coalesce(sum(passages), 0) FROM episodes INDEXED BY episodes_passages"
             ).fetchone()
-            lacking, missing = lacking_totals(connection, space_id)
+            lacking, missing = connection.execute(
+                "SELECT count(*), coalesce(sum(missing), 0) FROM pending INDEXED BY pending_by_source"
+                " WHERE space_id = ?",
+                (space_id,),
+            ).fetchone()
             last_episode, written_at = connection.execute(
                 "SELECT last_episode, written_at FROM spaces WHERE space_id = ?", (space_id,)
             ).fetchone()
@@ -268,13 +283,6 @@ class SqliteVectors(VectorIndex):
             row = find_space(SqliteTables(connection), space)
             return row, row.variants
 
-    def _tail(self, row: StoredSpace, variant: str) -> VectorTail:
-        with self._lock:
-            key = (row.space_id, variant)
-            if key not in self._tails:
-                self._tails[key] = VectorTail(row.space_id, variant, row.dim)
-            return self._tails[key]
-
     def _forget_dropped(self, connection: sqlite3.Connection) -> None:
         """Let go of what is kept of spaces that were dropped, by whatever process: a deleted file that is mapped still
         takes its room on the disk. The id of a space is never given to another one.
@@ -330,18 +338,3 @@ def _note_checkpoint(connection: sqlite3.Connection, space_id: int, episode_keys
                 WHERE space_id = ?""",
             (complete[-1], instant(datetime.now(UTC)), space_id),
         )
-
-
-def _lacking(connection: sqlite3.Connection, space_id: int, episode_key: int, source: str) -> PendingEpisode:
-    rows = connection.execute(
-        f"""SELECT p.passage_id, e.episode_id, p.ordinal, t.text, t.context, t.message_ids
-            FROM passages p JOIN passage_texts t USING (passage_id) JOIN episodes e USING (episode_key)
-            JOIN spaces s ON s.space_id = ?
-            WHERE p.episode_key = ? AND {LACKS_A_VECTOR} ORDER BY p.ordinal""",
-        (space_id, episode_key),
-    )
-    passages = tuple(
-        StoredPassage(key, episode_id, Passage(ordinal, text, context, tuple(json.loads(ids))))
-        for key, episode_id, ordinal, text, context, ids in rows
-    )
-    return PendingEpisode(passages[0].episode_id, source, passages)
