@@ -20,7 +20,7 @@ Vectors = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class TextProblem:
-    """Why full text does not agree with the texts it is made of. `damaged`: it stays so until somebody sees to it. An
+    """Why full text does not agree with the texts it is made of. `damaged`: it stays so until it is repaired. An
     index that a process of its own keeps may be `down`, and answers nothing, or `behind`; neither harms a text.
     """
 

@@ -451,10 +451,12 @@ RETRIEVALS = (0, 1, 2, 4, 5)
 
 @pytest.fixture
 def full_store(store: Store) -> Store:
-    made = product(KINDS, METADATA, AGES)
-    for number, (kind, metadata, age) in enumerate(made):
+    made = []
+    for number, (kind, metadata, age) in enumerate(product(KINDS, METADATA, AGES)):
         tags, source = ("pinned",) * (number % 7 == 0), "direct" if number % 5 == 0 else "logs"
-        put(store, f"e{number}", "text", minute=-age, kind=kind, metadata=metadata, tags=tags, source=source)
+        fields: dict[str, Any] = {"kind": kind, "metadata": metadata, "tags": tags, "source": source}
+        made.append((episode(f"e{number}", -age, **fields), passages("text")))
+    store.episodes.put(made)
     return store
 
 

@@ -38,7 +38,7 @@ def test_a_row_that_is_too_large_for_a_document_is_named(store: Store, monkeypat
     replies = next(table for table in TABLES if table.name == "llm_replies")
     row = replies.row(["the key", "ollama", "m", "\u20ac" * 400])
     store.copies.write(replies, [row])
-    monkeypatch.setattr(copying, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(copying, "MAX_BYTES", 1_000)
     with pytest.raises(GiveUp, match="of llm_replies the row the key has"):
         store.copies.write(replies, [row])
 

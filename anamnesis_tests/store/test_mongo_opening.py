@@ -145,7 +145,7 @@ def test_index_is_made_once_the_service_is_back(server: LoopbackServer, monkeypa
         server.catalog.behaviour.reachable = True
         assert found(store, "words") == ["e"]
         assert len(search_indexes(server, "passages")) == 1
-        monkeypatch.setattr(fulltext, "MOST_SCANNED", 0)
+        monkeypatch.setattr(fulltext, "MAX_SCANNED", 0)
         wait_until_queryable(server, "passages")
         assert found(store, "words") == ["e"]
         assert store.text.check() == []

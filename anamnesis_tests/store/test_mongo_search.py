@@ -289,7 +289,7 @@ def test_without_an_index_much_is_refused(open_it: Open, behaviour: SearchBehavi
     assert set(near(store, EAST, 10)) == {f"e{i}" for i in range(1, 20, 2)}
     assert store.text.unknown(["shared", "else"]) == ["else"]
     for module in (fulltext, vector_search):
-        monkeypatch.setattr(module, "MOST_SCANNED", 5)
+        monkeypatch.setattr(module, "MAX_SCANNED", 5)
     assert (
         set(found(store, "shared", projects=("few",)))
         == set(near(store, EAST, projects=("few",)))
@@ -324,7 +324,7 @@ def test_search_names_the_index_that_is_down(
     behaviour.never_ready = {EVERY}
     collection = "vectors_hashing" if down == "dense_text" else "passages"
     drop_search_indexes(server, collection)
-    monkeypatch.setattr(vector_search if down == "dense_text" else fulltext, "MOST_SCANNED", 5)
+    monkeypatch.setattr(vector_search if down == "dense_text" else fulltext, "MAX_SCANNED", 5)
     answer = memory.ask("gateway connection")
     assert answer.hits
     assert any(note.startswith(f"{down}: search index") for note in answer.degraded)
@@ -340,7 +340,7 @@ def test_search_goes_on_without_its_service(store: Store, server: LoopbackServer
     kept(store, "b", "shared words", EAST)
     assert found(store, "shared") == near(store, EAST) == ["a", "b"]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(fulltext, "MOST_SCANNED", 1)
+        patched.setattr(fulltext, "MAX_SCANNED", 1)
         with pytest.raises(RetryLater, match="does not answer"):
             found(store, "shared")
         behaviour.reachable = True
@@ -422,7 +422,7 @@ def test_never_fewer_than_asked_for_are_found(store: Store, behaviour: SearchBeh
 
 
 def test_more_than_the_server_considers_are_found_too(store: Store, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(vector_search, "MOST_CANDIDATES", 50)
+    monkeypatch.setattr(vector_search, "MAX_CANDIDATES", 50)
     keys, vectors = filled(store, 120)
     store.vectors.build("s")
     hits = store.vectors.nearest("s", TEXT, vectors[0], 100, Where())
@@ -469,7 +469,7 @@ def test_what_the_new_index_lacks_is_read_as_before(store: Store, server: Loopba
 def test_space_is_searched_by_its_own_index(
     store: Store, server: LoopbackServer, open_it: Open, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(vector_search, "MOST_SCANNED", 2)
+    monkeypatch.setattr(vector_search, "MAX_SCANNED", 2)
     store.spaces.put(space("t", dim=8))
     (key,) = put(store, "x", "text")
     store.vectors.put("t", Variant.TEXT, [key], random_units(1, 8))

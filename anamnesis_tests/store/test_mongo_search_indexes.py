@@ -87,7 +87,7 @@ def test_searches_answer_by_the_index_all_through_a_forced_build(
     store: Store, server: LoopbackServer, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
 ):
     vectors = indexed(store)
-    monkeypatch.setattr(vector_search, "MOST_SCANNED", 1)
+    monkeypatch.setattr(vector_search, "MAX_SCANNED", 1)
     before = search_indexes(server, "vectors_s")
     behaviour.build_s, behaviour.never_ready = 0.5, {EVERY}
 
@@ -114,7 +114,7 @@ def test_another_definition_takes_every_handle_over(
 ):
     old = open_it()
     vectors = indexed(old)
-    monkeypatch.setattr(vector_search, "MOST_SCANNED", 1)
+    monkeypatch.setattr(vector_search, "MAX_SCANNED", 1)
     behaviour.build_s = 0.3
     new = open_it(quantization="scalar")
     with Searching(old, vectors) as by_old, Searching(new, vectors) as by_new:
@@ -159,7 +159,7 @@ def test_build_that_fails_says_why_and_the_old_index_answers(
     store: Store, server: LoopbackServer, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
 ):
     vectors = indexed(store)
-    monkeypatch.setattr(vector_search, "MOST_SCANNED", 1)
+    monkeypatch.setattr(vector_search, "MAX_SCANNED", 1)
     before = search_indexes(server, "vectors_s")
     behaviour.failing = {EVERY}
     with pytest.raises(GiveUp, match=r"could not build search index vectors_.*FAILED.*log of the search process"):
@@ -174,7 +174,7 @@ def test_build_that_does_not_end_is_taken_up_by_the_next(
     store: Store, server: LoopbackServer, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
 ):
     vectors = indexed(store)
-    monkeypatch.setattr(vector_search, "MOST_SCANNED", 1)
+    monkeypatch.setattr(vector_search, "MAX_SCANNED", 1)
     assert isinstance(store.vectors, MongoVectors)
     monkeypatch.setattr(store.vectors, "_build_wait_s", 0.3)
     behaviour.never_ready = {EVERY}
@@ -287,7 +287,7 @@ def test_space_with_little_answers_before_its_index(store: Store, behaviour: Sea
 
 
 def test_full_space_waits_for_its_index(store: Store, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(mongo_vectors, "MOST_SCANNED", 1)
+    monkeypatch.setattr(mongo_vectors, "MAX_SCANNED", 1)
     keys = [put(store, f"e{i}", "text")[0] for i in range(3)]
     for key in ("s", "t"):
         behaviour.never_ready = {EVERY} if key == "t" else set()

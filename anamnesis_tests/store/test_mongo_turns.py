@@ -90,7 +90,7 @@ def test_who_waits_is_let_first_by_who_just_wrote(
     ours: Database, theirs: Database, waits: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "GIVES_WAY_S", LONG_S)
-    monkeypatch.setattr(client, "MOST_LATER_S", 0.3)
+    monkeypatch.setattr(client, "MAX_LATER_S", 0.3)
     theirs._turns._took_s = LONG_S  # so that they come late, for all that ours needs to write once more
     began, order = threading.Event(), list[str]()
 
@@ -177,4 +177,4 @@ def test_who_let_another_first_comes_after_those_who_wait(ours: Database, monkey
     known = Turns()
     known.ended(time.monotonic() - LONG_S)
     known.give_way(ours._current()[ours.name]["writer"])
-    assert slept == [client.LOOKS_EVERY_S, client.MOST_LATER_S]
+    assert slept == [client.LOOKS_EVERY_S, client.MAX_LATER_S]

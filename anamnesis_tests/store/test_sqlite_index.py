@@ -245,7 +245,7 @@ def test_vectors_behind_the_file_are_not_all_scanned(store: Store, monkeypatch: 
     old = many(store, 500)
     store.vectors.build("s", force=True)
     new = many(store, 500, first=500)
-    monkeypatch.delattr(vector_search, "_scan_matching")
+    monkeypatch.delattr(vector_search, "_OF_ALL")
     query = random_units(1, 8, seed=9)[0]
     every = {**store.vectors.get("s", Variant.TEXT, old), **store.vectors.get("s", Variant.TEXT, new)}
     best = sorted(every, key=lambda key: -float(every[key] @ query))[:20]

@@ -17,7 +17,7 @@ _REST = re.compile(r"(/[\w-]*)?(\?[^/@#]*)?")
 
 
 def hosts_of(uri: str) -> str:
-    """The hosts, as they are written; empty where nobody can tell them from user and password."""
+    """The hosts, as they are written; empty where they cannot be told from user and password."""
     _, authority, rest = _split(uri)
     hosts = authority.rpartition("@")[2]
     # A password with / ? or # in it ends too early, and the @ behind it is left over.

@@ -37,13 +37,13 @@ from anamnesis_pipeline.store.mongo.translation import translated
 # long tries a little later: what a search writes in passing does not queue behind the batches of several others.
 
 TURN = {"_id": "turn"}
-"""The document that every transaction changes first. `waited`: how often somebody waited for it."""
+"""The document that every transaction changes first. `waited`: how often a process waited for it."""
 WAITS_S = 10.0
-"""How long one attempt to wait may take: whoever has the turn is waited for until that transaction ends."""
-MOST_LATER_S = 0.03
-"""Who waits comes so much later, at most, as a fifth of its last turn."""
+"""Limit of one attempt to wait, in seconds: it ends with the transaction that has the lock."""
+MAX_LATER_S = 0.03
+"""Maximum extra delay of a waiting process, in seconds: a fifth of its last transaction."""
 GIVES_WAY_S = 0.1
-"""How long at most who just wrote waits for another one to take the turn: longer than anybody comes later."""
+"""Limit of how long a process that just wrote waits for another one to take the turn: longer than MAX_LATER_S."""
 LOOKS_EVERY_S = 0.004
 
 _WRITE_CONFLICT = 112
@@ -102,11 +102,11 @@ class Turns:
                 self._come_later()
 
     def _come_later(self) -> None:
-        time.sleep(min(self._took_s / 5, MOST_LATER_S))
+        time.sleep(min(self._took_s / 5, MAX_LATER_S))
 
 
 def _state(writer: DriverCollection[Document]) -> tuple[int, int]:
-    """The number of the turn, and how often somebody waited."""
+    """Return the number of the turn, and how often a process waited."""
     found = writer.find_one(TURN) or {}
     return found.get("turn", 0), found.get("waited", 0)
 
@@ -118,14 +118,16 @@ SELECTION_TIMEOUT_MS = 5_000
 (https://www.mongodb.com/docs/manual/replication/).
 """
 HEARTBEAT_MS = 4_000
-"""How often a server says by itself that it lives. One that hangs is noticed after this and CONNECT_TIMEOUT_MS at the
-latest, and then what waits for its answer is told; without, only SOCKET_TIMEOUT_MS would end it.
+"""Interval of the driver's heartbeats. A server that hangs is noticed after this and CONNECT_TIMEOUT_MS at the latest,
+and calls that wait for its answer fail then; without, only SOCKET_TIMEOUT_MS would end them.
 """
 SOCKET_TIMEOUT_MS = 60_000
 """No answer of a server may take longer; a transaction may not either (`transactionLifetimeLimitSeconds`)."""
 CONNECT_TIMEOUT_MS = 3_000
 SILENT_S = 1.0
-"""How long a read waits for a primary once one was waited for in vain: the client looks every half second then."""
+"""How long a read waits for a primary after another read found none in time: the client polls every
+half second then.
+"""
 SEARCHED_S = 5.0
 """How long one list of a search may take; the others answer without it."""
 WAITED_S = 120.0
@@ -134,7 +136,7 @@ TURN_TIMEOUT_S = 130.0
 """How long a thread waits for others of its process: somewhat longer than one write may take."""
 
 LONG_S = 5.0
-"""Who waits longer than this for other processes says so, with every further attempt (`WAITS_S`)."""
+"""A wait for other processes that is longer is logged, with every further attempt (`WAITS_S`)."""
 
 _SNAPSHOT_TOO_OLD = 239
 log = logging.getLogger(__name__)
@@ -248,7 +250,7 @@ class Database:
                 client.admin.command("ping")
         try:
             yield
-        except ConnectionFailure:  # of a call that was asked again in vain the driver tells the first failure
+        except ConnectionFailure:  # of a call that failed twice the driver raises the first failure
             self._silent = True
             raise
         self._silent = False

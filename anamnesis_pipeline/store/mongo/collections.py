@@ -128,12 +128,6 @@ class Collection:
         with self._named():
             return self._driver.update_many(where, change, session=self._session).matched_count
 
-    def take(self, where: Filter, change: Mapping[str, Any], *, order: Order = ()) -> Document | None:
-        """Change the first that matches and return it as it is then; atomic also outside of a transaction."""
-        return self._driver.find_one_and_update(
-            where, change, sort=list(order) or None, return_document=True, session=self._session
-        )
-
     def delete(self, where: Filter) -> int:
         """Remove all that match; returns how many did."""
         return self._driver.delete_many(where, session=self._session).deleted_count

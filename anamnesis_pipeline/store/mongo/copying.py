@@ -27,9 +27,9 @@ DERIVED = {
     "writer": "whose turn it is to write",
     "store": "the version of this database",
 }
-"""Collections that are not copied, and why; counters that `NUMBERS` does not name go on by themselves (`seq`)."""
+"""Collections that are not copied, and why; counters that `NUMBERS` does not name continue automatically (`seq`)."""
 
-MOST_BYTES = (16 << 20) - 4_096
+MAX_BYTES = (16 << 20) - 4_096
 """A document may have 16 MiB, names of fields included (https://www.mongodb.com/docs/manual/reference/limits/)."""
 
 
@@ -52,10 +52,10 @@ class MongoCopy(CopyRecords):
         """
         for row in rows:
             texts = [value for value in row.values() if isinstance(value, str | bytes)]
-            if 4 * sum(map(len, texts)) < MOST_BYTES:  # a character has at most 4 bytes
+            if 4 * sum(map(len, texts)) < MAX_BYTES:  # a character has at most 4 bytes
                 continue
             size = sum(len(value if isinstance(value, bytes) else value.encode()) for value in texts)
-            if size > MOST_BYTES:
+            if size > MAX_BYTES:
                 key = ", ".join(map(str, table.key_of(row)))
                 raise GiveUp(
                     f"{self._database.place} takes no document of more than 16 MB, and of {table.name} the row {key} "

@@ -39,8 +39,8 @@ KEPT = (
 )
 """Where MongoDB keeps deleted documents."""
 terms_of = lru_cache(2 * MAX_ROWS_PER_WRITE)(exact_terms)
-"""Remembered for as many texts as two transactions write: those of one are worked out before its turn, in which nobody
-else can write, and it may run again.
+"""Remembered for as many texts as two transactions write: those of one are made before its turn, in which no other
+process can write, and it may run again.
 """
 
 

@@ -41,9 +41,9 @@ from anamnesis_pipeline.store.mongo.translation import IndexDown, asking
 
 log = logging.getLogger(__name__)
 
-MOST_SCANNED = 5_000
+MAX_SCANNED = 5_000
 """Passages that are read where no index answers: some 4 MB, and a second for the first search."""
-MOST_PHRASES = 200
+MAX_PHRASES = 200
 """Words of a query that are looked for; Lucene takes 1,024 clauses, and each stands in four fields."""
 ASKED_AT_ONCE = 40
 CHECKED_FOR_S = 10.0
@@ -84,7 +84,7 @@ class MongoTextIndex(TextIndex):
         phrases = self._phrases(analyzer, words)
         if not phrases or k < 1:
             return []
-        query = TextQuery((tuple(phrases[:MOST_PHRASES]),), _fields(analyzer, variant))
+        query = TextQuery((tuple(phrases[:MAX_PHRASES]),), _fields(analyzer, variant))
         return self._found(query, k, where)
 
     @override
@@ -93,7 +93,7 @@ class MongoTextIndex(TextIndex):
         groups = dict.fromkeys(tuple(found) for piece in pieces if (found := self._phrases(analyzer, [piece])))
         if not groups or k < 1:
             return []
-        query = TextQuery(tuple(groups)[:MOST_PHRASES], _fields(analyzer, Variant.TEXT))
+        query = TextQuery(tuple(groups)[:MAX_PHRASES], _fields(analyzer, Variant.TEXT))
         return self._found(query, k, where)
 
     @override
@@ -104,7 +104,7 @@ class MongoTextIndex(TextIndex):
     @override
     def unknown(self, words: Sequence[str]) -> list[str]:
         """Of so many words that it would take seconds, only the first are looked for."""
-        asked = {word: found[0] for word in words[:MOST_PHRASES] if (found := self._phrases(STEM, [word]))}
+        asked = {word: found[0] for word in words[:MAX_PHRASES] if (found := self._phrases(STEM, [word]))}
         phrases = list(dict.fromkeys(asked.values()))
         known = self._known(phrases) if phrases else set()
         return [word for word, phrase in asked.items() if phrase not in known]
@@ -165,7 +165,7 @@ class MongoTextIndex(TextIndex):
                     read = self._scored(query, documents, None if is_new else known)
                     scores = scores | read if is_new else read | scores
             except IndexDown:
-                all_there_is = live_rows(tables, PASSAGES, where, fields, MOST_SCANNED)
+                all_there_is = live_rows(tables, PASSAGES, where, fields, MAX_SCANNED)
                 if all_there_is is None:
                     raise
                 scores = self._scored(query, all_there_is, None)
@@ -245,7 +245,7 @@ class MongoTextIndex(TextIndex):
                 _, (tail, found) = self._answer(tables, ask, lambda answer: bool(answer[1]))
                 documents = [] if tail.is_empty else tables[PASSAGES].find(tail.of({}), fields)
             except IndexDown:
-                all_there_is = live_rows(tables, PASSAGES, Where(include_superseded=True), fields, MOST_SCANNED)
+                all_there_is = live_rows(tables, PASSAGES, Where(include_superseded=True), fields, MAX_SCANNED)
                 if all_there_is is None:
                     raise
                 found, documents = set(), all_there_is

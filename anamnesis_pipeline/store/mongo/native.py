@@ -114,7 +114,7 @@ class MongoOverview(OverviewRecords):
 
     @override
     def tally(self) -> Tally:
-        """Each count reads an index, or the few episodes that somebody changed; never texts."""
+        """Each count reads an index, or the few episodes that were edited; never texts."""
         with self._database.snapshot() as collections:
             episodes = collections["episodes"]
             rows = [(each["_id"], int(each["episodes"])) for each in episodes.aggregate(_KINDS)]

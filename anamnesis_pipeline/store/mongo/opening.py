@@ -45,7 +45,7 @@ def open_mongo(
     :param quantization: what the vector indexes of spaces hold instead of float32.
     :param wait_s: how long a primary may take to answer. The search service is not waited for: without it the store
         opens all the same, and searches by it are degraded.
-    :raises StoreBusy: there is no primary within `wait_s`, or nobody who knows where it is.
+    :raises StoreBusy: there is no primary within `wait_s`, or its name cannot be resolved.
     :raises GiveUp: the server refuses the user, or is none of a replica set.
     :raises BadSetting: `uri` is none.
     :raises StoreCorrupt: the database is of a newer version, or of another program.

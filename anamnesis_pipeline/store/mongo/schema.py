@@ -195,7 +195,7 @@ def plan(found: Sequence[Mapping[str, Any]], wanted: Sequence[Index], former: So
     """What makes the indexes of a collection those that are wanted. Pure.
 
     :param found: as `listIndexes` tells of them.
-    :param former: names of those that an earlier version made; other unwanted ones are somebody else's, and stay.
+    :param former: names of those that an earlier version made; other unwanted ones are not ours, and stay.
     """
     make = [index for index in wanted if not any(index.is_like(each) for each in found)]
     there = [each["name"] for each in found]

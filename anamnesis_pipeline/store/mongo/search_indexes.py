@@ -150,7 +150,7 @@ class SearchIndex:
 
     def name(self, tables: Collections) -> str:
         """The index to ask; looked up once, and again after `forget`. Where there is none it is asked for: the service
-        was away when the store was opened, or somebody dropped it.
+        was away when the store was opened, or it was dropped by hand.
 
         :raises IndexDown: none can be asked.
         """
@@ -200,7 +200,7 @@ class SearchIndex:
 
     def ask_for(self, database: Database) -> None:
         """Make the index where there is none of its definition, without waiting for it; drop those before it where it
-        can be asked by now. One that failed is made anew by `build` alone: it would fail over and over.
+        can be asked by now. One that failed is made again by `build` alone: it would fail over and over.
 
         :raises IndexDown: the service does not answer.
         """
@@ -220,8 +220,8 @@ class SearchIndex:
                 )
 
     def build(self, database: Database, *, force: bool, wait_s: float) -> bool:
-        """Make the index where there is none of its definition, or (`force`) anew, wait until it can be asked, and drop
-        those before it. Until then these are asked. True when one was made.
+        """Make the index where there is none of its definition, or (`force`) again, wait until it can be asked, and
+        drop those before it. Until then these are asked. True when one was made.
 
         :raises IndexDown: it cannot be asked within `wait_s`, and may be later.
         :raises StoreRefused: the server could not build it.
@@ -305,7 +305,7 @@ class SearchIndex:
         """
         for state in self.states(tables):
             if state.generation > ready.generation and (not newer or self._standing([state])):
-                continue  # another process builds it anew
+                continue  # another process builds it again
             if state.name != ready.name and state.status != "DELETING":
                 self._drop(tables, state.name)
                 log.info("Search index %s of %s was replaced by %s", state.name, self.collection, ready.name)
@@ -402,7 +402,7 @@ def _told(states: Sequence[IndexState]) -> str:
 log = logging.getLogger(__name__)
 
 STEPS = (0, 100, 1_000, 10_000)
-"""So many changes before the newest one it is asked, in turn, whether the index holds it. Of what lies farther behind,
+"""So many changes before the newest one it is asked, in turn, whether the index holds it. Of what is farther behind,
 only the newest are read.
 """
 SETTLED_AFTER_S = 5.0
@@ -486,8 +486,8 @@ class IndexTail:
             known = self._known.setdefault(index, _Reached())
             known.settle(self._clock())
             if newest < known.settled:
-                # an index that was farther than its collection is now had another life: the collection was restored,
-                # and its index begins again under the same name
+                # an index that was farther than its collection is now is of before a restore of the collection,
+                # whose index begins again under the same name
                 known = self._known[index] = _Reached()
             settled, shown = known.settled, known.last_shown()
         for step in STEPS:
@@ -520,7 +520,7 @@ class IndexTail:
         return Tail(max(settled, newest - STEPS[-1]), newest, is_whole=False)
 
     def forget(self, index: str) -> None:
-        """An index did not answer: when it does, it may have begun anew."""
+        """An index did not answer: when it does, it may have begun again."""
         with self._lock:
             self._known.pop(index, None)
 

@@ -212,21 +212,18 @@ PLACE = ("_id", "source", "timestamp", "number")
 """The fields of an episode's document that its entries are ordered by."""
 
 
-def count_lacking(tables: Collections, episode_ids: Iterable[str], space_id: int | None = None) -> None:
-    """Count again what these episodes lack, in one space or (None) in all."""
+def count_lacking(tables: Collections, episode_ids: Iterable[str], space: SpaceDoc) -> dict[str, int]:
+    """Count again what these episodes lack in a space. Return episode -> its number."""
     ids = sorted(set(episode_ids))
-    spaces = [space for space in live_spaces(tables) if space_id in (None, space.space_id)]
-    if not spaces or not ids:
-        return
     passages: dict[str, list[int]] = {}
     for found in tables["passages"].find({"episode_id": {"$in": ids}}, ("_id", "episode_id")):
         passages.setdefault(found["episode_id"], []).append(found["_id"])
-    episodes = tables["episodes"].find({"_id": {"$in": ids}}, PLACE)
     lacking = [
         Lacking(each["number"], each["_id"], each["source"], each["timestamp"], passages.get(each["_id"], []), 0)
-        for each in episodes
+        for each in tables["episodes"].find({"_id": {"$in": ids}}, PLACE)
     ]
-    note_lacking(tables, spaces, lacking)
+    note_lacking(tables, [space], lacking)
+    return {each.episode_id: each.number for each in lacking}
 
 
 def note_lacking(tables: Collections, spaces: Sequence[SpaceDoc], written: Sequence[Lacking]) -> None:

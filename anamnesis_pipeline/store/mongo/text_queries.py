@@ -88,7 +88,7 @@ class TextQuery:
 @dataclass(frozen=True, slots=True)
 class FieldLengths:
     """What is in a field: the part of all passages that have any terms there, and how many these have on average; None
-    where nobody has any.
+    where none has any.
     """
 
     share: float

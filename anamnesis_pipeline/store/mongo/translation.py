@@ -182,7 +182,7 @@ class IndexDown(StoreBusy):
 
 
 class NoSearchService(IndexDown):
-    """The server was set up without a search service: waiting for it is in vain."""
+    """The server was set up without a search service: waiting for it does not help."""
 
 
 @contextmanager

@@ -28,16 +28,16 @@ float16, so they are written as float32.
 _HEAD = 2
 """Bytes before the numbers of a packed vector: type and padding (the BSON vector format)."""
 
-MOST_SCANNED = 20_000
+MAX_SCANNED = 20_000
 """Vectors that are read where no index answers: 30 MB at 384 dimensions."""
-MOST_CANDIDATES = 10_000
+MAX_CANDIDATES = 10_000
 """More the server does not consider."""
 FEW = 10_000
 """The server is to look at all that a filter leaves if it is at most so much, as MongoDB recommends for its exact
 search (https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-stage/).
 """
 CANDIDATES_PER_RESULT = 20
-LEAST_CANDIDATES = 200
+MIN_CANDIDATES = 200
 SPARE = 16
 """Results beyond the wanted ones: some of them were changed or removed since the index saw them."""
 QUANTIZED_FACTOR = 4
@@ -108,7 +108,7 @@ class VectorSearch:
             return best([*_scored(late, question), *hits], question.k)
         except IndexDown:
             all_there_is = live_rows(
-                tables, question.collection, question.where, fields, MOST_SCANNED, has=question.variant
+                tables, question.collection, question.where, fields, MAX_SCANNED, has=question.variant
             )
             if all_there_is is None:
                 raise
@@ -140,7 +140,7 @@ class VectorSearch:
         found = self._asked(tables, name, question, few)
         is_all = few and tail.is_empty and len(found) < self._wanted(question)
         if len(_held(found, tail)) < question.k and not is_all:
-            found = self._asked(tables, name, question, True, at_least=MOST_CANDIDATES)
+            found = self._asked(tables, name, question, True, at_least=MAX_CANDIDATES)
         return tail, found
 
     def _behind(self, tables: Collections, name: str, question: Question, newest: int) -> Tail:
@@ -164,7 +164,7 @@ class VectorSearch:
         passes = condition(question.where)
         fields = {"episode_id": 1, "seq": 1, "score": {"$meta": "vectorSearchScore"}}
         wanted = max(self._wanted(question), at_least)
-        candidates = min(max(CANDIDATES_PER_RESULT * question.k, LEAST_CANDIDATES, wanted), MOST_CANDIDATES)
+        candidates = min(max(CANDIDATES_PER_RESULT * question.k, MIN_CANDIDATES, wanted), MAX_CANDIDATES)
         stage = {
             "index": name,
             "path": question.variant,

@@ -9,7 +9,6 @@ import statistics
 import threading
 import time
 from collections.abc import Hashable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 
@@ -48,15 +47,15 @@ from anamnesis_pipeline.store.mongo.translation import IndexDown
 from anamnesis_pipeline.store.mongo.vector_search import (
     FEW,
     FLOAT32,
-    MOST_SCANNED,
+    MAX_SCANNED,
     Question,
     VectorSearch,
     pack,
     unpack,
 )
-from anamnesis_pipeline.store.records.spaces import lacks_vectors
+from anamnesis_pipeline.store.records.spaces import lacks_vectors, note_checkpoint
 from anamnesis_pipeline.store.tables import TEXT
-from anamnesis_pipeline.store.values import instant, moment, passage_of
+from anamnesis_pipeline.store.values import moment, passage_of
 from anamnesis_pipeline.store.vector_values import (
     EXACT_BELOW,
     POOL,
@@ -103,7 +102,7 @@ class MongoVectors(VectorIndex, SpaceIndexes):
     ) -> None:
         """:param passages: the index of full text, which counts what filters leave.
         :param quantization: of the search indexes: what they take in memory, at some loss that is made good by
-        scoring with the stored vectors. One that has another is built anew by the next `build`.
+        scoring with the stored vectors. One that has another is built again by the next `build`.
         """
         self._database = database
         self._quantization: Quantization = quantization
@@ -140,8 +139,9 @@ class MongoVectors(VectorIndex, SpaceIndexes):
                     for key, each in packs.items()
                 ]
             )
-            count_lacking(tables, set(episode_of.values()), row.space_id)
-            _note_checkpoint(tables, row, [episode_of[passage_id] for passage_id in batch if passage_id in episode_of])
+            number_of = count_lacking(tables, set(episode_of.values()), row)
+            numbers = [number_of[episode_of[passage_id]] for passage_id in batch if passage_id in episode_of]
+            note_checkpoint(MongoTables(tables), row.space_id, numbers)
             return written
 
         return sum(
@@ -236,10 +236,10 @@ class MongoVectors(VectorIndex, SpaceIndexes):
 
     @override
     def build(self, space: str, *, force: bool = False, within_s: float = math.inf) -> IndexReport:
-        """The server keeps the index up to date by itself, so it is built only where there is
-        none of the definition that is wanted, or when it is forced; searches go on meanwhile. Nothing in it is dead: a
-        vector that was removed is found no more, and leaves the index some time later. The index of full text is
-        waited for, too, since opening a store waits for none.
+        """The server keeps the index up to date, so it is built only where there is none of the definition that is
+        wanted, or when it is forced; searches go on meanwhile. Nothing in it is dead: a vector that was removed is
+        found no more, and leaves the index some time later. The index of full text is waited for, too, since opening a
+        store waits for none.
         """
         started = time.perf_counter()
         over = time.monotonic() + within_s
@@ -314,7 +314,7 @@ class MongoVectors(VectorIndex, SpaceIndexes):
     def answers(self, space: SpaceDoc) -> bool:
         """By its index, or because there is little to read."""
         with self._database.read() as tables:
-            if tables[vectors_name(space.key)].size() <= MOST_SCANNED:
+            if tables[vectors_name(space.key)].size() <= MAX_SCANNED:
                 return True
             try:
                 return bool(self._of(space)[0].name(tables))
@@ -407,13 +407,3 @@ def write_vectors(
         writes.append(UpdateOne({"_id": passage["_id"]}, {"$set": change}, upsert=True))
     tables[name].write(writes)
     return len(rows) * len(passages)
-
-
-def _note_checkpoint(tables: Collections, space: SpaceDoc, episode_ids: Sequence[str]) -> None:
-    """Name the last of these episodes that lacks nothing now; while all lack something, the older one stays named."""
-    where = {"space_id": space.space_id, "episode_id": {"$in": list(dict.fromkeys(episode_ids))}}
-    lacking = {found["episode_id"] for found in tables["pending"].find(where, ("episode_id",))}
-    complete = [episode_id for episode_id in episode_ids if episode_id not in lacking]
-    if complete:
-        reached = {"last_episode": complete[-1], "written_at": instant(datetime.now(UTC))}
-        tables["spaces"].update({"_id": space.space_id}, {"$set": reached})

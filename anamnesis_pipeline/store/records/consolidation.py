@@ -102,7 +102,7 @@ class ConsolidationRecords:
 
     def settle(self, session: ChangedSession, canonical_of: Mapping[str, str | None]) -> Settlement:
         """Write which episode of a session stands for each of these, None: none does any more. Links of a merge, undone
-        ones and episodes that somebody else superseded stay as they are. The session is settled, unless something
+        ones and episodes superseded otherwise stay as they are. The session is settled, unless something
         happened to it since `session` was read. One transaction, idempotent.
         """
 
@@ -182,7 +182,7 @@ class ConsolidationRecords:
         return self._gateway.write(work)
 
     def counts(self) -> dict[str, int]:
-        """Return regime -> episodes that are hidden by it; `undone`: links that somebody undid."""
+        """Return regime -> episodes that are hidden by it; `undone`: links undone by a user."""
         counts = dict.fromkeys([*map(str, Regime), "undone"], 0)
         with self._gateway.read() as tables:
             for row in tables["consolidated"].sums({}, by=["regime", "undone"]):

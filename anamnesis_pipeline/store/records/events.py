@@ -14,7 +14,7 @@ from anamnesis_pipeline.store.gateway import Gateway, Match, Tables
 from anamnesis_pipeline.store.memory_layers import is_lasting
 from anamnesis_pipeline.store.values import instant, moment, sought
 
-MOST_PROCESSES = 1_000_000
+MAX_PROCESSES = 1_000_000
 EVENTS_KEPT = 10_000
 """Events that are kept, the latest ones; a few hundred more until the next are removed."""
 REMOVED_EVERY = 256
@@ -60,7 +60,7 @@ def this_process() -> int:
     apart then.
     """
     own = os.getpid()
-    return own if own > 1 else zlib.crc32(socket.gethostname().encode()) % MOST_PROCESSES
+    return own if own > 1 else zlib.crc32(socket.gethostname().encode()) % MAX_PROCESSES
 
 
 class EventRecords:

@@ -40,7 +40,7 @@ class Lifted:
 @dataclass(frozen=True, slots=True)
 class BuriedSection:
     """What a tombstone keeps of a section that stood in a file (`source`, `path`): the `place` of the document, and in
-    `kept` what tells an edited copy (`likeness.kept_of`), empty where nothing does.
+    `kept` the fingerprint of edited copies (`likeness.kept_of`), empty if there is none.
     """
 
     episode_id: str

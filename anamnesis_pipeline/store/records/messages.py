@@ -48,7 +48,7 @@ class ParsedChunk:
 
     `keys` are the message keys (aliases included) that this chunk adds, owned by (source, path); `parts` are new or
     grown; `dead` lines of it could not be read; `revived` ones, dead before, now can. `aliases` leads from those of
-    `keys` that are further keys of a message to its own. `claims` does so from keys that a message takes if nobody has
+    `keys` that are further keys of a message to its own. `claims` does so from keys that a message takes if no file has
     them, or only what gives way: the history (`claude_history`), whose part then goes, since a transcript's prompt
     wins, also over the nearest that was typed about then (`typed_near`); or a subagent's file, out of whose part the
     message goes, since its session owns the answer.
@@ -66,7 +66,7 @@ class ParsedChunk:
 
 
 class MessageRecords:
-    """Who owns each message, and what the parser writes."""
+    """The owner of each message, and the writes of the parser."""
 
     def __init__(self, gateway: Gateway, native: Native) -> None:
         self._gateway = gateway
@@ -237,7 +237,7 @@ class _Taking:
 
         What was published of the history's is removed, and no tombstone stays; its line becomes an occurrence.
 
-        :param claims: further keys of messages, which the file takes if nobody has them, to the messages' own.
+        :param claims: further keys of messages, which the file takes if no other has them, to the messages' own.
         """
         tables = self._tables
         held = held_by_history(tables, self._file[0], claims) if claims else []

@@ -55,7 +55,7 @@ class SourceCounts:
 class Tally:
     """Episodes by what became of them.
 
-    `curated`: somebody wrote them down to be remembered, edited them, or let them last (`memory_layers.LASTING_KINDS`,
+    `curated`: a user wrote them down to be remembered, edited them, or let them last (`memory_layers.LASTING_KINDS`,
     `LASTING_TAGS`), of the active ones. `replaced`: another one stands for them. `confirmed`: searches found them more
     than once. `retrievals`: how often any was found.
     """

@@ -292,7 +292,7 @@ def unpack_section(text: str) -> SectionFacts | None:
 
 
 def publication_hash(content_hash: str, summary: Summary | None) -> str:
-    """Return what tells the content of an episode: its text, and the summary of it with its tags and records."""
+    """Return a hash of the content of an episode: its text, and the summary of it with its tags and records."""
     if summary is None:
         return content_id(content_hash)
     rest = as_json([summary.tags, _record_values(summary), summary.skip])

@@ -64,7 +64,7 @@ class ProjectRecords:
     def move_parts(self, source: str, paths: Sequence[str], cwd: str, before: str, after: str) -> int:
         """Let parts of a source that have `before` as their project have `after`: those of some files, and those of the
         history that were typed in `cwd`; their sessions' subagents with them. Their episodes are of it at once, edited
-        ones too, but for those that somebody gave another project, and are then written again. Return how many parts
+        ones too, but for those that a user gave another project, and are then written again. Return how many parts
         changed.
         """
         if before == after:

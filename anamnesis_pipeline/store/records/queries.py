@@ -22,7 +22,7 @@ USED_WITHIN = timedelta(minutes=30)
 class AskedQuery:
     """A question. `asked` is what else was said in it: mode, project, other filters; `asked_at` is the last time.
 
-    `times`: how often it was asked; of unanswered ones how often in vain.
+    `times`: how often it was asked; of unanswered ones, how often without a result.
     """
 
     query: str

@@ -164,10 +164,10 @@ def by_source(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def key_of(row: Row) -> Key:
-    """Return what tells a session from others."""
+    """Return the key of a session."""
     return row["source"], row["session_id"]
 
 
 def record_of(row: Row) -> tuple[str, str]:
-    """Return what tells the record that a session is in: its machine and root."""
+    """Return the key of the record that a session is in: its machine and root."""
     return row["machine"], row["root"]

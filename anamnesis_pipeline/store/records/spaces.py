@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.errors import DimensionMismatch, SpaceConflict, SpaceNotFound
 from anamnesis_pipeline.model import Space, Variant
 from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables
+from anamnesis_pipeline.store.values import instant
 
 ADDING, DROPPED = "adding", "dropped"
 """Statuses of a space while an engine makes what it needs, and while it removes that. The space is hidden meanwhile."""
@@ -195,6 +197,16 @@ class SpaceRecords(ABC):
             return True
 
         return self._gateway.write(work)
+
+
+def note_checkpoint(tables: Tables, space_id: int, numbers: Sequence[int]) -> None:
+    """Name the last of these episodes that lacks nothing now; while all lack something, the older one stays named."""
+    pending = tables["pending"].among("number", numbers, ["number"], space_id=space_id)
+    lacking = {row["number"] for row in pending}
+    complete = [number for number in numbers if number not in lacking]
+    if complete and (last := tables["episodes"].one({"number": complete[-1]}, ["episode_id"])):
+        reached = {"last_episode": last["episode_id"], "written_at": instant(datetime.now(UTC))}
+        tables["spaces"].update({"space_id": space_id}, reached)
 
 
 def lacks_vectors(tables: Tables, space: StoredSpace) -> bool:

@@ -24,7 +24,7 @@ BUSY_TIMEOUT_S = 30.0
 COPY = "anamnesis-check-"
 """How the name of a folder with a copy begins."""
 COPY_LIVES_S = 6 * 3600.0
-"""After so long nobody works with it any more."""
+"""A copy that is older was left by a killed process."""
 PAGE_CACHE_KIB = 8_192
 SCARCE_BYTES = 4 << 20
 """With less than this free, an I/O error means a full disk: SQLite reports some of those as I/O errors."""

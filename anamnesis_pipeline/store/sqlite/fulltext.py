@@ -180,7 +180,7 @@ class SqliteTextIndex(TextIndex):
         ]
 
     def _forget_counts(self, table: str, corpus: Corpus) -> None:
-        """Words are counted anew when the index grew or shrank by 1%."""
+        """Words are counted again when the index grew or shrank by 1%."""
         with self._lock:
             newest, passages = self._counted_at.get(table, (-1, 0))
             moved = max(abs(corpus.newest - newest), abs(corpus.passages - passages))

@@ -48,7 +48,7 @@ _OWN_TABLES = (
     PASSAGE_TEXTS,
     SPACES,
     SPACE_VARIANTS,
-    # vectors arrive in any order of passages, so what an index file covers is told by seq, which only grows
+    # vectors arrive in any order of passages, so what an index file covers is known by seq, which only grows
     table("vectors", "seq int", "space_id int, variant, passage_id int, vec bytes", serial="seq"),
     # one bit for each number, a token after the other. With rowids: without, 5 KB would take 8 KB of pages
     table("token_vectors", "token_key int", "space_id int, passage_id int, tokens int, data bytes", wide=True),

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import ScoredPassage, Where
-from anamnesis_pipeline.store.gateway import batches
 from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.sqlite.vector_file import VectorFile
 from anamnesis_pipeline.store.values import json_list
@@ -24,7 +23,7 @@ Ids = NDArray[np.int64]
 MAX_TAIL_ROWS = 50_000
 TAIL_READ_ROWS = 2_000
 STALE_ROWS = 1_000
-"""Rows deleted since they were read that may stay before the tail is read anew."""
+"""Rows deleted since they were read that may stay before the tail is read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ class VectorTail:
 
 # --- vectors of the few passages that pass a filter ------------------------------------------------------
 
-MOST_BYTES = 128 * 2**20
+MAX_BYTES = 128 * 2**20
 """Of all that is remembered: two variants of two filters that leave 20,000 passages, at 384 dimensions."""
 READ_ROWS = 4_096
 
@@ -125,7 +124,7 @@ class FewVectors:
     Safe to share between threads.
     """
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = MAX_BYTES) -> None:
         """:param most_bytes: what is more is read at each search."""
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
@@ -180,8 +179,13 @@ SCAN_ROWS = 4_096
 Row = tuple[int, str, bytes]
 """Passage id, episode id, vector."""
 
-_ROWS = "SELECT v.passage_id, e.episode_id, v.vec FROM"
-_OF_THE_SPACE = "v.space_id = ? AND v.variant = ?"
+_EPISODE = "CROSS JOIN episodes e ON e.episode_key = p.episode_key"
+_VECTOR = "CROSS JOIN vectors v ON v.passage_id = p.passage_id"
+_OF_IDS = f"json_each(?) j CROSS JOIN passages p ON p.passage_id = j.value {_EPISODE} {_VECTOR}"
+_OF_ALL = f"episodes e CROSS JOIN passages p ON p.episode_key = e.episode_key {_VECTOR}"
+_BEHIND = f"""vectors v INDEXED BY vectors_by_seq
+    CROSS JOIN passages p ON p.passage_id = v.passage_id AND v.seq > ? {_EPISODE}"""
+"""Where rows come from; SQLite joins in this order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +215,12 @@ def nearest(
     if few is not None:
         return _scan_few(connection, question, few, remembered)
     found = _proposed(connection, question, file, tail)
-    if found is None:
-        return _scan_matching(connection, question)
+    if found is None:  # exact: every passage that passes
+        return _scored(_passing(connection, question, _OF_ALL), question)
     if len(tail.ids) < MAX_TAIL_ROWS:
         return found
-    return _best([*found, *_scan_behind(connection, question, tail.last_seq)], question.k)
+    behind = _scored(_passing(connection, question, _BEHIND, tail.last_seq), question)
+    return _best([*found, *behind], question.k)
 
 
 def _proposed(
@@ -232,26 +237,28 @@ def _proposed(
         proposed = file.nearest(question.vector, wanted) if file else np.empty(0, np.int64)
         of_file, alike = set(proposed.tolist()), set(proposed[file.shares_node(proposed)].tolist()) if file else set()
         of_tail = set(tail.nearest(question.vector, wanted).tolist())
-        rows = _passing(connection, question, of_file | of_tail).fetchall()
-        passed = {row[0] for row in rows}
+        pages = list(_passing(connection, question, _OF_IDS, json_list(of_file | of_tail)))
+        passed = {row[0] for page in pages for row in page}
         all_alike_told = len(alike) < wanted or len(alike & passed) >= k
         file_is_done = (len(of_file & passed) >= k and all_alike_told) or not in_file
         if file_is_done and (len(of_tail & passed) >= k or wanted >= len(tail.ids)):
-            return _scored(batches(rows, SCAN_ROWS), question)
+            return _scored(pages, question)
         wanted *= 2
     return None
 
 
-def _passing(connection: sqlite3.Connection, question: Question, ids: Iterable[int]) -> sqlite3.Cursor:
-    terms, values = condition(question.where)
-    return connection.execute(
-        f"""{_ROWS} json_each(?) j
-            CROSS JOIN passages p ON p.passage_id = j.value
-            CROSS JOIN episodes e ON e.episode_key = p.episode_key
-            CROSS JOIN vectors v ON v.passage_id = p.passage_id AND {_OF_THE_SPACE}
-            WHERE {terms}""",
-        (json_list(ids), question.space_id, question.variant, *values),
+def _passing(
+    connection: sqlite3.Connection, question: Question, origin: str, *values: str | int
+) -> Iterator[list[Row]]:
+    """Yield pages of the vectors of an origin, with its values, that pass the filter."""
+    terms, of_filter = condition(question.where)
+    rows = connection.execute(
+        f"""SELECT v.passage_id, e.episode_id, v.vec FROM {origin}
+            WHERE v.space_id = ? AND v.variant = ? AND {terms}""",  # noqa: S608 - names of ours
+        (*values, question.space_id, question.variant, *of_filter),
     )
+    while page := rows.fetchmany(SCAN_ROWS):
+        yield page
 
 
 def _scan_few(
@@ -271,32 +278,6 @@ def _scan_few(
     return _best((ScoredPassage(key, episode_id, top[key]) for key, episode_id in episodes), question.k)
 
 
-def _scan_matching(connection: sqlite3.Connection, question: Question) -> list[ScoredPassage]:
-    """Exact: every passage that passes the filter."""
-    terms, values = condition(question.where)
-    rows = connection.execute(
-        f"""{_ROWS} episodes e
-            CROSS JOIN passages p ON p.episode_key = e.episode_key
-            CROSS JOIN vectors v ON v.passage_id = p.passage_id AND {_OF_THE_SPACE}
-            WHERE {terms}""",
-        (question.space_id, question.variant, *values),
-    )
-    return _scored(_pages(rows), question)
-
-
-def _scan_behind(connection: sqlite3.Connection, question: Question, seq: int) -> list[ScoredPassage]:
-    """Exact: every passage that passes among the vectors behind `seq`."""
-    terms, values = condition(question.where)
-    rows = connection.execute(
-        f"""{_ROWS} vectors v INDEXED BY vectors_by_seq
-            CROSS JOIN passages p ON p.passage_id = v.passage_id
-            CROSS JOIN episodes e ON e.episode_key = p.episode_key
-            WHERE {_OF_THE_SPACE} AND v.seq > ? AND {terms}""",
-        (question.space_id, question.variant, seq, *values),
-    )
-    return _scored(_pages(rows), question)
-
-
 def _scored(pages: Iterable[Sequence[Row]], question: Question) -> list[ScoredPassage]:
     """The k best of all pages; one is held at a time, so that memory stays bounded."""
     best: list[ScoredPassage] = []
@@ -305,11 +286,6 @@ def _scored(pages: Iterable[Sequence[Row]], question: Question) -> list[ScoredPa
         top = best_first(scores, question.k)
         best = _best([*best, *(ScoredPassage(page[i][0], page[i][1], float(scores[i])) for i in top)], question.k)
     return best
-
-
-def _pages(rows: sqlite3.Cursor) -> Iterator[list[Row]]:
-    while page := rows.fetchmany(SCAN_ROWS):
-        yield page
 
 
 def _best(hits: Iterable[ScoredPassage], k: int) -> list[ScoredPassage]:

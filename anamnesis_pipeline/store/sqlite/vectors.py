@@ -9,7 +9,6 @@ import statistics
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from heapq import nlargest
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from anamnesis_pipeline.store.contracts import (
     VectorIndex,
 )
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, batches
-from anamnesis_pipeline.store.records.spaces import StoredSpace, find_space
+from anamnesis_pipeline.store.records.spaces import StoredSpace, find_space, note_checkpoint
 from anamnesis_pipeline.store.sqlite import vector_search
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.engine import SqliteTables
@@ -36,7 +35,7 @@ from anamnesis_pipeline.store.sqlite.filters import PassingPassages, condition
 from anamnesis_pipeline.store.sqlite.index_files import IndexFiles
 from anamnesis_pipeline.store.sqlite.spaces import LACKS_A_VECTOR, count_lacking
 from anamnesis_pipeline.store.sqlite.vector_search import FewVectors, VectorTail
-from anamnesis_pipeline.store.values import instant, json_list, moment
+from anamnesis_pipeline.store.values import json_list, moment
 from anamnesis_pipeline.store.vector_values import (
     POOL,
     STORED,
@@ -318,23 +317,5 @@ def _put(
     connection.executemany("DELETE FROM token_vectors WHERE space_id = ? AND passage_id = ?", [p[:2] for p in packs])
     connection.executemany("INSERT INTO token_vectors (space_id, passage_id, tokens, data) VALUES (?, ?, ?, ?)", packs)
     count_lacking(connection, set(live.values()), space_id)
-    _note_checkpoint(connection, space_id, [live[passage_id] for passage_id in passage_ids if passage_id in live])
+    note_checkpoint(SqliteTables(connection), space_id, [live[key] for key in passage_ids if key in live])
     return len(keys)
-
-
-def _note_checkpoint(connection: sqlite3.Connection, space_id: int, episode_keys: Sequence[int]) -> None:
-    """Name the last of these episodes that lacks nothing now; while all lack something, the older one stays named."""
-    lacking = {
-        key
-        for (key,) in connection.execute(
-            "SELECT episode_key FROM pending WHERE space_id = ? AND episode_key IN (SELECT value FROM json_each(?))",
-            (space_id, json_list(episode_keys)),
-        )
-    }
-    complete = [key for key in episode_keys if key not in lacking]
-    if complete:
-        connection.execute(
-            """UPDATE spaces SET last_episode = (SELECT episode_id FROM episodes WHERE episode_key = ?), written_at = ?
-                WHERE space_id = ?""",
-            (complete[-1], instant(datetime.now(UTC)), space_id),
-        )

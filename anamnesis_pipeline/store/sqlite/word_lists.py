@@ -106,7 +106,7 @@ MAX_BYTES = 64 << 20
 MAX_LISTS = 4_096
 """Most words are rare, and a list of theirs takes a hundred times its numbers: tens of thousands filled 60 MB."""
 STALE_SHARE = 0.01
-"""A list is read anew when more passages than this share of all went since: it may count some of them."""
+"""A list is read again when more passages than this share of all went since: it may count some of them."""
 WORDS_OF = {"stem_index": "stem_words", "exact_index": "exact_words"}
 """Index -> the table that shows its words one by one."""
 
