@@ -21,7 +21,7 @@ from anamnesis_pipeline.search.best_sentences import excerpt_of
 from anamnesis_pipeline.search.context_items import Item, SourceClass
 from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.search.trust import tier_of
-from anamnesis_pipeline.services.context import LEAST_TOKENS, ContextMaker, ContextPreview, ContextRequest, LeftOut
+from anamnesis_pipeline.services.context import LEAST_TOKENS, ContextPreview, ContextRequest, LeftOut
 from anamnesis_pipeline.services.handoff import HANDOFF_TOKENS
 from anamnesis_pipeline.services.rendering import EXCERPT_CHARS
 from anamnesis_pipeline.sidecar.admission import Admission
@@ -121,14 +121,7 @@ def read(asked: Mapping[str, str]) -> ContextRequest:
     :raises RequestValidationError: a field is invalid.
     """
     given: dict[str, Any] = {name: value for name, value in asked.items() if name != "max_tokens"}
-    given["max_tokens"] = _whole(asked.get("max_tokens", str(DEFAULT_TOKENS)))
-    try:
-        return ContextIn.model_validate(given).request()
-    except ValidationError as exc:
-        raise asking.invalid(exc) from None
-
-
-def _whole(text: str) -> int:
+    text = asked.get("max_tokens", str(DEFAULT_TOKENS))
     if not (text.isascii() and text.isdigit()):
         told = {
             "type": "int_parsing",
@@ -136,41 +129,28 @@ def _whole(text: str) -> int:
             "msg": f"should be a number of 0 to {MAX_TOKENS}",
         }
         raise RequestValidationError([told])
-    return int(text[:9])
+    given["max_tokens"] = int(text[:9])
+    try:
+        return ContextIn.model_validate(given).request()
+    except ValidationError as exc:
+        raise asking.invalid(exc) from None
 
 
 def _answered(services: Services, wanted: ContextRequest, hidden: Set[str]) -> dict[str, Any]:
     """Return the levels, their projects, and the degraded components."""
     maker, now = maker_of(services, hidden), datetime.now(UTC)
-    start = maker.preview(_starting(wanted))
+    start = maker.preview(ContextRequest(project=wanted.project, cwd=wanted.cwd, max_tokens=wanted.max_tokens))
     prompt = maker.preview(wanted) if wanted.query else None
-    levels = [_start_level(start, now), _handoff_level(maker, wanted, now), _prompt_level(prompt, now)]
-    search, degraded = _search_level(services, wanted, start.projects, now, hidden)
-    return {"levels": [*levels, search], "projects": start.projects, "degraded": degraded}
-
-
-def _starting(wanted: ContextRequest) -> ContextRequest:
-    return ContextRequest(project=wanted.project, cwd=wanted.cwd, max_tokens=wanted.max_tokens)
-
-
-def _start_level(found: ContextPreview, now: datetime) -> Level:
-    return _of_preview(
-        Level(
-            "L0",
-            "At the start of a session",
-            "Given unasked when a session begins, is resumed, or was compacted.",
-            "POST /api/context without query",
-            waits_for="" if found.projects else "a project, or a folder of one",
-        ),
-        found,
-        now,
-    )
-
-
-def _handoff_level(maker: ContextMaker, wanted: ContextRequest, now: datetime) -> Level:
     asked = ContextRequest(project=wanted.project, cwd=wanted.cwd, max_tokens=HANDOFF_TOKENS)
     projects, _, block = maker.handoff(asked)
-    return Level(
+    start_level = Level(
+        "L0",
+        "At the start of a session",
+        "Given unasked when a session begins, is resumed, or was compacted.",
+        "POST /api/context without query",
+        waits_for="" if start.projects else "a project, or a folder of one",
+    )
+    handoff_level = Level(
         "L1",
         "State of the project",
         f"The hand-off, up to {HANDOFF_TOKENS:,} tokens, for a session that asks.",
@@ -180,17 +160,20 @@ def _handoff_level(maker: ContextMaker, wanted: ContextRequest, now: datetime) -
         _quotes(block.items, now),
         waits_for="" if projects else "a project, or a folder of one",
     )
-
-
-def _prompt_level(found: ContextPreview | None, now: datetime) -> Level:
-    level = Level(
+    prompt_level = Level(
         "L2",
         "On the prompt",
         "Put before Claude with what the user typed, where it answers it surely enough.",
         "POST /api/context with query",
-        waits_for="" if found else "a prompt",
+        waits_for="" if prompt else "a prompt",
     )
-    return _of_preview(level, found, now) if found else level
+    levels = [
+        _of_preview(start_level, start, now),
+        handoff_level,
+        _of_preview(prompt_level, prompt, now) if prompt else prompt_level,
+    ]
+    search, degraded = _search_level(services, wanted, start.projects, now, hidden)
+    return {"levels": [*levels, search], "projects": start.projects, "degraded": degraded}
 
 
 def _search_level(

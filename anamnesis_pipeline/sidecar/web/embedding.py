@@ -15,14 +15,13 @@ from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.parsing.text.wording import counted, duration
-from anamnesis_pipeline.services.embedding_control import EmbeddingControl, EmbeddingOut, ReembedOut, StartedOut
+from anamnesis_pipeline.services.embedding_control import EmbeddingControl, EmbeddingOut, StartedOut
 from anamnesis_pipeline.services.wiring import stored_settings
 from anamnesis_pipeline.settings import origins
 from anamnesis_pipeline.sidecar.routes.embedding import Control, SpaceKey
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web.html import fragment, live, page, page_router, told
 from anamnesis_pipeline.sidecar.web.settings_form import origin_told, text_of
-from anamnesis_pipeline.store.base import Store
 
 PATH = "/dashboard/embedding"
 SHARES = (25, 50, 100)
@@ -38,6 +37,7 @@ def embedding_page(request: Request, services: Uses) -> Response:
     """Show the page; Dagster's part of a re-embed loads later."""
     control = EmbeddingControl(services.store, None, services.pool)
     config = control.config()
+    rows = {row.name: row for row in origins(stored_settings(services.store))}
     return page(
         request,
         "embedding.html",
@@ -45,7 +45,15 @@ def embedding_page(request: Request, services: Uses) -> Response:
         **_progress(services, control),
         **_cores(config),
         **_models(config),
-        further=_further(services.store),
+        further=[
+            {
+                "name": name,
+                "value": text_of(rows[name].value),
+                "origin": origin_told(rows[name].origin),
+                "description": rows[name].description.replace("`", ""),
+            }
+            for name in FURTHER
+        ],
     )
 
 
@@ -58,13 +66,19 @@ def progress(services: Uses, control: Control, seen: str = "") -> Response:
 @router.post(PATH + "/pause")
 def pause(control: Control) -> Response:
     """Pause, as `POST /api/episodes/reembed/pause`."""
-    return _answer(lambda: _paused(control.pause()))
+    return _answer(
+        lambda: (
+            "Paused: its runs end at their next checkpoint."
+            if control.pause()["state"] == "paused"
+            else "Nothing is left to pause."
+        )
+    )
 
 
 @router.post(PATH + "/resume")
 def resume(control: Control) -> Response:
     """Resume, as `POST /api/episodes/reembed/resume`."""
-    return _answer(lambda: _resumed(control.resume()))
+    return _answer(lambda: "Resumed." if control.resume()["state"] == "running" else "Nothing was paused.")
 
 
 @router.post(PATH + "/anew")
@@ -159,16 +173,6 @@ def _answer(act: Callable[[], StartedOut | str]) -> Response:
     return told(done) if isinstance(done, str) else told(_started(done), link=done["link"])
 
 
-def _paused(status: ReembedOut) -> str:
-    return (
-        "Paused: its runs end at their next checkpoint." if status["state"] == "paused" else "Nothing is left to pause."
-    )
-
-
-def _resumed(status: ReembedOut) -> str:
-    return "Resumed." if status["state"] == "running" else "Nothing was paused."
-
-
 def _started(started: StartedOut) -> str:
     """Describe what was started. Pure."""
     stopped = f" {started['stopped']} is built no further; it keeps its vectors." if started["stopped"] else ""
@@ -240,16 +244,3 @@ def _models(config: EmbeddingOut, *, chosen: str = "", other: str = "", problem:
         "model_stored": config["origin"]["model"] == "stored",
         "services_models": API_MODELS,
     }
-
-
-def _further(store: Store) -> list[dict[str, str]]:
-    rows = {row.name: row for row in origins(stored_settings(store))}
-    return [
-        {
-            "name": name,
-            "value": text_of(rows[name].value),
-            "origin": origin_told(rows[name].origin),
-            "description": rows[name].description.replace("`", ""),
-        }
-        for name in FURTHER
-    ]

@@ -183,7 +183,9 @@ def _save(services: Services, sent: dict[str, str]) -> Response:
         try:
             reload = _control(services).change_settings(changes)
         except BadSetting as exc:
-            problems = {_field_of(str(exc), changes): str(exc)}
+            # The field that the message names; else the backend, which may lack something outside the form, as its key.
+            named = next((name for name in changes if name in str(exc)), None)
+            problems = {named or ("summarizer" if "summarizer" in changes else next(iter(changes))): str(exc)}
     if problems:
         return fragment("logs_settings.html", **_form(services.store, sent, problems))
     toast = f"Saved; it counts from the next run on. {reload}".strip()
@@ -200,14 +202,6 @@ def _revert(services: Services, name: str, typed: dict[str, str]) -> Response:
     return fragment("logs_settings.html", toast=toast, **_form(services.store, typed) | {"focus": name})
 
 
-def _field_of(problem: str, changes: dict[str, Any]) -> str:
-    """Return the field for an error message: the one it names; else the backend, which may lack something outside the
-    form, such as its key. Pure.
-    """
-    named = next((name for name in changes if name in problem), None)
-    return named or ("summarizer" if "summarizer" in changes else next(iter(changes)))
-
-
 def _form(store: Store, typed: dict[str, str] | None = None, problems: dict[str, str] | None = None) -> dict[str, Any]:
     warnings = JsonlControl(store).settings()["warnings"]
     return {
@@ -220,12 +214,19 @@ def _form(store: Store, typed: dict[str, str] | None = None, problems: dict[str,
 
 def _doing(services: Services, *, asks: bool = True) -> dict[str, Any]:
     status = JsonlControl(services.store, services.dagster if asks else None).status()
+    used, budget = status["llm"]["used_today"], status["llm"]["budget"]
+    tokens = used["input_tokens"] + used["output_tokens"]
+    bars = [
+        ("Tokens", tokens, budget["tokens"], f"{tokens:,}", f"{budget['tokens']:,}" if budget["tokens"] else "0"),
+        ("Dollars", used["dollars"], budget["dollars"], f"${used['dollars']:.2f}", f"${budget['dollars'] or 0:.2f}"),
+    ]
+    names = ("label", "used", "most", "used_told", "most_told")
     return {
         "doing": status,
         "state": _state(status, asks=asks),
         "runs_shown": RUNS_SHOWN,
         "link": dagster_link(services.settings),
-        "spent": _spent(status),
+        "spent": [dict(zip(names, bar, strict=True)) for bar in bars],
         "is_extractive": is_extractive,
         "last_problem": services.store.summaries.last_summary_problem() if status["counters"]["flagged"] else "",
     }
@@ -236,18 +237,6 @@ def _state(status: StatusOut, *, asks: bool) -> str:
     if status["running"] is None:
         return "away" if asks else "asking"
     return "reading" if status["running"] else "idle"
-
-
-def _spent(status: StatusOut) -> list[dict[str, Any]]:
-    """Return today's use of each budget: label, used, limit, as numbers for a bar and as words. Pure."""
-    used, budget = status["llm"]["used_today"], status["llm"]["budget"]
-    tokens = used["input_tokens"] + used["output_tokens"]
-    bars = [
-        ("Tokens", tokens, budget["tokens"], f"{tokens:,}", f"{budget['tokens']:,}" if budget["tokens"] else "0"),
-        ("Dollars", used["dollars"], budget["dollars"], f"${used['dollars']:.2f}", f"${budget['dollars'] or 0:.2f}"),
-    ]
-    names = ("label", "used", "most", "used_told", "most_told")
-    return [dict(zip(names, bar, strict=True)) for bar in bars]
 
 
 def _llm_facts(store: Store, chosen: Settings) -> dict[str, Any]:

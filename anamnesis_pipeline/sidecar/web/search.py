@@ -18,7 +18,7 @@ from starlette.responses import Response
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.parsing.text.wording import NOTHING_GOOD
 from anamnesis_pipeline.search.freshness import EMBEDDING
-from anamnesis_pipeline.search.query import Mode, SearchAnswer
+from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.services.rendering import answer_body
 from anamnesis_pipeline.services.schemas import SearchIn
 from anamnesis_pipeline.sidecar.admission import Admission
@@ -78,10 +78,29 @@ async def search_page(request: Request, services: Uses) -> Response:
 def _answered(request: Request, services: Services, question: SearchIn, shown: Mapping[str, Any]) -> Response:
     found = services.engine.search(replace(question.question(), track=False))
     hidden = undo_of(request).waiting()
-    answer = _shown_answer(found, question, hidden)
+    body = answer_body(found, (), question.explain)
+    if body["results"]:  # the backlog is shown separately
+        body["degraded"] = [note for note in body["degraded"] if not note.startswith(EMBEDDING)]
+    results = [
+        {
+            **hit,
+            "excerpt": marked(hit["excerpt"], question.query),
+            "also": [name for name in hit["also"] if name not in hidden],
+        }
+        for hit in body["results"]
+        if hit["episode_id"] not in hidden
+    ]
+    answer: dict[str, Any] = {**body, "results": results}
     toggled = asking.address_with(PATH, shown["asked"], explain=None if question.explain else "1")
     to_come = _to_come(request, question) if found.hits else []
-    explained = {"first": FIRST_SHOWN, "summaries": _summaries(services, answer, hidden)}
+    lists = answer.get("explanation", {}).get("lists", {}).values()
+    ids = {found["episode_id"] for each in lists for found in each["first"]} - hidden
+    explained = {
+        "first": FIRST_SHOWN,
+        "summaries": (
+            {name: head.summary for name, head in services.store.episodes.heads(sorted(ids)).items()} if ids else {}
+        ),
+    }
     is_empty = not answer["results"] and not services.store.projects.all()
     told = {
         **shown,
@@ -103,27 +122,3 @@ def _to_come(request: Request, question: SearchIn) -> list[str]:
     with suppress(AnamnesisError):  # the answer is complete without it
         return request.app.state.backlog.get(question.mode)  # type: ignore[no-any-return]
     return []
-
-
-def _summaries(services: Services, answer: Mapping[str, Any], hidden: frozenset[str]) -> dict[str, str]:
-    """Return id -> summary of the explanation's episodes, without those scheduled for deletion."""
-    lists = answer.get("explanation", {}).get("lists", {}).values()
-    ids = {found["episode_id"] for each in lists for found in each["first"]} - hidden
-    return {name: head.summary for name, head in services.store.episodes.heads(sorted(ids)).items()} if ids else {}
-
-
-def _shown_answer(found: SearchAnswer, question: SearchIn, hidden: frozenset[str]) -> dict[str, Any]:
-    """Return the answer's JSON with excerpts as displayed, without episodes scheduled for deletion."""
-    body = answer_body(found, (), question.explain)
-    if body["results"]:  # the backlog is shown separately
-        body["degraded"] = [note for note in body["degraded"] if not note.startswith(EMBEDDING)]
-    results = [
-        {
-            **hit,
-            "excerpt": marked(hit["excerpt"], question.query),
-            "also": [name for name in hit["also"] if name not in hidden],
-        }
-        for hit in body["results"]
-        if hit["episode_id"] not in hidden
-    ]
-    return {**body, "results": results}

@@ -102,6 +102,7 @@ def spec_of_form(sent: Mapping[str, str], control: CrawlerControl) -> SourceSpec
     :raises FormError: a field is invalid.
     """
     host, root = _place(sent.get("place", "").strip())
+    interval = sent.get("interval_s", "").strip()
     values = {
         "name": sent.get("editing") or sent.get("name", "").strip() or "draft",
         "kind": sent.get("kind", ""),
@@ -110,14 +111,18 @@ def spec_of_form(sent: Mapping[str, str], control: CrawlerControl) -> SourceSpec
         "include": _lines(sent.get("include", "")),
         "exclude": _lines(sent.get("exclude", "")),
         "private": bool(sent.get("private")),
-        "interval_s": _whole(sent.get("interval_s", "")),
+        "interval_s": int(interval) if interval.isascii() and interval.isdigit() else interval or None,
         "max_file_bytes": _octets(sent.get("max_mb", "")),
         **{name: sent.get(name, "").strip() for name in ("machine", "project", "instance")},
     }
     try:
         spec = SpecModel.model_validate(values).spec()
     except ValidationError as exc:
-        raise FormError(_problems(exc)) from exc
+        found: dict[str, str] = {}
+        for error in field_errors(exc.errors()):
+            head = error["path"].partition(".")[0]
+            found.setdefault(_FIELD_OF.get(head, head), WANTED.get(head) or error["message"])
+        raise FormError(found) from exc
     return spec if spec.name != "draft" else _named(spec, control)
 
 
@@ -142,14 +147,6 @@ def _named(spec: SourceSpec, control: CrawlerControl) -> SourceSpec:
     machine = spec.machine or (machine_of_host(spec.host) if spec.host else control.here)
     name = default_name(machine, spec.root, spec.kind, {each.name for each in control.specs()})
     return replace(spec, name=name)
-
-
-def _problems(exc: ValidationError) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for error in field_errors(exc.errors()):
-        head = error["path"].partition(".")[0]
-        found.setdefault(_FIELD_OF.get(head, head), WANTED.get(head) or error["message"])
-    return found
 
 
 def _try_typed(control: CrawlerControl, sent: dict[str, str]) -> Response:
@@ -198,11 +195,6 @@ def _put(spec: SourceSpec, control: CrawlerControl, *, is_new: bool) -> bool:
 
 def _lines(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def _whole(text: str) -> int | str | None:
-    text = text.strip()
-    return int(text) if text.isascii() and text.isdigit() else text or None
 
 
 def _octets(text: str) -> int | str:
