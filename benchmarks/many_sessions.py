@@ -98,7 +98,7 @@ def timed(work: Callable[[], int]) -> tuple[int, float, float]:
 def changed_sources(pipeline: Pipeline, settings: Settings) -> int:
     """What a sensor's tick asks."""
     found = discover_sources(settings).sources
-    return sum(source_changed(pipeline.store, pipeline.host_of(source), source) for source in found)
+    return sum(source_changed(pipeline.store, pipeline.hosts.of_source(source), source) for source in found)
 
 
 def main() -> None:

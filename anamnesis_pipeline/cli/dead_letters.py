@@ -32,7 +32,7 @@ def retry(settings: Settings, say: Callable[[str], None]) -> None:
         settings = wiring.effective_settings(store)
         pipeline = wiring.open_pipeline(settings, store)
         report = retry_dead_letters(
-            store, pipeline.archive_lines, label_of=pipeline.label_of, idle_minutes=settings.idle_minutes
+            store, pipeline.archive_lines, labels=pipeline.labels, idle_minutes=settings.idle_minutes
         )
         for source in store.files.sources():
             if source.key in report.sources:

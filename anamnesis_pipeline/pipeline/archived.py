@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from anamnesis_pipeline.errors import StoreCorrupt
+from anamnesis_pipeline.model import FileCursor
 from anamnesis_pipeline.pipeline.archive import Archive
 from anamnesis_pipeline.store.base import Store
 
@@ -34,6 +35,18 @@ def archived_lines(
             revision = frames[0].revision
             continue
         return
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedLines:
+    """The archived lines of all files of a store."""
+
+    store: Store
+    archive: Archive
+
+    def read(self, cursor: FileCursor, from_line: int = 0) -> Iterator[str]:
+        """Yield the lines of a cursor's generation from `from_line` on; see `archived_lines`."""
+        return archived_lines(self.store, self.archive, cursor.source, cursor.path, cursor.generation, from_line)
 
 
 @dataclass(frozen=True, slots=True)

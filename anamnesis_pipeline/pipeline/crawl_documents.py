@@ -4,16 +4,17 @@ A version is one generation of its file. Formats other than text are converted f
 before anything is archived.
 """
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from anamnesis_pipeline.errors import DocumentUnreadable, HostRefused, HostUnreachable, SourceUnreadable
 from anamnesis_pipeline.model import EXCLUDED, FileCursor, FileStat, Source
 from anamnesis_pipeline.parsing.documents.formats import to_text
+from anamnesis_pipeline.parsing.documents.languages import CONVERTED, format_of
 from anamnesis_pipeline.pipeline.archive import WRITERS, Archive
 from anamnesis_pipeline.pipeline.crawl import CrawlReport, Mask
 from anamnesis_pipeline.pipeline.document_archive import (
@@ -27,12 +28,15 @@ from anamnesis_pipeline.pipeline.document_archive import (
 )
 from anamnesis_pipeline.pipeline.document_versions import Origin, Version, origins
 from anamnesis_pipeline.pipeline.exclusion import Exclusions
-from anamnesis_pipeline.pipeline.projects import misnamed, project_named
+from anamnesis_pipeline.pipeline.projects import Label, misnamed, project_named
 from anamnesis_pipeline.pipeline.section_tombstones import SectionTombstones
+from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.base import Read, SourceHost, Survey, Wanted
+from anamnesis_pipeline.sources.document_selection import Chosen, Rules, chosen
 from anamnesis_pipeline.sources.exclusion import Rule, RuleSet
 from anamnesis_pipeline.sources.selection import Selection, is_unchanged, select, with_emptied
 from anamnesis_pipeline.sources.specs import SourceSpec
+from anamnesis_pipeline.sources.survey_split import wanted_of
 from anamnesis_pipeline.store.base import Store
 
 BATCH_FILES = 1_000
@@ -43,29 +47,38 @@ RULES_FILES = 20
 READ_BYTES = 1 << 20
 
 
-class ChosenFiles(Protocol):
-    """The selection made from a survey."""
-
-    @property
-    def files(self) -> Sequence[FileStat]:
-        """Files to read."""
-
-    @property
-    def left_out(self) -> Mapping[str, int]:
-        """Reason -> number of files not read."""
-
-    @property
-    def too_large(self) -> Collection[str]:
-        """Paths of files left out only because of their size."""
-
-
 @dataclass(frozen=True, slots=True)
 class DocumentRules:
     """How a source of documents is scanned: the request to its host, and the selection of files to read."""
 
     spec: SourceSpec
     wanted: Wanted
-    choose: Callable[[Survey], ChosenFiles]
+    rules: Rules
+
+    def choose(self, survey: Survey) -> Chosen:
+        """Return the files of a survey to read."""
+        return chosen(survey, self.spec, self.rules)
+
+
+class DocumentSelection:
+    """Which files of document sources are read."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._home, self._skip = f"{settings.home}/", settings.crawl_skip
+
+    def rules(self, spec: SourceSpec) -> Rules:
+        """Return the rules that select the files of a source."""
+        root = os.path.expanduser(spec.root).rstrip("/")
+
+        def excluded(path: str) -> str | None:
+            is_ours = not spec.host and f"{root}/{path}".startswith(self._home)
+            return "what Anamnesis itself keeps" if is_ours else None
+
+        return Rules(format_of, frozenset(CONVERTED), self._skip, excluded)
+
+    def document_rules(self, spec: SourceSpec) -> DocumentRules:
+        """Return how a source is scanned."""
+        return DocumentRules(spec, wanted_of(spec, self._skip), self.rules(spec))
 
 
 @dataclass(slots=True)
@@ -104,7 +117,7 @@ def crawl_documents(
     source: Source,
     rules: DocumentRules,
     mask: Mask,
-    label: Callable[[str], str],
+    label: Label,
 ) -> CrawlReport:
     """Archive the changed documents of a source. A file that cannot be read is reported and stops no other.
 
@@ -149,7 +162,7 @@ def crawl_documents(
 
 
 def _crawl_chosen(
-    crawl: _Crawl, host: SourceHost, chosen: ChosenFiles, named: Callable[[str], str], *, complete: bool
+    crawl: _Crawl, host: SourceHost, chosen: Chosen, named: Callable[[str], str], *, complete: bool
 ) -> CrawlReport:
     files, key = crawl.store.files, crawl.source.key
     cursors = _without_outgrown(crawl, files.cursors(key), chosen.too_large)

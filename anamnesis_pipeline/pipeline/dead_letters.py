@@ -1,12 +1,13 @@
 """Retry lines that could not be parsed: a later version may understand them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from anamnesis_pipeline.errors import StoreBusy, StoreCorrupt
 from anamnesis_pipeline.model import DeadLetter, FileCursor, Source
 from anamnesis_pipeline.parsing.claude_logs.parser import Advance, FileState
-from anamnesis_pipeline.pipeline.parse import ArchiveLines, ParseContext, Tally, commit_step
+from anamnesis_pipeline.pipeline.archived import ArchivedLines
+from anamnesis_pipeline.pipeline.parse import ParseContext, Tally, commit_step
+from anamnesis_pipeline.pipeline.projects import Labels
 from anamnesis_pipeline.pipeline.tool_outputs import outputs_of
 from anamnesis_pipeline.store.base import Store
 
@@ -26,13 +27,11 @@ class RetryReport:
     sources: tuple[str, ...] = ()
 
 
-def retry_dead_letters(
-    store: Store, archive_lines: ArchiveLines, *, label_of: Callable[[Source], Callable[[str], str]], idle_minutes: int
-) -> RetryReport:
+def retry_dead_letters(store: Store, archive_lines: ArchivedLines, *, labels: Labels, idle_minutes: int) -> RetryReport:
     """Parse every dead letter with this version. Newly readable content becomes separate chunks; content of the line
     read before is not written twice. A letter that is still partly unreadable stays, with the new reason.
 
-    :param label_of: source -> (working directory -> project).
+    :param labels: projects of the directories of a source.
 
     :raises StoreBusy: another run keeps writing a file.
     """
@@ -45,7 +44,7 @@ def retry_dead_letters(
             store,
             archive_lines,
             source,
-            label_of(source),
+            labels.of(source),
             idle_minutes,
             Tally(),
             {},
@@ -64,7 +63,7 @@ def _retry(context: ParseContext, letter: DeadLetter) -> tuple[Advance, bool]:
         cursor = context.store.files.cursor(letter.source, letter.path)
         if cursor is None:
             raise StoreCorrupt(f"a dead letter is of {letter.path}, a file of which nothing else is known")
-        line = next(context.archive_lines(replace(cursor, generation=letter.generation), letter.line), "")
+        line = next(context.archive_lines.read(replace(cursor, generation=letter.generation), letter.line), "")
         batch = context.read([line], letter.line)
         step = _as_addition(context.advance(_place_of(cursor), batch, letter.path))
         dead = [replace(letter, reason=reason) for _, reason in batch.dead[:1]]

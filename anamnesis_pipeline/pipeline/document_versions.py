@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from anamnesis_pipeline.model import FileCursor, Source
 from anamnesis_pipeline.parsing.claude_logs.message_keys import place_of
+from anamnesis_pipeline.pipeline.projects import Label
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def origins(
     source: Source,
     root: str,
     repositories: Sequence[str],
-    label: Callable[[str], str],
+    label: Label,
     project_named: Callable[[str], str] = lambda path: "",
 ) -> Callable[[str], Origin]:
     """Return a function: path relative to `root` -> origin.
@@ -102,7 +103,7 @@ def _joined(folder: str, name: str) -> str:
     return name if folder == "." else f"{folder.rstrip('/')}/{name}"
 
 
-def _around(root: str, label: Callable[[str], str]) -> tuple[str, str]:
+def _around(root: str, label: Label) -> tuple[str, str]:
     """Return project and top folder of a root without its own repository: there may be one around it."""
     identity, top = label(root), PurePosixPath(root)
     if is_remote(identity):

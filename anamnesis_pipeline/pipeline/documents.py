@@ -15,9 +15,9 @@ from anamnesis_pipeline.parsing.documents.chats import is_chat_export
 from anamnesis_pipeline.parsing.documents.formats import format_of
 from anamnesis_pipeline.parsing.documents.sections import sections_of
 from anamnesis_pipeline.parsing.documents.trust import TagPattern, tags_of, trust_of
+from anamnesis_pipeline.pipeline.archived import ArchivedLines
 from anamnesis_pipeline.pipeline.document_versions import Version, noted, waiting
 from anamnesis_pipeline.pipeline.forgotten_sections import key_of
-from anamnesis_pipeline.pipeline.parse import ArchiveLines
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
@@ -65,7 +65,7 @@ def holds_documents(source: Source) -> bool:
 
 
 def parse_documents(
-    store: Store, archive_lines: ArchiveLines, source: Source, patterns: Sequence[TagPattern] = ()
+    store: Store, archive_lines: ArchivedLines, source: Source, patterns: Sequence[TagPattern] = ()
 ) -> DocumentReport:
     """Parse every pending archived version into sections, in order, and mark the sections of deleted files as absent.
     Later, when the episodes exist, `settle_source` decides which are current.
@@ -100,7 +100,7 @@ class _Parser:
     def __init__(
         self,
         store: Store,
-        archive_lines: ArchiveLines,
+        archive_lines: ArchivedLines,
         source: Source,
         patterns: Sequence[TagPattern],
         tally: _Tally,
@@ -127,7 +127,7 @@ class _Parser:
                 cursor = stored
 
     def _parse_version(self, before: FileCursor, after: FileCursor, version: Version) -> bool:
-        lines = list(self._archive_lines(replace(before, generation=version.generation), 0))
+        lines = list(self._archive_lines.read(replace(before, generation=version.generation), 0))
         text = "\n".join(lines)
         try:
             found = sections_of(version.inside or before.path, text, self._people(before.path, text))
@@ -159,7 +159,7 @@ class _Parser:
         if cursor is None or cursor.gone or not cursor.lines:
             return {}
         try:
-            return slack_people(json.loads("\n".join(self._archive_lines(cursor, 0))))
+            return slack_people(json.loads("\n".join(self._archive_lines.read(cursor, 0))))
         except (ValueError, RecursionError):
             return {}
 

@@ -14,7 +14,9 @@ from anamnesis_pipeline.parsing.claude_logs.observers import ObserverRules, buil
 from anamnesis_pipeline.parsing.claude_logs.parser import Advance, Batch, FileOrigin, FileState, advance, read_messages
 from anamnesis_pipeline.parsing.claude_logs.records import Beginning, beginning, stands_for
 from anamnesis_pipeline.parsing.text.file_names import log_name
+from anamnesis_pipeline.pipeline.archived import ArchivedLines
 from anamnesis_pipeline.pipeline.crawl import folder_of
+from anamnesis_pipeline.pipeline.projects import Label
 from anamnesis_pipeline.pipeline.sessions import note_continued, note_observers, note_odd_times, note_unknown
 from anamnesis_pipeline.pipeline.tool_outputs import characters_named, outputs_of, with_whole_text
 from anamnesis_pipeline.sources.base import (
@@ -39,7 +41,6 @@ HEAD_LINES = 20
 FOLDERS = "userSelectedFolders"
 """Field of a Cowork session's record."""
 
-ArchiveLines = Callable[[FileCursor, int], Iterator[str]]
 """(cursor, from_line) -> the masked lines of the cursor's generation, from that line on."""
 
 
@@ -114,9 +115,9 @@ class ParseContext:
     """State shared by all files of a run, and how lines of its source are read."""
 
     store: Store
-    archive_lines: ArchiveLines
+    archive_lines: ArchivedLines
     source: Source
-    label: Callable[[str], str]
+    label: Label
     idle_minutes: int
     tally: Tally
     agents: dict[str, tuple[str, str]]
@@ -206,7 +207,7 @@ class ParseContext:
         if not self.outputs:
             return batch
         messages = tuple(
-            with_whole_text(m, self.outputs, self.archive_lines, self.tally.skipped)
+            with_whole_text(m, self.outputs, self.archive_lines.read, self.tally.skipped)
             if m.moved_to and known.isdisjoint(m.names)
             else m
             for m in batch.messages
@@ -225,11 +226,11 @@ class ParseContext:
 
 def parse_source(
     store: Store,
-    archive_lines: ArchiveLines,
+    archive_lines: ArchivedLines,
     source: Source,
     now: datetime,
     idle_minutes: int,
-    label: Callable[[str], str],
+    label: Label,
     observers: ObserverRules | None = None,
 ) -> ParseReport:
     """Parse every pending archived line of `source`, and close idle chunks.
@@ -269,10 +270,10 @@ def parse_source(
 
 def open_context(
     store: Store,
-    archive_lines: ArchiveLines,
+    archive_lines: ArchivedLines,
     source: Source,
     idle_minutes: int,
-    label: Callable[[str], str],
+    label: Label,
     observers: ObserverRules | None = None,
 ) -> ParseContext:
     """Build the context of a run before it reads logs, including what other files say about them."""
@@ -301,7 +302,7 @@ def _unparsed(context: ParseContext, cursors: Iterable[FileCursor]) -> list[File
     def order(cursor: FileCursor) -> tuple[bool, bool, bool, Beginning, int, str]:
         is_agent, is_new = bool(FileOrigin(cursor.source, cursor.path).agent_id), not cursor.parser_state
         is_set_aside = bool((named := log_name(cursor.path)) and named.set_aside)
-        first = islice(context.archive_lines(cursor, 0), HEAD_LINES) if is_new and len(waiting) > 1 else ()
+        first = islice(context.archive_lines.read(cursor, 0), HEAD_LINES) if is_new and len(waiting) > 1 else ()
         return is_agent, is_set_aside, is_new, beginning(first), cursor.mtime_ns, cursor.path
 
     return sorted(waiting, key=order)
@@ -314,7 +315,7 @@ def _read_descriptions(context: ParseContext, cursors: Mapping[str, FileCursor])
             continue
         path, state = described_log(cursor.path), cursor.parser_state
         if cursor.parsed_lines < cursor.lines:
-            state = next(iter(context.archive_lines(cursor, cursor.lines - 1)), "")
+            state = next(iter(context.archive_lines.read(cursor, cursor.lines - 1)), "")
             context.store.parts.name_agent(cursor.source, path, *_description(state))
             after = replace(cursor, parsed_lines=cursor.lines, parser_state=state)
             context.tally.overtaken += not context.store.messages.commit_parsed(ParsedChunk(cursor, after))
@@ -330,7 +331,7 @@ def _read_session_records(context: ParseContext, cursors: Mapping[str, FileCurso
         place = "" if is_above else f"{cursor.path.removesuffix('.json')}/"
         folder = before = _chosen_folder(cursor.parser_state)
         if cursor.parsed_lines < cursor.lines:
-            folder = _chosen_folder(next(iter(context.archive_lines(cursor, cursor.lines - 1)), ""))
+            folder = _chosen_folder(next(iter(context.archive_lines.read(cursor, cursor.lines - 1)), ""))
             for path, log in cursors.items() if folder != before else ():
                 if path.startswith(place) and (state := FileState.from_json(log.parser_state)):
                     names = (context.label(before or state.first_cwd), context.label(folder or state.first_cwd))
@@ -376,7 +377,7 @@ def _parse_file(context: ParseContext, cursor: FileCursor) -> bool:
             ended = _ended_part(context.store.parts, state)
             state = FileState(generation=generation, ordinal=state.ordinal, borrows=state.borrows)
         last_line = cursor.lines if generation == cursor.generation else None
-        lines = context.archive_lines(replace(cursor, generation=generation), state.line)
+        lines = context.archive_lines.read(replace(cursor, generation=generation), state.line)
         wanted = islice(lines, None if last_line is None else last_line - state.line)
         for chunk in context.chunks(wanted):
             committed, state = _parse_chunk(context, stored, state, chunk, ended)

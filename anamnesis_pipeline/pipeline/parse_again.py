@@ -92,7 +92,7 @@ class _File:
 
     def _lines(self, generation: int) -> Iterator[str]:
         """Yield all lines of a former generation, or the parsed lines of the present one."""
-        lines = self._context.archive_lines(replace(self._cursor, generation=generation), 0)
+        lines = self._context.archive_lines.read(replace(self._cursor, generation=generation), 0)
         return lines if generation < self._cursor.generation else islice(lines, max(0, self._cursor.parsed_lines))
 
     def _take(self, step: Advance, dead: Mapping[int, str], lines: range) -> bool:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import Protocol
 
 from anamnesis_pipeline.errors import BadSetting, HostRefused, HostUnreachable, SourceUnreadable
 from anamnesis_pipeline.model import Source, Where
@@ -15,6 +16,8 @@ from anamnesis_pipeline.sources.specs import LOGS, SourceSpec
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES, SettingsRecords, names_of, store_name
 
+Label = Callable[[str], str]
+"""Working directory -> project."""
 SEEN = "projects.seen."
 """Settings prefix, then a directory of this machine, or `<machine>:` and a directory of another -> project."""
 GUESSED = "projects.guessed."
@@ -22,6 +25,13 @@ GUESSED = "projects.guessed."
 machine was unreachable and the directory was unknown."""
 
 SPELLINGS_MERGED = "projects.spellings_merged"
+
+
+class Labels(Protocol):
+    """The projects of directories on all machines."""
+
+    def of(self, source: Source) -> Label:
+        """Return a function: directory on the machine of a source -> project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +43,7 @@ class ProjectRow:
     aliases: tuple[str, ...] = ()
 
 
-def project_labels(settings: SettingsRecords) -> Callable[[str], str]:
+def project_labels(settings: SettingsRecords) -> Label:
     """Return a function: working directory -> project. A removed directory keeps the project that it had when last
     seen, even inside a repository of a whole home.
     """
@@ -55,7 +65,7 @@ def project_labels(settings: SettingsRecords) -> Callable[[str], str]:
 
 def machine_labels(
     settings: SettingsRecords, machine: str, resolve: Callable[[str], str | None], *, must_answer: bool = False
-) -> Callable[[str], str]:
+) -> Label:
     """Return a function as `project_labels` does, for directories of another machine. After a failed connection, use
     only what was seen before.
 
@@ -109,7 +119,7 @@ def guesses_of(settings: SettingsRecords, machine: str) -> dict[str, str]:
     return {cwd: project for cwd, project in named.items() if cwd.startswith("/")}
 
 
-def right_guesses(store: Store, machine: str, label: Callable[[str], str]) -> int:
+def right_guesses(store: Store, machine: str, label: Label) -> int:
     """Replace provisional projects once the machine answers; ask about each directory once. Return how many chunks
     changed; 0 without guesses or while the machine is unreachable.
 

@@ -10,6 +10,7 @@ from anamnesis_pipeline.errors import AnamnesisError, HostRefused, SourceMissing
 from anamnesis_pipeline.model import EXCLUDED, Source, content_id
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.crawl import folder_of
+from anamnesis_pipeline.pipeline.crawl_documents import DocumentSelection
 from anamnesis_pipeline.pipeline.exclusion import Exclusions, is_due_again
 from anamnesis_pipeline.pipeline.host_clock import (
     HostClock,
@@ -25,7 +26,6 @@ from anamnesis_pipeline.pipeline.in_flight import Flight, Flights
 from anamnesis_pipeline.pipeline.projects import guesses_of
 from anamnesis_pipeline.pipeline.source_specs import spec_of_source
 from anamnesis_pipeline.sources.base import SourceHost, Survey, Wanted
-from anamnesis_pipeline.sources.document_selection import Rules
 from anamnesis_pipeline.sources.selection import changed_files, with_emptied
 from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec, document_source, is_of
 from anamnesis_pipeline.sources.survey_split import Found, SourceFiles, found_in, wanted_of
@@ -96,13 +96,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Crawler:
-    """Dependencies of a poll. `rules`: source -> which files of a survey are documents; `stamp` changes with them.
+    """Dependencies of a poll. `selection`: which files of a survey are documents; `stamp` changes with it.
     `interval_s`: for sources without their own.
     """
 
     store: Store
     hosts: Hosts
-    rules: Callable[[SourceSpec], Rules]
+    selection: DocumentSelection
     flights: Flights[Answer]
     interval_s: int
     exclusions: Exclusions
@@ -299,7 +299,7 @@ def _with_emptied(visit: _Visit, spec: SourceSpec, survey: Survey) -> Survey:
 
 def _compared(visit: _Visit, spec: SourceSpec, survey: Survey, before: Look) -> Look:
     """Find the changed sources of a survey. If there are none, remember its state, so that the next poll is cheap."""
-    found = found_in(spec, survey, visit.crawler.rules(spec))
+    found = found_in(spec, survey, visit.crawler.selection.rules(spec))
     _remember(visit, found)
     gone = {
         key: SourceFiles(source, ())

@@ -1,9 +1,7 @@
 """Builds the crawler from settings and configured sources. Imports SSH only when a remote host is opened."""
 
-import os
 import threading
 from collections.abc import Callable
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,20 +9,16 @@ from typing import TYPE_CHECKING
 from anamnesis_pipeline.errors import HostUnreachable
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.parsing.claude_logs.projects import resolved_project
-from anamnesis_pipeline.parsing.documents.languages import CONVERTED, format_of
-from anamnesis_pipeline.pipeline.crawl_documents import DocumentRules
+from anamnesis_pipeline.pipeline.crawl_documents import DocumentSelection
 from anamnesis_pipeline.pipeline.exclusion import Exclusions
 from anamnesis_pipeline.pipeline.in_flight import Flights
-from anamnesis_pipeline.pipeline.projects import machine_labels, project_labels
+from anamnesis_pipeline.pipeline.projects import Label, machine_labels, project_labels
 from anamnesis_pipeline.pipeline.source_specs import agent_memories, all_specs
 from anamnesis_pipeline.pipeline.survey import Answer, Crawler, Hosts
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sources.base import Survey
 from anamnesis_pipeline.sources.discovery import PROJECTS, log_root
-from anamnesis_pipeline.sources.document_selection import Chosen, Rules, chosen
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec, agent_memory_specs, built_in_specs
-from anamnesis_pipeline.sources.survey_split import wanted_of
 from anamnesis_pipeline.store.base import Store
 
 if TYPE_CHECKING:
@@ -73,78 +67,42 @@ def open_hosts(settings: Settings, store: Store, remote: RemoteHosts = remote_ho
     return Hosts(configured_specs(settings, store), LocalHost(settings.machine), remote, settings.local_only)
 
 
-def open_labels(
-    hosts: Hosts, store: Store, remote_host: RemoteHosts = remote_host, *, must_answer: bool = False
-) -> Callable[[Source], Callable[[str], str]]:
-    """Return a function: source -> (directory on its machine -> project). An unreachable machine is tried once, and its
-    documents are not read under a provisional project.
-
-    :param must_answer: allow no provisional projects, for logs either.
+class ProjectLabels:
+    """The projects of directories, on this machine and others. An unreachable machine is tried once, and its documents
+    are not read under a provisional project.
     """
-    local = project_labels(store.settings)
 
-    @cache
-    def remote(machine: str, place: str, must_answer: bool) -> Callable[[str], str]:
-        host = remote_host(machine, place)
+    def __init__(
+        self, hosts: Hosts, store: Store, open_remote: RemoteHosts = remote_host, *, must_answer: bool = False
+    ) -> None:
+        """:param must_answer: allow no provisional projects, for logs either."""
+        self._hosts, self._settings, self._open_remote = hosts, store.settings, open_remote
+        self._must_answer = must_answer
+        self._local = project_labels(store.settings)
+        self._remote: dict[tuple[str, str, bool], Label] = {}
 
-        def resolve(cwd: str) -> str | None:
-            return resolved_project(cwd, host.disk())
-
-        return machine_labels(store.settings, machine, resolve, must_answer=must_answer)
-
-    def label_of(source: Source) -> Callable[[str], str]:
-        spec = hosts.spec_of(source)
+    def of(self, source: Source) -> Label:
+        """Return a function: directory on the machine of a source -> project."""
+        spec = self._hosts.spec_of(source)
         if spec is not None and spec.kind == DOCUMENTS and spec.project:
             return lambda cwd: spec.project
-        if source.machine in {"", hosts.local.machine}:
-            return local
-        if spec is None or hosts.local_only:
-            return machine_labels(
-                store.settings,
-                source.machine,
-                _asked_by_nobody if must_answer else lambda cwd: None,
-                must_answer=must_answer,
+        if source.machine in {"", self._hosts.local.machine}:
+            return self._local
+        if spec is None or self._hosts.local_only:
+            resolve = _refuse if self._must_answer else lambda cwd: None
+            return machine_labels(self._settings, source.machine, resolve, must_answer=self._must_answer)
+        must_answer = self._must_answer or spec.kind == DOCUMENTS
+        key = (spec.machine, spec.host, must_answer)
+        if key not in self._remote:
+            host = self._open_remote(spec.machine, spec.host)
+            self._remote[key] = machine_labels(
+                self._settings, spec.machine, lambda cwd: resolved_project(cwd, host.disk()), must_answer=must_answer
             )
-        return remote(spec.machine, spec.host, must_answer or spec.kind == DOCUMENTS)
-
-    return label_of
+        return self._remote[key]
 
 
-def _asked_by_nobody(cwd: str) -> str | None:
+def _refuse(cwd: str) -> str | None:
     raise HostUnreachable(f"the machine of {cwd} is not asked: its source was removed, or local_only is set")
-
-
-def selection_rules(settings: Settings) -> Callable[[SourceSpec], Rules]:
-    """Return a function: document source -> rules that select its files."""
-
-    def of(spec: SourceSpec) -> Rules:
-        root, home = os.path.expanduser(spec.root).rstrip("/"), f"{settings.home}/"
-
-        def excluded(path: str) -> str | None:
-            is_ours = not spec.host and f"{root}/{path}".startswith(home)
-            return "what Anamnesis itself keeps" if is_ours else None
-
-        return Rules(format_of, frozenset(CONVERTED), settings.crawl_skip, excluded)
-
-    return of
-
-
-def open_document_rules(hosts: Hosts, settings: Settings) -> Callable[[Source], DocumentRules | None]:
-    """Return a function: stored source -> its document rules; None: it is no longer configured."""
-    rules_of = selection_rules(settings)
-
-    def of(source: Source) -> DocumentRules | None:
-        spec = hosts.spec_of(source)
-        if spec is None:
-            return None
-        rules = rules_of(spec)
-
-        def choose(survey: Survey) -> Chosen:
-            return chosen(survey, spec, rules)
-
-        return DocumentRules(spec, wanted_of(spec, settings.crawl_skip), choose)
-
-    return of
 
 
 def open_crawler(settings: Settings, store: Store, *, lasting: bool = True) -> Crawler:
@@ -157,7 +115,7 @@ def open_crawler(settings: Settings, store: Store, *, lasting: bool = True) -> C
     return Crawler(
         store,
         open_hosts(settings, store),
-        selection_rules(settings),
+        DocumentSelection(settings),
         flights,
         settings.crawl_interval_s,
         Exclusions(store),

@@ -340,7 +340,7 @@ class CrawlerControl:
             return sentence(rule) if rule else None
 
         def ask() -> Trial:
-            return try_source(crawler.hosts.of_spec(spec), spec, crawler.rules(spec), crawler.skip, kept_away)
+            return try_source(crawler.hosts.of_spec(spec), spec, crawler.selection.rules(spec), crawler.skip, kept_away)
 
         flights.launch({"": ask})
         for _, flight in flights.landing(time.monotonic() + TRIAL_S):

@@ -1,17 +1,19 @@
 """The whole pipeline in one process, without Dagster: what `anamnesis ingest` does."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceUnreadable
-from anamnesis_pipeline.model import FileCursor, Part, Source
+from anamnesis_pipeline.llm import extractive
+from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.parsing.claude_logs.message_keys import place_of
 from anamnesis_pipeline.parsing.claude_logs.observers import ObserverRules
 from anamnesis_pipeline.pipeline.archive import Archive
+from anamnesis_pipeline.pipeline.archived import ArchivedLines
 from anamnesis_pipeline.pipeline.crawl import CrawlReport, Mask, crawl_source
-from anamnesis_pipeline.pipeline.crawl_documents import DocumentRules, crawl_documents
+from anamnesis_pipeline.pipeline.crawl_documents import DocumentRules, DocumentSelection, crawl_documents
 from anamnesis_pipeline.pipeline.document_archive import add_version
 from anamnesis_pipeline.pipeline.document_versions import Version
 from anamnesis_pipeline.pipeline.documents import DocumentReport, holds_documents, parse_documents, settle_source
@@ -19,17 +21,17 @@ from anamnesis_pipeline.pipeline.host_clock import note_read, write_problems
 from anamnesis_pipeline.pipeline.llm_choice import Llm
 from anamnesis_pipeline.pipeline.parse import ParseReport, open_context, parse_source
 from anamnesis_pipeline.pipeline.parse_again import is_asked_again, parse_again
-from anamnesis_pipeline.pipeline.projects import merge_spellings, right_guesses
+from anamnesis_pipeline.pipeline.projects import Labels, merge_spellings, right_guesses
 from anamnesis_pipeline.pipeline.publish import EpisodeReport, publish_source
 from anamnesis_pipeline.pipeline.quarantine import hold_excluded
 from anamnesis_pipeline.pipeline.session_summaries import SessionReport, summarize_sessions
 from anamnesis_pipeline.pipeline.sessions import renew_odd_times
 from anamnesis_pipeline.pipeline.summarize import SummaryReport, summarize_source
+from anamnesis_pipeline.pipeline.survey import Hosts
 from anamnesis_pipeline.pipeline.tag_patterns import stored_patterns
 from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.services.forget import Forgetter
-from anamnesis_pipeline.sources.base import SourceHost
-from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
+from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store
 
 
@@ -38,24 +40,17 @@ class Pipeline:
     """Dependencies of the source steps, opened once."""
 
     store: Store
-    host_of: Callable[[Source], SourceHost]
-    """Source -> its machine."""
+    hosts: Hosts
     archive: Archive
     mask: Mask
-    archive_lines: Callable[[FileCursor, int], Iterator[str]]
-    label_of: Callable[[Source], Callable[[str], str]]
-    """Source -> (working directory on its machine -> project)."""
+    archive_lines: ArchivedLines
+    labels: Labels
     pieces: PieceCounter
     idle_minutes: int
     llm: Llm
-    headline: Callable[[Part], str]
-    """Chunk -> provisional summary while the chunk is open."""
-    rules_of: Callable[[Source], DocumentRules | None] = lambda source: None
-    """Document source -> its rules; None: it is no longer configured."""
-    specs: Sequence[SourceSpec] = ()
-    """The configured sources."""
-    sure_label_of: Callable[[Source], Callable[[str], str]] | None = None
-    """As `label_of`, but raises if the machine is unreachable; None: no machine ever is."""
+    selection: DocumentSelection
+    sure_labels: Labels | None = None
+    """As `labels`, but raises if the machine is unreachable; None: no machine ever is."""
     observers: ObserverRules | None = None
     """Rules for sessions of other memory tools; None: this package's."""
 
@@ -64,7 +59,7 @@ class Pipeline:
 
         :param private: as of `Forgetter`.
         """
-        return Forgetter(self.store, self.archive, self.pieces, self.publish, self.specs, private)
+        return Forgetter(self.store, self.archive, self.pieces, self.publish, self.hosts.specs, private)
 
     def crawl(self, source: Source) -> CrawlReport:
         """Crawl new lines or document versions into the archive; a reserved source has no files. An unreachable machine
@@ -83,7 +78,7 @@ class Pipeline:
         try:
             if source.kind == DOCUMENTS:
                 return self._crawl_documents(source)
-            return crawl_source(self.store, self.host_of(source), self.archive, source, self.mask)
+            return crawl_source(self.store, self.hosts.of_source(source), self.archive, source, self.mask)
         except (HostUnreachable, HostRefused, SourceUnreadable) as problem:
             return CrawlReport(problems=[str(problem)])
 
@@ -95,9 +90,9 @@ class Pipeline:
             return ParseReport()
         merge_spellings(self.store)
         renew_odd_times(self.store)
-        if self.sure_label_of is not None:
-            right_guesses(self.store, source.machine, self.sure_label_of(source))
-        label = self.label_of(source)
+        if self.sure_labels is not None:
+            right_guesses(self.store, source.machine, self.sure_labels.of(source))
+        label = self.labels.of(source)
         report = parse_source(
             self.store,
             self.archive_lines,
@@ -150,12 +145,17 @@ class Pipeline:
         return [s.part_id for s in self.store.documents.sightings_of(source_key, path) if s.present]
 
     def _crawl_documents(self, source: Source) -> CrawlReport:
-        rules = self.rules_of(source)
+        rules = self._rules_of(source)
         if rules is None:
             return CrawlReport()
         return crawl_documents(
-            self.store, self.host_of(source), self.archive, source, rules, self.mask, self.label_of(source)
+            self.store, self.hosts.of_source(source), self.archive, source, rules, self.mask, self.labels.of(source)
         )
+
+    def _rules_of(self, source: Source) -> DocumentRules | None:
+        """Return the rules of a document source; None: it is no longer configured."""
+        spec = self.hosts.spec_of(source)
+        return None if spec is None else self.selection.document_rules(spec)
 
     def summarize_parts(
         self,
@@ -181,12 +181,12 @@ class Pipeline:
     def publish(self, source: Source) -> EpisodeReport:
         """Write chunks and summaries that no rule excludes as episodes, then reconcile superseded episodes."""
         hold_excluded(self.store, source)
-        rules = self.rules_of(source) if source.kind == DOCUMENTS else None
+        rules = self._rules_of(source) if source.kind == DOCUMENTS else None
         report = publish_source(
             self.store,
             source,
             self.pieces,
-            self.headline,
+            extractive.summarize,
             self.llm.rules.weights,
             instance=rules.spec.instance if rules else "",
         )

@@ -9,11 +9,11 @@ from pathlib import Path
 from anamnesis_pipeline.errors import DocumentUnreadable
 from anamnesis_pipeline.model import FileCursor, content_id
 from anamnesis_pipeline.parsing.documents.formats import format_of, to_text
+from anamnesis_pipeline.pipeline.archived import ArchivedLines
 from anamnesis_pipeline.pipeline.crawl import Mask, folder_of
 from anamnesis_pipeline.pipeline.document_archive import masked_lines
 from anamnesis_pipeline.pipeline.document_versions import Version
 from anamnesis_pipeline.pipeline.documents import holds_documents
-from anamnesis_pipeline.pipeline.parse import ArchiveLines
 from anamnesis_pipeline.services.forget_target import File
 from anamnesis_pipeline.services.uploads import upload_id_of
 from anamnesis_pipeline.store.base import Store
@@ -27,7 +27,7 @@ class StoredCopies:
     """
 
     store: Store
-    archive_lines: ArchiveLines
+    archive_lines: ArchivedLines
     mask: Mask
     machine: str
 
@@ -68,4 +68,4 @@ class StoredCopies:
         for generation in range(cursor.generation):
             frames = self.store.archive.frames(cursor.source, cursor.path, generation)
             if sum(frame.lines for frame in frames) == length:
-                yield list(self.archive_lines(replace(cursor, generation=generation), 0))
+                yield list(self.archive_lines.read(replace(cursor, generation=generation), 0))

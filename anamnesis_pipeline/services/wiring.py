@@ -1,7 +1,7 @@
 """Builds objects from settings; only this module names backends. Imports late, so unused ones cost nothing."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,9 @@ from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.embeddings.token_vectors import Projection
 from anamnesis_pipeline.errors import DimensionMismatch, UnknownModel
 from anamnesis_pipeline.llm import extractive
-from anamnesis_pipeline.model import FileCursor, Space
-from anamnesis_pipeline.pipeline.archive import Archive
-from anamnesis_pipeline.pipeline.archived import archived_lines
+from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.pipeline.archived import ArchivedLines
+from anamnesis_pipeline.pipeline.crawl_documents import DocumentSelection
 from anamnesis_pipeline.pipeline.daily import TIME_SETTINGS
 from anamnesis_pipeline.pipeline.index import building_space, ensure_space, space_projection
 from anamnesis_pipeline.pipeline.llm_choice import Llm
@@ -29,10 +29,9 @@ from anamnesis_pipeline.pipeline.reembed_state import WANTED_MODEL
 from anamnesis_pipeline.pipeline.source_specs import private_sources
 from anamnesis_pipeline.runtime.api_wiring import api_refusal, open_api_pool
 from anamnesis_pipeline.runtime.crawler_wiring import (
+    ProjectLabels,
     RemoteHosts,
-    open_document_rules,
     open_hosts,
-    open_labels,
     remote_host,
 )
 from anamnesis_pipeline.runtime.home_wiring import make_private, open_archive, open_observers, open_redactor
@@ -173,15 +172,6 @@ def default_model_note(store: Store) -> str:
         f"the default model {settings.default_model} is for new memories; this one began with {active.model_id} and "
         f"keeps it. Move with: anamnesis model use {settings.default_model}"
     )
-
-
-def archive_lines(store: Store, archive: Archive) -> Callable[[FileCursor, int], Iterator[str]]:
-    """Return a reader: (cursor, from line) -> the lines of the cursor's generation from there on."""
-
-    def read(cursor: FileCursor, from_line: int) -> Iterator[str]:
-        return archived_lines(store, archive, cursor.source, cursor.path, cursor.generation, from_line)
-
-    return read
 
 
 def open_pieces() -> PieceCounter:
@@ -440,18 +430,16 @@ def open_pipeline(settings: Settings, store: Store, remote: RemoteHosts = remote
     archive, hosts = open_archive(settings), open_hosts(settings, store, remote)
     return Pipeline(
         store=store,
-        host_of=hosts.of_source,
+        hosts=hosts,
         archive=archive,
         mask=open_redactor(settings).mask_line,
-        archive_lines=archive_lines(store, archive),
-        label_of=open_labels(hosts, store, remote),
-        sure_label_of=open_labels(hosts, store, remote, must_answer=True),
+        archive_lines=ArchivedLines(store, archive),
+        labels=ProjectLabels(hosts, store, remote),
+        sure_labels=ProjectLabels(hosts, store, remote, must_answer=True),
         pieces=open_pieces(),
         idle_minutes=settings.idle_minutes,
         llm=open_llm_of(settings, store),
-        headline=extractive.summarize,
-        rules_of=open_document_rules(hosts, settings),
-        specs=hosts.specs,
+        selection=DocumentSelection(settings),
         observers=open_observers(settings),
     )
 

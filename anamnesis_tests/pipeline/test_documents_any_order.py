@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from anamnesis_pipeline.errors import HostUnreachable
+from anamnesis_pipeline.llm import extractive
 from anamnesis_pipeline.pipeline.archive import Archive
 from anamnesis_pipeline.pipeline.publish import publish_source
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
@@ -22,6 +23,7 @@ from anamnesis_tests.support.crawled_documents import (
     SETUP,
     T0,
     DocumentHome,
+    SameLabels,
     make_repository,
     page,
     write,
@@ -142,7 +144,7 @@ class Editing(RuleBasedStateMachine):
     @rule(name=copies)
     def publish_and_die(self, name: str) -> None:
         pipeline = self.home.pipeline
-        publish_source(self.store, self.sources[name], pipeline.pieces, pipeline.headline)
+        publish_source(self.store, self.sources[name], pipeline.pieces, extractive.summarize)
 
     @rule()
     def ingest_all(self) -> None:
@@ -286,7 +288,7 @@ def test_documents_of_a_repository_that_was_away_are_read_later(home: DocumentHo
         raise HostUnreachable("far is away")
 
     usual = home.pipeline
-    home.pipeline = replace(usual, label_of=lambda source: away)
+    home.pipeline = replace(usual, labels=SameLabels(away))
     (report,) = home.ingest(source)
     assert (report.crawl.problems, home.texts()) == (["far is away"], [])
     home.pipeline = usual

@@ -19,7 +19,16 @@ from anamnesis_pipeline.sources.document_selection import Rules
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, sha256_of
 from anamnesis_pipeline.sources.specs import SourceSpec
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.support.crawled_documents import PORTS, SETUP, T0, DocumentHome, make_repository, page, write
+from anamnesis_tests.support.crawled_documents import (
+    PORTS,
+    SETUP,
+    T0,
+    DocumentHome,
+    SameRules,
+    make_repository,
+    page,
+    write,
+)
 
 PROJECT = Rule(RuleKind.PROJECT, "acme/shop")
 SECRET_PLAN = "# Plan\n\nRun the installer twice, since the first run only downloads the parts.\n"
@@ -45,7 +54,7 @@ class Ticks:
     def crawler(self) -> Crawler:
         store, specs = self.home.store, list(self.home.specs.values())
         hosts = Hosts(specs, self.home.hosts["shop"], lambda machine, place: pytest.fail("asks another machine"))
-        return Crawler(store, hosts, lambda spec: RULES, Flights(), 300, Exclusions(store))
+        return Crawler(store, hosts, SameRules(RULES), Flights(), 300, Exclusions(store))
 
     def look(self, now: datetime) -> list[Source]:
         report = look(self.crawler(), now, budget_s=10)
@@ -110,7 +119,7 @@ def test_a_document_gone_while_it_is_kept_away_asks_for_one_run(ticks: Ticks) ->
 def test_an_alias_of_an_excluded_project_lets_its_documents_in(ticks: Ticks) -> None:
     add_rule(ticks.home.store, PROJECT)
     ticks.write(SECRET_PLAN)
-    (label,) = {ticks.home.pipeline.label_of(ticks.source)(ticks.source.root)}
+    (label,) = {ticks.home.pipeline.labels.of(ticks.source)(ticks.source.root)}
     add_alias(ticks.home.store, label, "market")
     add_rule(ticks.home.store, Rule(RuleKind.PROJECT, "another"))
     assert ticks.tick() == 1

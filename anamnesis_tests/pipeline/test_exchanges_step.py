@@ -2,6 +2,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,7 +49,8 @@ class Deployment:
 
     def parse(self, now: datetime = START, **instead: Any) -> ParseReport:
         given = {"store": self.store, "lines_of": self.lines} | instead
-        return parse_source(*given.values(), SOURCE, now=now, idle_minutes=30, label=lambda cwd: cwd)
+        lines = SimpleNamespace(read=given["lines_of"])
+        return parse_source(given["store"], lines, SOURCE, now=now, idle_minutes=30, label=lambda cwd: cwd)
 
     def parts(self) -> list[Part]:
         waiting = self.store.parts.parts_to_publish(SOURCE.key, 10_000)

@@ -12,11 +12,12 @@ from anamnesis_pipeline.parsing.claude_logs import parser as parsing
 from anamnesis_pipeline.parsing.claude_logs.log_lines import Record, read_records
 from anamnesis_pipeline.parsing.claude_logs.parser import FileState
 from anamnesis_pipeline.pipeline import parse_again as module
+from anamnesis_pipeline.pipeline.archived import ArchivedLines
 from anamnesis_pipeline.pipeline.dead_letters import RetryReport, retry_dead_letters
 from anamnesis_pipeline.pipeline.parse import AgainReport, open_context
 from anamnesis_pipeline.pipeline.parse_again import ask_again, is_asked_again, parse_again, sources_asked_again
-from anamnesis_pipeline.services.wiring import archive_lines
 from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.support.crawled_documents import SameLabels
 from anamnesis_tests.support.ingested import OTHER, Ingested
 from anamnesis_tests.support.log_lines import SESSION, Log, texts
 
@@ -30,7 +31,7 @@ def home(store: Store, tmp_path: Path) -> Ingested:
 
 def retry(home: Ingested) -> RetryReport:
     report = retry_dead_letters(
-        home.store, archive_lines(home.store, home.archive), label_of=lambda source: home.label, idle_minutes=30
+        home.store, ArchivedLines(home.store, home.archive), labels=SameLabels(home.label), idle_minutes=30
     )
     home.publish()
     return report
@@ -136,7 +137,7 @@ def again(home: Ingested) -> AgainReport:
     """Parse the only source of logs again, and publish."""
     (source,) = home.sources()
     ask_again(home.store, source.key)
-    lines = archive_lines(home.store, home.archive)
+    lines = ArchivedLines(home.store, home.archive)
     report = parse_again(open_context(home.store, lines, source, 30, home.label))
     home.publish()
     return report

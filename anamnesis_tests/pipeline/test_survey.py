@@ -23,6 +23,7 @@ from anamnesis_pipeline.sources.document_selection import Rules
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.pipeline.hosts_in_memory import HostInMemory
+from anamnesis_tests.support.crawled_documents import SameRules
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 SESSION = "11111111-2222-4333-8444-555555555555.jsonl"
@@ -56,7 +57,7 @@ class Ring:
     def crawler(self) -> Crawler:
         hosts = Hosts(self.specs, self.local, lambda name, place: self.machines[place])
         rules = Exclusions(self.store)
-        return Crawler(self.store, hosts, lambda spec: RULES, self.flights, 300, rules, ("node_modules",), self.stamp)
+        return Crawler(self.store, hosts, SameRules(RULES), self.flights, 300, rules, ("node_modules",), self.stamp)
 
     def look(self, *, after_s: int = 300, everything: bool = False, budget_s: float = 5.0) -> LookReport:
         self.now += timedelta(seconds=after_s)

@@ -14,16 +14,20 @@ from typing import Any
 
 import pytest
 
+from anamnesis_pipeline.model import FileCursor, Source
 from anamnesis_pipeline.parsing.redaction.masking import Redactor
 from anamnesis_pipeline.pipeline import crawl as crawl_module
 from anamnesis_pipeline.pipeline import tool_outputs as outputs_module
+from anamnesis_pipeline.pipeline.archived import ArchivedLines
 from anamnesis_pipeline.pipeline.dead_letters import retry_dead_letters
+from anamnesis_pipeline.pipeline.survey import Hosts
 from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.extract import extract, extractable
 from anamnesis_pipeline.services.ingest import ingest_all
 from anamnesis_pipeline.sources import local as local_module
-from anamnesis_pipeline.sources.base import Read
+from anamnesis_pipeline.sources.base import Read, SourceHost
 from anamnesis_tests.support.archived_logs import FOLDER, OTHER, SESSION, Home, record, unmasked
+from anamnesis_tests.support.crawled_documents import SameLabels
 
 Mask = Callable[[str], tuple[str, Counter[str]]]
 REDACTOR = Redactor(b"salt")
@@ -294,11 +298,16 @@ def test_a_dead_letter_that_can_be_read_gets_its_output(home: Home) -> None:
     home.ingest(unmasked)
     (letter,) = home.store.messages.dead_letters()
     line = json.dumps(recorded(path_of("toolu_1.txt"))[1])
-    read = wiring.archive_lines(home.store, home.archive)
+    stored = ArchivedLines(home.store, home.archive)
+
+    class Mended:
+        def read(self, cursor: FileCursor, first: int = 0) -> Iterator[str]:
+            return iter([line]) if cursor.path == letter.path else stored.read(cursor, first)
+
     retry_dead_letters(
         home.store,
-        lambda cursor, first: iter([line]) if cursor.path == letter.path else read(cursor, first),
-        label_of=lambda source: str,
+        Mended(),
+        labels=SameLabels(str),
         idle_minutes=30,
     )
     assert said(home) == WHOLE.removesuffix("\n")
@@ -318,7 +327,12 @@ def test_an_output_that_cannot_be_read_hides_nothing_else(home: Home) -> None:
         def fetching(self, files: object) -> AbstractContextManager[Read]:
             return nullcontext(self.read)
 
-    pipeline = replace(wiring.open_pipeline(home.settings, home.store), host_of=lambda source: Unreadable())
+    class OneHost(Hosts):
+        def of_source(self, source: Source) -> SourceHost:
+            return Unreadable()
+
+    pipeline = wiring.open_pipeline(home.settings, home.store)
+    pipeline = replace(pipeline, hosts=OneHost(pipeline.hosts.specs, pipeline.hosts.local, pipeline.hosts.open_remote))
     sources = wiring.discover_sources(home.settings).sources
     (report,) = ingest_all(pipeline, sources)
     assert (len(report.crawl.problems), report.parse.messages) == (1, 3)

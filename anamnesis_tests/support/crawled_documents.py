@@ -2,24 +2,24 @@
 
 import os
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
-from anamnesis_pipeline.llm import extractive
-from anamnesis_pipeline.model import Episode, FileStat, Source, Where
+from anamnesis_pipeline.model import Episode, Source, Where
 from anamnesis_pipeline.parsing.documents.formats import format_of
 from anamnesis_pipeline.pipeline.archive import Archive
-from anamnesis_pipeline.pipeline.crawl_documents import DocumentRules
+from anamnesis_pipeline.pipeline.archived import ArchivedLines
+from anamnesis_pipeline.pipeline.crawl_documents import DocumentRules, DocumentSelection
 from anamnesis_pipeline.pipeline.llm_choice import Llm
-from anamnesis_pipeline.pipeline.projects import project_labels
+from anamnesis_pipeline.pipeline.projects import Label, project_labels
 from anamnesis_pipeline.services.forget import ForgetReport
 from anamnesis_pipeline.services.forget_target import ForgetRequest
 from anamnesis_pipeline.services.ingest import Pipeline, SourceReport, ingest_source
-from anamnesis_pipeline.services.wiring import archive_lines
+from anamnesis_pipeline.settings import load
 from anamnesis_pipeline.sources.base import SourceHost, Survey, Wanted
+from anamnesis_pipeline.sources.document_selection import Chosen, Rules
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
 from anamnesis_pipeline.store.base import Store
@@ -42,19 +42,56 @@ def unmasked(text: str) -> tuple[str, Counter[str]]:
     return text, Counter()
 
 
-@dataclass(frozen=True)
-class Readable:
+def readable(survey: Survey) -> Chosen:
     """Every file of a format that is read, and is not too large."""
-
-    files: tuple[FileStat, ...]
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    too_large: frozenset[str] = frozenset()
-
-
-def readable(survey: Survey) -> Readable:
     files = [file for file in survey.files or () if format_of(file.path)]
     too_large = frozenset(file.path for file in files if file.size > MOST_BYTES)
-    return Readable(tuple(file for file in files if file.path not in too_large), too_large=too_large)
+    return Chosen(tuple(file for file in files if file.path not in too_large), too_large=too_large)
+
+
+class ReadableRules(DocumentRules):
+    def choose(self, survey: Survey) -> Chosen:
+        return readable(survey)
+
+
+class Everything(DocumentSelection):
+    def document_rules(self, spec: SourceSpec) -> DocumentRules:
+        return ReadableRules(spec, Wanted(DOCUMENTS, spec.root), self.rules(spec))
+
+
+@dataclass(frozen=True)
+class SameLabels:
+    """One function for the directories of every source."""
+
+    label: Label
+
+    def of(self, source: Source) -> Label:
+        return self.label
+
+
+@dataclass(frozen=True)
+class SameRules:
+    """The same rules for every source."""
+
+    given: Rules
+
+    def rules(self, spec: SourceSpec) -> Rules:
+        return self.given
+
+
+class NamedHosts:
+    """The machines and sources of a home, by their names."""
+
+    specs = ()
+
+    def __init__(self, home: "DocumentHome") -> None:
+        self.home = home
+
+    def of_source(self, source: Source) -> SourceHost:
+        return self.home.hosts[source.machine]
+
+    def spec_of(self, source: Source) -> SourceSpec | None:
+        return self.home.specs.get(source.spec)
 
 
 class DocumentHome:
@@ -67,21 +104,16 @@ class DocumentHome:
         self.specs: dict[str, SourceSpec] = {}
         self.pipeline = Pipeline(
             store=store,
-            host_of=lambda source: self.hosts[source.machine],
+            hosts=NamedHosts(self),
             archive=self.archive,
             mask=mask,
-            archive_lines=archive_lines(store, self.archive),
-            label_of=lambda source: project_labels(store.settings),
+            archive_lines=ArchivedLines(store, self.archive),
+            labels=SameLabels(project_labels(store.settings)),
             pieces=minilm_pieces(),
             idle_minutes=30,
             llm=Llm(),
-            headline=extractive.summarize,
-            rules_of=self.rules_of,
+            selection=Everything(load()),
         )
-
-    def rules_of(self, source: Source) -> DocumentRules | None:
-        spec = self.specs.get(source.spec)
-        return None if spec is None else DocumentRules(spec, Wanted(DOCUMENTS, spec.root), readable)
 
     def source(self, name: str, *, machine: str = "", root: Path | None = None, **spec: str) -> Source:
         root = root or self.place / name

@@ -10,12 +10,12 @@ from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.model import Episode, FileCursor, Source, Where
 from anamnesis_pipeline.parsing.redaction.masking import Redactor
 from anamnesis_pipeline.pipeline.archive import Archive
+from anamnesis_pipeline.pipeline.archived import ArchivedLines
 from anamnesis_pipeline.pipeline.crawl import CrawlReport, crawl_source
 from anamnesis_pipeline.pipeline.llm_choice import Llm
 from anamnesis_pipeline.pipeline.parse import ParseReport, parse_source
 from anamnesis_pipeline.pipeline.publish import publish_source
 from anamnesis_pipeline.pipeline.session_summaries import SessionReport, summarize_sessions
-from anamnesis_pipeline.services.wiring import archive_lines
 from anamnesis_pipeline.sources.discovery import discover
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.store.base import Store
@@ -72,7 +72,7 @@ class Ingested:
         return [crawl_source(self.store, self.host, self.archive, source, self.mask) for source in found]
 
     def parse(self, now: datetime | None = None) -> list[ParseReport]:
-        lines = archive_lines(self.store, self.archive)
+        lines = ArchivedLines(self.store, self.archive)
         return [
             parse_source(self.store, lines, source, now=now or self.now, idle_minutes=30, label=self.label)
             for source in self.store.files.sources()
@@ -124,7 +124,7 @@ class Ingested:
 
     def archived(self, name: str = f"{SESSION}.jsonl") -> list[str]:
         """Every archived line of a file, of every generation."""
-        read = archive_lines(self.store, self.archive)
+        read = ArchivedLines(self.store, self.archive).read
         return [
             line
             for source in self.store.files.sources()

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from anamnesis_pipeline.model import FileCursor, Segment
 from anamnesis_pipeline.pipeline import crawl as crawl_step
 from anamnesis_pipeline.pipeline import parse as parse_step
-from anamnesis_pipeline.services.wiring import archive_lines
+from anamnesis_pipeline.pipeline.archived import ArchivedLines
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.parsing.claude_logs.expected_memory import ALONE, ExpectedMemory
 from anamnesis_tests.parsing.claude_logs.interrupted_store import Died, WatchedStore
@@ -256,7 +256,7 @@ class GrowingLogs(RuleBasedStateMachine):
 
     def _check_archive(self) -> None:
         """Every line that was read is kept, as it was, in its generation."""
-        read = archive_lines(self.store, self.home.archive)
+        read = ArchivedLines(self.store, self.home.archive).read
         keys = {source.folder: source.key for source in self.store.files.sources()}
         for place, lines in self.tree.files.items():
             if lines:
