@@ -86,10 +86,10 @@ CALLS: dict[str, Callable[[Store, list[Part]], Any]] = {
     ),
     "stood_in": lambda store, parts: store.exclusion.stood_in([p.part_id for p in parts]),
     "entries_of": lambda store, parts: store.exclusion.entries_of([p.part_id for p in parts]),
+    "lift": lambda store, parts: store.exclusion.lift([p.part_id for p in parts]),
     "bury_sections": lambda store, parts: store.exclusion.bury_sections(
         BuriedSection(p.part_id, "logs", f"{n}.md", "place", b"") for n, p in enumerate(parts)
     ),
-    "lift": lambda store, parts: store.exclusion.lift([p.part_id for p in parts]),
     "note_asked": lambda store, parts: store.llm.note_asked({f"k{p.part_id}": p for p in parts}),
     "put_failures": lambda store, parts: store.llm.put_failures({f"k{p.part_id}": "no" for p in parts}),
     "show": lambda store, parts: store.context.show("s", [Shown(p.part_id) for p in parts], DAY),
