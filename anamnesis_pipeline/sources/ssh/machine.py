@@ -39,8 +39,7 @@ from anamnesis_pipeline.sources.ssh.questions import (
     read_reply,
     script_of,
 )
-from anamnesis_pipeline.sources.ssh.readers import SshReaders
-from anamnesis_pipeline.sources.ssh.sftp import Attributes
+from anamnesis_pipeline.sources.ssh.sftp import Attributes, SshReaders
 from anamnesis_pipeline.sources.ssh.sftp_walk import file_there, folders_there, look_through
 from anamnesis_pipeline.sources.ssh.shell import Ran, SshShell
 from anamnesis_pipeline.sources.ssh.shell_files import ShellFiles

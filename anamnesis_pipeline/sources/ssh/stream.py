@@ -10,7 +10,7 @@ from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceUnread
 from anamnesis_pipeline.parsing.text.file_names import bytes_of, name_of
 from anamnesis_pipeline.sources.base import Read
 from anamnesis_pipeline.sources.ssh.link import SshLink
-from anamnesis_pipeline.sources.ssh.readers import SESSIONS
+from anamnesis_pipeline.sources.ssh.sftp import SESSIONS
 from anamnesis_pipeline.sources.ssh.tar_stream import regular_files
 
 SMALL_BYTES = 1 << 20
