@@ -17,7 +17,6 @@ from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AlreadyRunning, AnamnesisError, StoreBusy, UnknownModel
 from anamnesis_pipeline.pipeline.host_clock import looked_since
-from anamnesis_pipeline.runtime.children import ChildSpec
 from anamnesis_pipeline.runtime.crawler_wiring import configured_specs
 from anamnesis_pipeline.runtime.dagster_home import LOOPBACK, dagster_command, dagster_url, write_dagster_home
 from anamnesis_pipeline.runtime.home_wiring import make_private
@@ -25,11 +24,74 @@ from anamnesis_pipeline.runtime.log_roots import advice_without_logs, retention_
 from anamnesis_pipeline.runtime.ports import WantedPort, accepts, answers, require_free
 from anamnesis_pipeline.runtime.process_group import end_life
 from anamnesis_pipeline.runtime.progress import Snapshot, show_progress, take_snapshot
-from anamnesis_pipeline.runtime.supervision import StopRequest, Supervisor, stop_on_signals
+from anamnesis_pipeline.runtime.supervision import ChildSpec, StopRequest, Supervisor, stop_on_signals
 from anamnesis_pipeline.runtime.up_lock import Running, hold_lock
 from anamnesis_pipeline.services.wiring import effective_settings, impatient, open_store, store_place, stored_settings
 from anamnesis_pipeline.settings import Settings, claude_projects_dir, reachable_host, sidecar_url
 from anamnesis_pipeline.store.base import Store
+
+ADVICE = "start MongoDB, or let ANAMNESIS_MONGO_URI say where it is"
+ASKED_EVERY_S = 5.0
+PAUSE_S = 0.5
+
+Say = Callable[[str], None]
+
+
+def open_when_there(settings: Settings, stop: StopRequest, say: Say) -> Store | None:
+    """Return the store once its server answers; None if the user stops the wait.
+
+    :raises StoreBusy: no answer within `mongo_wait_s`.
+    """
+    if settings.store != "mongo":
+        return open_store(settings)
+    place, until, is_told = store_place(settings), time.monotonic() + settings.mongo_wait_s, False
+    while not stop.asked:
+        try:
+            store = open_store(impatient(settings, 0))
+        except StoreBusy as exc:
+            if time.monotonic() >= until:
+                raise StoreBusy(f"{place} did not answer within {settings.mongo_wait_s} s; {ADVICE}") from exc
+            if not is_told:
+                say(f"{exc}. Waiting {settings.mongo_wait_s} s at most: {ADVICE}")
+            is_told = True
+            time.sleep(PAUSE_S)
+        else:
+            if is_told:
+                say(f"{place} answers")
+            return store
+    return None
+
+
+@contextmanager
+def watched(settings: Settings, store: Store, say: Say, every_s: float = ASKED_EVERY_S) -> Iterator[None]:
+    """During the block, report once when the server is lost, and once when it is back; files are not watched."""
+    if settings.store != "mongo":
+        yield
+        return
+    stop = threading.Event()
+    asked = (lambda: stored_settings(store), store_place(settings), say, stop, every_s)
+    # A daemon thread: a call to a dead server blocks, and the exit must not wait for it.
+    threading.Thread(target=_watch, args=asked, name="store-watch", daemon=True).start()
+    try:
+        yield
+    finally:
+        stop.set()
+
+
+def _watch(ask: Callable[[], object], place: str, say: Say, stop: threading.Event, every_s: float) -> None:
+    is_away = False
+    while not stop.wait(every_s):
+        try:
+            ask()
+        except AnamnesisError as exc:
+            if not is_away and not stop.is_set():
+                say(f"{exc}. What runs goes on by itself once it does: {ADVICE}")
+            is_away = True
+        else:
+            if is_away:
+                say(f"{place} answers again")
+            is_away = False
+
 
 WAITED_FOR_S = 600
 """Sources with a longer interval are not awaited before the memory counts as up to date."""
@@ -197,70 +259,3 @@ def _progress(settings: Settings, store: Store, console: Console, say: Callable[
     finally:
         stop.set()
         thread.join()
-
-
-# --- store watch -----------------------------------------------------------------------------------------
-
-# Messages of `anamnesis up` about a store server: waiting for it, losing it, and reconnecting.
-
-ADVICE = "start MongoDB, or let ANAMNESIS_MONGO_URI say where it is"
-ASKED_EVERY_S = 5.0
-PAUSE_S = 0.5
-
-Say = Callable[[str], None]
-
-
-def open_when_there(settings: Settings, stop: StopRequest, say: Say) -> Store | None:
-    """Return the store once its server answers; None if the user stops the wait.
-
-    :raises StoreBusy: no answer within `mongo_wait_s`.
-    """
-    if settings.store != "mongo":
-        return open_store(settings)
-    place, until, is_told = store_place(settings), time.monotonic() + settings.mongo_wait_s, False
-    while not stop.asked:
-        try:
-            store = open_store(impatient(settings, 0))
-        except StoreBusy as exc:
-            if time.monotonic() >= until:
-                raise StoreBusy(f"{place} did not answer within {settings.mongo_wait_s} s; {ADVICE}") from exc
-            if not is_told:
-                say(f"{exc}. Waiting {settings.mongo_wait_s} s at most: {ADVICE}")
-            is_told = True
-            time.sleep(PAUSE_S)
-        else:
-            if is_told:
-                say(f"{place} answers")
-            return store
-    return None
-
-
-@contextmanager
-def watched(settings: Settings, store: Store, say: Say, every_s: float = ASKED_EVERY_S) -> Iterator[None]:
-    """During the block, report once when the server is lost, and once when it is back; files are not watched."""
-    if settings.store != "mongo":
-        yield
-        return
-    stop = threading.Event()
-    asked = (lambda: stored_settings(store), store_place(settings), say, stop, every_s)
-    # A daemon thread: a call to a dead server blocks, and the exit must not wait for it.
-    threading.Thread(target=_watch, args=asked, name="store-watch", daemon=True).start()
-    try:
-        yield
-    finally:
-        stop.set()
-
-
-def _watch(ask: Callable[[], object], place: str, say: Say, stop: threading.Event, every_s: float) -> None:
-    is_away = False
-    while not stop.wait(every_s):
-        try:
-            ask()
-        except AnamnesisError as exc:
-            if not is_away and not stop.is_set():
-                say(f"{exc}. What runs goes on by itself once it does: {ADVICE}")
-            is_away = True
-        else:
-            if is_away:
-                say(f"{place} answers again")
-            is_away = False

@@ -1,17 +1,169 @@
 """Keeps a list of children running until stopped, and leaves no process behind."""
 
+import contextlib
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 
-from anamnesis_pipeline.runtime.children import Child, ChildSpec, RestartPolicy, describe_exit
-from anamnesis_pipeline.runtime.log_files import last_lines, rotate
 from anamnesis_pipeline.runtime.process_group import LIFE_VARIABLE, end_life
+
+MAX_BYTES = 5_000_000
+KEPT = 3
+"""Older files kept per log, as `<name>.1` (the newest) to `<name>.3`."""
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def rotate(path: Path, max_bytes: int = MAX_BYTES) -> bool:
+    """Rotate a log larger than `max_bytes`; return whether that was due.
+
+    The file is copied and truncated, not renamed: the child keeps appending through its descriptor.
+    """
+    if not path.exists() or path.stat().st_size <= max_bytes:
+        return False
+    for number in range(KEPT, 1, -1):
+        with contextlib.suppress(FileNotFoundError):
+            _older(path, number - 1).replace(_older(path, number))
+    with contextlib.suppress(OSError):  # on a full disk the old text is lost
+        shutil.copyfile(path, _older(path, 1))
+    os.truncate(path, 0)
+    return True
+
+
+def last_lines(path: Path, count: int = 20, max_bytes: int = 64_000) -> list[str]:
+    """Return the last `count` lines without colours, from at most the last `max_bytes` bytes; none without a file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - max_bytes))
+            text = file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return []
+    return _COLOURS.sub("", text).splitlines()[-count:]
+
+
+def _older(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number}")
+
+
+# --- restarts --------------------------------------------------------------------------------------------
+
+# Restart policy for dead children: delay and limit. Pure.
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """At most `limit` restarts in `window_s` seconds, the n-th after `first_delay_s * 2 ** (n - 1)` seconds."""
+
+    limit: int = 5
+    window_s: float = 600.0
+    first_delay_s: float = 1.0
+    longest_delay_s: float = 30.0
+
+
+def restart_delay(deaths: Sequence[float], now: float, policy: RestartPolicy) -> float | None:
+    """Return the seconds until the restart, or None when the child has died too often.
+
+    :param deaths: times of all deaths, the latest included, in seconds on the clock of `now`.
+    """
+    recent = sum(1 for death in deaths if now - death <= policy.window_s)
+    if recent > policy.limit:
+        return None
+    return min(policy.longest_delay_s, policy.first_delay_s * 2.0 ** max(0, recent - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """A process to keep running.
+
+    `environment` is complete except for the process group's id. `after` names a child that must be ready first. `ready`
+    is polled until true; a child not ready after `ready_timeout_s` seconds is killed and counts as dead. With `once`
+    the child is ready when it ends with status 0, and is not restarted.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    log: Path
+    after: str | None = None
+    ready: Callable[[], bool] = lambda: True
+    ready_timeout_s: float = 180.0
+    once: bool = False
+
+
+@dataclass(slots=True)
+class Child:
+    """The state of one child. Used only by the supervisor's thread."""
+
+    spec: ChildSpec
+    process: subprocess.Popen[bytes] | None = None
+    ready: bool = False
+    started_at: float = 0.0
+    due_at: float = 0.0
+    deaths: list[float] = field(default_factory=list)
+
+    def start(self, life: str) -> None:
+        """Start it, appending its output to its log.
+
+        A new session shields it from a terminal's Ctrl-C and hang-up: only the supervisor decides the order. The
+        supervisor handles SIGINT, so the child starts with the default action even if the supervisor inherited another;
+        Dagster ignores SIGTERM when started with SIGINT ignored.
+        """
+        rotate(self.spec.log)
+        with self.spec.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.spec.command,
+                env={**self.spec.environment, LIFE_VARIABLE: life},
+                cwd=self.spec.log.parent,  # has no module that shadows Python's
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.ready, self.started_at = False, time.monotonic()
+
+    @property
+    def done(self) -> bool:
+        """Whether this is a `once` child that has finished."""
+        return self.spec.once and self.ready
+
+    def died(self) -> int | None:
+        """Return the exit status if the process ended unexpectedly since the last call."""
+        if self.process is None or (status := self.process.poll()) is None:
+            return None
+        self.process = None
+        self.ready = self.spec.once and status == 0
+        return None if self.ready else status
+
+    def check_ready(self) -> None:
+        """Update the readiness; kill the process after the timeout."""
+        if self.process is None or self.ready:
+            return
+        self.ready = not self.spec.once and self.spec.ready()
+        if not self.ready and time.monotonic() - self.started_at > self.spec.ready_timeout_s:
+            self.process.kill()
+
+    def plan_restart(self, policy: RestartPolicy) -> float | None:
+        """Record a death; return the seconds until the restart, or None after too many."""
+        now = time.monotonic()
+        self.deaths.append(now)
+        delay = restart_delay(self.deaths, now, policy)
+        self.due_at = now + (delay or 0.0)
+        return delay
+
+
+def describe_exit(status: int) -> str:
+    """Describe a process's exit status."""
+    return f"ended with status {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
+
 
 _TICK_S = 0.2
 _ROTATE_EVERY_S = 60.0

@@ -28,9 +28,15 @@ from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.services.setting_changes import settings_after, store_settings
 from anamnesis_pipeline.services.source_trial import Trial, try_source
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
-from anamnesis_pipeline.sources.private_overlap import absolute_roots, overlap_text, private_overlaps
-from anamnesis_pipeline.sources.specs import SourceSpec, is_of, with_machine
-from anamnesis_pipeline.sources.ssh.places import parse_place
+from anamnesis_pipeline.sources.specs import (
+    SourceSpec,
+    absolute_roots,
+    is_of,
+    overlap_text,
+    parse_place,
+    private_overlaps,
+    with_machine,
+)
 from anamnesis_pipeline.store.base import Store
 
 # --- crawler schemas -------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from anamnesis_pipeline.runtime.children import ChildSpec
 from anamnesis_pipeline.runtime.process_group import end_life
+from anamnesis_pipeline.runtime.supervision import ChildSpec
 
 SLEEPER = "import time; time.sleep(600)"
 STUBBORN = (

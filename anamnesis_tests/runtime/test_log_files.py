@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from anamnesis_pipeline.runtime.log_files import KEPT, last_lines, rotate
+from anamnesis_pipeline.runtime.supervision import KEPT, last_lines, rotate
 
 
 def test_small_or_absent_log_is_not_rotated(tmp_path: Path) -> None:

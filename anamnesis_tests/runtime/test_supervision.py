@@ -12,9 +12,8 @@ import psutil
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.runtime.children import ChildSpec, RestartPolicy, restart_delay
 from anamnesis_pipeline.runtime.process_group import members
-from anamnesis_pipeline.runtime.supervision import StopRequest, Supervisor
+from anamnesis_pipeline.runtime.supervision import ChildSpec, RestartPolicy, StopRequest, Supervisor, restart_delay
 from anamnesis_tests.runtime.conftest import PARENT, SLEEPER, STUBBORN, is_running, wait_for
 
 MakeChild = Callable[..., ChildSpec]
@@ -133,7 +132,7 @@ def test_a_watcher_that_dies_is_replaced(life: str, child: MakeChild) -> None:
 SUPERVISOR = """
 import os, signal, sys
 from pathlib import Path
-from anamnesis_pipeline.runtime.children import ChildSpec
+from anamnesis_pipeline.runtime.supervision import ChildSpec
 from anamnesis_pipeline.runtime.supervision import Supervisor, stop_on_signals
 
 specs = [

@@ -17,7 +17,7 @@ from anamnesis_pipeline.llm.endpoints import check_key, check_url, is_loopback, 
 from anamnesis_pipeline.llm.prices import DEFAULT_MODELS, MODELS, Model, find_model
 from anamnesis_pipeline.llm.summaries.claude_cli import ClaudeCliBackend
 from anamnesis_pipeline.llm.summaries.factory import BackendOptions
-from anamnesis_pipeline.sources.ssh.places import parse_place
+from anamnesis_pipeline.sources.specs import parse_place
 
 Look = Callable[[BackendOptions], Awaitable[tuple[str, ...]]]
 """Return the models of a backend; raise if it is unreachable."""

@@ -7,7 +7,7 @@ from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.llm.endpoints import check_key, check_url, is_loopback, with_scheme
 from anamnesis_pipeline.llm.prices import DEFAULT_MODELS, Model, find_model
 from anamnesis_pipeline.llm.summaries.base import SummaryBackend
-from anamnesis_pipeline.sources.ssh.places import parse_place
+from anamnesis_pipeline.sources.specs import parse_place
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import paramiko
 
@@ -29,6 +29,13 @@ def no_sftp(place: str) -> NoSftp:
     )
 
 
+class Borrower(Protocol):
+    """What keeps channels of a link open for its next use."""
+
+    def close(self) -> None:
+        """Close the channels that are not in use."""
+
+
 class SshLink:
     """The only connection of this process to a host, opened on demand."""
 
@@ -51,47 +58,37 @@ class SshLink:
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(MAX_CHANNELS)
         self._open: _Connection | None = None
-        self.make_room: Callable[[], None] = lambda: None
-        """Called when the host opens no more sessions: closes the unused ones."""
+        self.borrowers: list[Borrower] = []
         self._failed: tuple[float, HostRefused | HostUnreachable] | None = None
 
     @contextmanager
-    def channel(self, start: Callable[[Any], None], timeout_s: float) -> Iterator[Any]:
-        """Open a channel and close it at the end. Errors while it is open are translated.
+    def channel(self, command: str, timeout_s: float) -> Iterator[Any]:
+        """Open a channel that runs a command, and close it at the end. Errors while it is open are translated.
 
-        :param start: the first operation on it, such as running a command.
         :param timeout_s: for the whole block; the connection is dropped then, since a stalled server answers no client.
         :raises HostRefused: the host's key is not the known one, or login is refused.
         :raises HostUnreachable: no connection, or it stalls or breaks off.
         """
         with self._slots:
-            connection, channel = self._started(start)
+            connection, channel = self._started(command)
             try:
-                with self._bounded(connection, timeout_s):
+                with self.using(connection, timeout_s):
                     yield channel
             finally:
                 channel.close()
 
-    def open_channel(self, start: Callable[[Any], None]) -> tuple["_Connection", Any]:
-        """Open a channel and return (its connection, itself). Close it by `close_channel`."""
+    def open_channel(self, command: str | None) -> tuple["_Connection", Any]:
+        """Open a channel that runs a command, or SFTP without one, and return (its connection, itself). Close it by
+        `close_channel`.
+
+        :raises NoSftp: the host has no SFTP.
+        """
         if not self._slots.acquire(timeout=self._connect_timeout_s):
             raise HostUnreachable(f"{self.place} is busy with {MAX_CHANNELS} transfers; try again later")
         try:
-            return self._started(start)
+            return self._started(command)
         except BaseException:
             self._slots.release()
-            raise
-
-    def start_sftp(self, channel: Any) -> None:
-        """Start SFTP on a new channel.
-
-        :raises HostRefused: the host has none.
-        """
-        try:
-            channel.invoke_subsystem("sftp")
-        except paramiko.SSHException as problem:
-            if channel.get_transport().is_active() and str(problem) == "Channel closed.":
-                raise no_sftp(self.place) from None
             raise
 
     def close_channel(self, channel: Any) -> None:
@@ -99,57 +96,63 @@ class SshLink:
         channel.close()
         self._slots.release()
 
+    def make_room(self) -> None:
+        """Close the channels that are open but not in use."""
+        for borrower in self.borrowers:
+            borrower.close()
+
+    def close(self) -> None:
+        """Close the connection. The next call connects again."""
+        self.make_room()
+        with self._lock:
+            connection, self._open = self._open, None
+        if connection is not None:
+            connection.close()
+
+    def _started(self, command: str | None) -> tuple["_Connection", Any]:
+        connection, is_fresh = self._connection()
+        try:
+            return connection, self._channel(connection, command)
+        except HostUnreachable:
+            if is_fresh or connection.is_alive:
+                raise
+        connection, _ = self._connection()  # the reused connection had died unnoticed
+        return connection, self._channel(connection, command)
+
+    def _channel(self, connection: "_Connection", command: str | None) -> Any:
+        with self.using(connection, self._connect_timeout_s):
+            deadline = time.monotonic() + self._connect_timeout_s / 2
+            while True:  # on a host with a session limit, until another session ends
+                try:
+                    channel = connection.transport.open_session(timeout=self._connect_timeout_s)
+                    break
+                except paramiko.ChannelException:
+                    self.make_room()
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(LOOK_S)
+            try:
+                channel.settimeout(self.read_timeout_s)
+                if command is not None:
+                    channel.exec_command(command)
+                    return channel
+                try:
+                    channel.invoke_subsystem("sftp")
+                except paramiko.SSHException as problem:
+                    if channel.get_transport().is_active() and str(problem) == "Channel closed.":
+                        raise no_sftp(self.place) from None
+                    raise
+            except BaseException:
+                channel.close()
+                raise
+            return channel
+
     @contextmanager
     def using(self, connection: "_Connection", timeout_s: float) -> Iterator[None]:
         """Translate errors on a channel of `connection`; the connection is dropped after `timeout_s`.
 
         :raises HostUnreachable: it stalls or breaks off.
         """
-        with self._bounded(connection, timeout_s):
-            yield
-
-    def close(self) -> None:
-        """Close the connection. The next call connects again."""
-        with self._lock:
-            connection, self._open = self._open, None
-        if connection is not None:
-            connection.close()
-
-    def _started(self, start: Callable[[Any], None]) -> tuple["_Connection", Any]:
-        connection, is_fresh = self._connection()
-        try:
-            return connection, self._start(connection, start)
-        except HostUnreachable:
-            if is_fresh or connection.is_alive:
-                raise
-        connection, _ = self._connection()  # the reused connection had died unnoticed
-        return connection, self._start(connection, start)
-
-    def _start(self, connection: "_Connection", start: Callable[[Any], None]) -> Any:
-        with self._bounded(connection, self._connect_timeout_s):
-            channel = self._session(connection)
-            try:
-                channel.settimeout(self.read_timeout_s)
-                start(channel)
-            except BaseException:
-                channel.close()
-                raise
-            return channel
-
-    def _session(self, connection: "_Connection") -> Any:
-        """Return a new session; on a host with a session limit, wait until another one ends."""
-        deadline = time.monotonic() + self._connect_timeout_s / 2
-        while True:
-            try:
-                return connection.transport.open_session(timeout=self._connect_timeout_s)
-            except paramiko.ChannelException:
-                self.make_room()
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(LOOK_S)
-
-    @contextmanager
-    def _bounded(self, connection: "_Connection", timeout_s: float) -> Iterator[None]:
         try:
             with translated(self.place), connection.within(timeout_s):
                 yield

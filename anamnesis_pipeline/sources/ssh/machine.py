@@ -6,8 +6,9 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
-from anamnesis_pipeline.errors import HostUnreachable, NoSftp, SourceUnreadable
+from anamnesis_pipeline.errors import HostUnreachable, NoSftp, SourceMissing, SourceUnreadable
 from anamnesis_pipeline.model import FileStat
 from anamnesis_pipeline.parsing.text.file_names import name_of
 from anamnesis_pipeline.sources.base import (
@@ -21,11 +22,9 @@ from anamnesis_pipeline.sources.base import (
     files_above,
     is_log,
 )
-from anamnesis_pipeline.sources.clock_estimate import Measured, is_vague, noted, skew_s
 from anamnesis_pipeline.sources.local import MAX_DEPTH
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.sources.ssh.answers import listing_of, survey_of, unread_patterns, unreadable
-from anamnesis_pipeline.sources.ssh.disk import SshDisk
 from anamnesis_pipeline.sources.ssh.link import IDLE_S, SshLink
 from anamnesis_pipeline.sources.ssh.questions import (
     Answer,
@@ -41,10 +40,44 @@ from anamnesis_pipeline.sources.ssh.questions import (
 )
 from anamnesis_pipeline.sources.ssh.sftp import Attributes, SshReaders
 from anamnesis_pipeline.sources.ssh.sftp_walk import file_there, folders_there, look_through
-from anamnesis_pipeline.sources.ssh.shell import Ran, SshShell
-from anamnesis_pipeline.sources.ssh.shell_files import ShellFiles
+from anamnesis_pipeline.sources.ssh.shell import ShellFiles, SshShell
 from anamnesis_pipeline.sources.ssh.stream import Fetching
 
+KEPT = 4
+"""Number of measurements that are compared."""
+LONG_S = 0.25
+"""A longer round trip, in seconds, is imprecise: the machine is asked again until `KEPT` measurements exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The clock's lead half way through the round trip, in seconds; the error is at most half of the round trip."""
+
+    ahead_s: float
+    round_trip_s: float
+
+
+def noted(known: Sequence[Measured], new: Measured) -> tuple[Measured, ...]:
+    """Return the last measurements with a new one. Drop those that it contradicts: the clock was set."""
+    fit = [one for one in known if abs(one.ahead_s - new.ahead_s) <= one.round_trip_s + new.round_trip_s]
+    return (*fit, new)[-KEPT:]
+
+
+def skew_s(known: Sequence[Measured]) -> float | None:
+    """Return the lead with the shortest round trip, 0 if it is within that round trip; None: not measured."""
+    best = min(known, key=lambda one: one.round_trip_s, default=None)
+    if best is None:
+        return None
+    return best.ahead_s if abs(best.ahead_s) > best.round_trip_s else 0.0
+
+
+def is_vague(known: Sequence[Measured]) -> bool:
+    """Return whether to measure again at the next poll."""
+    return len(known) < KEPT and min((one.round_trip_s for one in known), default=0.0) > LONG_S
+
+
+TEXT_BYTES = 1 << 20
+"""A longer file does not describe a repository."""
 CLOCK_S = 900.0
 """Seconds for which the clock difference is cached: asking costs the host a process."""
 
@@ -76,7 +109,6 @@ class SshHost:
         self._shell = SshShell(self._link)
         self._by_shell = ShellFiles(self._link, command_timeout_s)
         self._has_no_sftp = False
-        self._link.make_room = self._let_go
         self._home: str | None = None
         self._clock: tuple[Measured, ...] = ()
         self._clock_due = -math.inf
@@ -94,7 +126,6 @@ class SshHost:
 
     def close(self) -> None:
         """Close the connection. The next call connects again."""
-        self._let_go()
         self._link.close()
         self._has_no_sftp = False
 
@@ -157,19 +188,35 @@ class SshHost:
         """Survey each, in order, in one round trip if the host has GNU find. A root that cannot be listed gives an
         error in its place.
         """
-        misplaced = [_misplaced(each) for each in wanted]
-        proper = [each for each, problem in zip(wanted, misplaced, strict=True) if problem is None]
-        reply = self._asked([_question(each) for each in proper])
+        proper = [each for each in wanted if each.root.startswith(("/", "~/")) or each.root == "~"]
+        reply = self._asked(
+            [
+                documents_question(each)
+                if each.kind == DOCUMENTS
+                else logs_question(each.root, each.known, MAX_DEPTH, files_above(each.root))
+                for each in proper
+            ]
+        )
         answers = list(reply.answers or ()) if reply else []
         if proper and not answers:
             with self._readers.sftp() as sftp:
                 answers = [look_through(sftp, each, self._home or "") for each in proper]
         for answer in answers:
-            self._read_patterns(answer)
+            for file in unread_patterns(answer):  # the survey lacks their text, e.g. because of a different `grep`
+                try:
+                    text = self.read(f"{answer.root.rstrip('/')}/{file.path}", 0, file.size)
+                    answer.ignores[file.path] = name_of(text)
+                except SourceUnreadable as problem:
+                    answer.problems.append(str(problem))
         if len(answers) != len(proper):
             raise HostUnreachable(f"{self.place} broke off in the middle of its answer; try again later")
-        found = iter([survey_of(each, answer) for each, answer in zip(proper, answers, strict=True)])
-        return [next(found) if problem is None else problem for problem in misplaced]
+        found = {each: survey_of(each, answer) for each, answer in zip(proper, answers, strict=True)}
+        return [
+            found[each]
+            if each in found
+            else SourceUnreadable(f"cannot read the folder {each.root}: it must begin with / or ~/ on another machine")
+            for each in wanted
+        ]
 
     def fetching(self, files: Sequence[tuple[str, int]]) -> AbstractContextManager[Read]:
         """Return a reader for files that will be read whole and in this order: (absolute path, size) each. Small files
@@ -190,17 +237,12 @@ class SshHost:
                 self._has_no_sftp = True
         return self._by_shell.read(path, offset, length)
 
-    def disk(self) -> SshDisk:
-        """Return its disk, to find the repository of a folder there (`exchanges.projects.resolved_project`)."""
-        return SshDisk(self._stat, self._real_path, self.read, self.home)
+    def stat(self, path: str) -> Attributes:
+        """Return the attributes of a file or folder, or of a link's target, without a file's size where SFTP is absent.
 
-    def _let_go(self) -> None:
-        """Close unused sessions."""
-        self._readers.close()
-        self._shell.close()
-        self._by_shell.close()
-
-    def _stat(self, path: str) -> Attributes:
+        :raises SourceMissing: nothing is there.
+        :raises SourceUnreadable: it cannot be seen.
+        """
         if not self._has_no_sftp:
             try:
                 with self._readers.sftp() as sftp:
@@ -209,7 +251,11 @@ class SshHost:
                 self._has_no_sftp = True
         return self._by_shell.stat(path)
 
-    def _real_path(self, path: str) -> str:
+    def real_path(self, path: str) -> str:
+        """Return the path without links and dots, even if nothing is there.
+
+        :raises SourceUnreadable: the host does not answer.
+        """
         if not self._has_no_sftp:
             try:
                 with self._readers.sftp() as sftp:
@@ -218,14 +264,9 @@ class SshHost:
                 self._has_no_sftp = True
         return self._by_shell.real_path(path)
 
-    def _read_patterns(self, answer: Answer) -> None:
-        """Read the ignore files whose text the survey lacks, e.g. because of a different `grep`."""
-        for file in unread_patterns(answer):
-            try:
-                text = self.read(f"{answer.root.rstrip('/')}/{file.path}", 0, file.size)
-                answer.ignores[file.path] = name_of(text)
-            except SourceUnreadable as problem:
-                answer.problems.append(str(problem))
+    def disk(self) -> "SshDisk":
+        """Return its disk, to find the repository of a folder there (`projects.resolved_project`)."""
+        return SshDisk(self)
 
     def _answer(self, question: Question) -> Answer | None:
         """Return the answer; None: the host has no GNU find."""
@@ -239,35 +280,62 @@ class SshHost:
         script = script_of(questions, token, with_clock=time.monotonic() >= self._clock_due)
         ran = self._shell.run(script, token, self._command_timeout_s)
         reply = read_reply(ran.stdout, token)
-        if reply is not None:
-            self._note(reply, ran)
-            _add_complaints(reply, ran.stderr)
-        return reply
-
-    def _note(self, reply: Reply, ran: Ran) -> None:
+        if reply is None:
+            return None
         with self._lock:
             self._home = reply.home or self._home
             if reply.clock_s is not None:
                 self._clock = noted(self._clock, Measured(reply.clock_s - ran.at_s, ran.round_trip_s))
                 self._clock_due = time.monotonic() + (0.0 if is_vague(self._clock) else CLOCK_S)
+        for complaint in complaints(ran.stderr):  # of its root, or of all roots if it names none
+            of = [answer for answer in reply.answers or () if complaint.startswith(answer.root)]
+            longest = max((len(answer.root) for answer in of), default=0)
+            for answer in [answer for answer in of if len(answer.root) == longest] or reply.answers or ():
+                answer.problems.append(complaint)
+        return reply
 
 
-def _misplaced(wanted: Wanted) -> SourceUnreadable | None:
-    if wanted.root.startswith("/") or wanted.root == "~" or wanted.root.startswith("~/"):
-        return None
-    return SourceUnreadable(f"cannot read the folder {wanted.root}: it must begin with / or ~/ on another machine")
+class SshDisk:
+    """The disk of a host, within its permissions, as far as finding the repository of a folder needs it.
 
+    Every method may also raise `HostUnreachable` and `HostRefused`.
+    """
 
-def _question(wanted: Wanted) -> Question:
-    if wanted.kind == DOCUMENTS:
-        return documents_question(wanted)
-    return logs_question(wanted.root, wanted.known, MAX_DEPTH, files_above(wanted.root))
+    def __init__(self, host: SshHost) -> None:
+        self._host = host
 
+    def mode(self, path: str) -> int | None:
+        """Return the `st_mode` of a path, following links; None: nothing is there.
 
-def _add_complaints(reply: Reply, stderr: bytes) -> None:
-    """Add each error message to its root, or to all roots if it names none."""
-    for complaint in complaints(stderr):
-        of = [answer for answer in reply.answers or () if complaint.startswith(answer.root)]
-        longest = max((len(answer.root) for answer in of), default=0)
-        for answer in [answer for answer in of if len(answer.root) == longest] or reply.answers or ():
-            answer.problems.append(complaint)
+        :raises OSError: it cannot be seen.
+        """
+        try:
+            return self._host.stat(path).mode
+        except SourceMissing:
+            return None
+        except SourceUnreadable as problem:
+            raise OSError(str(problem)) from problem
+
+    def text(self, path: str) -> str:
+        """Return a small file's text, invalid UTF-8 replaced; a larger file is truncated.
+
+        :raises OSError: it cannot be read.
+        """
+        try:
+            return self._host.read(path, 0, TEXT_BYTES).decode("utf-8", "replace")
+        except SourceUnreadable as problem:
+            raise OSError(str(problem)) from problem
+
+    def real_path(self, path: str) -> str:
+        """Return the path without links and dots, even if nothing is there.
+
+        :raises OSError: the host does not answer.
+        """
+        try:
+            return self._host.real_path(path)
+        except SourceUnreadable as problem:
+            raise OSError(str(problem)) from problem
+
+    def home(self) -> str:
+        """Return the home of the login user."""
+        return self._host.home()

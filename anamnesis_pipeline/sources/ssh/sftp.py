@@ -257,6 +257,7 @@ class SshReaders:
         self._count = 0
         self._age = 0
         self._changed = threading.Condition()
+        link.borrowers.append(self)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """Return at most `length` bytes of a regular file; fewer only at its end.
@@ -353,7 +354,7 @@ class SshReaders:
             raise
 
     def _made(self) -> _Session:
-        connection, channel = self._link.open_channel(self._link.start_sftp)
+        connection, channel = self._link.open_channel(None)
         try:
             with self._link.using(connection, self._link.read_timeout_s):
                 try:

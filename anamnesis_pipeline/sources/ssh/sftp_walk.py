@@ -1,6 +1,5 @@
 """Walk the folders of a host over SFTP, where it has no GNU find: many round trips, the same entries."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from anamnesis_pipeline.errors import SourceMissing, SourceUnreadable
@@ -37,13 +36,86 @@ class _Walk:
     sftp: Sftp
     answer: Answer
     wanted: Wanted
-    waiting: list[_Folder] = field(default_factory=list)
+    entries: list[Entry]
+    waiting: list[_Folder]
     linked: list[_Folder] = field(default_factory=list)
     """Links to folders are followed when no folder is left, so that each is listed under its own name."""
     later: list[_Folder] = field(default_factory=list)
     """Folders with tool outputs: they are listed after the logs."""
     seen: set[str] = field(default_factory=set)
     """Folders by their path without links."""
+
+    def go(self) -> None:
+        """List every folder that is found."""
+        while queue := self.waiting or self.linked or self.later:
+            folder = queue.pop()
+            try:
+                entries = self.sftp.folder(f"{self.answer.root}/{folder.below}".rstrip("/") or "/")
+            except SourceUnreadable:
+                self.note("x", folder.below)
+                continue
+            for name, found in sorted(entries, key=lambda entry: entry[0]):
+                path = f"{folder.below}/{name}".lstrip("/")
+                if self.wanted.kind == DOCUMENTS:
+                    self.visit_document(folder, path, name, found)
+                else:
+                    self.visit_log(folder, path, name, found)
+
+    def visit_log(self, folder: _Folder, path: str, name: str, found: Attributes) -> None:
+        attributes = _followed(self.sftp, f"{self.answer.root}/{path}", found)
+        if attributes is None:
+            return
+        if attributes.is_file and is_archived(path):
+            self.entries.append(Entry("f", _stat(path, attributes)))
+        if not attributes.is_folder:
+            return
+        real = f"{folder.real}/{name}"
+        if found.is_link:
+            real = self.sftp.real_path(f"{self.answer.root}/{path}")
+            if real != self.answer.real and holds(real, self.answer.real):
+                self.note("u", path)
+                return
+        if real in self.seen:
+            return
+        self.seen.add(real)
+        self.note("l" if found.is_link else "d", path, len(self.seen))
+        if folder.depth + 1 < MAX_DEPTH:
+            queue = self.later if name == TOOL_RESULTS else self.linked if found.is_link else self.waiting
+            queue.append(_Folder(path, folder.depth + 1, real))
+
+    def visit_document(self, folder: _Folder, path: str, name: str, found: Attributes) -> None:
+        if name == REPOSITORY:
+            self.note("g", path)
+        elif found.is_folder:
+            if name not in Names(self.wanted.skip, is_exact=True):
+                self.waiting.append(_Folder(path, folder.depth + 1, ""))
+            elif self.wanted.names_skipped:
+                self.note("o", path)
+        elif name in Names(self.wanted.names) or name in IGNORE_FILES:
+            absolute = f"{self.answer.root}/{path}"
+            attributes = _followed(self.sftp, absolute, found)
+            if attributes is None or not attributes.is_file:
+                return
+            self.entries.append(Entry("s" if found.is_link else "f", _stat(path, attributes)))
+            if found.is_link:
+                self.answer.targets[path] = self.sftp.real_path(absolute)
+            elif name in IGNORE_FILES and attributes.size <= IGNORE_BYTES:
+                self.answer.ignores[path] = self.text(absolute)
+
+    def text(self, path: str) -> str:
+        try:
+            handle = self.sftp.open(path)
+            try:
+                return name_of(self.sftp.read(handle, path, 0, IGNORE_BYTES))
+            finally:
+                self.sftp.close(handle)
+        except SourceUnreadable as problem:
+            self.answer.problems.append(str(problem))
+            return ""
+
+    def note(self, kind: str, path: str, inode: int = 0) -> None:
+        """Add an entry of which only the path is known; `inode` stands for a folder's identity."""
+        self.entries.append(Entry(kind, FileStat(path, 0, 0, 0, inode)))
 
 
 def look_through(sftp: Sftp, wanted: Wanted, home: str) -> Answer:
@@ -59,17 +131,13 @@ def look_through(sftp: Sftp, wanted: Wanted, home: str) -> Answer:
     if answer.error:
         return answer
     answer.entries = []
-    walk = _Walk(sftp, answer, wanted)
-    walk.waiting.append(_Folder("", 0, sftp.real_path(root)))
-    answer.real = walk.waiting[0].real
-    walk.seen.add(answer.real)
-    visit = _visit_documents if wanted.kind == DOCUMENTS else _visit_logs
-    while queue := walk.waiting or walk.linked or walk.later:
-        _list(walk, queue.pop(), visit)
+    answer.real = sftp.real_path(root)
+    walk = _Walk(sftp, answer, wanted, answer.entries, [_Folder("", 0, answer.real)], seen={answer.real})
+    walk.go()
     if wanted.kind != DOCUMENTS:
-        for path in files_above(walk.answer.root):
-            if found := file_there(walk.sftp, path, f"../{path.rpartition('/')[2]}"):
-                _note(walk, "f", found)
+        for path in files_above(root):
+            if found := file_there(sftp, path, f"../{path.rpartition('/')[2]}"):
+                answer.entries.append(Entry("f", found))
     answer.state = state_of(answer)
     return answer
 
@@ -107,62 +175,6 @@ def _error_of(sftp: Sftp, root: str) -> str:
     return ""
 
 
-def _list(walk: _Walk, folder: _Folder, visit: Callable[[_Walk, _Folder, str, Attributes], None]) -> None:
-    path = f"{walk.answer.root}/{folder.below}".rstrip("/")
-    try:
-        entries = walk.sftp.folder(path or "/")
-    except SourceUnreadable:
-        _note(walk, "x", FileStat(folder.below, 0, 0, 0, 0))
-        return
-    for name, attributes in sorted(entries, key=lambda entry: entry[0]):
-        visit(walk, folder, name, attributes)
-
-
-def _visit_logs(walk: _Walk, folder: _Folder, name: str, found: Attributes) -> None:
-    path = f"{folder.below}/{name}".lstrip("/")
-    attributes = _followed(walk.sftp, f"{walk.answer.root}/{path}", found)
-    if attributes is None:
-        return
-    if attributes.is_folder:
-        real = walk.sftp.real_path(f"{walk.answer.root}/{path}") if found.is_link else f"{folder.real}/{name}"
-        if found.is_link and real != walk.answer.real and holds(real, walk.answer.real):
-            _note(walk, "u", FileStat(path, 0, 0, 0, 0))
-        else:
-            _enter(walk, path, folder.depth + 1, real, "l" if found.is_link else "d")
-    elif attributes.is_file and is_archived(path):
-        _note(walk, "f", _stat(path, attributes))
-
-
-def _enter(walk: _Walk, path: str, depth: int, real: str, kind: str) -> None:
-    if real in walk.seen:
-        return
-    walk.seen.add(real)
-    _note(walk, kind, FileStat(path, 0, 0, 0, len(walk.seen)))
-    if depth < MAX_DEPTH:
-        is_output = path.rpartition("/")[2] == TOOL_RESULTS
-        queue = walk.later if is_output else walk.linked if kind == "l" else walk.waiting
-        queue.append(_Folder(path, depth, real))
-
-
-def _visit_documents(walk: _Walk, folder: _Folder, name: str, found: Attributes) -> None:
-    path = f"{folder.below}/{name}".lstrip("/")
-    if name == REPOSITORY:
-        _note(walk, "g", FileStat(path, 0, 0, 0, 0))
-    elif found.is_folder:
-        if name not in Names(walk.wanted.skip, is_exact=True):
-            walk.waiting.append(_Folder(path, folder.depth + 1, ""))
-        elif walk.wanted.names_skipped:
-            _note(walk, "o", FileStat(path, 0, 0, 0, 0))
-    elif name in Names(walk.wanted.names) or name in IGNORE_FILES:
-        attributes = _followed(walk.sftp, f"{walk.answer.root}/{path}", found)
-        if attributes is not None and attributes.is_file:
-            _note(walk, "s" if found.is_link else "f", _stat(path, attributes))
-            if found.is_link:
-                walk.answer.targets[path] = walk.sftp.real_path(f"{walk.answer.root}/{path}")
-            if name in IGNORE_FILES and not found.is_link and attributes.size <= IGNORE_BYTES:
-                walk.answer.ignores[path] = _text(walk, f"{walk.answer.root}/{path}")
-
-
 def _followed(sftp: Sftp, path: str, found: Attributes) -> Attributes | None:
     """Return the attributes of a link's target; None: it is broken."""
     if not found.is_link:
@@ -171,24 +183,6 @@ def _followed(sftp: Sftp, path: str, found: Attributes) -> Attributes | None:
         return sftp.stat(path)
     except SourceUnreadable:
         return None
-
-
-def _text(walk: _Walk, path: str) -> str:
-    try:
-        handle = walk.sftp.open(path)
-        try:
-            return name_of(walk.sftp.read(handle, path, 0, IGNORE_BYTES))
-        finally:
-            walk.sftp.close(handle)
-    except SourceUnreadable as problem:
-        walk.answer.problems.append(str(problem))
-        return ""
-
-
-def _note(walk: _Walk, kind: str, stat: FileStat) -> None:
-    entries = walk.answer.entries
-    assert entries is not None
-    entries.append(Entry(kind, stat))
 
 
 def _stat(path: str, attributes: Attributes) -> FileStat:

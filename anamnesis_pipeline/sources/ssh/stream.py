@@ -2,16 +2,93 @@
 
 import shlex
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceUnreadable
 from anamnesis_pipeline.parsing.text.file_names import bytes_of, name_of
 from anamnesis_pipeline.sources.base import Read
 from anamnesis_pipeline.sources.ssh.link import SshLink
 from anamnesis_pipeline.sources.ssh.sftp import SESSIONS
-from anamnesis_pipeline.sources.ssh.tar_stream import regular_files
+
+BLOCK_BYTES = 512
+PIECE_BYTES = 1 << 18
+MOST_NAME_BYTES = 1 << 16
+_NAME, _SIZE, _CHECKSUM, _TYPE = slice(0, 100), slice(124, 136), slice(148, 156), slice(156, 157)
+_REGULAR, _LONG_NAME, _LONG_TARGET = {b"0", b"\0"}, b"L", b"K"
+_OTHERS = {b"1", b"2", b"3", b"4", b"5", b"6", b"7", b"S", _LONG_TARGET}
+"""Links, devices, folders and pipes, whose content is skipped."""
+_WIDE = 0x80
+"""First byte of a number with too many digits for octal."""
+
+
+def regular_files(receive: Callable[[int], bytes], most_bytes: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yield (path, content) of each whole regular file; files larger than `most_bytes` are skipped.
+
+    :param receive: returns the next bytes of the stream, at most the given number; empty at its end.
+    :raises EOFError: the stream is cut off, or is not from `tar`.
+    """
+    stream = _Stream(receive)
+    name: bytes | None = None
+    while (header := stream.take(BLOCK_BYTES)).strip(b"\0"):
+        size, kind = _checked(header), header[_TYPE]
+        if kind == _LONG_NAME and size <= MOST_NAME_BYTES:
+            name = stream.content(size).rstrip(b"\0")
+        elif kind in _REGULAR and size <= most_bytes:
+            yield name if name is not None else header[_NAME].partition(b"\0")[0], stream.content(size)
+            name = None
+        elif kind in _REGULAR or kind in _OTHERS:
+            stream.pass_over(size)
+            name = name if kind == _LONG_TARGET else None
+        else:
+            raise EOFError
+
+
+def _checked(header: bytes) -> int:
+    """Return the size in a header.
+
+    :raises EOFError: it is no header.
+    """
+    try:
+        if int(header[_CHECKSUM].strip(b" \0"), 8) != sum(header) - sum(header[_CHECKSUM]) + 8 * ord(" "):
+            raise EOFError
+        size = header[_SIZE]
+        return int.from_bytes(size[1:], "big") if size[0] == _WIDE else int(size.strip(b" \0"), 8)
+    except ValueError:
+        raise EOFError from None
+
+
+class _Stream:
+    def __init__(self, receive: Callable[[int], bytes]) -> None:
+        self._receive = receive
+        self._held, self._at = b"", 0
+
+    def take(self, count: int) -> bytes:
+        end = self._at + count
+        if end > len(self._held):
+            held = bytearray(self._held[self._at :])
+            while len(held) < count:
+                received = self._receive(PIECE_BYTES)
+                if not received:
+                    raise EOFError
+                held += received
+            self._held, self._at, end = bytes(held), 0, count
+        piece, self._at = self._held[self._at : end], end
+        return piece
+
+    def content(self, size: int) -> bytes:
+        """Return the content behind a header, without the padding of its last block."""
+        return self.take(_padded(size))[:size]
+
+    def pass_over(self, size: int) -> None:
+        left = _padded(size)
+        while left:
+            left -= len(self.take(min(left, PIECE_BYTES)))
+
+
+def _padded(size: int) -> int:
+    return -(-size // BLOCK_BYTES) * BLOCK_BYTES
+
 
 SMALL_BYTES = 1 << 20
 """Larger files are read in ranges."""
@@ -75,21 +152,19 @@ class Fetching:
 
     def _read(self, path: str, offset: int, length: int) -> bytes:
         number = self._number.get(path)
-        data = None if number is None else self._awaited(number)
-        return self._read_range(path, offset, length) if data is None else data[offset : offset + length]
-
-    def _awaited(self, number: int) -> bytes | None:
-        """Return a file from the stream; None: it is not in one."""
-        with self._changed:
-            if number > self._reading:
-                self._reading = number
-                self._changed.notify_all()
-            while number >= self._decided and self._problem is None:
-                self._changed.wait()
-            data = self._arrived.get(number)
-            if data is None and number >= self._decided and self._problem is not None:
-                raise type(self._problem)(str(self._problem))
-            return data
+        if number is not None:
+            with self._changed:
+                if number > self._reading:
+                    self._reading = number
+                    self._changed.notify_all()
+                while number >= self._decided and self._problem is None:
+                    self._changed.wait()
+                data = self._arrived.get(number)
+                if data is None and number >= self._decided and self._problem is not None:
+                    raise type(self._problem)(str(self._problem))
+            if data is not None:
+                return data[offset : offset + length]
+        return self._read_range(path, offset, length)
 
     def _fetch(self) -> None:
         try:
@@ -120,9 +195,10 @@ class Fetching:
         """Receive the stream of some files. Return False if the host has no usable `tar`."""
         listed = b"".join(bytes_of(path) + b"\0" for path in batch)
         is_any = False
-        start = self._link.channel(lambda channel: channel.exec_command(_COMMAND), float("inf"))
+        start = self._link.channel(_COMMAND, float("inf"))
         with ThreadPoolExecutor(1, thread_name_prefix="listing") as sender, start as channel:
-            sender.submit(_send, channel, listed)  # files may come back before the whole list is read
+            sender.submit(channel.sendall, listed)  # files may come back before the whole list is read
+            sender.submit(channel.shutdown_write)
             try:
                 for files in _handfuls(regular_files(channel.recv, GROWN_BYTES)):
                     is_any = True
@@ -142,22 +218,19 @@ class Fetching:
         whole = [(number, data) for number, data in files if is_whole(data)]
         size = sum(len(data) for _, data in whole)
         with self._changed:
-            while not self._is_left and not self._has_room(size):
-                self._changed.wait()
+            while not self._is_left:
+                oldest = next(iter(self._arrived), None)
+                if oldest is None or self._bytes + size <= BUFFER_BYTES:
+                    break
+                if oldest < self._reading:  # its reader has gone on
+                    self._bytes -= len(self._arrived.pop(oldest))
+                else:
+                    self._changed.wait()
             if not self._is_left:
                 self._arrived.update(whole)
                 self._bytes += size
         self._decide(max((number + 1 for number, _ in files), default=0))
         return not self._is_left
-
-    def _has_room(self, size: int) -> bool:
-        """Drop the files before the one that is being read, and return whether the size fits."""
-        while self._bytes + size > BUFFER_BYTES and self._arrived:
-            oldest = next(iter(self._arrived))
-            if oldest >= self._reading:
-                return False
-            self._bytes -= len(self._arrived.pop(oldest))
-        return True
 
     def _read_apart(self, first: int) -> None:
         """Read the rest one by one, several at a time."""
@@ -196,8 +269,3 @@ def _handfuls(members: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[byt
             some, size = [], 0
     if some:
         yield some
-
-
-def _send(channel: Any, listed: bytes) -> None:
-    channel.sendall(listed)
-    channel.shutdown_write()

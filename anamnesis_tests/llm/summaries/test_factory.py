@@ -6,7 +6,7 @@ import pytest
 
 from anamnesis_pipeline.errors import BadSetting, LlmRefused
 from anamnesis_pipeline.llm.summaries.factory import BackendOptions, open_backend
-from anamnesis_pipeline.sources.ssh.places import parse_place
+from anamnesis_pipeline.sources.specs import parse_place
 
 FAR = BackendOptions(model="m", openai_url="https://x.example/v1")
 NEAR = BackendOptions(model="m", openai_url="http://localhost/v1")

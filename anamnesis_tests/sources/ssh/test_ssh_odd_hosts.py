@@ -9,9 +9,9 @@ import pytest
 from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceMissing, SourceUnreadable
 from anamnesis_pipeline.parsing.documents.languages import format_of
 from anamnesis_pipeline.services.source_trial import try_source
-from anamnesis_pipeline.sources import clock_estimate
 from anamnesis_pipeline.sources.document_selection import Rules
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
+from anamnesis_pipeline.sources.ssh import machine
 from anamnesis_pipeline.sources.ssh import machine as ssh
 from anamnesis_pipeline.sources.ssh.link import SshLink
 from anamnesis_pipeline.sources.ssh.shell import SshShell
@@ -133,7 +133,7 @@ def test_the_difference_of_clocks_is_measured(docs, serve, ahead_s):
 @pytest.mark.parametrize(("kept_s", "asked"), [(900, 1), (0, 3)])
 def test_the_clock_is_asked_for_now_and_then(tmp_path, docs, serve, monkeypatch, kept_s, asked):
     monkeypatch.setattr(ssh, "CLOCK_S", kept_s)
-    monkeypatch.setattr(clock_estimate, "LONG_S", 60.0)
+    monkeypatch.setattr(machine, "LONG_S", 60.0)
     host = serve(programs={"date": f'echo >>{tmp_path}/asked; exec /bin/date "$@"'})
     for _ in range(3):
         survey(host, docs)

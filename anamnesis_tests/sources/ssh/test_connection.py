@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.errors import HostRefused
-from anamnesis_pipeline.sources.ssh.config import user_config
+from anamnesis_pipeline.sources.ssh.connection import user_config
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """What is believed of another machine's clock."""
 
-from anamnesis_pipeline.sources.clock_estimate import KEPT, Measured, is_vague, noted, skew_s
+from anamnesis_pipeline.sources.ssh.machine import KEPT, Measured, is_vague, noted, skew_s
 
 
 def test_the_quickest_answer_counts_and_the_noise_of_a_busy_start_does_not_stay() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.sources.ssh.tar_stream import BLOCK_BYTES, regular_files
+from anamnesis_pipeline.sources.ssh.stream import BLOCK_BYTES, regular_files
 
 MOST_BYTES = 1 << 20
 NAMES = st.one_of(
