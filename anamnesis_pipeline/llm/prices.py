@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anamnesis_pipeline.errors import LlmRefused
-from anamnesis_pipeline.llm.summaries.base import Request
-from anamnesis_pipeline.llm.summaries.prompt import SCHEMA, build_prompt
+from anamnesis_pipeline.llm.prompts import SCHEMA, Request, build_prompt
 from anamnesis_pipeline.model import LlmUse, Part
 
 Thinking = Literal["none", "optional", "always"]

@@ -16,7 +16,8 @@ from anamnesis_pipeline.errors import (
     LlmRefused,
     LlmUnavailable,
 )
-from anamnesis_pipeline.llm.summaries.base import BatchBackend, Reply, Request, SummaryBackend
+from anamnesis_pipeline.llm.prompts import Request
+from anamnesis_pipeline.llm.provider import BatchProvider, Provider, Reply
 from anamnesis_pipeline.model import LlmUse
 from anamnesis_pipeline.pipeline.llm_calls import LlmCaller, OnHold
 from anamnesis_pipeline.store.base import Store
@@ -30,7 +31,7 @@ _NOTE = "handing-in:"
 _LEFT_OUT = Reply("", LlmUse(), "the batch holds no result of it; it is asked for again")
 
 
-def takes_batches(backend: SummaryBackend) -> TypeGuard[BatchBackend]:
+def takes_batches(backend: Provider) -> TypeGuard[BatchProvider]:
     """Return whether the backend takes batches."""
     return callable(getattr(backend, "submit", None))
 
@@ -41,7 +42,7 @@ class BatchDesk:
     def __init__(
         self,
         store: Store,
-        backend: BatchBackend,
+        backend: BatchProvider,
         caller: LlmCaller,
         check: Callable[[str], object],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),

@@ -22,7 +22,8 @@ from anamnesis_pipeline.errors import (
     LlmUnavailable,
     RetryLater,
 )
-from anamnesis_pipeline.llm.summaries.base import Reply, Request, SummaryBackend
+from anamnesis_pipeline.llm.prompts import Request
+from anamnesis_pipeline.llm.provider import Provider, Reply
 from anamnesis_pipeline.model import LlmBudget, LlmUse
 from anamnesis_pipeline.pipeline.crawl import Mask
 from anamnesis_pipeline.pipeline.llm_breaker import Breaker
@@ -101,7 +102,7 @@ class LlmCaller:
     def __init__(
         self,
         store: Store,
-        backend: SummaryBackend,
+        backend: Provider,
         pace: Pace,
         mask: Mask,
         *,

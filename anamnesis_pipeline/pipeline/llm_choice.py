@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
-from anamnesis_pipeline.llm.summaries.base import SummaryBackend
+from anamnesis_pipeline.llm.provider import Provider
 from anamnesis_pipeline.model import LlmBudget, Part
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label
 from anamnesis_pipeline.parsing.claude_logs.value import MIN_VALUE, WEIGHTS, value_of
@@ -53,7 +53,7 @@ class Llm:
     `open` raises BadSetting or LlmRefused. `mask` removes the secrets from each reply.
     """
 
-    open: Callable[[], SummaryBackend] | None = None
+    open: Callable[[], Provider] | None = None
     rules: LlmRules = field(default_factory=LlmRules)
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     sleep: Callable[[float], None] = time.sleep

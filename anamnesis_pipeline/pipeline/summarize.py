@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 
 from anamnesis_pipeline.errors import BadSetting, LlmAnswerInvalid, LlmRefused
 from anamnesis_pipeline.llm import extractive
-from anamnesis_pipeline.llm.summaries.base import Request, SummaryBackend
-from anamnesis_pipeline.llm.summaries.prompt import build_prompt, request_for
-from anamnesis_pipeline.llm.summaries.reply import parse_reply
+from anamnesis_pipeline.llm.prompts import Request, build_prompt, request_for
+from anamnesis_pipeline.llm.provider import Provider
+from anamnesis_pipeline.llm.replies import parse_reply
 from anamnesis_pipeline.model import LlmBudget, LlmUse, Part, Source, Summary
 from anamnesis_pipeline.parsing.claude_logs.value import value_of
 from anamnesis_pipeline.pipeline.llm_batches import LOOK_AGAIN, BatchDesk, takes_batches
@@ -140,7 +140,7 @@ class _Run:
         self._counts: Counter[str] = Counter()
         self._problem = ""
         self._looked_at = 0
-        self._backend: SummaryBackend | None = None
+        self._backend: Provider | None = None
         self._desk: BatchDesk | None = None
         self._refusal: NoAnswer | None = None
         """Why no more calls are made in this run."""
@@ -220,7 +220,7 @@ class _Run:
 
     # --- asking --------------------------------------------------------------------------------------------
 
-    def _ask(self, parts: Sequence[Part], backend: SummaryBackend) -> None:
+    def _ask(self, parts: Sequence[Part], backend: Provider) -> None:
         """Get summaries from the cache, else by batch, else by single calls; flag chunks that cannot be sent now."""
         if not parts:
             return
@@ -269,7 +269,7 @@ class _Run:
 
     # --- batches -------------------------------------------------------------------------------------------
 
-    def _open_desk(self, backend: SummaryBackend) -> None:
+    def _open_desk(self, backend: Provider) -> None:
         """Open the batch desk and collect pending batches: once, and only if there is something to ask."""
         if self._desk is not None or not takes_batches(backend):
             return
@@ -387,9 +387,9 @@ def _pause(attempts: int, *, is_judged: bool) -> timedelta:
     return min(FIRST_RETRY * (1 << min(attempts, 16)), LONGEST_RETRY)
 
 
-def _asked(part: Part, backend: SummaryBackend) -> _Asked:
+def _asked(part: Part, backend: Provider) -> _Asked:
     prompt = build_prompt(part)
-    return _Asked(part, request_for(prompt, backend), prompt.message_ids)
+    return _Asked(part, request_for(prompt, backend.name, backend.model), prompt.message_ids)
 
 
 def _is_as_asked_for(reply: str) -> None:

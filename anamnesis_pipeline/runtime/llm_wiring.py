@@ -4,7 +4,8 @@ from urllib.parse import urlsplit
 
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
-from anamnesis_pipeline.llm.summaries.factory import BackendOptions, open_backend
+from anamnesis_pipeline.llm.factory import open_provider
+from anamnesis_pipeline.llm.provider import LlmOptions
 from anamnesis_pipeline.model import LlmBudget
 from anamnesis_pipeline.parsing.claude_logs.value import WEIGHTS
 from anamnesis_pipeline.pipeline.llm_choice import Llm, LlmRules
@@ -26,19 +27,19 @@ def open_llm(settings: Settings) -> Llm:
         local_only=settings.local_only,
     )
     return Llm(
-        None if kind == "none" else lambda: open_backend(kind, backend_options(settings)),
+        None if kind == "none" else lambda: open_provider(kind, backend_options(settings)),
         rules,
         mask=lambda reply: open_redactor(settings).mask_line(reply),
     )
 
 
-def backend_options(settings: Settings) -> BackendOptions:
+def backend_options(settings: Settings) -> LlmOptions:
     """Return the options of the LLM's backend.
 
     :raises BadSetting: the LLM is configured to run on a missing core.
     """
     openai_key = settings.openai_api_key
-    return BackendOptions(
+    return LlmOptions(
         model=settings.summary_model,
         timeout_s=float(settings.summary_timeout_s),
         claude_command=settings.claude_command,

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import BadSetting, LlmRefused
-from anamnesis_pipeline.llm.summaries.base import Request, SummaryBackend
-from anamnesis_pipeline.llm.summaries.merge_prompt import merge_prompt, text_of
-from anamnesis_pipeline.llm.summaries.prompt import request_for
-from anamnesis_pipeline.llm.summaries.reply import ParsedReply, parse_reply
+from anamnesis_pipeline.llm.prompts import Request, merge_prompt, request_for, text_of
+from anamnesis_pipeline.llm.provider import Provider
+from anamnesis_pipeline.llm.replies import ParsedReply, parse_reply
 from anamnesis_pipeline.model import Episode, Part, Segment, SegmentKind, Space, Variant, Where, content_id
 from anamnesis_pipeline.pipeline.llm_calls import Answer, LlmCaller, Pace
 from anamnesis_pipeline.pipeline.llm_choice import Llm, LlmChoice
@@ -195,7 +194,7 @@ class Merger:
 class _Asking:
     """Calls of one run to one backend. `problem`: why no more are made."""
 
-    def __init__(self, merger: Merger, backend: SummaryBackend) -> None:
+    def __init__(self, merger: Merger, backend: Provider) -> None:
         self._merger, self._backend = merger, backend
         store, llm = merger.store, merger.llm
         rules = replace(llm.rules, min_chars=0, min_value=float("-inf"))
@@ -215,7 +214,7 @@ class _Asking:
             return replace(proposal, outcome="too long")
         prompt = merge_prompt(members)
         masked, _ = self._merger.llm.mask(prompt.text)
-        request = request_for(replace(prompt, text=masked), self._backend)
+        request = request_for(replace(prompt, text=masked), self._backend.name, self._backend.model)
         if not all(self._merger.store.llm.note_asked({request.key: part}) for part in parts):
             return replace(proposal, outcome="changed")
         said = self._answer(request, prompt.message_ids)

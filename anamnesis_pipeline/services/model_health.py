@@ -10,7 +10,7 @@ from typing import Any
 from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.llm.summaries.base import SummaryBackend
+from anamnesis_pipeline.llm.provider import Provider
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.index import is_of_model
@@ -136,7 +136,7 @@ def _not_there(settings: Settings, state: LlmOut) -> str:
     return _in_time(lambda: _probed(opening), f"{state['summarizer']} did not answer within {PROBE_S:.0f} s")
 
 
-def _probed(opening: Callable[[], SummaryBackend]) -> str:
+def _probed(opening: Callable[[], Provider]) -> str:
     try:
         with closing(opening()) as backend:
             backend.probe(PROBE_STEP_S)

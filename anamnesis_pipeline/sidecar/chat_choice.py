@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from anamnesis_pipeline.errors import BadSetting, LlmRefused
-from anamnesis_pipeline.llm.chat.factory import METERED, Offer, open_chat
+from anamnesis_pipeline.llm.factory import Offer, open_chat
 from anamnesis_pipeline.llm.prices import DEFAULT_MODELS
+from anamnesis_pipeline.llm.provider import METERED
 from anamnesis_pipeline.runtime.llm_wiring import backend_options
 from anamnesis_pipeline.settings import Settings
 

@@ -16,7 +16,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid
-from anamnesis_pipeline.llm.chat.base import SEARCH_TOOL, Call, ChatBackend, Said
+from anamnesis_pipeline.llm.prompts import CHAT_SYSTEM, SEARCH_TOOL
+from anamnesis_pipeline.llm.provider import Call, ChatTurn, Provider
 from anamnesis_pipeline.model import ChatMessage, ChatSession, LlmUse
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, SearchQuery
@@ -26,7 +27,6 @@ from anamnesis_pipeline.services.chat import (
     PER_QUERY,
     QUERY_CHARS,
     ROUNDS,
-    SYSTEM,
     UNASKED,
     Attachment,
     Booking,
@@ -76,7 +76,7 @@ class Turn:
     history: Sequence[ChatMessage]
     question: ChatMessage
     attachments: Sequence[Attachment]
-    backend: ChatBackend
+    backend: Provider
     settings: Settings
     private: Private
     is_private: bool
@@ -184,7 +184,7 @@ class TurnStream:
             if self._running is not None:
                 self._running.stop()
                 await asyncio.wait([self._running.whole])
-            await self._turn.backend.close()
+            await self._turn.backend.close_chat()
 
     async def _write_whole(self) -> None:
         """Write the answer until it completes, fails or is stopped."""
@@ -241,16 +241,16 @@ class TurnStream:
             calls = await self._round(said, tools=turn.backend.has_tools and number < ROUNDS)
             if not calls:
                 break
-            asked_for = Said("assistant", answer.text(before), calls)
+            asked_for = ChatTurn("assistant", answer.text(before), calls)
             said = [*said, asked_for, *[await self._found(call) for call in calls]]
         if not answer.text().strip():
             raise LlmAnswerInvalid(f"{turn.backend.name} answered without a word; try again, or choose another model")
 
-    async def _round(self, said: Sequence[Said], *, tools: bool) -> tuple[Call, ...]:
+    async def _round(self, said: Sequence[ChatTurn], *, tools: bool) -> tuple[Call, ...]:
         """Call the model once and return its requested searches. Its text becomes a separate paragraph."""
         turn, answer = self._turn, self._answer
         booking = Booking(self._services.store, turn.backend, turn.settings)
-        booked = asyncio.ensure_future(run_in_threadpool(booking.book, SYSTEM, said))
+        booked = asyncio.ensure_future(run_in_threadpool(booking.book, CHAT_SYSTEM, said))
         used: LlmUse | None = LlmUse()
         calls: tuple[Call, ...] = ()
         gap = "\n\n" if "".join(answer.texts[-1:]).strip() else ""
@@ -258,7 +258,7 @@ class TurnStream:
             await asyncio.shield(booked)
             await self._enter("waiting")
             used = None  # unknown until the backend reports it
-            async with aclosing(cast(Any, turn.backend.stream(SYSTEM, said, tools=tools))) as deltas:
+            async with aclosing(cast(Any, turn.backend.stream(CHAT_SYSTEM, said, tools=tools))) as deltas:
                 async for delta in deltas:
                     if delta.text:
                         answer.take(gap + delta.text)
@@ -274,17 +274,17 @@ class TurnStream:
                 await run_in_threadpool(booking.settle, booked.result(), used)
         return calls
 
-    async def _found(self, call: Call) -> Said:
+    async def _found(self, call: Call) -> ChatTurn:
         """Return the result of a model's tool call."""
         query, top_k = str(call.arguments.get("query", "")).strip(), call.arguments.get("top_k", PER_QUERY)
         if call.name != SEARCH_TOOL or not query:
-            return Said("tool", f"There is only {SEARCH_TOOL}, which wants a query.", call_id=call.call_id)
+            return ChatTurn("tool", f"There is only {SEARCH_TOOL}, which wants a query.", call_id=call.call_id)
         most = min(max(int(top_k), 1), MOST_HITS) if isinstance(top_k, int) else PER_QUERY
         await self._enter("connected")
         found = await self._search([question(query[:QUERY_CHARS], most)])
         self._answer.found = self._answer.found.with_more(found)
         await self._cite(found)
-        return Said("tool", found.problem or block_of(found) or "Nothing was found.", call_id=call.call_id)
+        return ChatTurn("tool", found.problem or block_of(found) or "Nothing was found.", call_id=call.call_id)
 
     async def _search(self, asked: Sequence[SearchQuery], standing: Sequence[SearchQuery] = ()) -> Found:
         """Run all queries concurrently. If searches fail, the answer goes on and the model is informed."""

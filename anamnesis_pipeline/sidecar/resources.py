@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from anamnesis_pipeline.errors import AnamnesisError, LlmUnavailable, ServiceUnreachable
-from anamnesis_pipeline.llm.chat.factory import offer_of
 from anamnesis_pipeline.llm.endpoints import is_loopback, with_scheme
-from anamnesis_pipeline.llm.summaries.factory import BackendOptions, open_backend
+from anamnesis_pipeline.llm.factory import NEVER_LOCAL, offer_of, open_provider
+from anamnesis_pipeline.llm.provider import LlmOptions
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.in_flight import Flight, Flights
 from anamnesis_pipeline.runtime.advice import START_STOPPED, start_it
@@ -67,8 +67,6 @@ class Answer:
     took_ms: float = 0.0
 
 
-NEVER_LOCAL = frozenset({"anthropic", "claude_cli"})
-"""Backends that always send text off this machine, for any configuration."""
 _NOT_ASKED = Answer("not asked: local_only keeps everything on this machine", "off")
 
 
@@ -204,9 +202,7 @@ def _llms(settings: Settings) -> list[Place]:
     return places
 
 
-def _llm(
-    backend: str, name: str, where: str, settings: Settings, options: BackendOptions, key: str | None = None
-) -> Place:
+def _llm(backend: str, name: str, where: str, settings: Settings, options: LlmOptions, key: str | None = None) -> Place:
     is_used = settings.summarizer == backend
 
     def ask() -> Answer:
@@ -215,7 +211,7 @@ def _llm(
         if not is_used:
             may_ask = not settings.local_only or is_loopback(with_scheme(where))
             return _for_chats(backend, options) if may_ask else _NOT_ASKED
-        with closing(open_backend(backend, options)) as opened:
+        with closing(open_provider(backend, options)) as opened:
             if settings.local_only and not opened.is_local:
                 return _NOT_ASKED
             opened.probe(PROBED_WITHIN_S)
@@ -225,7 +221,7 @@ def _llm(
     return Place(name, "llm", where, ask, masked(key) if key else None, is_used, advice)
 
 
-def _for_chats(backend: str, options: BackendOptions) -> Answer:
+def _for_chats(backend: str, options: LlmOptions) -> Answer:
     """Probe an LLM that writes no summaries: any of its models may serve a chat.
 
     :raises LlmUnavailable: it cannot be reached, or has no model.

@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 
 from anamnesis_pipeline.errors import LlmPromptRefused, LlmRefused, LlmUnavailable
-from anamnesis_pipeline.llm.summaries.base import Reply, Request
+from anamnesis_pipeline.llm.prompts import Request
+from anamnesis_pipeline.llm.provider import Reply
 from anamnesis_pipeline.model import LlmBudget, LlmUse
 from anamnesis_pipeline.pipeline.llm_batches import LOOK_AGAIN, BatchDesk
 from anamnesis_pipeline.pipeline.llm_breaker import Breaker

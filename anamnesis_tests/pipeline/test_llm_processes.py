@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.llm.prices import find_model, most_use
-from anamnesis_pipeline.llm.summaries.anthropic import AnthropicBackend
-from anamnesis_pipeline.llm.summaries.prompt import build_prompt, request_for
+from anamnesis_pipeline.llm.prompts import build_prompt, request_for
 from anamnesis_pipeline.model import LlmUse, Part
 from anamnesis_pipeline.pipeline.llm_breaker import breakers
 from anamnesis_tests.support.anthropic_server import AnthropicServer, errored, left_out, succeeded
@@ -67,7 +66,7 @@ def test_a_call_cut_off_by_kill_9_stays_booked(llm_home: LlmHome, service: HttpS
         wait_for(lambda: service.prompts, process)
     (part,) = llm_home.store.forgetting.parts_after("", 10)
     reserved = booked(llm_home)
-    assert reserved == expected_of(part, service)
+    assert reserved == expected_of(part)
     assert llm_home.store.summaries.summary(part.part_id) is None
 
     llm_home.set(llm_daily_dollars=1.5 * reserved.dollars)
@@ -83,12 +82,9 @@ def test_a_call_cut_off_by_kill_9_stays_booked(llm_home: LlmHome, service: HttpS
     assert 0 < report.used.dollars < reserved.dollars
 
 
-def expected_of(part: Part, service: HttpService) -> LlmUse:
+def expected_of(part: Part) -> LlmUse:
     model = find_model("anthropic", "claude-haiku-5-5", is_paid=True)
-    backend = AnthropicBackend(model, "key", 5.0, service.server.url, find=lambda _: model)
-    request = request_for(build_prompt(part), backend)
-    backend.close()
-    return most_use(model, request)
+    return most_use(model, request_for(build_prompt(part), "anthropic", model.name))
 
 
 # --- batches ---------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_pipeline.llm.summaries.prompt import build_prompt
+from anamnesis_pipeline.llm.prompts import build_prompt
 from anamnesis_pipeline.parsing.redaction.rules import MASK
 from anamnesis_tests.pipeline.planted_logs import PLANTED, plant, readable
 from anamnesis_tests.support.archived_logs import FOLDER, SESSION, Home

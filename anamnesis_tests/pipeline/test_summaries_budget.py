@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import LlmAnswerInvalid, LlmPromptRefused, LlmRefused, LlmUnavailable
 from anamnesis_pipeline.llm import extractive
-from anamnesis_pipeline.llm.summaries.base import Reply, Request
+from anamnesis_pipeline.llm.prompts import Request
+from anamnesis_pipeline.llm.provider import Reply
 from anamnesis_pipeline.model import SUMMARIZER_MARK, LlmBudget, LlmUse, Part
 from anamnesis_pipeline.pipeline import llm_calls
 from anamnesis_pipeline.pipeline import summarize as step

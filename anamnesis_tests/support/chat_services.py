@@ -48,7 +48,7 @@ def ollama(words: Sequence[str], query: Sequence[str], *, is_whole: bool = True)
         {"message": {"role": "assistant", "content": word}, "done": False} for word in words
     ]
     events += [{"message": {"role": "assistant", "content": "", "tool_calls": calls}, "done": False}] if calls else []
-    last = {"message": {"content": ""}, "done": True, "prompt_eval_count": 90, "eval_count": 12}
+    last = {"message": {"role": "assistant", "content": ""}, "done": True, "prompt_eval_count": 90, "eval_count": 12}
     return tuple(json.dumps(each).encode() + b"\n" for each in [*events, *([last] if is_whole else [])])
 
 

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline.errors import LlmAnswerInvalid
 from anamnesis_pipeline.llm import extractive
-from anamnesis_pipeline.llm.summaries.base import Reply, Request
+from anamnesis_pipeline.llm.prompts import Request
+from anamnesis_pipeline.llm.provider import Reply
 from anamnesis_pipeline.model import (
     FileCursor,
     LlmBudget,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from anamnesis_pipeline.llm.summaries.base import Request
+from anamnesis_pipeline.llm.prompts import Request
 
 REQUEST = Request("0123456789abcdef" * 2, "Summarize.", "SECRET-PROMPT: why did the webhook charge twice?", 1_500)
 """A call as the summaries step makes it, small."""

@@ -167,13 +167,20 @@ class _Session(paramiko.ServerInterface):
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        with process, channel.makefile("rb") as sent, suppress(OSError):
-            assert process.stdin
+        stdin = process.stdin
+
+        def feed() -> None:
+            assert stdin
+            with suppress(OSError, ValueError):  # it may end without reading
+                while piece := channel.recv(65_536):
+                    stdin.write(piece)
+                    stdin.flush()
+                stdin.close()
+
+        self._start(feed)
+        with process, suppress(OSError):
             assert process.stdout
             assert process.stderr
-            with suppress(BrokenPipeError):  # it may end without reading
-                process.stdin.write(sent.read())
-                process.stdin.close()
             for piece in iter(lambda: os.read(process.stdout.fileno(), 65_536), b""):  # type: ignore[union-attr]
                 channel.sendall(piece)
             channel.sendall_stderr(process.stderr.read())

@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from anamnesis_pipeline.errors import BadSetting, LlmRefused
-from anamnesis_pipeline.llm.chat.factory import Offer, offers, open_chat
+from anamnesis_pipeline.llm.factory import Offer, offers, open_chat
 from anamnesis_pipeline.model import TITLE_CHARS, ChatMessage, ChatSession
 from anamnesis_pipeline.pipeline import publish as episodes
 from anamnesis_pipeline.runtime.llm_wiring import backend_options

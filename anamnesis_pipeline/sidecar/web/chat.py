@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from anamnesis_pipeline.llm.chat.factory import Offer, offers
+from anamnesis_pipeline.llm.factory import Offer, offers
 from anamnesis_pipeline.model import ChatMessage, ChatSession
 from anamnesis_pipeline.runtime.llm_wiring import backend_options
 from anamnesis_pipeline.services.chat import asked_ahead, last_reply

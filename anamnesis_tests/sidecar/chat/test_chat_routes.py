@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from anamnesis_pipeline.errors import StoreBusy
-from anamnesis_pipeline.llm.chat.factory import METERED, Offer
+from anamnesis_pipeline.llm.factory import Offer
+from anamnesis_pipeline.llm.provider import METERED
 from anamnesis_pipeline.model import FORGOTTEN, ChatSession
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.chat_choice import Choice, default_choice, first_choice, offered_choice, wanted_choice

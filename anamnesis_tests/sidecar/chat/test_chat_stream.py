@@ -12,10 +12,11 @@ import httpx
 import pytest
 
 from anamnesis_pipeline.errors import StoreBusy
+from anamnesis_pipeline.llm.prompts import CHAT_SYSTEM
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import SearchAnswer, SearchQuery
-from anamnesis_pipeline.services.chat import SPARSE, SYSTEM, UNASKED
+from anamnesis_pipeline.services.chat import SPARSE, UNASKED
 from anamnesis_pipeline.sidecar import chat_stream
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
@@ -76,7 +77,7 @@ def test_model_is_told_memory_and_conversation(client: httpx.Client, server: Cha
     first = said(client, backend="ollama", attachments=[{"name": "a.txt", "text": "attached words"}])
     said(client, "And the thermostat?", session_id=first[0]["session"]["session_id"])
     one, two = [prompt["messages"] for prompt in server.prompts]
-    assert one[0] == {"role": "system", "content": SYSTEM}
+    assert one[0] == {"role": "system", "content": CHAT_SYSTEM}
     asked = one[1]["content"]
     assert asked.index("<anamnesis-memory") < asked.index("attached words") < asked.index("Where is the crane?")
     assert asked.count("</anamnesis-memory>") == 1
@@ -133,7 +134,7 @@ def test_a_project_comes_first_and_the_model_searches_all(client: httpx.Client, 
 
 def test_heartbeat_in_silence(client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_stream, "HEARTBEAT_S", 0.05)
-    monkeypatch.setattr("anamnesis_pipeline.llm.chat.http.STALL_S", 3.0)  # longer than a busy machine sends no piece
+    monkeypatch.setattr("anamnesis_pipeline.llm.provider.STALL_S", 3.0)  # longer than a busy machine sends no piece
     server.after = "stall"
     events = said(client, backend="openai", model="local-model")
     states = of(events, "status")
@@ -240,7 +241,7 @@ def test_an_answer_without_a_word_is_an_error(client: httpx.Client, server: Chat
 
 
 def test_unfinished_answer_is_told(client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    last = json.dumps({"message": {}, "done": True, "done_reason": "length"}).encode() + b"\n"
+    last = json.dumps({"message": {"role": "assistant"}, "done": True, "done_reason": "length"}).encode() + b"\n"
     server.respond(Answer(200, (*ollama(WORDS, ())[:-1], last)))
     events = said(client, backend="ollama")
     assert ("ask it to go on" in of(events, "error")[0], bool(events[-1]["message_id"])) == (True, True)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import LlmAnswerInvalid
-from anamnesis_pipeline.llm.summaries.reply import (
+from anamnesis_pipeline.llm.replies import (
     FALLBACK_CHARS,
     MAX_MESSAGE_IDS,
     MAX_RECORD_CHARS,

@@ -7,14 +7,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from anamnesis_pipeline.errors import LlmRefused, LlmUnavailable
-from anamnesis_pipeline.llm.summaries.base import SummaryBackend
-from anamnesis_pipeline.llm.summaries.factory import BackendOptions, open_backend
+from anamnesis_pipeline.llm.factory import open_provider
+from anamnesis_pipeline.llm.provider import LlmOptions, Provider
 from anamnesis_tests.support import anthropic_server, ollama_server, openai_server
 from anamnesis_tests.support.loopback import REQUEST, SUMMARY, Answer, LoopbackServer
 
 
-def opened(kind: str, url: str, timeout_s: float = 5.0) -> SummaryBackend:
-    options = BackendOptions(
+def opened(kind: str, url: str, timeout_s: float = 5.0) -> Provider:
+    options = LlmOptions(
         model={"anthropic": "", "ollama": ollama_server.MODEL, "openai": "qwen3"}[kind],
         timeout_s=timeout_s,
         anthropic_api_key="sk-ant-SECRET-KEY",
@@ -24,7 +24,7 @@ def opened(kind: str, url: str, timeout_s: float = 5.0) -> SummaryBackend:
         input_price=0.0,
         output_price=0.0,
     )
-    return open_backend(kind, options)
+    return open_provider(kind, options)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.llm.summaries.factory import BackendOptions, open_backend
-from anamnesis_pipeline.llm.summaries.prompt import (
+from anamnesis_pipeline.llm.factory import open_provider
+from anamnesis_pipeline.llm.prompts import (
     MAX_TEXT_CHARS,
     SCHEMA,
     SYSTEM,
@@ -16,6 +16,7 @@ from anamnesis_pipeline.llm.summaries.prompt import (
     request_for,
     shorten,
 )
+from anamnesis_pipeline.llm.provider import LlmOptions
 from anamnesis_pipeline.model import MAX_RECORDS, SUMMARIZER_MARK, Part, RecordType, Segment, SegmentKind
 
 NOW = datetime(2026, 3, 14, 9, 26, tzinfo=UTC)
@@ -153,12 +154,12 @@ def test_the_schema_is_one_that_strict_structured_output_takes() -> None:
 
 
 def test_a_call_s_key_depends_on_text_backend_and_model() -> None:
-    backends = [open_backend("claude_cli", BackendOptions(model=model)) for model in ("haiku", "sonnet")]
-    backends += [open_backend("openai", BackendOptions(model="haiku", openai_url="http://127.0.0.1:1/v1"))]
+    backends = [open_provider("claude_cli", LlmOptions(model=model)) for model in ("haiku", "sonnet")]
+    backends += [open_provider("openai", LlmOptions(model="haiku", openai_url="http://127.0.0.1:1/v1"))]
     one, other = build_prompt(part((K.PROMPT, "a"))), build_prompt(part((K.PROMPT, "b")))
-    keys = {request_for(prompt, backend).key for prompt in (one, other) for backend in backends}
+    keys = {request_for(prompt, backend.name, backend.model).key for prompt in (one, other) for backend in backends}
     assert len(keys) == 6
-    assert request_for(one, backends[0]) == request_for(build_prompt(part((K.PROMPT, "a"))), backends[0])
+    assert request_for(one, "ollama", "x") == request_for(build_prompt(part((K.PROMPT, "a"))), "ollama", "x")
     assert all(re.fullmatch("[0-9a-f]{32}", key) for key in keys)
     for backend in backends:
         backend.close()

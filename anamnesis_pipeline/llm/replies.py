@@ -37,11 +37,7 @@ class ParsedReply:
     skip: bool = False
 
 
-def _as_list(value: Any) -> Any:
-    return value if isinstance(value, list) else []
-
-
-_Items = Annotated[list[Any], BeforeValidator(_as_list)]
+_Items = Annotated[list[Any], BeforeValidator(lambda value: value if isinstance(value, list) else [])]
 
 
 class _Reply(BaseModel):

@@ -13,11 +13,10 @@ import paramiko
 import pytest
 
 from anamnesis_pipeline.errors import LlmBusy, LlmRefused, LlmUnavailable
-from anamnesis_pipeline.llm.chat import ssh_command
-from anamnesis_pipeline.llm.chat.base import ChatBackend, Delta, Said
-from anamnesis_pipeline.llm.chat.factory import offers, open_chat
-from anamnesis_pipeline.llm.summaries.factory import BackendOptions
-from anamnesis_tests.llm.chat.answers import ASKED, SYSTEM, answered, words_of
+from anamnesis_pipeline.llm import commands
+from anamnesis_pipeline.llm.factory import offers, open_chat
+from anamnesis_pipeline.llm.provider import ChatTurn, Delta, LlmOptions, Provider
+from anamnesis_tests.llm.answers import ASKED, SYSTEM, answered, words_of
 from anamnesis_tests.sidecar.conftest import wait_for
 from anamnesis_tests.support.chat_services import WORDS, ClaudeCommand
 from anamnesis_tests.support.ssh_servers import SSHD, SshServer, home_with_key, known_host, openssh_server
@@ -46,12 +45,12 @@ def claude(tmp_path: Path) -> ClaudeCommand:
     return ClaudeCommand(folder)
 
 
-def there(server: SshServer, claude: ClaudeCommand | str) -> BackendOptions:
+def there(server: SshServer, claude: ClaudeCommand | str) -> LlmOptions:
     command = claude if isinstance(claude, str) else f'"{claude.path}"'
-    return BackendOptions(claude_command=command, claude_host=server.place)
+    return LlmOptions(claude_command=command, claude_host=server.place)
 
 
-def open_one(server: SshServer, claude: ClaudeCommand | str) -> ChatBackend:
+def open_one(server: SshServer, claude: ClaudeCommand | str) -> Provider:
     return open_chat("claude_cli", "", there(server, claude))
 
 
@@ -60,7 +59,7 @@ def test_an_answer_comes_piece_by_piece_and_nothing_is_quoted_wrongly(
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "KEY")
     text = 'It\'s a "text" of `date`\nand $(id) lines, ' + "ü" * 300_000
-    deltas = answered(open_one(server, claude), [Said("user", text)])
+    deltas = answered(open_one(server, claude), [ChatTurn("user", text)])
     assert words_of(deltas) == list(WORDS)
     used = deltas[-1].used
     assert used is not None
@@ -90,13 +89,13 @@ def test_who_stops_listening_ends_the_far_command(server: SshServer, claude: Cla
 
 @pytest.mark.parametrize(
     ("limit", "seconds", "told"),
-    [("claude_cli.STALL_S", 1.5, "on {} said nothing for"), ("ssh_command.MOST_S", 1, "failed with status 143")],
+    [("provider.STALL_S", 1.5, "on {} said nothing for"), ("commands.MAX_S", 1, "failed with status 143")],
     ids=["here", "at the far end"],
 )
 def test_far_command_that_takes_too_long_is_ended(
     server: SshServer, claude: ClaudeCommand, monkeypatch: pytest.MonkeyPatch, limit: str, seconds: float, told: str
 ) -> None:
-    monkeypatch.setattr(f"anamnesis_pipeline.llm.chat.{limit}", seconds)
+    monkeypatch.setattr(f"anamnesis_pipeline.llm.{limit}", seconds)
     claude.says(WORDS, sleeps=60, ends=False)
     with pytest.raises(LlmUnavailable, match=told.format(server.place)):
         answered(open_one(server, claude))
@@ -106,12 +105,12 @@ def test_far_command_that_takes_too_long_is_ended(
 def test_command_that_reads_nothing_is_ended(
     server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh_command, "STALL_S", 0.5)
+    monkeypatch.setattr(commands, "UNREAD_S", 0.5)
     deaf = tmp_path / "deaf"
     deaf.write_text("#!/bin/sh\nexec sleep 60\n")
     deaf.chmod(0o755)
     with pytest.raises(LlmUnavailable, match="did not read the message"):
-        answered(open_one(server, str(deaf)), [Said("user", "x" * 8_000_000)])
+        answered(open_one(server, str(deaf)), [ChatTurn("user", "x" * 8_000_000)])
 
 
 def test_what_keeps_the_far_command_from_answering_is_told(server: SshServer, claude: ClaudeCommand) -> None:
@@ -136,14 +135,14 @@ def test_unknown_host_or_key_is_refused(server: SshServer, home: Path, claude: C
 def test_the_models_are_offered_where_the_far_command_runs(server: SshServer, claude: ClaudeCommand) -> None:
     found = {each.backend: each for each in asyncio.run(offers(there(server, claude)))}["claude_cli"]
     assert (found.reachable, found.models) == (True, ("haiku", "sonnet", "opus"))
-    away = BackendOptions(claude_host="127.0.0.1:9")
+    away = LlmOptions(claude_host="127.0.0.1:9")
     gone = {each.backend: each for each in asyncio.run(offers(away))}["claude_cli"]
     assert not gone.reachable
     assert "no SSH connection with 127.0.0.1:9" in gone.problem
 
 
 def test_what_misses_the_signal_of_the_commands_end_holds_nobody_up() -> None:
-    script = ssh_command._SCRIPT.format(surroundings=":", command="no-such-claude", size=1, seconds=600)
+    script = commands._SCRIPT.format(unset="NOTHING", export=":", command="no-such-claude", size=1, seconds=600)
     late = script.replace("{ head -c", "{ trap '' TERM; sleep 2; trap - TERM; head -c")
     assert late != script
     with subprocess.Popen(["sh", "-c", late], stdin=subprocess.PIPE, start_new_session=True) as running:

@@ -14,15 +14,14 @@ from anamnesis_pipeline.errors import (
     LlmRefused,
     LlmUnavailable,
 )
+from anamnesis_pipeline.llm import ollama as ollama_module
+from anamnesis_pipeline.llm.ollama import Ollama
 from anamnesis_pipeline.llm.prices import find_model
-from anamnesis_pipeline.llm.summaries import ollama as ollama_module
-from anamnesis_pipeline.llm.summaries.base import Request
-from anamnesis_pipeline.llm.summaries.ollama import OllamaBackend
-from anamnesis_pipeline.llm.summaries.prompt import SCHEMA
+from anamnesis_pipeline.llm.prompts import SCHEMA, Request
 from anamnesis_tests.support.loopback import REQUEST, SUMMARY, Answer, json_answer
 from anamnesis_tests.support.ollama_server import MODEL, OllamaServer, error, stream_error, streamed
 
-Open = Callable[..., OllamaBackend]
+Open = Callable[..., Ollama]
 
 
 @pytest.fixture
@@ -35,7 +34,7 @@ def server() -> Iterator[OllamaServer]:
 def opened() -> Iterator[Open]:
     with ExitStack() as stack:
         model = find_model("ollama", MODEL, is_paid=False)
-        yield lambda *urls, threads=None: stack.enter_context(closing(OllamaBackend(model, urls, 30.0, threads)))
+        yield lambda *urls, threads=None: stack.enter_context(closing(Ollama(model, urls, 30.0, threads)))
 
 
 def test_an_answer_arrives_and_its_window_holds_the_prompt(server: OllamaServer, opened: Open) -> None:

@@ -14,13 +14,13 @@ from anamnesis_pipeline.errors import (
     LlmRefused,
     LlmUnavailable,
 )
+from anamnesis_pipeline.llm.openai_compatible import MAX_REPLY_BYTES, OpenAiCompatible
 from anamnesis_pipeline.llm.prices import find_model
-from anamnesis_pipeline.llm.summaries.openai_compatible import MAX_REPLY_BYTES, OpenAiBackend
-from anamnesis_pipeline.llm.summaries.prompt import SCHEMA
+from anamnesis_pipeline.llm.prompts import SCHEMA
 from anamnesis_tests.support.loopback import REQUEST, SUMMARY, Answer
 from anamnesis_tests.support.openai_server import OpenAiServer, completion, error
 
-Open = Callable[..., OpenAiBackend]
+Open = Callable[..., OpenAiCompatible]
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def opened(server: OpenAiServer) -> Iterator[Open]:
     model = find_model("openai", "qwen3", is_paid=True, input_price=1.0, output_price=2.0)
     with ExitStack() as stack:
         yield lambda key="sk-SECRET-KEY": stack.enter_context(
-            closing(OpenAiBackend(model, server.base_url, 30.0, key, is_paid=True))
+            closing(OpenAiCompatible(model, server.base_url, 30.0, key, is_paid=True))
         )
 
 

@@ -18,11 +18,10 @@ from anamnesis_pipeline.errors import (
     LlmRefused,
     LlmUnavailable,
 )
-from anamnesis_pipeline.llm.local_command import MAX_OUTPUT_BYTES
+from anamnesis_pipeline.llm.claude_cli import ClaudeCli
+from anamnesis_pipeline.llm.commands import MAX_OUTPUT_BYTES
 from anamnesis_pipeline.llm.prices import find_model
-from anamnesis_pipeline.llm.summaries.base import Request
-from anamnesis_pipeline.llm.summaries.claude_cli import ClaudeCliBackend
-from anamnesis_pipeline.llm.summaries.prompt import SCHEMA
+from anamnesis_pipeline.llm.prompts import SCHEMA, Request
 from anamnesis_tests.support.loopback import REQUEST
 from anamnesis_tests.support.ssh_servers import (
     SSHD,
@@ -42,9 +41,9 @@ def claude(tmp_path: Path) -> StandIn:
     return make_stand_in(tmp_path / "it's claude")
 
 
-def backend_of(claude: StandIn | str, host: str = "", timeout_s: float = 20.0) -> ClaudeCliBackend:
+def backend_of(claude: StandIn | str, host: str = "", timeout_s: float = 20.0) -> ClaudeCli:
     path = claude if isinstance(claude, str) else f'"{claude.path}"'
-    return ClaudeCliBackend(find_model("claude_cli", "haiku", is_paid=False), path, host, timeout_s)
+    return ClaudeCli(find_model("claude_cli", "haiku", is_paid=False), path, host, timeout_s)
 
 
 # --- on this machine -------------------------------------------------------------------------------------

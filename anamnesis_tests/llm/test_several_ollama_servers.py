@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting, LlmRefused, LlmUnavailable
-from anamnesis_pipeline.llm.chat import ollama
-from anamnesis_pipeline.llm.chat.factory import Offer, offers, open_chat
-from anamnesis_pipeline.llm.chat.ollama import PATIENCE_S
-from anamnesis_pipeline.llm.summaries.factory import BackendOptions
-from anamnesis_tests.llm.chat.answers import ASKED, answered, words_of
+from anamnesis_pipeline.llm import ollama
+from anamnesis_pipeline.llm.factory import Offer, offers, open_chat
+from anamnesis_pipeline.llm.ollama import PATIENCE_S
+from anamnesis_pipeline.llm.provider import LlmOptions
+from anamnesis_tests.llm.answers import ASKED, answered, words_of
 from anamnesis_tests.support.chat_services import WORDS, ChatServer
 from anamnesis_tests.support.loopback import Answer, Received, json_answer
 
@@ -52,8 +52,8 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ollama, "PATIENCE_S", 30.0)
 
 
-def options(*urls: str) -> BackendOptions:
-    return BackendOptions(ollama_urls=urls, claude_command="/nowhere/claude")
+def options(*urls: str) -> LlmOptions:
+    return LlmOptions(ollama_urls=urls, claude_command="/nowhere/claude")
 
 
 def offered(*urls: str) -> list[Offer]:
@@ -146,7 +146,7 @@ def test_the_one_that_was_found_answers_the_rounds_of_a_turn(first: With, second
         for _ in range(2):
             async for _ in backend.stream("", ASKED, tools=True):
                 pass
-        await backend.close()
+        await backend.close_chat()
 
     asyncio.run(rounds())
     assert [each.path for each in first.received] == ["/api/tags"]

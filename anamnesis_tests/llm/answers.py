@@ -2,16 +2,20 @@
 
 import asyncio
 
-from anamnesis_pipeline.llm.chat.base import ChatBackend, Delta, Said
+from anamnesis_pipeline.llm.provider import ChatTurn, Delta, Provider
 
 SYSTEM = "You remember."
-ASKED = [Said("user", "Where is the crane?"), Said("assistant", "Which one?"), Said("user", "The harbour's")]
+ASKED = [
+    ChatTurn("user", "Where is the crane?"),
+    ChatTurn("assistant", "Which one?"),
+    ChatTurn("user", "The harbour's"),
+]
 
 
-def answered(backend: ChatBackend, said: list[Said] | None = None, *, tools: bool = True) -> list[Delta]:
+def answered(backend: Provider, said: list[ChatTurn] | None = None, *, tools: bool = True) -> list[Delta]:
     async def gather() -> list[Delta]:
         found = [delta async for delta in backend.stream(SYSTEM, said or ASKED, tools=tools)]
-        await backend.close()
+        await backend.close_chat()
         return found
 
     return asyncio.run(gather())

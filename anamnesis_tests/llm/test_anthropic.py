@@ -16,10 +16,9 @@ from anamnesis_pipeline.errors import (
     LlmRefused,
     LlmUnavailable,
 )
-from anamnesis_pipeline.llm.prices import Model, find_model
-from anamnesis_pipeline.llm.summaries.anthropic import AnthropicBackend
-from anamnesis_pipeline.llm.summaries.base import Request
-from anamnesis_pipeline.llm.summaries.prompt import SCHEMA
+from anamnesis_pipeline.llm.anthropic import Anthropic
+from anamnesis_pipeline.llm.prompts import SCHEMA, Request
+from anamnesis_pipeline.llm.provider import LlmOptions
 from anamnesis_pipeline.model import LlmUse
 from anamnesis_tests.support.anthropic_server import (
     AnthropicServer,
@@ -38,8 +37,8 @@ EVENTS = "text/event-stream"
 FIRST = streamed("").pieces[0]
 
 
-def find(name: str) -> Model:
-    return find_model("anthropic", name, is_paid=True)
+def opened(server: AnthropicServer, model: str = "") -> Anthropic:
+    return Anthropic.opened(LlmOptions(model, 5.0, anthropic_api_key=KEY, anthropic_url=server.url))
 
 
 @pytest.fixture
@@ -49,8 +48,8 @@ def server() -> Iterator[AnthropicServer]:
 
 
 @pytest.fixture
-def backend(server: AnthropicServer) -> Iterator[AnthropicBackend]:
-    made = AnthropicBackend(find("claude-haiku-5-5"), KEY, 5.0, server.url, find=find)
+def backend(server: AnthropicServer) -> Iterator[Anthropic]:
+    made = opened(server)
     yield made
     made.close()
 
@@ -59,7 +58,7 @@ def requests(count: int) -> list[Request]:
     return [Request(f"{n:032x}", "Summarize.", f"text {n}", 1_500) for n in range(count)]
 
 
-def test_an_answer_arrives_with_what_it_cost(server: AnthropicServer, backend: AnthropicBackend) -> None:
+def test_an_answer_arrives_with_what_it_cost(server: AnthropicServer, backend: Anthropic) -> None:
     server.respond(streamed(SUMMARY))
     reply = backend.ask(REQUEST)
     assert reply.text == SUMMARY
@@ -80,7 +79,7 @@ def test_an_answer_arrives_with_what_it_cost(server: AnthropicServer, backend: A
 
 def test_a_model_that_always_thinks_gets_room_for_it(server: AnthropicServer) -> None:
     server.respond(streamed(SUMMARY))
-    with closing(AnthropicBackend(find("claude-opus-5-5"), KEY, 5.0, server.url, find=find)) as backend:
+    with closing(opened(server, "claude-opus-5-5")) as backend:
         backend.ask(REQUEST)
         sent = server.received[0].json
         assert "thinking" not in sent
@@ -123,7 +122,7 @@ def test_a_model_that_always_thinks_gets_room_for_it(server: AnthropicServer) ->
     ],
 )
 def test_each_failure_is_told_apart_and_quotes_nothing(
-    server: AnthropicServer, backend: AnthropicBackend, answer: Answer, raised: type[AnamnesisError]
+    server: AnthropicServer, backend: Anthropic, answer: Answer, raised: type[AnamnesisError]
 ) -> None:
     server.respond(answer)
     with pytest.raises(raised) as caught:
@@ -135,7 +134,7 @@ def test_each_failure_is_told_apart_and_quotes_nothing(
 
 
 def test_no_log_holds_the_key_or_the_prompt(
-    server: AnthropicServer, backend: AnthropicBackend, caplog: pytest.LogCaptureFixture
+    server: AnthropicServer, backend: Anthropic, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     server.respond(streamed(SUMMARY), error(401, "authentication_error"))
@@ -145,7 +144,7 @@ def test_no_log_holds_the_key_or_the_prompt(
     assert "SECRET" not in caplog.text
 
 
-def test_a_batch_is_collected_at_half_the_price(server: AnthropicServer, backend: AnthropicBackend) -> None:
+def test_a_batch_is_collected_at_half_the_price(server: AnthropicServer, backend: Anthropic) -> None:
     asked = requests(5)
     batch_id = backend.submit(asked)
     assert [entry["custom_id"] for entry in server.batches[batch_id]] == [r.key for r in asked]
@@ -176,7 +175,7 @@ def test_a_batch_is_collected_at_half_the_price(server: AnthropicServer, backend
     assert "SECRET" not in "".join(map(str, found.values()))
 
 
-def test_a_batch_costs_what_its_own_model_costs(server: AnthropicServer, backend: AnthropicBackend) -> None:
+def test_a_batch_costs_what_its_own_model_costs(server: AnthropicServer, backend: Anthropic) -> None:
     (asked,) = requests(1)
     batch_id = backend.submit([asked])
     server.finish(batch_id, succeeded(asked.key, SUMMARY))
@@ -186,7 +185,7 @@ def test_a_batch_costs_what_its_own_model_costs(server: AnthropicServer, backend
         backend.collect(batch_id, "claude-unheard-of")
 
 
-def test_a_batch_whose_results_are_gone_is_given_up(server: AnthropicServer, backend: AnthropicBackend) -> None:
+def test_a_batch_whose_results_are_gone_is_given_up(server: AnthropicServer, backend: Anthropic) -> None:
     batch_id = backend.submit(requests(2))
     server.finish(batch_id)
     server.archived.add(batch_id)
@@ -196,7 +195,7 @@ def test_a_batch_whose_results_are_gone_is_given_up(server: AnthropicServer, bac
         backend.collect("msgbatch_99", backend.model)
 
 
-def test_results_that_break_off_are_collected_later(server: AnthropicServer, backend: AnthropicBackend) -> None:
+def test_results_that_break_off_are_collected_later(server: AnthropicServer, backend: Anthropic) -> None:
     (asked,) = requests(1)
     batch_id = backend.submit([asked])
     server.finish(batch_id, succeeded(asked.key, SUMMARY))
@@ -207,7 +206,7 @@ def test_results_that_break_off_are_collected_later(server: AnthropicServer, bac
     assert backend.collect(batch_id, backend.model)
 
 
-def test_a_batch_is_found_again_by_what_it_holds(server: AnthropicServer, backend: AnthropicBackend) -> None:
+def test_a_batch_is_found_again_by_what_it_holds(server: AnthropicServer, backend: Anthropic) -> None:
     ours, others = requests(3), [Request("f" * 32, "s", "t", 10)] * 3
     keys = [r.key for r in ours]
     assert backend.find(keys, ()) is None
@@ -233,7 +232,7 @@ def test_a_batch_is_found_again_by_what_it_holds(server: AnthropicServer, backen
     ],
 )
 def test_calls_about_batches_fail_as_single_calls_do(
-    server: AnthropicServer, backend: AnthropicBackend, answer: Answer, raised: type[AnamnesisError]
+    server: AnthropicServer, backend: Anthropic, answer: Answer, raised: type[AnamnesisError]
 ) -> None:
     asked = requests(2)
     batch_id = backend.submit(asked)

@@ -19,8 +19,7 @@ from anamnesis_pipeline.llm.prices import (
     most_use,
     price_list,
 )
-from anamnesis_pipeline.llm.summaries.base import Request
-from anamnesis_pipeline.llm.summaries.prompt import MAX_OUTPUT_TOKENS, build_prompt
+from anamnesis_pipeline.llm.prompts import MAX_OUTPUT_TOKENS, Request, build_prompt
 from anamnesis_pipeline.model import LlmUse, Part, Segment, SegmentKind
 
 
