@@ -23,10 +23,10 @@ from rich.console import Console
 
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.cli import config as config_command
-from anamnesis_pipeline.cli import dead_letters as dead_letters_command
 from anamnesis_pipeline.cli import doctor as doctor_command
 from anamnesis_pipeline.cli import exclude as exclude_command
 from anamnesis_pipeline.cli import forget as forget_command
+from anamnesis_pipeline.cli import ingest as ingest_command
 from anamnesis_pipeline.cli import model as model_command
 from anamnesis_pipeline.cli import projects as projects_command
 from anamnesis_pipeline.cli import redact as redact_command
@@ -35,21 +35,18 @@ from anamnesis_pipeline.cli import search as search_command
 from anamnesis_pipeline.cli import status as status_command
 from anamnesis_pipeline.cli import summaries as summaries_command
 from anamnesis_pipeline.cli.archive import archive_app
-from anamnesis_pipeline.cli.backup import backup, restore
-from anamnesis_pipeline.cli.demo import run_demo
+from anamnesis_pipeline.cli.copies import backup, migrate, restore
 from anamnesis_pipeline.cli.exporting import export, import_file
-from anamnesis_pipeline.cli.ingest import run_ingest
 from anamnesis_pipeline.cli.install import install as install_command
 from anamnesis_pipeline.cli.install import uninstall as uninstall_command
-from anamnesis_pipeline.cli.migrate import migrate
-from anamnesis_pipeline.cli.queries import queries as queries_command
 from anamnesis_pipeline.cli.reembed import Answer
+from anamnesis_pipeline.cli.search import queries as queries_command
 from anamnesis_pipeline.cli.sessions import remember_shown
 from anamnesis_pipeline.cli.sessions import sessions as sessions_command
 from anamnesis_pipeline.cli.sessions import show as show_command
-from anamnesis_pipeline.cli.sources_app import sources_app
-from anamnesis_pipeline.cli.up import run_up
-from anamnesis_pipeline.cli.upload import upload as upload_command
+from anamnesis_pipeline.cli.sources import sources_app
+from anamnesis_pipeline.cli.up import run_demo, run_up
+from anamnesis_pipeline.cli.uploads import upload as upload_command
 from anamnesis_pipeline.cli.uploads import uploads_app
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp
 from anamnesis_pipeline.runtime.home_wiring import home_problem
@@ -222,7 +219,7 @@ def status(as_json: AsJson = False) -> None:
 @app.command()
 def ingest() -> None:
     """Read all new logs and documents once, in this process, without Dagster."""
-    run_ingest(settings_file.load(), typer.echo)
+    ingest_command.run_ingest(settings_file.load(), typer.echo)
 
 
 OnlyProject = Annotated[str | None, typer.Option("--project", help="Only this project; `api` also matches `acme/api`.")]
@@ -481,13 +478,13 @@ def projects_unalias(name: Annotated[str, typer.Argument(metavar="FROM", help="P
 @dead_letters_app.command("list")
 def dead_letters_list() -> None:
     """List the lines with their place and the reason."""
-    typer.echo(dead_letters_command.render(*dead_letters_command.letters(settings_file.load())))
+    typer.echo(ingest_command.render_letters(*ingest_command.dead_letters(settings_file.load())))
 
 
 @dead_letters_app.command("retry")
 def dead_letters_retry() -> None:
     """Parse the lines again with this version, after an upgrade, and publish those that can be parsed."""
-    dead_letters_command.retry(settings_file.load(), typer.echo)
+    ingest_command.retry_letters(settings_file.load(), typer.echo)
 
 
 def _show(answer: Answer, render: Callable[[Any], str], as_json: bool = False) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from anamnesis_pipeline import settings as settings_file
-from anamnesis_pipeline.cli.searched_store import require_stored
+from anamnesis_pipeline.cli.local_services import require_stored
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.runtime.crawler_wiring import configured_specs
@@ -51,7 +51,8 @@ def _extract(
         private=private,
         force=force,
     )
-    typer.echo(_text(report, to))
+    held = f"{counted(report.files, 'file')}, {counted(report.lines, 'line')}, {report.bytes / 1e6:.1f} MB are in {to}"
+    typer.echo("\n".join([held, *(f"Not written: {damage}" for damage in report.damaged)]))
     if report.damaged:
         raise typer.Exit(1)
 
@@ -105,8 +106,3 @@ def _number(text: str | None) -> int | None:
     if not text.isdecimal():
         raise GiveUp(f"--generation {text!r} is neither a number nor `all`")
     return int(text)
-
-
-def _text(report: ExtractReport, to: Path) -> str:
-    held = f"{counted(report.files, 'file')}, {counted(report.lines, 'line')}, {report.bytes / 1e6:.1f} MB are in {to}"
-    return "\n".join([held, *(f"Not written: {damage}" for damage in report.damaged)])

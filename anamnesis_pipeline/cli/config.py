@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anamnesis_pipeline import settings as settings_file
-from anamnesis_pipeline.cli.searched_store import store_to_write
+from anamnesis_pipeline.cli.local_services import store_to_write
 from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
 from anamnesis_pipeline.embeddings.models import named
 from anamnesis_pipeline.errors import BadSetting

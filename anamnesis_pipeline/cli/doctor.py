@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import closing
 
-from anamnesis_pipeline.cli.searched_store import SAME_STORE, other_store, sidecar_status
+from anamnesis_pipeline.cli.local_services import SAME_STORE, other_store, sidecar_status
 from anamnesis_pipeline.cli.status import DIAGNOSED_WITHIN_S
 from anamnesis_pipeline.errors import AnamnesisError, StoreBusy, StoreCorrupt
 from anamnesis_pipeline.runtime.advice import log_of, start_it

@@ -12,7 +12,7 @@ import typer
 
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.cli import forget as forget_command
-from anamnesis_pipeline.cli.searched_store import store_to_write
+from anamnesis_pipeline.cli.local_services import store_to_write
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label
 from anamnesis_pipeline.parsing.text.wording import counted
@@ -57,19 +57,23 @@ def _add(
     forget: Annotated[bool, typer.Option("--forget", help="Also forget the stored texts for good.")] = False,
 ) -> None:
     """Keep files, sessions, projects or texts out from now on. Stored texts stay, unless `--forget` is given."""
-    rules = _rules(
-        {
-            RuleKind.PATH: _absolute(path) if path else None,
-            RuleKind.SESSION: session,
-            RuleKind.PROJECT: project_label(project) if project else None,
-            RuleKind.PATTERN: pattern,
-            RuleKind.CONTENT_PATTERN: content_pattern,
-            RuleKind.CONTENT: _sha256(file) if file else None,
-        },
-        machine,
-        reason,
-        label=file.name if file else "",
-    )
+    if path and path[1:2] != ":":  # else of another machine, with Windows
+        path = os.path.abspath(os.path.expanduser(path))
+    values = {
+        RuleKind.PATH: path or None,
+        RuleKind.SESSION: session,
+        RuleKind.PROJECT: project_label(project) if project else None,
+        RuleKind.PATTERN: pattern,
+        RuleKind.CONTENT_PATTERN: content_pattern,
+        RuleKind.CONTENT: _sha256(file) if file else None,
+    }
+    machines = dict.fromkeys((RuleKind.PATH, RuleKind.SESSION, RuleKind.PATTERN), machine)
+    labels = {RuleKind.CONTENT: file.name if file else ""}
+    rules = [
+        checked(Rule(kind, value, machines.get(kind, ""), reason, label=labels.get(kind, "")))
+        for kind, value in values.items()
+        if value is not None
+    ]
     said, problems = add(settings_file.load(), rules, episode, reason, file=file, forget=forget)
     for line in said:
         typer.echo(line)
@@ -81,7 +85,8 @@ def _list(as_json: Annotated[bool, typer.Option("--json", help="Print JSON inste
     """List rules and deleted episodes, newest first, with the reason and the file."""
     entries = listed(settings_file.load())
     if as_json:
-        typer.echo(json.dumps([_plain(entry) for entry in entries], ensure_ascii=False, indent=2))
+        body = [asdict(entry) | {"added_at": entry.added_at.isoformat()} for entry in entries]
+        typer.echo(json.dumps(body, ensure_ascii=False, indent=2))
     else:
         typer.echo(render(entries))
 
@@ -164,27 +169,12 @@ def render(entries: Sequence[Entry]) -> str:
         why = f": {entry.reason}" if entry.reason else ""
         value = f" {entry.value}" if entry.value else ""
         value += f" ({entry.label})" if entry.label else ""
-        value += f" (text of the episode {entry.episode_id}, lifted with it)" if _is_twin(entry) else ""
+        if entry.episode_id and entry.id != entry.episode_id:  # the rule beside the episode's tombstone
+            value += f" (text of the episode {entry.episode_id}, lifted with it)"
         lines.append(f"{entry.added_at:%Y-%m-%d %H:%M}  {entry.id}  {entry.kind}{value}{where}{held}{why}")
     if len(entries) == SHOWN:
         lines.append("Older ones: GET /api/blocklist")
     return "\n".join("".join(c if c.isprintable() else " " for c in line) for line in lines)
-
-
-def _is_twin(entry: Entry) -> bool:
-    """Whether it is the rule beside the tombstone of an episode, which is listed as well."""
-    return bool(entry.episode_id) and entry.id != entry.episode_id
-
-
-def _rules(values: dict[RuleKind, str | None], machine: str, reason: str, label: str) -> list[Rule]:
-    """:param label: of the rule by content."""
-    of_paths = {RuleKind.PATH, RuleKind.SESSION, RuleKind.PATTERN}
-    machines, labels = dict.fromkeys(of_paths, machine), {RuleKind.CONTENT: label}
-    return [
-        checked(Rule(kind, value, machines.get(kind, ""), reason, label=labels.get(kind, "")))
-        for kind, value in values.items()
-        if value is not None
-    ]
 
 
 def _forget(store: Store, rules: Sequence[Rule], file: Path | None) -> tuple[list[str], list[str]]:
@@ -216,17 +206,8 @@ def _request(settings: Settings, store: Store, rule: Rule, file: Path | None) ->
     return ForgetRequest(ids=tuple(matching_episodes(store, rule)), files=tuple(copies))
 
 
-def _absolute(path: str) -> str:
-    """Return the path as this machine means it; a Windows path belongs to another machine."""
-    return path if path[1:2] == ":" else os.path.abspath(os.path.expanduser(path))
-
-
 def _sha256(file: Path) -> str:
     try:
         return sha256_of(file.read_bytes())
     except OSError as problem:
         raise GiveUp(f"{file} cannot be read: {problem.strerror}") from problem
-
-
-def _plain(entry: Entry) -> dict[str, object]:
-    return asdict(entry) | {"added_at": entry.added_at.isoformat()}

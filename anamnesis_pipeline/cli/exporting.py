@@ -13,9 +13,9 @@ from typing import Annotated, BinaryIO, cast
 import typer
 
 from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.cli.local_services import mention_other_store, require_stored, store_to_write
 from anamnesis_pipeline.cli.redact import now_and_then
 from anamnesis_pipeline.cli.search import no_project
-from anamnesis_pipeline.cli.searched_store import mention_other_store, require_stored, store_to_write
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.parsing.text.wording import counted, one_line
@@ -23,7 +23,7 @@ from anamnesis_pipeline.runtime.home_wiring import open_redactor
 from anamnesis_pipeline.search.project_labels import ALL
 from anamnesis_pipeline.search.time_bounds import bounds_of
 from anamnesis_pipeline.services import exporting
-from anamnesis_pipeline.services.backup_file import is_backup
+from anamnesis_pipeline.services.backup import is_backup
 from anamnesis_pipeline.services.importing import ODD_TIME, Importer, ImportReport
 from anamnesis_pipeline.services.posting import Poster
 from anamnesis_pipeline.services.whole_file import appearing

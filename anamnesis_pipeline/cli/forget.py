@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from anamnesis_pipeline.cli.searched_store import require_stored, store_to_write
+from anamnesis_pipeline.cli.local_services import require_stored, store_to_write
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.parsing.text.wording import counted, project_name
 from anamnesis_pipeline.search.time_bounds import bounds_of
@@ -61,7 +61,7 @@ def run_forget(settings: Settings, request: ForgetRequest, *, yes: bool) -> Forg
     :raises GiveUp: nothing is stored, nothing is asked for, or nothing matches; a path is none.
     :raises IdAmbiguous: several sessions begin as the one that is named.
     """
-    _check_home(settings)
+    require_stored(settings)
     with store_to_write(settings) as store:
         request = replace(with_place(request, store), session_id=whole_session_id(store, request.session_id))
         forgetter = open_forgetter(effective_settings(store), store)
@@ -101,14 +101,10 @@ def finish_forgetting(settings: Settings) -> tuple[bool, list[str]]:
 
     :raises GiveUp: nothing is stored.
     """
-    _check_home(settings)
+    require_stored(settings)
     with store_to_write(settings) as store:
         forgetter = open_forgetter(effective_settings(store), store)
         return forgetter.resume(), forgetter.problems
-
-
-def _check_home(settings: Settings) -> None:
-    require_stored(settings)
 
 
 def render(report: ForgetReport) -> str:

@@ -1,23 +1,25 @@
-"""`anamnesis ingest`: the whole pipeline once, in this process, without Dagster."""
+"""`anamnesis ingest` and `dead-letters`: reading everything once, and retrying lines that could not be read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from anamnesis_pipeline.cli.searched_store import store_to_write
+from anamnesis_pipeline.cli.local_services import store_to_write
 from anamnesis_pipeline.embeddings.cores import Priority
-from anamnesis_pipeline.model import Source, Space
+from anamnesis_pipeline.model import DeadLetter, Source, Space
 from anamnesis_pipeline.parsing.text.wording import counted
+from anamnesis_pipeline.pipeline.dead_letters import RetryReport, retry_dead_letters
 from anamnesis_pipeline.pipeline.embed import EmbedReport, embed_sources
 from anamnesis_pipeline.pipeline.index import index_space
 from anamnesis_pipeline.pipeline.reembed_state import is_paused
 from anamnesis_pipeline.pipeline.sessions import sources_to_summarize
-from anamnesis_pipeline.pipeline.survey import Crawler, LookReport, look
+from anamnesis_pipeline.pipeline.survey import Crawler, look
 from anamnesis_pipeline.runtime.crawler_wiring import open_crawler
 from anamnesis_pipeline.runtime.log_roots import examples_advice
 from anamnesis_pipeline.runtime.progress import done_text, take_snapshot
 from anamnesis_pipeline.runtime.up_lock import log_roots_in_use
+from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.ingest import SourceReport, ingest_all
 from anamnesis_pipeline.settings import Settings
@@ -46,7 +48,12 @@ def run_ingest(settings: Settings, say: Say) -> None:
         crawler = open_crawler(settings, store, lasting=False)
         if new := [spec for spec in crawler.specs if spec.name not in known]:  # that only the logs told of
             _read(settings, store, replace(crawler, hosts=replace(crawler.hosts, specs=new)), say)
-        _embed(settings, store, say)
+        wanted = wiring.wanted_space(settings, store)
+        active = store.spaces.active() or wanted
+        for space in dict.fromkeys((active, wanted)):  # what is searched first
+            background = space.key != active.key
+            _embed_space(settings, store, space, say, background=background)
+            index_space(store, space.key, switch=settings.switch == "auto", wanted_model=settings.model)
         snapshot = take_snapshot(store)
         nothing = f"There is nothing to remember yet; logs are looked for in {', '.join(map(str, settings.log_roots))}"
         say(done_text(snapshot) if snapshot.counts.files or snapshot.counts.episodes else nothing)
@@ -60,15 +67,11 @@ def _read(settings: Settings, store: Store, crawler: Crawler, say: Say) -> None:
     for problem in found.problems:
         say(problem)
     pipeline = wiring.open_pipeline(settings, store)
-    ingest_all(pipeline, _to_ingest(settings, store, found), lambda report: say(source_text(report)))
-
-
-def _to_ingest(settings: Settings, store: Store, found: LookReport) -> list[Source]:
-    """All sources of this machine that are there, and those of other machines with something new or left half done."""
     unfinished = store.parts.unfinished_sources(now() - timedelta(minutes=settings.idle_minutes))
     wanted = {*found.changed, *unfinished, *sources_to_summarize(store, now())}
     here = {source.key for source in found.sources if source.machine == settings.machine}
-    return [source for source in store.files.sources() if source.key in wanted | here]
+    sources = [source for source in store.files.sources() if source.key in wanted | here]
+    ingest_all(pipeline, sources, lambda report: say(source_text(report)))
 
 
 def now() -> datetime:
@@ -102,18 +105,6 @@ def embedding_text(report: EmbedReport, total: int) -> str:
     return f"  {report.passages:,} of {whole}, {report.passages_per_s:,.0f}/s"
 
 
-def _embed(settings: Settings, store: Store, say: Say) -> None:
-    """Fill the space that is searched, then the one that is wanted, posted episodes included, newest first; then make
-    them fast to search. A re-embed that is paused stays so.
-    """
-    wanted = wiring.wanted_space(settings, store)
-    active = store.spaces.active() or wanted
-    for space in dict.fromkeys((active, wanted)):
-        background = space.key != active.key
-        _embed_space(settings, store, space, say, background=background)
-        index_space(store, space.key, switch=settings.switch == "auto", wanted_model=settings.model)
-
-
 def _embed_space(settings: Settings, store: Store, space: Space, say: Say, *, background: bool) -> None:
     waiting = store.vectors.pending_sources(space.key)
     if not waiting or (background and is_paused(store)):
@@ -136,3 +127,53 @@ def _embed_space(settings: Settings, store: Store, space: Space, say: Say, *, ba
             on_checkpoint=tell,
             should_pause=lambda: background and is_paused(store),
         )
+
+
+SHOWN = 200
+
+
+def dead_letters(settings: Settings) -> tuple[list[DeadLetter], int, Private]:
+    """The first ones, how many there are in all, and what is private."""
+    if not settings.has_store:
+        return [], 0, NOTHING_PRIVATE
+    with closing(wiring.open_to_read(settings)) as store:
+        found, total = store.messages.dead_letters(limit=SHOWN), store.overview.counts().dead_letters
+        return found, total, wiring.what_is_private(store)
+
+
+def retry_letters(settings: Settings, say: Callable[[str], None]) -> None:
+    """Read them again with this version, and publish what can be read now."""
+    if not settings.has_store:
+        say(render_retried(RetryReport()))
+        return
+    with store_to_write(settings) as store:
+        settings = wiring.effective_settings(store)
+        pipeline = wiring.open_pipeline(settings, store)
+        report = retry_dead_letters(
+            store, pipeline.archive_lines, labels=pipeline.labels, idle_minutes=settings.idle_minutes
+        )
+        for source in store.files.sources():
+            if source.key in report.sources:
+                pipeline.publish(source)
+    say(render_retried(report))
+
+
+def render_letters(found: Sequence[DeadLetter], total: int, private: Private = NOTHING_PRIVATE) -> str:
+    """One line per letter; the text itself may hold anything and stays in the archive. Pure."""
+    if not found:
+        return "Every line of every log could be read."
+    lines = [
+        f"{private.file_shown(each.source, f'{each.source}/{each.path}')}, line {each.line + 1}: {each.reason}"
+        for each in found
+    ]
+    more = [f"... and {total - len(found):,} more"] if total > len(found) else []
+    return "\n".join([*lines, *more, "", "After an upgrade, try them again: anamnesis dead-letters retry"])
+
+
+def render_retried(report: RetryReport) -> str:
+    """What a retry did. Pure."""
+    return (
+        f"{counted(report.letters, 'line')} read again: {counted(report.revived, 'is', 'are')} whole now, "
+        f"{counted(report.messages, 'message is', 'messages are')} new, "
+        f"{report.letters - report.revived:,} still cannot be read in full"
+    )

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from anamnesis_pipeline.cli.local_services import store_to_write
 from anamnesis_pipeline.cli.reembed import Answer, ask
-from anamnesis_pipeline.cli.searched_store import store_to_write
 from anamnesis_pipeline.embeddings.models import named
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.parsing.text.wording import counted

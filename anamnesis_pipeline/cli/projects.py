@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from anamnesis_pipeline.cli.searched_store import store_to_write
+from anamnesis_pipeline.cli.local_services import store_to_write
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label
 from anamnesis_pipeline.parsing.text.wording import counted, project_name

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from anamnesis_pipeline.cli.searched_store import require_stored, store_to_write
+from anamnesis_pipeline.cli.local_services import require_stored, store_to_write
 from anamnesis_pipeline.parsing.redaction.masking import rules_version
 from anamnesis_pipeline.runtime.home_wiring import open_archive, open_redactor
 from anamnesis_pipeline.services.rescan import Rescan, RescanReport, Rules, Say

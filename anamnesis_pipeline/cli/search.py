@@ -1,5 +1,6 @@
-"""`anamnesis search`: asks the running sidecar, else the store itself, and shows what comes back."""
+"""`anamnesis search` and `anamnesis queries`: asks the running sidecar, else the store itself, and shows the answer."""
 
+import json
 import os
 import sys
 import textwrap
@@ -7,20 +8,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, tzinfo
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
-from anamnesis_pipeline.cli.local_services import search_sidecar
-from anamnesis_pipeline.cli.searched_store import other_store, sidecar_status
+from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.cli.local_services import ask_sidecar, other_store, refusal, search_sidecar, sidecar_status
 from anamnesis_pipeline.embeddings.base import QueryVectors, query_vectors
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp, ServiceUnreachable
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.parsing.text.wording import (
     NOTHING_GOOD,
+    counted,
     kind_label,
+    local_time,
+    one_line,
     printable,
     project_name,
     session_text,
@@ -33,6 +37,7 @@ from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.search.time_bounds import bound_texts
 from anamnesis_pipeline.services.fields import field_errors
 from anamnesis_pipeline.services.folder_project import projects_of_folder
+from anamnesis_pipeline.services.query_log import queries_body
 from anamnesis_pipeline.services.rendering import answer_body
 from anamnesis_pipeline.services.schemas import SearchIn
 from anamnesis_pipeline.services.wiring import open_pool_of, open_to_read, what_is_private
@@ -286,3 +291,58 @@ def answer_lines(explanation: Mapping[str, Any]) -> list[str]:
         lines.append(f"Confidence: {sure:.2f}" + (f", the floor is {floor:.2f}" if floor is not None else ", no floor"))
     left = f"{explanation['below_floor']} below the floor, {explanation['folded']} folded into others or further down"
     return [*lines, f"Episodes: {explanation['candidates']} candidates, {left}"]
+
+
+_MISSED_CHARS = 160
+_WAYS = {"exact": "holds all its words", "semantic": "is near in meaning"}
+
+
+def queries(
+    limit: Annotated[
+        int, typer.Option(min=1, max=100, help="Max searches without a result that are tried again.")
+    ] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Report how searches of the last 90 days fared, and which of those without a result another way of searching
+    answers.
+    """
+    body, remark = _report(settings_file.load(), limit)
+    if remark:
+        typer.echo(f"anamnesis: {remark}", err=True)
+    typer.echo(json.dumps(body, ensure_ascii=False, indent=2) if as_json else render_queries(body))
+
+
+def _report(settings: Settings, limit: int) -> tuple[Mapping[str, Any], str]:
+    try:
+        status, answer = ask_sidecar(settings, "GET", f"/api/queries?limit={limit}", timeout_s=120.0)
+    except ServiceUnreachable as exc:
+        if not settings.has_store:
+            raise GiveUp(f"{exc}, and nothing was asked in {settings.home} yet; {start_it(settings)}") from exc
+        with closing(open_to_read(settings)) as store:
+            engine = Engine(store, None, private=partial(what_is_private, store))
+            return queries_body(store, engine, limit), f"{exc}; looked for words only"
+    if status != 200:
+        raise refusal(status, answer, "the report")
+    return answer, ""
+
+
+def render_queries(body: Mapping[str, Any]) -> str:
+    """The report for people. Pure."""
+    if not body["queries"]:
+        return "No search is remembered: there was none yet, or ANAMNESIS_QUERY_LOG is off."
+    head = f"{counted(body['queries'], 'search', 'searches')}: {body['answered']:,} found something, "
+    head += f"something found was read soon after {body['used']:,}."
+    if not body["unanswered"]:
+        return f"{head}\nNone without an answer."
+    missed = body["missed"]
+    looked = f"Of the latest {body['unanswered']:,} without an answer, {len(missed):,} could have had one"
+    return "\n".join([head, looked + (":" if missed else "."), *(line for each in missed for line in _lines(each))])
+
+
+def _lines(missed: Mapping[str, Any]) -> Iterator[str]:
+    times = f", {missed['times']:,} times" if missed["times"] > 1 else ""
+    where = f" in {missed['project']}" if missed["project"] else ""
+    yield ""
+    yield one_line(f"{missed['query']}  ({missed['mode']}{where}, {local_time(missed['asked_at'])}{times})")
+    yield one_line(f"   {missed['episode_id']} {_WAYS[missed['found_by']]}:")
+    yield one_line(f"   {' '.join(missed['excerpt'].split())[:_MISSED_CHARS]}")

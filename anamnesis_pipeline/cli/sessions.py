@@ -11,8 +11,8 @@ import typer
 from pydantic import TypeAdapter
 
 from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.cli.local_services import mention_other_store, require_stored
 from anamnesis_pipeline.cli.search import no_project, private_here
-from anamnesis_pipeline.cli.searched_store import mention_other_store, require_stored
 from anamnesis_pipeline.errors import EpisodeNotFound, GiveUp
 from anamnesis_pipeline.model import Episode, Where
 from anamnesis_pipeline.parsing.text.plain_text import without_markup
@@ -98,7 +98,14 @@ def show(
         elif as_json:
             typer.echo(json.dumps(episode_body(episode, {"raw"}), ensure_ascii=False, indent=2))
         else:
-            typer.echo("\n".join(_episode_lines(store, episode, around)))
+            before, after = _neighbours(store, episode, around) if around else ([], [])
+            head = f"{episode.timestamp.astimezone():%Y-%m-%d %H:%M}  {project_name(episode.project)}  {episode.kind}"
+            lines = [*_listed("Before it:", before), one_line(f"{head}  {episode.episode_id}")]
+            if episode.path:
+                lines.append(one_line(f"from {episode.machine}:{episode.path}"))
+            lines += ["", printable(episode.summary)]
+            lines += ["", printable(episode.raw_exchange)] if episode.raw_exchange else []
+            typer.echo("\n".join([*lines, *_listed("After it:", after)]))
 
 
 def remember_shown(settings: Settings, answer: Mapping[str, Any]) -> None:
@@ -171,16 +178,6 @@ def _said_lines(chunk: Chunk) -> Iterator[str]:
             yield printable(f"{SPEAKERS[segment.kind]}: {segment.text}")
     if rest := sum(segment.kind not in SPOKEN for segment in chunk.part.segments):
         yield f"({counted(rest, 'thought or tool call', 'thoughts and tool calls')} not shown)"
-
-
-def _episode_lines(store: Store, episode: Episode, around: int) -> list[str]:
-    before, after = _neighbours(store, episode, around) if around else ([], [])
-    head = f"{episode.timestamp.astimezone():%Y-%m-%d %H:%M}  {project_name(episode.project)}  {episode.kind}"
-    lines = [*_listed("Before it:", before), one_line(f"{head}  {episode.episode_id}")]
-    if episode.path:
-        lines.append(one_line(f"from {episode.machine}:{episode.path}"))
-    lines += ["", printable(episode.summary), *(["", printable(episode.raw_exchange)] if episode.raw_exchange else [])]
-    return [*lines, *_listed("After it:", after)]
 
 
 def _neighbours(store: Store, episode: Episode, around: int) -> tuple[list[Episode], list[Episode]]:

@@ -1,19 +1,23 @@
 """`anamnesis sources`: what is crawled, trying it, adding and removing it."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from shlex import quote
-from typing import Any
+from typing import Annotated, Any
 
-from anamnesis_pipeline.cli.searched_store import require_searched
+import typer
+
+from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.cli.local_services import require_searched
 from anamnesis_pipeline.errors import BadSetting, GiveUp, HostRefused, HostUnreachable, SourceUnreadable
 from anamnesis_pipeline.parsing.text.wording import counted, local_time, one_line, shown_name
 from anamnesis_pipeline.pipeline.source_specs import spec_of_values
 from anamnesis_pipeline.runtime.crawler_wiring import open_crawler
 from anamnesis_pipeline.runtime.up_lock import is_held, log_roots_in_use, settings_in_use
-from anamnesis_pipeline.services.crawler_control import CrawlerControl, FirstLookOut, source_out, trial_out
+from anamnesis_pipeline.services.crawler_control import CrawlerControl, source_out, trial_out
 from anamnesis_pipeline.services.dagster.api import open_dagster
 from anamnesis_pipeline.services.source_trial import Trial, guessed_kind
 from anamnesis_pipeline.services.wiring import effective_settings, open_store
@@ -79,12 +83,23 @@ def run_add(settings: Settings, wish: Wish, say: Say, *, test: bool = True) -> N
         tried: list[Trial] = []
         for draft in _drafts(wish, current, store, is_asked=test):
             spec = _named(draft, wish, control.specs())
-            tried += _add(control, spec, say, test=test)
+            if test:
+                try:
+                    tried.append(control.trial(spec))
+                    say(render_trial({**source_out(spec), **trial_out(tried[-1])}))
+                except (HostUnreachable, HostRefused, SourceUnreadable) as exc:
+                    raise GiveUp(_not_added(f"{spec.name} was not", exc, "--no-test adds")) from exc
+            done = "changed" if control.find(spec.name) else "added"
+            control.put(spec)
+            say(f"{spec.name} is {done}: {_SHOWN[spec.kind]} in {spec.root} of {spec.machine}")
             added.append(spec.name)
         for warning in control.warnings(tried):
             if any(name in warning.split() for name in added):
                 say(f"Warning: {warning}")
-        _say_first_look(control.first_look(added), added, say)
+        if look := control.first_look(added):
+            say(f"{' and '.join(added)}: {look['text']}")
+            for problem in look["problems"]:
+                say(f"  {problem}")
 
 
 def _named(draft: SourceSpec, wish: Wish, specs: Sequence[SourceSpec]) -> SourceSpec:
@@ -103,13 +118,6 @@ def _named(draft: SourceSpec, wish: Wish, specs: Sequence[SourceSpec]) -> Source
     if draft.name in taken:
         raise BadSetting(f"there is a source {draft.name!r} already; give another --name, or change it with --replace")
     return replace(draft, name=draft.name or default_name(draft.machine, draft.root, draft.kind, taken))
-
-
-def _say_first_look(look: FirstLookOut | None, names: Sequence[str], say: Say) -> None:
-    if look is not None:
-        say(f"{' and '.join(names)}: {look['text']}")
-        for problem in look["problems"]:
-            say(f"  {problem}")
 
 
 def run_test(settings: Settings, text: str) -> dict[str, Any]:
@@ -171,21 +179,16 @@ def _drafts(wish: Wish, settings: Settings, store: Store, *, is_asked: bool) -> 
     }
     spec = replace(with_machine(spec_of_values(values), settings.machine), name=wish.name)
     if not root:
-        return _claude_of(spec)
+        documents = f"{spec.name}-memory" if spec.name else ""
+        include = spec.include or CLAUDE_DOCUMENTS
+        return [
+            replace(spec, root=f"{CLAUDE_ROOT}/{PROJECTS}", include=(), exclude=()),
+            replace(spec, kind=DOCUMENTS, name=documents, include=include),
+        ]
     if wish.kind not in KINDS:
         raise BadSetting(f"--kind is one of {', '.join(KINDS)}, not {wish.kind!r}")
     machine = open_crawler(settings, store, lasting=False).hosts.of_spec(spec) if is_asked else None
     return [_of_kind(spec, KINDS[wish.kind], machine)]
-
-
-def _claude_of(spec: SourceSpec) -> list[SourceSpec]:
-    """What Claude Code keeps on a machine: the logs, and the documents beside them."""
-    documents = f"{spec.name}-memory" if spec.name else ""
-    include = spec.include or CLAUDE_DOCUMENTS
-    return [
-        replace(spec, root=f"{CLAUDE_ROOT}/{PROJECTS}", include=(), exclude=()),
-        replace(spec, kind=DOCUMENTS, name=documents, include=include),
-    ]
 
 
 def _of_kind(spec: SourceSpec, kind: str, machine: SourceHost | None) -> SourceSpec:
@@ -214,21 +217,6 @@ def _not_added(what: str, problem: Exception, how: str) -> str:
 
 def _absolute(machine: SourceHost, root: str) -> str:
     return machine.home() + root[1:] if root == "~" or root.startswith("~/") else root
-
-
-def _add(control: CrawlerControl, spec: SourceSpec, say: Say, *, test: bool) -> list[Trial]:
-    """Add it; returns what was found when its machine was asked."""
-    trials = []
-    if test:
-        try:
-            trials.append(control.trial(spec))
-            say(render_trial({**source_out(spec), **trial_out(trials[0])}))
-        except (HostUnreachable, HostRefused, SourceUnreadable) as exc:
-            raise GiveUp(_not_added(f"{spec.name} was not", exc, "--no-test adds")) from exc
-    done = "changed" if control.find(spec.name) else "added"
-    control.put(spec)
-    say(f"{spec.name} is {done}: {_SHOWN[spec.kind]} in {spec.root} of {spec.machine}")
-    return trials
 
 
 def render_list(found: Mapping[str, Any]) -> str:
@@ -283,3 +271,83 @@ def render_trial(trial: Mapping[str, Any]) -> str:
         examples = ", ".join(map(shown_name, trial["examples"].get(why, ())))
         lines.append(f"  left out, {one_line(why)}: {count:,}, such as {examples}")
     return "\n".join([*lines, *(f"  problem: {one_line(problem)}" for problem in trial["problems"])])
+
+
+sources_app = typer.Typer(help="Sources: what is crawled, on this machine and on others.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+@sources_app.command("list")
+def sources_list(as_json: AsJson = False) -> None:
+    """List sources with their state, and machines that do not answer."""
+    _show(run_list(settings_file.load()), render_list, as_json)
+
+
+Patterns = Annotated[
+    list[str] | None, typer.Option(help="Pattern as in a .gitignore, relative to the root; repeatable.")
+]
+
+
+@sources_app.command("add")
+def sources_add(
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="[USER@HOST:]ROOT",
+            help="Folder, on this machine or over SSH; without ROOT: logs and memory of Claude Code on that host.",
+        ),
+    ],
+    kind: Annotated[str, typer.Option(help="`logs`, `documents`, or `auto`: by the content of the folder.")] = "auto",
+    name: Annotated[str, typer.Option(help="Name of the source; default: machine and folder.")] = "",
+    machine: Annotated[str, typer.Option(help="Name of its machine in results; default: the name of the host.")] = "",
+    include: Patterns = None,
+    exclude: Patterns = None,
+    project: Annotated[
+        str, typer.Option(help="Project of all its documents; default: the name of their repository.")
+    ] = "",
+    instance: Annotated[str, typer.Option(help="Instance of all its documents.")] = "",
+    interval: Annotated[
+        int | None, typer.Option(help="Polling interval, in seconds (min 30); default: the setting crawl_interval_s.")
+    ] = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="Hide its text unless named, and send it to no LLM on another machine.")
+    ] = False,
+    max_mb: Annotated[
+        float, typer.Option(min=0.001, max=1024, help="Max size of a text file, in MB; other formats 50 times as much.")
+    ] = 1.0,
+    no_test: Annotated[bool, typer.Option("--no-test", help="Add it without a test.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Change the source of this name or place; it keeps its name.")
+    ] = False,
+) -> None:
+    """Crawl logs or documents of this machine or, over SSH, of another one. The source is tested first, and read at
+    once while `anamnesis up` runs.
+    """
+    wish = Wish(
+        place, kind, name, machine, include or (), exclude or (), project, instance, interval, private, max_mb, replace
+    )
+    run_add(settings_file.load(), wish, typer.echo, test=not no_test)
+
+
+@sources_app.command("test")
+def sources_test(
+    source: Annotated[str, typer.Argument(metavar="NAME or PLACE", help="Name of a source, or [USER@HOST:]ROOT.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show which files would be crawled, and which are left out and why; nothing is stored. Exit status 1: the source
+    cannot be read.
+    """
+    found = run_test(settings_file.load(), source)
+    _show(found, render_trials, as_json)
+    raise typer.Exit(0 if all(trial["ok"] for trial in found["trials"]) else 1)
+
+
+@sources_app.command("remove")
+def sources_remove(name: Annotated[str, typer.Argument(help="Name of a source (`sources list`).")]) -> None:
+    """Stop crawling a source; its episodes stay."""
+    typer.echo(run_remove(settings_file.load(), name))
+
+
+def _show(body: Mapping[str, Any], render: Callable[[Mapping[str, Any]], str], as_json: bool) -> None:
+    typer.echo(json.dumps(body, ensure_ascii=False, indent=2) if as_json else render(body))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from anamnesis_pipeline.cli import reembed
-from anamnesis_pipeline.cli.searched_store import SAME_STORE, other_store, sidecar_status
+from anamnesis_pipeline.cli.local_services import SAME_STORE, other_store, sidecar_status
 from anamnesis_pipeline.cli.sources import source_state
 from anamnesis_pipeline.errors import RetryLater, ServiceUnreachable
 from anamnesis_pipeline.model import Where
@@ -44,7 +44,15 @@ def gather_status(settings: Settings) -> dict[str, Any]:
     if settings.has_store:
         try:
             with closing(open_to_read(impatient(settings, DIAGNOSED_WITHIN_S))) as store:
-                memory = _memory(store, settings)
+                current = effective_settings(store).model_copy(update={"log_roots": log_roots_in_use(settings)})
+                state = CrawlerControl(store, current).state()
+                memory = memory_status(store)
+                memory["llm"] = llm_state(store, current, datetime.now(UTC))
+                memory["crawler"] = {
+                    "hosts": [host_out(host) for host in state.hosts],
+                    "sources": [crawled_out(row) for row in state.sources],
+                    "retired": list(state.retired),
+                }
         except RetryLater as exc:
             problem = str(exc)
     sidecar = sidecar_status(settings)
@@ -57,18 +65,6 @@ def gather_status(settings: Settings) -> dict[str, Any]:
         "other_store": other_store(settings, sidecar),
         "dagster": dagster_status(settings),
     }
-
-
-def _memory(store: Store, settings: Settings) -> dict[str, Any]:
-    """What the memory holds, its LLM, and the machines and sources that are crawled."""
-    current = effective_settings(store).model_copy(update={"log_roots": log_roots_in_use(settings)})
-    state = CrawlerControl(store, current).state()
-    crawler = {
-        "hosts": [host_out(host) for host in state.hosts],
-        "sources": [crawled_out(row) for row in state.sources],
-        "retired": list(state.retired),
-    }
-    return memory_status(store) | {"llm": llm_state(store, current, datetime.now(UTC)), "crawler": crawler}
 
 
 def memory_status(store: Store) -> dict[str, Any]:
@@ -139,11 +135,19 @@ def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list
     if memory is None:
         return ["Memory    nothing is stored yet; for advice run: anamnesis doctor"]
     counts = memory["counts"]
+    documents = [row for row in memory["sources"] if row["kind"] == DOCUMENTS]
+    logs = [row for row in memory["sources"] if row["kind"] != DOCUMENTS]
     lines = [
         f"Memory    {counted(counts['episodes'], 'episode')}, {counted(counts['passages'], 'passage')}, "
         f"{memory['coverage']:.1%} embedded; newest episode: {local_time(memory['newest_episode'], zone)}",
-        *_kind_lines(memory["sources"]),
+        f"Logs      {_files(logs)}, {counted(_sum(logs, 'exchanges'), 'exchange')}, "
+        f"{counted(_sum(logs, 'unparsed_lines'), 'line')} waiting, in {counted(len(logs), 'folder')}",
     ]
+    if documents:
+        lines.append(
+            f"Documents {_files(documents)}, {counted(_sum(documents, 'parts'), 'section')} with former ones, "
+            f"in {counted(len(documents), 'source')}"
+        )
     lines += _crawler_lines(memory.get("crawler") or {"hosts": (), "sources": ()}, zone)
     lines.append(f"Summaries {_summaries(memory['summaries'], memory.get('llm'))}")
     lines += [f"Space     {s['key']}  {s['status']}, {counted(s['embedded'], 'passage')}" for s in memory["spaces"]]
@@ -151,22 +155,6 @@ def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list
         lines.append(reembed.render(memory["reembed"], zone))
     lines += [f"Note      {note}" for note in memory["notes"]]
     return lines + [f"Problem   {p['text']}\n-> {p['advice']}" for p in memory["problems"]]
-
-
-def _kind_lines(sources: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Logs and documents, each by its own counts. Pure."""
-    documents = [row for row in sources if row["kind"] == DOCUMENTS]
-    logs = [row for row in sources if row["kind"] != DOCUMENTS]
-    lines = [
-        f"Logs      {_files(logs)}, {counted(_sum(logs, 'exchanges'), 'exchange')}, "
-        f"{counted(_sum(logs, 'unparsed_lines'), 'line')} waiting, in {counted(len(logs), 'folder')}"
-    ]
-    if documents:
-        lines.append(
-            f"Documents {_files(documents)}, {counted(_sum(documents, 'parts'), 'section')} with former ones, "
-            f"in {counted(len(documents), 'source')}"
-        )
-    return lines
 
 
 def _files(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -6,11 +6,11 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
-from anamnesis_pipeline.cli.searched_store import store_to_write
+from anamnesis_pipeline.cli.local_services import store_to_write
 from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, GiveUp, ServiceUnreachable
 from anamnesis_pipeline.llm import extractive
 from anamnesis_pipeline.llm.prices import expected_use, price_list
-from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, LlmUse, Part
+from anamnesis_pipeline.model import RESERVED_SOURCES, LlmUse, Part
 from anamnesis_pipeline.parsing.claude_logs.value import EXPLANATIONS
 from anamnesis_pipeline.parsing.text.wording import counted, project_name
 from anamnesis_pipeline.pipeline.llm_choice import LlmChoice, length_of
@@ -123,7 +123,16 @@ def explain_value(settings: Settings, episode_id: str) -> dict[str, Any]:
             raise EpisodeNotFound(f"episode {episode_id!r} {what}")
         part, now = store.parts.part(episode_id), wiring.effective_settings(store)
         is_short = part is not None and length_of(part) < now.summary_min_chars
-        return _value_body(episode, now.summary_min_value, is_short=is_short)
+        value = float(episode.metadata["value"])
+        return {
+            "episode_id": episode.episode_id,
+            "summary": episode.summary,
+            "value": value,
+            "signals": dict(episode.metadata.get("value_signals") or {}),
+            "min_value": now.summary_min_value,
+            "routine": value < now.summary_min_value,
+            "short": is_short,
+        }
 
 
 def render_value(body: dict[str, Any]) -> str:
@@ -155,19 +164,6 @@ def cost_text(used: LlmUse, turns: int, *, is_local: bool) -> str:
         f"{used.output_tokens:,} out. The Claude API would take, by single calls: {models}; batches are half the price."
         f"{here}"
     )
-
-
-def _value_body(episode: Episode, min_value: float, *, is_short: bool) -> dict[str, Any]:
-    value = float(episode.metadata["value"])
-    return {
-        "episode_id": episode.episode_id,
-        "summary": episode.summary,
-        "value": value,
-        "signals": dict(episode.metadata.get("value_signals") or {}),
-        "min_value": min_value,
-        "routine": value < min_value,
-        "short": is_short,
-    }
 
 
 def _llm(settings: Settings) -> tuple[str, bool] | None:

@@ -1,7 +1,10 @@
 """`anamnesis up`: the sidecar and Dagster as one supervised process group, and the first ingest's progress."""
 
 import os
+import shutil
+import socket
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -9,25 +12,27 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 
 from rich.console import Console
 from rich.text import Text
 
+from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AlreadyRunning, AnamnesisError, StoreBusy, UnknownModel
 from anamnesis_pipeline.pipeline.host_clock import looked_since
 from anamnesis_pipeline.runtime.crawler_wiring import configured_specs
-from anamnesis_pipeline.runtime.dagster_home import LOOPBACK, dagster_command, dagster_url, write_dagster_home
+from anamnesis_pipeline.runtime.dagster_home import LOOPBACK, bundled, dagster_command, dagster_url, write_dagster_home
 from anamnesis_pipeline.runtime.home_wiring import make_private
-from anamnesis_pipeline.runtime.log_roots import advice_without_logs, retention_advice, survey
+from anamnesis_pipeline.runtime.log_roots import EXAMPLE_LOGS, advice_without_logs, retention_advice, survey
 from anamnesis_pipeline.runtime.ports import WantedPort, accepts, answers, require_free
 from anamnesis_pipeline.runtime.process_group import end_life
 from anamnesis_pipeline.runtime.progress import Snapshot, show_progress, take_snapshot
 from anamnesis_pipeline.runtime.supervision import ChildSpec, StopRequest, Supervisor, stop_on_signals
 from anamnesis_pipeline.runtime.up_lock import Running, hold_lock
 from anamnesis_pipeline.services.wiring import effective_settings, impatient, open_store, store_place, stored_settings
-from anamnesis_pipeline.settings import Settings, claude_projects_dir, reachable_host, sidecar_url
+from anamnesis_pipeline.settings import ENV_PREFIX, Settings, claude_projects_dir, reachable_host, sidecar_url
 from anamnesis_pipeline.store.base import Store
 
 ADVICE = "start MongoDB, or let ANAMNESIS_MONGO_URI say where it is"
@@ -126,7 +131,17 @@ def run_up(settings: Settings, console: Console, on_ready: Callable[[], None] = 
                 _mention_absent_model(effective_settings(store), say)
                 supervisor = Supervisor(child_specs(settings), record.life, say)
                 with _progress(effective_settings(store), store, console, say):
-                    status = supervisor.run(stop, _announcement(settings, supervisor, say, on_ready))
+                    announced = False
+
+                    def announce() -> None:
+                        nonlocal announced
+                        if announced or not supervisor.is_ready("sidecar", "webserver"):
+                            return
+                        announced = True
+                        say(f"Memory: {sidecar_url(settings)}   Dagster: {dagster_url(settings)}")
+                        on_ready()
+
+                    status = supervisor.run(stop, announce)
             if stop.asked:
                 say("Stopped; nothing of it runs any more")
             return status
@@ -212,23 +227,6 @@ def child_environment(settings: Settings, inherited: Mapping[str, str]) -> dict[
     return environment
 
 
-def _announcement(
-    settings: Settings, supervisor: Supervisor, say: Callable[[str], None], on_ready: Callable[[], None]
-) -> Callable[[], None]:
-    """Return the supervisor's tick callback: it prints the addresses once, when both answer."""
-    announced = False
-
-    def announce() -> None:
-        nonlocal announced
-        if announced or not supervisor.is_ready("sidecar", "webserver"):
-            return
-        announced = True
-        say(f"Memory: {sidecar_url(settings)}   Dagster: {dagster_url(settings)}")
-        on_ready()
-
-    return announce
-
-
 def waited_for(settings: Settings, store: Store) -> dict[str, str]:
     """Return the sources to scan before the memory counts as up to date, with their hosts. Read again at each call,
     since a removed source is no longer scanned.
@@ -259,3 +257,52 @@ def _progress(settings: Settings, store: Store, console: Console, say: Callable[
     finally:
         stop.set()
         thread.join()
+
+
+PORTS = ("port", "dagster_port", "code_port")
+EXAMPLE_QUERY = "why were customers charged twice"
+
+
+def run_demo(console: Console) -> int:
+    """Run until Ctrl-C, then remove the home; the exit status of `up`."""
+    home = Path(tempfile.mkdtemp(prefix="anamnesis-demo-"))
+    try:
+        # The children read their settings from the environment, as they always do.
+        os.environ |= demo_environment(settings_file.load(), home)
+        settings = settings_file.load()
+
+        def invite() -> None:
+            place = f"{ENV_PREFIX}HOME={quote(str(home))} {ENV_PREFIX}PORT={settings.port}"
+            command = f"{place} anamnesis search {EXAMPLE_QUERY!r}"
+            console.print(Text(f"In another terminal, try: {command}"), soft_wrap=True)
+
+        return run_up(settings, console, invite)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def demo_environment(settings: Settings, home: Path) -> dict[str, str]:
+    """The variables of a demo: its home, the example logs, and ports that are free now, the configured ones first."""
+    ports: dict[str, int] = {}
+    for name in PORTS:
+        wanted = getattr(settings, name)
+        ports[name] = wanted if wanted not in ports.values() and _is_free(wanted) else _any_free_port()
+    return {
+        f"{ENV_PREFIX}HOME": str(home),
+        f"{ENV_PREFIX}LOG_ROOTS": str(bundled(EXAMPLE_LOGS)),
+        f"{ENV_PREFIX}BIND": "127.0.0.1",
+        **{f"{ENV_PREFIX}{name.upper()}": str(port) for name, port in ports.items()},
+    }
+
+
+def _is_free(port: int) -> bool:
+    try:
+        with socket.create_server(("127.0.0.1", port)):
+            return True
+    except OSError:
+        return False
+
+
+def _any_free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])

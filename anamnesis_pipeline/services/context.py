@@ -126,9 +126,14 @@ class ContextMaker:
         skipped: Counter[str] = Counter()
         words = content_words(asked.query)
         if asked.query:
-            sections = self._answering(asked, projects, memory, skipped)
+            hits, clear = self._hits(asked, projects)
+            skipped["floor"] += len(hits) - len(clear)
+            known = {shown.episode_id for shown in memory.shown}
+            new = [hit for hit in clear if not known & {hit.episode.episode_id, *hit.also}]
+            skipped["shown"] += len(clear) - len(new)
+            sections = [self._quotes(asked, new)]
         else:
-            sections = self._handoff(asked, projects, _own_session(asked)).sections()
+            sections = self._handoff(asked, projects, "" if asked.source in EMPTIED else asked.session_id).sections()
         sections = self._unseen(sections, asked.session_id, memory, skipped)
         block, out = fitted(sections, asked.max_tokens, words, self._pieces)
         if asked.session_id and block.items:
@@ -204,23 +209,15 @@ class ContextMaker:
             self._store, asked.cwd, machine, is_here=machine == self._machine, private=self._engine.private()
         )
 
-    def _answering(
-        self, asked: ContextRequest, projects: tuple[str, ...], memory: SessionMemory, skipped: Counter[str]
-    ) -> list[Section]:
-        """Return the quotes relevant enough to a prompt that the session does not know."""
-        hits, clear = self._hits(asked, projects)
-        skipped["floor"] += len(hits) - len(clear)
-        known = {shown.episode_id for shown in memory.shown}
-        new = [hit for hit in clear if not known & {hit.episode.episode_id, *hit.also}]
-        skipped["shown"] += len(clear) - len(new)
-        return [self._quotes(asked, new)]
-
     def _hits(self, asked: ContextRequest, projects: tuple[str, ...]) -> tuple[list[Hit], list[Hit]]:
         """Return the search hits for a prompt, and those above the relevance threshold."""
         if not says_what_it_asks(asked.query) or (asked.project and not projects):
             return [], []
+        words = asked.query
+        if len(words) > ASKED_HEAD + ASKED_TAIL:
+            words = f"{words[:ASKED_HEAD]}\n{words[-ASKED_TAIL:]}"
         query = SearchQuery(
-            _cut(asked.query),
+            words,
             CANDIDATES,
             where=Where(projects=projects),
             track=False,
@@ -229,12 +226,15 @@ class ContextMaker:
             include_private=self._inside(asked, projects),
             sentences=asked.max_tokens // (QUOTE_TOKENS + AROUND_QUOTE) + SPARE_QUOTES,
         )
-        hits = [hit for hit in self._engine.search(query).hits if _is_of(hit.episode.project, projects)]
+        hits = list(self._engine.search(query).hits)
+        if projects:  # by full name: a search also matches name endings
+            hits = [hit for hit in hits if hit.episode.project in projects]
         return hits, telling(hits, is_stranger=bool(asked.cwd) and not projects)
 
     def _quotes(self, asked: ContextRequest, hits: Sequence[Hit]) -> Section:
         """Return the quotes of hits: of each the sentences that answer best."""
-        most = _quote_tokens(asked.max_tokens, len(hits))
+        share = (asked.max_tokens - AROUND_QUOTES) // max(len(hits), 1) - AROUND_QUOTE  # fewer may be longer
+        most = min(max(share, QUOTE_TOKENS), LONGEST_QUOTE_TOKENS)
         texts = list(dict.fromkeys(s.text for hit in hits for run in hit.runs for s in run))
         tokens = dict(zip(texts, counted_tokens(texts, self._pieces), strict=True))
         parts = self._parts(hit.episode for hit in hits)
@@ -249,12 +249,15 @@ class ContextMaker:
         said itself since its context was emptied.
         """
         known = {shown.episode_id for shown in memory.shown}
-        texts = self._texts(memory.shown[-SAME_AMONG:])
+        shown = memory.shown[-SAME_AMONG:]
+        passages = self._store.episodes.passages([s.passage_id for s in shown if s.passage_id is not None])
+        episodes = self._store.episodes.get([s.episode_id for s in shown if s.passage_id is None])
+        texts = [p.passage.text for p in passages.values()] + [e.summary for e in episodes.values()]
         new = [
             [
                 item
                 for item in section.items
-                if not (_said_it(item, session_id, memory) or item.episode.episode_id in known)
+                if item.episode.episode_id not in known and not _said_it(item.episode, session_id, memory)
             ]
             for section in sections
         ]
@@ -267,12 +270,6 @@ class ContextMaker:
         ]
         skipped["shown"] += sum(len(section.items) for section in sections) - sum(len(s.items) for s in found)
         return found
-
-    def _texts(self, shown: Sequence[Shown]) -> list[str]:
-        """Return the current texts of shown items; items deleted since are not compared."""
-        passages = self._store.episodes.passages([s.passage_id for s in shown if s.passage_id is not None])
-        episodes = self._store.episodes.get([s.episode_id for s in shown if s.passage_id is None])
-        return [p.passage.text for p in passages.values()] + [e.summary for e in episodes.values()]
 
     def _claimed(
         self,
@@ -303,35 +300,12 @@ class ContextMaker:
         return {part.part_id: part for part in self._store.forgetting.parts([e.episode_id for e in episodes])}
 
 
-def _quote_tokens(most: int, quotes: int) -> int:
-    """Return the tokens for each quote; fewer quotes may be longer."""
-    share = (most - AROUND_QUOTES) // max(quotes, 1) - AROUND_QUOTE
-    return min(max(share, QUOTE_TOKENS), LONGEST_QUOTE_TOKENS)
-
-
-def _own_session(asked: ContextRequest) -> str:
-    """Return the session whose own words are in its context."""
-    return "" if asked.source in EMPTIED else asked.session_id
+def _said_it(episode: Episode, session_id: str, memory: SessionMemory) -> bool:
+    """Return whether an episode is of the session itself, and still in its context."""
+    is_own = bool(session_id) and episode.session_id == session_id
+    return is_own and (memory.restarted_at is None or episode.timestamp >= memory.restarted_at)
 
 
 def _item(hit: Hit, parts: dict[str, Part], run: Run = ()) -> Item:
     sentences = [sentence.text for sentence in run]
     return passage_item(hit.episode, hit.passage, parts.get(hit.episode.episode_id), sentences)
-
-
-def _is_of(project: str, projects: Sequence[str]) -> bool:
-    """Return whether an episode is of one of the projects, by full name: a search also matches name endings."""
-    return not projects or project in projects
-
-
-def _said_it(item: Item, session_id: str, memory: SessionMemory) -> bool:
-    """Return whether a quote is from the session itself, and still in its context."""
-    if not session_id or item.episode.session_id != session_id:
-        return False
-    return memory.restarted_at is None or item.episode.timestamp >= memory.restarted_at
-
-
-def _cut(text: str) -> str:
-    if len(text) <= ASKED_HEAD + ASKED_TAIL:
-        return text
-    return f"{text[:ASKED_HEAD]}\n{text[-ASKED_TAIL:]}"

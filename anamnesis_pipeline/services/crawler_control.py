@@ -23,7 +23,7 @@ from anamnesis_pipeline.runtime.crawler_wiring import built_in, configured_specs
 from anamnesis_pipeline.services.crawler_status import CrawlerStatus, HostStatus, SpecStatus, crawler_status
 from anamnesis_pipeline.services.dagster.api import Dagster
 from anamnesis_pipeline.services.log_folders import log_folders
-from anamnesis_pipeline.services.log_ingest import JsonlControl, RunOut, StatusOut
+from anamnesis_pipeline.services.log_ingest import JsonlControl, RunOut
 from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.services.setting_changes import settings_after, store_settings
 from anamnesis_pipeline.services.source_trial import Trial, try_source
@@ -351,7 +351,11 @@ class CrawlerControl:
         flights.launch({"": ask})
         for _, flight in flights.landing(time.monotonic() + TRIAL_S):
             if flight.answer is not None:
-                self._note_answer(spec.host, flight.answer.skew_s)
+                clock = read_clock(self._store.settings, spec.host)
+                if clock.failures:
+                    write_clock(
+                        self._store.settings, spec.host, answered(clock, datetime.now(UTC), flight.answer.skew_s)
+                    )
                 return flight.answer
             raise flight.error or AssertionError
         raise HostUnreachable(f"{spec.machine} did not list {spec.root} within {TRIAL_S:.0f} s; name a smaller folder")
@@ -362,12 +366,6 @@ class CrawlerControl:
             return trial_out(self.trial(spec))
         except (HostUnreachable, HostRefused, SourceUnreadable) as exc:
             return failed_trial(with_machine(spec, self._settings.machine), str(exc))
-
-    def _note_answer(self, host: str, skew_s: float | None) -> None:
-        """Record that an unreachable host answers, so that the next tick scans it."""
-        clock = read_clock(self._store.settings, host)
-        if clock.failures:
-            write_clock(self._store.settings, host, answered(clock, datetime.now(UTC), skew_s))
 
     def _check_host(self, spec: SourceSpec) -> None:
         if not spec.host:
@@ -401,7 +399,11 @@ class CrawlerControl:
         last = jsonl["last_run"]
         return {
             "running": jsonl["running"],
-            "current_activity": _activity(jsonl),
+            "current_activity": (
+                [f"{counted(jsonl['requested'], 'request')} about to be run"]
+                if jsonl["requested"] and not jsonl["runs"]
+                else [f"reading {run['source']} ({run['status'].lower()})" for run in jsonl["runs"]]
+            ),
             "runs": jsonl["runs"],
             "last_run": last,
             "duration_s": last["duration_s"] if last else None,
@@ -474,13 +476,6 @@ class CrawlerControl:
         roots = {os.path.expanduser(spec.root) for spec in self.specs() if not spec.host}
         found = log_folders(Path(claude_projects_dir()))
         return [cast(LogFolderOut, {**asdict(folder), "configured": folder.path in roots}) for folder in found]
-
-
-def _activity(jsonl: StatusOut) -> list[str]:
-    """Describe the current activity. Pure."""
-    if jsonl["requested"] and not jsonl["runs"]:
-        return [f"{counted(jsonl['requested'], 'request')} about to be run"]
-    return [f"reading {run['source']} ({run['status'].lower()})" for run in jsonl["runs"]]
 
 
 def check_regex(pattern: str) -> PatternOut:

@@ -1,11 +1,10 @@
 """Report the crawler's state from what the last scans stored: no host is contacted."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.host_clock import HostClock, Look, all_problems, read_clock, read_look, still_behind
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of
@@ -67,47 +66,41 @@ def crawler_status(store: Store, specs: Sequence[SourceSpec], interval_s: int, n
     """
     stored = [source for source in store.files.sources() if source.kind != "reserved"]
     owned = {spec.name: [source for source in stored if is_of(source, spec)] for spec in specs}
-    errors = _errors(store)
+    errors: dict[str, list[str]] = defaultdict(list)
+    for cursor in store.files.incomplete_files():
+        if cursor.unread and len(errors[cursor.source]) < MOST_ERRORS:
+            errors[cursor.source].append(f"{cursor.path}: {cursor.unread.removeprefix(f'{cursor.path}: ')}")
     told = all_problems(store.settings)
     machines = {spec.host: spec.machine for spec in specs}
     hosts = (HostStatus(host, machine, read_clock(store.settings, host)) for host, machine in machines.items())
-    rows = (
-        _spec_status(store, spec, owned[spec.name], spec.interval_s or interval_s, now, errors, told) for spec in specs
-    )
+    rows = []
+    for spec in specs:
+        sources, its_interval_s = owned[spec.name], spec.interval_s or interval_s
+        look, clock = read_look(store.settings, spec.name), read_clock(store.settings, spec.host)
+        unread = [reason for source in sources for reason in errors.get(source.key, ())]
+        others = (problem for source in sources for problem in told.get(source.key, ()))
+        unread += [p for p in dict.fromkeys(others) if not any(reason.endswith(p) for reason in unread)]
+        if spec.private and unread:
+            unread = [f"{counted(len(unread), 'problem')} with its files, named by: anamnesis ingest"]
+        if clock.failures and clock.error:
+            unread = [clock.error, *unread]
+        behind, fresh = still_behind(store.settings, look), is_fresh(look, clock, its_interval_s, now)
+        is_seen = fresh and not look.error and not clock.failures
+        rows.append(
+            SpecStatus(
+                spec,
+                look,
+                its_interval_s,
+                tuple(source.key for source in sources),
+                len(behind),
+                lag_s(behind.values(), look.seen_at, is_seen, now),
+                fresh,
+                tuple(unread[:MOST_ERRORS]),
+            )
+        )
     configured = {source.key for sources in owned.values() for source in sources}
     retired = tuple(source.key for source in stored if source.key not in configured)
     return CrawlerStatus(tuple(hosts), tuple(rows), retired)
-
-
-def _spec_status(
-    store: Store,
-    spec: SourceSpec,
-    sources: Sequence[Source],
-    interval_s: int,
-    now: datetime,
-    errors: Mapping[str, Sequence[str]],
-    told: Mapping[str, Sequence[str]],
-) -> SpecStatus:
-    look, clock = read_look(store.settings, spec.name), read_clock(store.settings, spec.host)
-    away = [clock.error] if clock.failures and clock.error else []
-    unread = [reason for source in sources for reason in errors.get(source.key, ())]
-    others = (problem for source in sources for problem in told.get(source.key, ()))
-    unread += [p for p in dict.fromkeys(others) if not any(reason.endswith(p) for reason in unread)]
-    if spec.private and unread:
-        unread = [f"{counted(len(unread), 'problem')} with its files, named by: anamnesis ingest"]
-    unread = [*away, *unread]
-    behind, fresh = still_behind(store.settings, look), is_fresh(look, clock, interval_s, now)
-    is_seen = fresh and not look.error and not clock.failures
-    return SpecStatus(
-        spec,
-        look,
-        interval_s,
-        tuple(source.key for source in sources),
-        len(behind),
-        lag_s(behind.values(), look.seen_at, is_seen, now),
-        fresh,
-        tuple(unread[:MOST_ERRORS]),
-    )
 
 
 def lag_s(behind: Collection[datetime], seen_at: datetime | None, is_seen: bool, now: datetime) -> float | None:
@@ -125,12 +118,3 @@ def is_fresh(look: Look, clock: HostClock, interval_s: int, now: datetime) -> bo
     if look.seen_at is None:
         return not look.error and not clock.failures
     return now - look.seen_at <= timedelta(seconds=STALE_AFTER * interval_s)
-
-
-def _errors(store: Store) -> dict[str, list[str]]:
-    """Return source -> why files of it could not be read."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for cursor in store.files.incomplete_files():
-        if cursor.unread and len(found[cursor.source]) < MOST_ERRORS:
-            found[cursor.source].append(f"{cursor.path}: {cursor.unread.removeprefix(f'{cursor.path}: ')}")
-    return dict(found)

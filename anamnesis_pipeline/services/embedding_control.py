@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired, Protocol, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -13,7 +12,7 @@ from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.embeddings.base import EmbeddingPool, QueryVectors
 from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
 from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, named
-from anamnesis_pipeline.embeddings.registry import KNOWN_MODELS, KnownModel
+from anamnesis_pipeline.embeddings.registry import KNOWN_MODELS
 from anamnesis_pipeline.errors import BadSetting, ServiceUnreachable, SpaceConflict, UnknownModel
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.pipeline import index as spaces
@@ -418,9 +417,16 @@ class EmbeddingControl:
     def config(self) -> EmbeddingOut:
         """Return the embedding configuration and the origin of each setting. Missing cores are a `problem`."""
         settings, active = effective_settings(self._store), self._store.spaces.active()
-        cores, no_cores = _cores(settings)
+        try:
+            cores, no_cores = configured_cores(settings), None
+        except BadSetting as exc:
+            cores, no_cores = [], str(exc)
         origins = {row.name: row.origin for row in settings_module.origins(stored_settings(self._store))}
-        pool = self._pool.pool if self._pool is not None else None
+        pool, model_problem = None, None
+        if self._pool is not None:
+            pool, model_problem = self._pool.pool, self._pool.failure
+            if waiting := self._pool.next_failure:
+                model_problem = f"{waiting[0]} does not load, the model before it answers: {waiting[1]}"
         return {
             "model": settings.model,
             "origin": {name: origins[name] for name in _ORIGINS},
@@ -435,18 +441,20 @@ class EmbeddingControl:
             "cores": list(pool.cores) if pool else cores,
             "workers": pool.workers if pool else 0,
             "available_cores": available_cores(),
-            "problem": no_cores or self._model_problem(),
+            "problem": no_cores or model_problem,
             "spaces": self.list_spaces(),
-            "known_models": [_known_model(known) for known in KNOWN_MODELS],
+            "known_models": [
+                {
+                    "model_id": known.model_id,
+                    "dims": known.dim,
+                    "window": known.window,
+                    "licence": known.licence,
+                    "download_mb": known.download_mb,
+                    "description": known.description,
+                }
+                for known in KNOWN_MODELS
+            ],
         }
-
-    def _model_problem(self) -> str | None:
-        if self._pool is None:
-            return None
-        waiting = self._pool.next_failure
-        return (
-            f"{waiting[0]} does not load, the model before it answers: {waiting[1]}" if waiting else self._pool.failure
-        )
 
     # --- details -------------------------------------------------------------------------------------------
 
@@ -538,8 +546,16 @@ class EmbeddingControl:
             "last_error": status.last_error,
             "rate_per_s": status.rate_per_s,
             "eta_s": status.eta_s,
-            "started_at": _text(status.started_at),
-            "checkpoint": _checkpoint(status.checkpoint) if status.checkpoint else None,
+            "started_at": utc_text(status.started_at) if status.started_at else None,
+            "checkpoint": {
+                "last_id": status.checkpoint.last_episode,
+                "done": status.checkpoint.done,
+                "total": status.checkpoint.total,
+                "model_id": status.checkpoint.model_id,
+                "at": utc_text(status.checkpoint.at),
+            }
+            if status.checkpoint
+            else None,
             "active_space": status.active_space,
             "active_model_id": status.active_model_id,
             "waiting_for_use": status.waiting_for_yes,
@@ -591,38 +607,6 @@ def _files_of_active(store: Store, settings: Settings, active: Space) -> ModelFi
         return _files(store, settings, active.model_id)
     except UnknownModel as exc:
         raise SpaceConflict(f"the active model cannot embed again: {exc}") from exc
-
-
-def _checkpoint(checkpoint: reembedding.Checkpoint) -> CheckpointOut:
-    return {
-        "last_id": checkpoint.last_episode,
-        "done": checkpoint.done,
-        "total": checkpoint.total,
-        "model_id": checkpoint.model_id,
-        "at": utc_text(checkpoint.at),
-    }
-
-
-def _cores(settings: Settings) -> tuple[list[int], str | None]:
-    try:
-        return configured_cores(settings), None
-    except BadSetting as exc:
-        return [], str(exc)
-
-
-def _text(moment: datetime | None) -> str | None:
-    return utc_text(moment) if moment else None
-
-
-def _known_model(known: KnownModel) -> KnownModelOut:
-    return {
-        "model_id": known.model_id,
-        "dims": known.dim,
-        "window": known.window,
-        "licence": known.licence,
-        "download_mb": known.download_mb,
-        "description": known.description,
-    }
 
 
 def coverage(store: Store) -> CoverageOut:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from anamnesis_pipeline.errors import GiveUp, StoreBusy, StoreCorrupt
-from anamnesis_pipeline.model import BEGINS_LONG, GOES_ON, ArchiveFrame, FileCursor, Source
+from anamnesis_pipeline.model import BEGINS_LONG, GOES_ON, FileCursor, Source
 from anamnesis_pipeline.parsing.documents.languages import CONVERTED, format_of
 from anamnesis_pipeline.parsing.text.file_names import log_name, log_stem
 from anamnesis_pipeline.pipeline.archive import Archive
@@ -64,10 +64,13 @@ def extractable(
     return [
         Extractable(cursor, number, _target(labels[cursor.source], name, number, latest))
         for cursor in wanted
-        for name in [_name_of_text(cursor.path) if cursor.source in documents else cursor.path]
-        if (present := _generations(store, cursor))
+        # a document that is no text file is archived as text only
+        for is_text in [cursor.source in documents and format_of(cursor.path) in CONVERTED]
+        for name in [f"{cursor.path}.md" if is_text else cursor.path]
+        if (present := [n for n in range(cursor.generation + 1) if store.archive.frames(cursor.source, cursor.path, n)])
         for latest in [present[-1]]
-        for number in _chosen(present, generation)
+        for number in present
+        if generation in (EVERY, number) or (generation is None and number == latest)
     ]
 
 
@@ -152,22 +155,6 @@ def _labels(sources: Iterable[Source]) -> dict[str, str]:
     return {key: folder if folder and shared[folder] == 1 else key for key, folder in folders.items()}
 
 
-def _name_of_text(path: str) -> str:
-    """Return the output name: a document that is no text file is archived as text only."""
-    return f"{path}.md" if format_of(path) in CONVERTED else path
-
-
-def _generations(store: Store, cursor: FileCursor) -> list[int]:
-    """Return the generations with lines, in order."""
-    return [n for n in range(cursor.generation + 1) if store.archive.frames(cursor.source, cursor.path, n)]
-
-
-def _chosen(present: Sequence[int], generation: int | None) -> list[int]:
-    if generation is None:
-        return [present[-1]]
-    return [number for number in present if generation in (EVERY, number)]
-
-
 def _target(folder: str, path: str, generation: int, latest: int) -> str:
     place = PurePosixPath(folder, path)
     return str(place if generation == latest else place.with_suffix(f".generation-{generation}{place.suffix}"))
@@ -225,7 +212,11 @@ def rewrite_generation(store: Store, archive: Archive, source: str, path: str, g
     """
     with archive.writing(source):  # crawls that began before the change have ended
         frames = store.archive.frames(source, path, generation)
-        changed = _changed_lines(archive, source, path, frames, change)
+        changed = 0
+        for frame in frames:
+            lines = list(archive.lines(source, path, [frame]))
+            changed += sum(old != new for old, new in zip(lines, change(lines), strict=True))
+
         if frames and not changed:
             archive.remove_former(source, path, generation, frames[0].revision)
     if changed:
@@ -242,11 +233,3 @@ def _write_anew(store: Store, archive: Archive, source: str, path: str, generati
         if not store.archive.replace_frames(source, path, generation, frames[0].revision, new):
             raise StoreBusy(f"the archive of {path} changed meanwhile; try again")
         archive.remove_former(source, path, generation, new[0].revision)
-
-
-def _changed_lines(archive: Archive, source: str, path: str, frames: Sequence[ArchiveFrame], change: Change) -> int:
-    changed = 0
-    for frame in frames:
-        lines = list(archive.lines(source, path, [frame]))
-        changed += sum(old != new for old, new in zip(lines, change(lines), strict=True))
-    return changed

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from anamnesis_pipeline.embeddings.passages import passages_of_part
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import DocumentUnreadable, StoreBusy, StoreCorrupt
-from anamnesis_pipeline.model import MAX_RECORDS, DeadLetter, Episode, Part, SectionFacts, Source, Where, record_id
+from anamnesis_pipeline.model import MAX_RECORDS, Episode, Part, SectionFacts, Source, Where, record_id
 from anamnesis_pipeline.parsing.text.file_names import log_stem
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.archive import Archive
@@ -28,8 +28,14 @@ from anamnesis_pipeline.pipeline.sessions import forget_sessions
 from anamnesis_pipeline.pipeline.tool_outputs import NO_LINE, names_on_line, output_key
 from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.services.extract import Change, names, rewrite_generation
-from anamnesis_pipeline.services.forget_target import Choice, File, ForgetRequest, Target, cleared_state
-from anamnesis_pipeline.services.forgotten_chats import messages_to_forget
+from anamnesis_pipeline.services.forget_target import (
+    Choice,
+    File,
+    ForgetRequest,
+    Target,
+    cleared_state,
+    messages_to_forget,
+)
 from anamnesis_pipeline.services.forgotten_uploads import drop_uploads, remove_forgotten_files
 from anamnesis_pipeline.services.posting import CONTEXT_WITHIN, posted_passages
 from anamnesis_pipeline.services.query_log import forget_questions, marks_of
@@ -186,6 +192,11 @@ class Forgetter:
         episodes = sorted(
             self._store.episodes.get(sorted(target.ids)).values(), key=lambda e: e.timestamp, reverse=True
         )
+        files = [file for file, count in lines.items() if count]
+        unnamed = {(part.source, part.path) for part in target.parts if private.is_of(part.project)}
+        kept = [f"an archive whose database was lost: {file}" for file in self._archive.kept_aside()]
+        if origin := self._store.settings.get(COPIED_FROM):
+            kept.append(f"{origin}, from which this memory was copied")
         return ForgetReport(
             dry_run=dry_run,
             episodes=len(episodes),
@@ -197,11 +208,11 @@ class Forgetter:
             shown=[_shown(episode) for episode in episodes if not private.holds(episode)][:SHOWN],
             remains=[
                 *self._shared_lines(lines, request.session_id),
-                *self._remains(
-                    [file for file, count in lines.items() if count],
-                    private,
-                    {(part.source, part.path) for part in target.parts if private.is_of(part.project)},
-                ),
+                *self._origins(files, private, unnamed),
+                *kept,
+                *self._store.forgetting.keeps(),
+                "backups of this home, and of the logs",
+                "what was restored, exported or copied from here, and answers that Claude got from it",
             ],
             problems=self.problems,
         )
@@ -216,22 +227,6 @@ class Forgetter:
                     f"{kept:,} archived lines of {file[1]}: what it copied belongs to the session it is a copy of"
                 )
         return found
-
-    def _remains(self, files: Sequence[File], private: Private, unnamed: Set[File]) -> list[str]:
-        """Return places that this program may not change, or does not know.
-
-        :param unnamed: files of private projects.
-        """
-        kept = [f"an archive whose database was lost: {file}" for file in self._archive.kept_aside()]
-        if origin := self._store.settings.get(COPIED_FROM):
-            kept.append(f"{origin}, from which this memory was copied")
-        return [
-            *self._origins(files, private, unnamed),
-            *kept,
-            *self._store.forgetting.keeps(),
-            "backups of this home, and of the logs",
-            "what was restored, exported or copied from here, and answers that Claude got from it",
-        ]
 
     def _origins(self, files: Sequence[File], private: Private, unnamed: Set[File]) -> list[str]:
         """Return the original places of archived files that still exist: per machine the first few, and a count."""
@@ -327,7 +322,13 @@ class Forgetter:
         for source, path in sorted({*target.files} - {*target.documents}):
             self._clear_state(target, source, path)
         self._renew_neighbours(target)  # no new chunk can carry some of it any more
-        forget_sessions(self._store, self._sessions(target), self._publish)
+        named = {part.session_id for part in target.parts} | {log_stem(path) for _, path in target.whole}
+        emptied = {
+            session
+            for session in named - {""}
+            if target.ids.issuperset(self._store.forgetting.matching(Selection(session_id=session)))
+        }
+        forget_sessions(self._store, emptied, self._publish)
         drop_uploads(self._store, target.ids, target.keys_of)
         self._store.forgetting.remove_parts(sorted(target.ids))
         remove_forgotten_files(self._store, self._archive)
@@ -338,15 +339,6 @@ class Forgetter:
         self._store.events.clear()  # they name forgotten episodes and their projects
         self._problems |= dict.fromkeys(self._store.forgetting.scrub())
         self._store.settings.set(JOB, None)
-
-    def _sessions(self, target: Target) -> set[str]:
-        """Return the sessions of which nothing remains."""
-        named = {part.session_id for part in target.parts} | {log_stem(path) for _, path in target.whole}
-        return {
-            session
-            for session in named - {""}
-            if target.ids.issuperset(self._store.forgetting.matching(Selection(session_id=session)))
-        }
 
     def _marks(self, target: Target) -> set[str] | None:
         """Return the marks of queries that may quote removed text; None: unknown, as when chat turns are removed."""
@@ -441,7 +433,12 @@ class Forgetter:
         """Clear the parser's state of a file, which holds the beginning of a prompt and the end of the last text.
         Removes dead letters of lines that are empty now.
         """
-        letters = self._letters_of_nothing(source, path)
+        letters = [
+            letter
+            for letter in self._store.messages.dead_letters(source, EVERY_LETTER)
+            if letter.path == path
+            and next(self._readable((source, path), letter.generation, letter.line), "") == EMPTY_LINE
+        ]
         for _ in range(TRIES):
             cursor = self._store.files.cursor(source, path)
             if cursor is None:
@@ -453,16 +450,6 @@ class Forgetter:
             if self._store.messages.commit_parsed(ParsedChunk(cursor, after, revived=letters)):
                 return
         raise StoreBusy(f"{path} is being read all the time; forget once more when the ingest is done")
-
-    def _letters_of_nothing(self, source: str, path: str) -> list[DeadLetter]:
-        """Return the dead letters of a file whose line is empty."""
-        letters = [found for found in self._store.messages.dead_letters(source, EVERY_LETTER) if found.path == path]
-        found = []
-        for letter in letters:
-            lines = self._readable((source, path), letter.generation, letter.line)
-            if next(lines, "") == EMPTY_LINE:
-                found.append(letter)
-        return found
 
 
 def _origin(source: Source, path: str) -> str:

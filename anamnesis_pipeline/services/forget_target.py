@@ -1,6 +1,6 @@
 """Resolve requests to forget into everything to remove."""
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -8,7 +8,8 @@ from functools import cached_property
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import (
     MAX_RECORDS,
-    Episode,
+    ChatMessage,
+    ChatSession,
     FileCursor,
     Part,
     Segment,
@@ -27,7 +28,7 @@ from anamnesis_pipeline.pipeline.documents import BETWEEN_TITLES, holds_document
 from anamnesis_pipeline.pipeline.forgotten_lines import EMPTY_LINE, ForgottenText, file_key, text_of
 from anamnesis_pipeline.pipeline.forgotten_sections import body_keys_of
 from anamnesis_pipeline.pipeline.publish import SECTION_KINDS
-from anamnesis_pipeline.search.project_labels import with_labels
+from anamnesis_pipeline.search.project_labels import labels_of, with_labels
 from anamnesis_pipeline.services.extract import is_below, names
 from anamnesis_pipeline.sources.base import is_description, is_tool_output
 from anamnesis_pipeline.sources.specs import SourceSpec, sources_named
@@ -112,7 +113,9 @@ class Target:
         """Return id -> message keys, with the aliases that identify copies."""
         of_parts = {part.part_id: {segment.message_key for segment in part.segments} for part in self.parts}
         episodes = self._store.episodes.get(sorted(self.ids))
-        keys = {key: of_parts.get(key, set()) | set(_keys(episodes.get(key))) for key in self.ids}
+        keys = {key: of_parts.get(key, set()) for key in self.ids}
+        for key, episode in episodes.items():
+            keys[key] |= set(episode.message_keys)
         owner = {key: episode_id for episode_id, its in keys.items() for key in its}
         for alias, key in self._store.forgetting.aliases_of(sorted(owner)).items():
             keys[owner[key]].add(forgotten_typed(alias) if typed_near(alias) else alias)
@@ -243,7 +246,10 @@ class Choice:
         """
         if request.is_empty:
             raise GiveUp("say what to forget: an id, a session, a project, a path, a time or words to look for")
-        ids, whole = self._ids(request), self._whole_files(request)
+        whole = self._whole_files(request)
+        ids = [part.part_id for part in self._store.forgetting.parts_of_files(request.files)]
+        if not replace(request, files=()).is_empty:
+            ids += self._filtered(request)
         own = {*ids, *self._store.documents.seen_in(sorted(whole))}
         same = self._store.documents.same_text(sorted(own)) | self._other_versions(own)
         if not (request.machine or request.source or request.keeps_copies):
@@ -262,10 +268,6 @@ class Choice:
         every = [key for one in sorted(sessions) for key in self._store.forgetting.matching(Selection(session_id=one))]
         return {p.part_id for p in self._store.forgetting.parts(every) if keys & {s.message_key for s in p.segments}}
 
-    def _ids(self, request: ForgetRequest) -> list[str]:
-        own = [part.part_id for part in self._store.forgetting.parts_of_files(request.files)]
-        return own if replace(request, files=()).is_empty else [*own, *self._filtered(request)]
-
     def _filtered(self, request: ForgetRequest) -> list[str]:
         projects = with_labels(self._store, Where(projects=(request.project,))).projects if request.project else ()
         what = Selection(
@@ -277,20 +279,18 @@ class Choice:
             request.since,
             request.until,
         )
-        ids = self._store.forgetting.matching(what) + self._of_chat(what)
+        ids = self._store.forgetting.matching(what)
+        # episodes of a conversation here name no session
+        messages = self._store.chat.messages(what.session_id) if what.session_id else []
+        made = {each.episode_id for each in messages if each.episode_id}
+        if of_chat := tuple(made if what.ids is None else made & set(what.ids)):
+            ids += self._store.forgetting.matching(replace(what, ids=of_chat, session_id=""))
         hits = self._hits(request.query) if request.query else set(ids)
         heads = {} if request.ids else self._store.episodes.heads(ids)
         told = {
             key for key, head in heads.items() if head.kind == SESSION_KIND and is_of_log(head.source, head.session_id)
         }
         return [key for key in ids if key in hits and key not in told]  # a session record is removed with its session
-
-    def _of_chat(self, what: Selection) -> list[str]:
-        """Return the episodes of a conversation here, which name no session."""
-        messages = self._store.chat.messages(what.session_id) if what.session_id else []
-        made = {each.episode_id for each in messages if each.episode_id}
-        ids = tuple(made if what.ids is None else made & set(what.ids))
-        return self._store.forgetting.matching(replace(what, ids=ids, session_id="")) if ids else []
 
     def _seen_elsewhere(self, ids: Set[str], whole: Set[File], chosen: Sequence[str] | None) -> set[str]:
         """Return those of `ids` that also occur in a document of another source, such as another clone of a repository.
@@ -348,10 +348,6 @@ def _said_anew(segment: Segment, text: str) -> Segment:
     return replace(segment, text=text, message_key=section_key(text))
 
 
-def _keys(episode: Episode | None) -> tuple[str, ...]:
-    return episode.message_keys if episode else ()
-
-
 def cleared_state(cursor: FileCursor, target: Target) -> str:
     """Return the parser's state of a file (`FileCursor.parser_state`) without forgotten text."""
     if is_description(cursor.path):
@@ -365,3 +361,62 @@ def cleared_state(cursor: FileCursor, target: Target) -> str:
     if target.said.holds(trail.lead):
         trail = replace(trail, lead="")
     return replace(state, exchange=exchange, trail=trail).to_json()
+
+
+Turn = Sequence[ChatMessage]
+SESSIONS_AT_ONCE = 100
+
+
+def messages_to_forget(
+    store: Store, request: ForgetRequest, chosen: Sequence[str] | None, episode_ids: Set[str]
+) -> frozenset[str]:
+    """Return ids of the messages to remove.
+
+    :param chosen: keys of the requested sources; None: every one.
+    :param episode_ids: the episodes to remove.
+    """
+    # An answered turn is an episode, and is removed with it. One whose answer failed, was stopped or stays private is
+    # stored in its conversation only.
+    has_filter = request.session_id or request.project or request.since or request.until or request.query or chosen
+    is_filtered = bool(has_filter) and (chosen is None or "chat" in chosen)
+    return frozenset(
+        message.message_id
+        for session in _chat_sessions(store)
+        for turn in turns_of(store.chat.messages(session.session_id))
+        for its_turn in [is_filtered and is_meant(request, session, turn)]
+        for message in turn
+        if (message.episode_id in episode_ids if message.episode_id else its_turn)
+    )
+
+
+def turns_of(messages: Sequence[ChatMessage]) -> list[Turn]:
+    """Return each question with the messages after it. Pure."""
+    turns: list[list[ChatMessage]] = []
+    for message in messages:
+        if message.role == "user" or not turns:
+            turns.append([])
+        turns[-1].append(message)
+    return list(turns)
+
+
+def is_meant(request: ForgetRequest, session: ChatSession, turn: Turn) -> bool:
+    """Return whether a request's filters match a turn without an episode; its time is that of its question. Pure."""
+    if request.ids or request.path:
+        return False
+    text = "\n".join(each.text for each in turn).casefold()
+    at = turn[0].at
+    return (
+        request.session_id in ("", session.session_id)
+        and (request.project in ("", session.project) or bool(labels_of(request.project, [session.project])))
+        and (request.since is None or at >= request.since)
+        and (request.until is None or at < request.until)
+        and all(word.casefold() in text for word in request.query.split())
+    )
+
+
+def _chat_sessions(store: Store) -> Iterator[ChatSession]:
+    page = store.chat.sessions(SESSIONS_AT_ONCE)
+    yield from page.items
+    while page.next_cursor is not None:
+        page = store.chat.sessions(SESSIONS_AT_ONCE, page.next_cursor)
+        yield from page.items

@@ -107,34 +107,35 @@ class Importer:
 
         :param say: receives the number of each line read.
         """
-        report = ImportReport()
+        report, masked = ImportReport(), self._poster.masked
         for batch in _batches(_lines(content), say):
             problems: Problems = {}
-            self._take_lines(batch, report, problems)
+            run: dict[str, Numbered] = {}
+            said: list[tuple[int, Line]] = []
+            for number, line in batch:
+                try:
+                    said.append((number, _parsed(line)))
+                except _Unreadable as problem:
+                    problems[number] = problem
+            times = _times([line for _, line in said])
+            for (number, each), when in zip(said, times, strict=True):
+                try:
+                    episode = storable(self._episode(each, when))
+                    passages = [
+                        Passage(at, masked(piece.text), masked(piece.context), tuple(piece.message_ids))
+                        for at, piece in enumerate(each.passages)
+                    ]
+                except _OF_ONE_LINE as problem:
+                    problems[number] = problem
+                    continue
+                report.moved += said_at(each.timestamp, *YEARS) is None
+                if episode.episode_id in run:  # write the first one before comparing
+                    self._take(list(run.values()), report, problems)
+                    run = {}
+                run[episode.episode_id] = Numbered(number, episode, passages)
+            self._take(list(run.values()), report, problems)
             report.problems += [f"line {number}: {problems[number]}" for number in sorted(problems)]
         return report
-
-    def _take_lines(self, lines: Sequence[tuple[int, bytes]], report: ImportReport, problems: Problems) -> None:
-        run: dict[str, Numbered] = {}
-        said: list[tuple[int, Line]] = []
-        for number, line in lines:
-            try:
-                said.append((number, _parsed(line)))
-            except _Unreadable as problem:
-                problems[number] = problem
-        times = _times([line for _, line in said])
-        for (number, each), when in zip(said, times, strict=True):
-            try:
-                episode, passages = storable(self._episode(each, when)), self._passages(each)
-            except _OF_ONE_LINE as problem:
-                problems[number] = problem
-                continue
-            report.moved += said_at(each.timestamp, *YEARS) is None
-            if episode.episode_id in run:  # write the first one before comparing
-                self._take(list(run.values()), report, problems)
-                run = {}
-            run[episode.episode_id] = Numbered(number, episode, passages)
-        self._take(list(run.values()), report, problems)
 
     def _take(self, run: Sequence[Numbered], report: ImportReport, problems: Problems) -> None:
         """Import episodes with distinct ids."""
@@ -148,7 +149,12 @@ class Importer:
             else:
                 new.append(each)
         if new:
-            self._write(new, report, problems)
+            try:
+                done = self._store.episodes.put(self._with_passages(new), only_new=True)
+            except GiveUp:
+                self._write_each(new, report, problems)
+            else:
+                self._count(done, [each.episode for each in new], report)
 
     def _without_stored(self, run: Sequence[Numbered], report: ImportReport) -> list[Numbered]:
         """Return the episodes not stored yet; count stored ones as unchanged or differing."""
@@ -161,14 +167,6 @@ class Importer:
             else:
                 report.differing.append(episode.episode_id)
         return [each for each in run if each.episode.episode_id not in known]
-
-    def _write(self, new: Sequence[Numbered], report: ImportReport, problems: Problems) -> None:
-        try:
-            done = self._store.episodes.put(self._with_passages(new), only_new=True)
-        except GiveUp:
-            self._write_each(new, report, problems)
-        else:
-            self._count(done, [each.episode for each in new], report)
 
     def _write_each(self, new: Sequence[Numbered], report: ImportReport, problems: Problems) -> None:
         """Write episodes singly after a joint write failed, which may have stored some of them."""
@@ -202,7 +200,11 @@ class Importer:
         will be stored before it.
         """
         aliases = self._store.settings.get(PROJECT_ALIASES, {})
-        gone = self._kept_away([each.episode for each in new])
+        episodes = [each.episode for each in new]
+        buried = self._store.exclusion.entries_of([episode.episode_id for episode in episodes])
+        keys = self._store.forgetting.forgotten([key for episode in episodes for key in episode.message_keys])
+        its_messages = {e.episode_id for e in episodes if e.message_keys and keys.issuperset(e.message_keys)}
+        gone = buried.keys() | its_messages  # the store refuses these, so they are no context
         written: list[tuple[Episode, list[Passage]]] = []
         beside: list[Episode] = []
         for each in new:
@@ -212,20 +214,6 @@ class Importer:
             if episode.episode_id not in gone:
                 beside.append(replace(episode, project=store_name(aliases, episode.project)))
         return written
-
-    def _kept_away(self, episodes: Sequence[Episode]) -> set[str]:
-        """Return the ids deleted or forgotten here; the store refuses them, so they are no context."""
-        buried = self._store.exclusion.entries_of([episode.episode_id for episode in episodes])
-        keys = self._store.forgetting.forgotten([key for episode in episodes for key in episode.message_keys])
-        its_messages = {e.episode_id for e in episodes if e.message_keys and keys.issuperset(e.message_keys)}
-        return buried.keys() | its_messages
-
-    def _passages(self, said: Line) -> list[Passage]:
-        masked = self._poster.masked
-        return [
-            Passage(number, masked(piece.text), masked(piece.context), tuple(piece.message_ids))
-            for number, piece in enumerate(said.passages)
-        ]
 
     def _episode(self, said: Line, when: datetime) -> Episode:
         """Return the episode to store, secrets masked. Without an id it gets one made of its content."""

@@ -318,7 +318,24 @@ class JsonlControl:
             "ingest_schedule": settings.ingest_schedule,
             "ingest_hour": settings.ingest_hour,
             "timezone": settings.timezone,
-            "counters": self._counters(counts, by_model),
+            "counters": {
+                "sources": len(self._store.files.log_sources()),
+                "files": counts.files,
+                "files_gone": counts.files_gone,
+                "bytes": counts.bytes,
+                "lines": counts.lines,
+                "unparsed_lines": counts.unparsed_lines,
+                "dead_letters": counts.dead_letters,
+                "messages": counts.messages,
+                "exchanges": counts.exchanges,
+                "parts": counts.parts,
+                "open_parts": counts.open_parts,
+                "evaluated": counts.summaries,
+                "skipped": by_model.get("skip", 0),
+                "flagged": by_model.get("problem", 0),
+                "episodes": counts.episodes,
+                "errors": counts.files_unread,
+            },
             "summaries": {name: n for name, n in by_model.items() if name not in ("problem", "skip")},
             "llm": llm_state(self._store, settings, datetime.now(UTC)),
             "dagster": reason,
@@ -400,7 +417,12 @@ class JsonlControl:
             raise BadSetting(f"give at least one of: {', '.join(SETTING_NAMES)}")
         after = settings_after(self._store, changes)
         if OF_THE_LLM & changes.keys():
-            _check_llm(after)
+            opening = open_llm(after).open
+            try:
+                if opening is not None:
+                    opening().close()
+            except LlmRefused as exc:
+                raise BadSetting(str(exc)) from exc
             close_breakers(self._store.settings)
         return store_settings(self._store, changes, self._dagster)
 
@@ -419,26 +441,6 @@ class JsonlControl:
             "duration_s": round(took_s, 3) if took_s is not None else None,
         }
 
-    def _counters(self, counts: SourceCounts, by_model: Mapping[str, int]) -> CountersOut:
-        return {
-            "sources": len(self._store.files.log_sources()),
-            "files": counts.files,
-            "files_gone": counts.files_gone,
-            "bytes": counts.bytes,
-            "lines": counts.lines,
-            "unparsed_lines": counts.unparsed_lines,
-            "dead_letters": counts.dead_letters,
-            "messages": counts.messages,
-            "exchanges": counts.exchanges,
-            "parts": counts.parts,
-            "open_parts": counts.open_parts,
-            "evaluated": counts.summaries,
-            "skipped": by_model.get("skip", 0),
-            "flagged": by_model.get("problem", 0),
-            "episodes": counts.episodes,
-            "errors": counts.files_unread,
-        }
-
 
 def llm_state(store: Store, settings: Settings, now: datetime) -> LlmOut:
     """Return the configured LLM, its use today, and its problem, if any. No LLM is called."""
@@ -452,7 +454,16 @@ def llm_state(store: Store, settings: Settings, now: datetime) -> LlmOut:
         "local": None,
         "used_today": cast(Any, asdict(day_use)),
         "budget": cast(Any, asdict(budget)),
-        "breakers": [_breaker(state, now) for state in states],
+        "breakers": [
+            {
+                "backend": state.backend,
+                "until": utc_text(state.until) if state.until else None,
+                "reason": state.reason,
+                "failures": state.failures,
+                "open": state.is_open(now),
+            }
+            for state in states
+        ],
         "open_batches": len(store.llm.open_batches(settings.summarizer)),
         "problem": None,
     }
@@ -499,26 +510,6 @@ def known_llm_models() -> list[LlmModelOut]:
         }
         for model in MODELS
     ]
-
-
-def _check_llm(settings: Settings) -> None:
-    """Raise BadSetting if the LLM cannot be opened with these settings."""
-    opening = open_llm(settings).open
-    try:
-        if opening is not None:
-            opening().close()
-    except LlmRefused as exc:
-        raise BadSetting(str(exc)) from exc
-
-
-def _breaker(state: BreakerState, now: datetime) -> BreakerOut:
-    return {
-        "backend": state.backend,
-        "until": utc_text(state.until) if state.until else None,
-        "reason": state.reason,
-        "failures": state.failures,
-        "open": state.is_open(now),
-    }
 
 
 def _text(moment: datetime | None) -> str:

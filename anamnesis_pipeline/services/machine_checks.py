@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TypeVar
 
 from anamnesis_pipeline.embeddings.api_models import api_model
@@ -64,7 +63,8 @@ def home_writable(settings: Settings) -> Finding:
 
 def free_space(settings: Settings) -> Finding:
     """Check that there is disk space for the next ingest."""
-    free = shutil.disk_usage(_nearest_existing(settings.home)).free
+    existing = next(place for place in (settings.home, *settings.home.parents) if os.path.exists(place))
+    free = shutil.disk_usage(existing).free
     advice = f"free at least {MIN_FREE_BYTES / 1e9:.0f} GB there, or set ANAMNESIS_HOME to a larger disk"
     return Finding(free >= MIN_FREE_BYTES, "disk", f"{free / 1e9:.1f} GB free at {settings.home}", advice)
 
@@ -140,7 +140,3 @@ CHECKS: Sequence[Callable[[Settings], Finding]] = (
     model_files,
 )
 """Checks of the machine; `dagster` and the sidecar are checked separately."""
-
-
-def _nearest_existing(path: Path) -> Path:
-    return next(place for place in (path, *path.parents) if os.path.exists(place))

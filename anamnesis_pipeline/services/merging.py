@@ -125,9 +125,12 @@ class Merger:
         if space is None:
             return MergeReport(dry_run, problem="no space answers searches yet")
         episodes, vectors = self._sample(space)
-        clusters = find_clusters(vectors, [e.project for e in episodes], [_origin(e) for e in episodes], self.rules)[
-            : self.rules.most
-        ]
+        clusters = find_clusters(
+            vectors,
+            [e.project for e in episodes],
+            [e.session_id or f"{e.source} {e.instance}" for e in episodes],
+            self.rules,
+        )[: self.rules.most]
         proposals = [
             Proposal(tuple(episodes[n].episode_id for n in c.rows), episodes[c.rows[0]].project, c.similarity)
             for c in clusters
@@ -182,7 +185,26 @@ class Merger:
 
     def write(self, members: Sequence[Episode], said: ParsedReply, model: str) -> str | None:
         """Store the merged episode. Return its id; None when a member has changed meanwhile."""
-        merged = with_masks_counted(_merged(members, said, model))
+        newest = max(members, key=lambda member: member.timestamp)
+        ids = sorted(member.episode_id for member in members)
+        in_order = sorted(members, key=lambda member: (member.timestamp, member.episode_id))
+        texts = [f"{m.timestamp:%Y-%m-%d %H:%M} ({m.episode_id}):\n{text_of(m)}" for m in in_order]
+        disagreements = [record.text for record in said.records]
+        metadata = {"consolidated_from": ids, "disagreements": disagreements, "model": model}
+        merged = with_masks_counted(
+            Episode(
+                episode_id=f"merged_{content_id(*ids, *(m.content_hash for m in in_order))}",
+                source="direct",
+                timestamp=newest.timestamp,
+                instance=newest.instance,
+                project=newest.project,
+                kind=MERGED_KIND,
+                summary=" ".join([said.text, *disagreements]),
+                raw_exchange="\n\n".join(texts),
+                tags=tuple(dict.fromkeys([*chain.from_iterable(m.tags for m in in_order), *said.tags]))[:MOST_TAGS],
+                metadata=metadata,
+            )
+        )
         merged = replace(merged, **self.poster.cleaned({"summary": merged.summary, "tags": merged.tags}))
         passages = posted_passages(self.store, merged, self.pieces, without=[m.episode_id for m in members])
         if not self.store.consolidation.merge(merged, passages, members):
@@ -254,31 +276,4 @@ def _as_part(episode: Episode) -> Part:
         "",
         (said,),
         closed=True,
-    )
-
-
-def _origin(episode: Episode) -> str:
-    """Return an episode's session; for a post, its source."""
-    return episode.session_id or f"{episode.source} {episode.instance}"
-
-
-def _merged(members: Sequence[Episode], said: ParsedReply, model: str) -> Episode:
-    """Return the merged episode: the LLM's summary, then the members' texts verbatim."""
-    newest = max(members, key=lambda member: member.timestamp)
-    ids = sorted(member.episode_id for member in members)
-    in_order = sorted(members, key=lambda member: (member.timestamp, member.episode_id))
-    texts = [f"{m.timestamp:%Y-%m-%d %H:%M} ({m.episode_id}):\n{text_of(m)}" for m in in_order]
-    disagreements = [record.text for record in said.records]
-    metadata = {"consolidated_from": ids, "disagreements": disagreements, "model": model}
-    return Episode(
-        episode_id=f"merged_{content_id(*ids, *(m.content_hash for m in in_order))}",
-        source="direct",
-        timestamp=newest.timestamp,
-        instance=newest.instance,
-        project=newest.project,
-        kind=MERGED_KIND,
-        summary=" ".join([said.text, *disagreements]),
-        raw_exchange="\n\n".join(texts),
-        tags=tuple(dict.fromkeys([*chain.from_iterable(m.tags for m in in_order), *said.tags]))[:MOST_TAGS],
-        metadata=metadata,
     )

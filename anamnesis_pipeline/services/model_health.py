@@ -1,7 +1,7 @@
 """Problems of the models, the LLM and the re-embed, with advice, for `status` and `doctor`."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +10,6 @@ from typing import Any
 from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.llm.provider import Provider
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.index import is_of_model
@@ -133,22 +132,17 @@ def _not_there(settings: Settings, state: LlmOut) -> str:
     opening = open_llm(settings).open
     if opening is None:
         return ""
-    return _in_time(lambda: _probed(opening), f"{state['summarizer']} did not answer within {PROBE_S:.0f} s")
+    said = [f"{state['summarizer']} did not answer within {PROBE_S:.0f} s"]
 
+    def probe() -> None:
+        try:
+            with closing(opening()) as backend:
+                backend.probe(PROBE_STEP_S)
+            said.append("")
+        except AnamnesisError as exc:
+            said.append(str(exc))
 
-def _probed(opening: Callable[[], Provider]) -> str:
-    try:
-        with closing(opening()) as backend:
-            backend.probe(PROBE_STEP_S)
-    except AnamnesisError as exc:
-        return str(exc)
-    return ""
-
-
-def _in_time(probe: Callable[[], str], late: str) -> str:
-    """Return the result of `probe`, or `late` on timeout. A hung probe ends with this process."""
-    said = [late]
-    thread = threading.Thread(target=lambda: said.append(probe()), name="llm probe", daemon=True)
+    thread = threading.Thread(target=probe, name="llm probe", daemon=True)  # a hung probe ends with this process
     thread.start()
     thread.join(PROBE_S)
     return said[-1]

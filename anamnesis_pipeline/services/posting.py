@@ -236,18 +236,21 @@ def posted_passages(
     since = _context_since(episode)
     limit = CONTEXT_EPISODES + 1 + len(without)
     stored = store.episodes.preceding(episode.instance, episode.project, episode.timestamp, since, limit=limit)
-    before = sorted([*stored, *(e for e in beside if _precedes(e, episode))], key=lambda e: e.timestamp)
+    before = sorted(
+        [
+            *stored,
+            *(  # those that `preceding` would select
+                e
+                for e in beside
+                if (e.instance, e.project, e.status) == (episode.instance, episode.project, "active")
+                and e.kind != "record"
+                and since <= e.timestamp < episode.timestamp
+            ),
+        ],
+        key=lambda e: e.timestamp,
+    )
     preceding = [e.summary for e in before if e.episode_id != episode.episode_id and e.episode_id not in without]
     return passages_of_posted(episode, preceding[-CONTEXT_EPISODES:], pieces)
-
-
-def _precedes(before: Episode, episode: Episode) -> bool:
-    """Return whether `EpisodeRecords.preceding` would select the episode."""
-    return (
-        (before.instance, before.project, before.status) == (episode.instance, episode.project, "active")
-        and before.kind != "record"
-        and _context_since(episode) <= before.timestamp < episode.timestamp
-    )
 
 
 def _context_since(episode: Episode) -> datetime:

@@ -70,14 +70,20 @@ class Recorder:
 
     def keep(self, pair: Pair) -> tuple[Part, bool]:
         """Store the pair, masked, as an episode. Return its text as a chunk, and whether it is new."""
-        part, is_known = self._part(pair)
-        if is_known:
+        user, assistant = self._poster.masked(pair.user), self._poster.masked(pair.assistant)
+        said_at = pair.timestamp.isoformat() if pair.timestamp else ""
+        pair_id = content_id("pair", pair.instance, pair.project, said_at, user, assistant)
+        known = self._store.episodes.get([pair_id]).get(pair_id)
+        when = known.timestamp if known else pair.timestamp or datetime.now(UTC)
+        part = _part_of(pair_id, pair.source, pair.project, when, user, assistant)
+        if known is not None:
             return part, False
+        is_claude = pair.model.startswith("claude") or not pair.model
         draft = EpisodeDraft(
             self._headline(part),
             pair.instance,
             pair.project,
-            transcript(part.segments, _name(pair.model)),
+            transcript(part.segments, ASSISTANT if is_claude else f"Assistant: {pair.model}"),
             timestamp=part.segments[0].timestamp,
             episode_id=part.part_id,
             kind=kind_of(pair.source, PAIR_KIND),
@@ -111,30 +117,29 @@ class Recorder:
         :raises EpisodeNotFound: the pair was deleted meanwhile.
         """
         try:
-            problem = self._extract(part)
+            made = summarize_part(self._store, part, self._llm)
+            problem = made.problem
+            if not problem:
+                drawn = episodes_of_records(part, self._summarized(part, made), made.records, self._pieces)
+                for record in surplus_records(part, made):
+                    self._store.episodes.delete(record, tombstone=False)
+                report = self._store.episodes.put(drawn)
+                self._poster.embed([record.episode_id for record, _ in drawn])
+                problem = RECORDS_DELETED if report.tombstoned else ""
         except AnamnesisError as exc:
             log.warning("no records of a pair: %s", type(exc).__name__)
             problem = str(exc)
         return self.stored(part, problem)
-
-    def _extract(self, part: Part) -> str:
-        """Store the LLM's records; return why there are none, else ""."""
-        made = summarize_part(self._store, part, self._llm)
-        if made.problem:
-            return made.problem
-        drawn = episodes_of_records(part, self._summarized(part, made), made.records, self._pieces)
-        for record in surplus_records(part, made):
-            self._store.episodes.delete(record, tombstone=False)
-        report = self._store.episodes.put(drawn)
-        self._poster.embed([record.episode_id for record, _ in drawn])
-        return RECORDS_DELETED if report.tombstoned else ""
 
     def _summarized(self, part: Part, made: Summary) -> Episode:
         """Return the pair's episode with this summary in place of the provisional one or an LLM's earlier one; a
         client's edit stays.
         """
         known = self.stored(part).episode
-        if not self._is_replaceable(known, part):
+        stood_in = self._poster.cleaned({"summary": self._headline(part)})["summary"]
+        is_provisional = (known.summary, known.tags) == (stood_in, ())
+        former = _mark({"summary": known.summary, "tags": known.tags})
+        if not is_provisional and known.metadata.get(OF_THE_LLM) != former:
             return known
         changes = {"summary": made.text, "tags": made.tags}
         mark = {OF_THE_LLM: _mark(self._poster.cleaned(changes))}
@@ -143,21 +148,6 @@ class Recorder:
         except EpisodeConflict:
             return self.stored(part).episode
 
-    def _is_replaceable(self, known: Episode, part: Part) -> bool:
-        stood_in = self._poster.cleaned({"summary": self._headline(part)})["summary"]
-        if (known.summary, known.tags) == (stood_in, ()):
-            return True
-        return known.metadata.get(OF_THE_LLM) == _mark({"summary": known.summary, "tags": known.tags})
-
-    def _part(self, pair: Pair) -> tuple[Part, bool]:
-        """Return the pair as a chunk, so that the prompt and rules for logs apply, and whether it is stored."""
-        user, assistant = self._poster.masked(pair.user), self._poster.masked(pair.assistant)
-        said_at = pair.timestamp.isoformat() if pair.timestamp else ""
-        pair_id = content_id("pair", pair.instance, pair.project, said_at, user, assistant)
-        known = self._store.episodes.get([pair_id]).get(pair_id)
-        when = known.timestamp if known else pair.timestamp or datetime.now(UTC)
-        return _part_of(pair_id, pair.source, pair.project, when, user, assistant), known is not None
-
 
 def _part_of(pair_id: str, source: str, project: str, when: datetime, user: str, assistant: str) -> Part:
     said = (
@@ -165,11 +155,6 @@ def _part_of(pair_id: str, source: str, project: str, when: datetime, user: str,
         Segment(f"{pair_id}:assistant", "", SegmentKind.STATEMENT, 0, assistant, when),
     )
     return Part(pair_id, source, "", "", pair_id, 0, PAIR_KIND, project, "", user[:PROMPT_HEAD], said, closed=True)
-
-
-def _name(model: str) -> str:
-    """Return the assistant's name as in a transcript."""
-    return ASSISTANT if model.startswith("claude") or not model else f"Assistant: {model}"
 
 
 def _mark(said: Mapping[str, Any]) -> str:

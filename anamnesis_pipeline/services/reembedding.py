@@ -15,7 +15,6 @@ from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.pipeline.index import add_model, begin, building_space, generations, is_of_model, known_space
 from anamnesis_pipeline.pipeline.reembed_state import (
     JOB,
-    Job,
     clear_failure,
     failure_of,
     forget_answers,
@@ -31,7 +30,6 @@ from anamnesis_pipeline.pipeline.reembed_state import (
     wanted_model,
 )
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.contracts import SpaceProgress
 
 Launch = Callable[[str, Sequence[str]], str | None]
 """(space key, source keys) -> id of the backfill that embeds them; None: the sensors do it.
@@ -109,10 +107,22 @@ def use(store: Store, wanted: str | ModelFiles, precision: str, launch: Launch |
     :raises SpaceConflict: another space is being built; finish or give it up first.
     :raises ServiceUnreachable: Dagster does not answer; nothing has changed.
     """
-    if stayed := _stay(store, wanted):
-        return stayed
+    active, building = store.spaces.active(), building_space(store)
+    if active is not None and building is not None and _is_it(active, wanted):
+        _refuse_new_files(building, active)
+        set_wanted_model(store, active.model_id)  # first, or the sensor would start it again
+        backfill_id = _backfill_of(store, building)
+        set_stopped_backfill(store, backfill_id)
+        store.spaces.stop(building.key)
+        forget_space(store, building.key)
+        return replace(_started(store, active.key), stopped=building.key, stopped_backfill=backfill_id)
     before = {space.key for space in store.spaces.all()}
-    _make_way_or_refuse(store, wanted)
+    if building is not None:
+        if store.vectors.pending_sources(building.key):  # its completion would undo the switch
+            raise _busy(store, building)
+        if not _is_it(building, wanted):  # it is complete but unconfirmed: this request declines it
+            store.spaces.stop(building.key)
+            forget_space(store, building.key)
     space = known_space(store, wanted) if isinstance(wanted, str) else add_model(store, wanted, precision)
     if not store.vectors.pending_sources(space.key):
         set_wanted_model(store, space.model_id)  # first: a sensor that sees it now switches to the same space
@@ -162,20 +172,6 @@ def follow(store: Store, space: Space, backfill_id: str) -> None:
         record_job(store, space, backfill_id, job.started_at)
 
 
-def _stay(store: Store, wanted: str | ModelFiles) -> Started | None:
-    """Stop the current build if the active space is requested."""
-    active, building = store.spaces.active(), building_space(store)
-    if active is None or building is None or not _is_it(active, wanted):
-        return None
-    _refuse_new_files(building, active)
-    set_wanted_model(store, active.model_id)  # first, or the sensor would start it again
-    backfill_id = _backfill_of(store, building)
-    set_stopped_backfill(store, backfill_id)
-    store.spaces.stop(building.key)
-    forget_space(store, building.key)
-    return replace(_started(store, active.key), stopped=building.key, stopped_backfill=backfill_id)
-
-
 def _is_it(space: Space, wanted: str | ModelFiles) -> bool:
     return space.key == wanted if isinstance(wanted, str) else is_of_model(space, wanted)
 
@@ -183,20 +179,6 @@ def _is_it(space: Space, wanted: str | ModelFiles) -> bool:
 def _backfill_of(store: Store, building: Space) -> str | None:
     job = job_of(store)
     return job.backfill_id if job is not None and job.space == building.key else None
-
-
-def _make_way_or_refuse(store: Store, wanted: str | ModelFiles) -> None:
-    """Raise if another space is being built, since its completion would undo the switch. Stop one that only waits for
-    confirmation.
-    """
-    building = building_space(store)
-    if building is None:
-        return
-    if store.vectors.pending_sources(building.key):
-        raise _busy(store, building)
-    if not _is_it(building, wanted):  # it is complete but unconfirmed: this request declines it
-        store.spaces.stop(building.key)
-        forget_space(store, building.key)
 
 
 def _busy(store: Store, building: Space) -> SpaceConflict:
@@ -216,7 +198,12 @@ def _start(store: Store, space: Space, launch: Launch | None, *, is_new: bool) -
         backfill_id = launch(space.key, sources) if launch is not None and sources else None
     except AnamnesisError:
         set_wanted_model(store, wanted_before)
-        _take_back(store, space, is_new=is_new)
+        forget_space(store, space.key)
+        if is_new:
+            store.spaces.drop(space.key)
+            forget_answers(store, space.key)
+        else:
+            store.spaces.stop(space.key, status=space.status)
         store.settings.set(JOB, job_before)
         raise
     if backfill_id is not None:
@@ -228,15 +215,6 @@ def _started(store: Store, key: str, *, switched: bool = False, backfill_id: str
     progress = store.vectors.progress(key)
     missing = progress.passages - progress.passages_done
     return Started(known_space(store, key), switched, backfill_id, progress.passages, missing)
-
-
-def _take_back(store: Store, space: Space, *, is_new: bool) -> None:
-    forget_space(store, space.key)
-    if is_new:
-        store.spaces.drop(space.key)
-        forget_answers(store, space.key)
-    else:
-        store.spaces.stop(space.key, status=space.status)
 
 
 def pause(store: Store, switch: str = "auto") -> ReembedStatus:
@@ -277,7 +255,9 @@ def drop(store: Store, key: str) -> str | None:
         raise SpaceConflict(f"{key} answers the searches; switch to another space with `anamnesis model use` first")
     if space.status == "building" and active is not None:
         _refuse_new_files(space, active)
-    if active is not None and _is_wanted(store, space) and active.model_id != space.model_id:
+    stored = wanted_model(store)  # None: the settings ask for the model of the building space
+    is_wanted = stored == space.model_id or (stored is None and space.status == "building")
+    if active is not None and is_wanted and active.model_id != space.model_id:
         set_wanted_model(store, active.model_id)  # first, or the sensor would start it again
     backfill_id = _backfill_of(store, space) if space.status == "building" else None
     if backfill_id is not None:
@@ -304,12 +284,6 @@ def _without_generation(space: Space) -> str:
     return space.key.removesuffix(f"-g{space.generation}")
 
 
-def _is_wanted(store: Store, space: Space) -> bool:
-    """Return whether the settings ask for a space; without a stored model they ask for the building one."""
-    stored = wanted_model(store)
-    return bool(stored == space.model_id or (stored is None and space.status == "building"))
-
-
 def status(store: Store, switch: str = "auto") -> ReembedStatus:
     """Return the status of the current re-embed, or of the last one.
 
@@ -322,46 +296,35 @@ def status(store: Store, switch: str = "auto") -> ReembedStatus:
     found = ReembedStatus("idle")
     if shown is not None:
         its_job = job if job is not None and job.space == shown.key else None
-        found = _status_of(store, shown, its_job, switch)
+        progress = store.vectors.progress(shown.key)
+        missing = progress.passages - progress.passages_done
+        failure = failure_of(store, shown.key)
+        rate = rate_of(store, shown.key, datetime.now(UTC)) if missing else None
+        state: State = "failed" if failure is not None and failure.count >= FAILED_AFTER else "running"
+        if shown.status == "active" or not missing:
+            state = "complete"
+        elif is_paused(store):
+            state = "paused"
+        checkpoint = None
+        if progress.last_episode is not None and progress.written_at is not None:
+            checkpoint = Checkpoint(
+                progress.last_episode, progress.passages_done, progress.passages, shown.model_id, progress.written_at
+            )
+        found = ReembedStatus(
+            state=state,
+            space=shown.key,
+            model_id=shown.model_id,
+            done=progress.passages_done,
+            total=progress.passages,
+            episodes_done=progress.episodes_done,
+            episodes_total=progress.episodes,
+            errors=failure.count if failure is not None else 0,
+            last_error=failure.last if failure is not None else None,
+            rate_per_s=rate,
+            eta_s=round(missing / rate, 1) if rate else None,
+            started_at=its_job.started_at if its_job is not None else None,
+            checkpoint=checkpoint,
+            backfill_id=its_job.backfill_id if its_job is not None else None,
+            waiting_for_yes=shown.status == "building" and not missing and switch == "ask",
+        )
     return found if active is None else replace(found, active_space=active.key, active_model_id=active.model_id)
-
-
-def _status_of(store: Store, space: Space, job: Job | None, switch: str) -> ReembedStatus:
-    progress = store.vectors.progress(space.key)
-    missing = progress.passages - progress.passages_done
-    failure = failure_of(store, space.key)
-    rate = rate_of(store, space.key, datetime.now(UTC)) if missing else None
-    return ReembedStatus(
-        state=_state(store, space, missing),
-        space=space.key,
-        model_id=space.model_id,
-        done=progress.passages_done,
-        total=progress.passages,
-        episodes_done=progress.episodes_done,
-        episodes_total=progress.episodes,
-        errors=failure.count if failure is not None else 0,
-        last_error=failure.last if failure is not None else None,
-        rate_per_s=rate,
-        eta_s=round(missing / rate, 1) if rate else None,
-        started_at=job.started_at if job is not None else None,
-        checkpoint=_checkpoint(space, progress),
-        backfill_id=job.backfill_id if job is not None else None,
-        waiting_for_yes=space.status == "building" and not missing and switch == "ask",
-    )
-
-
-def _state(store: Store, space: Space, missing: int) -> State:
-    if space.status == "active" or not missing:
-        return "complete"
-    if is_paused(store):
-        return "paused"
-    failure = failure_of(store, space.key)
-    return "failed" if failure is not None and failure.count >= FAILED_AFTER else "running"
-
-
-def _checkpoint(space: Space, progress: SpaceProgress) -> Checkpoint | None:
-    if progress.last_episode is None or progress.written_at is None:
-        return None
-    return Checkpoint(
-        progress.last_episode, progress.passages_done, progress.passages, space.model_id, progress.written_at
-    )

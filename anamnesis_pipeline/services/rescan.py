@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anamnesis_pipeline.errors import AnamnesisError, StoreBusy, StoreFull
-from anamnesis_pipeline.model import ChatSession, Episode, Part, Passage, SectionFacts, Segment, Summary, Where
+from anamnesis_pipeline.model import Episode, Part, Segment, Where
 from anamnesis_pipeline.parsing.claude_logs.message_keys import section_key
 from anamnesis_pipeline.pipeline.archive import Archive
 from anamnesis_pipeline.pipeline.crawl import Mask
@@ -185,22 +185,19 @@ class Rescan:
         for number, (source, path, last) in enumerate(sorted(files), 1):
             if behind is not None and [source, path] <= behind["behind"]:
                 continue
-            self._file(source, path, last)
+            for generation in range(last + 1):
+                try:
+                    self._changed["archive lines"] += self._generation(source, path, generation)
+                except (StoreFull, StoreBusy):
+                    raise
+                except Exception as exc:  # damage may raise anything
+                    # the text of others may quote a secret
+                    told = str(exc) if isinstance(exc, AnamnesisError) else type(exc).__name__
+                    self._problems.append(
+                        f"{path} of {source} could not be masked: {told}; it is as it was: forget it, or "
+                        "repair the archive from a backup and run this again"
+                    )
             yield {"behind": [source, path], "file": f"{number:,} of {len(files):,}"}
-
-    def _file(self, source: str, path: str, last: int) -> None:
-        """Mask every generation of a file; a damaged one does not stop the others."""
-        for generation in range(last + 1):
-            try:
-                self._changed["archive lines"] += self._generation(source, path, generation)
-            except (StoreFull, StoreBusy):
-                raise
-            except Exception as exc:  # damage may raise anything
-                told = str(exc) if isinstance(exc, AnamnesisError) else type(exc).__name__  # others may quote a secret
-                self._problems.append(
-                    f"{path} of {source} could not be masked: {told}; it is as it was: forget it, or "
-                    "repair the archive from a backup and run this again"
-                )
 
     def _generation(self, source: str, path: str, generation: int) -> int:
         counted = self._count_lines(source, path, generation)
@@ -245,29 +242,30 @@ class Rescan:
         last = behind or ""
         while batch := self._store.forgetting.parts_after(last, BATCH):
             for part in batch:
-                self._part(part)
+                facts = part.section
+                masked = replace(
+                    part,
+                    project=self._text(part.project),
+                    cwd=self._text(part.cwd),
+                    prompt=self._text(part.prompt),
+                    lead=self._text(part.lead),
+                    agent_type=self._text(part.agent_type),
+                    segments=tuple(self._segment(part, segment) for segment in part.segments),
+                    section=facts
+                    and replace(
+                        facts,
+                        title=tuple(map(self._text, facts.title)),
+                        tags=tuple(map(self._text, facts.tags)),
+                        instance=self._text(facts.instance),
+                    ),
+                )
+                if masked != part:
+                    self._changed["parts"] += 1
+                    if not self._dry_run:
+                        self._store.forgetting.replace_parts([masked])
+                self._summary(masked)
             last = batch[-1].part_id
             yield last
-
-    def _part(self, part: Part) -> None:
-        masked = self._masked_part(part)
-        if masked != part:
-            self._changed["parts"] += 1
-            if not self._dry_run:
-                self._store.forgetting.replace_parts([masked])
-        self._summary(masked)
-
-    def _masked_part(self, part: Part) -> Part:
-        return replace(
-            part,
-            project=self._text(part.project),
-            cwd=self._text(part.cwd),
-            prompt=self._text(part.prompt),
-            lead=self._text(part.lead),
-            agent_type=self._text(part.agent_type),
-            segments=tuple(self._segment(part, segment) for segment in part.segments),
-            section=self._facts(part.section),
-        )
 
     def _segment(self, part: Part, segment: Segment) -> Segment:
         """Return a masked segment. Its key is made of the masked text for documents; messages keep their ids."""
@@ -276,33 +274,20 @@ class Rescan:
         key = section_key(text) if is_other else segment.message_key
         return replace(segment, text=text, message_key=key, sender=self._text(segment.sender))
 
-    def _facts(self, facts: SectionFacts | None) -> SectionFacts | None:
-        if facts is None:
-            return None
-        return replace(
-            facts,
-            title=tuple(map(self._text, facts.title)),
-            tags=tuple(map(self._text, facts.tags)),
-            instance=self._text(facts.instance),
-        )
-
     def _summary(self, part: Part) -> None:
         summary = self._store.summaries.summary(part.part_id)
         if summary is None:
             return
-        masked = self._masked_summary(summary)
-        if masked != summary:
-            self._changed["summaries"] += 1
-            if not self._dry_run:
-                self._store.forgetting.rewrite_summary(summary, masked)  # False: a newer one, already masked
-
-    def _masked_summary(self, summary: Summary) -> Summary:
-        return replace(
+        masked = replace(
             summary,
             text=self._text(summary.text),
             tags=tuple(map(self._text, summary.tags)),
             records=tuple(replace(r, text=self._text(r.text), why=self._text(r.why)) for r in summary.records),
         )
+        if masked != summary:
+            self._changed["summaries"] += 1
+            if not self._dry_run:
+                self._store.forgetting.rewrite_summary(summary, masked)  # False: a newer one, already masked
 
     def _episodes(self, behind: Any) -> Iterator[Any]:
         cursor = behind
@@ -327,14 +312,13 @@ class Rescan:
             tags=tuple(map(self._text, episode.tags)),
             metadata=self._value(dict(episode.metadata)),
         )
-        passages = [self._passage(passage) for passage in held]
+        passages = [
+            replace(passage, text=self._text(passage.text), context=self._text(passage.context)) for passage in held
+        ]
         if masked != episode or passages != held:
             self._changed["episodes"] += 1
             if not self._dry_run:
                 self._store.forgetting.rewrite_episode(with_masks_counted(masked), passages)
-
-    def _passage(self, passage: Passage) -> Passage:
-        return replace(passage, text=self._text(passage.text), context=self._text(passage.context))
 
     def _replies(self, behind: Any) -> Iterator[Any]:
         last = behind or ""
@@ -365,35 +349,31 @@ class Rescan:
         while True:
             page = self._store.chat.sessions(BATCH, cursor)
             for session in page.items:
-                self._changed["conversations"] += self._conversation(session)
+                names = tuple(replace(each, title=self._text(each.title)) for each in session.name_history)
+                masked = replace(
+                    session, title=self._text(session.title), project=self._text(session.project), name_history=names
+                )
+                held = self._store.chat.messages(session.session_id)
+                messages = [
+                    replace(
+                        each,
+                        text=self._text(each.text),
+                        problem=self._text(each.problem),
+                        files=tuple(map(self._text, each.files)),
+                    )
+                    for each in held
+                ]
+                if not self._dry_run:
+                    if masked != session:
+                        self._store.chat.rewrite(masked)
+                    for old, new in zip(held, messages, strict=True):
+                        if new != old:
+                            self._store.chat.add(new)
+                self._changed["conversations"] += masked != session or messages != held
             if page.next_cursor is None:
                 return
             cursor = page.next_cursor
             yield cursor
-
-    def _conversation(self, session: ChatSession) -> bool:
-        """Mask a conversation; return whether anything changed."""
-        names = tuple(replace(each, title=self._text(each.title)) for each in session.name_history)
-        masked = replace(
-            session, title=self._text(session.title), project=self._text(session.project), name_history=names
-        )
-        held = self._store.chat.messages(session.session_id)
-        messages = [
-            replace(
-                each,
-                text=self._text(each.text),
-                problem=self._text(each.problem),
-                files=tuple(map(self._text, each.files)),
-            )
-            for each in held
-        ]
-        if not self._dry_run:
-            if masked != session:
-                self._store.chat.rewrite(masked)
-            for old, new in zip(held, messages, strict=True):
-                if new != old:
-                    self._store.chat.add(new)
-        return masked != session or messages != held
 
     def _settings(self, _: Any) -> Iterator[Any]:
         """Mask settings and their names, some of which hold a folder."""

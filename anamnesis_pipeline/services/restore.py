@@ -11,10 +11,12 @@ from typing import BinaryIO
 
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.services import store_copies
-from anamnesis_pipeline.services.backup import OF_THE_HOME, SALT, Home
-from anamnesis_pipeline.services.backup_file import (
+from anamnesis_pipeline.services.backup import (
     MANIFEST,
+    OF_THE_HOME,
+    SALT,
     Header,
+    Home,
     Manifest,
     Member,
     checksum_of,
@@ -54,7 +56,21 @@ def restore(file: Path, store: Store, home: Home, place: str, tell: Tell) -> Res
     :raises GiveUp: the backup is damaged or of a version with other tables; store or archive hold something else.
     """
     header, manifest = verify(file, tell)
-    report = RestoreReport(header, _begin(store, home, header, manifest, place))
+    # A backup without an archive may be restored beside a separately saved one, masked with the same salt.
+    is_ours = (store.settings.get(store_copies.MARK) or {}).get("origin") == header.backup_id
+    if not is_ours and any(path.suffix for path in home.archive_dir.glob("*/*")):
+        salt = home.folder / SALT
+        if header.with_archive:
+            raise GiveUp(
+                f"{home.archive_dir} holds an archive already, so a memory is there; restore into an empty "
+                "ANAMNESIS_HOME"
+            )
+        if salt.exists() and manifest.files.get(f"home/{SALT}") != checksum_of(io.BytesIO(salt.read_bytes())):
+            raise GiveUp(
+                f"{home.archive_dir} holds an archive that was masked with another salt, {salt}, than the backup's; "
+                "restore into an empty ANAMNESIS_HOME, or put the archive there that was saved beside this backup"
+            )
+    report = RestoreReport(header, store_copies.begin(store, header.backup_id, place))
     tables = {table.name: table for table in header.tables()}
     digests: dict[str, Digest] = {}
     with reading(file) as (_, members):
@@ -111,26 +127,6 @@ def _digest_of(name: str, members: Iterable[Member], tell: Tell) -> tuple[int, s
 
 def _entries(manifest: Manifest) -> set[tuple[str, tuple[int, str]]]:
     return {*manifest.tables.items(), *manifest.files.items()}
-
-
-def _begin(store: Store, home: Home, header: Header, manifest: Manifest, place: str) -> bool:
-    """Mark the store as the copy of this backup, unless the archive holds something else. Return whether it was one
-    before. A backup without an archive may be restored beside a separately saved one, masked with the same salt.
-    """
-    is_ours = (store.settings.get(store_copies.MARK) or {}).get("origin") == header.backup_id
-    if not is_ours and any(path.suffix for path in home.archive_dir.glob("*/*")):
-        salt = home.folder / SALT
-        if header.with_archive:
-            raise GiveUp(
-                f"{home.archive_dir} holds an archive already, so a memory is there; restore into an empty "
-                "ANAMNESIS_HOME"
-            )
-        if salt.exists() and manifest.files.get(f"home/{SALT}") != checksum_of(io.BytesIO(salt.read_bytes())):
-            raise GiveUp(
-                f"{home.archive_dir} holds an archive that was masked with another salt, {salt}, than the backup's; "
-                "restore into an empty ANAMNESIS_HOME, or put the archive there that was saved beside this backup"
-            )
-    return store_copies.begin(store, header.backup_id, place)
 
 
 def _rows(name: str, members: Iterable[Member], tell: Tell) -> Iterator[Row]:

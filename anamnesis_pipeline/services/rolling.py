@@ -73,9 +73,26 @@ def _upsert(store: Store, poster: Poster, delta: Delta, now: datetime) -> Rolled
     known = store.episodes.get([episode_id]).get(episode_id)
     text = poster.masked(delta.text.strip())
     if known is None:
-        episode, created = poster.create(_first(store, delta, episode_id, text, now))
+        project = delta.project or (store.projects.session_start(delta.session_id) or ("", ""))[0]
+        about = f" on {project}" if project else ""
+        draft = EpisodeDraft(  # its summary never changes, so appends leave earlier passages unchanged
+            summary=f"Rolling notes of {delta.handle}{about}, session {delta.session_id[:8]} on {delta.machine}.",
+            instance=delta.machine,
+            project=project,
+            raw_exchange=text,
+            tags=delta.tags,
+            timestamp=now,
+            episode_id=episode_id,
+            kind=ROLLING_KIND,
+            machine=delta.machine,
+            session_id=delta.session_id,
+            metadata={"handle": delta.handle, "began": now.isoformat(), "closed": 0},
+        )
+        episode, created = poster.create(draft)
         return Rolled(episode, created, True)
-    if _is_anothers(known, delta):
+    # the id holds only the start of a session id
+    theirs = (known.session_id, known.machine, known.metadata.get("handle"))
+    if theirs != (delta.session_id, delta.machine, delta.handle):
         raise EpisodeConflict(
             f"episode {episode_id} is of session {known.session_id} on {known.machine}; choose another handle"
         )
@@ -90,25 +107,6 @@ def _upsert(store: Store, poster: Poster, delta: Delta, now: datetime) -> Rolled
     return Rolled(_changed(poster, known, changes), False, True, closed)
 
 
-def _first(store: Store, delta: Delta, episode_id: str, text: str, now: datetime) -> EpisodeDraft:
-    """Return the first draft. Its summary never changes, so appends leave earlier passages unchanged."""
-    project = delta.project or (store.projects.session_start(delta.session_id) or ("", ""))[0]
-    about = f" on {project}" if project else ""
-    return EpisodeDraft(
-        summary=f"Rolling notes of {delta.handle}{about}, session {delta.session_id[:8]} on {delta.machine}.",
-        instance=delta.machine,
-        project=project,
-        raw_exchange=text,
-        tags=delta.tags,
-        timestamp=now,
-        episode_id=episode_id,
-        kind=ROLLING_KIND,
-        machine=delta.machine,
-        session_id=delta.session_id,
-        metadata={"handle": delta.handle, "began": now.isoformat(), "closed": 0},
-    )
-
-
 def _changed(poster: Poster, known: Episode, changes: dict[str, object]) -> Episode:
     return poster.patch(known.episode_id, changes, expected_hash=known.content_hash)
 
@@ -121,7 +119,9 @@ def _made_room(poster: Poster, known: Episode, chars: int) -> tuple[str, str | N
     text = known.raw_exchange
     if len(text) + len(BETWEEN) + chars <= MOST_CHARS:
         return text, None
-    cut = _seam(text)
+    low = max(0, len(text) - KEPT_CHARS)
+    between = text.find(BETWEEN, low)  # cut at the boundary of a delta, if there is one
+    cut = between + len(BETWEEN) if between >= 0 else low
     number = _closed(known) + 1
     sibling = EpisodeDraft(
         summary=f"{known.summary.removesuffix('.')}, part {number}.",
@@ -140,19 +140,6 @@ def _made_room(poster: Poster, known: Episode, chars: int) -> tuple[str, str | N
     return text[cut:].strip(), sibling.episode_id
 
 
-def _seam(text: str) -> int:
-    """Return the offset of the last KEPT_CHARS or fewer, at a delta boundary if there is one."""
-    low = max(0, len(text) - KEPT_CHARS)
-    between = text.find(BETWEEN, low)
-    return between + len(BETWEEN) if between >= 0 else low
-
-
 def _closed(known: Episode) -> int:
     number = known.metadata.get("closed", 0)
     return number if isinstance(number, int) else 0
-
-
-def _is_anothers(known: Episode, delta: Delta) -> bool:
-    """Return whether the episode with a delta's id is of another session: ids hold only the start of a session id."""
-    theirs = (known.session_id, known.machine, known.metadata.get("handle"))
-    return theirs != (delta.session_id, delta.machine, delta.handle)

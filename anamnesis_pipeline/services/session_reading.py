@@ -115,7 +115,12 @@ def find_session(store: Store, name: str, where: Where) -> SessionRow:
     ids = [name] if name in ids else ids
     found: dict[str, SessionRow] = {}
     for session_id in ids:
-        if (row := _session_of(store, session_id, where)) is not None:
+        episode, _ = _recorded(store, session_id, replace(where, kinds=(SESSION_KIND,)))
+        if episode is None:
+            of_session = replace(where, session_id=session_id, include_superseded=True)
+            chunks = store.episodes.page(of_session, OPEN_AMONG).items
+            episode = _provisional(store, session_id, chunks) if chunks else None
+        if episode is not None and (row := row_of(episode)) is not None:
             found.setdefault(row.session_id, row)
     if len(found) > 1:
         named = ", ".join([*found][:MATCHES_NAMED])
@@ -170,15 +175,6 @@ def _open_sessions(store: Store, where: Where) -> list[Episode]:
         elif episode is not None and its[0].timestamp > record.ended:
             found.append(replace(episode, metadata={**episode.metadata, "is_open": True}))
     return found
-
-
-def _session_of(store: Store, session_id: str, where: Where) -> SessionRow | None:
-    """Return the record of a session or of its joined sessions; without one, what its chunks tell."""
-    episode, _ = _recorded(store, session_id, replace(where, kinds=(SESSION_KIND,)))
-    if episode is None:
-        chunks = store.episodes.page(replace(where, session_id=session_id, include_superseded=True), OPEN_AMONG).items
-        episode = _provisional(store, session_id, chunks) if chunks else None
-    return row_of(episode) if episode is not None else None
 
 
 def _recorded(store: Store, session_id: str, records: Where) -> tuple[Episode | None, SessionRecord | None]:

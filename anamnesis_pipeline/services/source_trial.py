@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from anamnesis_pipeline.errors import SourceUnreadable
@@ -66,6 +66,12 @@ def try_source(
     sources = [each for each in map(excluded.without, found.sources.values()) if each.files]
     files = [replace(file, path=_shown(each.source.folder, file.path)) for each in sources for file in each.files]
     selection = chosen(survey, spec, rules) if spec.kind == DOCUMENTS else Chosen(())
+    counts: dict[str, tuple[int, int]] = {}
+    for file in files:
+        of_log = "log" if is_log(file.path) else "beside a log"
+        name = (rules.format_of(file.path) or "other") if spec.kind == DOCUMENTS else of_log
+        number, size = counts.get(name, (0, 0))
+        counts[name] = number + 1, size + file.size
     return Trial(
         spec,
         survey.root,
@@ -74,7 +80,7 @@ def try_source(
         len(sources),
         len(files),
         sum(file.size for file in files),
-        _formats(files, spec, rules),
+        dict(sorted(counts.items(), key=lambda item: -item[1][0])),
         tuple(file.path for file in files[:FIRST_FILES]),
         {**excluded.left_out, **selection.left_out},
         {**excluded.examples, **selection.examples},
@@ -132,13 +138,3 @@ def _tasted(host: SourceHost, sources: Iterable[SourceFiles]) -> tuple[str, ...]
 
 def _shown(folder: str, path: str) -> str:
     return path if folder in {"", "."} else f"{folder}/{path}"
-
-
-def _formats(files: Sequence[FileStat], spec: SourceSpec, rules: Rules) -> dict[str, tuple[int, int]]:
-    counts: dict[str, tuple[int, int]] = {}
-    for file in files:
-        of_log = "log" if is_log(file.path) else "beside a log"
-        name = (rules.format_of(file.path) or "other") if spec.kind == DOCUMENTS else of_log
-        number, size = counts.get(name, (0, 0))
-        counts[name] = number + 1, size + file.size
-    return dict(sorted(counts.items(), key=lambda item: -item[1][0]))

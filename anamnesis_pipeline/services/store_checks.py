@@ -89,7 +89,12 @@ def archived(store: Store) -> Finding:
     if other := archive.other_writer():
         holder, advice = other
         return Finding(False, "archive", f"another memory writes it, {holder}, and this one reads nothing new", advice)
-    files = [(key, each) for source in store.files.sources() for key, each in _archived_files(store, source.key)]
+    files = [
+        (source.key, cursor)
+        for source in store.files.sources()
+        for cursor in store.files.cursors(source.key).values()
+        if cursor.lines
+    ]
     chosen = random.sample(files, min(len(files), FILES_LOOKED_AT))
     private = what_is_private(store)
     cut = [
@@ -118,10 +123,6 @@ def archive_in_full(store: Store) -> Finding:
         f"first: {damaged[0].problem}"
     )
     return Finding(False, "archive", f"{counted(len(damaged), 'archived file')} cannot be read: {named}{more}", advice)
-
-
-def _archived_files(store: Store, source: str) -> list[tuple[str, FileCursor]]:
-    return [(source, cursor) for cursor in store.files.cursors(source).values() if cursor.lines]
 
 
 def dead_letters(store: Store) -> Finding:

@@ -8,7 +8,6 @@ from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 from anamnesis_pipeline.errors import DocumentUnreadable, DocumentUnsupported, TooLarge
-from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.parsing.documents.formats import format_of, to_text
 from anamnesis_pipeline.parsing.documents.sections import says_too_little
 from anamnesis_pipeline.parsing.text.wording import counted
@@ -119,10 +118,15 @@ class Uploads:
         upload_id = upload_id_of(handed.data)
         known = self.get(upload_id)
         name = known.filename if known else self._masked(named(handed))
-        self._refuse_excluded(handed, name, handed.project or (known.project if known else ""))
+        if (rules := self._exclusions).stamp:
+            project = handed.project or (known.project if known else "")
+            refuse(rules.of_bytes(handed.data) or rules.of_project(project))
+            refuse(rules.of_path(handed.machine, handed.path) if handed.path else None)
+            refuse(rules.of_path("", f"/{name}") or rules.of_content(to_text(name, handed.data)))
         if known is not None:
             return self._said_anew(known, handed)
-        folder = self._folder(upload_id)
+        times = bring_back(self._store, upload_id)  # a new folder: the archived lines of a forgotten one are empty
+        folder = f"{upload_id}-{times}" if times else upload_id
         fields = replace(
             handed,
             project=self._masked(handed.project),
@@ -185,9 +189,16 @@ class Uploads:
             return replace(known, duplicate=True)
         episodes = self._store.episodes.get(known.episode_ids)
         for episode in episodes.values():
-            tags = {"tags": tuple(dict.fromkeys((*episode.tags, *more)))} if more else {}
-            titled = {"metadata": _with_title(episode, title)} if is_titled else {}
-            self._edit(episode.episode_id, {**changes, **tags, **titled})
+            edits: dict[str, Any] = dict(changes)
+            if more:
+                edits["tags"] = tuple(dict.fromkeys((*episode.tags, *more)))
+            if is_titled:
+                former = episode.metadata.get("title")
+                edits["metadata"] = {
+                    **episode.metadata,
+                    "title": [title, *(former[1:] if isinstance(former, list) else ())],
+                }
+            self._edit(episode.episode_id, edits)
         upload = replace(
             known,
             project=named["project"] or known.project,
@@ -222,26 +233,6 @@ class Uploads:
             drop_empty_upload(self._store, upload_id)
             forgetter.remove_leftovers()
         return True
-
-    def _refuse_excluded(self, handed: Handed, name: str, project: str) -> None:
-        if not self._exclusions.stamp:
-            return
-        refuse(self._exclusions.of_bytes(handed.data) or self._exclusions.of_project(project))
-        refuse(self._exclusions.of_path(handed.machine, handed.path) if handed.path else None)
-        refuse(self._exclusions.of_path("", f"/{name}") or self._exclusions.of_content(to_text(name, handed.data)))
-
-    def _folder(self, upload_id: str) -> str:
-        """Return the folder of an upload in its source. A forgotten one gets a new folder, since its archived lines are
-        empty now, and its tombstones are lifted.
-        """
-        times = bring_back(self._store, upload_id)
-        return f"{upload_id}-{times}" if times else upload_id
-
-
-def _with_title(episode: Episode, title: str) -> dict[str, Any]:
-    """Return a section's metadata with a new document title."""
-    former = episode.metadata.get("title")
-    return {**episode.metadata, "title": [title, *(former[1:] if isinstance(former, list) else ())]}
 
 
 def upload_id_of(data: bytes) -> str:

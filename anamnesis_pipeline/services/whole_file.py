@@ -27,26 +27,29 @@ def appearing(out: Path) -> Iterator[BinaryIO]:
     # A unique name: another container's process with the same id may write beside this one.
     draft = out.with_name(f"{out.name}.{uuid4().hex[:12]}{UNFINISHED}")
     try:
-        _remove_abandoned(out)
+        # Remove drafts left by killed processes: each may be as large as the whole.
+        for abandoned in out.parent.glob(f"{glob.escape(out.name)}.*{UNFINISHED}"):
+            with suppress(OSError), abandoned.open("rb") as left:
+                if _is_locked(left):
+                    abandoned.unlink()
         with new_file(draft) as file:
             _is_locked(file)  # until the file is closed or the process dies
             yield file
             file.flush()
             os.fsync(file.fileno())
-        _appear(draft, out)
+        try:
+            os.link(draft, out)  # a rename would overwrite a file that appeared meanwhile
+        except FileExistsError as exc:
+            raise _present(out) from exc
+        except OSError:  # a file system without links
+            if out.exists():
+                raise _present(out) from None
+            draft.replace(out)
     except OSError as problem:
         raise no_room(problem, out) from problem
     finally:
         with suppress(FileNotFoundError):
             draft.unlink()
-
-
-def _remove_abandoned(out: Path) -> None:
-    """Remove drafts of this file left by killed processes: each may be as large as the whole."""
-    for draft in out.parent.glob(f"{glob.escape(out.name)}.*{UNFINISHED}"):
-        with suppress(OSError), draft.open("rb") as file:
-            if _is_locked(file):
-                draft.unlink()
 
 
 def _is_locked(file: BinaryIO) -> bool:
@@ -56,17 +59,6 @@ def _is_locked(file: BinaryIO) -> bool:
     except OSError:  # also on file systems without locks
         return False
     return True
-
-
-def _appear(draft: Path, out: Path) -> None:
-    try:
-        os.link(draft, out)  # a rename would overwrite a file that appeared meanwhile
-    except FileExistsError as exc:
-        raise _present(out) from exc
-    except OSError:  # a file system without links
-        if out.exists():
-            raise _present(out) from None
-        draft.replace(out)
 
 
 def _present(out: Path) -> GiveUp:

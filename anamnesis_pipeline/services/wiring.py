@@ -14,7 +14,7 @@ from anamnesis_pipeline.embeddings.cores import Priority, available_cores, cores
 from anamnesis_pipeline.embeddings.models import MINILM, ModelFiles, choose_precision, find_model
 from anamnesis_pipeline.embeddings.pieces import PieceCounter, minilm_pieces
 from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel, PinnedPool, PoolModel
-from anamnesis_pipeline.embeddings.precision import Device, choose_device
+from anamnesis_pipeline.embeddings.precision import choose_device
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.embeddings.token_vectors import Projection
 from anamnesis_pipeline.errors import DimensionMismatch, UnknownModel
@@ -265,8 +265,30 @@ def open_pool(
     of_vectors = space.precision if has_vectors else None
     precision = choose_precision(settings.precision, settings.device, of_vectors)
     fidelity = space.fidelity if space.precision == precision else None
-    model = _pool_model(files, precision, fidelity, choose_device(settings.device))
-    model = replace(model, on_loaded=on_loaded, projection=projection)
+    device = choose_device(settings.device)
+
+    def load() -> LoadedModel:
+        from anamnesis_pipeline.embeddings.transformer_model import load_model
+
+        return load_model(files, precision, device, fidelity)
+
+    def on_worker() -> None:
+        from anamnesis_pipeline.embeddings.transformer_model import use_one_thread
+
+        use_one_thread()
+
+    model = PoolModel(
+        files.model_id,
+        files.dim,
+        load,
+        on_worker,
+        files.query_prefix,
+        files.passage_prefix,
+        device=device,
+        on_loaded=on_loaded,
+        projection=projection,
+    )
+
     return PinnedPool(model, configured_cores(settings), queue_max=settings.embed_queue_max, priority=priority)
 
 
@@ -303,27 +325,6 @@ def open_pool_of(
     )
 
 
-def _pool_model(
-    files: ModelFiles,
-    precision: str,
-    fidelity: float | None,
-    device: Device,
-) -> PoolModel:
-    def load() -> LoadedModel:
-        from anamnesis_pipeline.embeddings.transformer_model import load_model
-
-        return load_model(files, precision, device, fidelity)
-
-    def on_worker() -> None:
-        from anamnesis_pipeline.embeddings.transformer_model import use_one_thread
-
-        use_one_thread()
-
-    return PoolModel(
-        files.model_id, files.dim, load, on_worker, files.query_prefix, files.passage_prefix, device=device
-    )
-
-
 def configured_cores(settings: Settings) -> list[int]:
     """Return the cores that embedding is pinned to.
 
@@ -354,7 +355,13 @@ def open_services(settings: Settings) -> Services:
     store = open_store(settings)
     settings = effective_settings(store)
 
-    models = _open_models(store)
+    models = SpaceModels(
+        partial(open_pool_of, store, priority=Priority.QUERY),
+        store.spaces.active,
+        prepare=lambda: _space_at_start(store),
+        exists=lambda key: any(space.key == key for space in store.spaces.all()),
+        cores=lambda: configured_cores(effective_settings(store)),
+    )
 
     def embedder_of(active: Space) -> tuple[Space, Embedder]:
         space = models.space_for(active)  # the space of the next search, even while a new model loads
@@ -389,21 +396,6 @@ def _as_it_is(store: Store, settings: Settings, name: str) -> Any:
     """Return the current value of one setting; called for each search, so it reads only this one."""
     held = getattr(settings, name)
     return held if settings.lock_env else store.settings.get(f"{CONFIG_PREFIX}{name}", held)
-
-
-def _open_models(store: Store) -> SpaceModels:
-    """Return the models of the active space and of the next one, for queries."""
-
-    def open_for_queries(space: Space) -> EmbeddingPool:
-        return open_pool_of(store, space, priority=Priority.QUERY)
-
-    return SpaceModels(
-        open_for_queries,
-        store.spaces.active,
-        prepare=lambda: _space_at_start(store),
-        exists=lambda key: any(space.key == key for space in store.spaces.all()),
-        cores=lambda: configured_cores(effective_settings(store)),
-    )
 
 
 class _SpaceEmbedder:

@@ -38,7 +38,11 @@ def present_problems(services: Services, room: Room, growth: Growth, resources: 
     :param resources: results of the last probe.
     """
     covers = partial(_coverage, growth)
-    found = [_full(services.store, room), model_loading(services.pool)]
+    problem = room.problem(services.store)
+    found = [
+        Finding(problem is None, "writing", problem or "", "until then searches answer, and nothing new is kept"),
+        model_loading(services.pool),
+    ]
     found += [_resource(each) for each in resources if each.kind in ("dagster", "llm")]
     found += [free_space(services.settings), *run_checks([covers, *CHEAP], services.store)]
     return [finding for finding in found if not finding.ok]
@@ -52,11 +56,6 @@ def model_loading(pool: ModelPool) -> Finding:
     if waiting := pool.next_failure:
         return Finding(False, "model", f"{waiting[0]} does not load, the model before it answers: {waiting[1]}")
     return Finding(True, "model", pool.model_id)
-
-
-def _full(store: Store, room: Room) -> Finding:
-    problem = room.problem(store)
-    return Finding(problem is None, "writing", problem or "", "until then searches answer, and nothing new is kept")
 
 
 def _resource(found: Resource) -> Finding:

@@ -101,7 +101,7 @@ def test_looking_before_the_first_start_creates_nothing(run: Run, tmp_path: Path
     assert listed.startswith("Model     all-MiniLM-L6-v2 (default)")
     assert "BAAI/bge-large-en-v1.5" in listed
     assert json.loads(run("model", "list", "--json").stdout)["spaces"] == []
-    assert run("reembed").stdout.startswith("Nothing is being embedded anew.")
+    assert run("reembed").stdout.startswith("No re-embed is running.")
     assert not (tmp_path / "home").exists()
 
 

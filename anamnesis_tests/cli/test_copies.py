@@ -16,10 +16,16 @@ import pytest
 from pydantic import SecretStr
 from rich.console import Console
 
-from anamnesis_pipeline.cli.backup import render_restored, run_backup, run_restore
-from anamnesis_pipeline.cli.copy_progress import shown
+from anamnesis_pipeline.cli.copies import (
+    Backend,
+    render_migrated,
+    render_restored,
+    run_backup,
+    run_migrate,
+    run_restore,
+    shown,
+)
 from anamnesis_pipeline.cli.exporting import run_export, run_import
-from anamnesis_pipeline.cli.migrate import Backend, render, run_migrate
 from anamnesis_pipeline.cli.status import gather_status
 from anamnesis_pipeline.errors import GiveUp, StoreBusy
 from anamnesis_pipeline.pipeline.archived import archived_lines
@@ -74,9 +80,9 @@ def test_a_memory_moves_to_mongo_and_back_into_an_empty_home(settings: Settings,
     before = contents_of(settings)
     there = run_migrate(settings, Backend.MONGO, quiet)
     assert contents_of(settings) == contents_of(in_mongo(settings)) == before
-    assert f"ANAMNESIS_MONGO_DATABASE={settings.mongo_database}" in render(there)
-    assert "Until then, to go back is to set what is set now" in render(there)
-    assert f"they stay in {settings.home}" in render(there)
+    assert f"ANAMNESIS_MONGO_DATABASE={settings.mongo_database}" in render_migrated(there)
+    assert "Until then, to go back is to set what is set now" in render_migrated(there)
+    assert f"they stay in {settings.home}" in render_migrated(there)
     with pytest.raises(GiveUp, match="holds a memory already"):
         run_migrate(in_mongo(settings), Backend.SQLITE, quiet)
     with pytest.raises(GiveUp, match="--uri and --database name a MongoDB"):
@@ -151,7 +157,7 @@ def test_a_migration_that_is_killed_is_finished_by_the_next_one(settings: Settin
     code = f"""
 import os, signal
 from anamnesis_pipeline import settings
-from anamnesis_pipeline.cli.migrate import Backend, run_migrate
+from anamnesis_pipeline.cli.copies import Backend, run_migrate
 def tell(step, done, of):
     if step == {step!r}:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -195,7 +201,7 @@ def test_copy_without_a_search_index_is_whole(
     before = contents_of(settings)
     monkeypatch.setattr(MongoVectors, "build", build)
     done = run_migrate(settings, Backend.MONGO, quiet)
-    assert "is whole all the same" in (told := render(done))
+    assert "is whole all the same" in (told := render_migrated(done))
     assert "compared one by one" in told
     assert "FAILED" in told
     assert contents_of(in_mongo(settings)) == before
@@ -250,13 +256,13 @@ def up(settings: Settings) -> Iterator[None]:
 def test_what_is_written_meanwhile_is_copied_by_a_second_run(settings: Settings) -> None:
     with up(settings):
         first = run_migrate(settings, Backend.MONGO, quiet)
-        assert "`anamnesis up` is running" in render(first)
+        assert "`anamnesis up` is running" in render_migrated(first)
         with closing(wiring.open_store(settings)) as store:
             put(store, "late", "a late note")
     assert gather_status(in_mongo(settings))["memory"], "who looks at it does not use it yet"
     second = run_migrate(settings, Backend.MONGO, quiet)
-    assert "is running" not in render(second)
-    assert "not noticed from here" in render(second)
+    assert "is running" not in render_migrated(second)
+    assert "not noticed from here" in render_migrated(second)
     assert 0 < second.report.changes.written < 20
     assert contents_of(in_mongo(settings)) == contents_of(settings)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from anamnesis_pipeline.cli import demo
-from anamnesis_pipeline.cli.demo import demo_environment
+from anamnesis_pipeline.cli import up as up_command
+from anamnesis_pipeline.cli.up import demo_environment, run_demo
 from anamnesis_pipeline.settings import Settings
 
 
@@ -34,8 +34,8 @@ def test_command_of_a_demo_names_its_home_and_port(tmp_path: Path, monkeypatch: 
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "mine"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(demo, "run_up", up)
+    monkeypatch.setattr(up_command, "run_up", up)
     said = io.StringIO()
-    assert demo.run_demo(Console(file=said)) == 0
+    assert run_demo(Console(file=said)) == 0
     place = rf"ANAMNESIS_HOME={tmp_path}/anamnesis-demo-\S+ ANAMNESIS_PORT=\d+"
     assert re.search(rf"try: {place} anamnesis search '", said.getvalue())

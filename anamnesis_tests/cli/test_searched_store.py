@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from anamnesis_pipeline.cli import config, dead_letters, exclude, model, projects, search, summaries
+from anamnesis_pipeline.cli import config, exclude, ingest, model, projects, search, summaries
 from anamnesis_pipeline.cli.exporting import run_import
 from anamnesis_pipeline.cli.forget import finish_forgetting, run_forget
 from anamnesis_pipeline.cli.ingest import run_ingest
+from anamnesis_pipeline.cli.local_services import mention_other_store, other_store, require_stored
 from anamnesis_pipeline.cli.redact import run_rescan
-from anamnesis_pipeline.cli.searched_store import mention_other_store, other_store, require_stored
 from anamnesis_pipeline.cli.sources import Wish, run_add, run_remove
-from anamnesis_pipeline.cli.upload import run_upload
+from anamnesis_pipeline.cli.uploads import run_upload
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label
 from anamnesis_pipeline.pipeline.projects import SEEN
@@ -81,7 +81,7 @@ def test_another_name_of_one_server_is_no_other_store(settings: Settings) -> Non
         lambda settings: config.unstore_setting(settings, "embed_cpu_pct"),
         lambda settings: projects.alias(settings, "a", "b"),
         lambda settings: projects.unalias(settings, "a"),
-        lambda settings: dead_letters.retry(settings, print),
+        lambda settings: ingest.retry_letters(settings, print),
         lambda settings: summaries.run_summarize(settings, print),
         lambda settings: model.add(settings, "hashing"),
         lambda settings: exclude.remove(settings, "x"),

@@ -73,7 +73,7 @@ def test_backfill_asks_for_what_another_model_summarized(home: Settings, store: 
     configure(home, summarizer="ollama", summary_min_value="0")
     parts = store.summaries.summary_counts()[extractive.MODEL]
     *_, many, cost = backfill(home)
-    assert many == f"{parts} parts of 2 sources would be summarized anew by llama3.2."
+    assert many == f"{parts} parts of 2 sources would be summarized again by llama3.2."
     assert re.match(rf"About \d+ turns: {parts} calls, [\d,]+ tokens in and {parts * ANSWER_TOKENS:,} out\.", cost)
     assert "claude-haiku-5-5 $0.0" in cost
     assert cost.endswith("The model that is set runs on this machine and costs nothing.")
@@ -90,7 +90,7 @@ def test_what_no_llm_would_be_asked_about_is_not_backfilled(home: Settings, stor
     told = backfill(home, dry_run=False)[0]
     sources = len(store.summaries.sources_to_summarize(datetime.now(UTC)))
     assert told == (
-        f"{parts - low} parts of {sources} sources are to be summarized anew by llama3.2. "
+        f"{parts - low} parts of {sources} sources are to be summarized again by llama3.2. "
         f"{low} more are below the threshold (summary_min_value)."
     )
     configure(home, summary_min_value="20")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_pipeline.cli.dead_letters import render, render_retried
+from anamnesis_pipeline.cli.ingest import render_letters, render_retried
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.parsing.claude_logs import chunking as cutting
 from anamnesis_pipeline.parsing.claude_logs import parser as parsing
@@ -118,10 +118,10 @@ def test_the_list_names_places_and_never_the_text(home: Ingested) -> None:
     home.write(['{"type":"user","message":{"content":"hush'])
     home.append(b"\n")
     home.ingest()
-    text = render(home.store.messages.dead_letters(), 1)
+    text = render_letters(home.store.messages.dead_letters(), 1)
     assert f"{SESSION}.jsonl, line 1: no JSON object" in text
     assert "hush" not in text
-    assert render([], 0) == "Every line of every log could be read."
+    assert render_letters([], 0) == "Every line of every log could be read."
     assert "1 line read again: 1 is whole now, 1 message is new" in render_retried(RetryReport(1, 1, 1))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from anamnesis_pipeline.cli.backup import render_backup, run_backup, run_restore
+from anamnesis_pipeline.cli.copies import render_backup, run_backup, run_restore
 from anamnesis_pipeline.errors import GiveUp, StoreFull
 from anamnesis_pipeline.runtime import home_wiring
 from anamnesis_pipeline.services import wiring
@@ -116,7 +116,7 @@ def test_forgetting_waits_until_a_backup_has_the_archive(home: Home, tmp_path: P
     code = f"""
 from contextlib import closing
 from anamnesis_pipeline import settings
-from anamnesis_pipeline.runtime import wiring
+from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.forget import ForgetRequest
 found = settings.load()
 with closing(wiring.open_store(found)) as store:
@@ -213,8 +213,8 @@ def killed_at(settings: Settings, call: str, step: str) -> None:
 import os, signal
 from pathlib import Path
 from anamnesis_pipeline import settings
-from anamnesis_pipeline.cli.backup import run_backup, run_restore
-from anamnesis_pipeline.cli.migrate import run_migrate
+from anamnesis_pipeline.cli.copies import run_backup, run_restore
+from anamnesis_pipeline.cli.copies import run_migrate
 found, seen = settings.load(), []
 def tell(step, done, of):
     seen.append(step)

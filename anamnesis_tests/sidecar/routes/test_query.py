@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from anamnesis_pipeline.cli.queries import render
+from anamnesis_pipeline.cli.search import render_queries
 from anamnesis_tests.sidecar.conftest import Post, TestServices
 
 
@@ -60,7 +60,7 @@ def test_missed_question_is_listed_with_another_way(client: TestClient, post: Po
         "episode_id": wanted,
         "excerpt": "The zeppelin hangar is painted green",
     }
-    text = render(report(client))
+    text = render_queries(report(client))
     assert "3 searches: 0 found something" in text
     assert f"{wanted} holds all its words" in text
 
