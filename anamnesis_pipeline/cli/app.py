@@ -45,7 +45,7 @@ from anamnesis_pipeline.cli.sessions import remember_shown
 from anamnesis_pipeline.cli.sessions import sessions as sessions_command
 from anamnesis_pipeline.cli.sessions import show as show_command
 from anamnesis_pipeline.cli.sources import sources_app
-from anamnesis_pipeline.cli.up import run_demo, run_up
+from anamnesis_pipeline.cli.up import Up, run_demo
 from anamnesis_pipeline.cli.uploads import upload as upload_command
 from anamnesis_pipeline.cli.uploads import uploads_app
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp
@@ -138,7 +138,7 @@ def up() -> None:
     settings = settings_file.load()
     if advice := examples_advice(settings.log_roots, settings.home):
         typer.echo(advice)
-    raise typer.Exit(run_up(settings, Console(highlight=False)))
+    raise typer.Exit(Up(settings, Console(highlight=False)).run())
 
 
 @app.command()

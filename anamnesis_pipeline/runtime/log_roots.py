@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +35,8 @@ def survey(roots: Sequence[Path]) -> Survey:
             for name in names:
                 if is_log(name):
                     files += 1
-                    size += _size(Path(folder, name))
+                    with suppress(OSError):
+                        size += Path(folder, name).stat().st_size
     absent = tuple(root for root in roots if not root.is_dir())
     return Survey(files, size, absent, tuple(path for path in refused if path not in absent))
 
@@ -83,10 +85,3 @@ def retention_advice(claude_settings: Path) -> str | None:
         f"Claude Code deletes its logs after {kept}. To keep them for ten years, put this into {claude_settings}:\n"
         '  "cleanupPeriodDays": 3650'
     )
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

@@ -1,4 +1,4 @@
-"""Check of the ports that `anamnesis up` is about to use."""
+"""Check of the ports that `anamnesis up` is about to use, and of the services that listen there."""
 
 import contextlib
 import errno
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from anamnesis_pipeline.errors import BadSetting, GiveUp, PortInUse
+from anamnesis_pipeline.errors import BadSetting, PortInUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,33 +36,27 @@ def require_free(wanted: Sequence[WantedPort]) -> None:
                 "need different ports"
             )
     for want in wanted:
-        _require_free(want)
-
-
-def _require_free(want: WantedPort) -> None:
-    family = socket.AF_INET6 if ":" in want.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        # Otherwise a port with lingering connections looks taken; a listener is detected anyway.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((want.host, want.port))
-            probe.listen()
-        except OSError as exc:
-            raise _explained(want, exc) from exc
-
-
-def _explained(want: WantedPort, exc: OSError) -> GiveUp:
-    if exc.errno == errno.EADDRINUSE:
-        return PortInUse(
-            f"port {want.port} for {want.service} is in use{_by_whom(want.port)}; "
-            f"end that program, or set {want.variable} to another port"
-        )
-    if exc.errno in {errno.EACCES, errno.EPERM}:
-        return PortInUse(
-            f"port {want.port} for {want.service} may not be opened by this user; "
-            f"set {want.variable} to a port above 1023"
-        )
-    return BadSetting(f"ANAMNESIS_BIND = {want.host!r}: this machine cannot listen there ({exc.strerror})")
+        family = socket.AF_INET6 if ":" in want.host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            # Otherwise a port with lingering connections looks taken; a listener is detected anyway.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((want.host, want.port))
+                probe.listen()
+            except OSError as exc:
+                if exc.errno == errno.EADDRINUSE:
+                    raise PortInUse(
+                        f"port {want.port} for {want.service} is in use{_by_whom(want.port)}; "
+                        f"end that program, or set {want.variable} to another port"
+                    ) from exc
+                if exc.errno in {errno.EACCES, errno.EPERM}:
+                    raise PortInUse(
+                        f"port {want.port} for {want.service} may not be opened by this user; "
+                        f"set {want.variable} to a port above 1023"
+                    ) from exc
+                raise BadSetting(
+                    f"ANAMNESIS_BIND = {want.host!r}: this machine cannot listen there ({exc.strerror})"
+                ) from exc
 
 
 def _by_whom(port: int) -> str:
@@ -75,29 +69,31 @@ def _by_whom(port: int) -> str:
     return ""
 
 
-# --- probes ----------------------------------------------------------------------------------------------
-
-# Probes of local services over loopback, each limited to about a second.
-
 _TIMEOUT_S = 1.0
 
 
-def accepts(host: str, port: int) -> bool:
-    """Return whether a server accepts connections there."""
-    try:
-        with socket.create_connection((host, port), timeout=_TIMEOUT_S):
-            return True
-    except OSError:
-        return False
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The question whether a local service is ready; limited to about a second.
 
+    It is once a GET of `path` gets a 2xx status, or once it accepts connections, if there is no path.
+    """
 
-def answers(host: str, port: int, path: str) -> bool:
-    """Return whether a GET of `path` gets a 2xx status."""
-    connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
-    try:
-        connection.request("GET", path)
-        return 200 <= connection.getresponse().status < 300
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
+    host: str
+    port: int
+    path: str = ""
+
+    def is_ready(self) -> bool:
+        """Ask once."""
+        if not self.path:
+            with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), timeout=_TIMEOUT_S):
+                return True
+            return False
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=_TIMEOUT_S)
+        try:
+            connection.request("GET", self.path)
+            return 200 <= connection.getresponse().status < 300
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()

@@ -54,14 +54,10 @@ def end_life(
             return [process.pid for process in found]
         killing = time.monotonic() >= kill_at
         for process in found:
-            _signal(process, killing=killing, first=process not in asked)
+            with contextlib.suppress(psutil.Error):  # psutil refuses a reused process id
+                if killing:
+                    process.kill()
+                elif process not in asked:
+                    process.terminate()
         asked.update(found)
         time.sleep(0.05)
-
-
-def _signal(process: psutil.Process, *, killing: bool, first: bool) -> None:
-    with contextlib.suppress(psutil.Error):  # psutil refuses a reused process id
-        if killing:
-            process.kill()
-        elif first:
-            process.terminate()

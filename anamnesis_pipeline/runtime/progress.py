@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -137,7 +138,11 @@ def show_progress(
         live.start()
     try:
         while not stop.is_set() and not is_up_to_date(history, files):
-            _sample(history, read)
+            with suppress(RetryLater):
+                history.append(read())
+                oldest = history[-1].at - max(_RATE_WINDOW_S, _SETTLED_S) - 2 * _SAMPLE_EVERY_S
+                while history[0].at < oldest:
+                    history.pop(0)
             text = progress_text(history, files)
             if live:
                 live.update(Text(text), refresh=True)
@@ -157,13 +162,3 @@ def show_progress(
 def _news(text: str) -> str:
     """Return the part of a line whose change is printed: not the time without news."""
     return text.partition(_NOTHING_NEW)[0] + (_NOTHING_NEW if _NOTHING_NEW in text else "")
-
-
-def _sample(history: list[Snapshot], read: Callable[[], Snapshot]) -> None:
-    try:
-        history.append(read())
-    except RetryLater:
-        return
-    oldest = history[-1].at - max(_RATE_WINDOW_S, _SETTLED_S) - 2 * _SAMPLE_EVERY_S
-    while history[0].at < oldest:
-        history.pop(0)

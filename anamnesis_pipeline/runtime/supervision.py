@@ -13,8 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 from anamnesis_pipeline.runtime.process_group import LIFE_VARIABLE, end_life
+
+Say = Callable[[str], None]
+"""Prints one line for the user."""
 
 MAX_BYTES = 5_000_000
 KEPT = 3
@@ -32,9 +36,9 @@ def rotate(path: Path, max_bytes: int = MAX_BYTES) -> bool:
         return False
     for number in range(KEPT, 1, -1):
         with contextlib.suppress(FileNotFoundError):
-            _older(path, number - 1).replace(_older(path, number))
+            path.with_name(f"{path.name}.{number - 1}").replace(path.with_name(f"{path.name}.{number}"))
     with contextlib.suppress(OSError):  # on a full disk the old text is lost
-        shutil.copyfile(path, _older(path, 1))
+        shutil.copyfile(path, path.with_name(f"{path.name}.1"))
     os.truncate(path, 0)
     return True
 
@@ -48,15 +52,6 @@ def last_lines(path: Path, count: int = 20, max_bytes: int = 64_000) -> list[str
     except FileNotFoundError:
         return []
     return _COLOURS.sub("", text).splitlines()[-count:]
-
-
-def _older(path: Path, number: int) -> Path:
-    return path.with_name(f"{path.name}.{number}")
-
-
-# --- restarts --------------------------------------------------------------------------------------------
-
-# Restart policy for dead children: delay and limit. Pure.
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +75,19 @@ def restart_delay(deaths: Sequence[float], now: float, policy: RestartPolicy) ->
     return min(policy.longest_delay_s, policy.first_delay_s * 2.0 ** max(0, recent - 1))
 
 
+class Readiness(Protocol):
+    """What tells whether a child is ready."""
+
+    def is_ready(self) -> bool:
+        """Ask once; returns within about a second."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
     """A process to keep running.
 
     `environment` is complete except for the process group's id. `after` names a child that must be ready first. `ready`
-    is polled until true; a child not ready after `ready_timeout_s` seconds is killed and counts as dead. With `once`
+    is asked until it is; a child not ready after `ready_timeout_s` seconds is killed and counts as dead. With `once`
     the child is ready when it ends with status 0, and is not restarted.
     """
 
@@ -94,7 +96,7 @@ class ChildSpec:
     environment: Mapping[str, str]
     log: Path
     after: str | None = None
-    ready: Callable[[], bool] = lambda: True
+    ready: Readiness | None = None
     ready_timeout_s: float = 180.0
     once: bool = False
 
@@ -147,7 +149,7 @@ class Child:
         """Update the readiness; kill the process after the timeout."""
         if self.process is None or self.ready:
             return
-        self.ready = not self.spec.once and self.spec.ready()
+        self.ready = not self.spec.once and (self.spec.ready is None or self.spec.ready.is_ready())
         if not self.ready and time.monotonic() - self.started_at > self.spec.ready_timeout_s:
             self.process.kill()
 
@@ -209,7 +211,6 @@ def stop_on_signals() -> Iterator[StopRequest]:
 class Supervisor:
     """Runs `specs` as one process group, in the order of `after`; each child's environment gets the group's id.
 
-    :param say: prints one line for the user.
     :param grace_s: seconds between SIGTERM and SIGKILL at the end.
     """
 
@@ -217,7 +218,7 @@ class Supervisor:
         self,
         specs: Sequence[ChildSpec],
         life: str,
-        say: Callable[[str], None],
+        say: Say,
         *,
         policy: RestartPolicy | None = None,
         grace_s: float = 10.0,
@@ -244,10 +245,20 @@ class Supervisor:
         """
         try:
             while not stop.asked:
-                self._keep_watcher()
+                if self._watcher is None or self._watcher.poll() is not None:
+                    environment = {name: value for name, value in os.environ.items() if name != LIFE_VARIABLE}
+                    self._watcher = subprocess.Popen(
+                        [sys.executable, "-m", "anamnesis_pipeline.runtime.watcher", self._life],
+                        stdin=self._read_end,
+                        env=environment,
+                        start_new_session=True,
+                    )
                 if not all(self._attend(child) for child in self._children.values()):
                     return 1
-                self._rotate_logs()
+                if time.monotonic() - self._rotated_at >= _ROTATE_EVERY_S:
+                    self._rotated_at = time.monotonic()
+                    for child in self._children.values():
+                        rotate(child.spec.log)
                 on_tick()
                 time.sleep(_TICK_S)
             return 0
@@ -256,49 +267,23 @@ class Supervisor:
 
     def _attend(self, child: Child) -> bool:
         """Check one child; False when it has died too often."""
-        status = child.died()
-        if status is not None and not self._plan_restart(child, status):
-            return False
-        if child.process is None and not child.done and self._may_start(child):
+        spec = child.spec
+        if (status := child.died()) is not None:
+            delay = child.plan_restart(self._policy)
+            if delay is None:
+                times = len(child.deaths)
+                self._say(f"{spec.name} {describe_exit(status)}, for the {times}. time; giving up. Its last lines:")
+                for line in last_lines(spec.log):
+                    self._say(f"  {line}")
+                self._say(f"The whole log is {spec.log}. `anamnesis doctor` may tell what is wrong.")
+                return False
+            last = "".join(f" ({line.strip()})" for line in last_lines(spec.log, 1))
+            self._say(f"{spec.name} {describe_exit(status)}{last}; starting it again in {delay:.0f} s, log: {spec.log}")
+        may_start = spec.after is None or bool(child.deaths) or self.is_ready(spec.after)
+        if child.process is None and not child.done and may_start and time.monotonic() >= child.due_at:
             child.start(self._life)
         child.check_ready()
         return True
-
-    def _may_start(self, child: Child) -> bool:
-        first = child.spec.after
-        return time.monotonic() >= child.due_at and (first is None or bool(child.deaths) or self.is_ready(first))
-
-    def _plan_restart(self, child: Child, status: int) -> bool:
-        delay, name = child.plan_restart(self._policy), child.spec.name
-        if delay is not None:
-            last = "".join(f" ({line.strip()})" for line in last_lines(child.spec.log, 1))
-            self._say(
-                f"{name} {describe_exit(status)}{last}; starting it again in {delay:.0f} s, log: {child.spec.log}"
-            )
-            return True
-        self._say(f"{name} {describe_exit(status)}, for the {len(child.deaths)}. time; giving up. Its last lines:")
-        for line in last_lines(child.spec.log):
-            self._say(f"  {line}")
-        self._say(f"The whole log is {child.spec.log}. `anamnesis doctor` may tell what is wrong.")
-        return False
-
-    def _keep_watcher(self) -> None:
-        if self._watcher is not None and self._watcher.poll() is None:
-            return
-        environment = {name: value for name, value in os.environ.items() if name != LIFE_VARIABLE}
-        self._watcher = subprocess.Popen(
-            [sys.executable, "-m", "anamnesis_pipeline.runtime.watcher", self._life],
-            stdin=self._read_end,
-            env=environment,
-            start_new_session=True,
-        )
-
-    def _rotate_logs(self) -> None:
-        if time.monotonic() - self._rotated_at < _ROTATE_EVERY_S:
-            return
-        self._rotated_at = time.monotonic()
-        for child in self._children.values():
-            rotate(child.spec.log)
 
     def _end(self, stop: StopRequest) -> None:
         left = end_life(self._life, grace_s=self._grace_s, hurry=lambda: stop.hurry, between_scans=self._reap)

@@ -92,7 +92,12 @@ def hold_lock(path: Path, running: Running) -> Iterator[Running | None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
-            raise AlreadyRunning(_already(read_lock(path), path)) from exc
+            if (other := read_lock(path)) is None:
+                raise AlreadyRunning(f"Anamnesis is already starting or ending on {path.parent}.") from exc
+            raise AlreadyRunning(
+                f"Anamnesis is already running on {path.parent} (process {other.pid}).\n"
+                f"Memory: {other.sidecar}   Dagster: {other.dagster}"
+            ) from exc
         earlier = read_lock(path)
         _write(descriptor, json.dumps(asdict(running)))
         try:
@@ -101,15 +106,6 @@ def hold_lock(path: Path, running: Running) -> Iterator[Running | None]:
             _write(descriptor, "")
     finally:
         os.close(descriptor)
-
-
-def _already(running: Running | None, path: Path) -> str:
-    if running is None:
-        return f"Anamnesis is already starting or ending on {path.parent}."
-    return (
-        f"Anamnesis is already running on {path.parent} (process {running.pid}).\n"
-        f"Memory: {running.sidecar}   Dagster: {running.dagster}"
-    )
 
 
 def _write(descriptor: int, text: str) -> None:

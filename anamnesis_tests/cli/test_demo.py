@@ -4,14 +4,13 @@ import io
 import re
 import socket
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from anamnesis_pipeline.cli import up as up_command
-from anamnesis_pipeline.cli.up import demo_environment, run_demo
+from anamnesis_pipeline.cli import up
+from anamnesis_pipeline.cli.up import Up, demo_environment, run_demo
 from anamnesis_pipeline.settings import Settings
 
 
@@ -26,15 +25,16 @@ def test_a_demo_takes_free_ports_and_its_own_home(tmp_path: Path) -> None:
 
 
 def test_command_of_a_demo_names_its_home_and_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def up(_: Settings, __: Console, on_ready: Callable[[], None]) -> int:
-        on_ready()
-        return 0
+    class Ready(Up):
+        def run(self) -> int:
+            self._on_ready()
+            return 0
 
     for name in demo_environment(Settings(home=tmp_path), tmp_path):  # whatever it sets is taken back
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "mine"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(up_command, "run_up", up)
+    monkeypatch.setattr(up, "Up", Ready)
     said = io.StringIO()
     assert run_demo(Console(file=said)) == 0
     place = rf"ANAMNESIS_HOME={tmp_path}/anamnesis-demo-\S+ ANAMNESIS_PORT=\d+"

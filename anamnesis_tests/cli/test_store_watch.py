@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from anamnesis_pipeline.cli.up import open_when_there, watched
+from anamnesis_pipeline.cli.up import StoreWatch, open_when_there
 from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.runtime.supervision import StopRequest
 from anamnesis_pipeline.services.wiring import open_store, store_place
@@ -57,7 +57,7 @@ def test_wait_for_a_server_ends_in_time_or_when_asked_to_stop(settings: Settings
 
 def test_server_that_goes_and_comes_back_is_told_of_once_each(settings: Settings, server: LoopbackServer) -> None:
     said: list[str] = []
-    with closing(open_store(settings)) as store, watched(settings, store, said.append, every_s=0.1):
+    with closing(open_store(settings)) as store, StoreWatch(settings, store, said.append, every_s=0.1):
         server.vanish()
         wait_for(lambda: said)
         assert "does not answer" in said[0]
@@ -71,6 +71,6 @@ def test_of_a_file_nothing_is_said(tmp_path: Path) -> None:
     settings, said = Settings(home=tmp_path), list[str]()
     store = open_when_there(settings, StopRequest(), said.append)
     assert store is not None
-    with closing(store), watched(settings, store, said.append, every_s=0.01):
+    with closing(store), StoreWatch(settings, store, said.append, every_s=0.01):
         pass
     assert said == []

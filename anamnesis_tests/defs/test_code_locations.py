@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from anamnesis_pipeline.cli.up import child_specs
-from anamnesis_pipeline.runtime.ports import accepts
+from anamnesis_pipeline.runtime.ports import Probe
 from anamnesis_pipeline.services.dagster.api import DagsterApi
 from anamnesis_pipeline.services.dagster.graphql import REPOSITORY
 from anamnesis_pipeline.settings import load
@@ -67,7 +67,7 @@ def served(command: Sequence[str], port: int) -> Iterator[None]:
     """A code server that answers, for as long as it is wanted."""
     with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as process:
         try:
-            wait_for(lambda: accepts(LOOPBACK, port) or process.poll() is not None, 120)
+            wait_for(lambda: Probe(LOOPBACK, port).is_ready() or process.poll() is not None, 120)
             assert process.poll() is None
             yield
         finally:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -35,6 +36,16 @@ def run_until(supervisor: Supervisor, done: Callable[[], object], timeout_s: flo
     finally:
         assert timer.is_alive(), "waited in vain"
         timer.cancel()
+
+
+@dataclass
+class Touched:
+    """A child is ready once this file exists."""
+
+    file: Path
+
+    def is_ready(self) -> bool:
+        return self.file.exists()
 
 
 POLICY = RestartPolicy(limit=5, window_s=600, first_delay_s=1, longest_delay_s=30)
@@ -81,7 +92,7 @@ def test_child_that_dies_too_often_ends_everything(life: str, child: MakeChild) 
 
 def test_a_child_waits_until_the_one_before_it_answers(life: str, child: MakeChild, tmp_path: Path) -> None:
     answer = tmp_path / "answer"
-    first = child("first", SLEEPER, ready=answer.exists)
+    first = child("first", SLEEPER, ready=Touched(answer))
     supervisor = Supervisor([child("second", SLEEPER, after="first"), first], life, print)
     ticks = 0
 
@@ -96,9 +107,9 @@ def test_a_child_waits_until_the_one_before_it_answers(life: str, child: MakeChi
     assert run_until(supervisor, look) == 0
 
 
-def test_a_child_that_never_becomes_ready_counts_as_dead(life: str, child: MakeChild) -> None:
+def test_a_child_that_never_becomes_ready_counts_as_dead(life: str, child: MakeChild, tmp_path: Path) -> None:
     said: list[str] = []
-    mute = child("mute", SLEEPER, ready=lambda: False, ready_timeout_s=0.05)
+    mute = child("mute", SLEEPER, ready=Touched(tmp_path / "never"), ready_timeout_s=0.05)
     assert Supervisor([mute], life, said.append, policy=RestartPolicy(limit=0)).run(StopRequest()) == 1
     assert "mute was ended by SIGKILL" in said[0]
 
