@@ -71,11 +71,6 @@ CURSOR_PATTERN = r"^-?[0-9]{1,16}-([0-9a-f]{2}){0,800}$"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def cursor_after(last: Episode) -> str:
-    """The cursor of the page that follows `last`, newest first."""
-    return cursor_at(last.timestamp, last.episode_id)
-
-
 def cursor_at(when: datetime, name: str) -> str:
     """The cursor of what follows, in a list by (time, id), newest first."""
     return f"{(when - _EPOCH) // timedelta(microseconds=1)}-{name.encode().hex()}"

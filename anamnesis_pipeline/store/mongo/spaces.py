@@ -6,6 +6,7 @@ Collections and search indexes are no part of a transaction. So a space is `ADDI
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from pymongo import DeleteMany, InsertOne
@@ -159,15 +160,15 @@ class MongoSpaces(SpaceRecords):
         """Remove what dropped spaces had, of drops that were interrupted too."""
         with self._engine.read() as tables:
             dropped = tables["spaces"].find({"status": DROPPED}, ["space_id", "key"])
+
+        def remove(tables: MongoTables, space_id: int, key: str) -> None:
+            if tables["spaces"].delete({"space_id": space_id, "status": DROPPED}):
+                self._drop_collections(key)
+
         for each in dropped:
             with self._database.read() as collections:
                 collections["pending"].delete({"space_id": each["space_id"]})
-
-            def remove(tables: MongoTables, space_id: int = each["space_id"], key: str = each["key"]) -> None:
-                if tables["spaces"].delete({"space_id": space_id, "status": DROPPED}):
-                    self._drop_collections(key)
-
-            self._engine.write(remove)
+            self._engine.write(partial(remove, **each))
 
     def make_collections(self, key: str) -> None:
         """Make what a space keeps its vectors in, where it is missing; outside of any transaction."""

@@ -24,7 +24,7 @@ from anamnesis_pipeline.store.values import (
     HEAD_FIELDS,
     LAST_CHARACTER,
     as_json,
-    cursor_after,
+    cursor_at,
     episode_of,
     head_of,
     instant,
@@ -236,7 +236,8 @@ class EpisodeRecords:
         with self._gateway.read() as tables:
             rows = self._native.page(tables, where, limit + 1, after, skip, oldest_first=oldest_first)
         items = [episode_of(row) for row in rows[:limit]]
-        return EpisodePage(items, cursor_after(items[-1]) if len(rows) > limit and items else None)
+        last = items[-1] if items and len(rows) > limit else None
+        return EpisodePage(items, cursor_at(last.timestamp, last.episode_id) if last else None)
 
     def count(self, where: Where) -> int:
         """Count the episodes that pass the filter."""
