@@ -16,7 +16,6 @@ from anamnesis_pipeline.services.extract import EVERY, ExtractReport, extract, e
 from anamnesis_pipeline.services.wiring import effective_settings, open_store, what_is_private
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.specs import sources_named
-from anamnesis_pipeline.store.base import Store
 
 archive_app = typer.Typer(help="The archive of all lines that were read.", no_args_is_help=True)
 
@@ -77,8 +76,19 @@ def run_extract(
         raise GiveUp("say what to extract, in one way: a session id, --source NAME, --path PATH or --all")
     require_stored(settings)
     with closing(open_store(settings)) as store:
-        keys = _keys(store, source) if source else None
-        number = _number(generation)
+        keys = None
+        if source:
+            found = sources_named(source, store.files.sources(), configured_specs(effective_settings(store), store))
+            if not found:
+                raise GiveUp(f"no source {source!r} is archived; `anamnesis sources list` names all")
+            keys = {each.key for each in found}
+        number = None
+        if generation == "all":
+            number = EVERY
+        elif generation is not None:
+            if not generation.isdecimal():
+                raise GiveUp(f"--generation {generation!r} is neither a number nor `all`")
+            number = int(generation)
         fitting = extractable(store, session_id=session_id or "", keys=keys, path=path or "", generation=number)
         named = private or session_id or source
         wanted = fitting if named else without_private(store, what_is_private(store), fitting, path or "")
@@ -87,22 +97,3 @@ def run_extract(
         if not wanted:
             raise GiveUp("nothing in the archive fits; `anamnesis sources list` names the sources, --all extracts all")
         return extract(store, open_archive(settings), wanted, to, force=force)
-
-
-def _keys(store: Store, name: str) -> set[str]:
-    """:raises GiveUp: there is no such source."""
-    specs = configured_specs(effective_settings(store), store)
-    found = sources_named(name, store.files.sources(), specs)
-    if not found:
-        raise GiveUp(f"no source {name!r} is archived; `anamnesis sources list` names all")
-    return {source.key for source in found}
-
-
-def _number(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if text == "all":
-        return EVERY
-    if not text.isdecimal():
-        raise GiveUp(f"--generation {text!r} is neither a number nor `all`")
-    return int(text)

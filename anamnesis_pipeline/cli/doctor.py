@@ -24,13 +24,11 @@ def examine(settings: Settings) -> list[Finding]:
     except StoreCorrupt as exc:
         return [*_general(settings), Finding(False, "store", str(exc), RESTORE)]
     except AnamnesisError as exc:  # a full disk, a busy store: the text says what to do, and the file is sound
-        advice = _start_mongo(settings) if settings.store == "mongo" and isinstance(exc, StoreBusy) else ""
+        advice = ""
+        if settings.store == "mongo" and isinstance(exc, StoreBusy):
+            advice = "./start.sh starts it (docs/guides/containers.md)" if settings.dagster_url else "start MongoDB"
+            advice += ", or let ANAMNESIS_MONGO_URI say where it is; what runs goes on by itself then"
         return [*_general(settings), Finding(False, "store", str(exc), advice)]
-
-
-def _start_mongo(settings: Settings) -> str:
-    started = "./start.sh starts it (docs/guides/containers.md)" if settings.dagster_url else "start MongoDB"
-    return f"{started}, or let ANAMNESIS_MONGO_URI say where it is; what runs goes on by itself then"
 
 
 def _general(settings: Settings) -> list[Finding]:

@@ -131,8 +131,17 @@ def add(
             named = f"{stored.value} ({stored.label})" if stored.label else stored.value
             said.append(f"{stored.kind} {named} is excluded{'' if is_new else ' already'}: {stored.rule_id}")
         if forget:
-            forgotten, problems = _forget(store, rules, file)
-            said += forgotten
+            settings = effective_settings(store)
+            forgetter = open_forgetter(settings, store)
+            for rule in rules:
+                asked = _request(settings, store, rule, file)
+                report = None if asked.is_empty else forgetter.forget(asked, rule.rule_id)
+                problems += report.problems if report else []
+                if report is None or not (report.episodes or report.files or report.problems):
+                    of = f"the {rule.kind} {rule.label or rule.value}"
+                    said.append(f"nothing that is stored is of {of}, so nothing is forgotten")
+                else:
+                    said.append(forget_command.render(report))
         elif rules:
             said.append(STAYS)
     return said, problems
@@ -175,23 +184,6 @@ def render(entries: Sequence[Entry]) -> str:
     if len(entries) == SHOWN:
         lines.append("Older ones: GET /api/blocklist")
     return "\n".join("".join(c if c.isprintable() else " " for c in line) for line in lines)
-
-
-def _forget(store: Store, rules: Sequence[Rule], file: Path | None) -> tuple[list[str], list[str]]:
-    """Forget what is stored of what the rules mean; returns what to say of each, and what could not be done."""
-    settings, problems = effective_settings(store), list[str]()
-    forgetter, said = open_forgetter(settings, store), []
-    for rule in rules:
-        request = _request(settings, store, rule, file)
-        report = None if request.is_empty else forgetter.forget(request, rule.rule_id)
-        problems += report.problems if report else []
-        if report is None or not (report.episodes or report.files or report.problems):
-            said.append(
-                f"nothing that is stored is of the {rule.kind} {rule.label or rule.value}, so nothing is forgotten"
-            )
-        else:
-            said.append(forget_command.render(report))
-    return said, problems
 
 
 def _request(settings: Settings, store: Store, rule: Rule, file: Path | None) -> ForgetRequest:

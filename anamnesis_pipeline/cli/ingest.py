@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline.cli.local_services import store_to_write
 from anamnesis_pipeline.embeddings.cores import Priority
-from anamnesis_pipeline.model import DeadLetter, Source, Space
+from anamnesis_pipeline.model import DeadLetter, Space
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.dead_letters import RetryReport, retry_dead_letters
 from anamnesis_pipeline.pipeline.embed import EmbedReport, embed_sources
@@ -81,22 +81,18 @@ def now() -> datetime:
 
 def source_text(report: SourceReport) -> str:
     """One line on a source. Pure."""
-    masked = sum(report.crawl.masked.values())
+    masked, source = sum(report.crawl.masked.values()), report.source
+    name = f"{source.machine} {source.folder}" if source.spec else source.folder
+    if source.kind == DOCUMENTS or source.folder in {"", "."}:
+        name = source.spec or source.key
     pieces = [
-        f"{_name(report.source)}: {counted(report.crawl.files, 'file')}, {counted(report.crawl.lines, 'new line')}",
+        f"{name}: {counted(report.crawl.files, 'file')}, {counted(report.crawl.lines, 'new line')}",
         f"{counted(report.episodes.put.created + report.episodes.put.updated, 'episode')} written",
     ]
     pieces += [f"{counted(masked, 'secret')} masked"] if masked else []
     pieces += [counted(report.parse.malformed, "malformed line")] if report.parse.malformed else []
     problems = [*report.crawl.problems, *([report.episodes.problem] if report.episodes.problem else [])]
     return "\n".join([", ".join(pieces), *(f"  {problem}" for problem in problems)])
-
-
-def _name(source: Source) -> str:
-    """Return a source's display name: machine and folder for logs of other machines, the name for documents."""
-    if source.kind == DOCUMENTS or source.folder in {"", "."}:
-        return source.spec or source.key
-    return f"{source.machine} {source.folder}" if source.spec else source.folder
 
 
 def embedding_text(report: EmbedReport, total: int) -> str:

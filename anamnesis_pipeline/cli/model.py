@@ -52,13 +52,25 @@ def drop(settings: Settings, key: str) -> None:
 
 def render(config: Mapping[str, Any]) -> str:
     """The same for people. Pure."""
+    model = f"Model     {config['model']} ({config['origin']['model']})"
+    if config["model_id"] is not None:
+        if config["model_id"] != config["model"]:
+            model += f"; searches are answered by {config['model_id']}"
+        fidelity = f" (cosine to fp32: {config['fidelity']:.4f})" if config["fidelity"] is not None else ""
+        model += f", {config['dims']} dimensions, {config['precision']}{fidelity}, on {config['device']}"
+        if (now := config["computes_in"]) not in (None, config["precision"]):
+            model += f"; computes in {now} now"
+    origin = f"{config['cpu_pct']} %, {config['origin']['embed_cpu_pct']}"
+    if config["origin"]["embed_cores"] != "default":
+        origin = f"embed_cores, {config['origin']['embed_cores']}"
+    used, there = (", ".join(map(str, config[name])) for name in ("cores", "available_cores"))
     spaces = [_space_line(space) for space in config["spaces"]] or ["  none yet; the first start makes one"]
     known = [_known_line(model) for model in config["known_models"]]
     problem = [f"Problem   {config['problem']}"] if config["problem"] else []
     return "\n".join(
         [
-            _model_line(config),
-            _cores_line(config),
+            model,
+            f"Cores     {used or 'none'}; there are {there} ({origin})",
             *problem,
             "",
             "Spaces (* answers searches, > is being embedded)",
@@ -68,25 +80,6 @@ def render(config: Mapping[str, Any]) -> str:
             *known,
         ]
     )
-
-
-def _model_line(config: Mapping[str, Any]) -> str:
-    line = f"Model     {config['model']} ({config['origin']['model']})"
-    if config["model_id"] is None:
-        return line
-    if config["model_id"] != config["model"]:
-        line += f"; searches are answered by {config['model_id']}"
-    fidelity = f" (cosine to fp32: {config['fidelity']:.4f})" if config["fidelity"] is not None else ""
-    computes = f"; computes in {now} now" if (now := config["computes_in"]) not in (None, config["precision"]) else ""
-    return f"{line}, {config['dims']} dimensions, {config['precision']}{fidelity}, on {config['device']}{computes}"
-
-
-def _cores_line(config: Mapping[str, Any]) -> str:
-    cores, origin = ", ".join(map(str, config["cores"])) or "none", config["origin"]
-    there = ", ".join(map(str, config["available_cores"]))
-    if origin["embed_cores"] != "default":
-        return f"Cores     {cores}; there are {there} (embed_cores, {origin['embed_cores']})"
-    return f"Cores     {cores}; there are {there} ({config['cpu_pct']} %, {origin['embed_cpu_pct']})"
 
 
 def _space_line(space: Mapping[str, Any]) -> str:

@@ -77,17 +77,12 @@ def count(settings: Settings, model_id: str | None) -> str:
     lacking = [space["stored"] - space["embedded"] for space in config["spaces"] if space["model_id"] == wanted]
     again = not lacking or wanted == config["model_id"]
     passages = stored if again else lacking[-1]
-    return f"{counted(passages, 'passage')} would be embedded with {wanted}{_cost(passages, wanted)}."
-
-
-def _cost(passages: int, model_id: str) -> str:
-    """What a service would get and charge at most; nothing for a model that runs here."""
-    known = api_model(model_id)
-    if known is None:
-        return ""
-    tokens = passages * len(Variant) * TOTAL_PIECES
-    dollars = tokens * known.dollars / 1e6
-    return f": they are sent to {known.service}, at most {counted(tokens, 'token')}, some ${dollars:,.2f}"
+    cost = ""
+    if known := api_model(wanted):
+        tokens = passages * len(Variant) * TOTAL_PIECES
+        dollars = tokens * known.dollars / 1e6
+        cost = f": they are sent to {known.service}, at most {counted(tokens, 'token')}, some ${dollars:,.2f}"
+    return f"{counted(passages, 'passage')} would be embedded with {wanted}{cost}."
 
 
 def pause(settings: Settings) -> Answer:
@@ -118,9 +113,14 @@ def render(state: Mapping[str, Any], zone: tzinfo | None = None) -> str:
         f"{state['episodes_done']:,} of {counted(state['episodes_total'], 'episode')}",
         f"Model     {state['model_id']} into {state['space']}",
     ]
-    lines += [_pace(state)] if state["state"] == "running" else []
+    if state["state"] == "running" and state["rate_per_s"]:
+        left = f", about {duration(state['eta_s'])} left" if state["eta_s"] is not None else ""
+        lines.append(f"Pace      {state['rate_per_s']:,.1f} passages a second{left}")
+    elif state["state"] == "running":
+        lines.append("Pace      not known yet: a run starts within a minute while `anamnesis up` runs")
     if checkpoint := state["checkpoint"]:
-        lines.append(f"Written   {_local(checkpoint['at'], zone)}, {counted(checkpoint['done'], 'passage')}")
+        at = datetime.fromisoformat(checkpoint["at"]).astimezone(zone)
+        lines.append(f"Written   {at:%Y-%m-%d %H:%M:%S}, {counted(checkpoint['done'], 'passage')}")
     if backfill := state["backfill"]:
         lines.append(f"Backfill  {_backfill(backfill)}  {backfill['link']}")
     if state["state"] == "complete" and state["space"] != state["active_space"] and not state["waiting_for_use"]:
@@ -130,13 +130,6 @@ def render(state: Mapping[str, Any], zone: tzinfo | None = None) -> str:
     return "\n".join([*lines, *(f"-> {text}" for text in reembed_advice(state))])
 
 
-def _pace(state: Mapping[str, Any]) -> str:
-    if not state["rate_per_s"]:
-        return "Pace      not known yet: a run starts within a minute while `anamnesis up` runs"
-    left = f", about {duration(state['eta_s'])} left" if state["eta_s"] is not None else ""
-    return f"Pace      {state['rate_per_s']:,.1f} passages a second{left}"
-
-
 def _backfill(backfill: Mapping[str, Any]) -> str:
     if backfill["status"] is None:
         return "(Dagster does not answer)"
@@ -144,7 +137,3 @@ def _backfill(backfill: Mapping[str, Any]) -> str:
     has_failed = backfill["sources_failed"] and not is_canceled
     failed = f", {backfill['sources_failed']:,} failed" if has_failed else ""
     return f"{backfill['status']}, {backfill['sources_done']:,} of {counted(backfill['sources'], 'partition')}{failed}"
-
-
-def _local(text: str, zone: tzinfo | None) -> str:
-    return f"{datetime.fromisoformat(text).astimezone(zone):%Y-%m-%d %H:%M:%S}"

@@ -228,22 +228,17 @@ def _block(rank: int, hit: Mapping[str, Any], zone: tzinfo | None, width: int) -
     tail = [f"{indent}{printable(hit['episode_id'])}{also}"]
     if where := place_of(hit["source"]):
         tail.append(f"{indent}{printable(where)}")
-    if replaced := _replaced(hit, zone):
-        tail.append(f"{indent}{printable(replaced)}")
+    if hit.get("status") == "superseded":
+        at, by = hit.get("superseded_at"), hit.get("superseded_by")
+        since = f" since {datetime.fromisoformat(at).astimezone(zone):%Y-%m-%d %H:%M}" if at else ""
+        tail.append(
+            indent + printable(f"superseded{since} by {by}" if by else f"superseded{since}, with nothing in its place")
+        )
     if explanation := hit.get("explanation"):
         tail += [f"{indent}{printable(line)}" for line in hit_lines(explanation)]
     star = " ★" if hit.get("priority_multiplier", 1.0) > 1 else ""
     first, rest = typer.style(printable(head) + star, bold=True), (typer.style(line, dim=True) for line in tail)
     return "\n".join([first, *lines, *rest])
-
-
-def _replaced(hit: Mapping[str, Any], zone: tzinfo | None) -> str:
-    """Since when a hit is superseded, and by what; empty: it is not."""
-    if hit.get("status") != "superseded":
-        return ""
-    at, by = hit.get("superseded_at"), hit.get("superseded_by")
-    since = f" since {datetime.fromisoformat(at).astimezone(zone):%Y-%m-%d %H:%M}" if at else ""
-    return f"superseded{since}" + (f" by {by}" if by else ", with nothing in its place")
 
 
 def place_of(source: Mapping[str, Any]) -> str:

@@ -148,7 +148,16 @@ def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list
             f"Documents {_files(documents)}, {counted(_sum(documents, 'parts'), 'section')} with former ones, "
             f"in {counted(len(documents), 'source')}"
         )
-    lines += _crawler_lines(memory.get("crawler") or {"hosts": (), "sources": ()}, zone)
+    crawler = memory.get("crawler") or {"hosts": (), "sources": ()}
+    for row in crawler["sources"]:
+        lines.append(f"Source    {row['name']} on {row['machine']}: {source_state(row, zone)}")
+        lines += [f"          {one_line(problem)}" for problem in [*row["problems"], *row["errors"]][:3]]
+    lines += [
+        f"Away      {host['machine']}: {host['error']}; last seen {local_time(host['last_answer'], zone)}, "
+        f"tried again from {local_time(host['next_try'], zone)} on"
+        for host in crawler["hosts"]
+        if host["state"] == "away"
+    ]
     lines.append(f"Summaries {_summaries(memory['summaries'], memory.get('llm'))}")
     lines += [f"Space     {s['key']}  {s['status']}, {counted(s['embedded'], 'passage')}" for s in memory["spaces"]]
     if memory["reembed"]["state"] == "running":
@@ -163,20 +172,6 @@ def _files(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _sum(rows: Sequence[Mapping[str, Any]], name: str) -> int:
     return sum(int(row[name]) for row in rows)
-
-
-def _crawler_lines(crawler: Mapping[str, Any], zone: tzinfo | None) -> list[str]:
-    """Each source that is crawled with its first problems, and one line per machine that is away. Pure."""
-    lines = []
-    for row in crawler["sources"]:
-        lines.append(f"Source    {row['name']} on {row['machine']}: {source_state(row, zone)}")
-        lines += [f"          {one_line(problem)}" for problem in [*row["problems"], *row["errors"]][:3]]
-    away = [host for host in crawler["hosts"] if host["state"] == "away"]
-    return lines + [
-        f"Away      {host['machine']}: {host['error']}; last seen {local_time(host['last_answer'], zone)}, "
-        f"tried again from {local_time(host['next_try'], zone)} on"
-        for host in away
-    ]
 
 
 def _summaries(by_model: Mapping[str, int], llm: Mapping[str, Any] | None) -> str:

@@ -68,31 +68,22 @@ def run_upload(settings: Settings, files: Sequence[Path], given: Handed) -> tupl
         uploads = open_uploads(effective_settings(store), store)
         for file in files:
             try:
-                said.append(_sentence(uploads.take(_handed(file, given))))
+                try:
+                    with file.open("rb") as content:
+                        data = content.read(MOST_BYTES + 1)
+                except OSError as problem:
+                    raise GiveUp(f"it cannot be read: {problem.strerror}") from problem
+                media_type, place = mimetypes.guess_type(file.name)[0] or "", os.path.abspath(file)
+                taken = uploads.take(replace(given, filename=file.name, data=data, media_type=media_type, path=place))
+                text = f"{taken.filename}: {counted(len(taken.episode_ids), 'section')}, {taken.upload_id}"
+                if taken.duplicate:
+                    there = f"was there already, in {project_name(taken.project)}"
+                    text = f"{taken.filename} {there}: {taken.upload_id}"
+                said.append(f"{text}; {taken.note}" if taken.note else text)
             except AnamnesisError as problem:
                 said.append(f"{file}: {str(problem).removeprefix(f'{file.name}: ')}")
                 failed += 1
     return said, failed
-
-
-def _handed(file: Path, given: Handed) -> Handed:
-    try:
-        with file.open("rb") as content:
-            data = content.read(MOST_BYTES + 1)
-    except OSError as problem:
-        raise GiveUp(f"it cannot be read: {problem.strerror}") from problem
-    media_type = mimetypes.guess_type(file.name)[0] or ""
-    return replace(given, filename=file.name, data=data, media_type=media_type, path=os.path.abspath(file))
-
-
-def _sentence(taken: Upload) -> str:
-    if taken.duplicate:
-        return f"{taken.filename} was there already, in {project_name(taken.project)}: {taken.upload_id}{_but(taken)}"
-    return f"{taken.filename}: {counted(len(taken.episode_ids), 'section')}, {taken.upload_id}{_but(taken)}"
-
-
-def _but(taken: Upload) -> str:
-    return f"; {taken.note}" if taken.note else ""
 
 
 uploads_app = typer.Typer(help="Uploaded documents.", no_args_is_help=True)

@@ -140,7 +140,10 @@ class ContextMaker:
             block, out = self._claimed(block, out, sections, asked, words, now, skipped)
         skipped["budget"] += len(out)
         ids = tuple(dict.fromkeys(item.episode.episode_id for item in block.items))
-        self._track(ids, now)
+        try:
+            self._store.episodes.track(ids, now)
+        except AnamnesisError as exc:  # the answer matters more than its count
+            log.warning("what a session was told is not counted as retrieved: %s", exc)
         return ContextAnswer(block.text, block.tokens, ids, projects, skipped)
 
     def preview(self, asked: ContextRequest) -> ContextPreview:
@@ -289,12 +292,6 @@ class ContextMaker:
         skipped["shown"] += len(shown) - len(mine)
         kept = [replace(s, items=[i for i in s.items if i.episode.episode_id in mine]) for s in sections]
         return fitted(kept, asked.max_tokens, words, self._pieces)[0], out
-
-    def _track(self, ids: Sequence[str], now: datetime) -> None:
-        try:
-            self._store.episodes.track(ids, now)
-        except AnamnesisError as exc:  # the answer matters more than its count
-            log.warning("what a session was told is not counted as retrieved: %s", exc)
 
     def _parts(self, episodes: Iterable[Episode]) -> dict[str, Part]:
         return {part.part_id: part for part in self._store.forgetting.parts([e.episode_id for e in episodes])}

@@ -347,7 +347,12 @@ class EmbeddingControl:
         active, settings = self._store.spaces.active(), effective_settings(self._store)
         if active is None:
             return self.use_model(model_id or settings.model)
-        files = _files(self._store, settings, model_id) if model_id else _files_of_active(self._store, settings, active)
+        try:
+            files = _files(self._store, settings, model_id or active.model_id)
+        except UnknownModel as exc:
+            if model_id:
+                raise
+            raise SpaceConflict(f"the active model cannot embed again: {exc}") from exc
         if not spaces.is_of_model(active, files):
             return self.use_model(files.model_id)
         settings = self._unless_locked({"model": active.model_id})
@@ -599,14 +604,6 @@ class EmbeddingControl:
 
 def _files(store: Store, settings: Settings, model_id: str) -> ModelFiles:
     return model_files(settings, named(model_id), store)
-
-
-def _files_of_active(store: Store, settings: Settings, active: Space) -> ModelFiles:
-    """Return the files of the active model. Raise SpaceConflict if they are gone: the request named no model."""
-    try:
-        return _files(store, settings, active.model_id)
-    except UnknownModel as exc:
-        raise SpaceConflict(f"the active model cannot embed again: {exc}") from exc
 
 
 def coverage(store: Store) -> CoverageOut:

@@ -2,12 +2,13 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from anamnesis_pipeline.errors import GiveUp, StoreBusy, StoreCorrupt
-from anamnesis_pipeline.model import BEGINS_LONG, GOES_ON, FileCursor, Source
+from anamnesis_pipeline.model import BEGINS_LONG, GOES_ON, FileCursor
 from anamnesis_pipeline.parsing.documents.languages import CONVERTED, format_of
 from anamnesis_pipeline.parsing.text.file_names import log_name, log_stem
 from anamnesis_pipeline.pipeline.archive import Archive
@@ -59,8 +60,19 @@ def extractable(
     """
     sources = {s.key: s for s in store.files.sources() if keys is None or s.key in keys}
     documents = {key for key, found in sources.items() if holds_documents(found)}
-    labels = _labels(sources.values())
-    wanted = _wanted(store, sources, session_id, path)
+    # output folder by source: its own, unless two sources have one of that name
+    folders = {k: s.folder if s.folder not in {"", "."} else PurePosixPath(s.root).name for k, s in sources.items()}
+    shared = Counter(folders.values())
+    labels = {key: folder if folder and shared[folder] == 1 else key for key, folder in folders.items()}
+    parts = store.forgetting.matching(Selection(session_id=session_id)) if session_id else []
+    of_session = {(part.source, part.path) for part in store.forgetting.parts(parts)}
+    wanted = (
+        cursor
+        for source in sources.values()
+        for cursor in store.files.cursors(source.key).values()
+        if (not session_id or (cursor.source, cursor.path) in of_session or names(cursor.path, session_id))
+        and (not path or is_below(f"{folder_of(source)}/{cursor.path}", path))
+    )
     return [
         Extractable(cursor, number, _target(labels[cursor.source], name, number, latest))
         for cursor in wanted
@@ -106,7 +118,9 @@ def extract(store: Store, archive: Archive, wanted: Sequence[Extractable], to: P
 
     :raises GiveUp: a file exists already or cannot be written, or a name leads out of `to`.
     """
-    targets = [_inside(to, item.target) for item in wanted]
+    if outside := next((item.target for item in wanted if ".." in PurePosixPath(item.target).parts), ""):
+        raise GiveUp(f"{outside!r} leads out of {to}; extract this source by itself and look at its paths")
+    targets = [to / item.target for item in wanted]
     present = [target for target in targets if target.exists()]
     if present and not force:
         raise GiveUp(
@@ -125,18 +139,6 @@ def extract(store: Store, archive: Archive, wanted: Sequence[Extractable], to: P
     return ExtractReport(len(targets) - len(damaged), lines, size, damaged)
 
 
-def _wanted(store: Store, sources: dict[str, Source], session_id: str, path: str) -> Iterator[FileCursor]:
-    parts = store.forgetting.matching(Selection(session_id=session_id)) if session_id else []
-    of_session = {(part.source, part.path) for part in store.forgetting.parts(parts)}
-    for source in sources.values():
-        for cursor in store.files.cursors(source.key).values():
-            if session_id and (cursor.source, cursor.path) not in of_session and not names(cursor.path, session_id):
-                continue
-            if path and not is_below(f"{folder_of(source)}/{cursor.path}", path):
-                continue
-            yield cursor
-
-
 def names(path: str, session_id: str) -> bool:
     """Return whether a log's path shows that it belongs to a session: its own file, or one in its folder."""
     parts = PurePosixPath(path).parts
@@ -148,27 +150,9 @@ def is_below(path: str, place: str) -> bool:
     return path == place or path.startswith(f"{place.rstrip('/')}/")
 
 
-def _labels(sources: Iterable[Source]) -> dict[str, str]:
-    """Return source -> output folder of its files."""
-    folders = {s.key: s.folder if s.folder not in {"", "."} else PurePosixPath(s.root).name for s in sources}
-    shared = Counter(folders.values())
-    return {key: folder if folder and shared[folder] == 1 else key for key, folder in folders.items()}
-
-
 def _target(folder: str, path: str, generation: int, latest: int) -> str:
     place = PurePosixPath(folder, path)
     return str(place if generation == latest else place.with_suffix(f".generation-{generation}{place.suffix}"))
-
-
-def _inside(to: Path, target: str) -> Path:
-    if ".." in PurePosixPath(target).parts:
-        raise GiveUp(f"{target!r} leads out of {to}; extract this source by itself and look at its paths")
-    return to / target
-
-
-def _for_me_alone(path: str, flags: int) -> int:
-    """Open for the owner only, as Claude Code does with its logs: a log may hold anything."""
-    return os.open(path, flags, 0o600)
 
 
 def _write(store: Store, archive: Archive, item: Extractable, target: Path) -> tuple[int, int]:
@@ -177,7 +161,9 @@ def _write(store: Store, archive: Archive, item: Extractable, target: Path) -> t
     archived = archived_lines(store, archive, item.cursor.source, item.cursor.path, item.generation)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with open(draft, "w", encoding="utf-8", errors="surrogatepass", newline="\n", opener=_for_me_alone) as out:
+        # for the owner only, as Claude Code does with its logs: a log may hold anything
+        private = partial(os.open, mode=0o600)
+        with open(draft, "w", encoding="utf-8", errors="surrogatepass", newline="\n", opener=private) as out:
             for count, line in enumerate(archived, start=1):
                 out.write("\n" if count > 1 and not line.startswith(GOES_ON) else "")
                 out.write(line.lstrip(BEGINS_LONG))

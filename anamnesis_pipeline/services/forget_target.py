@@ -311,7 +311,7 @@ class Choice:
         return tuple(source.key for source in sources if request.machine in {"", source.machine})
 
     def _hits(self, query: str) -> set[str]:
-        """Return ids of the episodes that hold every word."""
+        """Return ids of the episodes that hold every word; none for a query without words."""
         where = Where(include_superseded=True)
         found = [
             {hit.episode_id for hit in self._store.text.matching([word], MOST_HITS, where, analyzer="exact")}

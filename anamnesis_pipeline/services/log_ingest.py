@@ -15,7 +15,7 @@ from anamnesis_pipeline.errors import BadSetting, LlmRefused, ServiceUnreachable
 from anamnesis_pipeline.llm.prices import DEFAULT_MODELS, MODELS
 from anamnesis_pipeline.model import LlmBudget, LlmUse
 from anamnesis_pipeline.pipeline.daily import timings
-from anamnesis_pipeline.pipeline.llm_breaker import BreakerState, breakers, close_breakers
+from anamnesis_pipeline.pipeline.llm_breaker import breakers, close_breakers
 from anamnesis_pipeline.pipeline.llm_calls import BUDGET_USED_UP
 from anamnesis_pipeline.pipeline.llm_choice import doubtful_private
 from anamnesis_pipeline.pipeline.summarize import NO_BUDGET
@@ -477,22 +477,17 @@ def llm_state(store: Store, settings: Settings, now: datetime) -> LlmOut:
         body["problem"] = str(exc)
         return body
     is_open = next((s for s in states if s.backend == settings.summarizer and s.is_open(now)), None)
-    body["problem"] = _against(settings, body, is_open, budget, day_use)
+    least = LlmUse(1, 1, 0, LEAST_PRICE if body["paid"] else 0.0)
+    if settings.local_only and not body["local"]:
+        body["problem"] = f"local_only keeps all text here, so {settings.summarizer} is never asked"
+    elif body["paid"] and budget == LlmBudget():
+        body["problem"] = NO_BUDGET
+    elif is_open is not None:
+        until = utc_text(is_open.until) if is_open.until else "now"
+        body["problem"] = f"{is_open.backend} is left alone until {until}: {is_open.reason}"
+    elif not budget.holds(day_use + least):
+        body["problem"] = BUDGET_USED_UP
     return body
-
-
-def _against(
-    settings: Settings, llm: LlmOut, is_open: BreakerState | None, budget: LlmBudget, used: LlmUse
-) -> str | None:
-    """Return why an LLM that can be opened is not called."""
-    if settings.local_only and not llm["local"]:
-        return f"local_only keeps all text here, so {settings.summarizer} is never asked"
-    if llm["paid"] and budget == LlmBudget():
-        return NO_BUDGET
-    if is_open is not None:
-        return f"{is_open.backend} is left alone until {_text(is_open.until)}: {is_open.reason}"
-    least = LlmUse(1, 1, 0, LEAST_PRICE if llm["paid"] else 0.0)
-    return None if budget.holds(used + least) else BUDGET_USED_UP
 
 
 def known_llm_models() -> list[LlmModelOut]:
@@ -510,10 +505,6 @@ def known_llm_models() -> list[LlmModelOut]:
         }
         for model in MODELS
     ]
-
-
-def _text(moment: datetime | None) -> str:
-    return utc_text(moment) if moment else "now"
 
 
 def _time(seconds: float | None) -> str | None:

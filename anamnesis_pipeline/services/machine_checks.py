@@ -39,14 +39,13 @@ T = TypeVar("T")
 
 def run_checks(checks: Sequence[Callable[[T], Finding]], of: T) -> list[Finding]:
     """Run all checks. One that cannot run, since the store is away, reports that."""
-    return [_made(check, of) for check in checks]
-
-
-def _made(check: Callable[[T], Finding], of: T) -> Finding:
-    try:
-        return check(of)
-    except AnamnesisError as exc:
-        return Finding(False, check.__name__.replace("_", " "), str(exc))
+    found = []
+    for check in checks:
+        try:
+            found.append(check(of))
+        except AnamnesisError as exc:
+            found.append(Finding(False, check.__name__.replace("_", " "), str(exc)))
+    return found
 
 
 def python_version(_settings: Settings) -> Finding:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import BadSetting, LlmRefused
-from anamnesis_pipeline.llm.prompts import Request, merge_prompt, request_for, text_of
+from anamnesis_pipeline.llm.prompts import merge_prompt, request_for, text_of
 from anamnesis_pipeline.llm.provider import Provider
 from anamnesis_pipeline.llm.replies import ParsedReply, parse_reply
 from anamnesis_pipeline.model import Episode, Part, Segment, SegmentKind, Space, Variant, Where, content_id
@@ -228,7 +228,9 @@ class _Asking:
 
     def merged(self, proposal: Proposal, members: Sequence[Episode]) -> Proposal:
         """Return the outcome of one cluster."""
-        parts = self._parts(members)
+        # a post is wrapped as a chunk: chunks decide what is private
+        stored = {part.part_id: part for part in self._merger.store.forgetting.parts([m.episode_id for m in members])}
+        parts = [stored.get(member.episode_id) or _as_part(member) for member in members]
         of_private_source = any(member.source in self._private for member in members)  # merged episodes have none
         if of_private_source or any(self._choice.against(part) for part in parts):
             return replace(proposal, outcome="private")
@@ -239,26 +241,19 @@ class _Asking:
         request = request_for(replace(prompt, text=masked), self._backend.name, self._backend.model)
         if not all(self._merger.store.llm.note_asked({request.key: part}) for part in parts):
             return replace(proposal, outcome="changed")
-        said = self._answer(request, prompt.message_ids)
-        if said is None or said.skip:
-            return replace(proposal, outcome="not the same" if said else "no answer")
-        merged_into = self._merger.write(members, said, self._backend.model)
-        return replace(proposal, outcome="merged" if merged_into else "changed", merged_into=merged_into)
 
-    def _answer(self, request: Request, ids: Sequence[str]) -> ParsedReply | None:
         def check(reply: str) -> ParsedReply:
-            return parse_reply(reply, ids, strict=True)
+            return parse_reply(reply, prompt.message_ids, strict=True)
 
         answer = self._caller.ask(request, check, check)
-        if isinstance(answer, Answer):
-            return check(answer.text)
-        self.problem = answer.problem if answer.ends_the_run else ""
-        return None
-
-    def _parts(self, members: Sequence[Episode]) -> list[Part]:
-        """Return the chunks of the members, which decide whether they are private; a post is wrapped as a chunk."""
-        stored = {part.part_id: part for part in self._merger.store.forgetting.parts([m.episode_id for m in members])}
-        return [stored.get(member.episode_id) or _as_part(member) for member in members]
+        if not isinstance(answer, Answer):
+            self.problem = answer.problem if answer.ends_the_run else ""
+            return replace(proposal, outcome="no answer")
+        said = check(answer.text)
+        if said.skip:
+            return replace(proposal, outcome="not the same")
+        merged_into = self._merger.write(members, said, self._backend.model)
+        return replace(proposal, outcome="merged" if merged_into else "changed", merged_into=merged_into)
 
 
 def _as_part(episode: Episode) -> Part:

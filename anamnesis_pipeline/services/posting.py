@@ -233,7 +233,7 @@ def posted_passages(
     :param without: ids of episodes that are no context.
     :param beside: episodes stored just before this one, with their project's canonical name.
     """
-    since = _context_since(episode)
+    since = max(episode.timestamp, _FIRST + CONTEXT_WITHIN) - CONTEXT_WITHIN  # without underflow
     limit = CONTEXT_EPISODES + 1 + len(without)
     stored = store.episodes.preceding(episode.instance, episode.project, episode.timestamp, since, limit=limit)
     before = sorted(
@@ -251,8 +251,3 @@ def posted_passages(
     )
     preceding = [e.summary for e in before if e.episode_id != episode.episode_id and e.episode_id not in without]
     return passages_of_posted(episode, preceding[-CONTEXT_EPISODES:], pieces)
-
-
-def _context_since(episode: Episode) -> datetime:
-    """Return the earliest time of posted episodes in the context, without underflow."""
-    return max(episode.timestamp, _FIRST + CONTEXT_WITHIN) - CONTEXT_WITHIN

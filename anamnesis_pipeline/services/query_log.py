@@ -90,6 +90,7 @@ def forget_questions(store: Store, marks: AbstractSet[str]) -> None:
     """
     questions = store.queries.every()
     projects = {name for own, called, _ in store.projects.names() for name in (own, called)}
+
     words = {number: content_words(asked.query) for number, asked in questions.items()}
     named = {number: [word for word in its if not marks.isdisjoint(marks_of([word]))] for number, its in words.items()}
     only_there = set(store.text.unknown(sorted({word for its in named.values() for word in its})))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anamnesis_pipeline.errors import AnamnesisError, StoreBusy, StoreFull
-from anamnesis_pipeline.model import Episode, Part, Segment, Where
+from anamnesis_pipeline.model import Part, Segment, Where
 from anamnesis_pipeline.parsing.claude_logs.message_keys import section_key
 from anamnesis_pipeline.pipeline.archive import Archive
 from anamnesis_pipeline.pipeline.crawl import Mask
@@ -97,11 +97,18 @@ class Rescan:
             self._carry_out("", None)
             return self._report([])
         with self._archive.alone():
-            place, mark, is_begun = self._begin()
-            self._carry_out(place, mark)
+            noted = self._store.settings.get(CHECKPOINT)
+            if noted is None or noted["version"] != self._version:
+                self._note("", None)
+                self._carry_out("", None)
+            else:
+                self._masked.update(noted["masked"])
+                self._changed.update(noted["changed"])
+                self._say("going on where an earlier run was interrupted", False)
+                self._carry_out(noted["step"], noted["mark"])
             self._store.queries.clear()  # masked by former rules
             self._store.events.clear()  # names of projects, too
-            problems = self._store.forgetting.scrub() if is_begun or self._changed.total() else []
+            problems = self._store.forgetting.scrub() if noted or self._changed.total() else []
             self._store.settings.set(CHECKPOINT, None)
             return self._report(problems)
 
@@ -116,17 +123,6 @@ class Rescan:
         return RescanReport(self._dry_run, dict(self._masked), changed, remains, problems)
 
     # --- how far it is ---
-
-    def _begin(self) -> tuple[str, Any, bool]:
-        """Return the step to continue, the mark after which, and whether an earlier run was interrupted."""
-        noted = self._store.settings.get(CHECKPOINT)
-        if noted is None or noted["version"] != self._version:
-            self._note("", None)
-            return "", None, noted is not None
-        self._masked.update(noted["masked"])
-        self._changed.update(noted["changed"])
-        self._say("going on where an earlier run was interrupted", False)
-        return noted["step"], noted["mark"], True
 
     def _note(self, step: str, mark: Any) -> None:
         counts = {"masked": dict(self._masked), "changed": dict(self._changed)}
@@ -200,9 +196,14 @@ class Rescan:
             yield {"behind": [source, path], "file": f"{number:,} of {len(files):,}"}
 
     def _generation(self, source: str, path: str, generation: int) -> int:
-        counted = self._count_lines(source, path, generation)
+        changed = 0
+        for frame in self._store.archive.frames(source, path, generation):
+            lines = list(self._archive.lines(source, path, [frame]))
+            masked, found = self._masked_lines(source, path, lines)
+            changed += sum(old != new for old, new in zip(lines, masked, strict=True))
+            self._masked += found
         if self._dry_run:
-            return counted
+            return changed
         return rewrite_generation(  # even without changes: a killed run may have left the former file
             self._store,
             self._archive,
@@ -211,15 +212,6 @@ class Rescan:
             generation,
             lambda lines: self._masked_lines(source, path, lines)[0],
         )
-
-    def _count_lines(self, source: str, path: str, generation: int) -> int:
-        changed = 0
-        for frame in self._store.archive.frames(source, path, generation):
-            lines = list(self._archive.lines(source, path, [frame]))
-            masked, found = self._masked_lines(source, path, lines)
-            changed += sum(old != new for old, new in zip(lines, masked, strict=True))
-            self._masked += found
-        return changed
 
     def _masked_lines(self, source: str, path: str, lines: list[str]) -> tuple[list[str], Counter[str]]:
         """Return a frame's lines masked; of documents and outputs together, since a secret may span lines."""
@@ -294,31 +286,26 @@ class Rescan:
         while True:
             page = self._store.episodes.page(Where(include_superseded=True), BATCH, cursor)
             for episode in page.items:
-                self._episode(episode)
+                held = [stored.passage for stored in self._store.episodes.passages_of(episode.episode_id)]
+                masked = replace(
+                    episode,
+                    instance=self._text(episode.instance),
+                    project=self._text(episode.project),
+                    kind=self._text(episode.kind),
+                    summary=self._text(episode.summary),
+                    raw_exchange=self._text(episode.raw_exchange),
+                    tags=tuple(map(self._text, episode.tags)),
+                    metadata=self._value(dict(episode.metadata)),
+                )
+                passages = [replace(p, text=self._text(p.text), context=self._text(p.context)) for p in held]
+                if masked != episode or passages != held:
+                    self._changed["episodes"] += 1
+                    if not self._dry_run:
+                        self._store.forgetting.rewrite_episode(with_masks_counted(masked), passages)
             if page.next_cursor is None:
                 return
             cursor = page.next_cursor
             yield cursor
-
-    def _episode(self, episode: Episode) -> None:
-        held = [stored.passage for stored in self._store.episodes.passages_of(episode.episode_id)]
-        masked = replace(
-            episode,
-            instance=self._text(episode.instance),
-            project=self._text(episode.project),
-            kind=self._text(episode.kind),
-            summary=self._text(episode.summary),
-            raw_exchange=self._text(episode.raw_exchange),
-            tags=tuple(map(self._text, episode.tags)),
-            metadata=self._value(dict(episode.metadata)),
-        )
-        passages = [
-            replace(passage, text=self._text(passage.text), context=self._text(passage.context)) for passage in held
-        ]
-        if masked != episode or passages != held:
-            self._changed["episodes"] += 1
-            if not self._dry_run:
-                self._store.forgetting.rewrite_episode(with_masks_counted(masked), passages)
 
     def _replies(self, behind: Any) -> Iterator[Any]:
         last = behind or ""
@@ -384,11 +371,8 @@ class Rescan:
             if masked != {name: value}:
                 self._changed["settings"] += 1
                 if not self._dry_run:
-                    self._rewrite_setting(name, masked)
+                    for new_name, new in masked.items():
+                        self._store.settings.set(new_name, new)
+                    if name not in masked:
+                        self._store.settings.set(name, None)
         yield None
-
-    def _rewrite_setting(self, name: str, masked: Mapping[str, Any]) -> None:
-        for new_name, value in masked.items():
-            self._store.settings.set(new_name, value)
-        if name not in masked:
-            self._store.settings.set(name, None)

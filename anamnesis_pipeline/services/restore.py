@@ -97,7 +97,12 @@ def verify(file: Path, tell: Tell) -> tuple[Header, Manifest]:
         found.tables = {table.name: (0, Digest().checksum) for table in header.tables()}
         for name, group in _by_table(members):
             if name:
-                found.tables[name] = _digest_of(name, group, tell)
+                digest = Digest()
+                for _, content in group:
+                    for line in content:
+                        digest.add(line.rstrip(b"\n"))
+                    tell(f"checking {name}", digest.rows, digest.rows)
+                found.tables[name] = digest.rows, digest.checksum
                 continue
             for member, content in group:
                 if member == MANIFEST:
@@ -114,15 +119,6 @@ def verify(file: Path, tell: Tell) -> tuple[Header, Manifest]:
 def _by_table(members: Iterable[Member]) -> Iterator[tuple[str, Iterator[Member]]]:
     """Group consecutive members by table; the name '' stands for members without rows."""
     return groupby(members, key=lambda member: table_of(member[0]))
-
-
-def _digest_of(name: str, members: Iterable[Member], tell: Tell) -> tuple[int, str]:
-    digest = Digest()
-    for _, content in members:
-        for line in content:
-            digest.add(line.rstrip(b"\n"))
-        tell(f"checking {name}", digest.rows, digest.rows)
-    return digest.rows, digest.checksum
 
 
 def _entries(manifest: Manifest) -> set[tuple[str, tuple[int, str]]]:

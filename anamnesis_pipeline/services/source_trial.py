@@ -2,11 +2,10 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from anamnesis_pipeline.errors import SourceUnreadable
-from anamnesis_pipeline.model import FileStat
 from anamnesis_pipeline.pipeline.crawl import folder_of
 from anamnesis_pipeline.sources.base import SourceHost, is_log
 from anamnesis_pipeline.sources.discovery import COWORK, log_root
@@ -72,6 +71,12 @@ def try_source(
         name = (rules.format_of(file.path) or "other") if spec.kind == DOCUMENTS else of_log
         number, size = counts.get(name, (0, 0))
         counts[name] = number + 1, size + file.size
+    problems = list(survey.problems)
+    if first := next(((each.source, file) for each in sources for file in each.files), None):
+        try:
+            host.read(f"{folder_of(first[0]).rstrip('/')}/{first[1].path}", 0, _START_BYTES)
+        except SourceUnreadable as problem:
+            problems.append(str(problem))
     return Trial(
         spec,
         survey.root,
@@ -84,7 +89,7 @@ def try_source(
         tuple(file.path for file in files[:FIRST_FILES]),
         {**excluded.left_out, **selection.left_out},
         {**excluded.examples, **selection.examples},
-        (*survey.problems, *_tasted(host, sources)),
+        tuple(problems),
         host.home(),
     )
 
@@ -100,16 +105,16 @@ class _Excluded:
     def without(self, found: SourceFiles) -> SourceFiles:
         """Return the source files without the excluded ones."""
         folder = folder_of(found.source).rstrip("/")
-        return replace(found, files=tuple(file for file in found.files if not self._noted(found, folder, file)))
-
-    def _noted(self, found: SourceFiles, folder: str, file: FileStat) -> bool:
-        why = self._kept_away(f"{folder}/{file.path}")
-        if why is None:
-            return False
-        self.left_out[why] += 1
-        if self.left_out[why] <= EXAMPLES:
-            self.examples[why] = (*self.examples.get(why, ()), _shown(found.source.folder, file.path))
-        return True
+        left = []
+        for file in found.files:
+            why = self._kept_away(f"{folder}/{file.path}")
+            if why is None:
+                left.append(file)
+                continue
+            self.left_out[why] += 1
+            if self.left_out[why] <= EXAMPLES:
+                self.examples[why] = (*self.examples.get(why, ()), _shown(found.source.folder, file.path))
+        return replace(found, files=tuple(left))
 
 
 def guessed_kind(host: SourceHost, root: str) -> str:
@@ -122,18 +127,6 @@ def guessed_kind(host: SourceHost, root: str) -> str:
     inside = [folder for folder in folders if folder != "."][:_LOOKED_INTO]
     has_logs = "." in folders or any("." in host.folders(f"{root.rstrip('/')}/{folder}") for folder in inside)
     return LOGS if has_logs or root.rstrip("/").endswith(f"/{COWORK}") else DOCUMENTS
-
-
-def _tasted(host: SourceHost, sources: Iterable[SourceFiles]) -> tuple[str, ...]:
-    """Read the start of the first file; return the problem of this file, if any."""
-    first = next(((each.source, file) for each in sources for file in each.files), None)
-    if first is None:
-        return ()
-    try:
-        host.read(f"{folder_of(first[0]).rstrip('/')}/{first[1].path}", 0, _START_BYTES)
-    except SourceUnreadable as problem:
-        return (str(problem),)
-    return ()
 
 
 def _shown(folder: str, path: str) -> str:

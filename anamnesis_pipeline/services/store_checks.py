@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting
-from anamnesis_pipeline.model import DeadLetter, FileCursor, Where
+from anamnesis_pipeline.model import FileCursor, Where
 from anamnesis_pipeline.parsing.claude_logs.observers import read_rules
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.archived import damaged_files
@@ -129,7 +129,11 @@ def dead_letters(store: Store) -> Finding:
     """Check that every log line was readable, except a last line that a crash cut off for good."""
     letters = store.messages.dead_letters(limit=EVERY_LETTER)
     lasts = {(letter.source, letter.path): letter for letter in letters}.values()  # by line: the last of each file
-    torn = sum(_is_torn_for_good(last, store.files.cursor(last.source, last.path)) for last in lasts)
+    torn = 0
+    for last in lasts:
+        cursor = store.files.cursor(last.source, last.path)
+        if cursor is not None and (last.generation, last.line) == (cursor.generation, cursor.lines - 1):
+            torn += cursor.gone or _is_at_rest(cursor)
     found = len(letters) - torn
     advice = "see them with: anamnesis dead-letters list; after an upgrade: anamnesis dead-letters retry"
     logs = counted(torn, "log that did not grow for a day ends", "logs that did not grow for a day end")
@@ -163,13 +167,6 @@ def observers(store: Store) -> Finding:
     told = ", ".join(f"{count:,} of {tool}" for tool, count in sorted(found.items()))
     detail = f"sessions that are archived and not indexed: {told}" if found else "no sessions of theirs were read"
     return Finding(True, name, detail)
-
-
-def _is_torn_for_good(letter: DeadLetter, cursor: FileCursor | None) -> bool:
-    if cursor is None:
-        return False
-    is_last = (letter.generation, letter.line) == (cursor.generation, cursor.lines - 1)
-    return is_last and (cursor.gone or _is_at_rest(cursor))
 
 
 def _is_at_rest(cursor: FileCursor) -> bool:

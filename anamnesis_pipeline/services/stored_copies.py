@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -38,7 +38,11 @@ class StoredCopies:
         :raises OSError: it cannot be read.
         """
         data = file.read_bytes()
-        upload, lines = upload_id_of(data), self._lines(file, data)
+        upload, lines = upload_id_of(data), list[str]()  # as the archive would hold them; none: it is no document
+        if format_of(file.name) is not None:
+            with suppress(DocumentUnreadable):
+                text = to_text(file.name, data)
+                lines = masked_lines(None, self.mask, file.name, Version(0, 0), text, Counter())
         places = {os.path.abspath(file), os.path.realpath(file)}
         return sorted(
             (source.key, path)
@@ -48,24 +52,15 @@ class StoredCopies:
             or (holds_documents(source) and (path.startswith(upload) or self._holds(cursor, lines)))
         )
 
-    def _lines(self, file: Path, data: bytes) -> list[str]:
-        """Return the lines that the archive would hold of a file; empty if it is no document."""
-        if format_of(file.name) is None:
-            return []
-        try:
-            return masked_lines(None, self.mask, file.name, Version(0, 0), to_text(file.name, data), Counter())
-        except DocumentUnreadable:
-            return []
-
     def _holds(self, cursor: FileCursor, lines: list[str]) -> bool:
         if not lines:
             return False
-        is_last = cursor.head_hash == content_id("\n".join(lines))
-        return is_last or any(found == lines for found in self._former(cursor, len(lines)))
-
-    def _former(self, cursor: FileCursor, length: int) -> Iterator[list[str]]:
-        """Yield former versions with `length` lines; the archive of others is not read."""
+        if cursor.head_hash == content_id("\n".join(lines)):
+            return True
         for generation in range(cursor.generation):
             frames = self.store.archive.frames(cursor.source, cursor.path, generation)
-            if sum(frame.lines for frame in frames) == length:
-                yield list(self.archive_lines.read(replace(cursor, generation=generation), 0))
+            # the archive of versions with another number of lines is not read
+            is_as_long = sum(frame.lines for frame in frames) == len(lines)
+            if is_as_long and list(self.archive_lines.read(replace(cursor, generation=generation), 0)) == lines:
+                return True
+        return False

@@ -248,17 +248,15 @@ def named(handed: Handed) -> str:
     name = PurePosixPath(handed.filename.replace("\\", "/")).name or "upload"
     name = "".join(char for char in name if char.isprintable())[-200:] or "upload"
     if format_of(name) is None and "." not in name:
-        name += _suffix(handed.media_type.partition(";")[0].strip().lower(), handed.data)
+        media_type = handed.media_type.partition(";")[0].strip().lower()
+        suffix = _SUFFIXES.get(media_type) or mimetypes.guess_extension(media_type) or ""
+        if not suffix or not format_of(f"x{suffix}"):
+            other = "" if b"\0" in handed.data else ".txt"
+            suffix = next((each for magic, each in _MAGIC if handed.data.startswith(magic)), other)
+        name += suffix
     if format_of(name) is None:
         raise DocumentUnsupported(f"{name!r} is of no type that is read; Markdown, text, code and office files are")
     return name
-
-
-def _suffix(media_type: str, data: bytes) -> str:
-    found = _SUFFIXES.get(media_type) or mimetypes.guess_extension(media_type) or ""
-    if found and format_of(f"x{found}"):
-        return found
-    return next((suffix for magic, suffix in _MAGIC if data.startswith(magic)), "" if b"\0" in data else ".txt")
 
 
 def _body(upload: Upload) -> dict[str, Any]:

@@ -180,7 +180,8 @@ def _by_content(store: Store, names: Sequence[str]) -> Iterable[tuple[str, str, 
         rest = base[len(repository.rsplit("/", 1)[-1]) + 1 :]
         mine, theirs = _files_of(store, name), _files_of(store, repository)
         common = mine & theirs
-        if any(_slug(branch).endswith(_slug(rest)) for branch in _branches_of(store, name)):
+        records = filter(None, map(of_episode, store.context.newest(name, SESSION_KIND, SESSIONS)))
+        if any(record.branch and _slug(record.branch).endswith(_slug(rest)) for record in records):
             yield name, repository, "by its branch"
         elif len(common) >= LEAST_COMMON and len(common) >= COMMON_SHARE * min(len(mine), len(theirs)):
             yield name, repository, f"by {len(common)} files that both worked on"
@@ -188,11 +189,6 @@ def _by_content(store: Store, names: Sequence[str]) -> Iterable[tuple[str, str, 
 
 def _slug(text: str) -> str:
     return re.sub(r"\W+", "-", text).strip("-").casefold()
-
-
-def _branches_of(store: Store, project: str) -> list[str]:
-    records = map(of_episode, store.context.newest(project, SESSION_KIND, SESSIONS))
-    return [record.branch for record in records if record is not None and record.branch]
 
 
 def _files_of(store: Store, project: str) -> set[str]:
