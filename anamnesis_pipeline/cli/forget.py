@@ -85,15 +85,12 @@ def with_place(request: ForgetRequest, store: Store) -> ForgetRequest:
     here = os.path.abspath(os.path.expanduser(path))
     if path.startswith("~") or os.path.exists(here):
         return replace(request, path=here)
-    raise GiveUp(f"--path {path}: say all of it, /folder/file or machine:/folder/file{_called_so(path, store)}")
-
-
-def _called_so(name: str, store: Store) -> str:
-    """The first stored files that end so, for who gave but a name."""
-    every = (place_shown(source, path) for source in store.files.sources() for path in store.files.cursors(source.key))
-    found = sorted(place for place in every if place.endswith(f"/{name}"))
-    more = f", and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
-    return f"; so called are {', '.join(found[:NAMED])}{more}" if found else ""
+    sources = store.files.sources()
+    every = (place_shown(source, stored) for source in sources for stored in store.files.cursors(source.key))
+    so_called = sorted(place for place in every if place.endswith(f"/{path}"))
+    more = f", and {len(so_called) - NAMED:,} more" if len(so_called) > NAMED else ""
+    called = f"; so called are {', '.join(so_called[:NAMED])}{more}" if so_called else ""
+    raise GiveUp(f"--path {path}: say all of it, /folder/file or machine:/folder/file{called}")
 
 
 def finish_forgetting(settings: Settings) -> tuple[bool, list[str]]:

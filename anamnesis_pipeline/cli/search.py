@@ -301,24 +301,18 @@ def queries(
     """Report how searches of the last 90 days fared, and which of those without a result another way of searching
     answers.
     """
-    body, remark = _report(settings_file.load(), limit)
-    if remark:
-        typer.echo(f"anamnesis: {remark}", err=True)
-    typer.echo(json.dumps(body, ensure_ascii=False, indent=2) if as_json else render_queries(body))
-
-
-def _report(settings: Settings, limit: int) -> tuple[Mapping[str, Any], str]:
+    settings = settings_file.load()
     try:
-        status, answer = ask_sidecar(settings, "GET", f"/api/queries?limit={limit}", timeout_s=120.0)
+        status, body = ask_sidecar(settings, "GET", f"/api/queries?limit={limit}", timeout_s=120.0)
+        if status != 200:
+            raise refusal(status, body, "the report")
     except ServiceUnreachable as exc:
         if not settings.has_store:
             raise GiveUp(f"{exc}, and nothing was asked in {settings.home} yet; {start_it(settings)}") from exc
         with closing(open_to_read(settings)) as store:
-            engine = Engine(store, None, private=partial(what_is_private, store))
-            return queries_body(store, engine, limit), f"{exc}; looked for words only"
-    if status != 200:
-        raise refusal(status, answer, "the report")
-    return answer, ""
+            body = queries_body(store, Engine(store, None, private=partial(what_is_private, store)), limit)
+        typer.echo(f"anamnesis: {exc}; looked for words only", err=True)
+    typer.echo(json.dumps(body, ensure_ascii=False, indent=2) if as_json else render_queries(body))
 
 
 def render_queries(body: Mapping[str, Any]) -> str:

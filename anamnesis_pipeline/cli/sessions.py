@@ -92,7 +92,9 @@ def show(
     mention_other_store(settings)
     with closing(open_to_read(settings)) as store:
         wanted = _numbered(settings, name)
-        episode = _episode(store, wanted)
+        episode = None
+        with suppress(EpisodeNotFound):  # then a session may be meant
+            episode = find_episode(store, wanted)
         if episode is None:
             _show_session(store, wanted, as_json=as_json)
         elif as_json:
@@ -200,14 +202,6 @@ def _numbered(settings: Settings, name: str) -> str:
         return name
     number = int(name)
     return str(shown[number - 1]) if isinstance(shown, list) and 1 <= number <= len(shown) else name
-
-
-def _episode(store: Store, name: str) -> Episode | None:
-    """The episode of this id, or of a beginning of it that no other has; None: a session may be meant."""
-    try:
-        return find_episode(store, name)
-    except EpisodeNotFound:
-        return None
 
 
 def _listed(title: str, episodes: Sequence[Episode]) -> list[str]:

@@ -1,7 +1,7 @@
 """`anamnesis summarize`, `backfill` and `value`: summarize now or again, and explain which chunks go to an LLM."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
@@ -93,7 +93,11 @@ def run_backfill(settings: Settings, say: Say, *, project: str | None, limit: in
         total = sum(found.values())
         would = "would be" if dry_run else "is to be" if total == 1 else "are to be"
         of = f"{counted(total, 'part')} of {counted(len(found), 'source')}"
-        say(f"{of} {would} summarized again by {model}.{_left_out(against)}")
+        short, low, private = (against.get(reason, 0) for reason in ("short", "low value", "private"))
+        left = f" {counted(short, 'more is', 'more are')} short enough (summary_min_chars)." if short else ""
+        left += f" {counted(low, 'more is', 'more are')} below the threshold (summary_min_value)." if low else ""
+        left += f" {counted(private, 'more is', 'more are')} private." if private else ""
+        say(f"{of} {would} summarized again by {model}.{left}")
         if dry_run and found:
             say(cost_text(used, len(turns), is_local=is_local))
         if dry_run or not found:
@@ -173,14 +177,6 @@ def _llm(settings: Settings) -> tuple[str, bool] | None:
         return None
     with closing(opening()) as backend:
         return backend.model, backend.is_local
-
-
-def _left_out(against: Mapping[str, int]) -> str:
-    """What no LLM is asked about, in words."""
-    short, low, private = (against.get(reason, 0) for reason in ("short", "low value", "private"))
-    said = f" {counted(short, 'more is', 'more are')} short enough (summary_min_chars)." if short else ""
-    said += f" {counted(low, 'more is', 'more are')} below the threshold (summary_min_value)." if low else ""
-    return said + (f" {counted(private, 'more is', 'more are')} private." if private else "")
 
 
 def _label(store: Store, project: str | None) -> str | None:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Annotated, Any, Literal, NotRequired, Protocol, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -373,7 +374,26 @@ class EmbeddingControl:
 
     def list_spaces(self) -> list[SpaceOut]:
         """Return every space with its coverage, oldest first."""
-        return [self._space(space) for space in self._store.spaces.all()]
+        listed: list[SpaceOut] = []
+        for space in self._store.spaces.all():
+            progress = self._store.vectors.progress(space.key)
+            listed.append(
+                {
+                    "key": space.key,
+                    "model_id": space.model_id,
+                    "dims": space.dim,
+                    "generation": space.generation,
+                    "status": cast(Any, space.status),
+                    "precision": space.precision,
+                    "fidelity": space.fidelity,
+                    "token_dims": space.token_dims,
+                    "token_bytes": self._store.vectors.token_bytes(space.key),
+                    "vector_bytes": self._store.vectors.vector_bytes(space.key),
+                    "embedded": progress.passages_done,
+                    "stored": progress.passages,
+                }
+            )
+        return listed
 
     # --- the re-embed --------------------------------------------------------------------------------------
 
@@ -539,67 +559,30 @@ class EmbeddingControl:
         }
 
     def _reembed_body(self, status: reembedding.ReembedStatus) -> ReembedOut:
-        return {
-            "state": status.state,
-            "space": status.space,
-            "model_id": status.model_id,
-            "done": status.done,
-            "total": status.total,
-            "episodes_done": status.episodes_done,
-            "episodes_total": status.episodes_total,
-            "errors": status.errors,
-            "last_error": status.last_error,
-            "rate_per_s": status.rate_per_s,
-            "eta_s": status.eta_s,
-            "started_at": utc_text(status.started_at) if status.started_at else None,
-            "checkpoint": {
-                "last_id": status.checkpoint.last_episode,
-                "done": status.checkpoint.done,
-                "total": status.checkpoint.total,
-                "model_id": status.checkpoint.model_id,
-                "at": utc_text(status.checkpoint.at),
+        body = asdict(status)
+        backfill_id = body.pop("backfill_id")
+        body["started_at"] = utc_text(status.started_at) if status.started_at else None
+        if status.checkpoint:
+            body["checkpoint"]["at"] = utc_text(status.checkpoint.at)
+        body["backfill"] = None
+        if backfill_id:
+            state = None
+            if self._dagster is not None:
+                with suppress(ServiceUnreachable):
+                    state = self._dagster.backfill_state(backfill_id)
+            backfill: BackfillOut = {
+                "backfill_id": backfill_id,
+                "link": self._link(backfill_id),
+                "status": state.status if state else None,
+                "sources": state.targeted if state else None,
+                "sources_done": state.materialized if state else None,
+                "sources_failed": state.failed if state else None,
             }
-            if status.checkpoint
-            else None,
-            "active_space": status.active_space,
-            "active_model_id": status.active_model_id,
-            "waiting_for_use": status.waiting_for_yes,
-            "backfill": self._backfill(status.backfill_id) if status.backfill_id else None,
-        }
-
-    def _backfill(self, backfill_id: str) -> BackfillOut:
-        state = None
-        if self._dagster is not None:
-            with suppress(ServiceUnreachable):
-                state = self._dagster.backfill_state(backfill_id)
-        return {
-            "backfill_id": backfill_id,
-            "link": self._link(backfill_id),
-            "status": state.status if state else None,
-            "sources": state.targeted if state else None,
-            "sources_done": state.materialized if state else None,
-            "sources_failed": state.failed if state else None,
-        }
+            body["backfill"] = backfill
+        return cast(ReembedOut, body)
 
     def _link(self, backfill_id: str) -> str:
         return (self._dagster or open_dagster(settings_in_use(effective_settings(self._store)))).link(backfill_id)
-
-    def _space(self, space: Space) -> SpaceOut:
-        progress = self._store.vectors.progress(space.key)
-        return {
-            "key": space.key,
-            "model_id": space.model_id,
-            "dims": space.dim,
-            "generation": space.generation,
-            "status": cast(Any, space.status),
-            "precision": space.precision,
-            "fidelity": space.fidelity,
-            "token_dims": space.token_dims,
-            "token_bytes": self._store.vectors.token_bytes(space.key),
-            "vector_bytes": self._store.vectors.vector_bytes(space.key),
-            "embedded": progress.passages_done,
-            "stored": progress.passages,
-        }
 
 
 def _files(store: Store, settings: Settings, model_id: str) -> ModelFiles:

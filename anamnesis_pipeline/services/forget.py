@@ -234,9 +234,14 @@ class Forgetter:
         for key, path in files:
             cursor = self._store.files.cursor(key, path)
             if cursor is not None and not cursor.gone:
-                named = private.file_shown(key, _origin(self._sources[key], path))
-                origin = "a file of a private project" if (key, path) in unnamed else named
-                there.setdefault(self._sources[key].machine, []).append(origin)
+                source = self._sources[key]
+                what = "file" if holds_documents(source) else "log"
+                origin = f"the {what} itself, on {source.machine}: {folder_of(source)}/{path}"
+                if key == UPLOADS:
+                    origin = f"the file that was uploaded, where it was sent from: {path.rpartition('/')[2]}"
+                is_named = (key, path) not in unnamed
+                origin = private.file_shown(key, origin) if is_named else "a file of a private project"
+                there.setdefault(source.machine, []).append(origin)
         found = []
         for machine, origins in there.items():
             more = len(origins) - NAMED_FILES
@@ -450,14 +455,6 @@ class Forgetter:
             if self._store.messages.commit_parsed(ParsedChunk(cursor, after, revived=letters)):
                 return
         raise StoreBusy(f"{path} is being read all the time; forget once more when the ingest is done")
-
-
-def _origin(source: Source, path: str) -> str:
-    """Describe the original place of an archived file."""
-    if source.key == UPLOADS:
-        return f"the file that was uploaded, where it was sent from: {path.rpartition('/')[2]}"
-    what = "file" if holds_documents(source) else "log"
-    return f"the {what} itself, on {source.machine}: {folder_of(source)}/{path}"
 
 
 def _shown(episode: Episode) -> Shown:

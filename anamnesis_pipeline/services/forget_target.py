@@ -191,10 +191,12 @@ class Target:
         if part.section is None or part.kind != "code" or not gone:
             return part.segments
         title = part.section.title
-        return tuple(
-            _said_anew(s, outline_without(s.text, title, gone)) if s.kind is SegmentKind.OUTLINE else s
-            for s in part.segments
-        )
+        segments = []
+        for each in part.segments:
+            text = outline_without(each.text, title, gone) if each.kind is SegmentKind.OUTLINE else each.text
+            is_same = text == each.text
+            segments.append(each if is_same else replace(each, text=text, message_key=section_key(text)))
+        return tuple(segments)
 
     @cached_property
     def _talks(self) -> set[str]:
@@ -340,12 +342,6 @@ class Choice:
             if (not request.session_id or names(path, request.session_id))
             and (not request.path or is_below(f"{folder_of(source)}/{path}", request.path))
         }
-
-
-def _said_anew(segment: Segment, text: str) -> Segment:
-    if text == segment.text:
-        return segment
-    return replace(segment, text=text, message_key=section_key(text))
 
 
 def cleared_state(cursor: FileCursor, target: Target) -> str:

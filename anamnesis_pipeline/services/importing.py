@@ -113,10 +113,16 @@ class Importer:
             run: dict[str, Numbered] = {}
             said: list[tuple[int, Line]] = []
             for number, line in batch:
+                if not line:
+                    problems[number] = _Unreadable(f"it has more than {MOST_LINE_BYTES >> 20} MiB")
+                    continue
                 try:
-                    said.append((number, _parsed(line)))
-                except _Unreadable as problem:
-                    problems[number] = problem
+                    said.append((number, Line.model_validate_json(line)))
+                except ValidationError as problem:
+                    first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
+                    place = ".".join(str(piece) for piece in first["loc"])
+                    told = str(first["msg"]).replace(" at line 1 column ", " at column ")  # the report names the line
+                    problems[number] = _Unreadable(f"{place}: {told}" if place else told)
             times = _times([line for _, line in said])
             for (number, each), when in zip(said, times, strict=True):
                 try:
@@ -302,15 +308,3 @@ def _lines(content: BufferedIOBase) -> Iterator[tuple[int, bytes]]:
             yield number, line
         elif line.strip():
             yield number, line
-
-
-def _parsed(line: bytes) -> Line:
-    if not line:
-        raise _Unreadable(f"it has more than {MOST_LINE_BYTES >> 20} MiB")
-    try:
-        return Line.model_validate_json(line)
-    except ValidationError as problem:
-        first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(str(piece) for piece in first["loc"])
-        told = str(first["msg"]).replace(" at line 1 column ", " at column ")  # the caller prefixes the line number
-        raise _Unreadable(f"{place}: {told}" if place else told) from problem

@@ -64,7 +64,7 @@ class Started:
 class Checkpoint:
     """The newest write of a re-embed, in passages."""
 
-    last_episode: str
+    last_id: str
     done: int
     total: int
     model_id: str
@@ -75,7 +75,7 @@ class Checkpoint:
 class ReembedStatus:
     """Progress of the re-embed. `done` and `total` count passages; `errors` failures since the last checkpoint.
 
-    `rate_per_s` and `eta_s` are None when the next checkpoint is overdue. `waiting_for_yes`: complete, and the setting
+    `rate_per_s` and `eta_s` are None when the next checkpoint is overdue. `waiting_for_use`: complete, and the setting
     `switch` requires confirmation.
     """
 
@@ -95,7 +95,7 @@ class ReembedStatus:
     backfill_id: str | None = None
     active_space: str | None = None
     active_model_id: str | None = None
-    waiting_for_yes: bool = False
+    waiting_for_use: bool = False
 
 
 def use(store: Store, wanted: str | ModelFiles, precision: str, launch: Launch | None = None) -> Started:
@@ -325,6 +325,6 @@ def status(store: Store, switch: str = "auto") -> ReembedStatus:
             started_at=its_job.started_at if its_job is not None else None,
             checkpoint=checkpoint,
             backfill_id=its_job.backfill_id if its_job is not None else None,
-            waiting_for_yes=shown.status == "building" and not missing and switch == "ask",
+            waiting_for_use=shown.status == "building" and not missing and switch == "ask",
         )
     return found if active is None else replace(found, active_space=active.key, active_model_id=active.model_id)

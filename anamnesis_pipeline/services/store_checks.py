@@ -192,8 +192,11 @@ def coverage(store: Store) -> Finding:
     share = covered["embedded"] / covered["stored"] if covered["stored"] else 1.0
     detail = f"{share:.1%} of {counted(covered['stored'], 'passage')} embedded"
     advice = "the rest is embedded while Anamnesis runs; see the embed job in the Dagster UI"
-    if not is_whole and _is_embedding(store):
-        return Finding(True, "coverage", detail, note="the rest was read a moment ago and is being embedded")
+    space = store.spaces.active()
+    if not is_whole and space is not None and read_lock(effective_settings(store).home / "up.lock") is not None:
+        waiting = store.vectors.pending_sources(space.key)
+        if read_since(store.settings, waiting, datetime.now(UTC) - BEING_EMBEDDED):
+            return Finding(True, "coverage", detail, note="the rest was read a moment ago and is being embedded")
     return Finding(is_whole, "coverage", detail, advice)
 
 
@@ -212,15 +215,6 @@ def vector_index(store: Store) -> Finding:
     )
     advice = "answers are complete, and take longer; it is built again while Anamnesis runs, or by: anamnesis ingest"
     return Finding(not state.problem, "vector index", state.problem or measured, advice)
-
-
-def _is_embedding(store: Store) -> bool:
-    """Return whether `anamnesis up` runs and all passages without vectors come from sources ingested within minutes."""
-    space = store.spaces.active()
-    if space is None or read_lock(effective_settings(store).home / "up.lock") is None:
-        return False
-    waiting = store.vectors.pending_sources(space.key)
-    return read_since(store.settings, waiting, datetime.now(UTC) - BEING_EMBEDDED)
 
 
 def space_models(store: Store) -> Finding:

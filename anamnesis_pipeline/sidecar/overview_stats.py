@@ -105,7 +105,15 @@ class Overview:
     def direct(self) -> list[DirectOut]:
         """Return the counts of sources without a log."""
         held = self._sources.get(None)
-        return [_direct(name, held.get(name)) for name in RESERVED_SOURCES]
+        return [
+            {
+                "source": name,
+                "episodes": state.episodes if state else 0,
+                "newest": utc_text(state.newest.astimezone(UTC)) if state else None,
+            }
+            for name in RESERVED_SOURCES
+            for state in [held.get(name)]
+        ]
 
     def stats(self) -> StatsOut:
         """Return all statistics, JSON-ready."""
@@ -185,11 +193,3 @@ def _ago(newest: datetime | None, now: datetime) -> str:
         return f"the newest of {counted(minutes, 'minute')} ago" if minutes else "the newest of just now"
     hours = minutes // 60
     return f"the newest of {counted(hours, 'hour')} ago" if hours < 48 else f"the newest of {hours // 24:,} days ago"
-
-
-def _direct(source: str, state: SourceState | None) -> DirectOut:
-    return {
-        "source": source,
-        "episodes": state.episodes if state else 0,
-        "newest": utc_text(state.newest.astimezone(UTC)) if state else None,
-    }

@@ -230,7 +230,7 @@ def test_the_status_tells_rate_time_left_and_checkpoint(live: Store, launch: Lau
     status = reembedding.status(live)
     assert (status.done, status.episodes_done, status.rate_per_s, status.eta_s) == (2, 2, 1.5, 2.0)
     assert (status.checkpoint.done, status.checkpoint.total, status.checkpoint.model_id) == (2, 5, "b")
-    assert status.checkpoint.last_episode.startswith("uploads-")
+    assert status.checkpoint.last_id.startswith("uploads-")
     assert status.checkpoint.at <= datetime.now(UTC)
 
 
@@ -299,10 +299,10 @@ def test_a_space_of_changed_model_files_is_not_given_up(live: Store) -> None:
 def test_a_complete_space_waits_for_a_yes_when_told_to_ask(live: Store, launch: Launcher, building: Space) -> None:
     embed_all(live, building, ["direct", "uploads"], dim=16)
     status = reembedding.status(live, "ask")
-    assert (status.state, status.waiting_for_yes) == ("complete", True)
-    assert not reembedding.status(live, "auto").waiting_for_yes
+    assert (status.state, status.waiting_for_use) == ("complete", True)
+    assert not reembedding.status(live, "auto").waiting_for_use
     assert reembedding.use(live, building.key, "fp32", launch).switched
-    assert (reembedding.status(live, "ask").waiting_for_yes, len(launch.launched)) == (False, 1)
+    assert (reembedding.status(live, "ask").waiting_for_use, len(launch.launched)) == (False, 1)
 
 
 def test_the_active_space_cannot_be_dropped(live: Store) -> None:

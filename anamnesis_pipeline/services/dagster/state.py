@@ -77,7 +77,15 @@ def read_state(data: Mapping[str, Any]) -> DagsterState:
     return DagsterState(
         daemons={d["daemonType"]: bool(d["healthy"]) for d in statuses if d["required"]},
         last_ingest=_moment(last[0].get("endTime")),
-        unfinished=tuple(_unfinished(run) for run in data["unfinished"].get("results") or []),
+        unfinished=tuple(
+            UnfinishedRun(
+                run["runId"],
+                run["jobName"],
+                run["status"],
+                _moment(run.get("updateTime") or run.get("creationTime")) or datetime.now(UTC),
+            )
+            for run in data["unfinished"].get("results") or []
+        ),
     )
 
 
@@ -89,11 +97,6 @@ def stopped_text(names: Sequence[str]) -> str:
 def stuck(runs: tuple[UnfinishedRun, ...], now: datetime) -> list[UnfinishedRun]:
     """Return the runs without an event for longer than their state explains. Pure."""
     return [run for run in runs if (now - run.changed_at).total_seconds() > _PATIENCE_S.get(run.status, 3600)]
-
-
-def _unfinished(run: Mapping[str, Any]) -> UnfinishedRun:
-    changed = _moment(run.get("updateTime") or run.get("creationTime")) or datetime.now(UTC)
-    return UnfinishedRun(run["runId"], run["jobName"], run["status"], changed)
 
 
 def _moment(seconds: float | None) -> datetime | None:
