@@ -34,7 +34,7 @@ _PLAIN_LINE_EVERY_S = 10.0
 
 @contextmanager
 def shown(console: Console, after: str) -> Iterator[Tell]:
-    """What to tell of each step while the block runs.
+    """Yield the progress callback for the steps of the block.
 
     :param after: how things are where Ctrl-C ended it.
     :raises GiveUp: Ctrl-C ended it, in words.
@@ -71,7 +71,7 @@ def _plain(console: Console) -> Tell:
 
 
 def index_told(problem: str) -> str:
-    """What to say where a copy is whole and its search index is not. Pure."""
+    """Describe a complete copy without a search index. Pure."""
     return (
         f"Its search index could not be built in time: {problem}. The copy is whole all the same; until the index is "
         "there, searches by meaning read all vectors, or go without where there are many; `anamnesis doctor` tells."
@@ -134,7 +134,7 @@ def run_restore(settings: Settings, file: Path, tell: Tell) -> RestoreReport:
 
 
 def render_backup(report: BackupReport, file: Path) -> str:
-    """What was written, for people. Pure."""
+    """Render what was written. Pure."""
     held = f"{counted(report.rows, 'row')} and {counted(report.files, 'file')}"
     problems = [f"Not whole: {problem}" for problem in report.problems]
     return "\n".join(
@@ -143,7 +143,7 @@ def render_backup(report: BackupReport, file: Path) -> str:
 
 
 def render_restored(report: RestoreReport, place: str, named: str) -> str:
-    """What was made, for people. Pure.
+    """Render what was restored. Pure.
 
     :param named: the place of the store that the settings name now, with what the backup's config.toml says.
     """
@@ -170,7 +170,7 @@ _WAIT_S = 10
 
 
 class Backend(StrEnum):
-    """Where a memory can be."""
+    """The stores that can hold a memory."""
 
     SQLITE = "sqlite"
     MONGO = "mongo"
@@ -178,8 +178,8 @@ class Backend(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What was copied, from where to where, and when it began. `is_running`: an `anamnesis up` writes to the source.
-    `index_problem`: why the vectors have no search index there yet.
+    """A finished copy: what was copied, source and target, and its start. `is_running`: an `anamnesis up` writes to the
+    source. `index_problem`: why the vectors have no search index there yet.
     """
 
     report: MoveReport
@@ -244,7 +244,7 @@ def _open_target(target: Settings) -> Store:
 
 
 def render_migrated(done: Migration) -> str:
-    """What was copied, and how to switch, for people. Pure."""
+    """Render what was copied, and how to switch. Pure."""
     changes, place = done.report.changes, store_place(done.target)
     lines = [
         f"{place} holds what {done.source} held at {done.began_at:%H:%M:%S} UTC: {counted(changes.rows, 'row')}, "

@@ -36,7 +36,7 @@ def _general(settings: Settings) -> list[Finding]:
 
 
 def render(findings: Sequence[Finding]) -> str:
-    """One line for what is well, two for what is not. Pure."""
+    """Render one line per passed check, two per problem. Pure."""
     lines = []
     for finding in findings:
         lines.append(f"{'ok   ' if finding.ok else 'WRONG'} {finding.name}: {finding.detail}")
@@ -49,7 +49,7 @@ def render(findings: Sequence[Finding]) -> str:
 
 
 def sidecar(settings: Settings) -> Finding:
-    """The sidecar answers and has its store and model."""
+    """Check that the sidecar answers and has its store and model."""
     status = sidecar_status(settings)
     if (other := other_store(settings, status)) is not None:
         return Finding(False, "sidecar", other, SAME_STORE)

@@ -110,7 +110,7 @@ def add(
     file: Path | None = None,
     forget: bool = False,
 ) -> tuple[list[str], list[str]]:
-    """Store rules, and exclude an episode; returns what to say, and what could not be forgotten.
+    """Store rules, and exclude an episode. Return the lines to print, and what could not be forgotten.
 
     :param file: the one that the rule by content is made of.
     :param forget: also forget what is stored of what the rules mean.
@@ -148,7 +148,7 @@ def add(
 
 
 def listed(settings: Settings) -> list[Entry]:
-    """The newest entries; a home without a store has none."""
+    """Return the newest entries; none without a store."""
     if not settings.has_store:
         return []
     with closing(open_store(settings)) as store:
@@ -156,7 +156,7 @@ def listed(settings: Settings) -> list[Entry]:
 
 
 def remove(settings: Settings, entry_id: str) -> str:
-    """Lift an entry; returns what to say.
+    """Lift an entry. Return the text to print.
 
     :raises GiveUp: there is none of this id.
     """
@@ -168,7 +168,7 @@ def remove(settings: Settings, entry_id: str) -> str:
 
 
 def render(entries: Sequence[Entry]) -> str:
-    """One line per entry. Pure."""
+    """Render one line per entry. Pure."""
     if not entries:
         return "Nothing is excluded."
     lines = []
@@ -187,7 +187,7 @@ def render(entries: Sequence[Entry]) -> str:
 
 
 def _request(settings: Settings, store: Store, rule: Rule, file: Path | None) -> ForgetRequest:
-    """What a rule means of what is stored: whole files where it names them, else episodes."""
+    """Return the stored content that a rule matches: whole files if it names them, else episodes."""
     if not rule.machine and rule.kind is RuleKind.PATH:
         return ForgetRequest(path=rule.value)
     if not rule.machine and rule.kind is RuleKind.SESSION:

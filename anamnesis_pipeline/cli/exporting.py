@@ -96,7 +96,7 @@ def run_export(
 
 
 def run_import(settings: Settings, file: Path, say: Callable[[int], None]) -> ImportReport:
-    """Take in what a file holds.
+    """Import the episodes of a file.
 
     :param say: told the number of each line that was read.
     :raises GiveUp: the file cannot be read, or is damaged; what came before is stored.
@@ -112,7 +112,7 @@ def run_import(settings: Settings, file: Path, say: Callable[[int], None]) -> Im
 
 
 def render(report: ImportReport) -> str:
-    """What became of the lines, for people. Pure."""
+    """Render the outcome of the lines. Pure."""
     lines = [f"{counted(report.created, 'episode')} stored, {report.unchanged:,} stored already"]
     if report.tombstoned:
         lines.append(f"{report.tombstoned:,} kept away: they were deleted or forgotten here")
@@ -130,7 +130,7 @@ def render(report: ImportReport) -> str:
 
 @contextmanager
 def _written(file: Path) -> Iterator[BinaryIO]:
-    """Standard output, or a new file that appears when it is whole."""
+    """Yield standard output, or a new file that appears once complete."""
     if file == STANDARD:
         yield sys.stdout.buffer
         return

@@ -37,7 +37,7 @@ def request_of(
     until: str | None,
     query: str | None,
 ) -> ForgetRequest:
-    """What the command line asks for.
+    """Return the request of the command line.
 
     :raises GiveUp: a time cannot be read.
     """
@@ -56,7 +56,7 @@ def request_of(
 
 
 def run_forget(settings: Settings, request: ForgetRequest, *, yes: bool) -> ForgetReport:
-    """What would go, or went. An earlier run that was interrupted is finished first.
+    """Return what would be or was removed. An interrupted run is finished first.
 
     :raises GiveUp: nothing is stored, nothing is asked for, or nothing matches; a path is none.
     :raises IdAmbiguous: several sessions begin as the one that is named.
@@ -72,8 +72,8 @@ def run_forget(settings: Settings, request: ForgetRequest, *, yes: bool) -> Forg
 
 
 def with_place(request: ForgetRequest, store: Store) -> ForgetRequest:
-    """The request with its path as the store knows it: `machine:/path`, as a hit names it, is a path on that machine;
-    one that is relative is meant from here.
+    """Return the request with its path as the store knows it: `machine:/path`, as in hits, is a path on that machine;
+    a relative one starts at the current folder.
 
     :raises GiveUp: it names no file of this machine, so it is ambiguous.
     """
@@ -105,7 +105,7 @@ def finish_forgetting(settings: Settings) -> tuple[bool, list[str]]:
 
 
 def render(report: ForgetReport) -> str:
-    """The report for people. Pure."""
+    """Render the report. Pure."""
     verb = "would be forgotten" if report.dry_run else "are forgotten"
     said = [counted(report.messages, "message")] if report.messages or not report.sections else []
     said += [counted(report.sections, "section")] if report.sections else []

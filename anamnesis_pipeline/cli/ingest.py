@@ -62,7 +62,7 @@ def run_ingest(settings: Settings, say: Say) -> None:
 
 
 def _read(settings: Settings, store: Store, crawler: Crawler, say: Say) -> None:
-    """Look at the sources of `crawler` and work on what is new there."""
+    """Scan the sources of `crawler`, and ingest what is new."""
     found = look(crawler, now(), everything=True, budget_s=LOOK_S)
     for problem in found.problems:
         say(problem)
@@ -75,12 +75,12 @@ def _read(settings: Settings, store: Store, crawler: Crawler, say: Say) -> None:
 
 
 def now() -> datetime:
-    """The present moment."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 
 def source_text(report: SourceReport) -> str:
-    """One line on a source. Pure."""
+    """Render one line per source. Pure."""
     masked, source = sum(report.crawl.masked.values()), report.source
     name = f"{source.machine} {source.folder}" if source.spec else source.folder
     if source.kind == DOCUMENTS or source.folder in {"", "."}:
@@ -96,7 +96,7 @@ def source_text(report: SourceReport) -> str:
 
 
 def embedding_text(report: EmbedReport, total: int) -> str:
-    """One line on what is embedded of `total` passages; those that came meanwhile are embedded, too. Pure."""
+    """Render the embedding progress of `total` passages; later passages count too. Pure."""
     whole = counted(max(total, report.passages), "passage")
     return f"  {report.passages:,} of {whole}, {report.passages_per_s:,.0f}/s"
 
@@ -129,7 +129,7 @@ SHOWN = 200
 
 
 def dead_letters(settings: Settings) -> tuple[list[DeadLetter], int, Private]:
-    """The first ones, how many there are in all, and what is private."""
+    """Return the first dead letters, their total, and what is private."""
     if not settings.has_store:
         return [], 0, NOTHING_PRIVATE
     with closing(wiring.open_to_read(settings)) as store:
@@ -138,7 +138,7 @@ def dead_letters(settings: Settings) -> tuple[list[DeadLetter], int, Private]:
 
 
 def retry_letters(settings: Settings, say: Callable[[str], None]) -> None:
-    """Read them again with this version, and publish what can be read now."""
+    """Parse dead letters again with this version, and publish the results."""
     if not settings.has_store:
         say(render_retried(RetryReport()))
         return
@@ -155,7 +155,7 @@ def retry_letters(settings: Settings, say: Callable[[str], None]) -> None:
 
 
 def render_letters(found: Sequence[DeadLetter], total: int, private: Private = NOTHING_PRIVATE) -> str:
-    """One line per letter; the text itself may hold anything and stays in the archive. Pure."""
+    """Render one line per letter, without its text, which may hold anything. Pure."""
     if not found:
         return "Every line of every log could be read."
     lines = [
@@ -167,7 +167,7 @@ def render_letters(found: Sequence[DeadLetter], total: int, private: Private = N
 
 
 def render_retried(report: RetryReport) -> str:
-    """What a retry did. Pure."""
+    """Render the result of a retry. Pure."""
     return (
         f"{counted(report.letters, 'line')} read again: {counted(report.revived, 'is', 'are')} whole now, "
         f"{counted(report.messages, 'message is', 'messages are')} new, "

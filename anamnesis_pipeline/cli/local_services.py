@@ -22,7 +22,7 @@ _TIMEOUT_S = 30.0
 def ask_sidecar(
     settings: Settings, method: str, path: str, body: Any = None, timeout_s: float = _TIMEOUT_S
 ) -> tuple[int, Any]:
-    """Status and decoded JSON body of one call.
+    """Return status and decoded JSON body of one call.
 
     :raises ServiceUnreachable: there is no answer in time, or it is not JSON.
     """
@@ -32,7 +32,7 @@ def ask_sidecar(
 
 
 def search_sidecar(settings: Settings, body: Mapping[str, Any]) -> dict[str, Any]:
-    """The API's answer to one search.
+    """Return the API's answer to one search.
 
     :raises ServiceUnreachable: there is no answer.
     :raises RetryLater: it is too busy or not ready.
@@ -45,7 +45,7 @@ def search_sidecar(settings: Settings, body: Mapping[str, Any]) -> dict[str, Any
 
 
 def refusal(status: int, answer: Any, what: str) -> RetryLater | GiveUp:
-    """The error that an answer other than 2xx means: whether waiting helps, and what to do.
+    """Return the error for an answer other than 2xx, with advice.
 
     :param what: was asked, e.g. ``the search``.
     """
@@ -67,7 +67,7 @@ def require_stored(settings: Settings) -> None:
 
 
 def sidecar_status(settings: Settings) -> dict[str, Any]:
-    """Whether it answers and is ready; `missing` says what it lacks, `store` what it searches, None when unknown."""
+    """Return whether it answers and is ready; `missing`: what it lacks; `store`: what it searches, None if unknown."""
     url = sidecar_in_use(settings)
     try:
         status, answer = ask_sidecar(settings, "GET", "/ready")
@@ -82,7 +82,7 @@ def sidecar_status(settings: Settings) -> dict[str, Any]:
 
 
 def other_store(settings: Settings, sidecar: Mapping[str, Any]) -> str | None:
-    """What is wrong when the sidecar searches another store than the one that this command opens. One MongoDB may be
+    """Return the problem if the sidecar searches another store than this command opens; else None. One MongoDB may be
     called by several names, so of it the database is compared.
     """
     own, searched = store_place(settings), sidecar["store"]
@@ -103,7 +103,7 @@ def store_to_write(settings: Settings) -> Iterator[Store]:
 
 
 def require_searched(settings: Settings) -> None:
-    """Before what writes to the store. A sidecar that may be of another home is only mentioned.
+    """Require that the sidecar searches this store. If it may belong to another home, only print a warning.
 
     :raises GiveUp: the sidecar of this home searches another store.
     """
@@ -115,7 +115,7 @@ def require_searched(settings: Settings) -> None:
 
 
 def mention_other_store(settings: Settings) -> None:
-    """Before what only reads the store: say on stderr which one that is, where the sidecar searches another."""
+    """Print a warning on stderr if the sidecar searches another store than the one read here."""
     if (problem := other_store(settings, sidecar_status(settings))) is not None:
         _mention(problem)
 

@@ -16,7 +16,7 @@ _MARKS = {"active": "*", "building": ">"}
 
 
 def describe(settings: Settings) -> Answer:
-    """Everything that `anamnesis model` shows."""
+    """Return everything that `anamnesis model` shows."""
     return ask(settings, "GET", "/api/embedding/config", None, lambda control: control.config())
 
 
@@ -51,7 +51,7 @@ def drop(settings: Settings, key: str) -> None:
 
 
 def render(config: Mapping[str, Any]) -> str:
-    """The same for people. Pure."""
+    """Render the configuration. Pure."""
     model = f"Model     {config['model']} ({config['origin']['model']})"
     if config["model_id"] is not None:
         if config["model_id"] != config["model"]:
@@ -101,7 +101,7 @@ def _known_line(model: Mapping[str, Any]) -> str:
 
 
 def render_started(started: Mapping[str, Any]) -> str:
-    """What a wish led to, and where to watch it. Pure."""
+    """Render the result of a request, and where to watch it. Pure."""
     name = f"{started['space']} ({started['model_id']})"
     if started["stopped"]:
         return (

@@ -40,7 +40,7 @@ def now_and_then(say: Callable[[str], None], every_s: float = SAID_EVERY_S) -> S
 
 
 def render(report: RescanReport) -> str:
-    """The report for people. Pure."""
+    """Render the report. Pure."""
     remains = [f"Not looked at: {place}" for place in report.remains]
     problems = [f"Not done: {problem}" for problem in report.problems]
     if not report.masked:

@@ -32,7 +32,7 @@ Answer = tuple[Any, str | None]
 
 
 def ask(settings: Settings, method: str, path: str, body: Any, alone: Callable[[EmbeddingControl], Any]) -> Answer:
-    """The sidecar's answer, or what `alone` does on the store when no sidecar runs.
+    """Return the sidecar's answer, or the result of `alone` on the store if no sidecar runs.
 
     :raises RetryLater: the sidecar, or the Dagster behind it, cannot do it now.
     :raises GiveUp: it was refused; the text says why.
@@ -49,7 +49,7 @@ def ask(settings: Settings, method: str, path: str, body: Any, alone: Callable[[
 
 @contextmanager
 def _store(settings: Settings, *, only_reading: bool) -> Iterator[Store]:
-    """The store of this home. A home without one is not given one by looking: it looks like an empty one."""
+    """Yield the store of this home; for reading a home without one, a temporary empty store."""
     with tempfile.TemporaryDirectory() as empty:
         absent = only_reading and not settings.has_store
         place = settings.model_copy(update={"home": Path(empty)}) if absent else settings
@@ -70,7 +70,7 @@ def start(settings: Settings, model_id: str | None) -> Answer:
 
 
 def count(settings: Settings, model_id: str | None) -> str:
-    """What `start` would embed, in words; changes nothing."""
+    """Describe what `start` would embed; change nothing."""
     config, _ = ask(settings, "GET", "/api/embedding/config", None, lambda control: control.config())
     stored = max((space["stored"] for space in config["spaces"]), default=0)
     wanted = (named(model_id) if model_id else None) or config["model_id"] or config["model"]
@@ -96,12 +96,12 @@ def resume(settings: Settings) -> Answer:
 
 
 def status(settings: Settings) -> Answer:
-    """How far it is."""
+    """Return the progress."""
     return ask(settings, "GET", f"{_ROUTE}/status", None, lambda control: control.reembed_status())
 
 
 def render(state: Mapping[str, Any], zone: tzinfo | None = None) -> str:
-    """The same for people, with what to do. Pure.
+    """Render the progress, with advice. Pure.
 
     :param zone: of the times; None: the local one.
     """

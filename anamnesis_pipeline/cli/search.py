@@ -66,7 +66,7 @@ def search_body(
     private: bool = False,
     explain: bool = False,
 ) -> dict[str, Any]:
-    """The request body of the search API.
+    """Return the request body of the search API.
 
     :raises GiveUp: a time cannot be read.
     """
@@ -87,7 +87,7 @@ def search_body(
 
 
 def search(settings: Settings, body: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """The API's answer, and a remark for the user when it came from somewhere else than the sidecar.
+    """Return the API's answer, and a remark for the user if it does not come from the sidecar.
 
     `degraded` says what is still to be read and embedded, also where something was found.
     Private projects and sources that the current folder is in are covered.
@@ -120,7 +120,7 @@ def private_here(settings: Settings) -> list[str]:
 
 
 def _with_backlog(settings: Settings, answer: dict[str, Any], mode: Mode, project: str | None) -> dict[str, Any]:
-    """An empty answer says so itself, and whether there is a project of that name at all."""
+    """Add the ingest backlog to an answer; to an empty one a hint if its project does not exist."""
     if not answer["results"] and project and settings.has_store:
         with suppress(AnamnesisError), closing(open_to_read(settings)) as store:
             return answer | ({"hint": hint} if (hint := no_project(store, project)) else {})
@@ -132,7 +132,7 @@ def _with_backlog(settings: Settings, answer: dict[str, Any], mode: Mode, projec
 
 
 def no_project(store: Store, name: str) -> str:
-    """What to say where no project is called so: which there are. Empty: one is."""
+    """Return a hint that lists the projects if none has this name; else an empty text."""
     names = {known for own, called, _ in store.projects.names() for known in (own, called) if known}
     if any(known == name or known.endswith(f"/{name}") for known in names):
         return ""
@@ -176,7 +176,7 @@ def _engine(settings: Settings, store: Store, *, with_model: bool) -> Iterator[E
 
 
 def converse(answered: Callable[[str], object]) -> None:
-    """Have one question after the other answered, until an empty line or the end of the input.
+    """Answer one query per line, until an empty line or the end of input.
 
     :raises GiveUp: there is no terminal.
     """
@@ -192,7 +192,7 @@ def converse(answered: Callable[[str], object]) -> None:
 
 
 def render(answer: Mapping[str, Any], zone: tzinfo | None = None, width: int = 100) -> str:
-    """An answer for people: rank, date, project, confidence, a star where more than its words counts for it, title,
+    """Render an answer: rank, date, project, confidence, a star if more than its words counts for a hit, title,
     the sentences that answer best, id, where it is from. Styled, for `typer.echo`, which drops that where no terminal
     reads. Pure.
 
@@ -242,8 +242,8 @@ def _block(rank: int, hit: Mapping[str, Any], zone: tzinfo | None, width: int) -
 
 
 def place_of(source: Mapping[str, Any]) -> str:
-    """Where a hit comes from, in one line: machine, file, line and headings of a section, machine and session of what
-    was said; empty for posted episodes. Pure.
+    """Return the origin of a hit, in one line: machine, file, line and headings of a section, machine and session of
+    speech; empty for posted episodes. Pure.
     """
     machine, path, session = source["machine"], shown_name(source["path"]), source["session_id"]
     if path and (titles := source.get("title")):
@@ -261,7 +261,7 @@ def place_of(source: Mapping[str, Any]) -> str:
 
 
 def hit_lines(explanation: Mapping[str, Any]) -> list[str]:
-    """Why a hit stands where it does: its rank in each list, then what later stages made of it."""
+    """Return the ranks of a hit in each list, then the effect of later stages."""
     places = [f"{name} {place['rank']}" for name, place in explanation.items() if name != "stages"]
     stages = explanation.get("stages") or {}
     if late := stages.get("late"):
@@ -275,7 +275,7 @@ def hit_lines(explanation: Mapping[str, Any]) -> list[str]:
 
 
 def answer_lines(explanation: Mapping[str, Any]) -> list[str]:
-    """What was looked through, how sure it is that anything answers, and what was left out."""
+    """Return the searched lists, the confidence, and what was omitted."""
     lists = [f"{name} {ranking['found']}" for name, ranking in explanation["lists"].items()]
     lines = [f"Lists (passages): {', '.join(lists) or 'none'}"]
     if times := explanation["time"]:
@@ -316,7 +316,7 @@ def queries(
 
 
 def render_queries(body: Mapping[str, Any]) -> str:
-    """The report for people. Pure."""
+    """Render the report. Pure."""
     if not body["queries"]:
         return "No search is remembered: there was none yet, or ANAMNESIS_QUERY_LOG is off."
     head = f"{counted(body['queries'], 'search', 'searches')}: {body['answered']:,} found something, "

@@ -120,7 +120,7 @@ def remember_shown(settings: Settings, answer: Mapping[str, Any]) -> None:
 
 
 def row_lines(row: SessionRow, zone: tzinfo | None = None) -> Iterator[str]:
-    """A session in a list. Pure."""
+    """Yield the lines of a session in a list. Pure."""
     counts = [counted(row.messages, "message"), *([counted(len(row.commits), "commit")] if row.commits else [])]
     state = "  (goes on)" if row.is_open else ""
     when = f"{row.started.astimezone(zone):%Y-%m-%d %H:%M}"
@@ -131,7 +131,7 @@ def row_lines(row: SessionRow, zone: tzinfo | None = None) -> Iterator[str]:
 
 
 def session_lines(row: SessionRow, zone: tzinfo | None = None) -> Iterator[str]:
-    """What is known of a session. Pure."""
+    """Yield the lines of a session. Pure."""
     yield one_line(row.title or "Session without a prompt")
     place = f"{project_name(row.project)}{f', branch {row.branch}' if row.branch else ''} on {row.machine}"
     span = f"{row.started.astimezone(zone):%Y-%m-%d %H:%M} to {row.ended.astimezone(zone):%Y-%m-%d %H:%M}"
@@ -167,7 +167,7 @@ def _show_session(store: Store, name: str, *, as_json: bool) -> None:
 
 
 def _said_lines(chunk: Chunk) -> Iterator[str]:
-    """The words of a chunk, and how much was done beside them; nothing where nothing was said."""
+    """Yield the speech of a chunk, and the number of its other segments; nothing without speech."""
     if chunk.part is not None and not any(segment.kind in SPOKEN for segment in chunk.part.segments):
         return
     yield ""
@@ -183,7 +183,7 @@ def _said_lines(chunk: Chunk) -> Iterator[str]:
 
 
 def _neighbours(store: Store, episode: Episode, around: int) -> tuple[list[Episode], list[Episode]]:
-    """What came just before and after an episode in its session, else in its project."""
+    """Return the episodes just before and after one in its session, else in its project."""
     private = what_is_private(store)
     of_session = private.visible_of(store, episode.session_id, episode.project) if episode.session_id else None
     among = replace(of_session or Where(projects=(episode.project,)), hidden_kinds=(SESSION_KIND,))
@@ -193,7 +193,7 @@ def _neighbours(store: Store, episode: Episode, around: int) -> tuple[list[Episo
 
 
 def _numbered(settings: Settings, name: str) -> str:
-    """The id that a number of the last search's result stands for; anything else is an id itself."""
+    """Return the id for the number of a hit of the last search; any other text is an id."""
     if not name.isdecimal() or len(name) > 3:
         return name
     try:

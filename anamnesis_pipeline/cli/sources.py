@@ -60,7 +60,7 @@ class Wish:
 
 
 def run_list(settings: Settings) -> dict[str, Any]:
-    """All sources with how they are doing, JSON-ready."""
+    """Return all sources with their state, JSON-ready."""
     with _control(settings) as (control, _, _):
         state = control.status()
         doing = {row["name"]: row for row in state["sources"]}
@@ -103,7 +103,7 @@ def run_add(settings: Settings, wish: Wish, say: Say, *, test: bool = True) -> N
 
 
 def _named(draft: SourceSpec, wish: Wish, specs: Sequence[SourceSpec]) -> SourceSpec:
-    """The source with its name; with that of the one that it is to replace, and with that one's machine.
+    """Return the source with its name; if it replaces another, with name and machine of that one.
 
     :raises BadSetting: there is one of that name, which is not to be replaced.
     """
@@ -121,7 +121,7 @@ def _named(draft: SourceSpec, wish: Wish, specs: Sequence[SourceSpec]) -> Source
 
 
 def run_test(settings: Settings, text: str) -> dict[str, Any]:
-    """What would be crawled of a source, by its name, or of a place; nothing is stored.
+    """Return what would be crawled of a source, by its name, or of a place; nothing is stored.
 
     :raises BadSetting: it is neither.
     """
@@ -161,7 +161,7 @@ def _control(settings: Settings, *, asks_dagster: bool = False) -> Iterator[tupl
 
 
 def _drafts(wish: Wish, settings: Settings, store: Store, *, is_asked: bool) -> list[SourceSpec]:
-    """The sources that a wish means, without a name where it gives none. Its machine is asked what it holds."""
+    """Return the sources that a request means, unnamed if it names none. Query their machine for the kind."""
     host, root = place_and_root(wish.place)
     values = {
         "name": wish.name or "draft",
@@ -209,7 +209,7 @@ def _of_kind(spec: SourceSpec, kind: str, machine: SourceHost | None) -> SourceS
 
 
 def _not_added(what: str, problem: Exception, how: str) -> str:
-    """Why a source was not added, and what to do."""
+    """Describe why a source was not added, with advice."""
     if "not a directory" in str(problem):
         return f"{problem}. {what} added: a source is a folder; name the one around it, with --include for the file"
     return f"{problem}. {what} added; {how} it all the same"
@@ -220,7 +220,7 @@ def _absolute(machine: SourceHost, root: str) -> str:
 
 
 def render_list(found: Mapping[str, Any]) -> str:
-    """Two lines per source, and one per machine that is away. Pure."""
+    """Render two lines per source, and one per unreachable machine. Pure."""
     lines = []
     for row in found["sources"]:
         where = f"{row['host']}:{row['root']}" if row["host"] else row["root"]
@@ -235,7 +235,7 @@ def render_list(found: Mapping[str, Any]) -> str:
 
 
 def source_state(row: Mapping[str, Any], zone: tzinfo | None = None) -> str:
-    """How a source is doing, in words. Pure."""
+    """Describe the state of a source. Pure."""
     if row["last_success"] is None:
         return "not seen yet" if row["fresh"] else "not seen yet: STALE"
     state = (
@@ -247,12 +247,12 @@ def source_state(row: Mapping[str, Any], zone: tzinfo | None = None) -> str:
 
 
 def render_trials(found: Mapping[str, Any]) -> str:
-    """What would be crawled, of each. Pure."""
+    """Render dry runs. Pure."""
     return "\n\n".join(render_trial(trial) for trial in found["trials"])
 
 
 def render_trial(trial: Mapping[str, Any]) -> str:
-    """What would be crawled of one source. Pure."""
+    """Render one dry run. Pure."""
     head = f"{trial['name']}: {_SHOWN[trial['kind']]} in {trial['root']} of {trial['machine']}"
     if not trial["ok"]:
         return f"{head}\n  {trial['problem']}"

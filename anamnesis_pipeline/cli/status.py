@@ -93,8 +93,8 @@ def memory_status(store: Store) -> dict[str, Any]:
 
 
 def dagster_status(settings: Settings) -> dict[str, Any]:
-    """Whether it answers, its daemons, its unfinished runs, the end of the last successful ingest, and the sensors and
-    schedules that should run and are stopped.
+    """Return whether Dagster answers, its daemons, unfinished runs, the end of the last successful ingest, and sensors
+    and schedules that should run and are stopped.
     """
     url = dagster_url(settings_in_use(settings))
     try:
@@ -112,7 +112,7 @@ def dagster_status(settings: Settings) -> dict[str, Any]:
 
 
 def render(status: Mapping[str, Any], zone: tzinfo | None = None) -> str:
-    """The same for people. Pure."""
+    """Render the status. Pure."""
     store, sidecar, dagster = status["store"], status["sidecar"], status["dagster"]
     lines = [f"Home      {status['home']}", f"Store     {store['place']}"]
     lines += [f"Problem   {status['home_problem']}"] if status["home_problem"] else []
@@ -175,7 +175,7 @@ def _sum(rows: Sequence[Mapping[str, Any]], name: str) -> int:
 
 
 def _summaries(by_model: Mapping[str, int], llm: Mapping[str, Any] | None) -> str:
-    """How many of which model, what they cost today, and why more are missing."""
+    """Render the summaries by model, today's cost, and why some are missing."""
     counts = ", ".join(
         f"{n:,} {_WORDS.get(name, f'by {name}')}" for name, n in sorted(by_model.items(), key=lambda item: -item[1])
     )

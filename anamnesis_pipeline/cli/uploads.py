@@ -56,7 +56,7 @@ def upload(
 
 
 def run_upload(settings: Settings, files: Sequence[Path], given: Handed) -> tuple[list[str], int]:
-    """Hand in each file; returns what to say and how many failed. One that cannot be read stops no other.
+    """Upload each file. Return the lines to print, and the number of failures; a failure does not stop the others.
 
     :param given: what is said of all of them.
     :raises GiveUp: one title for several files.
@@ -110,7 +110,7 @@ def uploads_remove(
 
 
 def run_list(settings: Settings, *, private: bool) -> list[Upload]:
-    """All uploads, the newest first; none where nothing was stored. Says on stderr how many private ones are left out.
+    """Return all uploads, newest first; none without a store. Print on stderr how many private ones are omitted.
 
     :param private: those of private projects as well.
     """
@@ -147,7 +147,7 @@ def run_remove(settings: Settings, wanted: str, *, yes: bool) -> str:
 
 
 def render(uploads: Sequence[Upload], zone: tzinfo | None = None) -> str:
-    """One line each. Pure."""
+    """Render one line per upload. Pure."""
     if not uploads:
         return "Nothing was uploaded; take in a document with: anamnesis upload FILE"
     return "\n".join(
