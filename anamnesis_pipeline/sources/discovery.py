@@ -55,8 +55,11 @@ def discover(host: SourceHost, roots: Sequence[str]) -> Discovery:
         for folder in folders:
             key = source_key(host.machine, root, folder)
             found[key] = Source(key, host.machine, root, folder)
-        if (history := _history(host, root)) is not None:
-            found[history.key] = history
+        parent, _, name = root.rpartition("/")
+        above = parent or "/"
+        if name == PROJECTS and host.file(above, HISTORY) is not None:
+            key = source_key(host.machine, above, HISTORY)
+            found[key] = Source(key, host.machine, above, ".", "claude_history")
     return Discovery(tuple(found[key] for key in sorted(found)), tuple(problems))
 
 
@@ -81,11 +84,3 @@ def _folders(host: SourceHost, root: str) -> tuple[str, list[str]]:
     inner = f"{root.rstrip('/')}/{PROJECTS}"
     inside = host.folders(inner)
     return (root, folders) if "." in inside else (inner, inside)
-
-
-def _history(host: SourceHost, root: str) -> Source | None:
-    """Return the history of the prompts whose transcripts are in `root`."""
-    parent, _, name = root.rpartition("/")
-    if name != PROJECTS or host.file(parent or "/", HISTORY) is None:
-        return None
-    return Source(source_key(host.machine, parent or "/", HISTORY), host.machine, parent or "/", ".", "claude_history")

@@ -108,41 +108,40 @@ class _Reasons:
         self._of_folder = lru_cache(maxsize=None)(self._why_not_folder)
 
     def __call__(self, file: FileStat) -> str | None:
-        folder, _, name = file.path.rpartition("/")
         path = file.path
-        why = self._of_folder(folder) if folder else None
-        if why is None and self._include is not None and not self._include.cover(path):
-            why = "not included by a pattern"
-        return why or self._of_name(path, folder) or self._of_size(file, name) or self._by_rule(path)
-
-    def of_skipped(self, folder: str) -> str:
-        """Return why a folder was not entered."""
-        is_named = folder.rpartition("/")[2] in self._skip
-        return "folders that `crawl_skip` names, not looked into" if is_named else "hidden folders, not looked into"
-
-    def _of_name(self, path: str, folder: str) -> str | None:
-        if is_archived(path) or path.endswith(".jsonl"):
-            return "a log, which is read as one"
-        if self._rules.format_of(path) is None or path.rpartition("/")[2] in IGNORE_FILES:
-            return "of no format that is read, or a key, lock or minified file"
-        if _CLAUDE in folder.split("/") and not path.lower().endswith(".md"):
-            return "Claude Code's own, but no Markdown"
-        return None
-
-    def _of_size(self, file: FileStat, name: str) -> str | None:
-        is_large = self._rules.format_of(name) in self._rules.large or name in _EXPORTS
-        most = self._spec.max_file_bytes * (LARGER if is_large else 1)
-        if file.size > most:
-            return f"larger than {most / (1 << 20):,.4g} MiB"
-        return None if file.size else "empty"
-
-    def _by_rule(self, path: str) -> str | None:
+        folder, _, name = path.rpartition("/")
+        if folder and (why := self._of_folder(folder)):
+            return why
+        if self._include is not None and not self._include.cover(path):
+            return "not included by a pattern"
+        if why := self._of_file(file, folder, name):
+            return why
         if self._exclude is not None and self._exclude.cover(path):
             return "excluded by a pattern"
         if why := self._ignores.why(path):
             return why
         rule = self._rules.excluded(path)
         return f"excluded: {rule}" if rule is not None else None
+
+    def _of_file(self, file: FileStat, folder: str, name: str) -> str | None:
+        """Return the reason that lies in the format or the size."""
+        path, rules = file.path, self._rules
+        if is_archived(path) or path.endswith(".jsonl"):
+            return "a log, which is read as one"
+        if rules.format_of(path) is None or name in IGNORE_FILES:
+            return "of no format that is read, or a key, lock or minified file"
+        if _CLAUDE in folder.split("/") and not path.lower().endswith(".md"):
+            return "Claude Code's own, but no Markdown"
+        is_large = rules.format_of(name) in rules.large or name in _EXPORTS
+        most = self._spec.max_file_bytes * (LARGER if is_large else 1)
+        if file.size > most:
+            return f"larger than {most / (1 << 20):,.4g} MiB"
+        return None if file.size else "empty"
+
+    def of_skipped(self, folder: str) -> str:
+        """Return why a folder was not entered."""
+        is_named = folder.rpartition("/")[2] in self._skip
+        return "folders that `crawl_skip` names, not looked into" if is_named else "hidden folders, not looked into"
 
     def _why_not_folder(self, folder: str) -> str | None:
         """Return the reason for the folder itself or a folder around it."""

@@ -1,7 +1,7 @@
 """Exclusion rules by path, session, project, glob and content: excluded items are never imported again. Pure."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -98,10 +98,22 @@ class RuleSet:
     def of_path(self, machine: str, path: str) -> Rule | None:
         """Return the rule that excludes a file of a machine; `path` is absolute."""
         path = composed(path)
-        names = [(RuleKind.PATH, place) for place in _and_above(path)] if self._by_path else []
-        names += [(RuleKind.SESSION, log_stem(part)) for part in path.split("/")] if self._by_path else []
+        names: list[tuple[RuleKind, str]] = []
+        if self._by_path:
+            place = path
+            while place:  # the path and every folder above it
+                names.append((RuleKind.PATH, place))
+                place = place.rpartition("/")[0]
+            names += [(RuleKind.PATH, "/"), *((RuleKind.SESSION, log_stem(part)) for part in path.split("/"))]
         found = (rule for name in names for rule in self._by_path.get(name, ()) if rule.machine in {"", machine})
-        return next(found, None) or self._of_globs(machine, path)
+        if rule := next(found, None):
+            return rule
+        if not self._globs:
+            return None
+        inside = _plain(path).lstrip("/")
+        if not self._any_glob.search(inside):
+            return None
+        return next((rule for rule, glob in self._globs if rule.machine in {"", machine} and glob.search(inside)), None)
 
     def of_project(self, project: str) -> Rule | None:
         """Return the rule that excludes a project under any of its names."""
@@ -128,14 +140,6 @@ class RuleSet:
     def of_bytes(self, data: bytes) -> Rule | None:
         """Return the rule that excludes a file with these bytes."""
         return self._contents.get(sha256_of(data)) if self._contents else None
-
-    def _of_globs(self, machine: str, path: str) -> Rule | None:
-        if not self._globs:
-            return None
-        inside = _plain(path).lstrip("/")
-        if not self._any_glob.search(inside):
-            return None
-        return next((rule for rule, glob in self._globs if rule.machine in {"", machine} and glob.search(inside)), None)
 
     def _of(self, kind: RuleKind) -> Iterable[Rule]:
         return (rule for rule in self.rules if rule.kind is kind)
@@ -173,14 +177,6 @@ def _called(aliases: Mapping[str, str], name: str) -> str:
     while name in aliases:
         name = aliases[name]
     return name
-
-
-def _and_above(path: str) -> Iterator[str]:
-    """Yield a path and every folder above it."""
-    while path:
-        yield path
-        path = path.rpartition("/")[0]
-    yield "/"
 
 
 def _of_glob(pattern: str) -> str:

@@ -6,7 +6,7 @@ git does not enter. RE2 takes time linear in the path for any repository's patte
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,25 +96,16 @@ class IgnoreFiles:
 
     def why(self, path: str) -> str | None:
         """Return why this exact path is ignored, regardless of the folders around it; a folder's path ends in `/`."""
-        folders = list(_around(path))
+        folders, folder = [], path.rstrip("/")
+        while folder:  # around the path, innermost first; the root is empty
+            folder = folder.rpartition("/")[0]
+            folders.append(folder)
         if self._out and any(folder in self._out for folder in folders):
             return f"opted out by an empty {OWN_IGNORE}"
         if (own := _decision(self._own, folders, path)) is not None:
             return f"ignored by {OWN_IGNORE}" if own else None
-        return f"ignored by {GITIGNORE}" if _decision(self._git, self._in_repository(folders), path) else None
-
-    def _in_repository(self, folders: Sequence[str]) -> Sequence[str]:
-        """Return the folders around a path that belong to its own repository, innermost first."""
-        inner = next((n for n, folder in enumerate(folders) if folder in self._repositories), len(folders))
-        return folders[: inner + 1]
-
-
-def _around(path: str) -> Iterator[str]:
-    """Yield the folders around a path, innermost first; the root is empty."""
-    folder = path.rstrip("/")
-    while folder:
-        folder = folder.rpartition("/")[0]
-        yield folder
+        repository = next((n for n, folder in enumerate(folders) if folder in self._repositories), len(folders))
+        return f"ignored by {GITIGNORE}" if _decision(self._git, folders[: repository + 1], path) else None
 
 
 def _decision(patterns: Mapping[str, Patterns], folders: Sequence[str], path: str) -> bool | None:
@@ -138,7 +129,10 @@ def _by_folder(texts: Mapping[str, str], name: str) -> dict[str, Patterns]:
 
 def expression_of(line: str) -> Expression | None:
     """Return the expression of a `.gitignore` line; None if it is no pattern."""
-    text = _without_trailing_spaces(line.removesuffix("\r"))
+    line = line.removesuffix("\r")
+    text = line.rstrip(" ")
+    if len(text) < len(line) and (len(text) - len(text.rstrip("\\"))) % 2 == 1:
+        text += " "  # it is escaped
     if not text or text.startswith("#"):
         return None
     negated = text.startswith("!")
@@ -172,37 +166,29 @@ def _pattern(line: str) -> Pattern | None:
         return None
 
 
-def _without_trailing_spaces(line: str) -> str:
-    stripped = line.rstrip(" ")
-    is_escaped = (len(stripped) - len(stripped.rstrip("\\"))) % 2 == 1
-    return f"{stripped} " if is_escaped and len(stripped) < len(line) else stripped
-
-
 def _expression(text: str) -> str | None:
-    """Return the regular expression of a pattern without `!` and outer slashes; None if a bracket is not closed."""
+    """Return the regular expression of a pattern without `!` and outer slashes; None if it breaks off."""
     pieces: list[str] = []
     at = 0
     while at < len(text):
-        piece, at = _next_piece(text, at)
-        if piece is None:
-            return None
+        match text[at]:
+            case "*":
+                piece, at = _stars(text, at)
+            case "?":
+                piece, at = "[^/]", at + 1
+            case "[":
+                found = _CLASS.match(text, at)
+                if found is None:
+                    return None
+                piece, at = _class(found), found.end()
+            case "\\":
+                if at + 1 == len(text):
+                    return None
+                piece, at = re.escape(text[at + 1]), at + 2
+            case character:
+                piece, at = re.escape(character), at + 1
         pieces.append(piece)
     return "".join(pieces)
-
-
-def _next_piece(text: str, at: int) -> tuple[str | None, int]:
-    """Return the expression of the pattern piece at `at`, and the index behind it."""
-    character = text[at]
-    if character == "*":
-        return _stars(text, at)
-    if character == "?":
-        return "[^/]", at + 1
-    if character == "[":
-        found = _CLASS.match(text, at)
-        return (_class(found), found.end()) if found else (None, at)
-    if character == "\\":
-        return (re.escape(text[at + 1]), at + 2) if at + 1 < len(text) else (None, at)
-    return re.escape(character), at + 1
 
 
 def _stars(text: str, at: int) -> tuple[str, int]:

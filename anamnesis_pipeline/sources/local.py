@@ -125,14 +125,20 @@ class LocalHost:
     def _survey(self, wanted: Wanted) -> Survey:
         home = self.home()
         root = home + wanted.root[1:] if wanted.root == "~" or wanted.root.startswith("~/") else wanted.root
-        found = _documents(root, wanted) if wanted.kind == DOCUMENTS else self._logs(root)
+        if wanted.kind == DOCUMENTS:
+            found = _documents(root, wanted)
+        else:
+            listing = self.list_files(root)
+            places = (path.rpartition("/") for path in files_above(root))
+            above = filter(None, (self.file(folder or "/", name) for folder, _, name in places))
+            files = [*listing.files, *(replace(file, path=f"../{file.path}") for file in above)]
+            found = _Found(files, [*listing.problems])
         state = _state(found)
         if state == wanted.known:
             return Survey(root, None, state)
-        files = sorted(found.files, key=lambda file: file.path)
         return Survey(
             root,
-            tuple(files),
+            tuple(sorted(found.files, key=lambda file: file.path)),
             state,
             tuple(found.problems),
             found.ignores,
@@ -140,12 +146,6 @@ class LocalHost:
             found.links,
             tuple(sorted(found.skipped)) if wanted.names_skipped else (),
         )
-
-    def _logs(self, root: str) -> "_Found":
-        listing = self.list_files(root)
-        places = (path.rpartition("/") for path in files_above(root))
-        above = filter(None, (self.file(folder or "/", name) for folder, _, name in places))
-        return _Found([*listing.files, *(replace(file, path=f"../{file.path}") for file in above)], [*listing.problems])
 
 
 @dataclass(slots=True)
@@ -185,7 +185,8 @@ class _LogWalk:
                 return
             self._seen.add((status.st_dev, status.st_ino))
             with os.scandir(bytes_of(folder)) as entries:
-                found = sorted(((name_of(entry.name), entry) for entry in entries), key=_in_order)
+                named = [(name_of(entry.name), entry) for entry in entries]
+            found = sorted(named, key=lambda each: walk_order(each[0], is_link=each[1].is_symlink()))
         except (OSError, ValueError) as problem:
             if not below:
                 raise _unreadable("folder", folder, problem) from problem
@@ -220,10 +221,6 @@ class _LogWalk:
 def holds(folder: str, path: str) -> bool:
     """Return whether a folder is or contains a path; both are without links."""
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
-
-
-def _in_order(found: tuple[str, os.DirEntry[bytes]]) -> tuple[bool, bool, bool, str]:
-    return walk_order(found[0], is_link=found[1].is_symlink())
 
 
 def walk_order(name: str, *, is_link: bool) -> tuple[bool, bool, bool, str]:
@@ -263,35 +260,24 @@ def _document(found: _Found, entry: os.DirEntry[bytes], place: tuple[str, str], 
         elif entry.is_dir(follow_symlinks=False):
             (found.skipped if name in skip else found.folders).append(path)
         elif (name in names or name in IGNORE_FILES) and entry.is_file():
-            if name in names and _is_within(found, path, entry):
+            target = target_inside(found.real, _real(name_of(entry.path))) if entry.is_symlink() else None
+            if name in names and (target is not None or not entry.is_symlink()):
                 found.files.append(_file_stat(path, entry.stat()))
+                if target is not None:
+                    found.links[path] = target
             if name in IGNORE_FILES:
-                _ignores(found, path, entry)
+                with open(entry.path, "rb") as file:
+                    text = file.read(IGNORE_BYTES + 1)
+                if len(text) > IGNORE_BYTES:
+                    found.problems.append(f"{name_of(entry.path)}: larger than {IGNORE_BYTES >> 10} KB, not obeyed")
+                else:
+                    found.ignores[path] = name_of(text)
     except OSError as problem:
         found.problems.append(f"{folder}/{name}: {_reason(problem)}")
 
 
-def _is_within(found: _Found, path: str, entry: os.DirEntry[bytes]) -> bool:
-    """Return whether a file is no link, or a link to a file inside the root; such a link is recorded."""
-    if not entry.is_symlink():
-        return True
-    target = target_inside(found.real, _real(name_of(entry.path)))
-    if target is not None:
-        found.links[path] = target
-    return target is not None
-
-
 def _real(path: str) -> str:
     return name_of(os.path.realpath(bytes_of(path)))
-
-
-def _ignores(found: _Found, path: str, entry: os.DirEntry[bytes]) -> None:
-    with open(entry.path, "rb") as file:
-        text = file.read(IGNORE_BYTES + 1)
-    if len(text) > IGNORE_BYTES:
-        found.problems.append(f"{name_of(entry.path)}: larger than {IGNORE_BYTES >> 10} KB, not obeyed")
-    else:
-        found.ignores[path] = name_of(text)
 
 
 def _state(found: _Found) -> str:

@@ -172,31 +172,21 @@ def check_specs(specs: Sequence[SourceSpec], built_in: Sequence[SourceSpec]) -> 
             )
         check_root(spec.root)
     for spec in [*built_in, *specs]:
-        for what in (f"the name {spec.name!r}", f"{_kind_text(spec.kind)} in {spec.root} of {spec.machine}"):
-            if what in seen:
-                raise BadSetting(f"{what} is taken by the source {seen[what]!r}; {_how_to_change(seen[what])}")
+        kind = "logs" if spec.kind == LOGS else "documents"
+        for what in (f"the name {spec.name!r}", f"what are {kind} in {spec.root} of {spec.machine}"):
+            if other := seen.get(what):
+                how = f"change that one with: anamnesis sources add ... --replace, or PUT /api/sources/{other}"
+                if other.startswith(BUILT_IN):
+                    how = "it needs no configuration and comes from the setting log_roots"
+                raise BadSetting(f"{what} is taken by the source {other!r}; {how}")
             seen[what] = spec.name
-    _check_machines([*built_in, *specs])
-
-
-def _how_to_change(name: str) -> str:
-    if name.startswith(BUILT_IN):
-        return "it needs no configuration and comes from the setting log_roots"
-    return f"change that one with: anamnesis sources add ... --replace, or PUT /api/sources/{name}"
-
-
-def _check_machines(specs: Sequence[SourceSpec]) -> None:
-    names: dict[str, str] = {}
-    for spec in specs:
-        if names.setdefault(spec.host, spec.machine) != spec.machine:
+    machines: dict[str, str] = {}
+    for spec in [*built_in, *specs]:
+        if machines.setdefault(spec.host, spec.machine) != spec.machine:
             raise BadSetting(
-                f"{spec.host or 'this machine'} is called {names[spec.host]!r} by other sources, not {spec.machine!r}; "
-                "one machine has one name in results"
+                f"{spec.host or 'this machine'} is called {machines[spec.host]!r} by other sources, not "
+                f"{spec.machine!r}; one machine has one name in results"
             )
-
-
-def _kind_text(kind: str) -> str:
-    return "what are logs" if kind == LOGS else "what are documents"
 
 
 def document_source(spec: SourceSpec, root: str) -> Source:
@@ -210,7 +200,9 @@ def is_of(source: Source, spec: SourceSpec) -> bool:
     if source.machine != spec.machine:
         return False
     if spec.kind == LOGS and spec.is_built_in:
-        return source.kind != DOCUMENTS and not source.spec and _holds(spec.root, source)
+        # in this root, in its `projects`, or as the history beside it
+        roots = {spec.root, f"{spec.root.rstrip('/')}/{PROJECTS}", str(Path(spec.root).parent)}
+        return source.kind != DOCUMENTS and not source.spec and source.root in roots
     if source.spec != spec.name or (source.kind == DOCUMENTS) != (spec.kind == DOCUMENTS):
         return False
     return spec.root.startswith("~") or spec.kind == LOGS or source.root == _plain(spec.root)
@@ -220,11 +212,6 @@ def sources_named(name: str, sources: Iterable[Source], specs: Iterable[SourceSp
     """Return the stored sources with this name: a configured one, as `sources list` shows it, or a key."""
     named = [spec for spec in specs if spec.name == name]
     return [s for s in sources if name in (s.key, s.spec) or any(is_of(s, spec) for spec in named)]
-
-
-def _holds(root: str, source: Source) -> bool:
-    """Return whether a log source was found in this root, in its `projects`, or as the history beside it."""
-    return source.root in {root, f"{root.rstrip('/')}/{PROJECTS}", str(Path(root).parent)}
 
 
 def with_machine(spec: SourceSpec, here: str) -> SourceSpec:

@@ -68,11 +68,7 @@ def _logs(spec: SourceSpec, survey: Survey) -> list[SourceFiles]:
         SourceFiles(Source(key, spec.machine, root, folder, spec=name), (*folders[folder], *above))
         for folder, key in keys.items()
     ]
-    return [*found, *_history(spec, survey, root, name)]
-
-
-def _history(spec: SourceSpec, survey: Survey, root: str, name: str) -> list[SourceFiles]:
-    above = root.rpartition("/")[0] or "/"
-    source = Source(source_key(spec.machine, above, HISTORY), spec.machine, above, ".", "claude_history", name)
+    parent = root.rpartition("/")[0] or "/"
+    history = Source(source_key(spec.machine, parent, HISTORY), spec.machine, parent, ".", "claude_history", name)
     histories = [replace(file, path=HISTORY) for file in survey.files or () if file.path == f"../{HISTORY}"]
-    return [SourceFiles(source, (file,)) for file in histories]
+    return [*found, *(SourceFiles(history, (file,)) for file in histories)]

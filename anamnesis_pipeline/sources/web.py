@@ -87,7 +87,10 @@ async def fetch_page(url: str, *, resolve: Resolve = resolve, allows: Callable[[
                 found = await _fetch(transport, _parts(url), resolve, allows)
                 if isinstance(found, Page):
                     return found
-                url = _joined(url, found)
+                try:
+                    url = urljoin(url, found)
+                except ValueError:
+                    raise PageRefused(f"{_shown(url)} redirects to what is no address") from None
     except TimeoutError:
         raise PageUnreachable(f"{_shown(url)} was not there within {MOST_SECONDS:.0f} seconds") from None
     except (httpx.HTTPError, httpx.InvalidURL) as problem:
@@ -104,11 +107,19 @@ async def _fetch(
     """Return the page, or the target of its redirect."""
     host, port = place.hostname or "", place.port or _PORTS[place.scheme]
     address = await _checked_address(host, port, resolve, allows)
+    connected_to = f"[{address}]" if address.version == 6 else str(address)
+    authority = f"[{host}]" if ":" in host else host
+    if place.port:
+        authority += f":{place.port}"
     request = httpx.Request(
         "GET",
-        urlunsplit((place.scheme, f"{_in_url(address)}:{port}", place.path or "/", place.query, "")),
+        urlunsplit((place.scheme, f"{connected_to}:{port}", place.path or "/", place.query, "")),
         # no encoding: the received bytes are counted
-        headers={"Host": _authority(host, place), "Accept-Encoding": "identity", "User-Agent": "anamnesis"},
+        headers={
+            "Host": authority,
+            "Accept-Encoding": "identity",
+            "User-Agent": "anamnesis",
+        },
         extensions={"sni_hostname": host, "timeout": httpx.Timeout(MOST_SECONDS).as_dict()},
     )
     reply = await transport.handle_async_request(request)
@@ -137,13 +148,6 @@ async def _page(reply: httpx.Response, url: str) -> Page:
     return Page(url, suffix, bytes(data))
 
 
-def _joined(url: str, target: str) -> str:
-    try:
-        return urljoin(url, target)
-    except ValueError:
-        raise PageRefused(f"{_shown(url)} redirects to what is no address") from None
-
-
 def _parts(url: str) -> SplitResult:
     try:
         place = urlsplit(url)
@@ -168,15 +172,6 @@ async def _checked_address(host: str, port: int, resolve: Resolve, allows: Calla
     if not all(map(allows, found)):
         raise PageRefused(f"{host!r} leads to an address that is not of the public internet; it is not fetched")
     return found[0]
-
-
-def _in_url(address: Address) -> str:
-    return f"[{address}]" if address.version == 6 else str(address)
-
-
-def _authority(host: str, place: SplitResult) -> str:
-    name = f"[{host}]" if ":" in host else host
-    return f"{name}:{place.port}" if place.port else name
 
 
 def _shown(url: str) -> str:

@@ -90,7 +90,11 @@ def _documents(wanted: Wanted, answer: Answer) -> Survey:
     read = [e.stat for e in entries if e.kind == "f" or (e.kind == "s" and e.stat.path in links)]
     files = [file for file in read if file.path.rpartition("/")[2] in names]
     problems = [f"{answer.root}/{e.stat.path}: permission denied" for e in entries if e.kind == "x"]
-    problems += [f"{answer.root}/{path}: larger than {IGNORE_BYTES >> 10} KB, not obeyed" for path in _huge(entries)]
+    problems += [
+        f"{answer.root}/{file.path}: larger than {IGNORE_BYTES >> 10} KB, not obeyed"
+        for file in _patterns(entries)
+        if file.size > IGNORE_BYTES
+    ]
     repositories = sorted(e.stat.path.rpartition("/")[0] or "." for e in entries if e.kind == "g")
     skipped = sorted(e.stat.path for e in entries if e.kind == "o")
     return Survey(
@@ -112,11 +116,6 @@ def unread_patterns(answer: Answer) -> list[FileStat]:
         for file in _patterns(answer.entries or ())
         if 0 < file.size <= IGNORE_BYTES and file.path not in answer.ignores
     ]
-
-
-def _huge(entries: Sequence[Entry]) -> list[str]:
-    """Return the ignore files that are too large."""
-    return [file.path for file in _patterns(entries) if file.size > IGNORE_BYTES]
 
 
 def _patterns(entries: Sequence[Entry]) -> list[FileStat]:

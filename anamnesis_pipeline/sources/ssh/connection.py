@@ -42,17 +42,12 @@ def _lines(file: Path, depth: int) -> Iterator[str]:
             block = line if word.lower() in ("host", "match") else block
             yield line
             continue
-        for included in _included(rest):
-            yield from _lines(included, depth + 1)
+        home = Path.home()
+        for pattern in shlex.split(rest):  # relative paths start in `~/.ssh`
+            path = pattern.replace("~", str(home), 1) if pattern.startswith("~/") else pattern
+            for included in sorted(glob.glob(str(home / ".ssh" / path))):
+                yield from _lines(Path(included), depth + 1)
         yield block  # a block opened by an included file ends with it
-
-
-def _included(patterns: str) -> Iterator[Path]:
-    """Yield the files that an `Include` names, in the order of its patterns; relative paths start in `~/.ssh`."""
-    home = Path.home()
-    for pattern in shlex.split(patterns):
-        path = pattern.replace("~", str(home), 1) if pattern.startswith("~/") else pattern
-        yield from (Path(found) for found in sorted(glob.glob(str(home / ".ssh" / path))))
 
 
 CONNECT_TIMEOUT_S = 15.0
@@ -105,7 +100,9 @@ def translated(place: str) -> Iterator[None]:
             f"no SSH connection with {place}: nothing answers at its port; check that sshd runs there, and the port"
         ) from None
     except (paramiko.SSHException, OSError, EOFError) as exc:
-        raise HostUnreachable(f"no SSH connection with {place} ({_reason(exc)}); try again later") from None
+        # the text of an OS error; of any other only its type, since its text is untrusted
+        reason = (isinstance(exc, OSError) and (exc.strerror or str(exc))) or type(exc).__name__
+        raise HostUnreachable(f"no SSH connection with {place} ({reason}); try again later") from None
 
 
 @contextmanager
@@ -126,13 +123,18 @@ def connected(place: str, timeout_s: float = CONNECT_TIMEOUT_S) -> Iterator[Any]
                     "direct-tcpip", (target.host, target.port), ("127.0.0.1", 0), timeout=timeout_s
                 )
             client = stack.enter_context(_client())
-            _connect(client, target, channel, timeout_s)
+            client.connect(
+                target.host,
+                target.port,
+                target.user,
+                key_filename=list(target.key_files) or None,
+                sock=channel,
+                timeout=timeout_s,
+                banner_timeout=timeout_s,
+                auth_timeout=timeout_s,
+                channel_timeout=timeout_s,
+            )
         yield client
-
-
-def _reason(problem: Exception) -> str:
-    """Return the text of an OS error; of any other only its type, since its text is untrusted."""
-    return (isinstance(problem, OSError) and (problem.strerror or str(problem))) or type(problem).__name__
 
 
 class _RefuseUnknown(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
@@ -183,17 +185,3 @@ def _client() -> Any:
             ) from None
     client.set_missing_host_key_policy(_RefuseUnknown())
     return client
-
-
-def _connect(client: Any, target: Place, channel: Any, timeout_s: float) -> None:
-    client.connect(
-        target.host,
-        target.port,
-        target.user,
-        key_filename=list(target.key_files) or None,
-        sock=channel,
-        timeout=timeout_s,
-        banner_timeout=timeout_s,
-        auth_timeout=timeout_s,
-        channel_timeout=timeout_s,
-    )

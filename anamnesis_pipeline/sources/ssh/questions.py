@@ -251,20 +251,13 @@ def _take(answer: Answer, entries: list[Entry], record: bytes) -> None:
         answer.real = name_of(record[1:])
     elif record[:1] == b"t" and entries and entries[-1].kind == "s":
         answer.targets[entries[-1].stat.path] = name_of(record[1:])
-    elif (entry := _entry(answer.root, record)) is not None:
-        entries.append(entry)
+    elif parts := _PARTS.fullmatch(record):
+        kind, size, seconds, fraction, device, inode, raw = parts.groups()
+        mtime_ns = int(seconds) * 10**9 + int((fraction or b"0").ljust(9, b"0"))
+        path = _below(answer.root, raw) if kind == b"s" else name_of(raw)
+        entries.append(Entry(kind.decode(), FileStat(path, int(size), mtime_ns, int(device), int(inode))))
     else:
         answer.problems.append(f"{answer.root}: the host shows an entry in a way that is not understood, passed over")
-
-
-def _entry(root: str, record: bytes) -> Entry | None:
-    parts = _PARTS.fullmatch(record)
-    if parts is None:
-        return None
-    kind, size, seconds, fraction, device, inode, raw = parts.groups()
-    mtime_ns = int(seconds) * 10**9 + int((fraction or b"0").ljust(9, b"0"))
-    path = _below(root, raw) if kind == b"s" else name_of(raw)
-    return Entry(kind.decode(), FileStat(path, int(size), mtime_ns, int(device), int(inode)))
 
 
 def _below(root: str, raw: bytes) -> str:
