@@ -76,9 +76,9 @@ class Overview:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._census: Kept[Where, Census] = Kept(services.store.overview.census, KEPT_S, 2)
+        self._census: Kept[Where, Census] = Kept(self._count, KEPT_S, 2)
         self._sources: Kept[None, dict[str, SourceState]] = Kept(lambda _: services.store.overview.sources(), KEPT_S)
-        self._days: Kept[Where, dict[date, int]] = Kept(services.store.overview.days, KEPT_S, FILTERS_KEPT)
+        self._days: Kept[Where, dict[date, int]] = Kept(self._count_days, KEPT_S, FILTERS_KEPT)
         self._often: Kept[Where, list[str]] = Kept(
             lambda where: services.store.overview.most_read(where, LISTED), KEPT_S, FILTERS_KEPT
         )
@@ -129,6 +129,12 @@ class Overview:
             "consolidation": consolidation,
             "direct": self.direct(),
         }
+
+    def _count(self, where: Where) -> Census:
+        return self._services.store.overview.census(where)
+
+    def _count_days(self, where: Where) -> dict[date, int]:
+        return self._services.store.overview.days(where)
 
     def _shown(self) -> Where:
         return self._services.engine.visible(Where(), [])
