@@ -321,7 +321,7 @@ def redact(
     continues.
     """
     if not rescan:
-        raise GiveUp("say --rescan: what is read is masked by itself, and this masks what is stored already")
+        raise GiveUp("say --rescan: new texts are masked when they are read, and this masks what is stored already")
     report = redact_command.run_rescan(
         settings_file.load(), dry_run=dry_run, say=lambda text: typer.echo(text, err=True)
     )

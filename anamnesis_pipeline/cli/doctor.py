@@ -27,7 +27,7 @@ def examine(settings: Settings) -> list[Finding]:
         advice = ""
         if settings.store == "mongo" and isinstance(exc, StoreBusy):
             advice = "./start.sh starts it (docs/guides/containers.md)" if settings.dagster_url else "start MongoDB"
-            advice += ", or let ANAMNESIS_MONGO_URI say where it is; what runs goes on by itself then"
+            advice += ", or let ANAMNESIS_MONGO_URI say where it is; running processes then continue"
         return [*_general(settings), Finding(False, "store", str(exc), advice)]
 
 

@@ -64,8 +64,21 @@ def render(config: Mapping[str, Any]) -> str:
     if config["origin"]["embed_cores"] != "default":
         origin = f"embed_cores, {config['origin']['embed_cores']}"
     used, there = (", ".join(map(str, config[name])) for name in ("cores", "available_cores"))
-    spaces = [_space_line(space) for space in config["spaces"]] or ["  none yet; the first start makes one"]
-    known = [_known_line(model) for model in config["known_models"]]
+    spaces = []
+    for space in config["spaces"]:
+        share = space["embedded"] / space["stored"] if space["stored"] else 1.0
+        tokens = f", {space['token_bytes'] / 1e6:,.1f} MB of token vectors" if space["token_dims"] else ""
+        embedded = f"{space['embedded']:,} of {counted(space['stored'], 'passage')} ({share:.1%})"
+        spaces.append(
+            f"{_MARKS.get(space['status'], ' ')} {space['key']:<44} {space['status']:<9} {space['dims']:>4} d  "
+            f"{space['precision']:<5} {embedded}{tokens}"
+        )
+    known = [
+        f"  {each['model_id']:<54} {each['dims']:>4} d  window {each['window']:<5} {size:<9} "
+        f"{each['licence']}: {each['description']}"
+        for each in config["known_models"]
+        for size in [f"{each['download_mb']:,} MB" if each["download_mb"] else "bundled"]
+    ]
     problem = [f"Problem   {config['problem']}"] if config["problem"] else []
     return "\n".join(
         [
@@ -74,29 +87,11 @@ def render(config: Mapping[str, Any]) -> str:
             *problem,
             "",
             "Spaces (* answers searches, > is being embedded)",
-            *spaces,
+            *(spaces or ["  none yet; the first start makes one"]),
             "",
             "Known models; any other sentence-transformers model by hub id or path",
             *known,
         ]
-    )
-
-
-def _space_line(space: Mapping[str, Any]) -> str:
-    share = space["embedded"] / space["stored"] if space["stored"] else 1.0
-    mark = _MARKS.get(space["status"], " ")
-    tokens = f", {space['token_bytes'] / 1e6:,.1f} MB of token vectors" if space["token_dims"] else ""
-    return (
-        f"{mark} {space['key']:<44} {space['status']:<9} {space['dims']:>4} d  {space['precision']:<5} "
-        f"{space['embedded']:,} of {counted(space['stored'], 'passage')} ({share:.1%}){tokens}"
-    )
-
-
-def _known_line(model: Mapping[str, Any]) -> str:
-    size = f"{model['download_mb']:,} MB" if model["download_mb"] else "bundled"
-    return (
-        f"  {model['model_id']:<54} {model['dims']:>4} d  window {model['window']:<5} {size:<9} "
-        f"{model['licence']}: {model['description']}"
     )
 
 

@@ -122,18 +122,16 @@ def render(state: Mapping[str, Any], zone: tzinfo | None = None) -> str:
         at = datetime.fromisoformat(checkpoint["at"]).astimezone(zone)
         lines.append(f"Written   {at:%Y-%m-%d %H:%M:%S}, {counted(checkpoint['done'], 'passage')}")
     if backfill := state["backfill"]:
-        lines.append(f"Backfill  {_backfill(backfill)}  {backfill['link']}")
+        told = "(Dagster does not answer)"
+        if backfill["status"] is not None:
+            is_canceled = backfill["status"] in ("CANCELING", "CANCELED")  # what a pause left counts as failed, too
+            has_failed = backfill["sources_failed"] and not is_canceled
+            failed = f", {backfill['sources_failed']:,} failed" if has_failed else ""
+            of = counted(backfill["sources"], "partition")
+            told = f"{backfill['status']}, {backfill['sources_done']:,} of {of}{failed}"
+        lines.append(f"Backfill  {told}  {backfill['link']}")
     if state["state"] == "complete" and state["space"] != state["active_space"] and not state["waiting_for_use"]:
         lines.append("Next      its index is built and checked, then it answers the searches")
     if state["errors"]:
         lines.append(f"Errors    {state['errors']:,} in a row, the last: {state['last_error']}")
     return "\n".join([*lines, *(f"-> {text}" for text in reembed_advice(state))])
-
-
-def _backfill(backfill: Mapping[str, Any]) -> str:
-    if backfill["status"] is None:
-        return "(Dagster does not answer)"
-    is_canceled = backfill["status"] in ("CANCELING", "CANCELED")  # what a pause left counts as failed, too
-    has_failed = backfill["sources_failed"] and not is_canceled
-    failed = f", {backfill['sources_failed']:,} failed" if has_failed else ""
-    return f"{backfill['status']}, {backfill['sources_done']:,} of {counted(backfill['sources'], 'partition')}{failed}"

@@ -325,13 +325,14 @@ def render_queries(body: Mapping[str, Any]) -> str:
         return f"{head}\nNone without an answer."
     missed = body["missed"]
     looked = f"Of the latest {body['unanswered']:,} without an answer, {len(missed):,} could have had one"
-    return "\n".join([head, looked + (":" if missed else "."), *(line for each in missed for line in _lines(each))])
-
-
-def _lines(missed: Mapping[str, Any]) -> Iterator[str]:
-    times = f", {missed['times']:,} times" if missed["times"] > 1 else ""
-    where = f" in {missed['project']}" if missed["project"] else ""
-    yield ""
-    yield one_line(f"{missed['query']}  ({missed['mode']}{where}, {local_time(missed['asked_at'])}{times})")
-    yield one_line(f"   {missed['episode_id']} {_WAYS[missed['found_by']]}:")
-    yield one_line(f"   {' '.join(missed['excerpt'].split())[:_MISSED_CHARS]}")
+    lines = [head, looked + (":" if missed else ".")]
+    for each in missed:
+        times = f", {each['times']:,} times" if each["times"] > 1 else ""
+        where = f" in {each['project']}" if each["project"] else ""
+        lines += [
+            "",
+            one_line(f"{each['query']}  ({each['mode']}{where}, {local_time(each['asked_at'])}{times})"),
+            one_line(f"   {each['episode_id']} {_WAYS[each['found_by']]}:"),
+            one_line(f"   {' '.join(each['excerpt'].split())[:_MISSED_CHARS]}"),
+        ]
+    return "\n".join(lines)

@@ -179,7 +179,7 @@ def what_comes_back(entry_id: str, lifted: Lifted) -> str:
         )
     if entry_id.startswith(RULE_ID):
         found.append("what the rule kept from being read is read by the next crawl")
-    return "; ".join(found) or "nothing of it is kept here: it can come in again, but does not by itself"
+    return "; ".join(found) or "nothing of it is kept here: it can come in again, but not automatically"
 
 
 def entry_of(rule: Rule, held: int = 0) -> Entry:

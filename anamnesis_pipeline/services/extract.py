@@ -119,7 +119,7 @@ def extract(store: Store, archive: Archive, wanted: Sequence[Extractable], to: P
     :raises GiveUp: a file exists already or cannot be written, or a name leads out of `to`.
     """
     if outside := next((item.target for item in wanted if ".." in PurePosixPath(item.target).parts), ""):
-        raise GiveUp(f"{outside!r} leads out of {to}; extract this source by itself and look at its paths")
+        raise GiveUp(f"{outside!r} leads out of {to}; extract this source alone and look at its paths")
     targets = [to / item.target for item in wanted]
     present = [target for target in targets if target.exists()]
     if present and not force:

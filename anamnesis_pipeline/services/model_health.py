@@ -80,11 +80,11 @@ def reembed_advice(state: Mapping[str, Any]) -> list[str]:
             return ["go on with: anamnesis reembed resume"]
         case "failed":
             return [
-                "mend what the last error names; it is tried again by itself, at once with: anamnesis reembed resume",
+                "mend what the last error names; it is retried automatically, at once with: anamnesis reembed resume",
                 f"give it up with: anamnesis model use {state['active_space']}",
             ]
         case "running" if state["errors"]:
-            return ["it is tried again by itself, ever more rarely; at once with: anamnesis reembed resume"]
+            return ["it is retried automatically, at growing intervals; at once with: anamnesis reembed resume"]
     if state["waiting_for_use"]:
         return [f"it is complete; let it answer searches with: anamnesis model use {state['space']}"]
     return []
@@ -101,7 +101,7 @@ _MEND = (
     "mend what it names, then try at once with: anamnesis summarize; or go without an LLM: "
     "anamnesis config set summarizer none"
 )
-_TRY_AGAIN = "they are tried again by themselves; at once with: anamnesis summarize"
+_TRY_AGAIN = "they are retried automatically; at once with: anamnesis summarize"
 
 
 def llm_problems(store: Store) -> list[Problem]:

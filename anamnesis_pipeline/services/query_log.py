@@ -199,20 +199,18 @@ def queries_body(store: Store, engine: Engine, limit: int) -> QueriesOut:
         "answered": counts.answered,
         "used": counts.used,
         "unanswered": report.unanswered,
-        "missed": [_missed_body(missed) for missed in report.missed],
-    }
-
-
-def _missed_body(missed: Missed) -> MissedOut:
-    asked, hit = missed.asked, missed.hit
-    return {
-        "query": asked.query,
-        "mode": asked.asked.get("mode", Mode.HYBRID.value),
-        "project": asked.asked.get("project"),
-        "asked_at": utc_text(asked.asked_at),
-        "times": asked.times,
-        "found_by": missed.found_by.value,
-        "episode_id": hit.episode.episode_id,
-        "similarity_score": None if hit.similarity is None else round(hit.similarity, 4),
-        "excerpt": excerpt_of(hit.passages)[0][:EXCERPT_CHARS],
+        "missed": [
+            {
+                "query": each.asked.query,
+                "mode": each.asked.asked.get("mode", Mode.HYBRID.value),
+                "project": each.asked.asked.get("project"),
+                "asked_at": utc_text(each.asked.asked_at),
+                "times": each.asked.times,
+                "found_by": each.found_by.value,
+                "episode_id": each.hit.episode.episode_id,
+                "similarity_score": None if each.hit.similarity is None else round(each.hit.similarity, 4),
+                "excerpt": excerpt_of(each.hit.passages)[0][:EXCERPT_CHARS],
+            }
+            for each in report.missed
+        ],
     }

@@ -43,7 +43,11 @@ def present_problems(services: Services, room: Room, growth: Growth, resources: 
         Finding(problem is None, "writing", problem or "", "until then searches answer, and nothing new is kept"),
         model_loading(services.pool),
     ]
-    found += [_resource(each) for each in resources if each.kind in ("dagster", "llm")]
+    found += [
+        Finding(each.state not in ("down", "stale") or not each.is_used, each.name, each.detail, each.advice)
+        for each in resources
+        if each.kind in ("dagster", "llm")  # an unused alternative may be down
+    ]
     found += [free_space(services.settings), *run_checks([covers, *CHEAP], services.store)]
     return [finding for finding in found if not finding.ok]
 
@@ -56,12 +60,6 @@ def model_loading(pool: ModelPool) -> Finding:
     if waiting := pool.next_failure:
         return Finding(False, "model", f"{waiting[0]} does not load, the model before it answers: {waiting[1]}")
     return Finding(True, "model", pool.model_id)
-
-
-def _resource(found: Resource) -> Finding:
-    """Report a service that work depends on; unused alternatives may be down."""
-    is_well = found.state not in ("down", "stale") or not found.is_used
-    return Finding(is_well, found.name, found.detail, found.advice)
 
 
 def _coverage(growth: Growth, store: Store) -> Finding:
