@@ -114,7 +114,7 @@ class ApiPool:
         elif before is None or float(np.asarray(before, dtype=np.float32) @ now) < SAME_FROM:
             raise DimensionMismatch(
                 f"{self._api.name} answers otherwise than when space {self._space_key} was made: another model is "
-                f"behind the name {self.model_id}. Embed everything anew: anamnesis reembed start"
+                f"behind the name {self.model_id}. Embed everything again: anamnesis reembed start"
             )
         self._ready = True
 

@@ -165,10 +165,10 @@ def index_space(
     if due:
         _embed_rest(store, key, embed_rest)
     passages = store.vectors.count(key)
-    recall = _recall(store, key, passages, anew=due or index.rebuilt)
+    recall = _recall(store, key, passages, again=due or index.rebuilt)
     if recall < RECALL_FLOOR and index.rebuilt:  # it may have been extended; one not due stays until it is
         index = build(True)
-        recall = _recall(store, key, passages, anew=True)
+        recall = _recall(store, key, passages, again=True)
     missing = _missing(store, key)
     state = store.vectors.index_state(key)
     if due and recall < SWITCH_FLOOR:
@@ -202,12 +202,12 @@ def check_vectors(store: Store, space: Space) -> tuple[int, int]:
     return len(vectors), bad
 
 
-def _recall(store: Store, key: str, passages: int, *, anew: bool) -> float:
+def _recall(store: Store, key: str, passages: int, *, again: bool) -> float:
     """Return the recall of the space's index. Measuring reads every vector, so unless forced the last measurement
     counts until the space has grown by a fifth, or shrunk as much.
     """
     last = recall_of(store, key)
-    if last is not None and not anew and last[1] / MEASURED_FOR <= passages <= MEASURED_FOR * last[1]:
+    if last is not None and not again and last[1] / MEASURED_FOR <= passages <= MEASURED_FOR * last[1]:
         return last[0]
     recall = store.vectors.recall(key)
     record_recall(store, key, recall, passages)

@@ -33,7 +33,7 @@ from anamnesis_pipeline.store.records.llm import Lease
 ATTEMPTS = 3
 LONGEST_WAIT_S = 60.0
 """If a service asks for a longer wait, calls stop until then."""
-FORGOTTEN = "what was asked about was forgotten or written anew meanwhile"
+FORGOTTEN = "what was asked about was forgotten or rewritten meanwhile"
 BUSY_PAUSE_S = 60.0
 """Pause for a service that is still busy after all attempts and names no time."""
 CALL_LEASE = timedelta(hours=1)

@@ -100,7 +100,7 @@ def read_map(path: Path) -> MemoryMap | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as exc:
-        raise StoreCorrupt(f"{path} is damaged ({exc}); have the map made anew, which replaces it") from exc
+        raise StoreCorrupt(f"{path} is damaged ({exc}); draw the map again, which replaces it") from exc
     return MemoryMap(
         made_at=datetime.fromisoformat(facts["made_at"]), **{name: facts[name] for name in _FACTS}, **arrays
     )

@@ -32,7 +32,7 @@ MOST_ATTACHED_BYTES = 200 * 1024
 """Per file, in UTF-8; a longer one is cut, with a note to the model."""
 LASTING = (Layer.SEMANTIC, Layer.PROCEDURAL)
 SPARSE = "The memory has nothing on this."
-STANDING = "Found by what is asked before every message, whatever it says:"
+STANDING = "Found by the standing queries, which precede every message:"
 UNASKED = "The memory could not be asked just now; say so if the answer needs it."
 ROUNDS = 5
 """Searches that the model may request one after the other."""

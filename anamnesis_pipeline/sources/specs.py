@@ -282,6 +282,6 @@ def overlap_text(open_name: str, private_name: str) -> str:
     """Return the message about such a pair."""
     return (
         f"{open_name} is not private, and reads what the private {private_name} reads as well: what it reads first may "
-        f"go to an LLM on another machine. Add {open_name} anew with --replace and "
+        f"go to an LLM on another machine. Add {open_name} again with --replace and "
         "--private, or with an --exclude for that folder"
     )

@@ -21,7 +21,7 @@ Vectors = NDArray[np.float32]
 @dataclass(frozen=True, slots=True)
 class TextProblem:
     """Why full text does not agree with the texts it is made of. `damaged`: it stays so until it is repaired. An
-    index that a process of its own keeps may be `down`, and answers nothing, or `behind`; neither harms a text.
+    index that a separate process keeps may be `down`, and answers nothing, or `behind`; neither harms a text.
     """
 
     text: str
@@ -226,7 +226,7 @@ class VectorIndex(Protocol):
         return self.progress(space).passages_done
 
     def progress(self, space: str) -> SpaceProgress:
-        """How far the space is embedded; cheap, whatever is stored."""
+        """How far the space is embedded; cheap at any size."""
 
     def build(self, space: str, *, force: bool = False, within_s: float = math.inf) -> IndexReport:
         """Make the space fast to search: bring its index up to date when too much is new or dead, atomically. Searches

@@ -69,7 +69,7 @@ def tables_of(spaces: Iterable[Row]) -> list[Table]:
 
 
 class Reading:
-    """A store at one moment, whatever is written meanwhile."""
+    """A store at one moment, unaffected by later writes."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -104,7 +104,7 @@ class Reading:
 
 
 class CopyRecords:
-    """What a store holds, read and written as it is. Nothing is made of it, and no rule is asked."""
+    """A store's rows, read and written unchanged, without any rule."""
 
     def __init__(self, gateway: Gateway) -> None:
         """:param gateway: it also has the tables of spaces, and `NUMBERS`. What belongs to an episode, a passage or a

@@ -98,7 +98,7 @@ def bytes_each(dims: int) -> int:
 
 
 SAME_SCORE = 1e-5
-"""Scores of one pair differ by less, whatever else was multiplied at once."""
+"""Scores of one pair differ by less, whatever the batch."""
 EXACT_BELOW = 0.98
 """Recall at 10 of an index below which searches compare every vector instead."""
 SAMPLES = 100

@@ -40,7 +40,7 @@ def test_server_away_at_the_start_is_named_once_and_waited_for(settings: Setting
     assert store is not None
     store.close()
     waiting, there = said
-    assert "nobody listens there" in waiting
+    assert "nothing listens there" in waiting
     assert waiting.startswith(store_place(settings))
     assert "Waiting 30 s at most: start MongoDB" in waiting
     assert there == f"{store_place(settings)} answers"

@@ -113,7 +113,7 @@ def test_a_quota_of_atlas_is_a_full_store() -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (unreached("a:1: refused"), "nobody listens there"),
+        (unreached("a:1: refused"), "nothing listens there"),
         (unreached("No primary available for writes"), "its replica set has no primary now"),
         (unreached("No servers found yet"), "it is not reached"),
         (unreached("a:1: [Errno -2] Name or service not known"), "its host name is not known here"),

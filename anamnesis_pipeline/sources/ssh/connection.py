@@ -84,11 +84,11 @@ def translated(place: str) -> Iterator[None]:
         ) from None
     except paramiko.PasswordRequiredException:
         raise HostRefused(
-            f"the key for {place} has a passphrase, and nobody is there to type it; start Anamnesis with an SSH "
+            f"the key for {place} has a passphrase, and there is no terminal to type it; start Anamnesis with an SSH "
             "agent that holds the key (`ssh-add`)"
         ) from None
     except paramiko.AuthenticationException:
-        raise HostRefused(f"{place} lets nobody in with the keys at hand; check that `ssh {place}` works") from None
+        raise HostRefused(f"{place} refuses the available keys; check that `ssh {place}` works") from None
     except paramiko.ConfigParseError:
         raise HostRefused("~/.ssh/config cannot be read; `ssh -G` says where it is wrong") from None
     except socket.gaierror:

@@ -1,4 +1,4 @@
-"""What may be shown of the address of a MongoDB, whatever it is: passwords with signs that had to be escaped, too.
+"""What may be shown of the address of any MongoDB: passwords with signs that had to be escaped, too.
 
 https://www.mongodb.com/docs/manual/reference/connection-string-formats/
 """

@@ -153,7 +153,7 @@ class Collections:
     def __init__(self, client: "MongoClient[Document]", database: str, session: ClientSession | None = None) -> None:
         self._database = client.get_database(
             database,
-            read_preference=ReadPreference.PRIMARY,  # whatever the URI says: a secondary may not have what was written
+            read_preference=ReadPreference.PRIMARY,  # despite the URI: a secondary may not have what was written
             read_concern=ReadConcern("majority"),
             write_concern=WriteConcern("majority"),
         )

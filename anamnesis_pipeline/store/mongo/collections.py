@@ -93,7 +93,7 @@ class Collection:
         """What a pipeline yields that begins with `$search`, `$searchMeta` or `$vectorSearch`. Outside of any
         transaction, and of what this server has: these stages are refused with a read concern other than `local`.
 
-        A command of its own, which the driver asks once: a search service that is away it would ask again and again
+        A separate command, which the driver asks once: a search service that is away it would ask again and again
         for as long as the read may take. Where the server went, the one that is there now is asked.
         """
         command = {

@@ -336,7 +336,7 @@ class MongoEpisodes(MongoRows):
 
     def _spread(self, facets: Mapping[str, Document]) -> None:
         """Write changed facets of episodes, by id, into their passages and the vectors of every space. Each gets a
-        `seq` of its own, by which a reader knows that a search index has not seen it yet.
+        own `seq`, by which a reader knows that a search index has not seen it yet.
         """
         changed = {episode_id: its for episode_id, its in facets.items() if its}
         if not changed:

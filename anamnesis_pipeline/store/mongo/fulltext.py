@@ -138,8 +138,8 @@ class MongoTextIndex(TextIndex):
                 return []
 
             def ask(name: str) -> tuple[Tail, list[Document]]:
-                """Return what the index lacks, and what it finds that passes as it is now: a document that was changed
-                or removed since is read as it is, so the server goes on until `k` pass.
+                """Return what the index lacks, and what it finds that passes in its present form: a changed or removed
+                document is read again, so the server continues until `k` pass.
 
                 https://www.mongodb.com/docs/atlas/atlas-search/aggregation-stages/search/
                 """

@@ -159,7 +159,7 @@ class Index(tables.Index):
         return IndexModel(self.keys(), name=self.name, unique=self.unique, **partial)
 
     def is_like(self, found: Mapping[str, Any]) -> bool:
-        """Whether one that `listIndexes` tells of does the same, whatever its name."""
+        """Whether one that `listIndexes` tells of does the same under another name."""
         told = (list(found["key"].items()), bool(found.get("unique")), found.get("partialFilterExpression", {}))
         return told == (self.keys(), self.unique, self.where) and not found.get("sparse")
 

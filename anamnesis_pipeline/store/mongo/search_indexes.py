@@ -122,7 +122,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """An index as the server lists it. `generation`: which one in a row it is, of whatever definition."""
+    """An index as the server lists it. `generation`: its number in a row, for any definition."""
 
     name: str
     digest: str
@@ -396,7 +396,7 @@ def _told(states: Sequence[IndexState]) -> str:
 # had before. An index follows in batches, not in the order of a batch, and shows some of one before the rest
 # (https://github.com/mongodb/mongot, `ChangeStreamDocumentUtils`, `DefaultIndexingWorkScheduler`). So one that has
 # shown a `seq` holds all that was written before it a few seconds later; until then that is read, too. What is behind
-# is read from the collection; and since a document that is found is always read as it is now, nothing is ever shown
+# is read from the collection; and since a found document is always read in its present form, nothing is ever shown
 # that does not pass.
 
 log = logging.getLogger(__name__)

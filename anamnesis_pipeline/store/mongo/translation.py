@@ -47,7 +47,7 @@ _NOT_REACHED = {
     "could not reach any": "its members name addresses that are not reached from here: add directConnection=true",
     "certificate": "its certificate is not trusted here",
     "ssl": "it speaks no TLS, or this side does not",
-    "refused": "nobody listens there",
+    "refused": "nothing listens there",
     "name or service": "its host name is not known here",
     "name resolution": "its host name is not known here",
     "no address associated": "its host name is not known here",
@@ -59,7 +59,7 @@ _COME_AGAIN_LABELS = ("TransientTransactionError", "SystemOverloadedError")
 
 @contextmanager
 def translated(place: str) -> Iterator[None]:
-    """Raise our errors for those of `pymongo`; what only a mistake in this package can cause passes as it is."""
+    """Raise our errors for those of `pymongo`; errors that only a fault of this package causes pass unchanged."""
     try:
         yield
     except DuplicateKeyError:
@@ -91,7 +91,7 @@ def _refused(place: str, exc: OperationFailure) -> AnamnesisError | None:
         return _too_large(place, exc)
     if _ILLEGAL_OPERATION in codes and "replica set" in str(exc):
         return StoreRefused(
-            f"{place} is a server of its own, and transactions need a replica set; start it with --replSet"
+            f"{place} is a standalone server, and transactions need a replica set; start it with --replSet"
         )
     if codes & _COME_AGAIN or any(exc.has_error_label(label) for label in _COME_AGAIN_LABELS):
         return StoreBusy(f"{place} could not do it just now ({_short(exc)}); try again")
@@ -173,7 +173,7 @@ _OF_THE_QUERY = (
     "Cannot execute",
 )
 """In messages of code 8: the query is wrong. All else that comes so is taken for a trouble of the search process, which
-has no code of its own for being overloaded, out of memory or in the midst of building, and may change its words.
+has no own code for being overloaded, out of memory or in the midst of building, and may change its words.
 """
 
 

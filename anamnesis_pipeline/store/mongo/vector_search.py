@@ -103,7 +103,7 @@ class VectorSearch:
                 hits = [ScoredPassage(each["_id"], each["episode_id"], 2 * each["score"] - 1) for each in held]
             if tail.is_empty and len(held) == len(found):
                 return best(hits, question.k)
-            # what was written after the search began is read as it is now: the index may have scored what it was before
+            # What was written since the search began is read again: the index may have scored its former text.
             late = tables[question.collection].find({**tail.of(condition(question.where)), **has}, fields)
             return best([*_scored(late, question), *hits], question.k)
         except IndexDown:
@@ -136,7 +136,7 @@ class VectorSearch:
         behind a filter.
         """
         tail = self._behind(tables, name, question, newest)
-        few = question.few or tail.newest <= FEW  # each vector has a `seq` of its own
+        few = question.few or tail.newest <= FEW  # each vector has its own `seq`
         found = self._asked(tables, name, question, few)
         is_all = few and tail.is_empty and len(found) < self._wanted(question)
         if len(_held(found, tail)) < question.k and not is_all:

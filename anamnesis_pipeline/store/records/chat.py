@@ -244,7 +244,7 @@ def _delete(tables: Tables, session_ids: Sequence[str]) -> int:
 
 
 def _session_row(session: ChatSession) -> dict[str, Any]:
-    """Return a session as it is stored."""
+    """Return a stored session."""
     history = [{"title": clean(name.title), "until": instant(name.until)} for name in session.name_history]
     return {
         "session_id": session.session_id,

@@ -205,7 +205,7 @@ class DocumentRecords:
 
 def note_new_episodes(tables: Tables, part_ids: Sequence[str]) -> None:
     """Note that parts of documents have new episodes, which are active: where another text is current, or none, it is
-    to be settled; and so is what gave way to them, under whatever heading.
+    to be settled; and so is what gave way to them, under any heading.
     """
     sightings, names = tables["sightings"], ("place", "anchor", "source", "part_id", "present")
     seen = list(sightings.among("part_id", part_ids, names))
@@ -220,7 +220,7 @@ def note_new_episodes(tables: Tables, part_ids: Sequence[str]) -> None:
 
 
 def successors(held: Collection[Sighting], now: Collection[Sighting]) -> dict[str, str]:
-    """Return part that went -> part that came: the one with the same body, under whatever heading, else the one that
+    """Return part that went -> part that came: the one with the same body, under any heading, else the one that
     stands under an equal heading between the same neighbours. Pure.
 
     Texts are matched first, so of equal headings only what is left over is compared by place; where that leaves more
@@ -364,7 +364,7 @@ def _rehome(tables: Tables, file: FileCursor, went: Sequence[Sighting]) -> None:
 
 
 def _note_changed(tables: Tables, source: str, came: Sequence[Sighting], went: Sequence[Sighting]) -> None:
-    """Note sections in which a text came or went. A text that is the first of its section is settled as it is."""
+    """Note sections in which a text came or went. A text that is the first of its section is settled at once."""
     noted = {(s.place, s.anchor) for s in went}
     left = [s for s in came if (s.place, s.anchor) not in noted]
     ids = [s.part_id for s in left]

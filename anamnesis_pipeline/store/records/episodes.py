@@ -99,7 +99,7 @@ class EpisodeRecords:
         is not written any more. Tombstoned ids and episodes all of whose `message_keys` are tombstoned are counted and
         not written.
 
-        :param only_new: what is stored under an id stays as it is, and counts as unchanged.
+        :param only_new: an existing id is kept and counts as unchanged.
         """
         outcomes = Counter[str]()
         for batch in by_rows(_storable(episodes), _rows):

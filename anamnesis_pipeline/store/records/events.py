@@ -31,7 +31,7 @@ class Happening(StrEnum):
     EDIT = "edit"
     """An episode was edited."""
     PROMOTE = "promote"
-    """Somebody changed an episode so that it lasts (`memory_layers`)."""
+    """A person made an episode permanent (`memory_layers`)."""
     FORGET = "forget"
     """An episode was removed on request."""
     CONSOLIDATION = "consolidation"

@@ -161,7 +161,7 @@ class ExclusionRecords:
         return Lifted(sum(d.tombstones for d in done), sum(d.parts for d in done), sum(d.files for d in done))
 
     def lift_keys(self, keys: Sequence[str]) -> None:
-        """Let messages of these keys come in again, whatever was deleted with them; its ids stay deleted."""
+        """Let messages of these keys come in again, even if they were deleted; its ids stay deleted."""
         write_all(
             self._gateway,
             keys,

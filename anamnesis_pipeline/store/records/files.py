@@ -187,7 +187,7 @@ def _row(source: str, path: str, frame: ArchiveFrame) -> Row:
 File = tuple[str, str]
 """Source and path."""
 Crawled = tuple[FileCursor | None, FileCursor, ArchiveFrame | None]
-"""A file as it was known (None: not at all) and as it is now, and the frame of its new lines, if there are any."""
+"""A file's former state (None: unknown), its present state, and the frame of its new lines, if there are any."""
 
 
 class FileRecords:

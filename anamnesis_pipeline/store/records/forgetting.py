@@ -49,7 +49,7 @@ class Traces(Protocol):
 
 
 class ForgetRecords:
-    """Everything that holds a text, whatever became of its episode."""
+    """Everything that holds a text, even if its episode is gone."""
 
     def __init__(self, gateway: Gateway, native: Native, traces: Traces) -> None:
         self._gateway = gateway
@@ -168,7 +168,7 @@ class ForgetRecords:
         self._gateway.write(work)
 
     def rewrite_episode(self, episode: Episode, passages: Sequence[Passage]) -> bool:
-        """Write texts, metadata and passages of an episode as they are given, whatever was edited; status and counters
+        """Write texts, metadata and passages of an episode as given, even over edits; status and counters
         stay. Unchanged passages keep their keys. Where the verbatim text is another, no reply of an LLM about the
         former one that is still to come is kept. Return False when there is no such id.
         """

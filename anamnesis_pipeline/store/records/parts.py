@@ -300,7 +300,7 @@ def publication_hash(content_hash: str, summary: Summary | None) -> str:
 
 
 def read_summaries(tables: Tables, part_ids: Iterable[str]) -> dict[str, Summary]:
-    """Return the summaries of these parts, of whatever version of them, by part."""
+    """Return the summaries of these parts, of any version, by part."""
     found: dict[str, Summary] = {}
     for row in tables["summaries"].among("part_id", part_ids):
         records = json.loads(row["records"])

@@ -79,7 +79,7 @@ class SpaceRecords(ABC):
 
     @abstractmethod
     def put(self, space: Space) -> bool:
-        """Add a space that lacks all vectors. Return False when the key exists; that space stays as it is.
+        """Add a space that lacks all vectors. Return False when the key exists; that space is unchanged.
 
         :raises SpaceConflict: it is to be active or building, and another one is.
         """
@@ -125,7 +125,7 @@ class SpaceRecords(ABC):
         self._gateway.write(work)
 
     def stop(self, key: str, status: str = "added") -> None:
-        """Make a `building` space `added` again, or `retired`; its vectors stay. Leave any other space as it is."""
+        """Make a `building` space `added` again, or `retired`; its vectors stay. Leave any other space unchanged."""
         building = {"key": key, "status": "building"}
         self._gateway.write(lambda tables: tables["spaces"].update(building, {"status": status}))
 

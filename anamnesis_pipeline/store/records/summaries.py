@@ -41,11 +41,11 @@ class SummaryRecords:
         self, source: str, now: datetime, limit: int, project: str | None = None, *, after: Part | None = None
     ) -> list[Part]:
         """Return closed parts (of one project, by any of its names and aliases) without a summary of their present
-        content, whatever wrote it, or whose summary is to be tried again by `now` (`Summary.retry_at`) or was asked for
+        content (by any writer), or whose summary is to be tried again by `now` (`Summary.retry_at`) or was asked for
         again, newest first: by the time of their last segment, then id. None that is held (`ExclusionRecords.hold`), or
         whose episode was deleted.
 
-        :param after: only those behind this one, the last of the page before, whatever has become of it.
+        :param after: only those behind this one, the last of the page before, even if it is gone.
         """
         last = None if after is None else (ended_at(after), after.part_id)
         with self._gateway.read() as tables:
@@ -115,7 +115,7 @@ class SummaryRecords:
         return sum(write_all(self._gateway, summaries, write_summaries))
 
     def summary(self, part_id: str) -> Summary | None:
-        """Return the summary of a part, of whatever version of it."""
+        """Return the summary of a part, of any version."""
         with self._gateway.read() as tables:
             return read_summaries(tables, [part_id]).get(part_id)
 

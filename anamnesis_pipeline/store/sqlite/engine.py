@@ -69,7 +69,7 @@ class SqliteGateway(Gateway):
 
     @override
     def write(self, work: Callable[["SqliteTables"], T], *, within_s: float | None = None) -> T:
-        """SQLite's own time-out holds whatever `within_s` says."""
+        """SQLite's own time-out applies, not `within_s`."""
         with self._database.write() as connection:
             return work(self._tables(connection))
 

@@ -169,7 +169,7 @@ def grow_file(
 ) -> tuple[int, int] | None:
     """Put at `path` what `old` holds of `live`, and `pages`; returns how many vectors it holds, and how many it left.
 
-    The slots of removed vectors are given to new ones. `old` stays as it is. None, with nothing written, when `old` is
+    The slots of removed vectors are given to new ones. `old` is unchanged. None, with nothing written, when `old` is
     gone or damaged, or its graph, grown, would find too little.
     """
     building = _Building(dim)
@@ -267,7 +267,7 @@ class _Building:
         return int(np.count_nonzero(~lives))
 
     def add(self, ids: Ids, vectors: Vectors) -> None:
-        """Give each vector a node of its own, or that of one it is alike."""
+        """Give each vector its own node, or that of a similar one."""
         for first in range(0, len(ids), ADDED_AT_ONCE):
             self._add(ids[first : first + ADDED_AT_ONCE], vectors[first : first + ADDED_AT_ONCE])
 

@@ -158,7 +158,7 @@ class SqliteVectors(VectorIndex):
     def pending(self, space: str, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
         with self._database.read() as connection:
             space_id = find_space(SqliteTables(connection), space).space_id
-            # at most `episodes` rows of each source are read, whatever is stored
+            # at most `episodes` rows of each source are read, however large the store
             sql = """SELECT timestamp, episode_key, source FROM pending WHERE space_id = ? AND source = ?
                 ORDER BY timestamp DESC, episode_key DESC LIMIT ?"""
             waiting = (row for source in set(sources) for row in connection.execute(sql, (space_id, source, episodes)))
@@ -283,7 +283,7 @@ class SqliteVectors(VectorIndex):
             return row, row.variants
 
     def _forget_dropped(self, connection: sqlite3.Connection) -> None:
-        """Let go of what is kept of spaces that were dropped, by whatever process: a deleted file that is mapped still
+        """Let go of what is kept of spaces that were dropped, by any process: a deleted file that is mapped still
         takes its room on the disk. The id of a space is never given to another one.
         """
         live = {space_id for (space_id,) in connection.execute("SELECT space_id FROM spaces")}
