@@ -264,7 +264,10 @@ class _Look:
 
     def first_runs(self) -> list[dg.RunRequest]:
         """Return the runs for the first map and consolidation, once an index exists; later ones are scheduled."""
-        if not self._is_indexed():
+        if (active := self._active()) is None:
+            return []
+        indexed = dg.AssetRecordsFilter(asset_key=dg.AssetKey("vector_index"), asset_partitions=[active])
+        if not self.instance.fetch_materializations(indexed, limit=1).records:
             return []
         lacking = [(asset, job) for asset, job in _FIRST.items() if self._lacks(asset)]
         return [dg.RunRequest(job_name=job.name, run_key=f"first {asset}") for asset, job in lacking]
@@ -281,13 +284,6 @@ class _Look:
 
     def _active(self) -> str | None:
         return next((space.key for space in self.spaces if space.status == "active"), None)
-
-    def _is_indexed(self) -> bool:
-        active = self._active()
-        if active is None:
-            return False
-        of_it = dg.AssetRecordsFilter(asset_key=dg.AssetKey("vector_index"), asset_partitions=[active])
-        return bool(self.instance.fetch_materializations(of_it, limit=1).records)
 
     def _is_embedding(self, space: Space) -> bool:
         return has_unfinished_run(self.instance, embed.name, EMBED_TAG, space)
@@ -341,15 +337,23 @@ class _Tick:
         """Return the runs, newest episodes first."""
         wanted = set(self.order) if sum(pending.values()) > BACKLOG else set(pending)
         runs = contiguous_runs(self.order, wanted, SOURCES_PER_RUN)
-        dated = [(newest, run) for run in runs for newest in self._newest(space, stretch(self.order, *run))]
-        urgent = URGENT if space.status == "active" else {}
-        return [_embed_request(*run, space.key, {**self.tags, **urgent}) for _, run in sorted(dated, reverse=True)]
-
-    def _newest(self, space: Space, sources: Sequence[str]) -> list[datetime]:
-        """Return the time of the newest episode that these sources lack; empty if none."""
-        pending = self.store.vectors.pending(space.key, sources, 1)
-        found = self.store.episodes.get([episode.episode_id for episode in pending])
-        return [episode.timestamp for episode in found.values()]
+        dated: list[tuple[datetime, tuple[str, str]]] = []
+        for run in runs:
+            newest = self.store.vectors.pending(space.key, stretch(self.order, *run), 1)
+            found = self.store.episodes.get([episode.episode_id for episode in newest])
+            dated += [(episode.timestamp, run) for episode in found.values()]
+        tags = {EMBED_TAG: space.key, **self.tags, **(URGENT if space.status == "active" else {})}
+        return [
+            dg.RunRequest(
+                job_name=embed.name,
+                tags={
+                    "dagster/asset_partition_range_start": embed_key(first, space.key),
+                    "dagster/asset_partition_range_end": embed_key(last, space.key),
+                    **tags,
+                },
+            )
+            for _, (first, last) in sorted(dated, reverse=True)
+        ]
 
     def _is_index_due(self, space: Space, count: int, indexed: int | None, *, is_complete: bool) -> bool:
         """Return whether to index. A space being built is always indexed before the switch; the active one also during
@@ -368,12 +372,3 @@ class _Tick:
             recent = self.now.timestamp() - ended < INDEX_RETRY_S
             return status in UNFINISHED_STATUSES or (status is dg.DagsterRunStatus.FAILURE and recent)
         return False
-
-
-def _embed_request(first: str, last: str, space: str, tags: dict[str, str]) -> dg.RunRequest:
-    covered = {
-        "dagster/asset_partition_range_start": embed_key(first, space),
-        "dagster/asset_partition_range_end": embed_key(last, space),
-        EMBED_TAG: space,
-    }
-    return dg.RunRequest(job_name=embed.name, tags={**covered, **tags})

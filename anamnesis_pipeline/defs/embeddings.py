@@ -14,7 +14,6 @@ from anamnesis_pipeline.defs.partitions import SPACE_BY_SOURCE, split_embed_key
 from anamnesis_pipeline.defs.posted import POSTED
 from anamnesis_pipeline.defs.reporting import ROWS, versioned
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource, follow_cores
-from anamnesis_pipeline.embeddings.base import EmbeddingPool
 from anamnesis_pipeline.errors import AnamnesisError, SpaceConflict, SpaceNotFound
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.pipeline.embed import EmbedReport, embed_sources
@@ -143,7 +142,13 @@ class _Run:
             return None
         if self.space.status == "building" and status == "added":
             return _stopped(self.space.key)
-        return _paused(self) if is_paused(self.store) else None
+        if not is_paused(self.store):
+            return None
+        missing = sum(self.store.vectors.pending_sources(self.space.key).values())
+        return (
+            f"Paused: {missing} passages of {self.space.key} lack their vectors until the re-embed is resumed "
+            "(anamnesis reembed resume)."
+        )
 
     def materialize(self, report: EmbedReport, about: Mapping[str, Any]) -> None:
         """Log the materialization of every partition: each has a separate data version, which one output for a range of
@@ -195,7 +200,8 @@ def _embed(run: _Run, embedding_pool: EmbeddingPoolResource) -> tuple[EmbedRepor
         )
         if reasons:
             end_as_canceled(run.context, run.memory, reasons[0])
-        return report, _about(run, report) | _about_pool(pool)
+        cores = ", ".join(map(str, pool.cores))
+        return report, _about(run, report) | {"cores": cores, "workers": pool.workers, "device": pool.device}
 
 
 @dataclass(slots=True)
@@ -235,18 +241,6 @@ def _about(run: _Run, report: EmbedReport) -> dict[str, Any]:
     if report.passages_per_s and missing:
         about["minutes left"] = round(missing / report.passages_per_s / 60, 1)
     return about
-
-
-def _about_pool(pool: EmbeddingPool) -> dict[str, Any]:
-    return {"cores": ", ".join(map(str, pool.cores)), "workers": pool.workers, "device": pool.device}
-
-
-def _paused(run: _Run) -> str:
-    missing = sum(run.store.vectors.pending_sources(run.space.key).values())
-    return (
-        f"Paused: {missing} passages of {run.space.key} lack their vectors until the re-embed is resumed "
-        "(anamnesis reembed resume)."
-    )
 
 
 def _stopped(key: str) -> str:

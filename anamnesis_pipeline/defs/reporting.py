@@ -50,13 +50,11 @@ def table(rows: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataValue:
     """Return rows as a table for the Dagster UI."""
     import pandas as pd  # noqa: PLC0415 - half a second that loading the definitions need not take
 
-    cells = [{name: _cell(value) for name, value in row.items()} for row in rows]
+    cells = [  # a value must not end its cell or row
+        {name: " ".join(v.split()).replace("|", "\\|") if isinstance(v, str) else v for name, v in row.items()}
+        for row in rows
+    ]
     return dg.MetadataValue.md(pd.DataFrame(cells).to_markdown(index=False) if rows else "(nothing)")
-
-
-def _cell(value: Any) -> Any:
-    """Escape a value so that it does not end its cell or row."""
-    return " ".join(value.split()).replace("|", "\\|") if isinstance(value, str) else value
 
 
 def counted(counts: Mapping[str, int]) -> dg.MarkdownMetadataValue:

@@ -89,7 +89,9 @@ def _crawl(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.Se
     }
     wanted += sorted(missed.keys() - running - set(wanted))
     stale, events = _told_freshness(memory, context.cursor)
-    finishing = _finish_request(context.instance) if is_posted_left else []
+    going = dg.RunsFilter(job_name=finish_posted.name, statuses=UNFINISHED_STATUSES)
+    is_finishing_due = is_posted_left and not has_run(context.instance, going)
+    finishing = [dg.RunRequest(job_name=finish_posted.name)] if is_finishing_due else []
     if not wanted and not added and not dropped and not finishing:
         reason = _why_nothing(len(crawled), len(running), found.problems)
         return dg.SensorResult(skip_reason=reason, cursor=stale, asset_events=events)
@@ -172,12 +174,6 @@ def _has_a_past(memory: MemoryResource, source: Source | None) -> bool:
     return (
         spec_of_source(source, memory.crawler.specs) is not None or memory.store.overview.counts(source.key).files > 0
     )
-
-
-def _finish_request(instance: dg.DagsterInstance) -> list[dg.RunRequest]:
-    """Return a run of `finish_posted`, unless one is unfinished."""
-    going = dg.RunsFilter(job_name=finish_posted.name, statuses=UNFINISHED_STATUSES)
-    return [] if has_run(instance, going) else [dg.RunRequest(job_name=finish_posted.name)]
 
 
 def _ingest_request(key: str, machine: str, run_key: str | None = None) -> dg.RunRequest:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -10,9 +9,7 @@ from pydantic import Field
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import ROWS, per_second, watermark
 from anamnesis_pipeline.defs.resources import LlmResource, MemoryResource
-from anamnesis_pipeline.pipeline.summarize import SummaryReport
 from anamnesis_pipeline.services.dagster.runs import AUTOMATIC_TAG
-from anamnesis_pipeline.store.records.overview import SourceCounts
 
 AUTOMATIC_TAGS = frozenset(
     {
@@ -64,32 +61,28 @@ def summaries(
     )
     if report.problem:
         context.log.warning(f"{report.counts.get('flagged', 0)} summaries are put off: {report.problem}")
-    counts = memory.store.overview.counts(context.partition_key)
+    counts, seconds = memory.store.overview.counts(context.partition_key), time.perf_counter() - started
     return dg.MaterializeResult(
         data_version=watermark(counts, "parts", "open_parts", "summaries"),
-        metadata=_metadata(report, counts, time.perf_counter() - started),
+        metadata={
+            ROWS: counts.summaries,
+            "written": report.written,
+            "written per second": per_second(report.written, seconds),
+            "summarizer": report.model if report.looked_at else "not asked: no part waits",
+            "LLM calls": report.used.calls,
+            "cached": report.counts.get("cached", 0),
+            "tokens in": report.used.input_tokens,
+            "tokens out": report.used.output_tokens,
+            "dollars": round(report.used.dollars, 6),
+            "flagged": report.counts.get("flagged", 0),
+            "in a batch": report.counts.get("in a batch", 0),
+            "short": report.counts.get("short", 0),
+            "low value": report.counts.get("low value", 0),
+            "nothing worth remembering": report.counts.get("skipped", 0),
+            "private": report.counts.get("private", 0),
+            "problem": report.problem or "none",
+            "summaries in all": counts.summaries,
+            "parts in all": counts.parts,
+            "parts still open": counts.open_parts,
+        },
     )
-
-
-def _metadata(report: SummaryReport, counts: SourceCounts, seconds: float) -> dict[str, Any]:
-    return {
-        ROWS: counts.summaries,
-        "written": report.written,
-        "written per second": per_second(report.written, seconds),
-        "summarizer": report.model if report.looked_at else "not asked: no part waits",
-        "LLM calls": report.used.calls,
-        "cached": report.counts.get("cached", 0),
-        "tokens in": report.used.input_tokens,
-        "tokens out": report.used.output_tokens,
-        "dollars": round(report.used.dollars, 6),
-        "flagged": report.counts.get("flagged", 0),
-        "in a batch": report.counts.get("in a batch", 0),
-        "short": report.counts.get("short", 0),
-        "low value": report.counts.get("low value", 0),
-        "nothing worth remembering": report.counts.get("skipped", 0),
-        "private": report.counts.get("private", 0),
-        "problem": report.problem or "none",
-        "summaries in all": counts.summaries,
-        "parts in all": counts.parts,
-        "parts still open": counts.open_parts,
-    }

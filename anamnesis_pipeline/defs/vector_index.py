@@ -1,7 +1,5 @@
 """Asset: a space's search index, and the switch to a complete space."""
 
-from typing import Any
-
 import dagster as dg
 
 from anamnesis_pipeline.defs.canceled import end_as_canceled
@@ -10,9 +8,8 @@ from anamnesis_pipeline.defs.reporting import INDEX_KIND, ROWS, per_second
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
 from anamnesis_pipeline.embeddings.cores import Priority, run_ranked
 from anamnesis_pipeline.errors import SpaceNotFound
-from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.pipeline.embed import embed_sources
-from anamnesis_pipeline.pipeline.index import RECALL_FLOOR, SpaceReport, index_space, known_space
+from anamnesis_pipeline.pipeline.index import RECALL_FLOOR, index_space, known_space
 from anamnesis_pipeline.pipeline.reembed_state import is_paused
 from anamnesis_pipeline.services.wiring import configured_cores
 from anamnesis_pipeline.store.contracts import IndexReport
@@ -73,42 +70,38 @@ def vector_index(
         end_as_canceled(context, memory, f"{exc}. It was dropped meanwhile, or add it with: anamnesis model add")
     return dg.MaterializeResult(
         data_version=dg.DataVersion(f"vectors:{report.index.vectors}-indexed:{report.index.indexed}"),
-        metadata=_metadata(report, known_space(memory.store, key)),
-        check_results=[_recall_check(key, report)],
-    )
-
-
-def _metadata(report: SpaceReport, space: Space) -> dict[str, Any]:
-    return {
-        ROWS: report.index.vectors,
-        "status": "READY",  # a build ends only once the index can be searched
-        "dimensions": space.dim,
-        "similarity": "cosine",
-        "passages": report.passages,
-        "passages without a vector": report.missing,
-        "vectors": report.index.vectors,
-        "in the index": report.index.indexed,
-        "dead in the index": report.index.dead,
-        "rebuilt": report.index.rebuilt,
-        "seconds": round(report.index.seconds, 2),
-        "vectors per second": per_second(report.index.vectors, report.index.seconds),
-        "recall at 10": round(report.recall, 4),
-        "active": report.active,
-        "switched to it now": report.switched,
-        "waits for a yes": report.waits,
-    }
-
-
-def _recall_check(key: str, report: SpaceReport) -> dg.AssetCheckResult:
-    return dg.AssetCheckResult(
-        check_name=RECALL_CHECK,
-        passed=report.recall >= RECALL_FLOOR and not report.state.problem,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=report.state.problem or None,
         metadata={
-            "space": key,
-            "recall at 10": round(report.recall, 4),
-            "recall of the index": round(report.recall if report.state.recall is None else report.state.recall, 4),
+            ROWS: report.index.vectors,
+            "status": "READY",  # a build ends only once the index can be searched
+            "dimensions": known_space(memory.store, key).dim,
+            "similarity": "cosine",
             "passages": report.passages,
+            "passages without a vector": report.missing,
+            "vectors": report.index.vectors,
+            "in the index": report.index.indexed,
+            "dead in the index": report.index.dead,
+            "rebuilt": report.index.rebuilt,
+            "seconds": round(report.index.seconds, 2),
+            "vectors per second": per_second(report.index.vectors, report.index.seconds),
+            "recall at 10": round(report.recall, 4),
+            "active": report.active,
+            "switched to it now": report.switched,
+            "waits for a yes": report.waits,
         },
+        check_results=[
+            dg.AssetCheckResult(
+                check_name=RECALL_CHECK,
+                passed=report.recall >= RECALL_FLOOR and not report.state.problem,
+                severity=dg.AssetCheckSeverity.WARN,
+                description=report.state.problem or None,
+                metadata={
+                    "space": key,
+                    "recall at 10": round(report.recall, 4),
+                    "recall of the index": round(
+                        report.recall if report.state.recall is None else report.state.recall, 4
+                    ),
+                    "passages": report.passages,
+                },
+            )
+        ],
     )
