@@ -13,8 +13,8 @@ from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
 from anamnesis_pipeline.embeddings.models import named
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.llm.endpoints import check_url, with_scheme
-from anamnesis_pipeline.pipeline.llm_breaker import close_breakers
 from anamnesis_pipeline.pipeline.llm_choice import doubtful_private
+from anamnesis_pipeline.pipeline.llm_guard import close_breakers
 from anamnesis_pipeline.services.dagster.state import dagster_in_use
 from anamnesis_pipeline.services.log_ingest import OF_THE_LLM
 from anamnesis_pipeline.services.setting_changes import readable_settings, reload_changed

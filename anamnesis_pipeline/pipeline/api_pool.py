@@ -32,7 +32,7 @@ from anamnesis_pipeline.errors import (
 )
 from anamnesis_pipeline.model import LlmBudget, LlmUse, content_id
 from anamnesis_pipeline.pipeline.embedding_api import EmbeddingApi
-from anamnesis_pipeline.pipeline.llm_breaker import Breaker, BreakerState
+from anamnesis_pipeline.pipeline.llm_guard import Breaker, BreakerState
 from anamnesis_pipeline.pipeline.reembed_state import ANSWERS
 from anamnesis_pipeline.store.base import Store
 

@@ -14,10 +14,19 @@ from anamnesis_pipeline.llm.provider import Provider
 from anamnesis_pipeline.llm.replies import parse_reply
 from anamnesis_pipeline.model import LlmBudget, LlmUse, Part, Source, Summary
 from anamnesis_pipeline.parsing.claude_logs.value import value_of
-from anamnesis_pipeline.pipeline.llm_batches import LOOK_AGAIN, BatchDesk, takes_batches
-from anamnesis_pipeline.pipeline.llm_breaker import close_breakers
-from anamnesis_pipeline.pipeline.llm_calls import ATTEMPTS, FORGOTTEN, Answer, LlmCaller, NoAnswer, OnHold, Pace
+from anamnesis_pipeline.pipeline.llm_calls import (
+    ATTEMPTS,
+    FORGOTTEN,
+    LOOK_AGAIN,
+    Answer,
+    BatchDesk,
+    LlmCaller,
+    NoAnswer,
+    Pace,
+    takes_batches,
+)
 from anamnesis_pipeline.pipeline.llm_choice import AGAINST, Llm, LlmChoice
+from anamnesis_pipeline.pipeline.llm_guard import OnHold, close_breakers
 from anamnesis_pipeline.store.base import Store
 
 PAGE = 200

@@ -1,24 +1,20 @@
-"""Build what a model receives before it answers: the conversation and hits of the memory. Pure except `Booking`."""
+"""Build what a model receives before it answers: the conversation and hits of the memory. Pure."""
 
-import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from itertools import dropwhile
 
-from anamnesis_pipeline.errors import BadSetting, RetryLater
+from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.llm.factory import NEVER_LOCAL
 from anamnesis_pipeline.llm.provider import ChatTurn, Provider
-from anamnesis_pipeline.model import FORGOTTEN, ChatMessage, Citation, EpisodeHead, LlmBudget, LlmUse, Where
-from anamnesis_pipeline.pipeline.llm_calls import BUDGET_USED_UP
+from anamnesis_pipeline.model import FORGOTTEN, ChatMessage, Citation, EpisodeHead, Where
 from anamnesis_pipeline.search.best_sentences import excerpt_of
 from anamnesis_pipeline.search.fusion import RRF_K
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.search.quoting import fenced, id_label, label, one_line, quoted, without_own_tag
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.memory_layers import Layer
 
 HISTORY = 20
@@ -251,30 +247,3 @@ def leaning_on_private(
         if leans or (found and each.backend not in NEVER_LOCAL):
             found.add(each.message_id)
     return frozenset(found)
-
-
-class Booking:
-    """Budget of one call: its maximum cost is reserved before the call."""
-
-    def __init__(self, store: Store, backend: Provider, settings: Settings) -> None:
-        self._store, self._backend = store, backend
-        self._budget = LlmBudget(settings.llm_daily_tokens, settings.llm_daily_dollars)
-
-    def book(self, system: str, said: Sequence[ChatTurn]) -> str:
-        """Reserve the call's maximum cost. Return its id.
-
-        :raises RetryLater: the rest of today's budget is too small.
-        """
-        call_id, day = uuid.uuid4().hex, f"{datetime.now(UTC):%Y-%m-%d}"
-        expected = self._backend.expected_answer(system, said)
-        if not self._store.llm.reserve(call_id, day, self._backend.name, self._backend.model, expected, self._budget):
-            raise RetryLater(BUDGET_USED_UP)
-        return call_id
-
-    def settle(self, call_id: str, used: LlmUse | None) -> None:
-        """Record the actual cost. None: unknown, so the reservation stands where calls cost money. Dollars of a call
-        that a subscription pays are shown with the answer, and count in no budget.
-        """
-        if not self._backend.is_paid:
-            used = replace(used or LlmUse(calls=1), dollars=0.0)
-        self._store.llm.settle(call_id, used)

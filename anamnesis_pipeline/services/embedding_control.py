@@ -18,7 +18,7 @@ from anamnesis_pipeline.errors import BadSetting, ServiceUnreachable, SpaceConfl
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.pipeline import index as spaces
 from anamnesis_pipeline.pipeline.api_pool import BREAKERS
-from anamnesis_pipeline.pipeline.llm_breaker import close_breakers
+from anamnesis_pipeline.pipeline.llm_guard import close_breakers
 from anamnesis_pipeline.pipeline.reembed_state import stopped_backfill
 from anamnesis_pipeline.runtime.up_lock import settings_in_use
 from anamnesis_pipeline.services import reembedding

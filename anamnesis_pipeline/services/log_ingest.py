@@ -15,9 +15,8 @@ from anamnesis_pipeline.errors import BadSetting, LlmRefused, ServiceUnreachable
 from anamnesis_pipeline.llm.prices import DEFAULT_MODELS, MODELS
 from anamnesis_pipeline.model import LlmBudget, LlmUse
 from anamnesis_pipeline.pipeline.daily import timings
-from anamnesis_pipeline.pipeline.llm_breaker import breakers, close_breakers
-from anamnesis_pipeline.pipeline.llm_calls import BUDGET_USED_UP
 from anamnesis_pipeline.pipeline.llm_choice import doubtful_private
+from anamnesis_pipeline.pipeline.llm_guard import BUDGET_USED_UP, breakers, close_breakers
 from anamnesis_pipeline.pipeline.summarize import NO_BUDGET
 from anamnesis_pipeline.runtime.llm_wiring import open_llm
 from anamnesis_pipeline.services.dagster.api import Dagster

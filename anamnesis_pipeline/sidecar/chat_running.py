@@ -1,7 +1,7 @@
 """Answers in progress: a limited number, one per conversation; each can be stopped."""
 
 import asyncio
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
 
@@ -11,15 +11,19 @@ END_S = 15.0
 LOOK_S = 0.5
 
 
-class Running(NamedTuple):
+@dataclass(slots=True)
+class Running:
     """An answer: the task that writes it, which can be cancelled, and the one that then stores it and ends last."""
 
     writing: "asyncio.Task[None]"
     whole: "asyncio.Task[None]"
+    is_stopped: bool = False
 
     def stop(self) -> bool:
         """Cancel the writing; False: it is ending or done."""
-        return not self.writing.cancelling() and self.writing.cancel()
+        # a flag, since `Task.cancelling` also counts cancel scopes inside libraries
+        was_stopped, self.is_stopped = self.is_stopped, True
+        return not was_stopped and self.writing.cancel()
 
 
 class Chats:

@@ -18,7 +18,8 @@ from starlette.exceptions import HTTPException
 from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid
 from anamnesis_pipeline.llm.prompts import CHAT_SYSTEM, SEARCH_TOOL
 from anamnesis_pipeline.llm.provider import Call, ChatTurn, Provider
-from anamnesis_pipeline.model import ChatMessage, ChatSession, LlmUse
+from anamnesis_pipeline.model import ChatMessage, ChatSession, LlmBudget, LlmUse
+from anamnesis_pipeline.pipeline.llm_guard import Guard
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.search.quoting import id_label
@@ -29,7 +30,6 @@ from anamnesis_pipeline.services.chat import (
     ROUNDS,
     UNASKED,
     Attachment,
-    Booking,
     Found,
     asked_ahead,
     block_of,
@@ -249,8 +249,10 @@ class TurnStream:
     async def _round(self, said: Sequence[ChatTurn], *, tools: bool) -> tuple[Call, ...]:
         """Call the model once and return its requested searches. Its text becomes a separate paragraph."""
         turn, answer = self._turn, self._answer
-        booking = Booking(self._services.store, turn.backend, turn.settings)
-        booked = asyncio.ensure_future(run_in_threadpool(booking.book, CHAT_SYSTEM, said))
+        budget = LlmBudget(turn.settings.llm_daily_tokens, turn.settings.llm_daily_dollars)
+        guard = Guard(self._services.store, turn.backend, budget)
+        expected = turn.backend.expected_answer(CHAT_SYSTEM, said)
+        booked = asyncio.ensure_future(run_in_threadpool(guard.book_answer, expected))
         used: LlmUse | None = LlmUse()
         calls: tuple[Call, ...] = ()
         gap = "\n\n" if "".join(answer.texts[-1:]).strip() else ""
@@ -267,11 +269,13 @@ class TurnStream:
                         gap = ""
                     calls += delta.calls
                     used = delta.used or used
+            # summaries may be asked for again; a failure may be of this conversation's model or server alone
+            await run_in_threadpool(guard.breaker.went_well)
         finally:
             answer.used += used or LlmUse()
             await asyncio.wait([booked])
             if booked.exception() is None:
-                await run_in_threadpool(booking.settle, booked.result(), used)
+                await run_in_threadpool(guard.settle_answer, booked.result(), used)
         return calls
 
     async def _found(self, call: Call) -> ChatTurn:

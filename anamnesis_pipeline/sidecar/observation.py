@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.pipeline.llm_breaker import breakers
+from anamnesis_pipeline.pipeline.llm_guard import breakers
 from anamnesis_pipeline.search.stage_times import BOUNDS
 from anamnesis_pipeline.services import reembedding as reembed
 from anamnesis_pipeline.sidecar.problems import problem

@@ -12,7 +12,7 @@ from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import LlmResource, MemoryResource
 from anamnesis_pipeline.defs.summaries import AGAIN_TAG, AUTOMATIC_TAGS, is_by_hand, summaries
 from anamnesis_pipeline.pipeline import summarize as step
-from anamnesis_pipeline.pipeline.llm_breaker import Breaker
+from anamnesis_pipeline.pipeline.llm_guard import Breaker
 from anamnesis_pipeline.services.wiring import CONFIG_PREFIX
 from anamnesis_tests.support.llms import SOURCE, LlmHere, parsed, part
 
@@ -21,7 +21,7 @@ from anamnesis_tests.support.llms import SOURCE, LlmHere, parsed, part
 def llm(memory: MemoryResource, monkeypatch: pytest.MonkeyPatch) -> LlmHere:
     """Configured, and opened in the place of a real one."""
     llm = LlmHere(is_paid=True)
-    monkeypatch.setattr("anamnesis_pipeline.runtime.llm_wiring.open_backend", lambda kind, options: llm)
+    monkeypatch.setattr("anamnesis_pipeline.runtime.llm_wiring.open_provider", lambda kind, options: llm)
     memory.store.settings.set(f"{CONFIG_PREFIX}summarizer", "anthropic")
     parsed(memory.store, part(1), part(2, "hi", "hello"))
     return llm

@@ -9,9 +9,8 @@ from anamnesis_pipeline.errors import LlmPromptRefused, LlmRefused, LlmUnavailab
 from anamnesis_pipeline.llm.prompts import Request
 from anamnesis_pipeline.llm.provider import Reply
 from anamnesis_pipeline.model import LlmBudget, LlmUse
-from anamnesis_pipeline.pipeline.llm_batches import LOOK_AGAIN, BatchDesk
-from anamnesis_pipeline.pipeline.llm_breaker import Breaker
-from anamnesis_pipeline.pipeline.llm_calls import LlmCaller, Pace
+from anamnesis_pipeline.pipeline.llm_calls import LOOK_AGAIN, BatchDesk, LlmCaller, Pace
+from anamnesis_pipeline.pipeline.llm_guard import Breaker
 from anamnesis_pipeline.pipeline.summarize import IN_A_BATCH
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.llm import Lease, OpenBatch

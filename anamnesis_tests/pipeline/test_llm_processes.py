@@ -13,7 +13,7 @@ import pytest
 from anamnesis_pipeline.llm.prices import find_model, most_use
 from anamnesis_pipeline.llm.prompts import build_prompt, request_for
 from anamnesis_pipeline.model import LlmUse, Part
-from anamnesis_pipeline.pipeline.llm_breaker import breakers
+from anamnesis_pipeline.pipeline.llm_guard import breakers
 from anamnesis_tests.support.anthropic_server import AnthropicServer, errored, left_out, succeeded
 from anamnesis_tests.support.llm_services import HttpService, LlmHome
 from anamnesis_tests.support.llms import REPLY

@@ -22,8 +22,8 @@ from anamnesis_pipeline.llm.provider import Reply
 from anamnesis_pipeline.model import SUMMARIZER_MARK, LlmBudget, LlmUse, Part
 from anamnesis_pipeline.pipeline import llm_calls
 from anamnesis_pipeline.pipeline import summarize as step
-from anamnesis_pipeline.pipeline.llm_breaker import REFUSALS_TO_OPEN, Breaker, breakers
-from anamnesis_pipeline.pipeline.llm_calls import BEING_MADE, CALL_LEASE
+from anamnesis_pipeline.pipeline.llm_calls import BEING_MADE
+from anamnesis_pipeline.pipeline.llm_guard import CALL_LEASE, REFUSALS_TO_OPEN, Breaker, breakers
 from anamnesis_pipeline.pipeline.summarize import MOST_ATTEMPTS
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.support.llms import DAY, EXPECTED, ONE, REPLY, USED, LlmHere, Run, parsed, part
@@ -141,7 +141,7 @@ def test_a_call_that_takes_longer_than_its_lease_is_made_once(store: Store, open
     def take_long() -> None:
         run.backend.on_ask = lambda: None
         for _ in range(3):
-            run.clock.now += llm_calls.CALL_LEASE - timedelta(minutes=1)
+            run.clock.now += CALL_LEASE - timedelta(minutes=1)
             assert renewed.acquire(timeout=60)
             assert renewed.acquire(timeout=60), "begun after the clock was moved"
         assert other().problem == BEING_MADE

@@ -10,8 +10,8 @@ from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.errors import BadSetting, HostUnreachable, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
 from anamnesis_pipeline.llm import extractive
 from anamnesis_pipeline.model import LlmBudget, LlmUse, Part, RecordType, Summary, TypedRecord, Where
-from anamnesis_pipeline.pipeline.llm_breaker import breakers
 from anamnesis_pipeline.pipeline.llm_choice import Llm
+from anamnesis_pipeline.pipeline.llm_guard import breakers
 from anamnesis_pipeline.pipeline.projects import machine_labels, right_guesses
 from anamnesis_pipeline.pipeline.publish import publish_source
 from anamnesis_pipeline.pipeline.summarize import UNSUMMARIZED, summarize_source

@@ -7,7 +7,7 @@ import pytest
 
 from anamnesis_pipeline.errors import InvalidVectors, LlmBusy, LlmRefused, LlmUnavailable, RetryLater
 from anamnesis_pipeline.pipeline import api_pool, embedding_api
-from anamnesis_pipeline.pipeline.llm_breaker import Breaker, breakers
+from anamnesis_pipeline.pipeline.llm_guard import Breaker, breakers
 from anamnesis_pipeline.services.embedding_control import EmbeddingControl
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.pipeline.embedding_services.conftest import KEY, SMALL, Opened

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from anamnesis_pipeline.model import Where
-from anamnesis_pipeline.services.chat import Booking
+from anamnesis_pipeline.pipeline.llm_guard import Guard
 from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
 from anamnesis_pipeline.sidecar.chat_stream import UNEXPECTED, TurnStream
 from anamnesis_tests.sidecar.chat.asking import OWN_ID, SAID, events_of, kept, of, said
@@ -80,14 +80,14 @@ def test_answer_not_stored_says_so(client: httpx.Client, monkeypatch: pytest.Mon
 
 
 def test_unmade_call_costs_nothing(client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, is_stopped, book = threading.Event(), threading.Event(), Booking.book
+    begun, is_stopped, book = threading.Event(), threading.Event(), Guard.book_answer
 
     def book_late(*given: Any) -> Any:
         begun.set()
         assert is_stopped.wait(60)
         return book(*given)
 
-    monkeypatch.setattr(Booking, "book", book_late)
+    monkeypatch.setattr(Guard, "book_answer", book_late)
     with client.stream("POST", "/api/chat/stream", json={**ASKED, "backend": "anthropic"}) as reply:
         assert begun.wait(60)
         assert client.post(f"/api/chat/sessions/{OWN_ID}/stop").json() == {"stopped": True}

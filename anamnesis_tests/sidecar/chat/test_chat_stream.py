@@ -14,6 +14,7 @@ import pytest
 from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.llm.prompts import CHAT_SYSTEM
 from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.pipeline.llm_guard import Breaker
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import SearchAnswer, SearchQuery
 from anamnesis_pipeline.services.chat import SPARSE, UNASKED
@@ -376,3 +377,10 @@ def test_answer_stopped_before_its_first_word_is_kept(client: httpx.Client, serv
     assert (question["text"], answer["text"], answer["stopped"]) == ("Go on", "", True)
     assert last["message_id"] == answer["message_id"]
     assert client.get("/api/chat/balance").json()["used_today"]["calls"] == 1, "it was asked, whatever it said"
+
+
+def test_answer_closes_circuit_breaker(client: httpx.Client, services: TestServices) -> None:
+    breaker = Breaker(services.store.settings, "ollama")
+    breaker.was_refused("wrong key")
+    assert of(said(client, backend="ollama"), "token")
+    assert breaker.state().until is None

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from anamnesis_pipeline.cli.status import memory_status
 from anamnesis_pipeline.model import FileCursor, LlmBudget, LlmUse, Source
-from anamnesis_pipeline.pipeline.llm_breaker import Breaker
+from anamnesis_pipeline.pipeline.llm_guard import Breaker
 from anamnesis_pipeline.services.dagster.runs import CUT_OFF, IngestRun, IngestRuns
 from anamnesis_pipeline.services.setting_changes import store_settings
 from anamnesis_pipeline.services.wiring import effective_settings

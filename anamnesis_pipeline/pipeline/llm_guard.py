@@ -1,11 +1,27 @@
-"""A circuit breaker per LLM backend, kept in the store: while it is open, no process calls."""
+"""Budget and circuit breaker of LLM calls, shared by summaries and chat. The cost of a call is booked before it. Each
+provider has a breaker in the store: while it is open, no process asks for summaries; a chat answer closes it.
+"""
 
 import threading
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from itertools import accumulate
+from typing import Any, NoReturn
 
+from anamnesis_pipeline.errors import (
+    LlmAnswerInvalid,
+    LlmBusy,
+    LlmPromptRefused,
+    LlmRefused,
+    LlmUnavailable,
+    RetryLater,
+)
+from anamnesis_pipeline.llm.provider import Provider
+from anamnesis_pipeline.model import LlmBudget, LlmUse
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.records.llm import Lease
 from anamnesis_pipeline.store.records.settings import SettingsRecords
 
 PREFIX = "llm.breaker."
@@ -19,6 +35,9 @@ REFUSED_PAUSE_S = 3_600.0
 """Pause after a wrong key or an exhausted quota: only a person can fix it."""
 TRIAL_S = 300.0
 """Seconds that other calls wait while one probes the service."""
+CALL_LEASE = timedelta(hours=1)
+"""How long other processes skip the same request if the caller is killed; a live caller renews the lease."""
+BUDGET_USED_UP = "the LLM budget of this day (UTC) is used up; see llm_daily_tokens, llm_daily_dollars"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +162,104 @@ def _read(backend: str, value: dict[str, Any]) -> BreakerState:
         datetime.fromisoformat(since) if since else datetime.min.replace(tzinfo=UTC),
         tuple(value.get("refused", ())),
     )
+
+
+class OnHold(RetryLater):
+    """No process may call before `until`."""
+
+    def __init__(self, problem: str, until: datetime) -> None:
+        super().__init__(problem)
+        self.until = until
+
+
+class Guard:
+    """Budget and circuit breaker of one provider. Safe to share between threads."""
+
+    def __init__(
+        self,
+        store: Store,
+        provider: Provider,
+        budget: LlmBudget,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._store, self._provider, self._budget, self._clock = store, provider, budget, clock
+        self.breaker = Breaker(store.settings, provider.name, clock)
+
+    def book(self, expected: LlmUse, keys: Sequence[str]) -> str | None:
+        """Reserve the expected cost of a call about these keys. Return its id; None when the day's budget is exceeded.
+
+        :raises OnHold: the breaker is open.
+        :raises LlmCallTaken: another process asks about one of the keys.
+        """
+        self.look_at_breaker()
+        now = self._clock()
+        return self._reserve(expected, Lease(tuple(keys), now, now + CALL_LEASE))
+
+    def book_answer(self, expected: LlmUse) -> str:
+        """Reserve the maximum cost of a chat answer. Return its id. An open breaker holds up no one who asks by hand.
+
+        :raises RetryLater: the rest of today's budget is too small.
+        """
+        if (call_id := self._reserve(expected)) is None:
+            raise RetryLater(BUDGET_USED_UP)
+        return call_id
+
+    def settle_answer(self, call_id: str, used: LlmUse | None) -> None:
+        """Record the actual cost of a chat answer. None: unknown, so the reservation stands where calls cost money.
+        Dollars of a call that a subscription pays are shown with the answer, and count in no budget.
+        """
+        if not self._provider.is_paid:
+            used = replace(used or LlmUse(calls=1), dollars=0.0)
+        self._store.llm.settle(call_id, used)
+
+    def affordable(self, calls: Iterable[LlmUse]) -> int:
+        """Return how many of these calls, from the first on, the rest of the day's budget holds."""
+        totals = accumulate(calls, initial=self._store.llm.used(self._today()))
+        next(totals)  # what is used already
+        return sum(map(self._budget.holds, totals))
+
+    def budget_ends(self) -> OnHold:
+        """Return the error for an exhausted daily budget."""
+        tomorrow = self._clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+        return OnHold(BUDGET_USED_UP, tomorrow)
+
+    def look_at_breaker(self) -> None:
+        """:raises OnHold: the breaker is open."""
+        state = self.breaker.state()
+        if state.is_open(self._clock()):
+            self._hold(state)
+
+    def failed(self, call_id: str, exc: Exception, key: str = "") -> bool:
+        """Record an unanswered call for budget and breaker. Return True if it may have run, and stays booked.
+
+        :param key: of the prompt, for a single call.
+        """
+        was_worked_on = self._provider.is_paid or isinstance(exc, LlmAnswerInvalid)
+        is_free = isinstance(exc, LlmRefused | LlmPromptRefused | LlmBusy) or not was_worked_on
+        self._store.llm.settle(call_id, LlmUse() if is_free else None)
+        self.tell_breaker(exc, key)
+        return not is_free
+
+    def tell_breaker(self, exc: Exception, key: str = "") -> None:
+        """Report a failed call to the breaker; `key`: of a single prompt."""
+        match exc:
+            case LlmRefused():
+                self.breaker.was_refused(str(exc))
+            case LlmPromptRefused() if key:
+                self.breaker.prompt_was_refused(str(exc), key)
+            case LlmUnavailable():
+                self.breaker.found_nobody(str(exc))
+            case LlmAnswerInvalid():
+                self.breaker.went_well()  # the service is reachable
+
+    def _reserve(self, expected: LlmUse, lease: Lease | None = None) -> str | None:
+        call_id, llm = uuid.uuid4().hex, self._provider
+        booked = self._store.llm.reserve(call_id, self._today(), llm.name, llm.model, expected, self._budget, lease)
+        return call_id if booked else None
+
+    def _today(self) -> str:
+        return f"{self._clock().astimezone(UTC):%Y-%m-%d}"
+
+    def _hold(self, state: BreakerState) -> NoReturn:
+        reason = f"{self._provider.name} is left alone for a while: {state.reason}"
+        raise OnHold(reason, state.until or self._clock())
