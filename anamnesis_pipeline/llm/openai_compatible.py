@@ -92,7 +92,7 @@ class OpenAiCompatible(Provider):
     async def models(cls, options: LlmOptions) -> tuple[str, ...]:
         """Return the listed models that can chat; none if the service has no list."""
         url, key = _access(options)
-        who = _who(url)
+        who = f"the service at {url}"
         async with httpx.AsyncClient(**_settings(url, key, PROBE_S)) as client:
             with _translated(who, ""):
                 reply = await client.get("models")

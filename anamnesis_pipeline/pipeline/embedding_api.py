@@ -80,7 +80,7 @@ class EmbeddingApi:
     def embed(self, texts: Sequence[str], role: Role) -> tuple[NDArray[np.float32], int | None]:
         """Return vectors of unit length, shape (len(texts), dim), and the tokens used, if the service reports them.
 
-        :raises LlmBusy, LlmUnavailable, LlmRefused, LlmPromptRefused, LlmAnswerInvalid: see `SummaryBackend.ask`.
+        :raises LlmBusy, LlmUnavailable, LlmRefused, LlmPromptRefused, LlmAnswerInvalid: see `Provider.ask`.
         :raises InvalidVectors: the answer has no vectors, another width, or values that are no numbers.
         """
         path, body = _question(self._model, texts, role)

@@ -22,8 +22,7 @@ from anamnesis_pipeline.sidecar import problems
 from anamnesis_pipeline.sidecar.admission import Admission, Room
 from anamnesis_pipeline.sidecar.background import Background, keep_measured, keep_trimmed
 from anamnesis_pipeline.sidecar.cache import Kept
-from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
-from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
+from anamnesis_pipeline.sidecar.chat_background import ChatRecorder, KnownAnswers
 from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.connections import Wholeness
 from anamnesis_pipeline.sidecar.documentation import DESCRIPTION, TAGS, openapi_of

@@ -47,8 +47,7 @@ from anamnesis_pipeline.services.chat import (
 from anamnesis_pipeline.services.recording import Pair
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.admission import Admission
-from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
-from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
+from anamnesis_pipeline.sidecar.chat_background import ChatRecorder, KnownAnswers
 from anamnesis_pipeline.sidecar.chat_running import Running
 from anamnesis_pipeline.sidecar.chat_schemas import citation_body, session_head
 from anamnesis_pipeline.sidecar.routes.query import keep_opened

@@ -21,7 +21,7 @@ from anamnesis_pipeline.sidecar import background
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.background import measure_if_due, trim
-from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
+from anamnesis_pipeline.sidecar.chat_background import ChatRecorder
 from anamnesis_pipeline.sidecar.web.undo import Undo
 from anamnesis_tests.sidecar.conftest import BASE, SPACE, Post, TestServices, problem, raising, wait_for
 

@@ -20,13 +20,18 @@ from anamnesis_pipeline.errors import BadSetting, LlmRefused
 from anamnesis_pipeline.llm.factory import Offer, offers, open_chat
 from anamnesis_pipeline.model import TITLE_CHARS, ChatMessage, ChatSession
 from anamnesis_pipeline.pipeline import publish as episodes
-from anamnesis_pipeline.runtime.llm_wiring import backend_options
+from anamnesis_pipeline.runtime.llm_wiring import (
+    backend_options,
+    configured_model,
+    default_choice,
+    offered_choice,
+    wanted_choice,
+)
 from anamnesis_pipeline.search.project_labels import labels_of
 from anamnesis_pipeline.services.chat import Attachment, check_leave, leaning_on_private
 from anamnesis_pipeline.services.fields import Name
 from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.chat_choice import configured_model, default_choice, offered_choice, wanted_choice
 from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.chat_schemas import (
     BalanceOut,

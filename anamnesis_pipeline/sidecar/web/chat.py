@@ -13,12 +13,11 @@ from starlette.responses import Response
 
 from anamnesis_pipeline.llm.factory import Offer, offers
 from anamnesis_pipeline.model import ChatMessage, ChatSession
-from anamnesis_pipeline.runtime.llm_wiring import backend_options
+from anamnesis_pipeline.runtime.llm_wiring import backend_options, offered_choice, wanted_choice
 from anamnesis_pipeline.services.chat import asked_ahead, last_reply
 from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.chat_choice import offered_choice, wanted_choice
-from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
+from anamnesis_pipeline.sidecar.chat_background import KnownAnswers
 from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.chat_schemas import MOST_CHARS, MOST_FILES
 from anamnesis_pipeline.sidecar.routes.chat import delete_conversation

@@ -11,7 +11,7 @@ import pytest
 
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.pipeline.llm_guard import Guard
-from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
+from anamnesis_pipeline.sidecar.chat_background import ChatRecorder
 from anamnesis_pipeline.sidecar.chat_stream import UNEXPECTED, TurnStream
 from anamnesis_tests.sidecar.chat.asking import OWN_ID, SAID, events_of, kept, of, said
 from anamnesis_tests.sidecar.conftest import TestServices, raising, wait_for

@@ -11,8 +11,8 @@ from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import SearchAnswer, SearchQuery
 from anamnesis_pipeline.services.chat import standing_of
-from anamnesis_pipeline.sidecar import chat_known
-from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
+from anamnesis_pipeline.sidecar import chat_background
+from anamnesis_pipeline.sidecar.chat_background import KnownAnswers
 from anamnesis_tests.sidecar.chat.asking import NOTE, SAID, of, said
 from anamnesis_tests.sidecar.conftest import Post, TestServices, wait_for
 from anamnesis_tests.support.chat_services import ChatServer, ollama
@@ -52,7 +52,7 @@ def test_it_is_searched_once_in_a_while(
     expected = ["Preferences and standing instructions: tabs, never spaces"]
     assert [found(known) for _ in range(3)] == [expected] * 3, "what was merely said is nothing that stands"
     assert searched == [ASKED.text]
-    monkeypatch.setattr(chat_known, "KEPT_S", 0.0)
+    monkeypatch.setattr(chat_background, "KEPT_S", 0.0)
     short = KnownAnswers(services)
     assert found(short) == found(short) == expected
     assert len(searched) == 3

@@ -13,7 +13,7 @@ from anamnesis_pipeline.model import ChatMessage, ChatSession
 from anamnesis_pipeline.services.recording import Pair, Recorded, Recorder
 from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_pipeline.sidecar import chat_running
-from anamnesis_pipeline.sidecar.chat_records import FIRST_RETRY, GIVEN_UP, ChatRecorder, next_look
+from anamnesis_pipeline.sidecar.chat_background import FIRST_RETRY, GIVEN_UP, ChatRecorder, next_look
 from anamnesis_pipeline.sidecar.chat_running import Chats, Running
 from anamnesis_pipeline.sidecar.extraction import TOO_MANY, TOO_SLOW, Extraction
 from anamnesis_tests.sidecar.conftest import TestServices, raising

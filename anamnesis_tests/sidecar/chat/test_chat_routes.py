@@ -11,8 +11,8 @@ from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.llm.factory import Offer
 from anamnesis_pipeline.llm.provider import METERED
 from anamnesis_pipeline.model import FORGOTTEN, ChatSession
+from anamnesis_pipeline.runtime.llm_wiring import Choice, default_choice, first_choice, offered_choice, wanted_choice
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.chat_choice import Choice, default_choice, first_choice, offered_choice, wanted_choice
 from anamnesis_pipeline.sidecar.routes import chat as chat_routes
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.sidecar.chat.asking import NOTE, OWN_ID, SAID, of, said

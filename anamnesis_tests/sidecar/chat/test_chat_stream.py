@@ -20,7 +20,7 @@ from anamnesis_pipeline.search.query import SearchAnswer, SearchQuery
 from anamnesis_pipeline.services.chat import SPARSE, UNASKED
 from anamnesis_pipeline.sidecar import chat_stream
 from anamnesis_pipeline.sidecar.app import create_app
-from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
+from anamnesis_pipeline.sidecar.chat_background import KnownAnswers
 from anamnesis_pipeline.sidecar.chat_running import AT_ONCE
 from anamnesis_tests.sidecar.chat.asking import NOTE, OWN_ID, SAID, events_of, kept, of, said
 from anamnesis_tests.sidecar.conftest import TestServices, raising, wait_for
