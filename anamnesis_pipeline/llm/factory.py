@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import dataclass, replace
 
+import anyio.to_thread
+
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting
 from anamnesis_pipeline.llm.endpoints import with_scheme
 from anamnesis_pipeline.llm.provider import PROBE_S, LlmOptions, Provider
@@ -62,7 +64,7 @@ async def offer_of(kind: str, options: LlmOptions, url: str = "") -> Offer:
 
     :param url: of one of several servers; empty: it is the only one.
     """
-    provider = await asyncio.to_thread(_class_of, kind)
+    provider = await anyio.to_thread.run_sync(_class_of, kind)  # `anthropic` takes a second to import
     its = replace(options, ollama_urls=(url,)) if url else options
     away = Offer(kind, False, (), provider.cost(options), worker_url=url, any_model=kind == "openai")
     try:

@@ -67,7 +67,6 @@ HIDES: dict[str, dict[str, Any]] = {
     "GET /dashboard/logs/doing": {},
     "GET /openapi.json": {},
     "GET /docs": {},
-    "GET /docs/shapes": {},
     "GET /health": {},
     "POST /api/episodes/search": {"query": ASKED, "explain": True, "include_superseded": True},
     "POST /api/context": {"query": ASKED},

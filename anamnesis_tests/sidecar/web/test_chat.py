@@ -1,6 +1,7 @@
 """The page of the chat, as the server gives it: conversations, messages, what answers lean on, and each button."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -222,7 +223,10 @@ def test_service_takes_a_typed_name(client: TestClient, ollama: OllamaServer, mo
     assert "disabled" not in option.parent.attrs
     name = one(part, "#any-model")
     assert ("hidden" in name.attrs, one(name, "label")["for"]) == (True, one(name, "input")["id"])
-    assert "OpenAI-compatible service: the service at http://127.0.0.1:9/v1 cannot be reached" in part.text
+    late = r"it did not answer within \d+ s"  # on a busy machine
+    assert re.search(
+        rf"OpenAI-compatible service: (the service at http://127.0.0.1:9/v1 cannot be reached|{late})", part.text
+    )
 
 
 def test_each_server_is_offered_and_a_chosen_one_kept(
