@@ -67,7 +67,8 @@ def rank_this_thread(priority: Priority) -> None:
     if priority is Priority.BACKGROUND and _only_when_idle():
         return
     niceness = LIVE_NICENESS if priority is Priority.LIVE else LOWEST_NICENESS
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
+    started_with = os.getpriority(os.PRIO_PROCESS, 0)  # of a process under `nice`; only root may go below it
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), max(niceness, started_with))
 
 
 def run_ranked(work: Callable[[], T], cores: Sequence[int], priority: Priority) -> T:
