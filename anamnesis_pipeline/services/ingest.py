@@ -10,20 +10,21 @@ from anamnesis_pipeline.llm import extractive
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.parsing.claude_logs.message_keys import place_of
 from anamnesis_pipeline.parsing.claude_logs.observers import ObserverRules
+from anamnesis_pipeline.parsing.text.transcripts import transcript
 from anamnesis_pipeline.pipeline.archive import Archive
 from anamnesis_pipeline.pipeline.archived import ArchivedLines
-from anamnesis_pipeline.pipeline.crawl import CrawlReport, Mask, crawl_source
+from anamnesis_pipeline.pipeline.crawl import CrawlReport, Mask, crawl_source, folder_of
 from anamnesis_pipeline.pipeline.crawl_documents import DocumentRules, DocumentSelection, crawl_documents
 from anamnesis_pipeline.pipeline.document_archive import add_version
 from anamnesis_pipeline.pipeline.document_versions import Version
 from anamnesis_pipeline.pipeline.documents import DocumentReport, holds_documents, parse_documents, settle_source
+from anamnesis_pipeline.pipeline.exclusion import Exclusions
 from anamnesis_pipeline.pipeline.host_clock import note_read, write_problems
 from anamnesis_pipeline.pipeline.llm_choice import Llm
 from anamnesis_pipeline.pipeline.parse import ParseReport, open_context, parse_source
 from anamnesis_pipeline.pipeline.parse_again import is_asked_again, parse_again
 from anamnesis_pipeline.pipeline.projects import Labels, merge_spellings, right_guesses
 from anamnesis_pipeline.pipeline.publish import EpisodeReport, publish_source
-from anamnesis_pipeline.pipeline.quarantine import hold_excluded
 from anamnesis_pipeline.pipeline.session_summaries import SessionReport, summarize_sessions
 from anamnesis_pipeline.pipeline.sessions import renew_odd_times
 from anamnesis_pipeline.pipeline.summarize import SummaryReport, summarize_source
@@ -33,6 +34,9 @@ from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.services.forget import Forgetter
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store
+
+_PAGE = 200
+"""Chunks compared with the exclusion rules at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,3 +241,23 @@ def ingest_all(
         on_source(report)
         reports.append(report)
     return reports
+
+
+def hold_excluded(store: Store, source: Source) -> int:
+    """Quarantine the unpublished chunks of a source that a rule matches: they are neither summarized nor found while
+    the rule exists. Return their number. Published ones stay.
+    """
+    exclusions = Exclusions(store)
+    held, after = 0, ""
+    while exclusions.stamp and (parts := store.exclusion.waiting(source.key, after, _PAGE)):
+        after = parts[-1].part_id
+        rules = {
+            part.part_id: exclusions.of_project(part.project)
+            or exclusions.of_session(part.session_id)
+            or exclusions.of_path(source.machine, f"{folder_of(source)}/{part.path}")
+            or exclusions.of_content(transcript(part.segments))
+            or exclusions.of_content("\n\n".join(segment.text for segment in part.segments))
+            for part in parts
+        }
+        held += store.exclusion.hold({part_id: rule.rule_id for part_id, rule in rules.items() if rule})
+    return held
