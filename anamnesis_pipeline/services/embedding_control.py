@@ -16,8 +16,8 @@ from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, n
 from anamnesis_pipeline.embeddings.registry import KNOWN_MODELS
 from anamnesis_pipeline.errors import BadSetting, ServiceUnreachable, SpaceConflict, UnknownModel
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.pipeline import index as spaces
 from anamnesis_pipeline.pipeline.api_pool import BREAKERS
+from anamnesis_pipeline.pipeline.index import add_model, is_of_model, known_space
 from anamnesis_pipeline.pipeline.llm_guard import close_breakers
 from anamnesis_pipeline.pipeline.reembed_state import stopped_backfill
 from anamnesis_pipeline.runtime.up_lock import settings_in_use
@@ -300,7 +300,7 @@ class EmbeddingControl:
         """
         settings = effective_settings(self._store)
         files = _files(self._store, settings, model_id)
-        return spaces.add_model(self._store, files, wanted_precision(settings, files))
+        return add_model(self._store, files, wanted_precision(settings, files))
 
     def use_model(self, model_id: str) -> StartedOut:
         """Switch searches to a model once everything is embedded with it; persists over restarts. Naming the active
@@ -331,10 +331,10 @@ class EmbeddingControl:
         :raises SpaceNotFound: no such key.
         :raises UnknownModel: its model is gone or has other files now; nothing has changed. Others as `use_model`.
         """
-        space = spaces.known_space(self._store, key)
+        space = known_space(self._store, key)
         settings = self._unless_locked({"model": space.model_id})
         self._ask_services_again()
-        if space.status != "active" and not spaces.is_of_model(space, _files(self._store, settings, space.model_id)):
+        if space.status != "active" and not is_of_model(space, _files(self._store, settings, space.model_id)):
             raise UnknownModel(f"the files of {space.model_id} are not those that made {key}; put the former ones back")
         precision = choose_precision(settings.precision, settings.device)
         return self._started(reembedding.use(self._store, key, precision, self._launch()))
@@ -354,7 +354,7 @@ class EmbeddingControl:
             if model_id:
                 raise
             raise SpaceConflict(f"the active model cannot embed again: {exc}") from exc
-        if not spaces.is_of_model(active, files):
+        if not is_of_model(active, files):
             return self.use_model(files.model_id)
         settings = self._unless_locked({"model": active.model_id})
         started = reembedding.reembed_active(self._store, files, wanted_precision(settings, files), self._launch())
@@ -367,7 +367,7 @@ class EmbeddingControl:
         :raises SpaceConflict: it answers the searches, or would be started again at once.
         :raises BadSetting: the environment selects its model (ANAMNESIS_LOCK_ENV).
         """
-        space, active = spaces.known_space(self._store, key), self._store.spaces.active()
+        space, active = known_space(self._store, key), self._store.spaces.active()
         if space.status == "building" and active is not None and active.model_id != space.model_id:
             self._unless_locked({"model": active.model_id})
         self._cancel(reembedding.drop(self._store, key))
