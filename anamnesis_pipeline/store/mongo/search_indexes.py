@@ -121,7 +121,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class IndexState:
+class ListedIndex:
     """An index as the server lists it. `generation`: its number in a row, for any definition."""
 
     name: str
@@ -189,7 +189,7 @@ class SearchIndex:
         current = self.name(tables)
         return current if current != name else None
 
-    def states(self, tables: Collections) -> list[IndexState]:
+    def states(self, tables: Collections) -> list[ListedIndex]:
         """Its indexes, old ones and those that are being built included.
 
         :raises IndexDown: the service does not say.
@@ -235,7 +235,7 @@ class SearchIndex:
                     return standing, False
                 return self._make(tables, states), True
 
-        def is_ready() -> IndexState:
+        def is_ready() -> ListedIndex:
             with database.read() as tables:
                 return self._ready(tables, name)
 
@@ -247,16 +247,16 @@ class SearchIndex:
             self._name = ready.name
         return is_new or ready.name != name
 
-    def _of_definition(self, states: Sequence[IndexState]) -> list[IndexState]:
+    def _of_definition(self, states: Sequence[ListedIndex]) -> list[ListedIndex]:
         """Those of the definition that is wanted that are there, failed ones too."""
         return [state for state in states if state.digest == self._digest and state.status not in _GONE]
 
-    def _standing(self, states: Sequence[IndexState]) -> str | None:
+    def _standing(self, states: Sequence[ListedIndex]) -> str | None:
         """The latest index of the definition that is wanted, built or being built."""
         mine = [state for state in self._of_definition(states) if state.status != "FAILED"]
         return max(mine, key=lambda state: state.generation).name if mine else None
 
-    def _make(self, tables: Collections, states: Sequence[IndexState]) -> str:
+    def _make(self, tables: Collections, states: Sequence[ListedIndex]) -> str:
         generation = 1 + max((state.generation for state in states), default=0)
         name = f"{self._base}_{self._digest}_{generation}"
         try:
@@ -272,7 +272,7 @@ class SearchIndex:
         log.info("Search index %s of %s is being built", name, self.collection)
         return name
 
-    def _ready(self, tables: Collections, name: str) -> IndexState:
+    def _ready(self, tables: Collections, name: str) -> ListedIndex:
         """The index of this name, or the one by which another process has replaced it meanwhile. Where both are gone,
         dropped by hand or by a process with another definition, it is made again.
 
@@ -297,7 +297,7 @@ class SearchIndex:
             raise IndexDown(_told(found))
         return found[0]
 
-    def _drop_others(self, tables: Collections, ready: IndexState, *, newer: bool) -> None:
+    def _drop_others(self, tables: Collections, ready: ListedIndex, *, newer: bool) -> None:
         """Drop what this index replaces.
 
         :param newer: also later ones of another definition; without it these may be of a newer program that just
@@ -366,7 +366,7 @@ class _Wait:
             pause = min(2 * pause, SLOWEST_POLL_S)
 
 
-def _read(base: str, found: Document) -> IndexState | None:
+def _read(base: str, found: Document) -> ListedIndex | None:
     """None for an index of another purpose."""
     prefix, _, rest = found["name"].rpartition(f"{base}_")
     made_by, _, generation = rest.partition("_")
@@ -376,7 +376,7 @@ def _read(base: str, found: Document) -> IndexState | None:
     for host in found.get("statusDetail", ()):  # the first that says why it could not build the index
         with suppress(KeyError, TypeError):
             problem = problem or str(host["mainIndex"]["message"])
-    return IndexState(
+    return ListedIndex(
         found["name"],
         made_by,
         int(generation),
@@ -386,7 +386,7 @@ def _read(base: str, found: Document) -> IndexState | None:
     )
 
 
-def _told(states: Sequence[IndexState]) -> str:
+def _told(states: Sequence[ListedIndex]) -> str:
     """The states of indexes in words."""
     return ", ".join(f"{s.status}: {s.problem}" if s.problem else s.status for s in states) or "not there"
 
