@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.parsing.redaction.masking import Redactor
 from anamnesis_pipeline.pipeline import crawl as crawl_module
-from anamnesis_pipeline.pipeline.reading_ahead import AHEAD_FILES, AT_ONCE, ranges_of_grown, reading_ahead
+from anamnesis_pipeline.pipeline.crawl import AHEAD_FILES, READS_AT_ONCE, ranges_of_grown, reading_ahead
 from anamnesis_pipeline.sources import lines as lines_module
 from anamnesis_pipeline.sources.base import HISTORY
 from anamnesis_pipeline.sources.lines import BLOCK_BYTES, FINGERPRINT_BYTES
@@ -450,13 +450,13 @@ class MeetsOthers(LocalHost):
 def test_logs_that_grew_are_read_several_at_once(tmp_path):
     memory = Memory(tmp_path)
     memory.host = MeetsOthers()
-    names = [f"{uuid.UUID(int=number)}.jsonl" for number in range(3 * AT_ONCE)]
+    names = [f"{uuid.UUID(int=number)}.jsonl" for number in range(3 * READS_AT_ONCE)]
     for name in names:
         memory.append(lines_of(1), name)
     assert memory.crawl().new == len(names)
     for name in names:
         memory.append(lines_of(2), name)
-    memory.host.meeting = threading.Barrier(AT_ONCE)
+    memory.host.meeting = threading.Barrier(READS_AT_ONCE)
     report = memory.crawl()
     assert (report.grown, report.lines, report.problems) == (len(names), len(names), [])
     assert all(memory.archived(path=name) == [line(1), line(2)] for name in names)
