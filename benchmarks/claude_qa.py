@@ -32,8 +32,7 @@ from anamnesis_pipeline.search.levels import measure_level
 from anamnesis_pipeline.services.ingest import ingest_all
 from anamnesis_pipeline.services.wiring import discover_sources, open_pipeline, open_pool_of, open_store, wanted_space
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.mcp.client import Memory, open_http
-from anamnesis_pipeline.sidecar.mcp.tools import Tools
+from anamnesis_pipeline.sidecar.mcp.client import RemoteTools, open_http
 
 BENCH = SHARED / "bench/claude_qa"
 SESSIONS = ("258c7280", "4d5611e5")
@@ -104,7 +103,7 @@ def shown(base: str, questions: Path) -> list[dict[str, Any]]:
 async def mcp_hits(base: str, question: str) -> str:
     """What the tool `search` says."""
     async with open_http(base, None) as http:
-        return await Tools(Memory(http, base)).call("search", {"query": question}, None)
+        return await RemoteTools(http, base).call("search", {"query": question}, None)
 
 
 def questions_of(split: str | None, folder: Path) -> Path:

@@ -1,6 +1,7 @@
 """Find the stored project of a working directory."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from anamnesis_pipeline.model import Where
@@ -16,6 +17,26 @@ MOST_LABELS = 5
 """Maximum projects that one bare name may mean; only the first are taken."""
 PARENTS = 12
 """Maximum parent folders that are looked up."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentProject:
+    """The project of a folder; None where none is named. `known`: something of it is stored. `private_sources`: keys of
+    the private sources that the folder is in.
+    """
+
+    project: str | None = None
+    known: bool = False
+    private_sources: tuple[str, ...] = ()
+
+
+def current_project(store: Store, cwd: str | None, machine: str, private: Private) -> CurrentProject:
+    """Return the project of a folder of this machine; None: no folder is known."""
+    if not cwd:
+        return CurrentProject()
+    stored = projects_of_folder(store, cwd, machine, is_here=True, private=private)
+    project = stored[0] if stored else resolved_project(cwd) or project_label(cwd)
+    return CurrentProject(project, bool(stored), tuple(private.around(cwd, machine)))
 
 
 def projects_called(store: Store, name: str) -> tuple[str, ...]:

@@ -1,10 +1,12 @@
 """Sessions for display: one line each in a list, and their chunks in order."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from anamnesis_pipeline.errors import EpisodeNotFound, IdAmbiguous, InvalidEpisode
 from anamnesis_pipeline.model import Episode, Part, SegmentKind, Where
 from anamnesis_pipeline.pipeline.session_record import Gathered, record_of
+from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.episodes import EpisodePage
 from anamnesis_pipeline.store.session_model import SESSION_KIND, SessionRecord, of_episode, to_episode
@@ -93,6 +95,19 @@ def timeline_page(
     page = store.episodes.page(replace(where, hidden_kinds=hidden), limit, cursor, skip, oldest_first=oldest_first)
     shown = {episode.episode_id for episode in still_open}
     return EpisodePage([*still_open, *(e for e in page.items if e.episode_id not in shown)], page.next_cursor)
+
+
+def neighbours(
+    store: Store, engine: Engine, episode: Episode, most: int, among: Where, include_private: Sequence[str] = ()
+) -> tuple[list[Episode], list[Episode]]:
+    """Return the episodes just before and just after one, each oldest first, at most `most` of both.
+
+    :param among: filter of possible neighbours, without times.
+    """
+    seen = engine.visible(among, include_private)
+    before = store.episodes.page(replace(seen, until=episode.timestamp), most).items[::-1]
+    after = store.episodes.page(replace(seen, since=episode.timestamp), most + 1, oldest_first=True).items
+    return before, [each for each in after if each.episode_id != episode.episode_id][:most]
 
 
 def row_of(episode: Episode) -> SessionRow | None:

@@ -30,8 +30,10 @@ from anamnesis_pipeline.sidecar.event_feed import EventFeed
 from anamnesis_pipeline.sidecar.extraction import Extraction
 from anamnesis_pipeline.sidecar.log_tail import LogTail, tailing
 from anamnesis_pipeline.sidecar.map_view import MapView
-from anamnesis_pipeline.sidecar.mcp.endpoint import PATH as MCP_PATH
+from anamnesis_pipeline.sidecar.mcp.client import PATH as MCP_PATH
 from anamnesis_pipeline.sidecar.mcp.endpoint import McpEndpoint
+from anamnesis_pipeline.sidecar.mcp.handshake import package_version
+from anamnesis_pipeline.sidecar.mcp.tools import LocalTools
 from anamnesis_pipeline.sidecar.notifications import Nudges
 from anamnesis_pipeline.sidecar.observation import Metrics, Observation
 from anamnesis_pipeline.sidecar.overview_stats import Overview
@@ -101,7 +103,7 @@ def create_app(services: Services) -> FastAPI:
     """Return the application. It loads the model in the background at startup and closes `services` at shutdown."""
     app = FastAPI(
         title="Anamnesis",
-        version=service_routes.package_version(),
+        version=package_version(),
         description=DESCRIPTION,
         openapi_tags=TAGS,
         lifespan=_lifespan,
@@ -110,7 +112,7 @@ def create_app(services: Services) -> FastAPI:
         redirect_slashes=False,
     )
     _keep(app.state, services)
-    app.state.mcp = McpEndpoint(app, services.settings, app.version)
+    app.state.mcp = McpEndpoint(LocalTools(services, app.state.admission, app.state.room), app.version)
     app.router.routes.extend(_routes(wants_token=bool(services.settings.api_token)))
     app.router.routes.append(Route(MCP_PATH, app.state.mcp))
     problems.install(app)

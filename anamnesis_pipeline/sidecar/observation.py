@@ -175,7 +175,7 @@ class Observation:
         try:
             await self._app(scope, receive, send_observed)
         except Exception as exc:
-            _log_unexpected(exc)
+            log_unexpected(exc)
             if status != CLIENT_GONE:
                 raise  # the response has begun: only a closed connection tells the client
             await problem(500, "this should not happen; the log names the place")(scope, receive, send_observed)
@@ -191,7 +191,7 @@ class Observation:
         access_log.info("%s %s %d %.1f ms", scope["method"], route, status, seconds * 1000)
 
 
-def _log_unexpected(exc: BaseException) -> None:
-    # The traceback without the message: messages of libraries may quote their input.
+def log_unexpected(exc: BaseException) -> None:
+    """Log where an error was raised, without its message: messages of libraries may quote their input."""
     place = "".join(traceback.format_tb(exc.__traceback__))
     log.error("unexpected %s\n%s", type(exc).__qualname__, place)

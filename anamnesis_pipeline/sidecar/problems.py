@@ -37,6 +37,7 @@ from anamnesis_pipeline.errors import (
     UnknownModel,
 )
 from anamnesis_pipeline.services.fields import FieldError, field_errors
+from anamnesis_pipeline.sidecar.admission import Room
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, 
 
 def sentence_of(exc: RequestValidationError) -> str:
     """Describe the first wrong field, and count the others."""
-    return _sentence(_fields_of(exc))
+    return sentence(_fields_of(exc))
 
 
 def status_of(kind: type[AnamnesisError]) -> int:
@@ -113,19 +114,24 @@ async def _on_invalid_request(request: Request, exc: Exception) -> Response:
     if any(error["type"] == "missing" and tuple(error["loc"]) == ("body",) for error in errors):
         return problem(400, "a JSON body is required, with Content-Type: application/json")
     fields = _fields_of(exc)
-    return problem(422, _sentence(fields), errors=fields)
+    return problem(422, sentence(fields), errors=fields)
 
 
 async def _on_our_error(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, AnamnesisError)
-    status = status_of(type(exc))
+    status = noted(exc, request.app.state.room)
     if isinstance(exc, InvalidEpisode):
         return problem(status, str(exc), errors=[{"path": exc.field, "message": exc.problem}])
-    if isinstance(exc, StoreFull):
-        request.app.state.room.refused()
-    if status == 503:
-        log.warning("%s: %s", type(exc).__name__, exc)
     return problem(status, str(exc))
+
+
+def noted(exc: AnamnesisError, room: Room) -> int:
+    """Return the status of an error, after logging what a person has to mend, and recording a full store."""
+    if isinstance(exc, StoreFull):
+        room.refused()
+    if (status := status_of(type(exc))) == 503:
+        log.warning("%s: %s", type(exc).__name__, exc)
+    return status
 
 
 def _detail(exc: HTTPException) -> str:
@@ -146,7 +152,8 @@ def _fields_of(exc: RequestValidationError) -> list[FieldError]:
     return field_errors({**error, "loc": error["loc"][1:]} for error in exc.errors())
 
 
-def _sentence(fields: Sequence[FieldError]) -> str:
+def sentence(fields: Sequence[FieldError]) -> str:
+    """Describe the first wrong field, and count the others."""
     first = fields[0]
     more = f" (and {len(fields) - 1} more)" if len(fields) > 1 else ""
     return f"{first['path'] or 'body'}: {first['message']}{more}"

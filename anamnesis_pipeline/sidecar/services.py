@@ -1,16 +1,20 @@
 """The services that `create_app` passes to the routes."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Protocol
 
 from fastapi import Depends
 from starlette.requests import Request
 
+from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.services.dagster.api import Dagster
-from anamnesis_pipeline.services.embedding_control import ModelPool
+from anamnesis_pipeline.services.embedding_control import ModelPool, coverage
 from anamnesis_pipeline.services.posting import Poster
+from anamnesis_pipeline.services.schemas import CoverageOut
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.admission import Room
 from anamnesis_pipeline.store.base import Store
 
 
@@ -53,3 +57,27 @@ async def services_of(request: Request) -> Services:
 
 
 Uses = Annotated[Services, Depends(services_of)]
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What a search lacks, and how much of the store is embedded; None: the store does not answer."""
+
+    missing: list[str]
+    coverage: CoverageOut | None
+
+
+def readiness(services: Services, room: Room) -> Readiness:
+    """Return what is missing of store, free space and model."""
+    missing, covered = [], None
+    try:
+        covered = coverage(services.store)
+        if full := room.problem(services.store):
+            missing.append(f"store: {full}")
+    except AnamnesisError as exc:
+        missing.append(f"store: {exc}")
+    pool = services.pool
+    if not pool.ready:
+        loading = f"{pool.model_id} is loading" if pool.model_id else "none is loaded; see ANAMNESIS_MODEL"
+        missing.append(f"model: {pool.failure or loading}")
+    return Readiness(missing, covered)

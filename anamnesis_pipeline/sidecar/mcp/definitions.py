@@ -8,6 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from anamnesis_pipeline.services import fields
+from anamnesis_pipeline.store.values import CURSOR_PATTERN
+
 Type = Literal["note", "decision", "preference", "correction", "lesson", "fact", "procedure", "error"]
 
 
@@ -21,8 +24,9 @@ def _number_as_text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+Name = Annotated[fields.Name, Field(min_length=1)]
 Names = Annotated[list[Name], BeforeValidator(_as_list), Field(max_length=10)]
+Kinds = Annotated[list[fields.Kind], BeforeValidator(_as_list), Field(max_length=10)]
 When = Annotated[str, BeforeValidator(_number_as_text), Field(max_length=40)]
 Project = Annotated[Name | None, Field(description="left out: the current one; `all`: every one but private")]
 Since = Annotated[When | None, Field(description="day, month or time: 2026-03-14, 2026-02, yesterday")]
@@ -42,7 +46,7 @@ hits with ids for `read`, each strong, fair or weak; weak ones hardly answer. Wi
     project: Project = None
     since: Since = None
     until: Annotated[When | None, Field(description="exclusive: 2026-02 to 2026-03 is February")] = None
-    kind: Annotated[Names, Field(description="e.g. exchange, document, decision, record")] = []
+    kind: Annotated[Kinds, Field(description="e.g. exchange, document, decision, record")] = []
     limit: Annotated[int, Field(ge=1, le=20)] = 5
     mode: Annotated[
         Literal["hybrid", "semantic", "exact"], Field(description="exact: error texts, ids, paths, versions")
@@ -74,7 +78,9 @@ release. With `session` all that was said in it.
     until: Annotated[When | None, Field(description="exclusive: 2026-02 to 2026-03 is February")] = None
     order: Literal["newest", "oldest"] = "newest"
     limit: Annotated[int, Field(ge=1, le=50)] = 20
-    cursor: Annotated[str | None, Field(max_length=2_000, description="of the page before")] = None
+    cursor: Annotated[str | None, Field(max_length=2_000, pattern=CURSOR_PATTERN, description="of the page before")] = (
+        None
+    )
 
 
 class Remember(_Arguments):
@@ -143,7 +149,7 @@ def compact_schema(model: type[BaseModel]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, **required, "additionalProperties": False}
 
 
-_NEEDLESS = frozenset({"title", "maxLength", "minLength", "maxItems", "minItems", "anyOf"})
+_NEEDLESS = frozenset({"title", "maxLength", "minLength", "maxItems", "minItems", "pattern", "anyOf"})
 
 
 def _compact(field: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """`/mcp`: the tools over streamable HTTP, behind the same checks as every other route. Stateless between calls.
 
-The tools call this application in memory, so that the rules for HTTP clients apply to them too. The SDK takes a second
-and some memory to import: a thread does so at the first call. Every call but `initialize` waits for it.
+The SDK takes a second and some memory to import: a thread does so at the first call. Every call but `initialize` waits
+for it.
 """
 
 import logging
@@ -13,34 +13,30 @@ from urllib.parse import unquote
 import anyio
 import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.mcp.client import PATH
 from anamnesis_pipeline.sidecar.mcp.handshake import answer_to
+from anamnesis_pipeline.sidecar.mcp.tools import LocalTools
 from anamnesis_pipeline.sidecar.problems import json_reply, problem
 
 if TYPE_CHECKING:
-    import httpx2
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 log = logging.getLogger(__name__)
 
-PATH = "/mcp"
 CALLS_AT_ONCE = 64
 """Max HTTP calls running or queued; further ones get 429 at once."""
 PATIENCE_S = 20.0
 """Seconds that a call waits for the SDK."""
-ADDRESS = "http://127.0.0.1"
 
 
 class McpEndpoint:
     """ASGI application for one path; `run` serves it for the lifetime of the sidecar."""
 
-    def __init__(self, application: ASGIApp, settings: Settings, version: str) -> None:
-        """:param application: its routes are called by the tools, with all checks."""
+    def __init__(self, tools: LocalTools, version: str) -> None:
         self.path = PATH
-        self._application = application
-        self._settings = settings
+        self._tools = tools
         self._version = version
         self._sessions: StreamableHTTPSessionManager | None = None
         self._problem: str | None = None
@@ -54,8 +50,7 @@ class McpEndpoint:
         await self._wanted.wait()
         async with AsyncExitStack() as stack:
             try:
-                sessions, http = await anyio.to_thread.run_sync(self._open, abandon_on_cancel=True)
-                await stack.enter_async_context(http)
+                sessions = await anyio.to_thread.run_sync(self._open, abandon_on_cancel=True)
                 await stack.enter_async_context(sessions.run())
             except Exception as exc:
                 log.exception("MCP is not served")
@@ -101,20 +96,14 @@ class McpEndpoint:
             return
         await self._sessions.handle_request(scope, receive, send)
 
-    def _open(self) -> "tuple[StreamableHTTPSessionManager, httpx2.AsyncClient]":
-        import httpx2
+    def _open(self) -> "StreamableHTTPSessionManager":
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-        from anamnesis_pipeline.sidecar.mcp.client import Memory, open_http
         from anamnesis_pipeline.sidecar.mcp.server import build_server
-        from anamnesis_pipeline.sidecar.mcp.tools import Tools
 
-        for talkative in ("httpx2", "mcp"):  # they log every call, and URLs with queries
-            logging.getLogger(talkative).setLevel(logging.WARNING)
-        token = self._settings.api_token.get_secret_value() if self._settings.api_token else None
-        http = open_http(ADDRESS, token, httpx2.ASGITransport(app=self._application))
-        server = build_server(Tools(Memory(http, "this address")), self._version, folder_named)
-        return StreamableHTTPSessionManager(server, json_response=True, stateless=True), http
+        logging.getLogger("mcp").setLevel(logging.WARNING)  # it logs every call
+        server = build_server(self._tools, self._version, folder_named)
+        return StreamableHTTPSessionManager(server, json_response=True, stateless=True)
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

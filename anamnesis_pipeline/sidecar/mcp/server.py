@@ -1,8 +1,8 @@
 """The tools as an MCP server of the official SDK, shared by both transports."""
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
@@ -10,13 +10,19 @@ from mcp.server.lowlevel import Server
 
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.sidecar.mcp.definitions import definitions
-from anamnesis_pipeline.sidecar.mcp.instructions import INSTRUCTIONS, SERVER_NAME
-from anamnesis_pipeline.sidecar.mcp.tools import Tools
+from anamnesis_pipeline.sidecar.mcp.handshake import INSTRUCTIONS, SERVER_NAME
 
 log = logging.getLogger(__name__)
 
 FolderOf = Callable[[Any], str | None]
 """Maps the HTTP request of a call, or None, to the client's working directory."""
+
+
+class Tools(Protocol):
+    """The tools of this process (`tools.LocalTools`), or those of a running sidecar (`client.RemoteTools`)."""
+
+    async def call(self, name: str, given: Mapping[str, Any] | None, folder: str | None) -> str:
+        """Return the text answer of a tool, or raise an AnamnesisError for the client to read."""
 
 
 def build_server(tools: Tools, version: str, folder_of: FolderOf) -> Server[Any]:

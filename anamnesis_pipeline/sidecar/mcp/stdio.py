@@ -40,9 +40,8 @@ def _serve(first: bytes, answered: int | str | None) -> int:
     from anamnesis_pipeline import settings as settings_file
     from anamnesis_pipeline.errors import AnamnesisError
     from anamnesis_pipeline.runtime.up_lock import sidecar_in_use
-    from anamnesis_pipeline.sidecar.mcp.client import Memory, open_http
+    from anamnesis_pipeline.sidecar.mcp.client import RemoteTools, open_http
     from anamnesis_pipeline.sidecar.mcp.server import build_server
-    from anamnesis_pipeline.sidecar.mcp.tools import Tools
 
     try:
         settings = settings_file.load()
@@ -54,7 +53,7 @@ def _serve(first: bytes, answered: int | str | None) -> int:
 
     async def serve() -> None:
         async with open_http(address, token) as http:
-            server = build_server(Tools(Memory(http, address)), package_version(), lambda _: folder)
+            server = build_server(RemoteTools(http, address), package_version(), lambda _: folder)
             lines, output = _Input(first, sys.stdin.buffer, sys.stdout.buffer), _Output(sys.stdout.buffer, answered)
             async with stdio_server(lines, output) as (incoming, outgoing):  # type: ignore[arg-type]
                 await server.run(incoming, outgoing, server.create_initialization_options())

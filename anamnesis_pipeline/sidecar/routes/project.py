@@ -1,14 +1,14 @@
 """Which project a folder belongs to."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from anamnesis_pipeline.parsing.claude_logs.projects import project_label, resolved_project
+from anamnesis_pipeline.services import folder_project
 from anamnesis_pipeline.services.fields import WORDED_PATTERN
-from anamnesis_pipeline.services.folder_project import projects_of_folder
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.services import Uses
@@ -32,9 +32,4 @@ class CurrentProjectOut(TypedDict):
 def current_project(services: Uses, cwd: Folder | None = None) -> Response:
     """Return the project of a folder (`cwd`), and whether anything of it is stored."""
     private, machine = services.engine.private(), services.settings.machine
-    stored = projects_of_folder(services.store, cwd, machine, is_here=True, private=private) if cwd else ()
-    named = (resolved_project(cwd) or project_label(cwd)) if cwd else None
-    around = private.around(cwd, machine) if cwd else ()
-    return json_reply(
-        {"project": stored[0] if stored else named, "known": bool(stored), "private_sources": list(around)}
-    )
+    return json_reply(asdict(folder_project.current_project(services.store, cwd, machine, private)))

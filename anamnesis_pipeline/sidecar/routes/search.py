@@ -5,6 +5,7 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 
+from anamnesis_pipeline.search.query import SearchAnswer
 from anamnesis_pipeline.services.rendering import answer_body
 from anamnesis_pipeline.services.schemas import SearchIn, SearchOut
 from anamnesis_pipeline.sidecar.admission import Admission
@@ -12,7 +13,7 @@ from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.episodes import short_of
 from anamnesis_pipeline.sidecar.routes.query import keep_question
-from anamnesis_pipeline.sidecar.services import Uses
+from anamnesis_pipeline.sidecar.services import Services, Uses
 
 router = APIRouter(tags=["search"], responses=PROBLEMS)
 
@@ -28,10 +29,15 @@ async def search_episodes(question: SearchIn, request: Request, services: Uses) 
 
     def answer() -> Response:
         found = services.engine.search(question.question())
-        short = short_of(services, question.include, (hit.episode for hit in found.hits))
-        reply = json_reply(answer_body(found, question.include, question.explain, question.quote_tokens, short))
+        reply = json_reply(search_body(services, question, found))
         if question.track:
             reply.background = BackgroundTask(keep_question, services, request.app.state.room, question, found)
         return reply
 
     return await admission.run(answer)
+
+
+def search_body(services: Services, question: SearchIn, found: SearchAnswer) -> SearchOut:
+    """Return an answer as JSON, as the question wants it."""
+    short = short_of(services, question.include, (hit.episode for hit in found.hits))
+    return answer_body(found, question.include, question.explain, question.quote_tokens, short)

@@ -15,7 +15,7 @@ from anamnesis_pipeline.search.quoting import one_line
 from anamnesis_pipeline.search.token_estimate import cost, cut
 from anamnesis_pipeline.sidecar.mcp import texts
 from anamnesis_pipeline.sidecar.mcp.definitions import ARGUMENTS, definitions
-from anamnesis_pipeline.sidecar.mcp.instructions import INSTRUCTIONS
+from anamnesis_pipeline.sidecar.mcp.handshake import INSTRUCTIONS
 
 SAMPLES = [
     "Webhook retries double-charged because the idempotency key lacked the attempt id; fixed in billing/retry.py",

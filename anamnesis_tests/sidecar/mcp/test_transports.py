@@ -14,10 +14,9 @@ import pytest
 from mcp.client.session import ClientSession
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from anamnesis_pipeline.sidecar.mcp.client import Memory, open_http
+from anamnesis_pipeline.sidecar.mcp.client import RemoteTools, open_http
 from anamnesis_pipeline.sidecar.mcp.handshake import HANDSHAKE_VERSIONS, answer_to
 from anamnesis_pipeline.sidecar.mcp.server import build_server
-from anamnesis_pipeline.sidecar.mcp.tools import Tools
 from anamnesis_tests.sidecar.conftest import wait_for
 from anamnesis_tests.sidecar.mcp.conftest import Client, Kept, Sidecar, initialize, run_sidecar, stdio_parameters
 from anamnesis_tests.sidecar.test_process import answers, free_port
@@ -87,7 +86,7 @@ def test_the_quick_answer_is_the_sdks_own(version: str) -> None:
         ):
             quick = answer_to(initialize(version))
             assert quick is not None
-            server = build_server(Tools(Memory(http, "x")), quick["result"]["serverInfo"]["version"], lambda _: None)
+            server = build_server(RemoteTools(http, "x"), quick["result"]["serverInfo"]["version"], lambda _: None)
             tasks.start_soon(server.run, *theirs, server.create_initialization_options())
             await ours[1].send(SessionMessage(jsonrpc_message_adapter.validate_json(initialize(version))))
             answer = await ours[0].receive()
