@@ -386,7 +386,7 @@ class EpisodeHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class EpisodeFilter:
     """A filter over episodes. Empty fields do not filter; filled ones are all required.
 
     `tags`: an episode must have every one. `projects`, `kinds`, `layers` (`memory_layers.Layer`, computed at

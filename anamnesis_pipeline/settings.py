@@ -97,7 +97,7 @@ def read_file(path: Path, names: Collection[str]) -> dict[str, Any]:
     return values
 
 
-MOST_PER_RUN = 1_000_000
+MAX_PER_RUN = 1_000_000
 Points = Annotated[float, Field(ge=0, le=20)]
 
 
@@ -141,7 +141,7 @@ class LlmSettings(BaseSettings):
     max_exchanges_per_run: int = Field(
         0,
         ge=0,
-        le=MOST_PER_RUN,
+        le=MAX_PER_RUN,
         title="Chunks per run",
         description="Max chunks of exchanges summarized per run (0 = unlimited); the next run continues",
     )

@@ -23,7 +23,7 @@ from pathlib import Path
 import httpx
 from service import sidecar
 
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 
 TURNS_OF_ONE = 4
@@ -50,7 +50,7 @@ class AtOnce(BaseHTTPRequestHandler):
 def questions(home: Path, most: int) -> list[str]:
     """What somebody asked once."""
     with closing(open_sqlite(home / "anamnesis.db", home / "index")) as store:
-        episodes = store.episodes.page(Where(), most * 3, None).items
+        episodes = store.episodes.page(EpisodeFilter(), most * 3, None).items
     asked = [each.summary.split(". ")[0][:QUESTION_CHARS] for each in episodes if each.summary.strip()]
     return list(dict.fromkeys(asked))[:most]
 

@@ -27,7 +27,7 @@ from service import SHARED
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.embeddings.registry import MINILM
 from anamnesis_pipeline.embeddings.transformer_model import load_model
-from anamnesis_pipeline.model import Space, Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Space, Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo.opening import open_mongo
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
@@ -94,7 +94,9 @@ def measure(store: Store, name: str, vectors: Vectors, queries: Vectors) -> None
     state = store.vectors.index_state("bench")
     wanted = kth_scores([vectors.astype(np.float16).astype(np.float32)], queries, K)
     started = time.perf_counter()
-    found = [[hit.score for hit in store.vectors.nearest("bench", Variant.TEXT, q, K, Where())] for q in queries]
+    found = [
+        [hit.score for hit in store.vectors.nearest("bench", Variant.TEXT, q, K, EpisodeFilter())] for q in queries
+    ]
     each_ms = (time.perf_counter() - started) / len(queries) * 1000
     recall = share_found(found, wanted, K)
     graph = "-" if state.recall is None else f"{state.recall:.3f}"

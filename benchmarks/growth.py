@@ -23,14 +23,14 @@ import store_speed
 from service import SHARED
 from store_speed import CLUSTERS, DIM, START, Corpus, words_of_logs
 
-from anamnesis_pipeline.model import Episode, Passage, Space, Variant, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, Passage, Space, Variant
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 
 DEPTH = 40
 SEARCHES = 200
-WHERE = Where(hidden_kinds=("compact_summary",))
+WHERE = EpisodeFilter(hidden_kinds=("compact_summary",))
 SHORT_WORDS = 30
 
 

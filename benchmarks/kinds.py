@@ -21,7 +21,7 @@ from service import SHARED
 from silence import PROMPTS, indexed_home
 
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
-from anamnesis_pipeline.model import Part, ScoredPassage, SegmentKind, StoredPassage, Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Part, ScoredPassage, SegmentKind, StoredPassage, Variant
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.services.wiring import open_services
@@ -53,7 +53,7 @@ class WithoutVectors:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._index, name)
 
-    def nearest(self, space: str, variant: Variant, vector: Any, k: int, where: Where) -> list[ScoredPassage]:
+    def nearest(self, space: str, variant: Variant, vector: Any, k: int, where: EpisodeFilter) -> list[ScoredPassage]:
         """As the store's, from what is left."""
         found = self._index.nearest(space, variant, vector, k + len(self._lost), where)
         return [scored for scored in found if scored.passage_id not in self._lost][:k]
@@ -86,7 +86,7 @@ def passages_by_kind(store: Store) -> dict[str, frozenset[int]]:
     found: dict[str, set[int]] = {}
     cursor: str | None = None
     while True:
-        page = store.episodes.page(Where(), 200, cursor)
+        page = store.episodes.page(EpisodeFilter(), 200, cursor)
         parts = {part.part_id: part for part in store.forgetting.parts([e.episode_id for e in page.items])}
         for episode in page.items:
             for stored in store.episodes.passages_of(episode.episode_id):

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from anamnesis_pipeline.model import Episode, Passage, Space, Variant, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, Passage, Space, Variant
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite import fulltext
@@ -136,10 +136,12 @@ def text_search(store: Store, texts: list[str], queries: int) -> None:
     rng = random.Random(7)
     asked = [content_words(" ".join(rng.sample(rng.choice(texts).split(), 15)))[:10] for _ in range(queries)]
     calls: dict[str, Callable[[list[str]], Any]] = {
-        "stem": lambda words: store.text.matching(words, 100, Where()),
-        "stem, with context": lambda words: store.text.matching(words, 100, Where(), variant=Variant.CONTEXT),
-        "exact": lambda words: store.text.matching(words, 100, Where(), analyzer="exact"),
-        "stem, one of 50 projects": lambda words: store.text.matching(words, 100, Where(projects=("project-7",))),
+        "stem": lambda words: store.text.matching(words, 100, EpisodeFilter()),
+        "stem, with context": lambda words: store.text.matching(words, 100, EpisodeFilter(), variant=Variant.CONTEXT),
+        "exact": lambda words: store.text.matching(words, 100, EpisodeFilter(), analyzer="exact"),
+        "stem, one of 50 projects": lambda words: store.text.matching(
+            words, 100, EpisodeFilter(projects=("project-7",))
+        ),
     }
     for name, call in calls.items():
         cold, _ = timed(call, asked)
@@ -173,9 +175,9 @@ def vectors(store: Store, passages: int, queries: int) -> None:
     asked = [(q / np.linalg.norm(q)).astype(np.float32) for q in asked]
     truth = [set((np.argsort(-(matrix @ q))[:10] + 1).tolist()) for q in asked]
     for name, where in {
-        "all": Where(hidden_kinds=("note",)),
-        "one of 50 projects": Where(projects=("project-7",)),
-        "half the time": Where(since=START + timedelta(minutes=passages // 2)),
+        "all": EpisodeFilter(hidden_kinds=("note",)),
+        "one of 50 projects": EpisodeFilter(projects=("project-7",)),
+        "half the time": EpisodeFilter(since=START + timedelta(minutes=passages // 2)),
     }.items():
         times, found = timed(lambda q, where=where: store.vectors.nearest("bench", Variant.TEXT, q, 100, where), asked)
         print(f"vectors nearest, {name:20} {times}")
@@ -190,7 +192,7 @@ def written_again(store: Store, passages: int, queries: int) -> None:
     held = np.stack(list(store.vectors.get("bench", Variant.TEXT, ids).values()))
     store.vectors.put("bench", Variant.TEXT, ids, held)
     asked = list(held[np.random.default_rng(2).integers(0, len(held), queries)])
-    times, _ = timed(lambda q: store.vectors.nearest("bench", Variant.TEXT, q, 100, Where()), asked)
+    times, _ = timed(lambda q: store.vectors.nearest("bench", Variant.TEXT, q, 100, EpisodeFilter()), asked)
     print(f"vectors nearest, {len(ids):,} not in the index {times}")
     report = store.vectors.build("bench")
     started = time.perf_counter()
@@ -215,7 +217,7 @@ def main() -> None:
         text_search(store, texts, options.queries)
         times, _ = timed(lambda _: store.overview.counts(), [None] * 20)
         print(f"counts                    {times}")
-        times, _ = timed(lambda _: store.episodes.page(Where(projects=("project-7",)), 20), [None] * 50)
+        times, _ = timed(lambda _: store.episodes.page(EpisodeFilter(projects=("project-7",)), 20), [None] * 50)
         print(f"page of a project         {times}")
         vectors(store, len(texts), options.queries)
         written_again(store, len(texts), options.queries)

@@ -17,7 +17,7 @@ from anamnesis_pipeline.cli.local_services import mention_other_store, require_s
 from anamnesis_pipeline.cli.redact import now_and_then
 from anamnesis_pipeline.cli.search import no_project
 from anamnesis_pipeline.errors import GiveUp
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.parsing.text.wording import counted, one_line
 from anamnesis_pipeline.runtime.home_wiring import open_redactor
 from anamnesis_pipeline.search.project_labels import ALL
@@ -25,7 +25,7 @@ from anamnesis_pipeline.search.time_bounds import bounds_of
 from anamnesis_pipeline.services import exporting
 from anamnesis_pipeline.services.backup import is_backup
 from anamnesis_pipeline.services.importing import ODD_TIME, Importer, ImportReport
-from anamnesis_pipeline.services.posting import Poster
+from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.whole_file import appearing
 from anamnesis_pipeline.services.wiring import effective_settings, open_pieces, open_to_read, what_is_private
 from anamnesis_pipeline.settings import Settings
@@ -83,7 +83,7 @@ def run_export(
     require_stored(settings)
     first, end = bounds_of(since, until, datetime.now(UTC))
     with closing(open_to_read(settings)) as store:
-        asked = Where(projects=(project,) if project else (), include_superseded=True)
+        asked = EpisodeFilter(projects=(project,) if project else (), include_superseded=True)
         everything = replace(asked, since=first, until=end)
         where = what_is_private(store).visible(store, everything, [ALL] if private else [])
         if project and not set(where.projects) & set(store.projects.all()):
@@ -103,7 +103,7 @@ def run_import(settings: Settings, file: Path, say: Callable[[int], None]) -> Im
     """
     with _read(file) as content, store_to_write(settings) as store:
         pieces = open_pieces()
-        poster = Poster(store, open_redactor(effective_settings(store)).mask_text, pieces, None)
+        poster = EpisodeWriter(store, open_redactor(effective_settings(store)).mask_text, pieces, None)
         with exporting.unpacking(content, file) as lines:
             if is_backup(lines.peek(tarfile.BLOCKSIZE)):
                 name = "FILE" if file == STANDARD else file

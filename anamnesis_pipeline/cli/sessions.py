@@ -14,7 +14,7 @@ from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.cli.local_services import mention_other_store, require_stored
 from anamnesis_pipeline.cli.search import no_project, private_here
 from anamnesis_pipeline.errors import EpisodeNotFound, GiveUp
-from anamnesis_pipeline.model import Episode, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter
 from anamnesis_pipeline.parsing.text.plain_text import without_markup
 from anamnesis_pipeline.parsing.text.transcripts import SPEAKERS
 from anamnesis_pipeline.parsing.text.wording import counted, one_line, printable, project_name
@@ -63,7 +63,7 @@ def sessions(
     require_stored(settings)
     mention_other_store(settings)
     first, end = bounds_of(since, until, datetime.now(UTC))
-    where = Where(projects=(project,) if project else (), since=first, until=end)
+    where = EpisodeFilter(projects=(project,) if project else (), since=first, until=end)
     included = ["*"] if private else private_here(settings)
     with closing(open_to_read(settings)) as store:
         rows = session_page(store, what_is_private(store).visible(store, where, included), limit).items
@@ -146,7 +146,7 @@ def session_lines(row: SessionRow, zone: tzinfo | None = None) -> Iterator[str]:
 
 def _show_session(store: Store, name: str, *, as_json: bool) -> None:
     try:
-        row = find_session(store, name, Where())
+        row = find_session(store, name, EpisodeFilter())
     except EpisodeNotFound as exc:
         raise GiveUp(
             f"nothing has the id {name}, or begins so; give the number of a result of the last search, or at least 4 "
@@ -186,7 +186,7 @@ def _neighbours(store: Store, episode: Episode, around: int) -> tuple[list[Episo
     """Return the episodes just before and after one in its session, else in its project."""
     private = what_is_private(store)
     of_session = private.visible_of(store, episode.session_id, episode.project) if episode.session_id else None
-    among = replace(of_session or Where(projects=(episode.project,)), hidden_kinds=(SESSION_KIND,))
+    among = replace(of_session or EpisodeFilter(projects=(episode.project,)), hidden_kinds=(SESSION_KIND,))
     before = store.episodes.page(replace(among, until=episode.timestamp), around).items[::-1]
     later = store.episodes.page(replace(among, since=episode.timestamp), around + 1, oldest_first=True).items
     return before, [each for each in later if each.episode_id != episode.episode_id][:around]

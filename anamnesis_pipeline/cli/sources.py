@@ -42,7 +42,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SourceRequest:
     """A requested source, as typed. `kind` is one of KINDS."""
 
     place: str
@@ -71,7 +71,7 @@ def run_list(settings: Settings) -> dict[str, Any]:
         }
 
 
-def run_add(settings: Settings, wish: Wish, say: Say, *, test: bool = True) -> None:
+def run_add(settings: Settings, wish: SourceRequest, say: Say, *, test: bool = True) -> None:
     """Add what `wish` names: of a host without a root, its logs and Claude's own documents.
 
     :raises BadSetting: it cannot be, or is there already and is not to be replaced.
@@ -102,7 +102,7 @@ def run_add(settings: Settings, wish: Wish, say: Say, *, test: bool = True) -> N
                 say(f"  {problem}")
 
 
-def _named(draft: SourceSpec, wish: Wish, specs: Sequence[SourceSpec]) -> SourceSpec:
+def _named(draft: SourceSpec, wish: SourceRequest, specs: Sequence[SourceSpec]) -> SourceSpec:
     """Return the source with its name; if it replaces another, with name and machine of that one.
 
     :raises BadSetting: there is one of that name, which is not to be replaced.
@@ -127,7 +127,7 @@ def run_test(settings: Settings, text: str) -> dict[str, Any]:
     """
     with _control(settings) as (control, store, current):
         spec = control.find(text)
-        specs = [spec] if spec else _drafts(Wish(text), current, store, is_asked=True)
+        specs = [spec] if spec else _drafts(SourceRequest(text), current, store, is_asked=True)
         named = [
             spec if spec.name else replace(spec, name=default_name(spec.machine, spec.root, spec.kind, ()))
             for spec in specs
@@ -160,7 +160,7 @@ def _control(settings: Settings, *, asks_dagster: bool = False) -> Iterator[tupl
         yield CrawlerControl(store, current, dagster), store, current
 
 
-def _drafts(wish: Wish, settings: Settings, store: Store, *, is_asked: bool) -> list[SourceSpec]:
+def _drafts(wish: SourceRequest, settings: Settings, store: Store, *, is_asked: bool) -> list[SourceSpec]:
     """Return the sources that a request means, unnamed if it names none. Query their machine for the kind."""
     host, root = place_and_root(wish.place)
     values = {
@@ -324,7 +324,7 @@ def sources_add(
     """Crawl logs or documents of this machine or, over SSH, of another one. The source is tested first, and read at
     once while `anamnesis up` runs.
     """
-    wish = Wish(
+    wish = SourceRequest(
         place, kind, name, machine, include or (), exclude or (), project, instance, interval, private, max_mb, replace
     )
     run_add(settings_file.load(), wish, typer.echo, test=not no_test)

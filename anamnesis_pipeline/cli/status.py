@@ -10,7 +10,7 @@ from anamnesis_pipeline.cli import reembed
 from anamnesis_pipeline.cli.local_services import SAME_STORE, other_store, sidecar_status
 from anamnesis_pipeline.cli.sources import source_state
 from anamnesis_pipeline.errors import RetryLater, ServiceUnreachable
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.parsing.text.wording import counted, local_time, one_line
 from anamnesis_pipeline.runtime.advice import START_STOPPED
 from anamnesis_pipeline.runtime.dagster_home import dagster_url
@@ -75,7 +75,7 @@ def memory_status(store: Store) -> dict[str, Any]:
     counts, control = store.overview.counts(), EmbeddingControl(store)
     spaces, state = control.list_spaces(), control.reembed_status()
     active = next((space["embedded"] for space in spaces if space["status"] == "active"), 0)
-    newest = store.episodes.page(Where(), 1).items
+    newest = store.episodes.page(EpisodeFilter(), 1).items
     return {
         "counts": asdict(counts),
         "summaries": store.summaries.summary_counts(),

@@ -17,7 +17,7 @@ from anamnesis_pipeline.cli.local_services import store_to_write
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp
 from anamnesis_pipeline.parsing.text.wording import counted, local_time, project_name
 from anamnesis_pipeline.search.project_labels import Private
-from anamnesis_pipeline.services.uploads import MOST_BYTES, Handed, Upload
+from anamnesis_pipeline.services.uploads import MAX_BYTES, Handed, Upload
 from anamnesis_pipeline.services.wiring import (
     effective_settings,
     open_forgetter,
@@ -70,7 +70,7 @@ def run_upload(settings: Settings, files: Sequence[Path], given: Handed) -> tupl
             try:
                 try:
                     with file.open("rb") as content:
-                        data = content.read(MOST_BYTES + 1)
+                        data = content.read(MAX_BYTES + 1)
                 except OSError as problem:
                     raise GiveUp(f"it cannot be read: {problem.strerror}") from problem
                 media_type, place = mimetypes.guess_type(file.name)[0] or "", os.path.abspath(file)

@@ -16,7 +16,7 @@ from anamnesis_pipeline.defs.posted import POSTED
 from anamnesis_pipeline.defs.reporting import table
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.errors import StoreCorrupt
-from anamnesis_pipeline.model import RESERVED_SOURCES, Where, content_id
+from anamnesis_pipeline.model import RESERVED_SOURCES, EpisodeFilter, content_id
 from anamnesis_pipeline.pipeline.documents import holds_documents
 from anamnesis_pipeline.pipeline.index import check_vectors
 from anamnesis_pipeline.pipeline.map_file import map_path, read_map
@@ -27,7 +27,7 @@ from anamnesis_pipeline.runtime.home_wiring import open_archive
 from anamnesis_pipeline.services.crawler_status import SpecStatus, crawler_status
 from anamnesis_pipeline.store.session_model import SESSION_KIND
 
-MOST_REASONS = 3
+MAX_REASONS = 3
 """Max reasons per source in the table."""
 
 FILES_LOOKED_AT = 50
@@ -98,7 +98,7 @@ def _source_row(row: SpecStatus) -> dict[str, Any]:
         "lag in seconds": "unknown" if row.lag_s is None else round(row.lag_s),
         "files": seen.files,
         "MB": round(seen.bytes / 1e6, 1),
-        "what is wrong": "; ".join(wrong[:MOST_REASONS]) + (" and more" if len(wrong) > MOST_REASONS else ""),
+        "what is wrong": "; ".join(wrong[:MAX_REASONS]) + (" and more" if len(wrong) > MAX_REASONS else ""),
     }
 
 
@@ -200,7 +200,9 @@ def every_part_is_an_episode(memory: MemoryResource) -> dg.AssetCheckResult:
 
 def _records(memory: MemoryResource, source: str | None) -> int:
     """Return the number of typed records and session records of a source, or of all."""
-    return memory.store.episodes.count(Where(kinds=(RECORD_KIND, SESSION_KIND), source=source, include_superseded=True))
+    return memory.store.episodes.count(
+        EpisodeFilter(kinds=(RECORD_KIND, SESSION_KIND), source=source, include_superseded=True)
+    )
 
 
 def _check_of_posted(source: str, spec: dg.AssetSpec) -> dg.AssetChecksDefinition:

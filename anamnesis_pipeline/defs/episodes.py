@@ -7,7 +7,7 @@ import dagster as dg
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import ROWS, counted, per_second, table, watermark
 from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.services.dagster.runs import EPISODES_WRITTEN
 
 LATEST = 5
@@ -22,7 +22,7 @@ def episodes(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.Ma
         context.log.warning(report.problem)
     seconds = time.perf_counter() - started
     counts = memory.store.overview.counts(context.partition_key)
-    latest = memory.store.episodes.page(Where(source=context.partition_key), LATEST).items
+    latest = memory.store.episodes.page(EpisodeFilter(source=context.partition_key), LATEST).items
     put = {name: getattr(report.put, name) for name in ("created", "updated", "unchanged", "tombstoned")}
     return dg.MaterializeResult(
         data_version=watermark(counts, "episodes", "passages", "summaries"),

@@ -19,7 +19,7 @@ from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.in_flight import Flights
 from anamnesis_pipeline.pipeline.parse_again import sources_asked_again
 from anamnesis_pipeline.pipeline.sessions import sources_to_summarize
-from anamnesis_pipeline.pipeline.source_specs import LEAST_INTERVAL_S, spec_of_source
+from anamnesis_pipeline.pipeline.source_specs import MIN_INTERVAL_S, spec_of_source
 from anamnesis_pipeline.pipeline.survey import Answer, look
 from anamnesis_pipeline.services.forget import is_forgetting
 
@@ -109,7 +109,7 @@ def _crawl(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.Se
 
 @dg.sensor(
     jobs=[ingest, finish_posted],
-    minimum_interval_seconds=LEAST_INTERVAL_S,
+    minimum_interval_seconds=MIN_INTERVAL_S,
     default_status=dg.DefaultSensorStatus.RUNNING,
     tags=tagged("ingest"),
     **owned(dg.sensor),
@@ -130,7 +130,7 @@ def quick_crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResour
     if not quick:
         return dg.SkipReason(f"No source is to be looked at more often than every {CRAWL_S} s.")
     theirs = replace(crawler, hosts=replace(crawler.hosts, specs=quick), flights=_QUICK_FLIGHTS)
-    found = look(theirs, datetime.now(UTC), budget_s=QUICK_LOOK_S, next_tick_s=LEAST_INTERVAL_S)
+    found = look(theirs, datetime.now(UTC), budget_s=QUICK_LOOK_S, next_tick_s=MIN_INTERVAL_S)
     for problem in found.problems:
         context.log.warning(problem)
     running = _running_sources(context.instance)
@@ -151,7 +151,7 @@ def _is_ahead(memory: MemoryResource) -> bool:
     if crawled_at is None:
         return False
     at = datetime.fromisoformat(crawled_at)
-    return at < STARTED and datetime.now(UTC) < at + timedelta(seconds=CRAWL_S - LEAST_INTERVAL_S)
+    return at < STARTED and datetime.now(UTC) < at + timedelta(seconds=CRAWL_S - MIN_INTERVAL_S)
 
 
 def _drawn(keys: set[str]) -> list[str]:

@@ -7,7 +7,7 @@ import dagster as dg
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import ROWS, per_second, watermark
 from anamnesis_pipeline.defs.resources import LlmResource, MemoryResource
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.store.session_model import SESSION_KIND
 
 
@@ -23,7 +23,7 @@ def session_summaries(
     if report.problem:
         context.log.warning(f"sessions have no summary by the LLM: {report.problem}")
     seconds = time.perf_counter() - started
-    of_sessions = Where(source=context.partition_key, kinds=(SESSION_KIND,))
+    of_sessions = EpisodeFilter(source=context.partition_key, kinds=(SESSION_KIND,))
     sessions = memory.store.episodes.count(of_sessions)
     counts = memory.store.overview.counts(context.partition_key)
     return dg.MaterializeResult(

@@ -21,7 +21,7 @@ MAX_SENTENCES = 3
 MAX_CHARS = 480
 PROMPT_CHARS = 200
 SENTENCE_CHARS = 240
-SENTENCE_LEAST = 20
+MIN_SENTENCE = 20
 """Minimum characters of a meaningful sentence."""
 
 _ASKING = (SegmentKind.PROMPT, SegmentKind.CHANNEL, SegmentKind.AGENT_PROMPT)
@@ -62,7 +62,7 @@ def telling_sentences(said: Sequence[str], most: int) -> list[str]:
 
     Sums are exact: otherwise they would depend on the order of a set, which differs between processes.
     """
-    found = [shortened(sentence, SENTENCE_CHARS) for sentence in said if len(sentence) >= SENTENCE_LEAST]
+    found = [shortened(sentence, SENTENCE_CHARS) for sentence in said if len(sentence) >= MIN_SENTENCE]
     bags = [frozenset(word.lower() for word in _WORD.findall(sentence)) for sentence in found]
     frequency = Counter(word for bag in bags for word in bag)
     total = sum(frequency.values())

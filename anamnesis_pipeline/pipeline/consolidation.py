@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.model import Episode, Space, Variant, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, Space, Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.links import Link
 
@@ -23,7 +23,7 @@ LAST_RUN = "consolidation.last_run"
 """Stored setting: statistics of the last run."""
 RULE = "consolidation.rule"
 """Stored setting: space and threshold that sessions were reconciled with."""
-GROUP_MOST = 500
+MAX_GROUP = 500
 """Episodes of a session that are compared with each other; a longer session is split into groups of this size."""
 PAGE = 100
 _WORD = re.compile(r"\w+")
@@ -109,14 +109,14 @@ def _canonicals(
     """Return episode id -> the one that replaces it, or None; for a session's episodes that come from logs."""
     found: dict[str, str | None] = {}
     episodes = _episodes(store, session_id, logs)
-    for start in range(0, len(episodes), GROUP_MOST):
-        found |= newest_of_equals(_spoken(store, space, episodes[start : start + GROUP_MOST]), threshold)
+    for start in range(0, len(episodes), MAX_GROUP):
+        found |= newest_of_equals(_spoken(store, space, episodes[start : start + MAX_GROUP]), threshold)
     return found
 
 
 def _episodes(store: Store, session_id: str, logs: frozenset[str]) -> list[Episode]:
     """Return the session's episodes, oldest first, without those superseded by anything but consolidation."""
-    where = Where(session_id=session_id, include_superseded=True)
+    where = EpisodeFilter(session_id=session_id, include_superseded=True)
     found: list[Episode] = []
     cursor, is_more = None, True
     while is_more:

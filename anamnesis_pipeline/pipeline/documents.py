@@ -21,7 +21,7 @@ from anamnesis_pipeline.pipeline.forgotten_sections import key_of
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
-from anamnesis_pipeline.store.records.documents import ParsedDocument, Settled, Sighting, Unsettled, Verdict
+from anamnesis_pipeline.store.records.documents import ParsedDocument, SectionOccurrence, Settled, Unsettled, Verdict
 
 UPLOADS = "uploads"
 """Key of the reserved source of uploaded documents."""
@@ -194,7 +194,7 @@ def parts_of(
     version: Version,
     sections: Iterable[Section],
     patterns: Sequence[TagPattern] = (),
-) -> list[tuple[Part, Sighting]]:
+) -> list[tuple[Part, SectionOccurrence]]:
     """Return the chunks of one version of a document, with their occurrences in it. Pure.
 
     :param text: the whole document.
@@ -217,7 +217,7 @@ def parts_of(
         seen=seen,
         instance=version.instance,
     )
-    found: dict[str, tuple[Part, Sighting]] = {}
+    found: dict[str, tuple[Part, SectionOccurrence]] = {}
     for ordinal, section in enumerate(sections):
         part = _part(source, path, version, section, ordinal, facts)
         found.setdefault(part.part_id, (part, _sighting(part, version, section)))
@@ -248,10 +248,10 @@ def _part(source: Source, path: str, version: Version, section: Section, ordinal
     )
 
 
-def _sighting(part: Part, version: Version, section: Section) -> Sighting:
+def _sighting(part: Part, version: Version, section: Section) -> SectionOccurrence:
     texts = [piece.text for piece in section.pieces]
     bodies = [_body(text) for text in texts]
-    return Sighting(
+    return SectionOccurrence(
         source=part.source,
         path=part.path,
         part_id=part.part_id,
@@ -296,14 +296,14 @@ def settle(store: Store, sections: Sequence[Unsettled], machines: Mapping[str, s
     :param machines: of every source.
     """
     sightings = store.documents.sightings_at([(section.place, section.anchor) for section in sections])
-    by_section: dict[tuple[str, str], list[Sighting]] = {}
+    by_section: dict[tuple[str, str], list[SectionOccurrence]] = {}
     for sighting in sightings:
         by_section.setdefault((sighting.place, sighting.anchor), []).append(sighting)
     verdicts = {part_id: v for found in by_section.values() for part_id, v in verdicts_on(found, machines).items()}
     return store.documents.settle(sections, verdicts)
 
 
-def verdicts_on(sightings: Sequence[Sighting], machines: Mapping[str, str]) -> dict[str, Verdict]:
+def verdicts_on(sightings: Sequence[SectionOccurrence], machines: Mapping[str, str]) -> dict[str, Verdict]:
     """Return the verdict on each text under one heading, or under equal ones, of one document. Pure.
 
     Current are the newest text that is present, and all texts in the same files. So is a text whose time differs from
@@ -324,7 +324,7 @@ def verdicts_on(sightings: Sequence[Sighting], machines: Mapping[str, str]) -> d
     return {s.part_id: Verdict(s.part_id in current, successors.get(s.part_id)) for s in sightings}
 
 
-def _successors(sightings: Sequence[Sighting], current: set[str]) -> dict[str, str]:
+def _successors(sightings: Sequence[SectionOccurrence], current: set[str]) -> dict[str, str]:
     """Return chunk that is not current -> the chunk that supersedes it."""
     files: dict[str, set[tuple[str, str]]] = {}
     for s in sightings:
@@ -345,6 +345,6 @@ def _successors(sightings: Sequence[Sighting], current: set[str]) -> dict[str, s
     return found
 
 
-def _doubt_ns(one: Sighting, other: Sighting, machines: Mapping[str, str]) -> int:
+def _doubt_ns(one: SectionOccurrence, other: SectionOccurrence, machines: Mapping[str, str]) -> int:
     is_one_clock = machines.get(one.source, one.source) == machines.get(other.source, other.source)
     return 0 if is_one_clock else one.skew_ns + other.skew_ns

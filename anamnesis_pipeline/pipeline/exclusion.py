@@ -11,7 +11,7 @@ from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES, SettingsR
 
 RULES = "exclude."
 """Prefix of the stored settings with one rule each."""
-MOST_NAMED = 3
+MAX_NAMED = 3
 """Maximum entries that a sentence names."""
 STAMP = "exclusion.stamp"
 """Setting whose value changes with every change of the rules."""
@@ -115,8 +115,8 @@ def refuse(rule: Rule | None) -> None:
 def kept_away_by(store: Store, ids: Collection[str]) -> str:
     """Return the commands that let the content of these ids in again, for users; empty: none of them is excluded."""
     entries = sorted(set(store.exclusion.entries_of(sorted(ids)).values()))
-    more = f", and {len(entries) - MOST_NAMED:,} more" if len(entries) > MOST_NAMED else ""
-    commands = " ".join(entries[:MOST_NAMED])
+    more = f", and {len(entries) - MAX_NAMED:,} more" if len(entries) > MAX_NAMED else ""
+    commands = " ".join(entries[:MAX_NAMED])
     return f"to let it in: anamnesis exclude remove {commands}{more}" if entries else ""
 
 

@@ -11,7 +11,7 @@ HOST, LOOK, PROBLEMS, READ = "crawl.host.", "crawl.source.", "crawl.problems.", 
 """Setting prefixes: the clock of a host (`local`: this machine), the last scan of a configured source, and per stored
 source the problems of its last reading and the time of its last complete one.
 """
-MOST_PROBLEMS = 20
+MAX_PROBLEMS = 20
 """Maximum problems stored per reading."""
 LOCAL = "local"
 LONGEST_WAIT_S = 3_600
@@ -138,7 +138,7 @@ def all_problems(settings: SettingsRecords) -> dict[str, tuple[str, ...]]:
 
 def write_problems(settings: SettingsRecords, key: str, problems: Sequence[str]) -> None:
     """Store the first of them; an empty list removes those stored before."""
-    kept = list(problems[:MOST_PROBLEMS])
+    kept = list(problems[:MAX_PROBLEMS])
     if kept != list(read_problems(settings, key)):
         settings.set(PROBLEMS + key, kept or None)
 

@@ -12,7 +12,7 @@ from anamnesis_pipeline.embeddings.pool_work import LoadedModel
 from anamnesis_pipeline.embeddings.token_sample import SAMPLE
 from anamnesis_pipeline.embeddings.token_vectors import Projection, learn_projection
 from anamnesis_pipeline.errors import GiveUp, SpaceConflict, SpaceNotFound
-from anamnesis_pipeline.model import Space, Where
+from anamnesis_pipeline.model import EpisodeFilter, Space
 from anamnesis_pipeline.pipeline.reembed_state import (
     clear_failure,
     forget_space,
@@ -193,7 +193,7 @@ def check_vectors(store: Store, space: Space) -> tuple[int, int]:
     """Return how many vectors of the newest episodes were checked, and how many are unusable: not finite, zero, or of
     another length than the space's. Episodes without vectors are skipped.
     """
-    newest = store.episodes.page(Where(), EPISODES_CHECKED).items
+    newest = store.episodes.page(EpisodeFilter(), EPISODES_CHECKED).items
     passages = [stored.passage_id for each in newest for stored in store.episodes.passages_of(each.episode_id)]
     vectors = [
         vector for variant in space.variants for vector in store.vectors.get(space.key, variant, passages).values()

@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from anamnesis_pipeline.errors import GiveUp, StoreCorrupt
-from anamnesis_pipeline.model import Space, Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Space, Variant
 from anamnesis_pipeline.pipeline import map_layout
 from anamnesis_pipeline.pipeline.map_file import CENTRES, NONE, MemoryMap, map_path, read_map
 from anamnesis_pipeline.search.engine import HIDDEN_KINDS
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.contracts import EpisodeMiddles
 
-LEAST_EPISODES = 30
+MIN_EPISODES = 30
 """With fewer episodes a list says as much."""
-MOST_POINTS = 100_000
+MAX_POINTS = 100_000
 """Max points on a map; of more episodes a sample is drawn, always the same."""
 PAGE = 500
 
 Ints = NDArray[np.int64]
-CURRENT = Where(hidden_kinds=HIDDEN_KINDS)
+CURRENT = EpisodeFilter(hidden_kinds=HIDDEN_KINDS)
 
 
 class TooFewEpisodesError(GiveUp):
@@ -76,20 +76,20 @@ class _Drawn:
 
 
 def make_map(
-    store: Store, space: Space, *, landmarks: int = map_layout.LANDMARKS, most: int = MOST_POINTS, threads: int = 1
+    store: Store, space: Space, *, landmarks: int = map_layout.LANDMARKS, most: int = MAX_POINTS, threads: int = 1
 ) -> MemoryMap:
     """Return a map of the memory in a space.
 
-    :raises TooFewEpisodesError: fewer than `LEAST_EPISODES`.
+    :raises TooFewEpisodesError: fewer than `MIN_EPISODES`.
     """
     started, embedded = time.perf_counter(), store.vectors.progress(space.key).episodes_done
     survey = _Survey(map_layout.Sample(landmarks, space.dim))
     for page in _pages(store, space):
         survey.add(page)
     episodes = sum(survey.counts)
-    if episodes < LEAST_EPISODES:
+    if episodes < MIN_EPISODES:
         raise TooFewEpisodesError(
-            f"a map needs {LEAST_EPISODES} episodes with vectors in the space {space.key}, and there are {episodes}; "
+            f"a map needs {MIN_EPISODES} episodes with vectors in the space {space.key}, and there are {episodes}; "
             "have logs read, or wait until they are embedded"
         )
     ranks, vectors = survey.sample.taken()
@@ -103,7 +103,7 @@ def is_map_due(store: Store, home: Path) -> bool:
     """Return whether the home's map is outdated, as far as that is cheap to know."""
     space = store.spaces.active()
     embedded = store.vectors.progress(space.key).episodes_done if space else 0
-    if space is None or embedded < LEAST_EPISODES:
+    if space is None or embedded < MIN_EPISODES:
         return False
     try:
         made = read_map(map_path(home))

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from typing import Protocol
 
 from anamnesis_pipeline.errors import BadSetting, HostRefused, HostUnreachable, SourceUnreadable
-from anamnesis_pipeline.model import Source, Where
+from anamnesis_pipeline.model import EpisodeFilter, Source
 from anamnesis_pipeline.parsing.claude_logs.parser import FileState
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label, resolved_project
 from anamnesis_pipeline.parsing.text.file_names import composed
@@ -227,7 +227,7 @@ def project_named(store: Store, source: Source, spec: SourceSpec) -> Callable[[s
 
     @cache
     def project_of_logs(folder: str) -> str:
-        newest = store.episodes.page(Where(source=logs[folder]), 1).items if folder in logs else []
+        newest = store.episodes.page(EpisodeFilter(source=logs[folder]), 1).items if folder in logs else []
         return newest[0].project if newest else ""
 
     def named(path: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from anamnesis_pipeline.model import SAID_FROM, SAID_UNTIL, Part, Source, Where
+from anamnesis_pipeline.model import SAID_FROM, SAID_UNTIL, EpisodeFilter, Part, Source
 from anamnesis_pipeline.parsing.claude_logs.parser import FileOrigin
 from anamnesis_pipeline.parsing.claude_logs.records import KNOWN_TYPES
 from anamnesis_pipeline.store.base import Store
@@ -163,7 +163,10 @@ def renew_odd_times(store: Store) -> None:
     """Rewrite sessions whose episodes an earlier version stored with implausible times; runs once per store."""
     if store.settings.get(ODD_TIMES_RENEWED):
         return
-    for where in (Where(until=SAID_FROM, include_superseded=True), Where(since=SAID_UNTIL, include_superseded=True)):
+    for where in (
+        EpisodeFilter(until=SAID_FROM, include_superseded=True),
+        EpisodeFilter(since=SAID_UNTIL, include_superseded=True),
+    ):
         cursor = None
         while True:
             page = store.episodes.page(where, PAGE, cursor)

@@ -10,9 +10,9 @@ from hashlib import blake2b
 
 RUN_WORDS = 3
 DIGEST_BYTES = 3
-MOST_RUNS = 128
+MAX_RUNS = 128
 """Max digests kept of one text: the smallest, which are a fair sample of any text."""
-LEAST_RUNS = 3
+MIN_RUNS = 3
 """Fewer runs identify nothing."""
 HELD = 0.4
 """A text with this share of the kept runs holds about half of the forgotten text: each edit breaks three runs."""
@@ -47,7 +47,7 @@ def kept_of(runs: Set[bytes], elsewhere: Set[bytes]) -> bytes:
     :param elsewhere: runs of the surrounding texts that stay; they do not identify the origin.
     """
     own = sorted(runs - elsewhere)
-    return b"".join(own[:MOST_RUNS]) if len(own) >= LEAST_RUNS else b""
+    return b"".join(own[:MAX_RUNS]) if len(own) >= MIN_RUNS else b""
 
 
 def still_holds(runs: Set[bytes], kept: bytes) -> bool:
@@ -61,7 +61,7 @@ def is_little_else(runs: Set[bytes], kept: bytes) -> bool:
     """Return whether a text with these runs says little more than the text behind `kept`."""
     digests = _each(kept)
     # only the smallest digests of a long text are kept: compare with the smallest here
-    alike = {run for run in runs if run <= digests[-1]} if len(digests) == MOST_RUNS else runs
+    alike = {run for run in runs if run <= digests[-1]} if len(digests) == MAX_RUNS else runs
     return len(alike & set(digests)) >= LITTLE_ELSE * len(alike)
 
 
@@ -70,7 +70,7 @@ def ranges_held(text: str, secret: bytes, kept: bytes) -> list[tuple[int, int]]:
     words, digests = list(_WORD.finditer(text)), _each(kept)
     known = set(digests)
     hits = [at for at, digest in enumerate(_digests([word[0] for word in words], secret)) if digest in known]
-    sampled = len(digests) == MOST_RUNS
+    sampled = len(digests) == MAX_RUNS
     apart = NEAR_WORDS * ((1 << 8 * DIGEST_BYTES) // (int.from_bytes(digests[-1]) + 1) if sampled else 1)
     groups: list[list[int]] = []
     for at in hits:

@@ -35,17 +35,17 @@ from anamnesis_pipeline.store.records.settings import SettingsRecords
 STORED = "sources."
 REMOVED = "removed_sources."
 """Prefix, then the name of a source that was removed or moved to another folder: whether it was private."""
-LEAST_INTERVAL_S, MOST_INTERVAL_S = 30, 86_400
-MOST_FILE_BYTES = 1 << 30
-MOST_SPECS = 1_000
+MIN_INTERVAL_S, MAX_INTERVAL_S = 30, 86_400
+MAX_FILE_BYTES = 1 << 30
+MAX_SPECS = 1_000
 _TEXT = r"^[^\x00-\x1f\x7f]*$"
 
 WANTED = {
     "name": "letters, digits, `.`, `_` and `-`, at most 60, beginning with a letter or digit",
     "machine": "at most 60 characters",
     "root": "absolute or beginning with ~, without control characters: a relative one has no fixed place",
-    "interval_s": f"whole seconds, from {LEAST_INTERVAL_S} to {MOST_INTERVAL_S:,} (--interval)",
-    "max_file_bytes": f"bytes, from 1 to {MOST_FILE_BYTES:,} (--max-mb)",
+    "interval_s": f"whole seconds, from {MIN_INTERVAL_S} to {MAX_INTERVAL_S:,} (--interval)",
+    "max_file_bytes": f"bytes, from 1 to {MAX_FILE_BYTES:,} (--max-mb)",
 }
 """Field -> its valid values, for error messages."""
 
@@ -95,12 +95,12 @@ class SpecFields(BaseModel):
     project: Annotated[Text, Field(description="Project of all documents; empty: the name of their repository")] = ""
     instance: Annotated[Text, Field(description="Instance of all documents")] = ""
     interval_s: Annotated[
-        Annotated[int, Field(ge=LEAST_INTERVAL_S, le=MOST_INTERVAL_S)] | None,
+        Annotated[int, Field(ge=MIN_INTERVAL_S, le=MAX_INTERVAL_S)] | None,
         Field(description="Polling interval, in seconds; default: the setting `crawl_interval_s`"),
     ] = None
     private: Annotated[bool, Field(description="Hide its text unless named, and send it to no LLM elsewhere")] = False
     max_file_bytes: Annotated[
-        int, Field(ge=1, le=MOST_FILE_BYTES, description="Max size of a text file, in bytes; other formats 50 times")
+        int, Field(ge=1, le=MAX_FILE_BYTES, description="Max size of a text file, in bytes; other formats 50 times")
     ] = 1 << 20
 
 
@@ -160,8 +160,8 @@ def put_specs(
 
     :raises BadSetting: they contradict each other, or one is invalid; nothing has changed then.
     """
-    if len(specs) > MOST_SPECS:
-        raise BadSetting(f"{len(specs)} sources are more than {MOST_SPECS}; let one have several include patterns")
+    if len(specs) > MAX_SPECS:
+        raise BadSetting(f"{len(specs)} sources are more than {MAX_SPECS}; let one have several include patterns")
     for spec in specs:
         check_patterns([*spec.include, *spec.exclude])
     check_specs([with_machine(spec, machine) for spec in specs], built_in)

@@ -33,7 +33,7 @@ PAGE = 200
 """Chunks in memory at once; at least `batch_min` for a backend with batches."""
 FIRST_RETRY = timedelta(minutes=10)
 LONGEST_RETRY = timedelta(days=7)
-MOST_ATTEMPTS = 8
+MAX_ATTEMPTS = 8
 """Max failed LLM calls for a chunk, over 21 hours. Then the extractive summary stays."""
 NO_BACKEND_RETRY = timedelta(hours=1)
 NO_BUDGET_RETRY = timedelta(days=1)
@@ -391,7 +391,7 @@ class _Run:
 
 def _pause(attempts: int, *, is_judged: bool) -> timedelta:
     """Return the retry delay after `attempts` failures; it doubles each time."""
-    if is_judged and attempts + 1 >= MOST_ATTEMPTS:
+    if is_judged and attempts + 1 >= MAX_ATTEMPTS:
         return GIVEN_UP
     return min(FIRST_RETRY * (1 << min(attempts, 16)), LONGEST_RETRY)
 

@@ -8,7 +8,7 @@ from anamnesis_pipeline.parsing.documents.trust import TagPattern, checked_patte
 from anamnesis_pipeline.store.records.settings import SettingsRecords
 
 STORED = "documents.tag_patterns"
-MOST_PATTERNS = 100
+MAX_PATTERNS = 100
 """Limit, since each is tried on every document."""
 
 
@@ -22,8 +22,8 @@ def put_patterns(settings: SettingsRecords, patterns: Sequence[TagPattern]) -> N
 
     :raises BadSetting: one is invalid, or there are more than 100; nothing has changed then.
     """
-    if len(patterns) > MOST_PATTERNS:
+    if len(patterns) > MAX_PATTERNS:
         raise BadSetting(
-            f"{len(patterns)} tag patterns; at most {MOST_PATTERNS} may be, since each is tried on every document"
+            f"{len(patterns)} tag patterns; at most {MAX_PATTERNS} may be, since each is tried on every document"
         )
     settings.set(STORED, [asdict(checked_pattern(pattern)) for pattern in patterns] or None)

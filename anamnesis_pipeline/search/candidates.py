@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.model import ScoredPassage, Space, Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, ScoredPassage, Space, Variant
 from anamnesis_pipeline.search.fusion import Ranking
 from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.search.stage_times import StageTimes
@@ -21,7 +21,7 @@ LIST_THREADS = 8
 
 RARE = "rare"
 """Name of the list of passages with a rare literal word; a score is the number of such words."""
-RARE_MOST = 3
+MAX_RARE = 3
 """A word is rare in at most this number of passages."""
 RARE_WORDS = 5
 """Words of a question that are checked for rarity."""
@@ -40,7 +40,7 @@ class Candidates:
         self._times = times
         self._threads = ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="lists")
 
-    def start_words(self, query: SearchQuery, where: Where, depth: int) -> list[Waiting]:
+    def start_words(self, query: SearchQuery, where: EpisodeFilter, depth: int) -> list[Waiting]:
         """Start searching the full-text lists for this kind of question."""
         if query.mode is Mode.SEMANTIC:
             return []
@@ -61,16 +61,16 @@ class Candidates:
         texts = [(f"words_{v}", 1.0, partial(matching, words, depth, where, variant=v)) for v in Variant]
         return [waiting for lists in (exact, texts) if lists for waiting in self._start(lists)]
 
-    def _rare(self, words: Sequence[str], where: Where) -> list[ScoredPassage]:
-        """Return the passages with any of these words that at most `RARE_MOST` passages in the filter have."""
+    def _rare(self, words: Sequence[str], where: EpisodeFilter) -> list[ScoredPassage]:
+        """Return the passages with any of these words that at most `MAX_RARE` passages in the filter have."""
         try:
-            found = self._store.text.held_by_few(words, RARE_MOST, where)
+            found = self._store.text.held_by_few(words, MAX_RARE, where)
         except AnamnesisError:  # the other word lists report it
             return []
         held = [(each.passage_id, each.episode_id) for few in found for each in few]
         return [ScoredPassage(*key, float(words_held)) for key, words_held in Counter(held).most_common()]
 
-    def start_dense(self, space: Space, vector: NDArray[np.float32], where: Where, depth: int) -> list[Waiting]:
+    def start_dense(self, space: Space, vector: NDArray[np.float32], where: EpisodeFilter, depth: int) -> list[Waiting]:
         """Start searching the lists of nearest vectors."""
         nearest = self._store.vectors.nearest
         lists = [(f"dense_{v}", 1.0, partial(nearest, space.key, v, vector, depth, where)) for v in space.variants]

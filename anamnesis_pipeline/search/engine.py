@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull
-from anamnesis_pipeline.model import CHAT_ANSWER, Episode, EpisodeHead, Space, StoredPassage, Where
+from anamnesis_pipeline.model import CHAT_ANSWER, Episode, EpisodeFilter, EpisodeHead, Space, StoredPassage
 from anamnesis_pipeline.parsing.text.file_names import composed
 from anamnesis_pipeline.search.best_sentences import Run, SentenceReader
 from anamnesis_pipeline.search.boosts import CORRECTION, aged, factors_of
@@ -216,14 +216,14 @@ class Engine:
         except AnamnesisError as exc:  # a failed usage count must not fail the answer
             degraded.append(f"track: {exc}")
 
-    def _effective(self, query: SearchQuery, now: datetime) -> Where:
+    def _effective(self, query: SearchQuery, now: datetime) -> EpisodeFilter:
         where = self.visible(query.where, query.include_private)
         where = replace(where, layers_at=now) if where.layers else where
         kinds = [kind for kind in HIDDEN_KINDS if kind != SESSION_KIND or not asks_for_outcome(query.text)]
         hidden = where.hidden_kinds if where.kinds else tuple({*where.hidden_kinds, *kinds})
         return replace(where, hidden_kinds=hidden)
 
-    def visible(self, where: Where, include_private: Sequence[str]) -> Where:
+    def visible(self, where: EpisodeFilter, include_private: Sequence[str]) -> EpisodeFilter:
         """Return the filter with stored project names, and without private content that it does not name."""
         return self.private().visible(self._store, where, include_private)
 

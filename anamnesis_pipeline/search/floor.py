@@ -13,17 +13,17 @@ from anamnesis_pipeline.search.fusion import Ranking
 NEAR, KNOWN, NEITHER = 1.5, 6.0, -5.4
 """Weights of a logistic regression over 198 prompts to real logs, half of them about other people's work (benchmarks/
 silence.py, the split `dev`): nearness of the nearest passages, share of known words, and the constant."""
-UNASKED_LEAST = 0.5
+MIN_UNASKED = 0.5
 """Threshold for unrequested quotes: of the prompts on other people's work 5% reach it, of the others 90%; in the split
 `test`, 3% and 91%."""
-ASKED_LEAST = -1.6
+MIN_ASKED = -1.6
 """Threshold of a search: 20% of the former reach it, 99% of the latter; in the split `test`, 21% and 99%. A missed
 answer costs more than an unwanted one, so only clearly unrelated hits are dropped."""
-STRONG_LEAST = 3.0
+MIN_STRONG = 3.0
 """Threshold of a strong hit. The meaning of each level is in benchmarks/README.md, under silence."""
 UNKNOWN_MOST = 0.5
 """A question in another language has only unknown words; a share above half counts as half."""
-SPREAD_LEAST = 0.005
+MIN_SPREAD = 0.005
 """Minimum spread of cosines: with few stored passages, all unrelated questions may be about equally far from them."""
 
 
@@ -79,7 +79,7 @@ def nearness(cosine: float, level: Level, name: str) -> float | None:
     """Return the standard deviations by which a cosine exceeds a list's baseline; None: the list has no baseline."""
     if name not in level.means:
         return None
-    return (cosine - level.means[name]) / max(level.spreads[name], SPREAD_LEAST)
+    return (cosine - level.means[name]) / max(level.spreads[name], MIN_SPREAD)
 
 
 def confidence(found: Evidence, level: Level) -> float | None:
@@ -101,9 +101,9 @@ def in_words(found: Evidence | None, level: Level | None, cosine: float | None) 
     if found is None or level is None or whole is None:
         return Confidence.FAIR
     alone = None if cosine is None else confidence(replace(found, nearest={f"dense_{Variant.TEXT}": cosine}), level)
-    if min(whole, whole if alone is None else alone) < ASKED_LEAST:
+    if min(whole, whole if alone is None else alone) < MIN_ASKED:
         return Confidence.WEAK
-    return Confidence.STRONG if alone is not None and min(whole, alone) >= STRONG_LEAST else Confidence.FAIR
+    return Confidence.STRONG if alone is not None and min(whole, alone) >= MIN_STRONG else Confidence.FAIR
 
 
 def nearest_of(rankings: Sequence[Ranking]) -> dict[str, float]:

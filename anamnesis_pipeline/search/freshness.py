@@ -9,7 +9,7 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.model import Space, Where
+from anamnesis_pipeline.model import EpisodeFilter, Space
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.search.dialogue import speaks, words_of
 from anamnesis_pipeline.search.query import Mode
@@ -136,7 +136,7 @@ def embedding_notes(store: Store, space: Space) -> list[str]:
 
 def backlog_notes(store: Store, mode: Mode) -> list[str]:
     """Return one line each for `SearchAnswer.degraded` on what is not read or not embedded yet."""
-    if not store.episodes.count(Where()):
+    if not store.episodes.count(EpisodeFilter()):
         return ["reading: nothing is stored yet"]
     notes = []
     if unread := len(store.parts.unread_sources()):

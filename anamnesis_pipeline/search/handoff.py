@@ -40,7 +40,7 @@ SESSIONS = 4
 """Sessions that are listed as recent work and searched for open loops."""
 ENDS = 12
 """Exchanges read at the end of a session."""
-MOST_ITEMS = 5
+MAX_ITEMS = 5
 """Limit per heading."""
 STATES = 3
 """Messages about the state, from the end of the last session."""
@@ -353,9 +353,9 @@ def _facts(work: Work) -> Iterator[Item]:
 
 
 def _distinct(items: Iterable[Item]) -> tuple[Item, ...]:
-    """Return the first MOST_ITEMS distinct items."""
-    first = list(islice(items, 4 * MOST_ITEMS))
-    return tuple(first[group[0]] for group in fold(((item.text,) for item in first), MOST_ITEMS))
+    """Return the first MAX_ITEMS distinct items."""
+    first = list(islice(items, 4 * MAX_ITEMS))
+    return tuple(first[group[0]] for group in fold(((item.text,) for item in first), MAX_ITEMS))
 
 
 def _type(episode: Episode) -> str:

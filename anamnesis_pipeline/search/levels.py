@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anamnesis_pipeline.embeddings.base import QueryVectors
-from anamnesis_pipeline.model import Space, Where
+from anamnesis_pipeline.model import EpisodeFilter, Space
 from anamnesis_pipeline.search.floor import BUILT_IN, Evidence, Level, level_of
 from anamnesis_pipeline.search.words import unknown_share
 from anamnesis_pipeline.store.base import Store
@@ -44,7 +44,7 @@ def measure_level(store: Store, space: Space, embed_query: Callable[[str, Space]
 
 def _found(store: Store, space: Space, question: str, embed_query: Callable[[str, Space], QueryVectors]) -> Evidence:
     vector = embed_query(question, space).vector
-    lists = {f"dense_{v}": store.vectors.nearest(space.key, v, vector, 1, Where()) for v in space.variants}
+    lists = {f"dense_{v}": store.vectors.nearest(space.key, v, vector, 1, EpisodeFilter()) for v in space.variants}
     nearest = {name: found[0].score for name, found in lists.items() if found}
     return Evidence(nearest, unknown_share(question, store.text.unknown))
 

@@ -9,10 +9,10 @@ from typing import Any
 from anamnesis_pipeline.parsing.text.sentences import beginning
 from anamnesis_pipeline.search.reports import Topic, Unit, of_topic, told, units_of
 
-MOST_LINES = 4
+MAX_LINES = 4
 """Limit per text."""
-MOST_LINE_CHARS = 300
-LEAST_CHARS = 12
+MAX_LINE_CHARS = 300
+MIN_CHARS = 12
 """Minimum length of a decision."""
 QUESTION_UNITS = 10
 """Sentences and items at the end of a message that are searched for its question."""
@@ -65,14 +65,14 @@ _TASK_STATUS = re.compile(r"^status: \"?(?P<status>\w+)\"?$", re.MULTILINE)
 _ENDED = frozenset({"completed", "deleted", "cancelled"})
 
 
-def open_loops(text: str, most: int = MOST_LINES) -> list[str]:
+def open_loops(text: str, most: int = MAX_LINES) -> list[str]:
     """Return the lines with open items: those under a heading such as `Next steps`, unchecked boxes, and lines about
     something to do, blocked, unresolved, remaining or to be followed up. Checked boxes are left out.
     """
-    return [beginning(unit.text, MOST_LINE_CHARS) for unit in left_open(units_of(text), most)]
+    return [beginning(unit.text, MAX_LINE_CHARS) for unit in left_open(units_of(text), most)]
 
 
-def left_open(units: Sequence[Unit], most: int = MOST_LINES) -> list[Unit]:
+def left_open(units: Sequence[Unit], most: int = MAX_LINES) -> list[Unit]:
     """Return the units of a message with open items."""
     return list(of_topic(units, Topic.OPEN))[:most]
 
@@ -91,7 +91,7 @@ def question_at_the_end(units: Sequence[Unit]) -> list[Unit]:
     return list(last[begin:])
 
 
-def decisions_in(text: str, most: int = MOST_LINES, *, by_person: bool = False) -> list[str]:
+def decisions_in(text: str, most: int = MAX_LINES, *, by_person: bool = False) -> list[str]:
     """Return the sentences with a decision, each with the reason beside it.
 
     :param by_person: a person speaks, whose wishes are decisions.
@@ -101,12 +101,12 @@ def decisions_in(text: str, most: int = MOST_LINES, *, by_person: bool = False) 
     units, found = units_of(text), list[str]()
     for number, unit in enumerate(units):
         is_wish = by_person and _WISHED.search(unit.text) is not None
-        if not (unit.topic is Topic.DECIDED or is_wish or _DECIDED.search(unit.text)) or len(unit.text) < LEAST_CHARS:
+        if not (unit.topic is Topic.DECIDED or is_wish or _DECIDED.search(unit.text)) or len(unit.text) < MIN_CHARS:
             continue
         if unit.text.endswith("?") and not by_person:
             continue
         reasoned = [each for each in _with_reason(units, number) if not any(each.text in other for other in found)]
-        said = told(Unit(beginning(each.text, MOST_LINE_CHARS)) for each in reasoned)
+        said = told(Unit(beginning(each.text, MAX_LINE_CHARS)) for each in reasoned)
         if unit in reasoned:
             found.append(said)
         if len(found) == most:
@@ -118,7 +118,7 @@ def _with_reason(units: Sequence[Unit], number: int) -> Sequence[Unit]:
     """Return a decision with the next sentence if it gives the reason, or the previous one if it names the problem."""
     before, unit, behind = units[:number][-1:], units[number], units[number + 1 : number + 2]
     if unit.text.endswith(":"):
-        return [unit, *takewhile(lambda each: each.is_item, units[number + 1 : number + 1 + MOST_LINES])]
+        return [unit, *takewhile(lambda each: each.is_item, units[number + 1 : number + 1 + MAX_LINES])]
     if _WHY.search(unit.text):
         return [unit]
     if behind and (_IS_REASON.match(behind[0].text) or _IS_REASON.fullmatch(behind[0].label)):
@@ -158,7 +158,7 @@ def todos_left(texts: Iterable[str]) -> list[str]:
             number, status = _TASK_CHANGED.search(text), _TASK_STATUS.search(text)
             if number and status and status["status"] in _ENDED:
                 found.pop(number["number"], None)
-    return [beginning(todo, MOST_LINE_CHARS) for todo in found.values()]
+    return [beginning(todo, MAX_LINE_CHARS) for todo in found.values()]
 
 
 def _todos_open(text: str) -> Iterator[str]:

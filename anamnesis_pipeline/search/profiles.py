@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from anamnesis_pipeline.search.floor import ASKED_LEAST, UNASKED_LEAST
+from anamnesis_pipeline.search.floor import MIN_ASKED, MIN_UNASKED
 
 
 class Decay(StrEnum):
@@ -37,7 +37,7 @@ class Profile:
     """Whether the newer of two statements on the same thing comes first."""
     curated_first: bool = False
     """Whether curated memories precede everything else."""
-    floor: float = ASKED_LEAST
+    floor: float = MIN_ASKED
     """Confidence (`floor.confidence`) below which a question gets no hits."""
     all_words: bool = True
     """Whether such a question still gets the hits with all its words."""
@@ -50,7 +50,7 @@ PROFILES = {
     "default": Profile(),
     "facts": Profile(curated_first=True),
     "recent": Profile(decay=Decay.MULTIPLICATIVE),
-    "context": Profile(floor=UNASKED_LEAST, all_words=False),
+    "context": Profile(floor=MIN_UNASKED, all_words=False),
     "plain": Profile(late=0, neighbours=0, company=0, boosts=False, newer_first=False, floor=-math.inf),
 }
 """`facts`: current facts, from curated texts. `recent`: recent events. `context`: quotes for a session's start.

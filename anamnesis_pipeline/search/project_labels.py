@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from posixpath import normpath
 
-from anamnesis_pipeline.model import Episode, EpisodeHead, Source, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, EpisodeHead, Source
 from anamnesis_pipeline.parsing.text.file_names import composed
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.overview import EVERYTHING
@@ -16,7 +16,7 @@ PRIVATE = "private"
 """Replaces the names of private projects in counts."""
 
 
-def with_labels(store: Store, where: Where) -> Where:
+def with_labels(store: Store, where: EpisodeFilter) -> EpisodeFilter:
     """Return the filter with bare project names replaced by the matching labels."""
     if not where.projects:
         return where
@@ -73,14 +73,14 @@ class Private:
         no content outside of these sources.
         """
         others = tuple(s.key for s in self.sources if s.key not in inside and s.spec not in inside)
-        among = Where(projects=tuple(projects), hidden_sources=others, include_superseded=True)
+        among = EpisodeFilter(projects=tuple(projects), hidden_sources=others, include_superseded=True)
         return others if others and projects and store.episodes.count(among) else ()
 
-    def visible_of(self, store: Store, session_id: str, project: str) -> Where:
+    def visible_of(self, store: Store, session_id: str, project: str) -> EpisodeFilter:
         """Return the filter for a session's content in its project, and in others that are not private."""
-        return self.visible(store, Where(session_id=session_id), [project or NO_PROJECT])
+        return self.visible(store, EpisodeFilter(session_id=session_id), [project or NO_PROJECT])
 
-    def visible(self, store: Store, where: Where, included: Collection[str]) -> Where:
+    def visible(self, store: Store, where: EpisodeFilter, included: Collection[str]) -> EpisodeFilter:
         """Return the filter with bare project names replaced by the matching labels, and without private content unless
         it names a project, a source or a session. A project's full name does not match a private one with that ending.
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from anamnesis_pipeline.model import Episode, StoredPassage, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, StoredPassage
 from anamnesis_pipeline.search.best_sentences import Run
 from anamnesis_pipeline.search.floor import Confidence
 from anamnesis_pipeline.search.profiles import PROFILES, Profile
@@ -35,7 +35,7 @@ class SearchQuery:
     text: str
     top_k: int = 5
     mode: Mode = Mode.HYBRID
-    where: Where = field(default_factory=Where)
+    where: EpisodeFilter = field(default_factory=EpisodeFilter)
     min_score: float | None = None
     max_tokens: int | None = None
     fold: bool = True

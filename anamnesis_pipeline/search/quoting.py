@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_PREFACES, MEMORY_TAG
 
 PREFACE = MEMORY_PREFACES[0]
-MOST_CHARS = 20_000
+MAX_CHARS = 20_000
 """Length limit of a quoted text; shown texts are far shorter."""
 LABEL_CHARS = 80
 """Length limit of the name of a project, machine, kind or file."""
@@ -43,7 +43,7 @@ def defused(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Return a text for use between quotation marks: defused, on one line, without such marks inside."""
-    return _QUOTE_MARKS.sub('"', " ".join(defused(text[:MOST_CHARS]).split()))
+    return _QUOTE_MARKS.sub('"', " ".join(defused(text[:MAX_CHARS]).split()))
 
 
 def without_own_tag(text: str) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.model import Episode, EpisodeHead, ScoredPassage, Space, StoredPassage, Variant, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, EpisodeHead, ScoredPassage, Space, StoredPassage, Variant
 from anamnesis_pipeline.parsing.text.transcripts import voice_shares, voices_in
 from anamnesis_pipeline.search.best_sentences import second_passages
 from anamnesis_pipeline.search.candidates import RARE
@@ -48,7 +48,7 @@ class Question:
     """
 
     query: SearchQuery
-    where: Where
+    where: EpisodeFilter
     space: Space | None
     vectors: QueryVectors | None
     least_value: float

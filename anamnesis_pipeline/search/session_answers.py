@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from anamnesis_pipeline.model import Episode, StoredPassage, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, StoredPassage
 from anamnesis_pipeline.parsing.text.plain_text import without_markup
 from anamnesis_pipeline.parsing.text.sentences import beginning
 from anamnesis_pipeline.parsing.text.transcripts import Voice, voice_shares, voices_in
@@ -34,7 +34,7 @@ class SessionAnswers:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def of(self, where: Where, times: TimeReference, top_k: int, now: datetime) -> list[Hit]:
+    def of(self, where: EpisodeFilter, times: TimeReference, top_k: int, now: datetime) -> list[Hit]:
         """Return a hit for each session, the newest first; of more than `top_k` those with the most messages. A session
         without a record is shown by its last substantial message.
 
@@ -67,7 +67,7 @@ class SessionAnswers:
             for n, (_, _, (episode, passage)) in enumerate(chosen)
         ]
 
-    def _is_of(self, record: SessionRecord, inside: Where, since: datetime) -> bool:
+    def _is_of(self, record: SessionRecord, inside: EpisodeFilter, since: datetime) -> bool:
         """Return whether a session has content from the time: a resumed one may pause for days."""
         if record.started >= since:
             return True

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.model import EpisodeHead, Space, Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, EpisodeHead, Space, Variant
 from anamnesis_pipeline.store.base import Store
 
 PASSAGES_READ = 200
@@ -22,7 +22,9 @@ class Similar:
     similarity: float
 
 
-def similar_episodes(store: Store, space: Space, episode_id: str, most: int, where: Where) -> list[Similar] | None:
+def similar_episodes(
+    store: Store, space: Space, episode_id: str, most: int, where: EpisodeFilter
+) -> list[Similar] | None:
     """Return the episodes in the filter whose nearest passage is closest to the episode's mean vector, best first; None
     if the episode has no vectors in the space yet.
 

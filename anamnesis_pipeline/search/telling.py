@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
-from anamnesis_pipeline.search.floor import ASKED_LEAST, UNASKED_LEAST
+from anamnesis_pipeline.search.floor import MIN_ASKED, MIN_UNASKED
 from anamnesis_pipeline.search.query import Hit
 from anamnesis_pipeline.search.words import content_words, literal_tokens
 
-LITERAL_LEAST = ASKED_LEAST
+MIN_LITERAL = MIN_ASKED
 """Sufficient confidence (`floor.confidence`) if a hit has the prompt's literal tokens: naming one is asking. Of 200
 prompts on other people's work 5 name one that real logs hold, and one of these reaches it; of 200 that the logs answer
 all 23 that name one do."""
@@ -35,8 +35,8 @@ def telling(hits: Sequence[Hit], is_stranger: bool) -> list[Hit]:
     """
     sure = next((sure for hit in hits if (sure := stage_of(hit, "confidence")) is not None), None)
     names = any("exact" in (hit.explanation or {}) for hit in hits)
-    least = LITERAL_LEAST if names else UNASKED_LEAST  # a search has no threshold while vectors are missing
-    if sure is None or sure < (UNASKED_LEAST + STRANGER if is_stranger else least):
+    least = MIN_LITERAL if names else MIN_UNASKED  # a search has no threshold while vectors are missing
+    if sure is None or sure < (MIN_UNASKED + STRANGER if is_stranger else least):
         return []
     return [hit for hit in hits if (near := stage_of(hit, "nearness")) is not None and near >= BESIDE]
 

@@ -18,11 +18,11 @@ WORD_BYTES = 16
 """A longer piece counts one token for every BYTES_PER_TOKEN bytes."""
 BYTES_PER_TOKEN = 4
 
-LEAST_QUOTE = 12
+MIN_QUOTE = 12
 """Budget in tokens below which no sentence is quoted."""
-LEAST_CUT = 50
+MIN_CUT = 50
 """Budget in tokens below which a sentence is left out instead of truncated."""
-MOST_BLOCK_CHARS = 9_000
+MAX_BLOCK_CHARS = 9_000
 """Claude Code truncates a hook's output at 10,000 characters; a block without its end would be stored as a text."""
 
 _ITEM_END = re.compile(r"(?<=;)\s+|\s+(?=\| [A-Z])")
@@ -111,7 +111,7 @@ def whole_sentences(text: str, most: int, pieces: PieceCounter) -> str:
             is_open[at_head] = False
         at_head = not at_head
     if head == 0:
-        return shortened(text, most, (), pieces) if most >= LEAST_CUT else ""
+        return shortened(text, most, (), pieces) if most >= MIN_CUT else ""
     return " ".join(filter(None, (" ".join(parts[:head]), "\u2026", " ".join(parts[tail:]))))
 
 
@@ -141,7 +141,7 @@ def fitted(
     """
     common = common_place(item for section in sections for item in section.items)
     around = fenced([line_of_place(common) or "-", *filter(None, [closing])])
-    left, room = most - count_tokens(around, pieces), MOST_BLOCK_CHARS - len(around)
+    left, room = most - count_tokens(around, pieces), MAX_BLOCK_CHARS - len(around)
     chosen, out = dict[int, tuple[int, Item, str]](), list[Item]()
     quoted_tokens = dict[int, int]()
     for place, (number, item) in enumerate(_by_turns(sections)):
@@ -149,7 +149,7 @@ def fitted(
         heading = "" if any(n == number for n, _, _ in chosen.values()) else section.heading
         if section.is_whole:
             share = left - count_tokens(f"{heading}\n{line_of(item, '', common)}", pieces)
-            text = whole_sentences(flat, min(section.most_tokens, share), pieces) if share >= LEAST_QUOTE else ""
+            text = whole_sentences(flat, min(section.most_tokens, share), pieces) if share >= MIN_QUOTE else ""
         else:
             text = shortened(one_line(item.quote or item.text), section.most_tokens, words, pieces)
         line = line_of(item, text, common)

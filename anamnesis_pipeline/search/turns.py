@@ -16,11 +16,11 @@ MACHINE_KINDS = frozenset(
 )
 """A turn without a person begins with one of these, unless Claude was still at work."""
 TOOL_KINDS = frozenset({SegmentKind.TOOL_INPUT, SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
-LEAST_WORDS = 5
+MIN_WORDS = 5
 """Content words of an informative message."""
 PROMPT_WORDS = 3
 """Content words of a prompt that names its subject: `go on` does not."""
-LEAST_REPORTED = 2
+MIN_REPORTED = 2
 """Sentences on finished or remaining work that make an answer to a notification a report."""
 _REPORTED = frozenset({Topic.DONE, Topic.FILED, Topic.OPEN, Topic.FAILING, Topic.DECIDED})
 _INTERRUPTED = "[Request interrupted"
@@ -125,9 +125,9 @@ def reports_of(turns: Sequence[Turn], most: int) -> list[Report]:
                 found += [Report(said, _units(said), is_final=False) for said in reversed(turn.statements)]
             continue
         units = _units(answer)
-        if not says_something(answer.text, LEAST_WORDS):
+        if not says_something(answer.text, MIN_WORDS):
             continue
-        if turn.is_of_person or sum(unit.topic in _REPORTED for unit in units) >= LEAST_REPORTED:
+        if turn.is_of_person or sum(unit.topic in _REPORTED for unit in units) >= MIN_REPORTED:
             found.append(Report(answer, units))
     return found
 

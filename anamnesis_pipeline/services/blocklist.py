@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 from anamnesis_pipeline.errors import RuleRefused
-from anamnesis_pipeline.model import MAX_RECORDS, Source, Where, record_id
+from anamnesis_pipeline.model import MAX_RECORDS, EpisodeFilter, Source, record_id
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.crawl import folder_of
 from anamnesis_pipeline.pipeline.documents import BETWEEN_TITLES
@@ -22,7 +22,7 @@ from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES
 from anamnesis_pipeline.store.session_model import SESSION_KIND
 
 STAYS = "what is stored of it already stays; anamnesis forget, or POST /api/forget, removes it"
-MOST_RULES = 10_000
+MAX_RULES = 10_000
 FILE = "file"
 _PAGE = 500
 
@@ -36,8 +36,8 @@ def add_rule(store: Store, rule: Rule) -> tuple[Rule, bool]:
     rule = checked(rule)
     rules = {known.rule_id: known for known in stored_rules(store.settings)}
     known = rules.get(rule.rule_id)
-    if known is None and len(rules) >= MOST_RULES:
-        raise RuleRefused(f"there are {MOST_RULES:,} rules; remove some, or exclude a folder or a pattern instead")
+    if known is None and len(rules) >= MAX_RULES:
+        raise RuleRefused(f"there are {MAX_RULES:,} rules; remove some, or exclude a folder or a pattern instead")
     added_at = known.added_at if known else datetime.now(UTC)
     if known:
         rule = replace(rule, episode_id=rule.episode_id or known.episode_id, label=rule.label or known.label)
@@ -154,7 +154,7 @@ def matching_episodes(store: Store, rule: Rule) -> Iterator[str]:
     """
     rules, cursor = RuleSet((rule,), store.settings.get(PROJECT_ALIASES, {})), None
     while True:
-        page = store.episodes.page(Where(include_superseded=True), _PAGE, cursor)
+        page = store.episodes.page(EpisodeFilter(include_superseded=True), _PAGE, cursor)
         for episode in page.items:
             if episode.kind == SESSION_KIND and is_of_log(episode.source, episode.session_id):
                 continue

@@ -8,7 +8,7 @@ from itertools import dropwhile
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.llm.factory import NEVER_LOCAL
 from anamnesis_pipeline.llm.provider import ChatTurn, Provider
-from anamnesis_pipeline.model import FORGOTTEN, ChatMessage, Citation, EpisodeHead, Where
+from anamnesis_pipeline.model import FORGOTTEN, ChatMessage, Citation, EpisodeFilter, EpisodeHead
 from anamnesis_pipeline.search.best_sentences import excerpt_of
 from anamnesis_pipeline.search.fusion import RRF_K
 from anamnesis_pipeline.search.project_labels import Private
@@ -19,12 +19,12 @@ from anamnesis_pipeline.store.memory_layers import Layer
 
 HISTORY = 20
 """Messages of the conversation that are sent to the model again."""
-PER_QUERY, MOST_HITS = 5, 10
+PER_QUERY, MAX_HITS = 5, 10
 QUERY_CHARS = 2_000
 REPLY_CHARS = 500
 """Of the last reply, which names its subject first: embedding a long text costs as much as several short ones."""
 EXCERPT_CHARS = 700
-MOST_ATTACHED_BYTES = 200 * 1024
+MAX_ATTACHED_BYTES = 200 * 1024
 """Per file, in UTF-8; a longer one is cut, with a note to the model."""
 LASTING = (Layer.SEMANTIC, Layer.PROCEDURAL)
 SPARSE = "The memory has nothing on this."
@@ -54,7 +54,7 @@ def standing_of(project: str) -> list[SearchQuery]:
     ever said, something is always a little similar to such a query.
     """
     asked = (f"{project} decisions and open tasks".strip(), "preferences and standing instructions")
-    return [replace(_known_before(text), where=Where(layers=LASTING)) for text in asked]
+    return [replace(_known_before(text), where=EpisodeFilter(layers=LASTING)) for text in asked]
 
 
 def asked_ahead(project: str, last_reply: str) -> list[SearchQuery]:
@@ -78,7 +78,7 @@ def within(asked: SearchQuery, project: str) -> SearchQuery:
     return replace(asked, where=replace(asked.where, projects=(project,)))
 
 
-def merged(answers: Iterable[Sequence[Hit]], most: int = MOST_HITS) -> list[Hit]:
+def merged(answers: Iterable[Sequence[Hit]], most: int = MAX_HITS) -> list[Hit]:
     """Return the best hits of several answers, each episode once. Merges by reciprocal rank, since scores compare
     within one answer only; among equals, hits of the earlier answer come first.
     """
@@ -203,9 +203,9 @@ def _in_turns(said: Iterable[ChatTurn]) -> list[ChatTurn]:
 
 def _attached(file: Attachment) -> str:
     held = file.text.encode("utf-8", "replace")
-    text = held[:MOST_ATTACHED_BYTES].decode("utf-8", "ignore")
+    text = held[:MAX_ATTACHED_BYTES].decode("utf-8", "ignore")
     rest = (
-        f"\n(cut here: the first {MOST_ATTACHED_BYTES:,} of {len(held):,} bytes)"
+        f"\n(cut here: the first {MAX_ATTACHED_BYTES:,} of {len(held):,} bytes)"
         if len(held) > len(text.encode())
         else ""
     )

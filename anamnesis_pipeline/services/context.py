@@ -10,7 +10,7 @@ from itertools import count
 
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.model import Episode, Part, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, Part
 from anamnesis_pipeline.search.best_sentences import Run, best_run
 from anamnesis_pipeline.search.context_items import Item, passage_item
 from anamnesis_pipeline.search.engine import Engine
@@ -42,7 +42,7 @@ ASKED_HEAD, ASKED_TAIL = 1_500, 500
 """Characters searched for of a long prompt: text pasted between them says little about the question."""
 EMPTIED = frozenset({"clear", "compact"})
 """Start sources of a session with emptied context: what it was shown before may be shown again."""
-LEAST_TOKENS = 60
+MIN_TOKENS = 60
 """Below this, no quote fits beside the fence."""
 SAME_AMONG = 60
 """Number of items shown last that new ones are compared with, by their words."""
@@ -119,7 +119,7 @@ class ContextMaker:
         """Return the block for a session. Its items count as shown to the session from now on."""
         if asked.session_id and asked.source in EMPTIED:
             self._store.context.restart(asked.session_id, now)
-        if asked.max_tokens < LEAST_TOKENS:
+        if asked.max_tokens < MIN_TOKENS:
             return ContextAnswer()
         memory = self._store.context.session(asked.session_id) if asked.session_id else SessionMemory()
         projects = self.projects(asked)
@@ -149,7 +149,7 @@ class ContextMaker:
     def preview(self, asked: ContextRequest) -> ContextPreview:
         """Return what `make` answers a session that was shown nothing yet. Counts as neither shown nor retrieved."""
         projects, left = self.projects(asked), list[tuple[LeftOut, Item]]()
-        if asked.max_tokens < LEAST_TOKENS:
+        if asked.max_tokens < MIN_TOKENS:
             return ContextPreview(projects)
         if asked.query:
             hits, clear = self._hits(asked, projects)
@@ -222,7 +222,7 @@ class ContextMaker:
         query = SearchQuery(
             words,
             CANDIDATES,
-            where=Where(projects=projects),
+            where=EpisodeFilter(projects=projects),
             track=False,
             explain=True,
             profile=PROFILES["context"],

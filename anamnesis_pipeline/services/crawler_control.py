@@ -17,7 +17,7 @@ from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.exclusion import sentence
 from anamnesis_pipeline.pipeline.host_clock import answered, read_clock, read_look, write_clock
 from anamnesis_pipeline.pipeline.in_flight import Flights
-from anamnesis_pipeline.pipeline.source_specs import MOST_SPECS, Name, SpecModel, put_spec, put_specs, remove_spec
+from anamnesis_pipeline.pipeline.source_specs import MAX_SPECS, Name, SpecModel, put_spec, put_specs, remove_spec
 from anamnesis_pipeline.pipeline.survey import look
 from anamnesis_pipeline.runtime.crawler_wiring import built_in, configured_specs, open_crawler
 from anamnesis_pipeline.services.crawler_status import CrawlerStatus, HostStatus, SpecStatus, crawler_status
@@ -54,7 +54,7 @@ class SourcesIn(BaseModel):
 
     model_config = _STRICT
 
-    sources: Annotated[list[SpecModel], Field(max_length=MOST_SPECS, description="All configured sources")]
+    sources: Annotated[list[SpecModel], Field(max_length=MAX_SPECS, description="All configured sources")]
 
 
 class SourceTestIn(BaseModel):
@@ -71,7 +71,7 @@ class CrawlIn(BaseModel):
 
     model_config = _STRICT
 
-    sources: Annotated[list[Name], Field(default=[], max_length=MOST_SPECS, description="Read everything of these")]
+    sources: Annotated[list[Name], Field(default=[], max_length=MAX_SPECS, description="Read everything of these")]
 
 
 class PatternIn(BaseModel):

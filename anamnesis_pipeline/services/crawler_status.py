@@ -12,7 +12,7 @@ from anamnesis_pipeline.store.base import Store
 
 STALE_AFTER = 3
 """Intervals without a successful scan after which a source is no longer fresh."""
-MOST_ERRORS = 20
+MAX_ERRORS = 20
 """Maximum errors shown: unreadable files with their reasons, and other problems of the last reading."""
 
 
@@ -68,7 +68,7 @@ def crawler_status(store: Store, specs: Sequence[SourceSpec], interval_s: int, n
     owned = {spec.name: [source for source in stored if is_of(source, spec)] for spec in specs}
     errors: dict[str, list[str]] = defaultdict(list)
     for cursor in store.files.incomplete_files():
-        if cursor.unread and len(errors[cursor.source]) < MOST_ERRORS:
+        if cursor.unread and len(errors[cursor.source]) < MAX_ERRORS:
             errors[cursor.source].append(f"{cursor.path}: {cursor.unread.removeprefix(f'{cursor.path}: ')}")
     told = all_problems(store.settings)
     machines = {spec.host: spec.machine for spec in specs}
@@ -95,7 +95,7 @@ def crawler_status(store: Store, specs: Sequence[SourceSpec], interval_s: int, n
                 len(behind),
                 lag_s(behind.values(), look.seen_at, is_seen, now),
                 fresh,
-                tuple(unread[:MOST_ERRORS]),
+                tuple(unread[:MAX_ERRORS]),
             )
         )
     configured = {source.key for sources in owned.values() for source in sources}

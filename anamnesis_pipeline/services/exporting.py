@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import zstandard
 
 from anamnesis_pipeline.errors import GiveUp
-from anamnesis_pipeline.model import Episode, Passage, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, Passage
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.events import Happening
 
@@ -24,7 +24,7 @@ EDITS = (Happening.EDIT, Happening.PROMOTE)
 _ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 
 
-def export(store: Store, where: Where, out: BinaryIO) -> int:
+def export(store: Store, where: EpisodeFilter, out: BinaryIO) -> int:
     """Write the episodes that pass the filter, oldest first, one per line. Return their number.
 
     Episodes written meanwhile may be included or not; none is written twice or partially. An edit may move an episode
@@ -43,7 +43,7 @@ def export(store: Store, where: Where, out: BinaryIO) -> int:
     return len(written)
 
 
-def _pages(store: Store, where: Where) -> Iterator[Episode]:
+def _pages(store: Store, where: EpisodeFilter) -> Iterator[Episode]:
     cursor = None
     while True:
         page = store.episodes.page(where, PAGE, cursor, oldest_first=True)

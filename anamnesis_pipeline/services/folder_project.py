@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label, resolved_project
 from anamnesis_pipeline.parsing.text.file_names import composed
 from anamnesis_pipeline.pipeline.projects import SEEN, project_aliases
@@ -13,7 +13,7 @@ from anamnesis_pipeline.search.project_labels import Private, labels_of, sources
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.settings import store_name
 
-MOST_LABELS = 5
+MAX_LABELS = 5
 """Maximum projects that one bare name may mean; only the first are taken."""
 PARENTS = 12
 """Maximum parent folders that are looked up."""
@@ -44,7 +44,7 @@ def projects_called(store: Store, name: str) -> tuple[str, ...]:
     called = store_name(project_aliases(store), composed(name))
     if store.context.has_project(called):
         return (called,)
-    return tuple(labels_of(name, store.projects.all())[:MOST_LABELS])
+    return tuple(labels_of(name, store.projects.all())[:MAX_LABELS])
 
 
 def projects_of_folder(store: Store, cwd: str, machine: str, *, is_here: bool, private: Private) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ def projects_of_folder(store: Store, cwd: str, machine: str, *, is_here: bool, p
     same = [label for label in store.projects.all() if label.rsplit("/", 1)[-1] == base] if base else []
     if len(same) != 1 or (private.is_of(same[0]) and same[0] != base):
         return ()
-    held = (Where(projects=(same[0],), source=key, include_superseded=True) for key in private.keys)
+    held = (EpisodeFilter(projects=(same[0],), source=key, include_superseded=True) for key in private.keys)
     return () if any(map(store.episodes.count, held)) else (same[0],)
 
 

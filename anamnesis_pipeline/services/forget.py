@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from anamnesis_pipeline.embeddings.passages import passages_of_part
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import DocumentUnreadable, StoreBusy, StoreCorrupt
-from anamnesis_pipeline.model import MAX_RECORDS, Episode, Part, SectionFacts, Source, Where, record_id
+from anamnesis_pipeline.model import MAX_RECORDS, Episode, EpisodeFilter, Part, SectionFacts, Source, record_id
 from anamnesis_pipeline.parsing.text.file_names import log_stem
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.archive import Archive
@@ -421,7 +421,7 @@ class Forgetter:
         for episode in self._store.episodes.get(sorted(target.ids)).values():
             if episode.source != "direct":
                 continue
-            where = Where(
+            where = EpisodeFilter(
                 projects=(episode.project,),
                 instance=episode.instance,
                 source="direct",

@@ -10,12 +10,12 @@ from anamnesis_pipeline.model import (
     MAX_RECORDS,
     ChatMessage,
     ChatSession,
+    EpisodeFilter,
     FileCursor,
     Part,
     Segment,
     SegmentKind,
     Source,
-    Where,
     record_id,
 )
 from anamnesis_pipeline.parsing.claude_logs.message_keys import forgotten_typed, section_key, typed_near
@@ -39,7 +39,7 @@ from anamnesis_pipeline.store.session_model import SESSION_KIND
 
 File = tuple[str, str]
 """Source and path of a log."""
-MOST_HITS = 100_000
+MAX_HITS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,9 @@ class Choice:
         return {p.part_id for p in self._store.forgetting.parts(every) if keys & {s.message_key for s in p.segments}}
 
     def _filtered(self, request: ForgetRequest) -> list[str]:
-        projects = with_labels(self._store, Where(projects=(request.project,))).projects if request.project else ()
+        projects = (
+            with_labels(self._store, EpisodeFilter(projects=(request.project,))).projects if request.project else ()
+        )
         what = Selection(
             request.ids or None,
             request.session_id,
@@ -314,9 +316,9 @@ class Choice:
 
     def _hits(self, query: str) -> set[str]:
         """Return ids of the episodes that hold every word; none for a query without words."""
-        where = Where(include_superseded=True)
+        where = EpisodeFilter(include_superseded=True)
         found = [
-            {hit.episode_id for hit in self._store.text.matching([word], MOST_HITS, where, analyzer="exact")}
+            {hit.episode_id for hit in self._store.text.matching([word], MAX_HITS, where, analyzer="exact")}
             for word in composed(query).split()
         ]
         return set.intersection(*found) if found else set()

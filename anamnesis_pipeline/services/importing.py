@@ -12,7 +12,7 @@ from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import Excluded, GiveUp, InvalidEpisode, TooLarge
 from anamnesis_pipeline.model import Episode, Passage, content_id, said_at
 from anamnesis_pipeline.pipeline.exclusion import Exclusions, refuse, rule_of
-from anamnesis_pipeline.services.posting import Poster, posted_passages, with_masks_counted
+from anamnesis_pipeline.services.posting import EpisodeWriter, posted_passages, with_masks_counted
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.episodes import PutReport
 from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES, store_name
@@ -22,7 +22,7 @@ ODD_TIME = "timestamp_as_written"
 """Metadata key: the original timestamp, as text, of an episode whose time is implausible."""
 YEARS = datetime(1970, 1, 1, tzinfo=UTC), datetime(2201, 1, 1, tzinfo=UTC)
 """Accepted times, [first, second), as for posted episodes."""
-MOST_LINE_BYTES = 64 << 20
+MAX_LINE_BYTES = 64 << 20
 BATCH_LINES, BATCH_BYTES = 250, 8 << 20
 """Max lines imported in one transaction, and max bytes, so that memory stays bounded."""
 SOURCE = "direct"
@@ -98,7 +98,7 @@ Problems = dict[int, Exception]
 class Importer:
     """Import lines, many in one transaction; one failing line does not stop the others."""
 
-    def __init__(self, store: Store, poster: Poster, pieces: PieceCounter) -> None:
+    def __init__(self, store: Store, poster: EpisodeWriter, pieces: PieceCounter) -> None:
         self._store, self._poster, self._pieces = store, poster, pieces
         self._exclusions = Exclusions(store)
 
@@ -114,7 +114,7 @@ class Importer:
             said: list[tuple[int, Line]] = []
             for number, line in batch:
                 if not line:
-                    problems[number] = _Unreadable(f"it has more than {MOST_LINE_BYTES >> 20} MiB")
+                    problems[number] = _Unreadable(f"it has more than {MAX_LINE_BYTES >> 20} MiB")
                     continue
                 try:
                     said.append((number, Line.model_validate_json(line)))
@@ -299,11 +299,11 @@ def _batches(lines: Iterator[tuple[int, bytes]], say: Callable[[int], None]) -> 
 def _lines(content: BufferedIOBase) -> Iterator[tuple[int, bytes]]:
     """Yield non-blank lines with their number from 1; an overlong line is yielded empty."""
     number = 0
-    while line := content.readline(MOST_LINE_BYTES + 1):
+    while line := content.readline(MAX_LINE_BYTES + 1):
         number += 1
-        if len(line) > MOST_LINE_BYTES:
+        if len(line) > MAX_LINE_BYTES:
             while line and not line.endswith(b"\n"):
-                line = content.readline(MOST_LINE_BYTES)
+                line = content.readline(MAX_LINE_BYTES)
             line = b""
             yield number, line
         elif line.strip():

@@ -24,8 +24,8 @@ COWORK_PLACES = (
     f"/mnt/*/Users/*/AppData/Roaming/Claude/{COWORK}",
     f"/mnt/*/Users/*/AppData/Local/Packages/Claude_*/LocalCache/Roaming/Claude/{COWORK}",
 )
-MOST_FOLDERS = 50
-MOST_LOGS = 100_000
+MAX_FOLDERS = 50
+MAX_LOGS = 100_000
 """Counting stops here."""
 
 
@@ -42,7 +42,7 @@ def log_folders(own: Path) -> list[LogFolder]:
     """Return the existing folders, the user's `own` first, also those without logs."""
     found = [own, *_matching(PLACES), *cowork_folders()]
     there = [path for path in dict.fromkeys(found) if _is_folder(path)]
-    return [LogFolder(str(path), _logs(path), os.access(path, os.R_OK | os.X_OK)) for path in there[:MOST_FOLDERS]]
+    return [LogFolder(str(path), _logs(path), os.access(path, os.R_OK | os.X_OK)) for path in there[:MAX_FOLDERS]]
 
 
 def cowork_folders() -> list[Path]:
@@ -66,6 +66,6 @@ def _logs(path: Path) -> int:
     count = 0
     for _, _, names in os.walk(path):
         count += sum(map(is_log, names))
-        if count > MOST_LOGS:
+        if count > MAX_LOGS:
             break
-    return min(count, MOST_LOGS)
+    return min(count, MAX_LOGS)

@@ -25,7 +25,7 @@ from anamnesis_pipeline.services.fields import TEXT_PATTERN, WHOLE, WORDED_PATTE
 from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.services.setting_changes import settings_after, store_settings
 from anamnesis_pipeline.services.wiring import discover_sources, effective_settings, stored_settings
-from anamnesis_pipeline.settings import MOST_PER_RUN, Settings, limits_of, words_of
+from anamnesis_pipeline.settings import MAX_PER_RUN, Settings, limits_of, words_of
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.overview import SourceCounts
 
@@ -40,8 +40,8 @@ Schedule = Literal["disabled", "30min", "1h", "2h", "6h", "nightly"]
 PerRun = Annotated[
     int,
     WHOLE,
-    AfterValidator(lambda most: min(max(most, 0), MOST_PER_RUN)),
-    Field(description=f"0: no limit; what is below or above {MOST_PER_RUN:,} counts as that"),
+    AfterValidator(lambda most: min(max(most, 0), MAX_PER_RUN)),
+    Field(description=f"0: no limit; what is below or above {MAX_PER_RUN:,} counts as that"),
 ]
 SourceKey = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9._-]+$")]
 
@@ -271,7 +271,7 @@ class LlmModelsOut(TypedDict):
 SETTING_NAMES = tuple(name for name in JsonlSettingsOut.__annotations__ if name not in ("origin", "warnings", "reload"))
 OF_THE_LLM = frozenset(name for name in SETTING_NAMES if name.startswith("summar"))
 """A change of one of these closes the breaker: its cause counts as fixed."""
-LEAST_PRICE = 1e-6
+MIN_PRICE = 1e-6
 """Minimum cost in dollars of a call to a paid LLM."""
 BACKFILL_TAG = {"anamnesis/ingest": "asked-for"}
 
@@ -476,7 +476,7 @@ def llm_state(store: Store, settings: Settings, now: datetime) -> LlmOut:
         body["problem"] = str(exc)
         return body
     is_open = next((s for s in states if s.backend == settings.summarizer and s.is_open(now)), None)
-    least = LlmUse(1, 1, 0, LEAST_PRICE if body["paid"] else 0.0)
+    least = LlmUse(1, 1, 0, MIN_PRICE if body["paid"] else 0.0)
     if settings.local_only and not body["local"]:
         body["problem"] = f"local_only keeps all text here, so {settings.summarizer} is never asked"
     elif body["paid"] and budget == LlmBudget():

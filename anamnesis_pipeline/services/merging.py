@@ -17,19 +17,19 @@ from anamnesis_pipeline.errors import BadSetting, LlmRefused
 from anamnesis_pipeline.llm.prompts import merge_prompt, request_for, text_of
 from anamnesis_pipeline.llm.provider import Provider
 from anamnesis_pipeline.llm.replies import ParsedReply, parse_reply
-from anamnesis_pipeline.model import Episode, Part, Segment, SegmentKind, Space, Variant, Where, content_id
+from anamnesis_pipeline.model import Episode, EpisodeFilter, Part, Segment, SegmentKind, Space, Variant, content_id
 from anamnesis_pipeline.pipeline.llm_calls import Answer, LlmCaller, Pace
 from anamnesis_pipeline.pipeline.llm_choice import Llm, LlmChoice
-from anamnesis_pipeline.services.posting import Poster, posted_passages, with_masks_counted
+from anamnesis_pipeline.services.posting import EpisodeWriter, posted_passages, with_masks_counted
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.session_model import SESSION_KIND
 
 MERGED_KIND = "consolidated"
 NOT_MERGED = ("document", "code", "record", SESSION_KIND, MERGED_KIND)
 """Kinds not merged: a section's file decides whether it is current; the others were made of episodes."""
-MOST_CHARS = 50_000
+MAX_CHARS = 50_000
 """Max characters in a merged episode; longer clusters are not merged, since nothing may be truncated."""
-MOST_TAGS = 50
+MAX_TAGS = 50
 PAGE = 100
 
 
@@ -116,7 +116,7 @@ class Merger:
     store: Store
     llm: Llm
     pieces: PieceCounter
-    poster: Poster
+    poster: EpisodeWriter
     rules: MergeRules = field(default_factory=MergeRules)
 
     def run(self, *, dry_run: bool = True) -> MergeReport:
@@ -147,7 +147,7 @@ class Merger:
         means: list[NDArray[np.float32]] = []
         cursor, is_more = None, True
         while is_more and len(found) < self.rules.sample:
-            page = self.store.episodes.page(Where(hidden_kinds=NOT_MERGED), PAGE, cursor)
+            page = self.store.episodes.page(EpisodeFilter(hidden_kinds=NOT_MERGED), PAGE, cursor)
             linked = self.store.consolidation.links([episode.episode_id for episode in page.items])
             for episode in page.items:
                 mean = None if episode.episode_id in linked else self._mean(space, episode.episode_id)
@@ -201,7 +201,7 @@ class Merger:
                 kind=MERGED_KIND,
                 summary=" ".join([said.text, *disagreements]),
                 raw_exchange="\n\n".join(texts),
-                tags=tuple(dict.fromkeys([*chain.from_iterable(m.tags for m in in_order), *said.tags]))[:MOST_TAGS],
+                tags=tuple(dict.fromkeys([*chain.from_iterable(m.tags for m in in_order), *said.tags]))[:MAX_TAGS],
                 metadata=metadata,
             )
         )
@@ -234,7 +234,7 @@ class _Asking:
         of_private_source = any(member.source in self._private for member in members)  # merged episodes have none
         if of_private_source or any(self._choice.against(part) for part in parts):
             return replace(proposal, outcome="private")
-        if sum(len(text_of(member)) for member in members) > MOST_CHARS:
+        if sum(len(text_of(member)) for member in members) > MAX_CHARS:
             return replace(proposal, outcome="too long")
         prompt = merge_prompt(members)
         masked, _ = self._merger.llm.mask(prompt.text)

@@ -52,7 +52,7 @@ class EpisodeDraft:
     source: str = "direct"
 
 
-class Poster:
+class EpisodeWriter:
     """Creates and edits posted episodes."""
 
     def __init__(self, store: Store, mask_text: MaskText, pieces: PieceCounter, embed: EmbedNow | None) -> None:

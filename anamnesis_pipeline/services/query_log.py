@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.search.best_sentences import excerpt_of
 from anamnesis_pipeline.search.engine import Engine
-from anamnesis_pipeline.search.floor import UNASKED_LEAST
+from anamnesis_pipeline.search.floor import MIN_UNASKED
 from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.search.query import Hit, Mode
 from anamnesis_pipeline.search.telling import stage_of
@@ -22,9 +22,9 @@ from anamnesis_pipeline.services.schemas import SearchIn
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.queries import AskedQuery, QueryCounts
 
-MOST_CHARS = 1_000
+MAX_CHARS = 1_000
 """Max characters of a query; a pasted log is no query."""
-MOST_RESULTS = 20
+MAX_RESULTS = 20
 LOOKED_AT = 5
 """Hits of another mode that are checked for an answer."""
 
@@ -73,8 +73,8 @@ def note_query(
     """
     if private.is_of(str(asked.get("project") or "")) or any(map(private.holds, found)):
         return False
-    masked = " ".join(mask(query).split())[:MOST_CHARS]  # mask before truncating: half a secret is not recognized
-    answers = found[:MOST_RESULTS] if is_answered else ()
+    masked = " ".join(mask(query).split())[:MAX_CHARS]  # mask before truncating: half a secret is not recognized
+    answers = found[:MAX_RESULTS] if is_answered else ()
     store.queries.note(masked, asked, [episode.episode_id for episode in answers], now)
     return True
 
@@ -134,7 +134,7 @@ def _missed(asked: AskedQuery, ask: Ask) -> Missed | None:
     words = set(content_words(asked.query))
     tests: dict[Mode, Callable[[Hit], bool]] = {
         Mode.EXACT: lambda hit: words <= set(content_words(" ".join(p.passage.text for p in hit.passages))),
-        Mode.SEMANTIC: lambda hit: (sure := stage_of(hit, "confidence")) is not None and sure >= UNASKED_LEAST,
+        Mode.SEMANTIC: lambda hit: (sure := stage_of(hit, "confidence")) is not None and sure >= MIN_UNASKED,
     }
     if asked.asked.get("mode") == Mode.EXACT.value:
         del tests[Mode.SEMANTIC]

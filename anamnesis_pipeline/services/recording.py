@@ -24,7 +24,7 @@ from anamnesis_pipeline.parsing.text.transcripts import ASSISTANT, transcript
 from anamnesis_pipeline.pipeline.llm_choice import Llm
 from anamnesis_pipeline.pipeline.publish import episodes_of_records, surplus_records
 from anamnesis_pipeline.pipeline.summarize import summarize_part
-from anamnesis_pipeline.services.posting import EpisodeDraft, Poster
+from anamnesis_pipeline.services.posting import EpisodeDraft, EpisodeWriter
 from anamnesis_pipeline.store.base import Store
 
 PAIR_KIND = "exchange"
@@ -63,7 +63,7 @@ class Recorder:
     """Stores pairs, each once; no LLM is asked twice about a pair."""
 
     def __init__(
-        self, store: Store, poster: Poster, pieces: PieceCounter, llm: Llm, headline: Callable[[Part], str]
+        self, store: Store, poster: EpisodeWriter, pieces: PieceCounter, llm: Llm, headline: Callable[[Part], str]
     ) -> None:
         """:param headline: chunk -> provisional summary."""
         self._store, self._poster, self._pieces, self._llm, self._headline = store, poster, pieces, llm, headline

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anamnesis_pipeline.errors import AnamnesisError, StoreBusy, StoreFull
-from anamnesis_pipeline.model import Part, Segment, Where
+from anamnesis_pipeline.model import EpisodeFilter, Part, Segment
 from anamnesis_pipeline.parsing.claude_logs.message_keys import section_key
 from anamnesis_pipeline.pipeline.archive import Archive
 from anamnesis_pipeline.pipeline.crawl import Mask
@@ -284,7 +284,7 @@ class Rescan:
     def _episodes(self, behind: Any) -> Iterator[Any]:
         cursor = behind
         while True:
-            page = self._store.episodes.page(Where(include_superseded=True), BATCH, cursor)
+            page = self._store.episodes.page(EpisodeFilter(include_superseded=True), BATCH, cursor)
             for episode in page.items:
                 held = [stored.passage for stored in self._store.episodes.passages_of(episode.episode_id)]
                 masked = replace(

@@ -8,19 +8,19 @@ from datetime import datetime
 
 from anamnesis_pipeline.errors import EpisodeConflict
 from anamnesis_pipeline.model import Episode
-from anamnesis_pipeline.services.posting import EpisodeDraft, Poster
+from anamnesis_pipeline.services.posting import EpisodeDraft, EpisodeWriter
 from anamnesis_pipeline.store.base import Store
 
 ROLLING_KIND = "rolling"
-MOST_CHARS = 30_000
+MAX_CHARS = 30_000
 """Max characters of a rolling episode, so few that all its passages get vectors before an upsert is answered."""
 KEPT_CHARS = 15_000
-"""Characters of existing text kept when a delta would exceed MOST_CHARS; older text moves to a separate closed
+"""Characters of existing text kept when a delta would exceed MAX_CHARS; older text moves to a separate closed
 episode."""
-MOST_DELTA_CHARS = MOST_CHARS - KEPT_CHARS
+MAX_DELTA_CHARS = MAX_CHARS - KEPT_CHARS
 BETWEEN = "\n\n"
 """Separator of deltas."""
-MOST_TAGS = 50
+MAX_TAGS = 50
 ATTEMPTS = 8
 """Attempts to append a delta while others are appended at the same time."""
 
@@ -55,7 +55,7 @@ def rolling_id(machine: str, handle: str, session_id: str) -> str:
     return "ep_rolling_" + "_".join(pieces)
 
 
-def upsert(store: Store, poster: Poster, delta: Delta, clock: Callable[[], datetime]) -> Rolled:
+def upsert(store: Store, poster: EpisodeWriter, delta: Delta, clock: Callable[[], datetime]) -> Rolled:
     """Append a delta to its session's rolling episode, created if missing. Text that the episode already ends with
     changes nothing. The next search finds it.
 
@@ -68,7 +68,7 @@ def upsert(store: Store, poster: Poster, delta: Delta, clock: Callable[[], datet
     return _upsert(store, poster, delta, clock())
 
 
-def _upsert(store: Store, poster: Poster, delta: Delta, now: datetime) -> Rolled:
+def _upsert(store: Store, poster: EpisodeWriter, delta: Delta, now: datetime) -> Rolled:
     episode_id = rolling_id(delta.machine, delta.handle, delta.session_id)
     known = store.episodes.get([episode_id]).get(episode_id)
     text = poster.masked(delta.text.strip())
@@ -96,7 +96,7 @@ def _upsert(store: Store, poster: Poster, delta: Delta, now: datetime) -> Rolled
         raise EpisodeConflict(
             f"episode {episode_id} is of session {known.session_id} on {known.machine}; choose another handle"
         )
-    tags = tuple(dict.fromkeys((*known.tags, *map(poster.masked, delta.tags))))[:MOST_TAGS]
+    tags = tuple(dict.fromkeys((*known.tags, *map(poster.masked, delta.tags))))[:MAX_TAGS]
     if known.raw_exchange == text or known.raw_exchange.endswith(BETWEEN + text):
         same = tags == known.tags
         return Rolled(known if same else _changed(poster, known, {"tags": tags}), False, False)
@@ -107,17 +107,17 @@ def _upsert(store: Store, poster: Poster, delta: Delta, now: datetime) -> Rolled
     return Rolled(_changed(poster, known, changes), False, True, closed)
 
 
-def _changed(poster: Poster, known: Episode, changes: dict[str, object]) -> Episode:
+def _changed(poster: EpisodeWriter, known: Episode, changes: dict[str, object]) -> Episode:
     return poster.patch(known.episode_id, changes, expected_hash=known.content_hash)
 
 
-def _made_room(poster: Poster, known: Episode, chars: int) -> tuple[str, str | None]:
+def _made_room(poster: EpisodeWriter, known: Episode, chars: int) -> tuple[str, str | None]:
     """Return the text to keep, and the id of the closed episode if older text had to move.
 
     The split depends on the stored text alone: a retry after a failure finds it done.
     """
     text = known.raw_exchange
-    if len(text) + len(BETWEEN) + chars <= MOST_CHARS:
+    if len(text) + len(BETWEEN) + chars <= MAX_CHARS:
         return text, None
     low = max(0, len(text) - KEPT_CHARS)
     between = text.find(BETWEEN, low)  # cut at the boundary of a delta, if there is one

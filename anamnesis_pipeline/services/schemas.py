@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NotRequired, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict
 
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.search.profiles import PROFILES, Decay, Profile
 from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.services.fields import (
@@ -186,7 +186,7 @@ class SearchIn(BaseModel):
             text=self.query or self.query_text,
             top_k=self.top_k,
             mode=Mode(self.mode),
-            where=Where(
+            where=EpisodeFilter(
                 projects=(self.project,) if self.project else (),
                 instance=self.instance,
                 tags=tuple(self.tags),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from anamnesis_pipeline.errors import EpisodeNotFound, IdAmbiguous, InvalidEpisode
-from anamnesis_pipeline.model import Episode, Part, SegmentKind, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, Part, SegmentKind
 from anamnesis_pipeline.pipeline.session_record import Gathered, record_of
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.store.base import Store
@@ -27,10 +27,10 @@ OPEN_AMONG = 200
 """Newest chunks that are checked for open sessions."""
 RECORDS_AMONG = 100
 """Newest records loaded at once; most of the newest chunks belong to them."""
-LEAST_PREFIX = 4
+MIN_PREFIX = 4
 """Minimum characters of an abbreviated id."""
 MATCHES_NAMED = 5
-MOST_OPEN = 10
+MAX_OPEN = 10
 """Max open sessions in a list."""
 
 
@@ -69,7 +69,7 @@ class ChunkPage:
 
 
 def session_page(
-    store: Store, where: Where, limit: int, cursor: str | None = None, *, oldest_first: bool = False
+    store: Store, where: EpisodeFilter, limit: int, cursor: str | None = None, *, oldest_first: bool = False
 ) -> SessionPage:
     """Return the sessions that pass a filter, newest first by default; open ones come first.
 
@@ -80,7 +80,13 @@ def session_page(
 
 
 def timeline_page(
-    store: Store, where: Where, limit: int, cursor: str | None = None, skip: int = 0, *, oldest_first: bool = False
+    store: Store,
+    where: EpisodeFilter,
+    limit: int,
+    cursor: str | None = None,
+    skip: int = 0,
+    *,
+    oldest_first: bool = False,
 ) -> EpisodePage:
     """Return a timeline: one episode per session in place of its chunks, and everything else that passes the filter.
 
@@ -98,7 +104,7 @@ def timeline_page(
 
 
 def neighbours(
-    store: Store, engine: Engine, episode: Episode, most: int, among: Where, include_private: Sequence[str] = ()
+    store: Store, engine: Engine, episode: Episode, most: int, among: EpisodeFilter, include_private: Sequence[str] = ()
 ) -> tuple[list[Episode], list[Episode]]:
     """Return the episodes just before and just after one, each oldest first, at most `most` of both.
 
@@ -119,14 +125,14 @@ def row_of(episode: Episode) -> SessionRow | None:
     return SessionRow(**fields, episode_id=episode.episode_id, is_open=bool(episode.metadata.get("is_open")))
 
 
-def find_session(store: Store, name: str, where: Where) -> SessionRow:
+def find_session(store: Store, name: str, where: EpisodeFilter) -> SessionRow:
     """Return the session with this id, with a unique prefix of it, or joined with that session.
 
     :param where: filter of visible episodes.
     :raises EpisodeNotFound: there is none.
     :raises IdAmbiguous: several ids have this prefix.
     """
-    ids = store.sessions.beginning_with(name, MATCHES_NAMED + 1) if len(name) >= LEAST_PREFIX else [name]
+    ids = store.sessions.beginning_with(name, MATCHES_NAMED + 1) if len(name) >= MIN_PREFIX else [name]
     ids = [name] if name in ids else ids
     found: dict[str, SessionRow] = {}
     for session_id in ids:
@@ -141,11 +147,13 @@ def find_session(store: Store, name: str, where: Where) -> SessionRow:
         named = ", ".join([*found][:MATCHES_NAMED])
         raise IdAmbiguous(f"several sessions begin with {name}: {named}")
     if not found:
-        raise EpisodeNotFound(f"no session has the id {name}, or begins so ({LEAST_PREFIX} characters at the least)")
+        raise EpisodeNotFound(f"no session has the id {name}, or begins so ({MIN_PREFIX} characters at the least)")
     return next(iter(found.values()))
 
 
-def chunk_page(store: Store, row: SessionRecord, where: Where, limit: int, cursor: str | None = None) -> ChunkPage:
+def chunk_page(
+    store: Store, row: SessionRecord, where: EpisodeFilter, limit: int, cursor: str | None = None
+) -> ChunkPage:
     """Return the chunks of a session and those joined with it, from the beginning.
 
     :param where: filter of visible episodes.
@@ -168,7 +176,7 @@ def chunk_page(store: Store, row: SessionRecord, where: Where, limit: int, curso
     return ChunkPage(chunks, f"{number}:{rest or ''}" if number < len(row.session_ids) else None)
 
 
-def _open_sessions(store: Store, where: Where) -> list[Episode]:
+def _open_sessions(store: Store, where: EpisodeFilter) -> list[Episode]:
     """Return the sessions without a current record, the most recently active first."""
     chunks: dict[str, list[Episode]] = {}
     said = replace(where, kinds=("exchange", "subagent"))
@@ -182,7 +190,7 @@ def _open_sessions(store: Store, where: Where) -> list[Episode]:
     known = {name: (each, record) for each in newest if (record := of_episode(each)) for name in record.session_ids}
     found: list[Episode] = []
     for session_id, its in chunks.items():
-        if len(found) == MOST_OPEN:
+        if len(found) == MAX_OPEN:
             break
         episode, record = known.get(session_id) or _recorded(store, session_id, records)
         if record is None:
@@ -192,7 +200,7 @@ def _open_sessions(store: Store, where: Where) -> list[Episode]:
     return found
 
 
-def _recorded(store: Store, session_id: str, records: Where) -> tuple[Episode | None, SessionRecord | None]:
+def _recorded(store: Store, session_id: str, records: EpisodeFilter) -> tuple[Episode | None, SessionRecord | None]:
     """Return the current record that includes a session, and its episode."""
     states = [state for state in store.sessions.states([session_id]) if state.session_id == session_id]
     for root in dict.fromkeys((*(state.root for state in states if state.root), session_id)):

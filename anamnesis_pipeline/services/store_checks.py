@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting
-from anamnesis_pipeline.model import FileCursor, Where
+from anamnesis_pipeline.model import EpisodeFilter, FileCursor
 from anamnesis_pipeline.parsing.claude_logs.observers import read_rules
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.archived import damaged_files
@@ -276,7 +276,7 @@ def crawler(store: Store) -> Finding:
 def clock(store: Store) -> Finding:
     """Check that no episode is in the future: then this clock is slow, or was fast."""
     now = datetime.now(UTC)
-    newest = store.episodes.page(Where(), 1).items
+    newest = store.episodes.page(EpisodeFilter(), 1).items
     if newest and newest[0].timestamp > now + timedelta(minutes=5):
         detail = f"the newest episode is of {newest[0].timestamp.isoformat()}, this clock says {now.isoformat()}"
         return Finding(False, "clock", detail, "set the clock of this machine, or of the one that wrote that log")

@@ -18,7 +18,7 @@ from anamnesis_pipeline.services.forgotten_uploads import SOURCE, UPLOADS, bring
 from anamnesis_pipeline.sources.exclusion import sha256_of
 from anamnesis_pipeline.store.base import Store
 
-MOST_BYTES = 50 * 1024 * 1024
+MAX_BYTES = 50 * 1024 * 1024
 _ID_CHARS = 32
 _SUFFIXES = {"text/markdown": ".md", "text/x-markdown": ".md", "text/plain": ".txt", "application/json": ".json"}
 _MAGIC = ((b"%PDF-", ".pdf"), (b"{\\rtf", ".rtf"))
@@ -83,7 +83,7 @@ class AddDocument(Protocol):
 
 
 class EditEpisode(Protocol):
-    """Edits an episode, as `Poster.patch` does."""
+    """Edits an episode, as `EpisodeWriter.patch` does."""
 
     def __call__(self, episode_id: str, changes: Mapping[str, Any]) -> object:
         """Edit fields of an episode."""
@@ -113,8 +113,8 @@ class Uploads:
         :raises DocumentUnreadable: it is damaged, encrypted or empty.
         :raises Excluded: a rule excludes it.
         """
-        if len(handed.data) > MOST_BYTES:
-            raise TooLarge(f"the document has more than {MOST_BYTES >> 20} MiB; send it in pieces")
+        if len(handed.data) > MAX_BYTES:
+            raise TooLarge(f"the document has more than {MAX_BYTES >> 20} MiB; send it in pieces")
         upload_id = upload_id_of(handed.data)
         known = self.get(upload_id)
         name = known.filename if known else self._masked(named(handed))

@@ -42,7 +42,7 @@ from anamnesis_pipeline.services.dagster.api import DagsterApi, open_dagster
 from anamnesis_pipeline.services.forget import Forgetter
 from anamnesis_pipeline.services.ingest import Pipeline
 from anamnesis_pipeline.services.merging import Merger, MergeRules
-from anamnesis_pipeline.services.posting import Poster
+from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.recording import Recorder
 from anamnesis_pipeline.services.store_copies import check_whole, settle
 from anamnesis_pipeline.services.stored_copies import StoredCopies
@@ -340,7 +340,7 @@ class Services:
     settings: Settings
     store: Store
     engine: Engine
-    poster: Poster
+    poster: EpisodeWriter
     pool: SpaceModels
     dagster: DagsterApi
     close: Callable[[], None]
@@ -385,7 +385,7 @@ def open_services(settings: Settings) -> Services:
             lambda: ZoneInfo(_as_it_is(store, settings, "timezone")),
             lambda: what_is_private(store),
         ),
-        poster=Poster(store, open_redactor(settings).mask_text, open_pieces(), vectors.add),
+        poster=EpisodeWriter(store, open_redactor(settings).mask_text, open_pieces(), vectors.add),
         pool=models,
         dagster=open_dagster(settings),
         close=close,
@@ -441,13 +441,13 @@ def open_llm_of(settings: Settings, store: Store) -> Llm:
     return replace(open_llm(settings), private_sources=lambda: what_is_private(store).keys)
 
 
-def open_recorder(settings: Settings, store: Store, poster: Poster) -> Recorder:
+def open_recorder(settings: Settings, store: Store, poster: EpisodeWriter) -> Recorder:
     """Return the recorder of exchanges. It extracts records from texts of any length, since a client requests it."""
     llm = open_llm(settings.model_copy(update={"summary_min_chars": 0}))
     return Recorder(store, poster, open_pieces(), llm, extractive.summarize)
 
 
-def open_merger(settings: Settings, store: Store, poster: Poster, **rules: int) -> Merger:
+def open_merger(settings: Settings, store: Store, poster: EpisodeWriter, **rules: int) -> Merger:
     """Return the merger of episodes of different origin, with the summary LLM.
 
     :param rules: fields of `MergeRules` other than the threshold, which is a setting.
@@ -464,7 +464,7 @@ def open_uploads(
     :param embed: embeds episodes now; else the pipeline does it later.
     """
     redactor = open_redactor(settings)
-    edit = Poster(store, redactor.mask_text, open_pieces(), None).patch
+    edit = EpisodeWriter(store, redactor.mask_text, open_pieces(), None).patch
     add = open_pipeline(settings, store).add_document
     return Uploads(store, add, lambda text: redactor.mask_text(text)[0], edit, embed)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from anamnesis_pipeline.errors import BadSetting
-from anamnesis_pipeline.model import SegmentKind, Where
+from anamnesis_pipeline.model import EpisodeFilter, SegmentKind
 from anamnesis_pipeline.pipeline.projects import add_alias, project_aliases, project_rows, remove_alias
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.store.base import Store
@@ -26,7 +26,7 @@ MAX_SIBLINGS = 40
 EXCHANGES = 60
 """Newest exchanges of a project whose files are compared."""
 SESSIONS = 5
-LEAST_COMMON = 3
+MIN_COMMON = 3
 COMMON_SHARE = 0.5
 """Minimum share of common files, of the project with fewer."""
 
@@ -183,7 +183,7 @@ def _by_content(store: Store, names: Sequence[str]) -> Iterable[tuple[str, str, 
         records = filter(None, map(of_episode, store.context.newest(name, SESSION_KIND, SESSIONS)))
         if any(record.branch and _slug(record.branch).endswith(_slug(rest)) for record in records):
             yield name, repository, "by its branch"
-        elif len(common) >= LEAST_COMMON and len(common) >= COMMON_SHARE * min(len(mine), len(theirs)):
+        elif len(common) >= MIN_COMMON and len(common) >= COMMON_SHARE * min(len(mine), len(theirs)):
             yield name, repository, f"by {len(common)} files that both worked on"
 
 
@@ -212,5 +212,5 @@ def _is_there(store: Store, project: str, machine: str) -> bool:
 
 
 def _is_private(store: Store, private: Private, project: str) -> bool:
-    held = (Where(projects=(project,), source=key, include_superseded=True) for key in private.keys)
+    held = (EpisodeFilter(projects=(project,), source=key, include_superseded=True) for key in private.keys)
     return private.is_of(project) or any(map(store.episodes.count, held))

@@ -59,7 +59,7 @@ def _too_busy() -> HTTPException:
 # Disk-space check of the store. When it is full, searches go on but nothing new is stored.
 
 
-class Room:
+class DiskSpace:
     """Disk-space state of one application: after a refused write, the store is probed until a write succeeds."""
 
     def __init__(self) -> None:

@@ -19,9 +19,9 @@ from anamnesis_pipeline.search.freshness import backlog_notes
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.services.store_checks import store_integrity
 from anamnesis_pipeline.sidecar import problems
-from anamnesis_pipeline.sidecar.admission import Admission, Room
+from anamnesis_pipeline.sidecar.admission import Admission, DiskSpace
 from anamnesis_pipeline.sidecar.background import Background, keep_measured, keep_trimmed
-from anamnesis_pipeline.sidecar.cache import Kept
+from anamnesis_pipeline.sidecar.cache import TtlCache
 from anamnesis_pipeline.sidecar.chat_background import ChatRecorder, KnownAnswers
 from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.connections import Wholeness
@@ -62,7 +62,7 @@ from anamnesis_pipeline.sidecar.routes import service as service_routes
 from anamnesis_pipeline.sidecar.routes import session as session_routes
 from anamnesis_pipeline.sidecar.routes import similar as similar_routes
 from anamnesis_pipeline.sidecar.routes import upload as upload_routes
-from anamnesis_pipeline.sidecar.security import Guesses, Security
+from anamnesis_pipeline.sidecar.security import LoginRateLimiter, Security
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.sidecar.web import health, search
 from anamnesis_pipeline.sidecar.web import routes as pages
@@ -133,15 +133,15 @@ def _keep(state: State, services: Services) -> None:
     state.chats = Chats()
     state.chat_records = ChatRecorder(services, state.extraction, state.chats, state.metrics.chat_records_failed)
     state.chat_known = KnownAnswers(services)
-    state.room = Room()
+    state.room = DiskSpace()
     state.growth = Growth()
-    state.guesses = Guesses()
+    state.guesses = LoginRateLimiter()
     state.overview = Overview(services)
     state.resources = Resources(services, state.room)
-    state.status_summary = Kept(lambda _: dashboard_routes.summary_body(state), dashboard_routes.SUMMARY_KEPT_S)
-    state.comparison = Kept(lambda _: store_integrity(services.store), health.COMPARED_FOR_S)
-    state.examination = Kept(lambda _: health.examine(services, state.comparison), health.EXAMINED_FOR_S)
-    state.backlog = Kept(lambda mode: backlog_notes(services.store, mode), search.BACKLOG_KEPT_S, len(Mode))
+    state.status_summary = TtlCache(lambda _: dashboard_routes.summary_body(state), dashboard_routes.SUMMARY_KEPT_S)
+    state.comparison = TtlCache(lambda _: store_integrity(services.store), health.COMPARED_FOR_S)
+    state.examination = TtlCache(lambda _: health.examine(services, state.comparison), health.EXAMINED_FOR_S)
+    state.backlog = TtlCache(lambda mode: backlog_notes(services.store, mode), search.BACKLOG_KEPT_S, len(Mode))
     state.nudges = Nudges(services)
     state.undo = Undo(services)
     state.event_feed = EventFeed(services)

@@ -9,9 +9,9 @@ from starlette.exceptions import HTTPException
 
 from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, InvalidEpisode, StoreFull
 from anamnesis_pipeline.services.fields import FieldError, field_errors
-from anamnesis_pipeline.services.posting import Poster
+from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.schemas import BulkFailure, BulkIn, BulkOut, EpisodeIn
-from anamnesis_pipeline.sidecar.admission import Room
+from anamnesis_pipeline.sidecar.admission import DiskSpace
 
 EMBEDDED_TOGETHER = 100
 """Episodes whose passages are embedded in one model call."""
@@ -34,7 +34,7 @@ def parse_bulk(body: bytes) -> list[Any]:
         raise RequestValidationError([{**error, "loc": ("body", *error["loc"])} for error in exc.errors()]) from None
 
 
-def post_all(poster: Poster, items: list[Any], room: Room) -> BulkOut:
+def post_all(poster: EpisodeWriter, items: list[Any], room: DiskSpace) -> BulkOut:
     """Write every valid episode. Failures are listed by index, so that the client resends only those.
 
     :param room: is notified when the store is full.
@@ -55,7 +55,7 @@ def post_all(poster: Poster, items: list[Any], room: Room) -> BulkOut:
     return report
 
 
-def _post_one(poster: Poster, item: Any, room: Room) -> str | list[FieldError] | None:
+def _post_one(poster: EpisodeWriter, item: Any, room: DiskSpace) -> str | list[FieldError] | None:
     """Return the id of a new episode, None if it existed, or the errors of the item."""
     try:
         draft = EpisodeIn.model_validate(item).draft()

@@ -10,7 +10,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Kept(Generic[K, V]):
+class TtlCache(Generic[K, V]):
     """Cache of the latest `most` values by key. Concurrent requests for a key compute it once. Failures are not
     cached.
     """

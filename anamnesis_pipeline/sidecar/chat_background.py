@@ -27,13 +27,13 @@ from anamnesis_pipeline.services.recording import RECORDS_DELETED, Pair, Recorde
 from anamnesis_pipeline.services.wiring import effective_settings, open_recorder
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.admission import Admission
-from anamnesis_pipeline.sidecar.cache import Kept
+from anamnesis_pipeline.sidecar.cache import TtlCache
 from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.extraction import TOO_MANY, TOO_SLOW, Extraction
 from anamnesis_pipeline.sidecar.services import Services
 
 KEPT_S = 300.0
-MOST_KEPT = 100
+MAX_KEPT = 100
 """Queries: two per active project, and one per answer."""
 AHEAD = 32
 """Queries queued for prefetching; further ones run when they are needed."""
@@ -54,7 +54,7 @@ class KnownAnswers:
     def __init__(self, services: Services) -> None:
         """:param services: not used before the first search."""
         self._services = services
-        self._answers: Kept[Asked, SearchAnswer] = Kept(self._search, KEPT_S, MOST_KEPT)
+        self._answers: TtlCache[Asked, SearchAnswer] = TtlCache(self._search, KEPT_S, MAX_KEPT)
         self._ahead: MemoryObjectSendStream[SearchQuery] | None = None
 
     def hits(self, query: SearchQuery, private: Private) -> Sequence[Hit]:

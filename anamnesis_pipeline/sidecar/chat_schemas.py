@@ -10,8 +10,8 @@ from anamnesis_pipeline.services.fields import TEXT_PATTERN, WORDED_PATTERN, Nam
 from anamnesis_pipeline.services.log_ingest import BudgetOut, UseOut
 from anamnesis_pipeline.services.rendering import utc_text
 
-MOST_CHARS = 32_000
-MOST_FILES = 5
+MAX_CHARS = 32_000
+MAX_FILES = 5
 BackendName = Literal["claude_cli", "ollama", "anthropic", "openai"]
 
 
@@ -31,7 +31,7 @@ class ChatIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    message: Annotated[str, Field(max_length=MOST_CHARS, pattern=WORDED_PATTERN, description="The message")]
+    message: Annotated[str, Field(max_length=MAX_CHARS, pattern=WORDED_PATTERN, description="The message")]
     session_id: Annotated[
         Name | None, Field(description="Conversation to continue, or a UUID of yours for a new one")
     ] = None
@@ -49,7 +49,7 @@ class ChatIn(BaseModel):
         Name | None, Field(description="Project of a new conversation, whose memories are preferred")
     ] = None
     attachments: Annotated[
-        list[AttachmentIn], Field(max_length=MOST_FILES, description="Texts for this message only")
+        list[AttachmentIn], Field(max_length=MAX_FILES, description="Texts for this message only")
     ] = []
 
 

@@ -24,7 +24,7 @@ from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.search.quoting import id_label
 from anamnesis_pipeline.services.chat import (
-    MOST_HITS,
+    MAX_HITS,
     PER_QUERY,
     QUERY_CHARS,
     ROUNDS,
@@ -58,9 +58,9 @@ HEARTBEAT_S = 1.0
 QUEUE_EVENTS = 200
 UNREAD_S = 30.0
 """A client that takes no event for this long is treated as disconnected."""
-MOST_S = 1_800.0
+MAX_S = 1_800.0
 """Limit for a whole answer, in seconds."""
-MOST_ANSWER_CHARS = 200_000
+MAX_ANSWER_CHARS = 200_000
 UNEXPECTED = "something went wrong that should not; the log names the place"
 
 log = logging.getLogger(__name__)
@@ -104,8 +104,8 @@ class _Answer:
     def take(self, text: str) -> None:
         """Append a piece; raise LlmAnswerInvalid if the answer is too long."""
         self.tokens, self.chars = self.tokens + 1, self.chars + len(text)
-        if self.chars > MOST_ANSWER_CHARS:
-            raise LlmAnswerInvalid(f"the answer has more than {MOST_ANSWER_CHARS:,} characters and was ended")
+        if self.chars > MAX_ANSWER_CHARS:
+            raise LlmAnswerInvalid(f"the answer has more than {MAX_ANSWER_CHARS:,} characters and was ended")
         self.texts.append(text)
 
     def text(self, begins: int = 0) -> str:
@@ -189,13 +189,13 @@ class TurnStream:
         """Write the answer until it completes, fails or is stopped."""
         answer = self._answer
         try:
-            async with asyncio.timeout(MOST_S):
+            async with asyncio.timeout(MAX_S):
                 await self._write()
                 await self._enter("complete")
         except _Unread:
             answer.stopped = True
         except TimeoutError:
-            answer.problem = f"the answer was not whole after {MOST_S / 60:.0f} minutes and was ended; ask for less"
+            answer.problem = f"the answer was not whole after {MAX_S / 60:.0f} minutes and was ended; ask for less"
         except asyncio.CancelledError:
             answer.stopped = True
         except AnamnesisError as exc:
@@ -231,7 +231,7 @@ class TurnStream:
                 [within(each, project) for each in asked], [within(each, project) for each in standing]
             )
         if not found.parted()[0]:
-            found = (await self._search(asked, () if found.hits else standing)).with_more(found, MOST_HITS)
+            found = (await self._search(asked, () if found.hits else standing)).with_more(found, MAX_HITS)
         answer.found = found
         await self._cite(found)
         said = told(turn.history, turn.question.text, turn.attachments, found)
@@ -282,7 +282,7 @@ class TurnStream:
         query, top_k = str(call.arguments.get("query", "")).strip(), call.arguments.get("top_k", PER_QUERY)
         if call.name != SEARCH_TOOL or not query:
             return ChatTurn("tool", f"There is only {SEARCH_TOOL}, which wants a query.", call_id=call.call_id)
-        most = min(max(int(top_k), 1), MOST_HITS) if isinstance(top_k, int) else PER_QUERY
+        most = min(max(int(top_k), 1), MAX_HITS) if isinstance(top_k, int) else PER_QUERY
         await self._enter("connected")
         found = await self._search([question(query[:QUERY_CHARS], most)])
         self._answer.found = self._answer.found.with_more(found)

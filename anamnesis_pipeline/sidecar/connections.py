@@ -16,7 +16,7 @@ from uvicorn.server import ServerState
 
 WAITING_SHARE = 4
 """One in this many descriptors may be a waiting connection; the rest is for files, the store and answers."""
-MOST_WAITING, LEAST_WAITING = 256, 16
+MAX_WAITING, MIN_WAITING = 256, 16
 PATIENCE_S = 30.0
 """Limit in seconds for the head of a request, and between two pieces of its body."""
 WARN_EVERY_S = 60.0
@@ -72,7 +72,7 @@ class Config(uvicorn.Config):
     def __init__(self, app: ASGIApp, **options: Any) -> None:
         super().__init__(app, http=Connection, **options)
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self.connections = Connections(max(LEAST_WAITING, min(MOST_WAITING, descriptors // WAITING_SHARE)))
+        self.connections = Connections(max(MIN_WAITING, min(MAX_WAITING, descriptors // WAITING_SHARE)))
 
 
 class Connection(asyncio.Protocol):

@@ -42,7 +42,7 @@ from anamnesis_pipeline.sidecar.security import (
     COOKIE,
     LOOPBACK,
     MIB,
-    Guesses,
+    LoginRateLimiter,
     Refusal,
     allowed_hosts,
     client_of,
@@ -70,7 +70,7 @@ class DagsterGuard:
     """Checks Host, Origin, token and GraphQL request type, in this order, of HTTP requests and websockets."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app, self._guesses = app, Guesses()
+        self._app, self._guesses = app, LoginRateLimiter()
         named = (urlsplit(url).hostname for url in (settings.dagster_url, settings.dagster_link))
         self._hosts = allowed_hosts(settings) | {name for name in named if name}
         self._token = settings.api_token.get_secret_value() if settings.api_token else None

@@ -16,8 +16,8 @@ from anamnesis_pipeline.store.records.events import Event
 
 EVERY_S = 1.0
 """Seconds between polls: an event of another process is sent within two seconds."""
-MOST_WATCHERS = 32
-MOST_AT_ONCE = 1_000
+MAX_WATCHERS = 32
+MAX_AT_ONCE = 1_000
 """Events of one poll; the rest follows in the next."""
 BEHIND = 16
 """Polls that a watcher may be behind. One further behind is disconnected, and resumes from its last event."""
@@ -53,7 +53,7 @@ class TooManyWatchersError(Exception):
 class EventFeed:
     """Sends each new event to all watchers. Without watchers the store is not polled."""
 
-    def __init__(self, services: Services, every_s: float = EVERY_S, most: int = MOST_WATCHERS) -> None:
+    def __init__(self, services: Services, every_s: float = EVERY_S, most: int = MAX_WATCHERS) -> None:
         """:param services: not used before `run`."""
         self._services, self._every_s, self._most = services, every_s, most
         self._watchers: dict[MemoryObjectSendStream[Batch], int] = {}  # and the last event each had when it connected
@@ -80,7 +80,7 @@ class EventFeed:
         """Yield batches of the events after number `after`: an empty batch after a second without any, and the end when
         the service stops or the watcher fell behind.
 
-        :raises TooManyWatchersError: more than `MOST_WATCHERS`.
+        :raises TooManyWatchersError: more than `MAX_WATCHERS`.
         """
         if self.is_full:
             raise TooManyWatchersError(f"{self._most} pages watch already; close one, or ask again later")
@@ -122,12 +122,12 @@ class EventFeed:
             if found:
                 last = found[-1].number
                 self._hand_out(found)
-            if len(found) < MOST_AT_ONCE:
+            if len(found) < MAX_AT_ONCE:
                 await anyio.sleep(self._every_s)
 
     async def _ask(self, after: int) -> Batch:
         def read() -> Batch:
-            return without_private(self._services, self._services.store.events.since(after, MOST_AT_ONCE))
+            return without_private(self._services, self._services.store.events.since(after, MAX_AT_ONCE))
 
         return await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
 

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.errors import ServiceUnreachable, StoreCorrupt
 from anamnesis_pipeline.model import Episode, EpisodeHead
 from anamnesis_pipeline.pipeline.map_file import NONE, MemoryMap, map_path, read_map
-from anamnesis_pipeline.pipeline.memory_map import LEAST_EPISODES
+from anamnesis_pipeline.pipeline.memory_map import MIN_EPISODES
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import SearchQuery
 from anamnesis_pipeline.services.dagster.runs import JobRun
 from anamnesis_pipeline.sidecar.services import Services
 
 JOB = "draw_map"
-FOUND_MOST = 50
+MAX_FOUND = 50
 
 Shows = Literal["map", "none", "few"]
 Drawing = Literal["no", "asking", "waits", "goes on", "failed", "away"]
@@ -58,7 +58,7 @@ class MapState:
     @property
     def lacks(self) -> int:
         """Number of episodes still missing for a map."""
-        return max(0, LEAST_EPISODES - self.embedded)
+        return max(0, MIN_EPISODES - self.embedded)
 
     @property
     def shows(self) -> Shows:
@@ -118,7 +118,7 @@ class MapView:
     ) -> list[tuple[int, Episode]]:
         """Search the episodes on the map, best first, with their points; does not count as a retrieval."""
         include = ("*",) if with_private else ()
-        query = SearchQuery(text, FOUND_MOST, track=False, include_private=include)
+        query = SearchQuery(text, MAX_FOUND, track=False, include_private=include)
         hits = self._services.engine.search(query).hits
         order = np.argsort(made.passages, kind="stable")
         found: list[tuple[int, Episode]] = []

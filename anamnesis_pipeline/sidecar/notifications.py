@@ -20,7 +20,7 @@ SETTLE_S = 3.0
 GAP_S = 120.0
 """Minimum seconds between notified ingests of one source: each is a process of several seconds. Without notifications a
 source is scanned every five minutes."""
-MOST_PATHS = 256
+MAX_PATHS = 256
 """Max transcripts in the queue; further ones are left to the next scan of all sources."""
 TITLE = "Ingest, as a session has gone on"
 
@@ -59,7 +59,7 @@ class Nudges:
 
     def note(self, path: str) -> bool:
         """Queue a transcript; False: the queue is full."""
-        if len(self._paths) >= MOST_PATHS and path not in self._paths:
+        if len(self._paths) >= MAX_PATHS and path not in self._paths:
             return False
         self._paths.add(path)
         if self._noted is not None:

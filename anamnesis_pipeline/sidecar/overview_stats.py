@@ -9,12 +9,12 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, Where
+from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, EpisodeFilter
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.services.rendering import episode_body, utc_text
 from anamnesis_pipeline.services.schemas import EpisodeOut
 from anamnesis_pipeline.services.session_reading import timeline_page
-from anamnesis_pipeline.sidecar.cache import Kept
+from anamnesis_pipeline.sidecar.cache import TtlCache
 from anamnesis_pipeline.sidecar.routes.consolidation import ConsolidationOut, consolidation_body
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, SourceState
@@ -76,10 +76,12 @@ class Overview:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._census: Kept[Where, Census] = Kept(self._count, KEPT_S, 2)
-        self._sources: Kept[None, dict[str, SourceState]] = Kept(lambda _: services.store.overview.sources(), KEPT_S)
-        self._days: Kept[Where, dict[date, int]] = Kept(self._count_days, KEPT_S, FILTERS_KEPT)
-        self._often: Kept[Where, list[str]] = Kept(
+        self._census: TtlCache[EpisodeFilter, Census] = TtlCache(self._count, KEPT_S, 2)
+        self._sources: TtlCache[None, dict[str, SourceState]] = TtlCache(
+            lambda _: services.store.overview.sources(), KEPT_S
+        )
+        self._days: TtlCache[EpisodeFilter, dict[date, int]] = TtlCache(self._count_days, KEPT_S, FILTERS_KEPT)
+        self._often: TtlCache[EpisodeFilter, list[str]] = TtlCache(
             lambda where: services.store.overview.most_read(where, LISTED), KEPT_S, FILTERS_KEPT
         )
 
@@ -88,7 +90,7 @@ class Overview:
         shown = self._census.get(self._services.engine.visible(EVERYTHING, []))
         return replace(self._census.get(EVERYTHING), projects=shown.projects, instances=shown.instances)
 
-    def days(self, where: Where) -> Mapping[date, int]:
+    def days(self, where: EpisodeFilter) -> Mapping[date, int]:
         """Return the number of episodes that pass a filter, by day (UTC), earliest first."""
         return self._days.get(where)
 
@@ -130,14 +132,14 @@ class Overview:
             "direct": self.direct(),
         }
 
-    def _count(self, where: Where) -> Census:
+    def _count(self, where: EpisodeFilter) -> Census:
         return self._services.store.overview.census(where)
 
-    def _count_days(self, where: Where) -> dict[date, int]:
+    def _count_days(self, where: EpisodeFilter) -> dict[date, int]:
         return self._services.store.overview.days(where)
 
-    def _shown(self) -> Where:
-        return self._services.engine.visible(Where(), [])
+    def _shown(self) -> EpisodeFilter:
+        return self._services.engine.visible(EpisodeFilter(), [])
 
 
 def _projects(census: Census) -> int:

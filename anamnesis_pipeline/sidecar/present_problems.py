@@ -10,7 +10,7 @@ from anamnesis_pipeline.services.embedding_control import ModelPool, coverage
 from anamnesis_pipeline.services.log_ingest import llm_state
 from anamnesis_pipeline.services.machine_checks import Finding, free_space, run_checks
 from anamnesis_pipeline.services.wiring import effective_settings
-from anamnesis_pipeline.sidecar.admission import Room
+from anamnesis_pipeline.sidecar.admission import DiskSpace
 from anamnesis_pipeline.sidecar.resources import Resource
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.store.base import Store
@@ -32,7 +32,9 @@ class Growth:
         return self._clock() - self._changed_at < store_checks.BEING_EMBEDDED.total_seconds()
 
 
-def present_problems(services: Services, room: Room, growth: Growth, resources: Sequence[Resource]) -> list[Finding]:
+def present_problems(
+    services: Services, room: DiskSpace, growth: Growth, resources: Sequence[Resource]
+) -> list[Finding]:
     """Return the problems to act on, worst first.
 
     :param resources: results of the last probe.

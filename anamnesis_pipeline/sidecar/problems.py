@@ -37,7 +37,7 @@ from anamnesis_pipeline.errors import (
     UnknownModel,
 )
 from anamnesis_pipeline.services.fields import FieldError, field_errors
-from anamnesis_pipeline.sidecar.admission import Room
+from anamnesis_pipeline.sidecar.admission import DiskSpace
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ async def _on_our_error(request: Request, exc: Exception) -> Response:
     return problem(status, str(exc))
 
 
-def noted(exc: AnamnesisError, room: Room) -> int:
+def noted(exc: AnamnesisError, room: DiskSpace) -> int:
     """Return the status of an error, after logging what a person has to mend, and recording a full store."""
     if isinstance(exc, StoreFull):
         room.refused()

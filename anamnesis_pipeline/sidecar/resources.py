@@ -25,7 +25,7 @@ from anamnesis_pipeline.services.dagster.state import stopped_text
 from anamnesis_pipeline.services.embedding_control import coverage
 from anamnesis_pipeline.services.wiring import effective_settings, store_place
 from anamnesis_pipeline.settings import Settings, claude_api_key
-from anamnesis_pipeline.sidecar.admission import Room
+from anamnesis_pipeline.sidecar.admission import DiskSpace
 from anamnesis_pipeline.sidecar.services import Services
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class Resource:
 class Resources:
     """Probes services and caches the results. Thread-safe."""
 
-    def __init__(self, services: Services, room: Room, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, services: Services, room: DiskSpace, clock: Callable[[], float] = time.monotonic) -> None:
         self._services, self._room, self._clock = services, room, clock
         self._flights: Flights[Answer] = Flights()
         self._asking = threading.Lock()
@@ -144,7 +144,7 @@ def judged(place: Place, flight: Flight[Answer] | None, before: Resource | None,
     )
 
 
-def places_of(services: Services, room: Room) -> list[Place]:
+def places_of(services: Services, room: DiskSpace) -> list[Place]:
     """Return all services to probe. Uses the stored settings if the store can be read."""
     try:
         settings = effective_settings(services.store)
@@ -236,7 +236,7 @@ def _is_chosen(settings: Settings, name: str) -> bool:
     return bool(getattr(settings, name) != type(settings).model_fields[name].default)
 
 
-def _store(services: Services, room: Room) -> Answer:
+def _store(services: Services, room: DiskSpace) -> Answer:
     covered = coverage(services.store)
     if problem := room.problem(services.store):
         return Answer(f"takes nothing new: {problem}", "down")

@@ -27,7 +27,7 @@ from anamnesis_pipeline.sidecar.problems import SAFE_HEADERS, problem
 
 _HERE = frozenset({"127.0.0.1", "::1"})
 
-MOST_WRONG = 20
+MAX_WRONG = 20
 WITHIN_S = 60.0
 ADDRESSES = 1_000
 """Maximum number of addresses; the least recently active are dropped."""
@@ -35,7 +35,7 @@ ADDRESSES = 1_000
 log = logging.getLogger(__name__)
 
 
-class Guesses:
+class LoginRateLimiter:
     """Wrong tokens of the last minute by address. Loopback is never blocked: a forgotten local client with an old token
     would block all others. Used from one event loop.
     """
@@ -47,19 +47,19 @@ class Guesses:
     def is_shut_out(self, address: str) -> bool:
         """Return whether an address is blocked; then a right token is rejected too."""
         times = self._wrong.get(address, deque())
-        return len(times) == MOST_WRONG and self._clock() - times[0] < WITHIN_S
+        return len(times) == MAX_WRONG and self._clock() - times[0] < WITHIN_S
 
     def wrong(self, address: str) -> None:
         """Record a wrong token."""
         if address in _HERE:
             return
-        times = self._wrong.setdefault(address, deque(maxlen=MOST_WRONG))
+        times = self._wrong.setdefault(address, deque(maxlen=MAX_WRONG))
         times.append(self._clock())
         self._wrong.move_to_end(address)
         if len(self._wrong) > ADDRESSES:
             self._wrong.popitem(last=False)
         if self.is_shut_out(address):
-            log.warning("%s has sent %d wrong tokens and is not answered for a while", address, MOST_WRONG)
+            log.warning("%s has sent %d wrong tokens and is not answered for a while", address, MAX_WRONG)
 
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -177,7 +177,7 @@ def body_limit(path: str) -> int:
 class Security:
     """Checks Host, Origin, token and body size, in this order; adds headers to every response."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, guesses: Guesses) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, guesses: LoginRateLimiter) -> None:
         """:param guesses: counts wrong tokens, from here and from the login form."""
         self._app, self._guesses = app, guesses
         self._hosts = allowed_hosts(settings)

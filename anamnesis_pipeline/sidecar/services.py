@@ -11,10 +11,10 @@ from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.services.dagster.api import Dagster
 from anamnesis_pipeline.services.embedding_control import ModelPool, coverage
-from anamnesis_pipeline.services.posting import Poster
+from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.schemas import CoverageOut
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.admission import Room
+from anamnesis_pipeline.sidecar.admission import DiskSpace
 from anamnesis_pipeline.store.base import Store
 
 
@@ -34,7 +34,7 @@ class Services(Protocol):
         """Answers searches."""
 
     @property
-    def poster(self) -> Poster:
+    def poster(self) -> EpisodeWriter:
         """Writes what clients post."""
 
     @property
@@ -67,7 +67,7 @@ class Readiness:
     coverage: CoverageOut | None
 
 
-def readiness(services: Services, room: Room) -> Readiness:
+def readiness(services: Services, room: DiskSpace) -> Readiness:
     """Return what is missing of store, free space and model."""
     missing, covered = [], None
     try:

@@ -8,10 +8,10 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from anamnesis_pipeline.services.uploads import MOST_BYTES
+from anamnesis_pipeline.services.uploads import MAX_BYTES
 
-MOST_FIELD_BYTES = 64 * 1024
-MOST_FIELDS = 100
+MAX_FIELD_BYTES = 64 * 1024
+MAX_FIELDS = 100
 REPEATABLE = frozenset({"tags"})
 
 
@@ -40,8 +40,8 @@ class Form:
         """Begin a part."""
         self._part = _Part()
         self._parts += 1
-        if self._parts > MOST_FIELDS:
-            raise HTTPException(400, f"a form has at most {MOST_FIELDS} fields")
+        if self._parts > MAX_FIELDS:
+            raise HTTPException(400, f"a form has at most {MAX_FIELDS} fields")
 
     def header_name(self, data: bytes, start: int, end: int) -> None:
         """Append to a header's name."""
@@ -67,7 +67,7 @@ class Form:
     def part_data(self, data: bytes, start: int, end: int) -> None:
         """Append to the content."""
         self._part.data += data[start:end]
-        most = MOST_FIELD_BYTES if self._part.filename is None else MOST_BYTES
+        most = MAX_FIELD_BYTES if self._part.filename is None else MAX_BYTES
         if len(self._part.data) > most:
             raise HTTPException(413, f"{self._part.name or 'a field'} has more than {most:,} bytes")
 

@@ -17,7 +17,7 @@ from anamnesis_pipeline.sources.ignore_patterns import expression_of
 
 RULE_ID = "rule-"
 """Prefix of every rule ID; no episode ID of this system has it."""
-MOST_CHARS = 4_096
+MAX_CHARS = 4_096
 _SHA256_CHARS = 64
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -64,8 +64,8 @@ def checked(rule: Rule) -> Rule:
     :raises RuleRefused: the value is invalid for its kind.
     """
     value = rule.value if rule.kind is RuleKind.CONTENT_PATTERN else rule.value.strip()
-    if not value.strip() or len(value) > MOST_CHARS or "\0" in value:
-        raise RuleRefused(f"a rule by {rule.kind} needs 1 to {MOST_CHARS:,} characters that say something")
+    if not value.strip() or len(value) > MAX_CHARS or "\0" in value:
+        raise RuleRefused(f"a rule by {rule.kind} needs 1 to {MAX_CHARS:,} characters that say something")
     if rule.kind is RuleKind.PATH:
         value = value.replace("\\", "/") if value[1:2] == ":" else value
         value = value.rstrip("/") or "/"

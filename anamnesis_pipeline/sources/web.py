@@ -15,9 +15,9 @@ import httpx
 
 from anamnesis_pipeline.errors import DocumentUnsupported, PageRefused, PageUnreachable, TooLarge
 
-MOST_BYTES = 10 * 1024 * 1024
-MOST_SECONDS = 30.0
-MOST_REDIRECTS = 5
+MAX_BYTES = 10 * 1024 * 1024
+MAX_SECONDS = 30.0
+MAX_REDIRECTS = 5
 _PORTS = {"http": 80, "https": 443}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -82,8 +82,8 @@ async def fetch_page(url: str, *, resolve: Resolve = resolve, allows: Callable[[
     """
     try:
         # a transport, since a client would handle redirects and proxies itself
-        async with asyncio.timeout(MOST_SECONDS), httpx.AsyncHTTPTransport(trust_env=False) as transport:
-            for _ in range(MOST_REDIRECTS + 1):
+        async with asyncio.timeout(MAX_SECONDS), httpx.AsyncHTTPTransport(trust_env=False) as transport:
+            for _ in range(MAX_REDIRECTS + 1):
                 found = await _fetch(transport, _parts(url), resolve, allows)
                 if isinstance(found, Page):
                     return found
@@ -92,10 +92,10 @@ async def fetch_page(url: str, *, resolve: Resolve = resolve, allows: Callable[[
                 except ValueError:
                     raise PageRefused(f"{_shown(url)} redirects to what is no address") from None
     except TimeoutError:
-        raise PageUnreachable(f"{_shown(url)} was not there within {MOST_SECONDS:.0f} seconds") from None
+        raise PageUnreachable(f"{_shown(url)} was not there within {MAX_SECONDS:.0f} seconds") from None
     except (httpx.HTTPError, httpx.InvalidURL) as problem:
         raise PageUnreachable(f"{_shown(url)} does not answer ({type(problem).__name__})") from None
-    raise PageRefused(f"{_shown(url)} comes after {MOST_REDIRECTS} redirects; give the address where they end")
+    raise PageRefused(f"{_shown(url)} comes after {MAX_REDIRECTS} redirects; give the address where they end")
 
 
 async def _fetch(
@@ -120,7 +120,7 @@ async def _fetch(
             "Accept-Encoding": "identity",
             "User-Agent": "anamnesis",
         },
-        extensions={"sni_hostname": host, "timeout": httpx.Timeout(MOST_SECONDS).as_dict()},
+        extensions={"sni_hostname": host, "timeout": httpx.Timeout(MAX_SECONDS).as_dict()},
     )
     reply = await transport.handle_async_request(request)
     try:
@@ -143,8 +143,8 @@ async def _page(reply: httpx.Response, url: str) -> Page:
     data = bytearray()
     async for chunk in reply.aiter_raw():
         data += chunk
-        if len(data) > MOST_BYTES:
-            raise TooLarge(f"{_shown(url)} has more than {MOST_BYTES >> 20} MiB")
+        if len(data) > MAX_BYTES:
+            raise TooLarge(f"{_shown(url)} has more than {MAX_BYTES >> 20} MiB")
     return Page(url, suffix, bytes(data))
 
 

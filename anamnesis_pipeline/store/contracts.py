@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.model import ScoredPassage, StoredPassage, Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, ScoredPassage, StoredPassage, Variant
 from anamnesis_pipeline.store.gateway import Row
 
 Vectors = NDArray[np.float32]
@@ -32,7 +32,13 @@ class TextIndex(Protocol):
     """Full text over passages, maintained with them in the same transaction."""
 
     def matching(
-        self, words: Sequence[str], k: int, where: Where, *, analyzer: str = "stem", variant: Variant = Variant.TEXT
+        self,
+        words: Sequence[str],
+        k: int,
+        where: EpisodeFilter,
+        *,
+        analyzer: str = "stem",
+        variant: Variant = Variant.TEXT,
     ) -> list[ScoredPassage]:
         """Passages that contain any of `words`, best first by BM25, filters applied before the cut to k.
 
@@ -41,13 +47,15 @@ class TextIndex(Protocol):
         `exact` knows only Variant.TEXT. Very common words may be left out of the candidates when others are rare.
         """
 
-    def with_all(self, words: Sequence[str], k: int, where: Where, *, analyzer: str = "stem") -> list[ScoredPassage]:
+    def with_all(
+        self, words: Sequence[str], k: int, where: EpisodeFilter, *, analyzer: str = "stem"
+    ) -> list[ScoredPassage]:
         """Passages whose own text has all of `words`, best first by BM25. Marks are no words, and not asked for.
 
         :param analyzer: how words are compared, as in `matching`.
         """
 
-    def held_by_few(self, words: Sequence[str], most: int, where: Where) -> list[list[ScoredPassage]]:
+    def held_by_few(self, words: Sequence[str], most: int, where: EpisodeFilter) -> list[list[ScoredPassage]]:
         """For each of `words`, as `exact` compares them, the passages that have it and pass, best first; none where
         they are more than `most`.
         """
@@ -193,7 +201,9 @@ class VectorIndex(Protocol):
     def get(self, space: str, variant: Variant, passage_ids: Sequence[int]) -> dict[int, Vectors]:
         """Passage id -> vector of shape (dim,)."""
 
-    def nearest(self, space: str, variant: Variant, vector: Vectors, k: int, where: Where) -> list[ScoredPassage]:
+    def nearest(
+        self, space: str, variant: Variant, vector: Vectors, k: int, where: EpisodeFilter
+    ) -> list[ScoredPassage]:
         """The k passages with the highest cosine that pass the filter, best first; exact for filters that leave
         few rows, and never fewer than k while k rows pass. `vector` has shape (dim,).
 
@@ -237,7 +247,7 @@ class VectorIndex(Protocol):
         :raises StoreBusy: a server has not built it in time, and goes on.
         """
 
-    def middles(self, space: str, variant: Variant, where: Where, after: int, limit: int) -> EpisodeMiddles:
+    def middles(self, space: str, variant: Variant, where: EpisodeFilter, after: int, limit: int) -> EpisodeMiddles:
         """What up to `limit` episodes that pass the filter say on the whole, in the order in which they came, behind
         number `after`, which begins with 0. Those without a vector in the space are left out, so that there may be
         fewer although more follow.
@@ -276,7 +286,7 @@ class Native(Protocol):
     def page(
         self,
         tables: Any,
-        where: Where,
+        where: EpisodeFilter,
         limit: int,
         after: tuple[str, str] | None = None,
         skip: int = 0,
@@ -287,7 +297,7 @@ class Native(Protocol):
         asked otherwise. `after`: only those that follow this place.
         """
 
-    def count(self, tables: Any, where: Where) -> int:
+    def count(self, tables: Any, where: EpisodeFilter) -> int:
         """Count the episodes that pass a filter."""
 
     def projects(self, tables: Any) -> list[str]:

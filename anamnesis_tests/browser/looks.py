@@ -5,7 +5,7 @@ from playwright.sync_api import Page, expect
 
 GRAVE = {"serious", "critical"}
 PHONE = 360
-MOST_SHIFT = 0.1
+MAX_SHIFT = 0.1
 """Of the layout, as web.dev/cls counts it: less is good."""
 SETTLED_MS = 1_500
 """So long after the last answer: what is live says so within a second."""

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from starlette.routing import Match
 
 from anamnesis_pipeline.pipeline.map_file import map_path, save_map
-from anamnesis_pipeline.pipeline.memory_map import LEAST_EPISODES, make_map
+from anamnesis_pipeline.pipeline.memory_map import MIN_EPISODES, make_map
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.services import Services
@@ -68,7 +68,7 @@ def test_every_page_says_what_to_do_while_nothing_is_stored(page: Page) -> None:
 def test_a_stored_script_stays_text_wherever_it_is_shown(
     page: Page, post: Post, api: httpx.Client, services: TestServices, tmp_path: Path
 ) -> None:
-    for number in range(LEAST_EPISODES):
+    for number in range(MIN_EPISODES):
         post(f"script{number}", f"{SCRIPT} {number}", tags=[SCRIPT[:100]], project=SCRIPT)
     active = services.store.spaces.active()
     assert active is not None

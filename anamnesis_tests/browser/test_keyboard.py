@@ -9,7 +9,7 @@ from anamnesis_tests.support.chat_services import WORDS
 
 pytestmark = pytest.mark.timeout(300)
 
-MOST_TABS = 80
+MAX_TABS = 80
 
 
 def focused(page: Page) -> str:
@@ -24,13 +24,13 @@ def focused(page: Page) -> str:
 
 def tab_to(page: Page, words: str) -> None:
     """Press Tab until what has the focus begins with these words; it must be seen to have it."""
-    for _ in range(MOST_TABS):
+    for _ in range(MAX_TABS):
         page.keyboard.press("Tab")
         if focused(page).startswith(words):
             outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
             assert outline != "none", f"the focus on {words!r} cannot be seen"
             return
-    pytest.fail(f"{MOST_TABS} times Tab did not lead to {words!r}")
+    pytest.fail(f"{MAX_TABS} times Tab did not lead to {words!r}")
 
 
 @pytest.mark.parametrize("undo_s", [600.0])

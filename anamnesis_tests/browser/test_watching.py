@@ -10,7 +10,7 @@ from playwright.sync_api import Page, Position, expect
 from anamnesis_pipeline.pipeline.map_file import map_path, save_map
 from anamnesis_pipeline.pipeline.memory_map import make_map
 from anamnesis_tests.browser.conftest import Post
-from anamnesis_tests.browser.looks import MOST_SHIFT, PHONE, assert_anybody_can_use, layout_shift
+from anamnesis_tests.browser.looks import MAX_SHIFT, PHONE, assert_anybody_can_use, layout_shift
 from anamnesis_tests.sidecar.conftest import TestServices, wait_for
 
 pytestmark = pytest.mark.timeout(300)
@@ -178,7 +178,7 @@ def test_what_the_list_says_of_itself_moves_nothing_below_it(page: Page, post: P
     connecting = top()
     expect(page.locator("#live-badge")).to_have_text("Live")
     assert top() == connecting
-    assert layout_shift(page) < MOST_SHIFT
+    assert layout_shift(page) < MAX_SHIFT
     page.get_by_role("button", name="Pause").click()
     assert top() == connecting
     page.route("**/dashboard/events/stream*", lambda route: route.fulfill(status=429))

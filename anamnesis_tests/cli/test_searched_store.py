@@ -13,7 +13,7 @@ from anamnesis_pipeline.cli.forget import finish_forgetting, run_forget
 from anamnesis_pipeline.cli.ingest import run_ingest
 from anamnesis_pipeline.cli.local_services import mention_other_store, other_store, require_stored
 from anamnesis_pipeline.cli.redact import run_rescan
-from anamnesis_pipeline.cli.sources import Wish, run_add, run_remove
+from anamnesis_pipeline.cli.sources import SourceRequest, run_add, run_remove
 from anamnesis_pipeline.cli.uploads import run_upload
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label
@@ -22,7 +22,7 @@ from anamnesis_pipeline.runtime.home_wiring import open_redactor
 from anamnesis_pipeline.runtime.up_lock import Running, hold_lock
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.services.forget_target import ForgetRequest
-from anamnesis_pipeline.services.posting import EpisodeDraft, Poster
+from anamnesis_pipeline.services.posting import EpisodeDraft, EpisodeWriter
 from anamnesis_pipeline.services.uploads import Handed
 from anamnesis_pipeline.services.wiring import open_pieces, open_store, store_place
 from anamnesis_pipeline.settings import Settings, sidecar_url
@@ -85,7 +85,7 @@ def test_another_name_of_one_server_is_no_other_store(settings: Settings) -> Non
         lambda settings: summaries.run_summarize(settings, print),
         lambda settings: model.add(settings, "hashing"),
         lambda settings: exclude.remove(settings, "x"),
-        lambda settings: run_add(settings, Wish(str(settings.home.parent)), print),
+        lambda settings: run_add(settings, SourceRequest(str(settings.home.parent)), print),
         lambda settings: run_remove(settings, "notes"),
     ],
 )
@@ -129,7 +129,7 @@ def test_search_inside_private_project_finds_it(tmp_path: Path, monkeypatch: pyt
     inside.mkdir(parents=True)
     label = project_label(str(inside.parent))
     with closing(open_store(settings)) as store:
-        poster = Poster(store, open_redactor(settings).mask_text, open_pieces(), None)
+        poster = EpisodeWriter(store, open_redactor(settings).mask_text, open_pieces(), None)
         poster.create(EpisodeDraft("The zeppelin hangar", settings.machine, label))
         store.settings.set("config.private_projects", [label])
         store.settings.set(SEEN + str(inside), label)

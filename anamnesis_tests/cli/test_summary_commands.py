@@ -14,7 +14,7 @@ from anamnesis_pipeline.cli.summaries import explain_value, render_value, run_ba
 from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, GiveUp
 from anamnesis_pipeline.llm import extractive
 from anamnesis_pipeline.llm.prices import ANSWER_TOKENS
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.pipeline.projects import add_alias
 from anamnesis_pipeline.services import store_checks
 from anamnesis_pipeline.services.ingest import ingest_all
@@ -78,13 +78,13 @@ def test_backfill_asks_for_what_another_model_summarized(home: Settings, store: 
     assert "claude-haiku-5-5 $0.0" in cost
     assert cost.endswith("The model that is set runs on this machine and costs nothing.")
     assert "Dagster does it with its next tick" in backfill(home, limit=2, dry_run=False)[-1]
-    assert len(store.summaries.sources_to_summarize(store.episodes.page(Where(), 1).items[0].timestamp)) >= 1
+    assert len(store.summaries.sources_to_summarize(store.episodes.page(EpisodeFilter(), 1).items[0].timestamp)) >= 1
 
 
 def test_what_no_llm_would_be_asked_about_is_not_backfilled(home: Settings, store: Store) -> None:
     configure(home, summarizer="ollama", summary_min_value="3")
     parts = store.summaries.summary_counts()[extractive.MODEL]
-    values = [e.metadata["value"] for e in store.episodes.page(Where(), 200).items if "value" in e.metadata]
+    values = [e.metadata["value"] for e in store.episodes.page(EpisodeFilter(), 200).items if "value" in e.metadata]
     low = sum(value < 3 for value in values)
     assert (len(values), 0 < low < parts) == (parts, True)
     told = backfill(home, dry_run=False)[0]
@@ -131,7 +131,7 @@ def test_absent_llm_leaves_flagged_summaries(home: Settings, store: Store, monke
 
 
 def test_value_of_an_exchange_is_explained(home: Settings, store: Store) -> None:
-    said = store.episodes.page(Where(hidden_kinds=(SESSION_KIND,)), 100).items
+    said = store.episodes.page(EpisodeFilter(hidden_kinds=(SESSION_KIND,)), 100).items
     episode = max(said, key=lambda e: e.metadata["value"])
     body = explain_value(home, episode.episode_id)
     assert body["value"] == sum(body["signals"].values()) > 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_pipeline.model import Episode, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter
 from anamnesis_pipeline.services.wiring import open_store
 from anamnesis_pipeline.settings import Settings
 from anamnesis_tests.cli.typed import refused, said
@@ -22,7 +22,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def stored() -> Episode:
     """The only one."""
     with closing(open_store(Settings())) as store:
-        (episode,) = store.episodes.page(Where(), 10).items
+        (episode,) = store.episodes.page(EpisodeFilter(), 10).items
     return episode
 
 

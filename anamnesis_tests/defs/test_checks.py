@@ -30,7 +30,7 @@ from anamnesis_pipeline.defs.checks import (
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.posted import POSTED
 from anamnesis_pipeline.defs.resources import LlmResource, MemoryResource, SshResource
-from anamnesis_pipeline.model import RESERVED_SOURCES, Source, Space, Variant, Where
+from anamnesis_pipeline.model import RESERVED_SOURCES, EpisodeFilter, Source, Space, Variant
 from anamnesis_pipeline.parsing.claude_logs.message_keys import place_of
 from anamnesis_pipeline.pipeline.document_archive import add_version
 from anamnesis_pipeline.pipeline.document_versions import Version
@@ -65,7 +65,7 @@ def test_what_was_deleted_or_a_rule_holds_back_is_not_missing(memory: MemoryReso
     for number, session in enumerate((SESSION, OTHER)):
         write_log(tmp_path, session, f"Where does walrus {number} sleep?", 60 * number)
     ingest_all(open_pipeline(memory.settings, store), discover_sources(memory.settings).sources)
-    said = store.episodes.page(Where(hidden_kinds=(SESSION_KIND,)), 10).items
+    said = store.episodes.page(EpisodeFilter(hidden_kinds=(SESSION_KIND,)), 10).items
     one, other = sorted(episode.episode_id for episode in said)
     assert delete_episode(store, one)
     assert every_part_is_an_episode(memory).passed
@@ -186,7 +186,7 @@ def test_vectors_that_are_no_numbers_are_an_error(memory: MemoryResource) -> Non
     store.spaces.put(space)
     write(store, 3)
     assert vectors_are_sound(memory).passed
-    written = store.episodes.page(Where(), 3).items
+    written = store.episodes.page(EpisodeFilter(), 3).items
     ids = [stored.passage_id for each in written for stored in store.episodes.passages_of(each.episode_id)]
     store.vectors.put(space.key, Variant.TEXT, ids, np.ones((len(ids), 8), np.float32) / np.sqrt(8))
     assert vectors_are_sound(memory).passed
@@ -230,7 +230,9 @@ def test_upload_without_an_episode_is_told(memory: MemoryResource) -> None:
         uploads.take(Handed(f"{name}.md", f"# Zoo\n\nThe {name} sleeps behind the second gate.".encode()))
     assert every_part_is_an_episode(memory).passed, "an upload is one as any part"
     assert posted_searchability(memory, "uploads").metadata["without an episode"].value == 0
-    assert memory.store.episodes.delete(memory.store.episodes.page(Where(), 1).items[0].episode_id, tombstone=False)
+    assert memory.store.episodes.delete(
+        memory.store.episodes.page(EpisodeFilter(), 1).items[0].episode_id, tombstone=False
+    )
     found = posted_searchability(memory, "uploads")
     assert (found.passed, found.metadata["without an episode"].value) == (False, 1)
 

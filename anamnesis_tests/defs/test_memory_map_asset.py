@@ -11,7 +11,7 @@ from anamnesis_pipeline.defs.memory_map import memory_map
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.schedules import daily_map
 from anamnesis_pipeline.pipeline.map_file import map_path, read_map
-from anamnesis_pipeline.pipeline.memory_map import LEAST_EPISODES
+from anamnesis_pipeline.pipeline.memory_map import MIN_EPISODES
 from anamnesis_tests.pipeline.test_memory_map import fill
 
 
@@ -27,7 +27,7 @@ def test_a_materialization_writes_the_map_and_shows_it(memory: MemoryResource, h
     assert made.episodes == 60
 
 
-@pytest.mark.parametrize(("episodes", "told"), [(0, "No space is active"), (LEAST_EPISODES - 1, "needs 30 episodes")])
+@pytest.mark.parametrize(("episodes", "told"), [(0, "No space is active"), (MIN_EPISODES - 1, "needs 30 episodes")])
 def test_memory_map_of_too_little_says_why_it_is_empty(
     memory: MemoryResource, instance: dg.DagsterInstance, home: Path, episodes: int, told: str
 ) -> None:

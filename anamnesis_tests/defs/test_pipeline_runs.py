@@ -11,7 +11,7 @@ from anamnesis_pipeline.defs.exchanges import PARSE_AGAIN_TAG, exchanges
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACES
 from anamnesis_pipeline.defs.resources import MemoryResource, SshResource
 from anamnesis_pipeline.defs.sensors import crawl_sensor
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.pipeline.parse_again import ask_again
 from anamnesis_pipeline.services.forget import JOB
 from anamnesis_pipeline.services.ingest import ingest_all
@@ -45,7 +45,7 @@ def test_logs_become_searchable_memory_and_then_nothing_is_to_do(memory: MemoryR
     sources = {request.partition_key for request in run_all(daemon, "ingest")}
     assert len(sources) == 2
     assert set(daemon.partitions(SOURCES)) == sources
-    assert memory.store.episodes.count(Where()) > 5
+    assert memory.store.episodes.count(EpisodeFilter()) > 5
     assert daemon.requests(crawl_sensor) == []
 
     (embed,) = daemon.requests(embed_sensor)  # both sources in one run, so that the model loads once
@@ -69,7 +69,7 @@ def test_missing_log_root_is_named_and_stops_nothing(daemon: Daemon, monkeypatch
 
 def test_forgetting_of_a_run_that_died_is_finished_by_the_next(ingested: MemoryResource, daemon: Daemon) -> None:
     store = ingested.store
-    said = store.episodes.page(Where(hidden_kinds=(SESSION_KIND,)), 100).items
+    said = store.episodes.page(EpisodeFilter(hidden_kinds=(SESSION_KIND,)), 100).items
     gone, *kept = [episode.episode_id for episode in said]
     assert daemon.requests(crawl_sensor) == []
     store.settings.set(JOB, {"ids": [gone], "whole": [], "kept": [], "chat": [], "rule": ""})

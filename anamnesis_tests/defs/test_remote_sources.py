@@ -14,7 +14,7 @@ from anamnesis_pipeline.defs.checks import freshness
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.sensors import CRAWL_S, crawl_sensor, quick_crawl_sensor
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.pipeline.host_clock import LOOK, read_look, write_look
 from anamnesis_pipeline.pipeline.source_specs import put_spec, put_specs, remove_spec
 from anamnesis_pipeline.runtime.crawler_wiring import built_in
@@ -87,7 +87,7 @@ def test_what_others_hold_is_ingested_while_one_machine_is_away(memory: MemoryRe
     assert machines(first) == ["far", "far", "mac"]
     assert [(event.check_name, event.passed) for event in first.asset_events] == [("sources_are_fresh", False)]  # type: ignore[union-attr]
     ingest(memory, first)
-    found = memory.store.episodes.page(Where(), 100).items
+    found = memory.store.episodes.page(EpisodeFilter(), 100).items
     assert {episode.project for episode in found if episode.machine == "far"} == {"acme/shop"}
     assert {"far", "mac"} <= {episode.machine for episode in found}
     again = daemon.tick(crawl_sensor)  # idle parts aside, finds nothing and remembers it

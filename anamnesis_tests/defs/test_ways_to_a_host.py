@@ -14,7 +14,7 @@ from anamnesis_pipeline.cli import app as cli
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.sensors import crawl_sensor
 from anamnesis_pipeline.errors import GiveUp
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.services.ingest import ingest_source
 from anamnesis_tests.defs.conftest import Daemon
 from anamnesis_tests.support.ssh_servers import SSHD, SshServer, openssh_server
@@ -103,7 +103,7 @@ def test_key_of_the_agent_opens_a_host_behind_another_by_name(
         (request,) = Daemon(memory, instance).requests(crawl_sensor)
         (source,) = [s for s in memory.store.files.sources() if s.key == request.partition_key]
         assert ingest_source(memory.pipeline, source).crawl.problems == []
-        (found,) = memory.store.episodes.page(Where(), 10).items
+        (found,) = memory.store.episodes.page(EpisodeFilter(), 10).items
         assert (found.machine, found.path) == ("far", f"{tmp_path}/far/notes/keeper.md")
         memory.store.close()
 

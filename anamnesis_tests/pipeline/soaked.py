@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
-from anamnesis_pipeline.model import Episode, Part, Space, Variant, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, Part, Space, Variant
 from anamnesis_pipeline.pipeline.archived import archived_lines
 from anamnesis_pipeline.pipeline.embed import embed_sources
 from anamnesis_pipeline.runtime import home_wiring
@@ -160,7 +160,7 @@ def _all_parts(store: Store) -> Iterator[Part]:
 def _all_episodes(store: Store, *, of_sessions: bool) -> Iterator[Episode]:
     cursor: str | None = None
     while True:
-        page = store.episodes.page(Where(hidden_kinds=() if of_sessions else (SESSION_KIND,)), 500, cursor)
+        page = store.episodes.page(EpisodeFilter(hidden_kinds=() if of_sessions else (SESSION_KIND,)), 500, cursor)
         yield from page.items
         cursor = page.next_cursor
         if cursor is None:

@@ -10,7 +10,7 @@ import pytest
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.errors import LlmRefused
-from anamnesis_pipeline.model import SUMMARIZER_MARK, LlmBudget, Source, Space, Where
+from anamnesis_pipeline.model import SUMMARIZER_MARK, EpisodeFilter, LlmBudget, Source, Space
 from anamnesis_pipeline.parsing.redaction.masking import Redactor
 from anamnesis_pipeline.pipeline import consolidation
 from anamnesis_pipeline.pipeline.consolidation import (
@@ -22,7 +22,7 @@ from anamnesis_pipeline.pipeline.consolidation import (
 )
 from anamnesis_pipeline.pipeline.llm_choice import Llm, LlmRules
 from anamnesis_pipeline.services.merging import Merger, MergeReport, MergeRules, find_clusters
-from anamnesis_pipeline.services.posting import Poster
+from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.conftest import OpenStore
 from anamnesis_tests.support.llms import Clock, LlmHere
@@ -60,7 +60,7 @@ def run(store: Store) -> ConsolidationReport:
 
 
 def visible(store: Store) -> set[str]:
-    return {episode.episode_id for episode in store.episodes.page(Where(), 100).items}
+    return {episode.episode_id for episode in store.episodes.page(EpisodeFilter(), 100).items}
 
 
 def test_snapshots_of_one_exchange_collapse_to_the_newest(logs: Store) -> None:
@@ -132,7 +132,7 @@ def test_a_dead_run_leaves_the_rest_to_the_next(
 
 
 def test_a_long_session_is_compared_in_groups(logs: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consolidation, "GROUP_MOST", 2)
+    monkeypatch.setattr(consolidation, "MAX_GROUP", 2)
     names = say(logs, FIRST, WHOLE, FIRST, WHOLE)
     assert run(logs).superseded == 2
     assert visible(logs) == {names[1], names[3]}
@@ -209,7 +209,7 @@ def tell(store: Store, name: str, text: str, minute: float = 0, **fields: Any) -
 def merger(store: Store, backend: LlmHere, **rules: Any) -> Merger:
     clock = Clock()
     llm = Llm(lambda: backend, LlmRules(requests_per_minute=10_000, **rules), clock, clock.sleep, REDACTOR.mask_text)
-    return Merger(store, llm, minilm_pieces(), Poster(store, REDACTOR.mask_text, minilm_pieces(), None))
+    return Merger(store, llm, minilm_pieces(), EpisodeWriter(store, REDACTOR.mask_text, minilm_pieces(), None))
 
 
 def outcomes(report: MergeReport) -> list[str]:

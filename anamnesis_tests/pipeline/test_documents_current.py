@@ -11,13 +11,13 @@ from anamnesis_pipeline.pipeline.document_archive import versioned
 from anamnesis_pipeline.pipeline.document_versions import Version, is_remote, noted, origins, waiting
 from anamnesis_pipeline.pipeline.documents import parts_of, verdicts_on
 from anamnesis_pipeline.pipeline.forgotten_sections import without_sections
-from anamnesis_pipeline.store.records.documents import Sighting, Verdict
+from anamnesis_pipeline.store.records.documents import SectionOccurrence, Verdict
 
 NOTES = Source("notes", "laptop", "/home/ann/work", "", "documents")
 
 
 def seen(part_id: str, since: int, *, file: str = "a.md", skew: int = 0, present: bool = True, became: str = ""):
-    return Sighting(file, file, part_id, "p", "s", 0, 1, 2, since, skew, part_id, part_id, "", present, became)
+    return SectionOccurrence(file, file, part_id, "p", "s", 0, 1, 2, since, skew, part_id, part_id, "", present, became)
 
 
 SKEWED = [seen("a", 6, skew=3), seen("c", 11, file="c.md", skew=3)]
@@ -50,12 +50,14 @@ SKEWED = [seen("a", 6, skew=3), seen("c", 11, file="c.md", skew=3)]
         "became another",
     ],
 )
-def test_the_last_text_is_current(sightings: list[Sighting], machines: dict[str, str], expected: dict[str, Verdict]):
+def test_the_last_text_is_current(
+    sightings: list[SectionOccurrence], machines: dict[str, str], expected: dict[str, Verdict]
+):
     assert verdicts_on(sightings, machines) == expected
 
 
 @given(st.lists(st.builds(seen, st.sampled_from("abc"), st.integers(0, 9), present=st.booleans()), min_size=1))
-def test_something_is_current_exactly_if_something_is_present(sightings: list[Sighting]):
+def test_something_is_current_exactly_if_something_is_present(sightings: list[SectionOccurrence]):
     found = verdicts_on(sightings, {})
     assert any(v.is_current for v in found.values()) == any(s.present for s in sightings)
     assert all(v.superseded_by != part_id for part_id, v in found.items())

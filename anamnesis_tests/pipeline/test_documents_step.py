@@ -16,7 +16,7 @@ from anamnesis_pipeline.pipeline.tag_patterns import put_patterns
 from anamnesis_pipeline.sources.base import Read
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.support.crawled_documents import COLORS, MOST_BYTES, PORTS, SETUP, T0, DocumentHome, page, write
+from anamnesis_tests.support.crawled_documents import COLORS, MAX_BYTES, PORTS, SETUP, T0, DocumentHome, page, write
 
 
 def test_a_section_is_an_episode_with_its_place_and_time(home: DocumentHome) -> None:
@@ -133,7 +133,7 @@ def test_a_root_that_lists_nothing_retires_nothing_and_says_so(home: DocumentHom
 
 def test_a_file_that_grew_too_large_stays_as_it_was_and_is_named(home: DocumentHome) -> None:
     notes = home.holding("a.md", page(SETUP, PORTS))
-    report = home.change(notes, "a.md", page(COLORS) + " " * MOST_BYTES)
+    report = home.change(notes, "a.md", page(COLORS) + " " * MAX_BYTES)
     assert report.crawl.problems == ["a.md: too large by now, what was read of it stays as it was"]
     assert "3010" in home.said()
     home.change(notes, "a.md", page(COLORS), T0 + 90)

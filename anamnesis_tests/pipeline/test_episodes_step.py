@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
-from anamnesis_pipeline.model import Episode, Part, RecordType, Summary, TypedRecord, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, Part, RecordType, Summary, TypedRecord
 from anamnesis_pipeline.pipeline.publish import RECORD_KIND, episode_of, publish_source, record_id
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.support.llms import SOURCE, START, parsed, part
@@ -24,13 +24,13 @@ def publish(store: Store) -> tuple[int, int, int]:
 def test_an_open_part_is_searchable_and_gets_its_summary(store: Store) -> None:
     parsed(store, part(1, "Why is the zeppelin late?", closed=False))
     assert publish(store) == (1, 0, 0)
-    (episode,) = store.episodes.page(Where(), 5).items
+    (episode,) = store.episodes.page(EpisodeFilter(), 5).items
     assert episode.summary == "so far: Why is the zeppelin late?"
     parsed(store, part(1, "Why is the zeppelin late?", "Because of the wind."))
     whole = part(1, "Why is the zeppelin late?", "Because of the wind.")
     store.summaries.put_summaries([Summary(whole.part_id, whole.content_hash, "The wind made it late.", "m")])
     assert publish(store) == (0, 1, 0)
-    (grown,) = store.episodes.page(Where(), 5).items
+    (grown,) = store.episodes.page(EpisodeFilter(), 5).items
     assert (grown.episode_id, grown.summary) == (episode.episode_id, "The wind made it late.")
     assert publish(store) == (0, 0, 0), "a second run has nothing to do"
 
@@ -61,7 +61,7 @@ def test_a_continued_message_says_so_and_no_time_is_old(store: Store) -> None:
 
 
 def records(store: Store) -> list[Episode]:
-    return sorted(store.episodes.page(Where(kinds=(RECORD_KIND,)), 10).items, key=lambda e: e.summary)
+    return sorted(store.episodes.page(EpisodeFilter(kinds=(RECORD_KIND,)), 10).items, key=lambda e: e.summary)
 
 
 def summarized(store: Store, of: Part, *found: TypedRecord, **fields: Any) -> None:
@@ -126,7 +126,7 @@ def test_a_part_that_cannot_be_published_holds_nothing_up(store: Store, place: t
 
     report = publish_source(store, SOURCE, PIECES, headline)
     assert (report.put.created, odd.part_id in report.problem, "doctor" in report.problem) == (1, True, True)
-    assert [e.summary for e in store.episodes.page(Where(), 5).items] == ["Why is the zeppelin late?"]
+    assert [e.summary for e in store.episodes.page(EpisodeFilter(), 5).items] == ["Why is the zeppelin late?"]
     parsed(store, replace(odd, lead="Before: a talk of journals."))
     assert publish_source(store, SOURCE, PIECES, headline).problem == "", "written anew it fits"
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.pipeline.similarity import (
     DIGEST_BYTES,
-    MOST_RUNS,
+    MAX_RUNS,
     is_little_else,
     kept_of,
     ranges_held,
@@ -79,6 +79,6 @@ def test_what_stands_around_it_as_well_tells_nothing() -> None:
 @given(st.text(max_size=3_000))
 def test_what_is_kept_says_nothing_without_the_secret(text: str) -> None:
     runs = runs_of(text, SECRET)
-    assert len(kept_of(runs, set())) <= MOST_RUNS * DIGEST_BYTES
+    assert len(kept_of(runs, set())) <= MAX_RUNS * DIGEST_BYTES
     assert still_holds(runs, kept_of(runs, set())) or len(runs) < 3
     assert len(runs & runs_of(text, OTHER)) <= 1 + len(runs) // 100

@@ -16,7 +16,7 @@ from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.model import Space, Variant
 from anamnesis_pipeline.pipeline import map_layout
 from anamnesis_pipeline.pipeline.map_file import CENTRES, NONE, MemoryMap, map_path, read_map, save_map
-from anamnesis_pipeline.pipeline.memory_map import LEAST_EPISODES, TooFewEpisodesError, is_map_due, make_map
+from anamnesis_pipeline.pipeline.memory_map import MIN_EPISODES, TooFewEpisodesError, is_map_due, make_map
 from anamnesis_pipeline.services.map_picture import COLOURS, SIZE_PX, picture_of
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.support.samples import episode, passages, random_units, space, unit
@@ -101,19 +101,19 @@ def test_what_comes_while_a_map_is_drawn_is_on_the_next_one(store: Store, monkey
 
 
 def test_of_too_few_episodes_there_is_no_map(store: Store):
-    with pytest.raises(TooFewEpisodesError, match=f"needs {LEAST_EPISODES} .* there are {LEAST_EPISODES - 1};"):
-        make_map(store, fill(store, LEAST_EPISODES - 1))
+    with pytest.raises(TooFewEpisodesError, match=f"needs {MIN_EPISODES} .* there are {MIN_EPISODES - 1};"):
+        make_map(store, fill(store, MIN_EPISODES - 1))
 
 
 def test_episodes_that_all_say_the_same_still_have_a_map(store: Store):
     store.spaces.put(space("s"))
     store.spaces.activate("s")
-    for n in range(LEAST_EPISODES):
+    for n in range(MIN_EPISODES):
         store.episodes.put([(episode(f"e{n}"), passages("text"))])
         (stored,) = store.episodes.passages_of(f"e{n}")
         store.vectors.put("s", Variant.TEXT, [stored.passage_id], unit(1, 0, 0, 0)[None])
     active = store.spaces.active()
-    assert len(make_map(store, active).places) == LEAST_EPISODES
+    assert len(make_map(store, active).places) == MIN_EPISODES
 
 
 # --- pure --------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from anamnesis_pipeline.cli.projects import render
 from anamnesis_pipeline.errors import BadSetting, HostUnreachable
-from anamnesis_pipeline.model import Episode, Passage, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, Passage
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label
 from anamnesis_pipeline.pipeline.projects import (
     SEEN,
@@ -149,7 +149,7 @@ def test_logs_of_a_machine_that_was_away_get_its_projects(store: Store, tmp_path
     assert right_guesses(store, "nas", label) == 0, "of another machine"
     assert right_guesses(store, "box", label) > 0
     assert dict(names(store)) == {"acme/store": 4, "/srv/tools": 1}
-    assert store.episodes.count(Where(projects=("acme/store",))) == 4
+    assert store.episodes.count(EpisodeFilter(projects=("acme/store",))) == 4
     home.publish()
     assert dict(names(store)) == {"acme/store": 4, "/srv/tools": 1}
     assert {part.project for part in store.forgetting.parts_after("", 10)} == {"acme/shop", "/srv/tools"}
@@ -252,7 +252,7 @@ def test_an_alias_merges_what_is_stored_and_what_comes(store: Store, tmp_path: P
     home = ingested(store, tmp_path, "/w/old", "/w/new", "/w/other")
     assert add_alias(store, "/w/old", "/w/new") == 1
     assert names(store) == [("/w/new", 2), ("/w/other", 1)]
-    assert store.episodes.count(Where(projects=("/w/new",))) == 2
+    assert store.episodes.count(EpisodeFilter(projects=("/w/new",))) == 2
     log = Log(session="later", cwd="/w/old")
     log.minute, log._count = 30, 50
     log.user("typed after the merge")
@@ -305,7 +305,7 @@ def test_both_unicode_forms_of_a_path_are_one_project(store: Store, tmp_path: Pa
     home.ingest()
     assert store.projects.all() == ["~/Code/Küche-Steuerung"]
     for name in ("Küche-Steuerung", DECOMPOSED):
-        where = Where(projects=(name,))
+        where = EpisodeFilter(projects=(name,))
         for text, mode in ((name, Mode.EXACT), (f"`{name}`", Mode.EXACT), (name, Mode.HYBRID)):
             assert len(Engine(store, None).search(SearchQuery(text, mode=mode, where=where, fold=False)).hits) == 2
         assert projects_of_folder(store, f"/Users/mira/Code/{name}", "box", is_here=True, private=Private()) == (

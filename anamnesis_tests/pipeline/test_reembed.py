@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable, SpaceConflict, SpaceNotFound, StoreFull
-from anamnesis_pipeline.model import Space, Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Space, Variant
 from anamnesis_pipeline.pipeline.index import SpaceReport, add_model, begin, ensure_space, generations, index_space
 from anamnesis_pipeline.pipeline.reembed_state import (
     FAILURE,
@@ -390,7 +390,7 @@ def test_space_with_unsound_vectors_gets_no_index_and_no_switch(store: Store) ->
     embed_all(store, ensure(store, A))
     second = ensure(store, B32)
     embed_all(store, second)
-    (passage, *_) = store.episodes.passages_of(store.episodes.page(Where(), 1).items[0].episode_id)
+    (passage, *_) = store.episodes.passages_of(store.episodes.page(EpisodeFilter(), 1).items[0].episode_id)
     store.vectors.put(second.key, Variant.TEXT, [passage.passage_id], np.zeros((1, second.dim), np.float32))
     with pytest.raises(GiveUp, match=f"1 vectors of the newest episodes in {second.key}"):
         index_space(store, second.key)

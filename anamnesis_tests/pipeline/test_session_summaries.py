@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.pipeline.publish import delete_episode
 from anamnesis_pipeline.pipeline.session_summaries import SessionReport
 from anamnesis_pipeline.store.base import Store
@@ -35,13 +35,13 @@ class Sessions(Ingested):
         return self.records()
 
     def records(self, *, former: bool = False) -> list[SessionRecord]:
-        where = Where(kinds=(SESSION_KIND,), include_superseded=former)
+        where = EpisodeFilter(kinds=(SESSION_KIND,), include_superseded=former)
         found = [of_episode(episode) for episode in self.store.episodes.page(where, 100).items]
         return [record for record in found if record is not None]
 
     def text(self) -> str:
         """All that records say, former ones too."""
-        where = Where(kinds=(SESSION_KIND,), include_superseded=True)
+        where = EpisodeFilter(kinds=(SESSION_KIND,), include_superseded=True)
         episodes = self.store.episodes.page(where, 100).items
         passages = [p.passage for e in episodes for p in self.store.episodes.passages_of(e.episode_id)]
         return "\n".join([*map(str, episodes), *map(str, passages)])
@@ -114,7 +114,7 @@ def test_resumed_session_gets_a_revision(home: Sessions) -> None:
     assert (record.revision, record.prompt) == (2, ASKED)
     assert record.outcome.startswith("The start takes 4 seconds")
     assert record.open_items == ()
-    stored = home.store.episodes.page(Where(kinds=(SESSION_KIND,), include_superseded=True), 10).items
+    stored = home.store.episodes.page(EpisodeFilter(kinds=(SESSION_KIND,), include_superseded=True), 10).items
     former, present = sorted(stored, key=lambda episode: episode.status, reverse=True)
     assert (former.status, former.superseded_by) == ("superseded", present.episode_id)
 
@@ -190,7 +190,7 @@ def test_one_session_id_in_two_projects_is_two_records(home: Sessions) -> None:
     other.user("And who eats at night?", uuid="zoo-2")
     home.write(other.lines, folder="-home-dev-zoo")
     assert {(record.project, record.revision) for record in home.run()} == {("/home/dev/shop", 1), ("/home/dev/zoo", 2)}
-    zoo = home.store.episodes.page(Where(projects=("/home/dev/zoo",)), 100).items
+    zoo = home.store.episodes.page(EpisodeFilter(projects=("/home/dev/zoo",)), 100).items
     for episode in zoo:
         if episode.kind != SESSION_KIND:
             delete_episode(home.store, episode.episode_id)
@@ -267,7 +267,7 @@ def test_subagents_belong_to_their_session(home: Sessions) -> None:
 def test_deleted_record_stays_deleted_until_session_goes_on(home: Sessions) -> None:
     log = worked()
     home.run(log)
-    (episode,) = home.store.episodes.page(Where(kinds=(SESSION_KIND,)), 10).items
+    (episode,) = home.store.episodes.page(EpisodeFilter(kinds=(SESSION_KIND,)), 10).items
     assert delete_episode(home.store, episode.episode_id)
     home.store.parts.renew_session(SESSION)
     assert home.run() == []

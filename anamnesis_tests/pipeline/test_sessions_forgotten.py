@@ -10,7 +10,7 @@ import pytest
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.errors import LlmRefused
-from anamnesis_pipeline.model import Episode, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter
 from anamnesis_pipeline.parsing.redaction.masking import Redactor
 from anamnesis_pipeline.pipeline.llm_choice import Llm, LlmRules
 from anamnesis_pipeline.pipeline.session_summaries import summarize_sessions
@@ -19,7 +19,7 @@ from anamnesis_pipeline.services import blocklist, wiring
 from anamnesis_pipeline.services.blocklist import exclude_episode
 from anamnesis_pipeline.services.exporting import export
 from anamnesis_pipeline.services.importing import Importer
-from anamnesis_pipeline.services.posting import Poster
+from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.session_model import SESSION_KIND, of_episode
 from anamnesis_tests.support.archived_logs import DAY, SESSION, Home, unmasked
@@ -45,7 +45,7 @@ class Recorded(Home):
 
     def records(self) -> list[Episode]:
         """Every revision."""
-        return self.store.episodes.page(Where(kinds=(SESSION_KIND,), include_superseded=True), 100).items
+        return self.store.episodes.page(EpisodeFilter(kinds=(SESSION_KIND,), include_superseded=True), 100).items
 
     def publish_again(self) -> None:
         """Publish one part as if it had changed."""
@@ -183,13 +183,15 @@ def test_imported_record_goes_with_an_exchange_of_its_session(home: Recorded) ->
 
 def test_imported_record_becomes_that_of_the_log(home: Recorded) -> None:
     exported = io.BytesIO()
-    export(home.store, Where(include_superseded=True), exported)
+    export(home.store, EpisodeFilter(include_superseded=True), exported)
     before = home.records()
     home.forget(session_id=SESSION)
     home.store.exclusion.lift([each.episode_id for each in home.store.exclusion.tombstones(99)])
     pieces = minilm_pieces()
     exported.seek(0)
-    report = Importer(home.store, Poster(home.store, unmasked, pieces, None), pieces).take(exported, lambda _: None)
+    report = Importer(home.store, EpisodeWriter(home.store, unmasked, pieces, None), pieces).take(
+        exported, lambda _: None
+    )
     assert report.problems == []
     (imported,) = home.records()
     assert (imported.source, of_episode(imported)) == ("direct", of_episode(before[0]))

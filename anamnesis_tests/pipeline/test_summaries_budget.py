@@ -24,7 +24,7 @@ from anamnesis_pipeline.pipeline import llm_calls
 from anamnesis_pipeline.pipeline import summarize as step
 from anamnesis_pipeline.pipeline.llm_calls import BEING_MADE
 from anamnesis_pipeline.pipeline.llm_guard import CALL_LEASE, REFUSALS_TO_OPEN, Breaker, breakers
-from anamnesis_pipeline.pipeline.summarize import MOST_ATTEMPTS
+from anamnesis_pipeline.pipeline.summarize import MAX_ATTEMPTS
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.support.llms import DAY, EXPECTED, ONE, REPLY, USED, LlmHere, Run, parsed, part
 
@@ -277,11 +277,11 @@ def test_the_newest_parts_refused_prompt_stops_no_other_summary(store: Store, st
 def test_a_refused_prompt_is_tried_rarely_and_then_given_up(start):
     run = start(choosy(1), ONE)
     a_day(run)
-    assert len(run.backend.asked) == MOST_ATTEMPTS
+    assert len(run.backend.asked) == MAX_ATTEMPTS
     a_day(run)
     run.clock.now += timedelta(days=1_000)
     run()
-    assert len(run.backend.asked) == MOST_ATTEMPTS
+    assert len(run.backend.asked) == MAX_ATTEMPTS
     found = run.summary(ONE)
     assert (found.model, found.problem) == (extractive.MODEL, "it does not take this prompt")
     run.backend.refused = frozenset()
@@ -291,7 +291,7 @@ def test_a_refused_prompt_is_tried_rarely_and_then_given_up(start):
 
 def test_a_service_that_finds_nobody_is_tried_without_end(start):
     run = start(choosy(1, problem=lambda: LlmUnavailable("no connection")), ONE)
-    for _ in range(MOST_ATTEMPTS + 2):
+    for _ in range(MAX_ATTEMPTS + 2):
         run()
         run.clock.now += timedelta(days=8)
     run.backend.refused = frozenset()
@@ -334,7 +334,7 @@ def test_a_prompt_that_always_fails_opens_nothing(store: Store, start, problem: 
     a_day(run)
     assert not any(breaker.is_open(run.clock.now) for breaker in breakers(store.settings))
     a_day(run)
-    assert len(run.backend.asked) == MOST_ATTEMPTS > REFUSALS_TO_OPEN
+    assert len(run.backend.asked) == MAX_ATTEMPTS > REFUSALS_TO_OPEN
 
 
 # --- calls around which the process is killed -------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.errors import BadSetting, HostUnreachable, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
 from anamnesis_pipeline.llm import extractive
-from anamnesis_pipeline.model import LlmBudget, LlmUse, Part, RecordType, Summary, TypedRecord, Where
+from anamnesis_pipeline.model import EpisodeFilter, LlmBudget, LlmUse, Part, RecordType, Summary, TypedRecord
 from anamnesis_pipeline.pipeline.llm_choice import Llm
 from anamnesis_pipeline.pipeline.llm_guard import breakers
 from anamnesis_pipeline.pipeline.projects import machine_labels, right_guesses
@@ -235,12 +235,12 @@ def test_what_is_worth_much_is_tagged_while_it_waits_for_its_llm(store: Store, s
     run()
     assert (run.summary(worth).tags, run.summary(less).tags) == ((UNSUMMARIZED,), ())
     publish_source(store, SOURCE, minilm_pieces(), extractive.summarize)
-    waiting = Where(tags=(UNSUMMARIZED,))
+    waiting = EpisodeFilter(tags=(UNSUMMARIZED,))
     assert [episode.episode_id for episode in store.episodes.page(waiting, 9).items] == [worth.part_id]
     run(by_hand=True)
     publish_source(store, SOURCE, minilm_pieces(), extractive.summarize)
     assert store.episodes.count(waiting) == 0
-    assert store.episodes.count(Where(tags=("webhooks",), kinds=("exchange",))) == 2
+    assert store.episodes.count(EpisodeFilter(tags=("webhooks",), kinds=("exchange",))) == 2
 
 
 def test_a_summary_is_not_lost_to_a_failed_attempt_at_another(store: Store, start):

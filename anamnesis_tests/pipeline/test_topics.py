@@ -2,7 +2,7 @@
 
 import pytest
 
-from anamnesis_pipeline.model import Source, Where
+from anamnesis_pipeline.model import EpisodeFilter, Source
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.profiles import PROFILES
 from anamnesis_pipeline.search.query import SearchQuery
@@ -26,7 +26,7 @@ def topics(home: DocumentHome) -> Source:
 
 
 def hits(store: Store, profile: str, *, raw: bool = False, **where: object) -> list[HitOut]:
-    query = SearchQuery("how is the shop deployed", profile=PROFILES[profile], where=Where(**where))  # type: ignore[arg-type]
+    query = SearchQuery("how is the shop deployed", profile=PROFILES[profile], where=EpisodeFilter(**where))  # type: ignore[arg-type]
     return answer_body(Engine(store, None).search(query), ["raw"] if raw else [], explain=False)["results"]
 
 

@@ -12,7 +12,7 @@ from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.errors import EmbeddingQueueFull, ModelLoading, StoreBusy, StoreCorrupt
-from anamnesis_pipeline.model import Source, Space, Where
+from anamnesis_pipeline.model import EpisodeFilter, Source, Space
 from anamnesis_pipeline.search.engine import CHARS_PER_TOKEN, Engine
 from anamnesis_pipeline.search.project_labels import labels_of
 from anamnesis_pipeline.search.query import Mode, SearchQuery
@@ -42,13 +42,15 @@ def test_ten_matches_give_ten_however_many_others_match_better(
         memory.add(f"a zeppelin of another size, number {n}, seen from far away", status=status, **fields)
         for n, status in enumerate(["active", "superseded"] * 5)
     ]
-    found = memory.ids("zeppelin hangar door", mode=mode, where=Where(include_superseded=True, **narrow), **EVERYTHING)
+    found = memory.ids(
+        "zeppelin hangar door", mode=mode, where=EpisodeFilter(include_superseded=True, **narrow), **EVERYTHING
+    )
     assert sorted(found) == sorted(wanted)
 
 
 def test_time_bounds_are_exact(memory: Memory) -> None:
     ids = [memory.add(f"zeppelin {n}") for n in range(6)]
-    where = Where(since=START + timedelta(hours=2), until=START + timedelta(hours=4))
+    where = EpisodeFilter(since=START + timedelta(hours=2), until=START + timedelta(hours=4))
     assert sorted(memory.ids("zeppelin", where=where, **EVERYTHING)) == ids[1:3]
 
 
@@ -56,17 +58,17 @@ def test_superseded_and_compaction_summaries_are_hidden_unless_asked_for(memory:
     old, new = memory.add("zeppelin", status="superseded"), memory.add("zeppelin now")
     made = memory.add("zeppelin hangar", kind="compact_summary")
     assert memory.ids("zeppelin") == [new]
-    assert set(memory.ids("zeppelin", where=Where(include_superseded=True))) == {old, new}
-    assert memory.ids("zeppelin hangar", where=Where(kinds=("compact_summary",))) == [made]
+    assert set(memory.ids("zeppelin", where=EpisodeFilter(include_superseded=True))) == {old, new}
+    assert memory.ids("zeppelin hangar", where=EpisodeFilter(kinds=("compact_summary",))) == [made]
 
 
 def test_a_bare_project_name_means_every_project_of_that_name(memory: Memory) -> None:
     labels = ("acme/api", "~/code/api", "api", "my-api", "api/x")
     ids = {label: memory.add("zeppelin", project=label) for label in labels}
-    found = memory.ids("zeppelin", where=Where(projects=("api",)), **EVERYTHING)
+    found = memory.ids("zeppelin", where=EpisodeFilter(projects=("api",)), **EVERYTHING)
     assert sorted(found) == sorted([ids["acme/api"], ids["~/code/api"], ids["api"]])
-    assert memory.ids("zeppelin", where=Where(projects=("acme/api",)), **EVERYTHING) == [ids["acme/api"]]
-    assert memory.ids("zeppelin", where=Where(projects=("nowhere",))) == []
+    assert memory.ids("zeppelin", where=EpisodeFilter(projects=("acme/api",)), **EVERYTHING) == [ids["acme/api"]]
+    assert memory.ids("zeppelin", where=EpisodeFilter(projects=("nowhere",))) == []
     assert labels_of("api", ["my-api", "a/api", "api/b"]) == ["a/api"]
 
 
@@ -134,7 +136,7 @@ def test_of_folded_copies_one_that_is_not_superseded_is_shown(memory: Memory) ->
     text = "the zeppelin hangar doors jam in frost and need oil twice a year says the keeper of the field"
     old = memory.add(text, status="superseded")
     new = memory.add(f"{text} today", status="active")
-    every = Where(include_superseded=True)
+    every = EpisodeFilter(include_superseded=True)
     assert memory.ids("zeppelin hangar doors", where=every, fold=False) == [old, new]
     (hit,) = memory.ask("zeppelin hangar doors", where=every).hits
     assert (hit.episode.episode_id, hit.also) == (new, (old,))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.events import Event, around, event_in
 from anamnesis_pipeline.search.levels import measure_level
@@ -212,11 +212,11 @@ def test_who_asks_for_nothing_but_a_time_gets_what_is_of_it(compacted: Memory, q
 
 def test_the_filters_of_the_answer_are_none_of_the_compaction(compacted: Memory) -> None:
     question = "which tests did we work on right after the compaction?"
-    assert compacted.ids(question, where=Where(kinds=("exchange",)))[0] == "two-61"
-    named = Where(projects=("acme/web",))
+    assert compacted.ids(question, where=EpisodeFilter(kinds=("exchange",)))[0] == "two-61"
+    named = EpisodeFilter(projects=("acme/web",))
     session(compacted, "web", 80, "menu", project="acme/web")
     assert compacted.ids("what did we do right after the compaction?", where=named) == ["web-61"]
-    assert compacted.ids("what did we do right after the compaction?", where=Where(projects=("acme/api",))) == [
+    assert compacted.ids("what did we do right after the compaction?", where=EpisodeFilter(projects=("acme/api",))) == [
         "two-61"
     ]
 
@@ -225,7 +225,7 @@ def test_a_compaction_of_a_private_project_is_none_for_who_does_not_name_it(comp
     session(compacted, "secret", 80, "menu", project="acme/secret")
     compacted.engine = Engine(compacted.store, embed_query, private=lambda: Private(projects=("acme/secret",)))
     assert compacted.ids("what did we do right after the compaction?") == ["two-61"]
-    named = Where(projects=("acme/secret",))
+    named = EpisodeFilter(projects=("acme/secret",))
     assert compacted.ids("what did we do right after the compaction?", where=named) == ["secret-61"]
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from anamnesis_pipeline.model import ScoredPassage
 from anamnesis_pipeline.search.floor import (
-    ASKED_LEAST,
-    SPREAD_LEAST,
+    MIN_ASKED,
+    MIN_SPREAD,
     UNKNOWN_MOST,
     Confidence,
     Evidence,
@@ -40,7 +40,7 @@ def test_nearer_passages_and_known_words_make_it_surer() -> None:
 
 
 def test_what_other_things_find_is_no_answer_and_what_is_far_above_it_is() -> None:
-    assert sure(found(0.25, 0.2, unknown=0.45)) < ASKED_LEAST < sure(found(0.5, 0.45))
+    assert sure(found(0.25, 0.2, unknown=0.45)) < MIN_ASKED < sure(found(0.5, 0.45))
 
 
 def test_a_model_whose_cosines_are_all_high_is_judged_alike() -> None:
@@ -54,18 +54,18 @@ def test_a_model_whose_cosines_are_all_high_is_judged_alike() -> None:
 
 
 def test_a_question_in_other_words_or_another_language_is_heard_where_its_passage_is_near() -> None:
-    assert sure(found(0.6, 0.55, unknown=1.0)) == sure(found(0.6, 0.55, unknown=UNKNOWN_MOST)) > ASKED_LEAST
+    assert sure(found(0.6, 0.55, unknown=1.0)) == sure(found(0.6, 0.55, unknown=UNKNOWN_MOST)) > MIN_ASKED
 
 
 def test_where_little_is_stored_all_words_are_unknown_to_questions_on_other_things_too() -> None:
     few = level_of([found(0.1, 0.1, unknown=1.0), found(0.2, 0.1, unknown=0.9)])
     assert few.unknown == UNKNOWN_MOST
-    assert sure(found(0.4, 0.4, unknown=0.6), few) > ASKED_LEAST
+    assert sure(found(0.4, 0.4, unknown=0.6), few) > MIN_ASKED
 
 
 def test_cosines_that_hardly_differ_are_not_told_apart_finer_than_they_are_measured() -> None:
     flat = level_of([found(0.2, 0.2), found(0.2, 0.2)])
-    assert nearness(0.2 + SPREAD_LEAST, flat, "dense_text") == pytest.approx(1.0)
+    assert nearness(0.2 + MIN_SPREAD, flat, "dense_text") == pytest.approx(1.0)
 
 
 def test_a_list_that_was_not_measured_says_nothing() -> None:

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from anamnesis_pipeline.search.open_loops import (
-    MOST_LINE_CHARS,
+    MAX_LINE_CHARS,
     decisions_in,
     open_loops,
     question_at_the_end,
@@ -43,7 +43,7 @@ def test_lines_are_few_short_and_each_once() -> None:
     found = open_loops(text)
     assert len(found) == 4
     assert found[0] == "TODO: the same"
-    assert max(map(len, found)) <= MOST_LINE_CHARS
+    assert max(map(len, found)) <= MAX_LINE_CHARS
 
 
 CHOSEN = "We chose SQLite. Because nothing has to be installed then."

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from anamnesis_pipeline.model import Passage, Segment, SegmentKind, Where
+from anamnesis_pipeline.model import EpisodeFilter, Passage, Segment, SegmentKind
 from anamnesis_pipeline.parsing.text.transcripts import transcript
 from anamnesis_pipeline.pipeline.embed import embed_passages
 from anamnesis_pipeline.search.query import Hit
@@ -115,11 +115,11 @@ def test_sessions_keep_filters_and_the_budget(memory: Memory) -> None:
     one = recorded(memory, "motor", DAY)
     other = recorded(memory, "hangar", DAY, project="acme/other")
     question = "what did we do on February 11?"
-    in_other = asked(memory, question, where=Where(projects=("acme/other",)))
+    in_other = asked(memory, question, where=EpisodeFilter(projects=("acme/other",)))
     assert [hit.episode.episode_id for hit in in_other] == [other]
-    assert asked(memory, question, where=Where(kinds=("exchange",))) == []
+    assert asked(memory, question, where=EpisodeFilter(kinds=("exchange",))) == []
     assert len(asked(memory, question, max_tokens=100)) == 1
-    assert asked(memory, question, where=Where(instance="pi")) == []
+    assert asked(memory, question, where=EpisodeFilter(instance="pi")) == []
     assert one in [hit.episode.episode_id for hit in asked(memory, question)]
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from anamnesis_pipeline.model import Episode, Passage, StoredPassage
-from anamnesis_pipeline.search.floor import UNASKED_LEAST
+from anamnesis_pipeline.search.floor import MIN_UNASKED
 from anamnesis_pipeline.search.query import Hit
-from anamnesis_pipeline.search.telling import BESIDE, LITERAL_LEAST, STRANGER, says_what_it_asks, telling
+from anamnesis_pipeline.search.telling import BESIDE, MIN_LITERAL, STRANGER, says_what_it_asks, telling
 from anamnesis_tests.support.samples import episode
 
 
@@ -33,15 +33,15 @@ def kept(above: list[float | None], *, sure: float | None, is_stranger: bool = F
 @pytest.mark.parametrize(
     ("above", "given", "said"),
     [
-        ([BESIDE, 4.0, BESIDE - 0.1], {"sure": UNASKED_LEAST}, [0, 1]),
-        ([4.0], {"sure": UNASKED_LEAST - 0.1}, []),
+        ([BESIDE, 4.0, BESIDE - 0.1], {"sure": MIN_UNASKED}, [0, 1]),
+        ([4.0], {"sure": MIN_UNASKED - 0.1}, []),
         ([], {"sure": None}, []),
-        ([4.0], {"sure": LITERAL_LEAST, "names": True}, [0]),
-        ([4.0], {"sure": LITERAL_LEAST - 0.1, "names": True}, []),
-        ([4.0], {"sure": UNASKED_LEAST + STRANGER - 0.1, "is_stranger": True}, []),
-        ([4.0], {"sure": UNASKED_LEAST + STRANGER, "is_stranger": True}, [0]),
+        ([4.0], {"sure": MIN_LITERAL, "names": True}, [0]),
+        ([4.0], {"sure": MIN_LITERAL - 0.1, "names": True}, []),
+        ([4.0], {"sure": MIN_UNASKED + STRANGER - 0.1, "is_stranger": True}, []),
+        ([4.0], {"sure": MIN_UNASKED + STRANGER, "is_stranger": True}, [0]),
         ([4.0, 4.0], {"sure": None}, []),  # not known how near it is
-        ([None, 4.0], {"sure": UNASKED_LEAST}, [1]),
+        ([None, 4.0], {"sure": MIN_UNASKED}, [1]),
     ],
 )
 def test_what_is_near_is_said_where_it_is_sure_enough(

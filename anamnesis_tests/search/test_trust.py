@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from anamnesis_pipeline.model import ChatMessage, ChatSession, Citation, Where
+from anamnesis_pipeline.model import ChatMessage, ChatSession, Citation, EpisodeFilter
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.search.trust import CHAT_FACTOR, CURATED_FACTOR, authority_of, tier_of, trust_factor
@@ -135,8 +135,8 @@ def test_answers_of_the_chat_are_filtered_by_their_kind(store: Store) -> None:
         put(store, name, TEXT, source=source, kind=kind)
 
     def found(*kinds: str) -> set[str]:
-        listed = {each.episode_id for each in store.episodes.page(Where(kinds=kinds), 9).items}
-        assert listed == {each.episode_id for each in store.text.matching(["zeppelin"], 9, Where(kinds=kinds))}
+        listed = {each.episode_id for each in store.episodes.page(EpisodeFilter(kinds=kinds), 9).items}
+        assert listed == {each.episode_id for each in store.text.matching(["zeppelin"], 9, EpisodeFilter(kinds=kinds))}
         return listed
 
     assert found("chat_answer") == {"old", "new"}

@@ -27,7 +27,7 @@ from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit
 from anamnesis_pipeline.services.chat import (
     HISTORY,
-    MOST_ATTACHED_BYTES,
+    MAX_ATTACHED_BYTES,
     SPARSE,
     STANDING,
     Attachment,
@@ -179,7 +179,7 @@ def test_the_last_messages_are_told_beginning_with_a_question():
 def test_an_attached_file_is_cut_at_200_kb_and_says_so(text: str):
     (said,) = told([], "Read this", [Attachment("a.txt", text)], Found([]))
     file = said.text.split("Attached file a.txt:\n")[1].split("\n(cut here")[0]
-    assert 0 <= MOST_ATTACHED_BYTES - len(file.encode()) < 2
+    assert 0 <= MAX_ATTACHED_BYTES - len(file.encode()) < 2
     assert text.startswith(file)
     (short,) = told([], "Read this", [Attachment("a.txt", "short")], Found([]))
     assert "cut here" not in short.text

@@ -5,12 +5,12 @@ from datetime import timedelta
 import pytest
 
 from anamnesis_pipeline.errors import Excluded, GiveUp
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.pipeline.exclusion import Exclusions
 from anamnesis_pipeline.pipeline.projects import add_alias
 from anamnesis_pipeline.services import blocklist, wiring
 from anamnesis_pipeline.services.blocklist import add_rule, exclude_episode, lift, matching_episodes
-from anamnesis_pipeline.services.posting import EpisodeDraft, Poster
+from anamnesis_pipeline.services.posting import EpisodeDraft, EpisodeWriter
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, sha256_of
 from anamnesis_tests.support.archived_logs import DAY, FOLDER, OTHER, SESSION, Home, unmasked
 from anamnesis_tests.support.crawled_logs import source_changed
@@ -29,8 +29,8 @@ def rule(home: Home, kind: RuleKind, value: str, reason: str = "") -> Rule:
     return add_rule(home.store, Rule(kind, value, reason=reason))[0]
 
 
-def poster(home: Home) -> Poster:
-    return Poster(home.store, unmasked, wiring.open_pieces(), None)
+def poster(home: Home) -> EpisodeWriter:
+    return EpisodeWriter(home.store, unmasked, wiring.open_pieces(), None)
 
 
 def draft(text: str, **fields: str) -> EpisodeDraft:
@@ -203,7 +203,7 @@ def test_a_rule_that_is_there_keeps_its_place(home: Home) -> None:
 
 def test_asking_without_any_rule_finds_nothing_excluded(home: Home) -> None:
     assert Exclusions(home.store).stamp == ""
-    assert home.store.episodes.count(Where()) == 0
+    assert home.store.episodes.count(EpisodeFilter()) == 0
     assert Exclusions(home.store).reason("box", "/any", "p") is None
     rule(home, RuleKind.PATH, "/srv", reason="private")
     assert "private" in (Exclusions(home.store).reason("box", "/srv/a.md") or "")

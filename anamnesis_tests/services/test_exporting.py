@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from anamnesis_pipeline.cli.exporting import render, run_export, run_import
 from anamnesis_pipeline.errors import GiveUp
-from anamnesis_pipeline.model import Episode, Passage, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, Passage
 from anamnesis_pipeline.services import exporting, importing, wiring
 from anamnesis_pipeline.services.blocklist import add_rule
 from anamnesis_pipeline.services.exporting import body_of
@@ -72,7 +72,7 @@ def taken(settings: Settings, folder: Path, *lines: dict[str, Any] | str) -> Imp
 
 
 def episodes(store: Store) -> list[Episode]:
-    return store.episodes.page(Where(include_superseded=True), 100, oldest_first=True).items
+    return store.episodes.page(EpisodeFilter(include_superseded=True), 100, oldest_first=True).items
 
 
 def passages(store: Store, episode: Episode) -> list[Passage]:
@@ -110,13 +110,13 @@ def test_an_export_comes_in_as_it_was_once(
         assert passages(old[1], theirs) == passages(store, ours) != []
     again = run_import(settings, tmp_path / name, lambda number: None)
     assert (again.created, again.unchanged, again.differing) == (0, 58, [])
-    assert store.text.matching(["zeppelin"], 5, Where())
+    assert store.text.matching(["zeppelin"], 5, EpisodeFilter())
 
 
 def test_an_episode_moved_in_time_meanwhile_is_exported_once(old: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     _, store = old
     monkeypatch.setattr(exporting, "PAGE", 2)
-    all_ids = {each.episode_id for each in store.episodes.page(Where(include_superseded=True), 100).items}
+    all_ids = {each.episode_id for each in store.episodes.page(EpisodeFilter(include_superseded=True), 100).items}
     page, looks = store.episodes.page, []
 
     def move(episode_id: str, days: int) -> None:
@@ -129,12 +129,12 @@ def test_an_episode_moved_in_time_meanwhile_is_exported_once(old: Opened, monkey
         looks.append(page(*given, **named))
         if len(looks) == 1:
             move(looks[0].items[0].episode_id, 5_000)
-            move(page(Where(include_superseded=True), 1).items[0].episode_id, -9_000)
+            move(page(EpisodeFilter(include_superseded=True), 1).items[0].episode_id, -9_000)
         return looks[-1]
 
     monkeypatch.setattr(store.episodes, "page", meanwhile)
     out = io.BytesIO()
-    count = exporting.export(store, Where(include_superseded=True), out)
+    count = exporting.export(store, EpisodeFilter(include_superseded=True), out)
     written = [json.loads(line)["episode_id"] for line in out.getvalue().splitlines()]
     assert (count, len(written), set(written)) == (len(all_ids), len(all_ids), all_ids)
 
@@ -142,7 +142,7 @@ def test_an_episode_moved_in_time_meanwhile_is_exported_once(old: Opened, monkey
 def test_an_export_holds_private_text_on_demand(
     old: Opened, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    count = old[1].episodes.count(Where(projects=("acme/api",), include_superseded=True))
+    count = old[1].episodes.count(EpisodeFilter(projects=("acme/api",), include_superseded=True))
     old[1].settings.set("config.private_projects", ["acme/api"])
     assert run_export(old[0], tmp_path / "a") == 58 - count
     assert f"{count} private episodes left out; --private writes them too" in capsys.readouterr().err
@@ -274,7 +274,7 @@ def transactions(store: Store) -> int:
 
 def contexts(store: Store) -> dict[str, list[str]]:
     """Summary of each episode -> the contexts of its passages."""
-    found = store.episodes.page(Where(include_superseded=True), 1_000).items
+    found = store.episodes.page(EpisodeFilter(include_superseded=True), 1_000).items
     return {e.summary: [held.passage.context for held in store.episodes.passages_of(e.episode_id)] for e in found}
 
 
@@ -420,7 +420,7 @@ def test_implausible_times_are_kept_as_text(settings: Settings, store: Store, tm
     ]
     report = taken(settings, tmp_path, *lines)
     assert (report.created, report.problems, report.moved) == (5, [], 2)
-    found = {each.summary: each for each in store.episodes.page(Where(), 10).items}
+    found = {each.summary: each for each in store.episodes.page(EpisodeFilter(), 10).items}
     assert found["first"].timestamp == found["third"].timestamp
     assert found["last"].timestamp == found["second"].timestamp
     assert found["moon"].timestamp.year == 1970

@@ -21,7 +21,7 @@ from anamnesis_pipeline.pipeline.archive import Archive
 from anamnesis_pipeline.runtime import home_wiring
 from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.forget import JOB
-from anamnesis_pipeline.services.posting import EpisodeDraft, Poster
+from anamnesis_pipeline.services.posting import EpisodeDraft, EpisodeWriter
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_tests.sidecar.conftest import wait_for
 from anamnesis_tests.support.archived_logs import DAY, FOLDER, OTHER, SESSION, Home, meets_a_lock, record, unmasked
@@ -150,7 +150,7 @@ def test_neighbours_lose_what_they_carried_of_it_even_edited(home: Home) -> None
     home.ingest(unmasked)
     first = home.holding("xerus0")
     edited = home.holding("xerus1")
-    Poster(home.store, unmasked, wiring.open_pieces(), None).patch(edited, {"tags": ("mine",)})
+    EpisodeWriter(home.store, unmasked, wiring.open_pieces(), None).patch(edited, {"tags": ("mine",)})
     prompts = [e for e in home.episodes() if e.metadata.get("prompt", "").startswith("And what of the final narwhal")]
     assert len(prompts) > 1
     gone = tuple({first, home.holding("narwhal question is settled")})
@@ -186,7 +186,7 @@ def test_an_ingest_beside_a_forgetting_writes_nothing_of_it(home: Home) -> None:
 
 
 def test_a_posted_episode_is_no_context_of_later_ones_any_more(home: Home) -> None:
-    poster = Poster(home.store, unmasked, wiring.open_pieces(), None)
+    poster = EpisodeWriter(home.store, unmasked, wiring.open_pieces(), None)
     given = {"instance": "main", "project": "p"}
     for n, text in enumerate(("the walrus came first", "the secret zanzibar plan", "the narwhal came last")):
         draft = EpisodeDraft(text, timestamp=DAY + timedelta(minutes=n), episode_id=f"ep{n}", **given)

@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from anamnesis_pipeline.errors import RetryLater, StoreBusy
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import SearchQuery
 from anamnesis_pipeline.services import wiring
@@ -70,7 +70,7 @@ def ingest_until_done(settings: Settings, store: Store, logs: Path) -> list[Retr
 
 def memory(store: Store) -> dict[str, tuple[str, list[tuple[str, str]]]]:
     """Of each episode its content, and the passages that are searched."""
-    ids = [episode.episode_id for episode in store.episodes.page(Where(include_superseded=True), 1_000).items]
+    ids = [episode.episode_id for episode in store.episodes.page(EpisodeFilter(include_superseded=True), 1_000).items]
     return {
         episode_id: (
             episode.content_hash,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anamnesis_pipeline.parsing.redaction.masking import Redactor, load_salt
-from anamnesis_pipeline.services.posting import EpisodeDraft, Poster
+from anamnesis_pipeline.services.posting import EpisodeDraft, EpisodeWriter
 from anamnesis_pipeline.services.wiring import open_pieces
 from anamnesis_tests.support.archived_logs import Home, record
 from anamnesis_tests.support.planted_kinds import PROSE, planted_kinds, readable_kinds
@@ -60,7 +60,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     anamnesis(home.settings.home, home.logs, "sources", "add", str(documents), "--kind", "documents", "--name", "notes")
     anamnesis(home.settings.home, home.logs, "ingest")
     redactor = Redactor(load_salt(home.settings.home / "redaction.salt"))
-    poster = Poster(home.store, redactor.mask_text, open_pieces(), None)
+    poster = EpisodeWriter(home.store, redactor.mask_text, open_pieces(), None)
     for number, text in enumerate(groups):
         poster.create(
             EpisodeDraft(f"{text}\n{number}", raw_exchange=text, instance="i", project="p", episode_id=post_id(number))

@@ -24,12 +24,12 @@ from anamnesis_pipeline.errors import (
     RetryLater,
     StoreBusy,
 )
-from anamnesis_pipeline.model import Episode, Passage, Space, StoredPassage, Variant, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, Passage, Space, StoredPassage, Variant
 from anamnesis_pipeline.parsing.redaction.masking import Redactor
 from anamnesis_pipeline.pipeline.embed import embed_passages
 from anamnesis_pipeline.services import posted_vectors, wiring
 from anamnesis_pipeline.services.posted_vectors import PostedVectors
-from anamnesis_pipeline.services.posting import EMBEDDED_AT_ONCE, EpisodeDraft, Poster
+from anamnesis_pipeline.services.posting import EMBEDDED_AT_ONCE, EpisodeDraft, EpisodeWriter
 from anamnesis_pipeline.services.wiring import open_pieces
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.conftest import OpenStore
@@ -41,7 +41,7 @@ KEY = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 NOON = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 
 
-def poster_of(store: Store, embed: Callable[[Sequence[StoredPassage], Space], object] | None = None) -> Poster:
+def poster_of(store: Store, embed: Callable[[Sequence[StoredPassage], Space], object] | None = None) -> EpisodeWriter:
     def embed_now(passages: Sequence[StoredPassage], space: Space) -> None:
         if embed is not None:
             embed(passages, space)
@@ -50,11 +50,11 @@ def poster_of(store: Store, embed: Callable[[Sequence[StoredPassage], Space], ob
 
     store.spaces.put(SPACE)
     store.spaces.activate(SPACE.key)
-    return Poster(store, Redactor(b"0123456789abcdef").mask_text, minilm_pieces(), embed_now)
+    return EpisodeWriter(store, Redactor(b"0123456789abcdef").mask_text, minilm_pieces(), embed_now)
 
 
 @pytest.fixture
-def poster(store: Store) -> Poster:
+def poster(store: Store) -> EpisodeWriter:
     return poster_of(store)
 
 
@@ -67,7 +67,7 @@ def everything(store: Store, episode_id: str) -> str:
     return repr(store.episodes.get([episode_id])) + repr(store.episodes.passages_of(episode_id))
 
 
-def test_a_new_episode_is_normalized_stored_and_embedded_at_once(store: Store, poster: Poster) -> None:
+def test_a_new_episode_is_normalized_stored_and_embedded_at_once(store: Store, poster: EpisodeWriter) -> None:
     episode, created = poster.create(draft(" We\n chose\t Postgres. ", raw_exchange="user: which?", tags=("db", "db")))
     assert created
     assert (episode.summary, episode.tags, episode.source) == ("We chose Postgres.", ("db",), "direct")
@@ -77,17 +77,17 @@ def test_a_new_episode_is_normalized_stored_and_embedded_at_once(store: Store, p
 
 
 @pytest.mark.parametrize("summary", ["", " ", "\n\t "])
-def test_a_blank_summary_is_refused_by_name(poster: Poster, summary: str) -> None:
+def test_a_blank_summary_is_refused_by_name(poster: EpisodeWriter, summary: str) -> None:
     with pytest.raises(InvalidEpisode) as refused:
         poster.create(draft(summary))
     assert refused.value.field == "summary"
 
 
-def test_the_same_content_again_is_no_second_episode(store: Store, poster: Poster) -> None:
+def test_the_same_content_again_is_no_second_episode(store: Store, poster: EpisodeWriter) -> None:
     first, _ = poster.create(draft(episode_id="e"))
     again, created = poster.create(draft(" We chose  Postgres. ", episode_id="e"))
     assert (created, again) == (False, first)
-    assert store.episodes.count(Where()) == 1
+    assert store.episodes.count(EpisodeFilter()) == 1
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,9 @@ def test_the_same_content_again_is_no_second_episode(store: Store, poster: Poste
         {"kind": "decision"},
     ],
 )
-def test_other_content_under_the_same_id_is_a_conflict(store: Store, poster: Poster, other: dict[str, Any]) -> None:
+def test_other_content_under_the_same_id_is_a_conflict(
+    store: Store, poster: EpisodeWriter, other: dict[str, Any]
+) -> None:
     kept, _ = poster.create(draft(episode_id="e", timestamp=NOON))
     with pytest.raises(EpisodeConflict, match="PATCH /api/episodes/e"):
         poster.create(draft(**{"summary": kept.summary, "episode_id": "e", "timestamp": NOON, **other}))
@@ -132,7 +134,7 @@ def test_of_two_that_post_one_id_at_once_one_creates_it(open_store: OpenStore, a
         assert sorted(outcomes) == ["created", "unchanged"] if alike else ["conflict", "created"]
 
 
-def test_no_secret_is_stored_wherever_it_stands(store: Store, poster: Poster) -> None:
+def test_no_secret_is_stored_wherever_it_stands(store: Store, poster: EpisodeWriter) -> None:
     poster.create(
         draft(
             f"The token is {KEY}",
@@ -155,12 +157,12 @@ def test_no_secret_is_stored_wherever_it_stands(store: Store, poster: Poster) ->
     assert "masked" not in store.episodes.get(["e"])["e"].metadata
 
 
-def test_values_that_are_no_strings_stay_what_they_are(poster: Poster) -> None:
+def test_values_that_are_no_strings_stay_what_they_are(poster: EpisodeWriter) -> None:
     metadata = {"n": 1, "x": 0.5, "t": True, "nothing": None, "list": [1, "a"], "quote": 'say "hi" and \\ go'}
     assert poster.create(draft(metadata=metadata))[0].metadata == metadata
 
 
-def test_a_long_text_is_stored_whole_and_indexed_whole(store: Store, poster: Poster) -> None:
+def test_a_long_text_is_stored_whole_and_indexed_whole(store: Store, poster: EpisodeWriter) -> None:
     raw = "".join(f"line {n} of a long exchange\n" for n in range(8_000))
     assert len(raw) > 200_000
     poster.create(draft(raw_exchange=raw, episode_id="e"))
@@ -169,11 +171,11 @@ def test_a_long_text_is_stored_whole_and_indexed_whole(store: Store, poster: Pos
     assert "".join("".join(p.text.split()) for p in passages[1:]) == "".join(raw.split())
     pending = store.vectors.pending_sources(SPACE.key)
     assert pending == {"direct": len(passages) - EMBEDDED_AT_ONCE}, "the pipeline embeds what would take long"
-    (found,) = store.text.matching(["7999"], 1, Where())
+    (found,) = store.text.matching(["7999"], 1, EpisodeFilter())
     assert found.episode_id == "e"
 
 
-def test_an_episode_has_those_just_before_it_as_context(store: Store, poster: Poster) -> None:
+def test_an_episode_has_those_just_before_it_as_context(store: Store, poster: EpisodeWriter) -> None:
     for minute, summary in [(0, "zero"), (40, "first"), (50, "second"), (55, "third")]:
         poster.create(draft(summary, timestamp=NOON + timedelta(minutes=minute), episode_id=summary))
     poster.create(draft("elsewhere", timestamp=NOON + timedelta(minutes=56), project="other"))
@@ -188,7 +190,7 @@ def test_an_episode_has_those_just_before_it_as_context(store: Store, poster: Po
     assert context("now") == "2026-03-14 api\nsecond\nthird", "an episode is not its own context"
 
 
-def test_a_patch_is_found_by_its_new_text_in_words_and_vectors(store: Store, poster: Poster) -> None:
+def test_a_patch_is_found_by_its_new_text_in_words_and_vectors(store: Store, poster: EpisodeWriter) -> None:
     poster.create(draft("The zeppelin hangar", episode_id="e"))
     old = store.episodes.passages_of("e")[0].passage_id
     edited = poster.patch("e", {"summary": " The  submarine dock ", "tags": ["sea"]})
@@ -196,12 +198,12 @@ def test_a_patch_is_found_by_its_new_text_in_words_and_vectors(store: Store, pos
     (stored,) = store.episodes.passages_of("e")
     assert (stored.passage.text, stored.passage_id != old) == ("The submarine dock", True)
     vector = HashingEmbedder(32).embed(["The submarine dock"], "passage")[0]
-    (nearest,) = store.vectors.nearest(SPACE.key, SPACE.variants[0], vector, 1, Where())
+    (nearest,) = store.vectors.nearest(SPACE.key, SPACE.variants[0], vector, 1, EpisodeFilter())
     assert nearest.score == pytest.approx(1.0, abs=1e-3)
-    assert store.text.matching(["zeppelin"], 5, Where()) == []
+    assert store.text.matching(["zeppelin"], 5, EpisodeFilter()) == []
 
 
-def test_a_patch_of_tags_keeps_passages_and_their_vectors(store: Store, poster: Poster) -> None:
+def test_a_patch_of_tags_keeps_passages_and_their_vectors(store: Store, poster: EpisodeWriter) -> None:
     poster.create(draft(episode_id="e"))
     before = store.episodes.passages_of("e")
     poster.patch("e", {"tags": ["x"], "status": "superseded", "superseded_by": "f"})
@@ -210,7 +212,7 @@ def test_a_patch_of_tags_keeps_passages_and_their_vectors(store: Store, poster: 
     assert (stored.tags, stored.status, stored.superseded_by) == (("x",), "superseded", "f")
 
 
-def test_a_patch_names_what_is_wrong(poster: Poster) -> None:
+def test_a_patch_names_what_is_wrong(poster: EpisodeWriter) -> None:
     with pytest.raises(EpisodeNotFound, match="'nobody'"):
         poster.patch("nobody", {"summary": "x"})
     poster.create(draft(episode_id="e"))
@@ -225,19 +227,19 @@ def test_an_episode_that_cannot_be_embedded_is_found_by_words(store: Store, prob
     def fail(passages: Sequence[StoredPassage], space: Space) -> None:
         raise problem
 
-    assert Poster(store, Redactor(b"0123456789abcdef").mask_text, minilm_pieces(), None).create(draft())[1]
+    assert EpisodeWriter(store, Redactor(b"0123456789abcdef").mask_text, minilm_pieces(), None).create(draft())[1]
     episode, created = poster_of(store, fail).create(draft("The zeppelin hangar"))
     assert created
-    assert [p.episode_id for p in store.text.matching(["zeppelin"], 5, Where())] == [episode.episode_id]
+    assert [p.episode_id for p in store.text.matching(["zeppelin"], 5, EpisodeFilter())] == [episode.episode_id]
     assert store.vectors.pending_sources(SPACE.key) == {"direct": 2}
 
 
-def test_an_episode_without_an_id_gets_one_of_its_day(poster: Poster) -> None:
+def test_an_episode_without_an_id_gets_one_of_its_day(poster: EpisodeWriter) -> None:
     ids = {poster.create(draft(timestamp=NOON))[0].episode_id for _ in range(2)}
     assert [episode_id.startswith("ep_20260314_") for episode_id in ids] == [True, True]
 
 
-def test_a_new_summary_of_a_logged_episode_keeps_its_messages(store: Store, poster: Poster) -> None:
+def test_a_new_summary_of_a_logged_episode_keeps_its_messages(store: Store, poster: EpisodeWriter) -> None:
     logged = Episode(
         "part-1",
         "host--logs--00000000",
@@ -257,11 +259,11 @@ def test_a_new_summary_of_a_logged_episode_keeps_its_messages(store: Store, post
     passages = [held.passage for held in store.episodes.passages_of("part-1")]
     assert [passage.message_ids for passage in passages] == [("uuid-1",), ()]
     assert [passage.text for passage in passages] == ["why is the ledger wrong", "The quince module rounds twice"]
-    assert store.text.matching(["quince"], 5, Where())
-    assert not store.text.matching(["kumquat"], 5, Where())
+    assert store.text.matching(["quince"], 5, EpisodeFilter())
+    assert not store.text.matching(["kumquat"], 5, EpisodeFilter())
 
 
-def test_summary_is_masked_before_its_lines_are_joined(store: Store, poster: Poster) -> None:
+def test_summary_is_masked_before_its_lines_are_joined(store: Store, poster: EpisodeWriter) -> None:
     secret = "hunter2-" + "Zx9kQ71m"
     episode, _ = poster.create(draft(f"Logins:\n| user | password |\n|---|---|\n| ann | {secret} |"))
     assert episode.summary.startswith("Logins: | user | password |")
@@ -320,10 +322,10 @@ def stored(store: Store, *texts: str) -> list[StoredPassage]:
 def test_post_is_found_by_words_while_its_vector_is_made(store: Store) -> None:
     model = Model()
     with working(store, model) as vectors:
-        poster = Poster(store, lambda text: (text, Counter()), open_pieces(), vectors.add)
+        poster = EpisodeWriter(store, lambda text: (text, Counter()), open_pieces(), vectors.add)
         posted, created = poster.create(EpisodeDraft("the zeppelin landed", "main", "acme"))
         assert created
-        assert [hit.episode_id for hit in store.text.matching(["zeppelin"], 5, Where())] == [posted.episode_id]
+        assert [hit.episode_id for hit in store.text.matching(["zeppelin"], 5, EpisodeFilter())] == [posted.episode_id]
         assert store.vectors.pending_sources("s") == {"direct": 1}
         model.may_go_on.set()
         assert vectors.wait(WAIT_S)
@@ -412,7 +414,7 @@ def go_on(memory: Home) -> None:
 
 
 def patch(memory: Home, episode_id: str, **changes: object) -> None:
-    Poster(memory.store, unmasked, wiring.open_pieces(), None).patch(episode_id, changes)
+    EpisodeWriter(memory.store, unmasked, wiring.open_pieces(), None).patch(episode_id, changes)
 
 
 def test_what_is_said_after_a_delete_is_kept(memory: Home) -> None:

@@ -20,7 +20,7 @@ from anamnesis_pipeline.pipeline.survey import look
 from anamnesis_pipeline.runtime.crawler_wiring import built_in, open_crawler
 from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.ingest import ingest_all
-from anamnesis_pipeline.services.posting import Poster
+from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.uploads import SOURCE, Handed, Uploads
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 from anamnesis_tests.support.archived_logs import FOLDER, OTHER, SESSION, record
@@ -60,7 +60,7 @@ class Crawled(LlmHome):
 
     def edit(self, episode_id: str, changes: dict[str, str]) -> None:
         """What a PATCH does."""
-        Poster(self.store, lambda text: (text, Counter()), minilm_pieces(), None).patch(episode_id, changes)
+        EpisodeWriter(self.store, lambda text: (text, Counter()), minilm_pieces(), None).patch(episode_id, changes)
 
     def summarize_uploads(self) -> None:
         """What a run of their source does."""

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from anamnesis_pipeline.model import StoredPassage
-from anamnesis_pipeline.search.floor import UNASKED_LEAST
+from anamnesis_pipeline.search.floor import MIN_UNASKED
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, Mode
-from anamnesis_pipeline.services.query_log import MOST_CHARS, note_query, query_report
+from anamnesis_pipeline.services.query_log import MAX_CHARS, note_query, query_report
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.queries import AskedQuery
 from anamnesis_tests.support.samples import DAY, episode, passages
@@ -25,8 +25,8 @@ def hit(text: str, sure: float | None = None) -> Hit:
         ([hit("the hangar is green")], [], [Mode.EXACT]),
         ([hit("the hangar")], [], []),
         ([hit("the hangar"), hit("a green hangar")], [hit("grass", 0.9)], [Mode.EXACT]),
-        ([], [hit("grass colored shed", UNASKED_LEAST)], [Mode.SEMANTIC]),
-        ([], [hit("teapot", UNASKED_LEAST - 0.01)], []),
+        ([], [hit("grass colored shed", MIN_UNASKED)], [Mode.SEMANTIC]),
+        ([], [hit("teapot", MIN_UNASKED - 0.01)], []),
         ([], [hit("teapot", None)], []),
     ],
 )
@@ -62,7 +62,7 @@ def test_no_text_answers_for_a_time_or_a_literal(store: Store, question: str, mo
 
 
 def test_a_secret_is_masked_before_a_long_question_is_cut(store: Store) -> None:
-    text = "x" * (MOST_CHARS - 3) + " secret"
+    text = "x" * (MAX_CHARS - 3) + " secret"
     assert note_query(store, text, {}, [], mask=lambda t: t.replace("secret", "***"), private=Private(), now=DAY)
     (asked,) = store.queries.unanswered(1)
-    assert asked.query == "x" * (MOST_CHARS - 3) + " **"
+    assert asked.query == "x" * (MAX_CHARS - 3) + " **"

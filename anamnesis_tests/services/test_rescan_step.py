@@ -15,7 +15,7 @@ from anamnesis_pipeline.cli.redact import now_and_then, render
 from anamnesis_pipeline.model import ChatMessage, ChatSession
 from anamnesis_pipeline.parsing.redaction.masking import Redactor
 from anamnesis_pipeline.services import wiring
-from anamnesis_pipeline.services.posting import EpisodeDraft, Poster
+from anamnesis_pipeline.services.posting import EpisodeDraft, EpisodeWriter
 from anamnesis_pipeline.services.rescan import CHECKPOINT, Rescan, RescanReport, Rules
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.services.test_forget_step import _kill_before, home_with_store, replace_home
@@ -34,7 +34,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
     home.say(f"Push with {SECRET} to the quagga repository, please.", f"I used {SECRET} for the walrus push.")
     home.say("And the zanzibar one?", "The zanzibar one needs none.", at=3)
     home.ingest(unmasked)
-    Poster(home.store, unmasked, wiring.open_pieces(), None).create(
+    EpisodeWriter(home.store, unmasked, wiring.open_pieces(), None).create(
         EpisodeDraft(f"note on {SECRET}", "i", "p", tags=(SECRET,), metadata={"a": [SECRET]}, episode_id="posted")
     )
     home.store.llm.put_reply("k", json.dumps({"summary": f"It is {SECRET}."}), "b", "m")
@@ -101,7 +101,7 @@ def test_folders_projects_and_aliases_lose_their_secrets_too(log_home: Home) -> 
     home.ingest(unmasked)
     home.store.settings.set(f"projects.seen.{folder}", folder)
     home.store.settings.set("projects.aliases", {folder: "shop", "other": f"to-{SECRET}"})
-    Poster(home.store, unmasked, wiring.open_pieces(), None).create(
+    EpisodeWriter(home.store, unmasked, wiring.open_pieces(), None).create(
         EpisodeDraft("A note.", f"by {SECRET}", f"team/{SECRET}", kind=f"k-{SECRET}", episode_id="posted")
     )
     home.store.projects.call(folder, "shop")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anamnesis_pipeline.errors import EpisodeNotFound, IdAmbiguous, InvalidEpisode
-from anamnesis_pipeline.model import SegmentKind, Where
+from anamnesis_pipeline.model import EpisodeFilter, SegmentKind
 from anamnesis_pipeline.parsing.claude_logs.records import KNOWN_TYPES
 from anamnesis_pipeline.parsing.text.wording import session_text
 from anamnesis_pipeline.pipeline.sessions import MAX_UNKNOWN, continued, latest_session, unknown_records
@@ -76,9 +76,9 @@ def test_timeline_has_one_line_a_session_and_all_notes(store: Store) -> None:
     chunk(store, "c2", 10)
     name = recorded(store)
     put(store, "note", "words of a note", minute=30)
-    found = timeline_page(store, Where(), 10)
+    found = timeline_page(store, EpisodeFilter(), 10)
     assert [each.episode_id for each in found.items] == ["note", name]
-    assert [each.is_open for each in session_page(store, Where(), 10).items] == [False]
+    assert [each.is_open for each in session_page(store, EpisodeFilter(), 10).items] == [False]
 
 
 def test_session_without_a_record_stands_first_as_open(store: Store) -> None:
@@ -88,7 +88,7 @@ def test_session_without_a_record_stands_first_as_open(store: Store) -> None:
     made = part(asked, session_id=OTHER)
     parsed(store, made)
     chunk(store, made.part_id, 600, OTHER)
-    (first, second) = timeline_page(store, Where(), 10).items
+    (first, second) = timeline_page(store, EpisodeFilter(), 10).items
     row = row_of(first)
     assert (first.episode_id, row.session_id, row.is_open, row.revision) == (made.part_id, OTHER, True, 0)
     assert row.title == "Measure the slow start"
@@ -98,7 +98,7 @@ def test_session_without_a_record_stands_first_as_open(store: Store) -> None:
 def test_session_that_goes_on_is_listed_once_as_open(store: Store) -> None:
     recorded(store)
     chunk(store, "later", 90)
-    rows = session_page(store, Where(), 10).items
+    rows = session_page(store, EpisodeFilter(), 10).items
     assert [(row.session_id, row.is_open, row.revision) for row in rows] == [(FIRST, True, 1)]
 
 
@@ -106,7 +106,7 @@ def test_joined_session_is_closed_by_the_common_record(store: Store) -> None:
     recorded(store, replace(BASE, session_ids=(FIRST, SECOND)))
     chunk(store, "c1", 0)
     chunk(store, "c2", 10, SECOND)
-    assert [row.is_open for row in session_page(store, Where(), 10).items] == [False]
+    assert [row.is_open for row in session_page(store, EpisodeFilter(), 10).items] == [False]
 
 
 def test_joined_session_is_found_by_either_id(store: Store, tmp_path: Path) -> None:
@@ -114,20 +114,20 @@ def test_joined_session_is_found_by_either_id(store: Store, tmp_path: Path) -> N
     home.write(log_of(1, 2), f"{session(1)}.jsonl")
     home.write(log_of(2), f"{session(2)}.jsonl")
     home.run()
-    rows = [find_session(store, session(number), Where()) for number in (1, 2)]
+    rows = [find_session(store, session(number), EpisodeFilter()) for number in (1, 2)]
     assert [(row.session_id, row.session_ids) for row in rows] == [(session(1), (session(1), session(2)))] * 2
 
 
 def test_session_is_found_by_a_unique_beginning(store: Store) -> None:
     recorded(store)
     chunk(store, "c2", 10, SECOND)
-    assert find_session(store, FIRST[:8], Where()).session_id == FIRST
-    assert find_session(store, SECOND[:5], Where()).revision == 0
+    assert find_session(store, FIRST[:8], EpisodeFilter()).session_id == FIRST
+    assert find_session(store, SECOND[:5], EpisodeFilter()).revision == 0
     with pytest.raises(IdAmbiguous, match=FIRST):
-        find_session(store, FIRST[:4], Where())
+        find_session(store, FIRST[:4], EpisodeFilter())
     for unknown in (FIRST[:3], "abcd9", "abc%", "\ud800"):
         with pytest.raises(EpisodeNotFound):
-            find_session(store, unknown, Where())
+            find_session(store, unknown, EpisodeFilter())
     assert store.sessions.beginning_with("abcd", 10) == [FIRST, SECOND]
     assert store.sessions.beginning_with("abcd", 1) == [FIRST]
 
@@ -139,13 +139,13 @@ def test_session_is_read_from_its_beginning_in_pages(store: Store) -> None:
         chunk(store, f"c{number}", number, session_id)
     seen, cursor = [], None
     while True:
-        page = chunk_page(store, record, Where(), 2, cursor)
+        page = chunk_page(store, record, EpisodeFilter(), 2, cursor)
         seen.append([each.episode.episode_id for each in page.items])
         if (cursor := page.next_cursor) is None:
             break
     assert seen == [["c0", "c1"], ["c2", "c3"], ["c4"]]
     with pytest.raises(InvalidEpisode):
-        chunk_page(store, record, Where(), 2, "7:")
+        chunk_page(store, record, EpisodeFilter(), 2, "7:")
 
 
 # --- short forms of ids ----------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from anamnesis_pipeline.services import embedding_control
 from anamnesis_pipeline.services.dagster.backfills import BackfillState, EmbeddingBackfill, Launched
 from anamnesis_pipeline.services.dagster.definitions import LoadedSchedule
 from anamnesis_pipeline.services.dagster.runs import Automation, IngestRuns, JobRun
-from anamnesis_pipeline.services.posting import Poster
+from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.wiring import configured_cores, effective_settings, what_is_private
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.app import create_app
@@ -183,7 +183,7 @@ class TestServices:
     settings: Settings
     store: Store
     engine: Engine
-    poster: Poster
+    poster: EpisodeWriter
     pool: SpaceModels
     dagster: DagsterInMemory
     close: Callable[[], None]
@@ -231,7 +231,7 @@ def open_services(home: Path, load: Callable[[], HashedWords] = HashedWords, **s
         settings=Settings(home=home, api_token=SecretStr(token) if token else None, **settings),
         store=store,
         engine=Engine(store, models.embed_query, models.space_for, private=partial(what_is_private, store)),
-        poster=Poster(store, Redactor(b"0123456789abcdef").mask_text, minilm_pieces(), embed_now),
+        poster=EpisodeWriter(store, Redactor(b"0123456789abcdef").mask_text, minilm_pieces(), embed_now),
         pool=models,
         dagster=DagsterInMemory(settings=partial(effective_settings, store)),
         close=close,

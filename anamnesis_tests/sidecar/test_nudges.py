@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from anamnesis_pipeline.defs.summaries import is_by_hand
 from anamnesis_pipeline.model import Source
-from anamnesis_pipeline.sidecar.notifications import GAP_S, MOST_PATHS, Nudges, Pace, holds
+from anamnesis_pipeline.sidecar.notifications import GAP_S, MAX_PATHS, Nudges, Pace, holds
 from anamnesis_tests.sidecar.conftest import TestServices
 
 
@@ -80,7 +80,7 @@ def test_without_dagster_nothing_is_lost_but_time(services: TestServices, transc
 
 def test_what_is_noted_is_bounded(services: TestServices) -> None:
     nudges = Nudges(services)
-    assert all(nudges.note(f"/x/{number}") for number in range(MOST_PATHS))
+    assert all(nudges.note(f"/x/{number}") for number in range(MAX_PATHS))
     assert (nudges.note("/x/more"), nudges.note("/x/0")) == (False, True)
     assert GAP_S >= 60
 

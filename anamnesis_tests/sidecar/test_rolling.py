@@ -66,7 +66,7 @@ def test_same_delta_again_changes_nothing(client: TestClient) -> None:
 
 
 def test_oldest_text_moves_into_closed_episodes(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rolling, "MOST_CHARS", 300)
+    monkeypatch.setattr(rolling, "MAX_CHARS", 300)
     monkeypatch.setattr(rolling, "KEPT_CHARS", 150)
     deltas = [f"note {n} about wordnumber{n} and some more of it" for n in range(20)]
     closed = [upsert(client, delta, 200 if n else 201, tags=[f"t{n % 3}"])["closed"] for n, delta in enumerate(deltas)]

@@ -209,7 +209,7 @@ def test_a_page_that_cannot_be_read_says_why(site: ThreadingHTTPServer, path: st
 
 
 def test_who_does_not_answer_is_given_up(site: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "MOST_SECONDS", 0.2)
+    monkeypatch.setattr(web, "MAX_SECONDS", 0.2)
     with pytest.raises(PageUnreachable, match="seconds"):
         fetch(site, "silent")
     with pytest.raises(PageUnreachable):

@@ -9,7 +9,7 @@ import numpy as np
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo.opening import open_mongo
 from anamnesis_tests.support.mongo_server.server import LoopbackServer
@@ -35,12 +35,12 @@ def handles(server: LoopbackServer) -> Iterator[Open]:
 
 def found(store: Store, *words: str, k: int = 1_000, **filters: Any) -> list[str]:
     """Ids of the episodes that have any of `words`, best first."""
-    return [hit.episode_id for hit in store.text.matching(words, k, Where(**filters))]
+    return [hit.episode_id for hit in store.text.matching(words, k, EpisodeFilter(**filters))]
 
 
 def near(store: Store, vector: np.ndarray, k: int = 1_000, **filters: Any) -> list[str]:
     """Ids of the episodes nearest in space `s`, best first."""
-    return [hit.episode_id for hit in store.vectors.nearest("s", Variant.TEXT, vector, k, Where(**filters))]
+    return [hit.episode_id for hit in store.vectors.nearest("s", Variant.TEXT, vector, k, EpisodeFilter(**filters))]
 
 
 def kept(store: Store, episode_id: str, text: str, vector: np.ndarray, **fields: Any) -> int:

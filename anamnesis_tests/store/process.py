@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from anamnesis_pipeline.errors import SpaceConflict, StoreBusy
-from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.conftest import BACKENDS
 from anamnesis_tests.support.samples import episode, passages, random_units, unit
@@ -48,9 +48,9 @@ def read(store: Store, until: float) -> None:
     """Every kind of search."""
     turns = 0
     while time.monotonic() < until:
-        store.text.matching(["needle", "everybody"], 20, Where())
-        store.vectors.nearest("s", Variant.TEXT, unit(1, 0, 0, 0), 20, Where())
-        store.episodes.page(Where(), 20)
+        store.text.matching(["needle", "everybody"], 20, EpisodeFilter())
+        store.vectors.nearest("s", Variant.TEXT, unit(1, 0, 0, 0), 20, EpisodeFilter())
+        store.episodes.page(EpisodeFilter(), 20)
         store.vectors.pending_sources("s")
         turns += 1
     print(turns, flush=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.model import Episode, Passage, Variant, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, Passage, Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.memory_layers import Layer
 from anamnesis_pipeline.store.records.consolidation import ChangedSession
@@ -184,7 +184,7 @@ def outcome(store: Store, step: Step) -> Any:
 def held(store: Store) -> dict[str, Any]:
     """All that can be seen of it, but for when it was written."""
     episodes = store.episodes.get(IDS + MERGED)
-    everything = Where(include_superseded=True)
+    everything = EpisodeFilter(include_superseded=True)
     late = DAY + timedelta(minutes=32)
     return {
         "episodes": {
@@ -192,8 +192,8 @@ def held(store: Store) -> dict[str, Any]:
         },
         "passages": {name: [p.passage for p in store.episodes.passages_of(name)] for name in episodes},
         "order": [found.episode_id for found in store.episodes.page(everything, 50).items],
-        "layers": {layer: store.episodes.count(Where(layers=(layer,), layers_at=late)) for layer in Layer},
-        "texts": {hit.episode_id for hit in store.text.matching(["text"], 50, Where(projects=("p",)))},
+        "layers": {layer: store.episodes.count(EpisodeFilter(layers=(layer,), layers_at=late)) for layer in Layer},
+        "texts": {hit.episode_id for hit in store.text.matching(["text"], 50, EpisodeFilter(projects=("p",)))},
         "names": sorted(store.projects.names()),
         "sessions": [session.session_id for session in store.consolidation.changed(10)],
         "waiting": store.consolidation.changed_count(),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from anamnesis_pipeline.errors import EpisodeNotFound
-from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.consolidation import ChangedSession, Settlement, Unsuperseded
 from anamnesis_pipeline.store.records.links import Link, Regime
@@ -164,4 +164,4 @@ def test_a_merged_episode_goes_when_a_text_that_it_quotes_is_rewritten(store: St
     )
     assert state(store, "a", "b") == [ACTIVE, ACTIVE]
     assert store.episodes.get(["m"]) == {}
-    assert store.text.matching(["both"], 5, Where()) == []
+    assert store.text.matching(["both"], 5, EpisodeFilter()) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.errors import GiveUp
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.services import store_copies
 from anamnesis_pipeline.services.store_copies import move, settle
 from anamnesis_pipeline.store.base import Store
@@ -145,7 +145,7 @@ def test_another_memory_is_never_written_over(memory: Store, store: Store, home:
     put(store, "mine", "something of mine")
     with pytest.raises(GiveUp, match="holds a memory already"):
         move(memory, store, "there", quiet)
-    assert store.episodes.count(Where()) == 1
+    assert store.episodes.count(EpisodeFilter()) == 1
     move(memory, home, "here", quiet)
     fresh = replace(memory, copies=store.copies)
     with pytest.raises(GiveUp, match="copy of something else"):

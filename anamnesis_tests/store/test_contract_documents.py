@@ -6,12 +6,12 @@ from anamnesis_pipeline.model import FileCursor, Part, SectionFacts, Segment, Se
 from anamnesis_pipeline.parsing.claude_logs.message_keys import section_key, section_part_id
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
-from anamnesis_pipeline.store.records.documents import ParsedDocument, Settled, Sighting, Unsettled, Verdict
+from anamnesis_pipeline.store.records.documents import ParsedDocument, SectionOccurrence, Settled, Unsettled, Verdict
 from anamnesis_pipeline.store.records.episodes import Publication
 from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_tests.support.samples import DAY, episode
 
-Seen = tuple[Part, Sighting]
+Seen = tuple[Part, SectionOccurrence]
 
 
 def section(
@@ -34,7 +34,7 @@ def section(
         True,
         section=SectionFacts(("a.md", anchor), line, line + 1, "markdown", tags=("document",), seen=DAY),
     )
-    return made, Sighting(
+    return made, SectionOccurrence(
         source, path, part_id, "place", anchor, line, line, line + 1, since, 0, text, text, cwd=f"/{source}"
     )
 

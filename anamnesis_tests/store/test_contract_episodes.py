@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound, InvalidEpisode
-from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, Variant, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, EpisodeHead, Passage, Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.memory_layers import Layer, layer_of
 from anamnesis_pipeline.store.records.episodes import PutReport
@@ -70,9 +70,9 @@ def test_what_no_store_can_hold_is_not_found(store: Store) -> None:
         {"instance": bad},
     ]
     for each in filters:
-        assert store.episodes.page(Where(**each), 9).items == []
-        assert store.text.matching(["text"], 9, Where(**each)) == []
-    assert store.episodes.count(Where(hidden_projects=(bad,))) == 2
+        assert store.episodes.page(EpisodeFilter(**each), 9).items == []
+        assert store.text.matching(["text"], 9, EpisodeFilter(**each)) == []
+    assert store.episodes.count(EpisodeFilter(hidden_projects=(bad,))) == 2
     assert list(store.episodes.get([bad, "e"])) == list(store.episodes.heads([bad, "e"])) == ["e"]
     assert store.episodes.passages([1 << 63, -(1 << 63) - 1]) == {}
     assert store.episodes.passages_of(bad) == []
@@ -199,8 +199,8 @@ def test_delete_removes_everything_and_says_so(store: Store):
     assert store.episodes.delete("e") is False
     assert store.episodes.get(["e"]) == {}
     assert store.episodes.passages([key]) == {}
-    assert store.text.matching(["unmistakable"], 5, Where()) == []
-    assert store.text.matching(["unmistakable"], 5, Where(), analyzer="exact") == []
+    assert store.text.matching(["unmistakable"], 5, EpisodeFilter()) == []
+    assert store.text.matching(["unmistakable"], 5, EpisodeFilter(), analyzer="exact") == []
     assert store.vectors.get("s", Variant.TEXT, [key]) == {}
     assert store.vectors.tokens("s", [key]).passage_ids == ()
     assert store.vectors.pending_sources("s") == {}
@@ -242,7 +242,7 @@ def test_pages_go_from_new_to_old_each_episode_once(store: Store):
     seen: list[str] = []
     cursor = None
     while True:
-        page = store.episodes.page(Where(), 5, cursor)
+        page = store.episodes.page(EpisodeFilter(), 5, cursor)
         seen += [e.episode_id for e in page.items]
         cursor = page.next_cursor
         if cursor is None:
@@ -253,36 +253,36 @@ def test_pages_go_from_new_to_old_each_episode_once(store: Store):
 def test_pages_go_from_old_to_new_when_asked(store: Store):
     ids = [f"e{i:02d}" for i in range(11)]
     store.episodes.put([(episode(e, minute=i // 3), []) for i, e in enumerate(ids)])
-    first = store.episodes.page(Where(), 6, oldest_first=True)
-    second = store.episodes.page(Where(), 6, first.next_cursor, oldest_first=True)
+    first = store.episodes.page(EpisodeFilter(), 6, oldest_first=True)
+    second = store.episodes.page(EpisodeFilter(), 6, first.next_cursor, oldest_first=True)
     assert [e.episode_id for e in (*first.items, *second.items)] == ids
     assert second.next_cursor is None
 
 
 def test_a_session_is_told_from_others(store: Store):
     store.episodes.put([(episode(f"e{i}", minute=i, session_id=f"s{i % 2}"), []) for i in range(5)])
-    page = store.episodes.page(Where(session_id="s1"), 10, oldest_first=True)
+    page = store.episodes.page(EpisodeFilter(session_id="s1"), 10, oldest_first=True)
     assert [e.episode_id for e in page.items] == ["e1", "e3"]
-    assert store.episodes.count(Where(session_id="s2")) == 0
+    assert store.episodes.count(EpisodeFilter(session_id="s2")) == 0
 
 
 def test_a_page_that_ends_exactly_has_no_next_one(store: Store):
     store.episodes.put([(episode(f"e{i}"), []) for i in range(4)])
-    assert store.episodes.page(Where(), 4).next_cursor is None
-    assert [e.episode_id for e in store.episodes.page(Where(), 2, skip=2).items] == ["e1", "e0"]
+    assert store.episodes.page(EpisodeFilter(), 4).next_cursor is None
+    assert [e.episode_id for e in store.episodes.page(EpisodeFilter(), 2, skip=2).items] == ["e1", "e0"]
 
 
 def test_an_episode_written_while_paging_disturbs_nothing(store: Store):
     store.episodes.put([(episode(f"e{i}", minute=i), []) for i in range(4)])
-    page = store.episodes.page(Where(), 2)
+    page = store.episodes.page(EpisodeFilter(), 2)
     store.episodes.put([(episode("newest", minute=99), [])])
-    assert [e.episode_id for e in store.episodes.page(Where(), 2, page.next_cursor).items] == ["e1", "e0"]
+    assert [e.episode_id for e in store.episodes.page(EpisodeFilter(), 2, page.next_cursor).items] == ["e1", "e0"]
 
 
 @pytest.mark.parametrize("cursor", ["", "nonsense", "W10=", "WzEsMl0=", "e30=", "ü"])
 def test_a_foreign_cursor_is_refused(store: Store, cursor: str):
     with pytest.raises(InvalidEpisode, match="cursor"):
-        store.episodes.page(Where(), 5, cursor)
+        store.episodes.page(EpisodeFilter(), 5, cursor)
 
 
 def test_projects_are_distinct_and_sorted(store: Store):
@@ -328,7 +328,7 @@ def test_what_was_read_is_counted_apart(store: Store) -> None:
     assert (found.retrieval_count, found.read_count) == (head.retrieval_count, head.read_count) == (1, 2)
 
 
-def passes(e: Episode, where: Where) -> bool:
+def passes(e: Episode, where: EpisodeFilter) -> bool:
     """The filter of the contract, said in Python."""
     return all(
         (
@@ -353,7 +353,7 @@ def few(values: str) -> st.SearchStrategy[tuple[str, ...]]:
 
 instants = st.integers(0, 6).map(lambda minutes: DAY + timedelta(minutes=minutes))
 filters = st.builds(
-    Where,
+    EpisodeFilter,
     projects=few("pqr"),
     instance=st.none() | st.sampled_from("ij"),
     tags=few("xyz"),
@@ -386,8 +386,8 @@ episodes = st.lists(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(written=episodes, where=filters)
-def test_every_search_applies_every_filter_exactly(store: Store, written: list[Episode], where: Where):
-    for page_item in store.episodes.page(Where(include_superseded=True), 100).items:
+def test_every_search_applies_every_filter_exactly(store: Store, written: list[Episode], where: EpisodeFilter):
+    for page_item in store.episodes.page(EpisodeFilter(include_superseded=True), 100).items:
         store.episodes.delete(page_item.episode_id, tombstone=False)
     store.spaces.put(space("s"))
     store.episodes.put([(e, passages("needle in the hay")) for e in written])
@@ -461,13 +461,13 @@ def full_store(store: Store) -> Store:
 
 
 def test_a_filter_by_layer_passes_what_is_in_it(full_store: Store) -> None:
-    known = [episode.episode_id for episode in full_store.episodes.page(Where(), 1_000).items]
+    known = [episode.episode_id for episode in full_store.episodes.page(EpisodeFilter(), 1_000).items]
     for before, count in zip((0, *RETRIEVALS), RETRIEVALS, strict=False):
         for _ in range(count - before):
             full_store.episodes.track(known, DAY, read=True)
         layers = {e.episode_id: layer_of(e, DAY) for e in full_store.episodes.get(known).values()}
         for layer in Layer:
-            where = Where(layers=(layer.value,), layers_at=DAY)
+            where = EpisodeFilter(layers=(layer.value,), layers_at=DAY)
             found = {episode.episode_id for episode in full_store.episodes.page(where, 1_000).items}
             assert found == {episode_id for episode_id, its in layers.items() if its is layer}, (layer, count)
 
@@ -476,7 +476,7 @@ def test_a_search_by_layer_follows_the_clock_and_what_was_read(store: Store) -> 
     put(store, "e", "zeppelin", kind="exchange")
 
     def working(minutes: int) -> list[str]:
-        where = Where(layers=("working",), layers_at=DAY + timedelta(minutes=minutes))
+        where = EpisodeFilter(layers=("working",), layers_at=DAY + timedelta(minutes=minutes))
         return [passage.episode_id for passage in store.text.matching(["zeppelin"], 5, where)]
 
     for _ in range(5):  # being listed moves nothing
@@ -490,4 +490,4 @@ def test_a_search_by_layer_follows_the_clock_and_what_was_read(store: Store) -> 
 
 def test_layers_are_of_a_time(store: Store) -> None:
     with pytest.raises(ValueError, match="layers_at"):
-        store.episodes.count(Where(layers=("working",)))
+        store.episodes.count(EpisodeFilter(layers=("working",)))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from anamnesis_pipeline.model import Source, Where
+from anamnesis_pipeline.model import EpisodeFilter, Source
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.episodes import Publication
 from anamnesis_pipeline.store.records.forgetting import Selection
@@ -87,8 +87,8 @@ def test_rewritten_episode_keeps_its_counters(store: Store) -> None:
     assert store.episodes.get(["e"])["e"] == wanted
     ids = [p.passage_id for p in store.episodes.passages_of("e")]
     assert ids[0] == kept
-    assert [hit.episode_id for hit in store.text.matching(["mask"], 5, Where())] == ["e"]
-    assert store.text.matching(["secret"], 5, Where()) == []
+    assert [hit.episode_id for hit in store.text.matching(["mask"], 5, EpisodeFilter())] == ["e"]
+    assert store.text.matching(["secret"], 5, EpisodeFilter()) == []
     assert not store.forgetting.rewrite_episode(episode("none"), [])
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, SourceState, Tally
 from anamnesis_tests.support.samples import DAY, edit, put
@@ -74,26 +74,26 @@ def test_census_counts_by_project_and_instance_largest_first(store: Store) -> No
 
 
 def test_episodes_are_counted_by_day_of_universal_time(store: Store) -> None:
-    assert store.overview.days(Where()) == {}
+    assert store.overview.days(EpisodeFilter()) == {}
     put(store, "late", "text", minute=12 * 60 - 1)
     put(store, "noon", "text")
     put(store, "next", "text", minute=12 * 60, project="zoo")
     put(store, "before", "text", minute=-24 * 60, kind="decision", instance="other")
     first = DAY.date()
     days = {first - timedelta(days=1): 1, first: 2, first + timedelta(days=1): 1}
-    assert store.overview.days(Where()) == days
-    assert list(store.overview.days(Where())) == sorted(days)
-    assert store.overview.days(Where(projects=("zoo",))) == {first + timedelta(days=1): 1}
-    assert store.overview.days(Where(hidden_projects=("zoo",), since=DAY)) == {first: 2}
-    assert store.overview.days(Where(instance="other", kinds=("decision",))) == {first - timedelta(days=1): 1}
-    assert store.overview.days(Where(instance="main", until=DAY + timedelta(hours=1))) == {first: 1}
+    assert store.overview.days(EpisodeFilter()) == days
+    assert list(store.overview.days(EpisodeFilter())) == sorted(days)
+    assert store.overview.days(EpisodeFilter(projects=("zoo",))) == {first + timedelta(days=1): 1}
+    assert store.overview.days(EpisodeFilter(hidden_projects=("zoo",), since=DAY)) == {first: 2}
+    assert store.overview.days(EpisodeFilter(instance="other", kinds=("decision",))) == {first - timedelta(days=1): 1}
+    assert store.overview.days(EpisodeFilter(instance="main", until=DAY + timedelta(hours=1))) == {first: 1}
 
 
 def test_superseded_is_counted_by_day_when_asked_for(store: Store) -> None:
     put(store, "old", "text")
     edit(store, "old", "text", status="superseded")
-    assert store.overview.days(Where()) == {}
-    assert store.overview.days(Where(include_superseded=True)) == {DAY.date(): 1}
+    assert store.overview.days(EpisodeFilter()) == {}
+    assert store.overview.days(EpisodeFilter(include_superseded=True)) == {DAY.date(): 1}
 
 
 def test_most_read_come_first_then_the_last_read(store: Store) -> None:
@@ -101,6 +101,6 @@ def test_most_read_come_first_then_the_last_read(store: Store) -> None:
         put(store, name, "text", project="secret" if name == "hidden" else "api")
     for minute, names in enumerate((["hidden", "late"], ["early", "hidden"], ["early"], ["late", "once", "hidden"])):
         store.episodes.track(names, DAY + timedelta(minutes=minute), read=True)
-    shown = Where(hidden_projects=("secret",))
+    shown = EpisodeFilter(hidden_projects=("secret",))
     assert store.overview.most_read(shown, 10) == ["late", "early", "once"]
-    assert store.overview.most_read(Where(), 2) == ["hidden", "late"]
+    assert store.overview.most_read(EpisodeFilter(), 2) == ["hidden", "late"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.support.samples import episode, passages, space
 
@@ -45,7 +45,7 @@ def work_together(open_store: Callable[[], Store], place: tuple[str, Path], each
     assert store.overview.counts().episodes == len(written) + 1
     assert store.overview.counts().passages == 2 * len(written) + 2
     assert store.vectors.count("s") == 2 * len(written)
-    hits = store.text.matching(["needle"], len(written) + 10, Where())
+    hits = store.text.matching(["needle"], len(written) + 10, EpisodeFilter())
     assert sorted(hit.episode_id for hit in hits) == sorted(written)
     assert {e.retrieval_count for e in store.episodes.get(written).values()} == {1}
     assert store.text.check() == []
@@ -68,7 +68,7 @@ def test_a_killed_writer_loses_nothing_that_it_wrote(open_store, place):  # type
         written += killed_after(place, "writer", number, 15)
     found = store.episodes.get(written)
     assert sorted(found) == sorted(written)
-    assert {h.episode_id for h in store.text.matching(["needle"], 10_000, Where())} >= set(written)
+    assert {h.episode_id for h in store.text.matching(["needle"], 10_000, EpisodeFilter())} >= set(written)
     assert store.text.check() == []
     assert store.settings.set("still", "writable") is None
 

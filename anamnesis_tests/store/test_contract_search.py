@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Variant
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite import fulltext
@@ -15,7 +15,7 @@ from anamnesis_tests.support.samples import episode, passages, put
 
 def found(store: Store, *words: str, **options: object) -> list[str]:
     """Ids of the episodes that contain any of `words`, best first."""
-    return [hit.episode_id for hit in store.text.matching(words, 10, Where(), **options)]  # type: ignore[arg-type]
+    return [hit.episode_id for hit in store.text.matching(words, 10, EpisodeFilter(), **options)]  # type: ignore[arg-type]
 
 
 def test_words_are_stemmed_and_folded(store: Store):
@@ -44,7 +44,7 @@ def test_what_has_all_words_is_told_from_what_has_some(store: Store):
     put(store, "old", "server, cafe, certificate", status="superseded")
 
     def having(*words: str, k: int = 10, **filters: Any) -> list[str]:
-        return [hit.episode_id for hit in store.text.with_all(words, k, Where(**filters))]
+        return [hit.episode_id for hit in store.text.with_all(words, k, EpisodeFilter(**filters))]
 
     assert having("Server", "cafe", "certificates") == ["long"]
     assert having("server", "cafe") == ["short", "long"]
@@ -62,7 +62,7 @@ def test_what_few_passages_have_is_told_of_each_word(store: Store):
     put(store, "third", "common")
 
     def few(*words: str, most: int = 2, **filters: Any) -> list[list[str]]:
-        where = Where(hidden_kinds=("compact_summary",), **filters)
+        where = EpisodeFilter(hidden_kinds=("compact_summary",), **filters)
         return [[hit.episode_id for hit in found] for found in store.text.held_by_few(words, most, where)]
 
     assert few("zebra-77", "common", "absent", "?!") == [["one", "two"], [], [], []]
@@ -77,7 +77,7 @@ def test_a_passage_with_more_and_rarer_words_comes_first(store: Store):
     put(store, "one", "the server restarted and then the server slept")
     put(store, "both", "the server lost its certificate")
     put(store, "none", "nothing of the kind")
-    hits = store.text.matching(["server", "certificate"], 10, Where())
+    hits = store.text.matching(["server", "certificate"], 10, EpisodeFilter())
     assert [hit.episode_id for hit in hits] == ["both", "one"]
     assert hits[0].score > hits[1].score > 0
 
@@ -86,7 +86,7 @@ def test_context_is_found_by_the_context_variant_only(store: Store):
     (key,) = put(store, "e", "verbatim words", context="a header about elephants")
     assert found(store, "elephant") == []
     assert found(store, "elephant", variant=Variant.TEXT) == []
-    hits = store.text.matching(["elephant"], 10, Where(), variant=Variant.CONTEXT)
+    hits = store.text.matching(["elephant"], 10, EpisodeFilter(), variant=Variant.CONTEXT)
     assert [(hit.passage_id, hit.episode_id) for hit in hits] == [(key, "e")]
     assert found(store, "verbatim", variant=Variant.CONTEXT) == ["e"]
     assert found(store, "elephants", analyzer="exact") == []
@@ -152,7 +152,7 @@ def test_scripts_without_spaces_are_found_exactly(store: Store, text: str, word:
     put(store, "e", text)
     put(store, "other", f"unrelated {word[1:]}")
     assert found(store, word, analyzer="exact") == ["e"]
-    assert [hit.episode_id for hit in store.text.with_all([word], 10, Where(), analyzer="exact")] == ["e"]
+    assert [hit.episode_id for hit in store.text.with_all([word], 10, EpisodeFilter(), analyzer="exact")] == ["e"]
 
 
 def test_exact_words_need_each_character_in_order_with_its_marks(store: Store):
@@ -209,18 +209,18 @@ def test_words_are_data_and_never_syntax(store: Store, word: str, analyzer: str)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=st.lists(st.text(max_size=12), max_size=4), analyzer=st.sampled_from(["stem", "exact"]))
 def test_no_words_can_break_a_search(store: Store, words: list[str], analyzer: str):
-    store.text.matching(words, 3, Where(), analyzer=analyzer)
+    store.text.matching(words, 3, EpisodeFilter(), analyzer=analyzer)
 
 
 def test_nothing_is_found_for_no_words_or_no_results_wanted(store: Store):
     put(store, "e", "text")
-    assert store.text.matching([], 5, Where()) == []
-    assert store.text.matching(["text"], 0, Where()) == []
+    assert store.text.matching([], 5, EpisodeFilter()) == []
+    assert store.text.matching(["text"], 0, EpisodeFilter()) == []
 
 
 def test_an_unknown_analyzer_is_refused(store: Store):
     with pytest.raises(ValueError, match="fuzzy"):
-        store.text.matching(["x"], 5, Where(), analyzer="fuzzy")
+        store.text.matching(["x"], 5, EpisodeFilter(), analyzer="fuzzy")
 
 
 def test_changed_passages_are_found_by_their_new_words_only(store: Store):
@@ -244,7 +244,7 @@ def test_ten_that_pass_give_ten_however_many_do_not(store: Store):
     many = [(episode(f"m{i}", project="noise"), passages("the needle again needle needle")) for i in range(330)]
     ten = [(episode(f"t{i}", project="rare"), passages("a needle somewhere in a long stack of hay")) for i in range(10)]
     store.episodes.put(many + ten)
-    where = Where(projects=("rare",))
+    where = EpisodeFilter(projects=("rare",))
     for analyzer in ("stem", "exact"):
         hits = store.text.matching(["needle"], 10, where, analyzer=analyzer)
         assert {hit.episode_id for hit in hits} == {f"t{i}" for i in range(10)}
@@ -257,7 +257,7 @@ def test_all_words_are_compared_as_the_analyzer_does(store: Store):
     put(store, "b", "the gateways at 192.168.0.109 refuse nothing")
 
     def having(*words: str, **options: str) -> list[str]:
-        return [hit.episode_id for hit in store.text.with_all(words, 10, Where(), **options)]
+        return [hit.episode_id for hit in store.text.with_all(words, 10, EpisodeFilter(), **options)]
 
     assert set(having("gateway", "refuse")) == {"a", "b"}
     assert having("gateway", "refused", analyzer="exact") == ["a"]
@@ -266,7 +266,7 @@ def test_all_words_are_compared_as_the_analyzer_does(store: Store):
     assert having("save_config", "unheard", analyzer="exact") == []
     assert having("...", analyzer="exact") == []
     with pytest.raises(ValueError, match="analyzer"):
-        store.text.with_all(["gateway"], 1, Where(), analyzer="other")
+        store.text.with_all(["gateway"], 1, EpisodeFilter(), analyzer="other")
 
 
 def test_hidden_projects_are_left_out_and_cost_no_results(store: Store):
@@ -274,7 +274,7 @@ def test_hidden_projects_are_left_out_and_cost_no_results(store: Store):
         put(store, f"a{number}", "shared word", project="me/diary", minute=number)
     for number in range(10):
         put(store, f"b{number}", "shared word", project=f"acme/{number % 3}")
-    where, left = Where(hidden_projects=("me/diary", "acme/2")), {f"b{n}" for n in range(10) if n % 3 != 2}
+    where, left = EpisodeFilter(hidden_projects=("me/diary", "acme/2")), {f"b{n}" for n in range(10) if n % 3 != 2}
     assert {hit.episode_id for hit in store.text.matching(["shared"], 7, where)} == left
     assert {item.episode_id for item in store.episodes.page(where, 100).items} == left
     assert store.episodes.count(where) == 7
@@ -288,7 +288,7 @@ def test_hidden_sources_are_left_out_but_for_shown_projects(store: Store):
         put(store, f"b{number}", "shared word", project="acme")
     open_ones, named = {f"b{n}" for n in range(4)}, {"a0", "a20", "a40"}
     for shown, left in (((), open_ones), (("named",), open_ones | named)):
-        where = Where(hidden_sources=("vault",), shown_projects=shown)
+        where = EpisodeFilter(hidden_sources=("vault",), shown_projects=shown)
         assert {hit.episode_id for hit in store.text.matching(["shared"], 7, where)} == left
         assert {item.episode_id for item in store.episodes.page(where, 100).items} == left
         assert store.episodes.count(where) == len(left)
@@ -298,8 +298,8 @@ def test_hidden_sources_are_left_out_but_for_shown_projects(store: Store):
 def test_common_word_is_searched_and_fills_up_what_others_leave(store: Store):
     store.episodes.put([(episode(f"m{i}"), passages("everyday words")) for i in range(320)])
     put(store, "special", "everyday unicorn")
-    assert len(store.text.matching(["everyday"], 50, Where())) == 50
-    hits = store.text.matching(["everyday", "unicorn"], 50, Where())
+    assert len(store.text.matching(["everyday"], 50, EpisodeFilter())) == 50
+    hits = store.text.matching(["everyday", "unicorn"], 50, EpisodeFilter())
     assert hits[0].episode_id == "special"
     assert len(hits) == 50
 
@@ -312,11 +312,11 @@ def test_common_word_still_counts_in_the_score(store: Store):
     put(store, "with", "a unicorn in the everyday of the house")
     for analyzer in ("stem", "exact"):
         for _ in range(2):
-            hits = store.text.matching(["unicorn", "everyday"], 2, Where(), analyzer=analyzer)
+            hits = store.text.matching(["unicorn", "everyday"], 2, EpisodeFilter(), analyzer=analyzer)
             assert [hit.episode_id for hit in hits] == ["with", "without"]
             assert hits[0].score > hits[1].score
     put(store, "fresh", "a unicorn in the everyday of a life")
-    assert {h.episode_id for h in store.text.matching(["unicorn", "everyday"], 2, Where())} == {"with", "fresh"}
+    assert {h.episode_id for h in store.text.matching(["unicorn", "everyday"], 2, EpisodeFilter())} == {"with", "fresh"}
 
 
 def test_a_passage_written_by_another_handle_is_found_at_once(open_store):  # type: ignore[no-untyped-def]
@@ -351,5 +351,5 @@ def test_projects_are_filtered_in_either_unicode_form(store: Store):
         put(store, name, "the oven", project=name)
     assert store.projects.all() == ["~/Küche"]
     for name in ("~/Küche", "~/Ku\u0308che"):
-        assert store.episodes.count(Where(projects=(name,))) == 2
+        assert store.episodes.count(EpisodeFilter(projects=(name,))) == 2
         assert store.context.has_project(name)

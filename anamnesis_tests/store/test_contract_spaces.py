@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from anamnesis_pipeline.errors import SpaceConflict, SpaceNotFound
-from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.support.samples import put, random_units, space, unit
 
@@ -174,7 +174,7 @@ def test_a_dropped_space_leaves_nothing_behind(store: Store):
     assert len(store.vectors.get("other", TEXT, keys)) == 40
     assert store.spaces.put(space("s"))
     assert store.vectors.get("s", TEXT, keys) == {}
-    assert store.vectors.nearest("s", TEXT, unit(1, 0, 0, 0), 5, Where()) == []
+    assert store.vectors.nearest("s", TEXT, unit(1, 0, 0, 0), 5, EpisodeFilter()) == []
     assert store.vectors.pending_sources("s") == {"direct": 40}
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from anamnesis_pipeline.errors import DimensionMismatch, SpaceNotFound
-from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.sqlite import index_files
@@ -29,9 +29,9 @@ def test_spaces_and_variants_are_never_mixed(store: Store):
     store.vectors.put("s", TEXT, [key], unit(1, 0, 0, 0)[None])
     assert store.vectors.get("t", TEXT, [key]) == {}
     assert store.vectors.get("s", CONTEXT, [key]) == {}
-    assert store.vectors.nearest("t", TEXT, unit(1, 0, 0, 0), 5, Where()) == []
-    assert store.vectors.nearest("s", CONTEXT, unit(1, 0, 0, 0), 5, Where()) == []
-    assert len(store.vectors.nearest("s", TEXT, unit(1, 0, 0, 0), 5, Where())) == 1
+    assert store.vectors.nearest("t", TEXT, unit(1, 0, 0, 0), 5, EpisodeFilter()) == []
+    assert store.vectors.nearest("s", CONTEXT, unit(1, 0, 0, 0), 5, EpisodeFilter()) == []
+    assert len(store.vectors.nearest("s", TEXT, unit(1, 0, 0, 0), 5, EpisodeFilter())) == 1
 
 
 def test_another_width_than_the_spaces_is_refused(store: Store):
@@ -40,13 +40,13 @@ def test_another_width_than_the_spaces_is_refused(store: Store):
     with pytest.raises(DimensionMismatch, match="4-d"):
         store.vectors.put("s", TEXT, [key], random_units(1, 5))
     with pytest.raises(DimensionMismatch):
-        store.vectors.nearest("s", TEXT, unit(1, 0, 0), 5, Where())
+        store.vectors.nearest("s", TEXT, unit(1, 0, 0), 5, EpisodeFilter())
     assert store.vectors.get("s", TEXT, [key]) == {}
 
 
 def test_an_unknown_space_is_named(store: Store):
     with pytest.raises(SpaceNotFound, match="nowhere"):
-        store.vectors.nearest("nowhere", TEXT, unit(1, 0), 5, Where())
+        store.vectors.nearest("nowhere", TEXT, unit(1, 0), 5, EpisodeFilter())
 
 
 def test_vectors_of_passages_deleted_meanwhile_are_skipped(store: Store):
@@ -64,7 +64,7 @@ def exactly(keys: list[int], vectors: np.ndarray, query: np.ndarray, k: int) -> 
 def test_nearest_is_ordered_by_cosine(store: Store):
     keys, vectors = filled(store, 200)
     for query in random_units(5, 8, seed=1):
-        hits = store.vectors.nearest("s", TEXT, query, 10, Where())
+        hits = store.vectors.nearest("s", TEXT, query, 10, EpisodeFilter())
         assert [hit.passage_id for hit in hits] == exactly(keys, vectors, query, 10)
         best = keys.index(hits[0].passage_id)
         assert hits[0].score == pytest.approx(float(vectors[best] @ query), abs=2e-3)
@@ -74,12 +74,12 @@ def test_nearest_is_ordered_by_cosine(store: Store):
 def test_a_vector_written_again_replaces_the_old_one(store: Store):
     keys, vectors = filled(store, 30)
     target = unit(*range(1, 9))
-    store.vectors.nearest("s", TEXT, target, 1, Where())
+    store.vectors.nearest("s", TEXT, target, 1, EpisodeFilter())
     assert store.vectors.put("s", TEXT, [keys[7]], target[None]) == 1
-    hits = store.vectors.nearest("s", TEXT, target, 30, Where())
+    hits = store.vectors.nearest("s", TEXT, target, 30, EpisodeFilter())
     assert hits[0].passage_id == keys[7]
     assert sorted(hit.passage_id for hit in hits) == keys
-    away = store.vectors.nearest("s", TEXT, vectors[7], 1, Where())[0]
+    away = store.vectors.nearest("s", TEXT, vectors[7], 1, EpisodeFilter())[0]
     assert away.passage_id != keys[7] or away.score < 0.99
 
 
@@ -88,9 +88,9 @@ def test_vectors_may_arrive_in_any_order_of_passages(store: Store):
     keys = put(store, "e", "a", "b", "c")
     for key in reversed(keys):
         store.vectors.put("s", TEXT, [key], unit(1, key, 0, 0)[None])
-        assert key in {hit.passage_id for hit in store.vectors.nearest("s", TEXT, unit(1, 0, 0, 0), 9, Where())}
+        assert key in {hit.passage_id for hit in store.vectors.nearest("s", TEXT, unit(1, 0, 0, 0), 9, EpisodeFilter())}
     store.vectors.build("s", force=True)
-    assert len(store.vectors.nearest("s", TEXT, unit(1, 0, 0, 0), 9, Where())) == 3
+    assert len(store.vectors.nearest("s", TEXT, unit(1, 0, 0, 0), 9, EpisodeFilter())) == 3
 
 
 def test_built_index_finds_new_and_changed_and_nothing_dead(store: Store):
@@ -101,9 +101,9 @@ def test_built_index_finds_new_and_changed_and_nothing_dead(store: Store):
     store.vectors.put("s", TEXT, [new], unit(*[1] * 8)[None])
     store.vectors.put("s", TEXT, [keys[1]], unit(*[-1] * 8)[None])
     store.episodes.delete("e2")
-    assert store.vectors.nearest("s", TEXT, unit(*[1] * 8), 3, Where())[0].passage_id == new
-    assert store.vectors.nearest("s", TEXT, unit(*[-1] * 8), 3, Where())[0].passage_id == keys[1]
-    everything = store.vectors.nearest("s", TEXT, vectors[2], 1_000, Where())
+    assert store.vectors.nearest("s", TEXT, unit(*[1] * 8), 3, EpisodeFilter())[0].passage_id == new
+    assert store.vectors.nearest("s", TEXT, unit(*[-1] * 8), 3, EpisodeFilter())[0].passage_id == keys[1]
+    everything = store.vectors.nearest("s", TEXT, vectors[2], 1_000, EpisodeFilter())
     assert sorted(hit.passage_id for hit in everything) == sorted({*keys, new} - {keys[2]})
     report = store.vectors.build("s")
     assert (report.vectors, report.indexed, report.rebuilt) == (400, 400, False)
@@ -122,7 +122,7 @@ def test_an_index_is_found_by_every_handle(open_store):  # type: ignore[no-untyp
     writer, reader = open_store(), open_store()
     keys, vectors = filled(writer, 100)
     for _ in range(2):
-        hits = reader.vectors.nearest("s", TEXT, vectors[5], 3, Where())
+        hits = reader.vectors.nearest("s", TEXT, vectors[5], 3, EpisodeFilter())
         assert hits[0].passage_id == keys[5]
         writer.vectors.build("s", force=True)
         writer.vectors.put("s", TEXT, [keys[6]], vectors[6][None])
@@ -130,7 +130,11 @@ def test_an_index_is_found_by_every_handle(open_store):  # type: ignore[no-untyp
 
 def test_ten_that_pass_give_ten_with_an_index_and_without(store: Store):
     keys, vectors = filled(store, 300)
-    wheres = [Where(projects=("few",)), Where(hidden_kinds=("note",)), Where(kinds=("note",), projects=("few",))]
+    wheres = [
+        EpisodeFilter(projects=("few",)),
+        EpisodeFilter(hidden_kinds=("note",)),
+        EpisodeFilter(kinds=("note",), projects=("few",)),
+    ]
     for _ in range(2):
         for where in wheres:
             wanted = 0 if where.hidden_kinds else 30
@@ -151,7 +155,7 @@ def test_hiding_most_of_a_kind_still_fills_the_answer(store: Store):
     vectors = random_units(400, 8)
     store.vectors.put("s", TEXT, keys, vectors)
     store.vectors.build("s", force=True)
-    where = Where(hidden_kinds=("hidden",))
+    where = EpisodeFilter(hidden_kinds=("hidden",))
     hits = store.vectors.nearest("s", TEXT, vectors[1], 20, where)
     assert [hit.passage_id for hit in hits] == exactly(keys[::20], vectors[::20], vectors[1], 20)
 
@@ -195,11 +199,11 @@ def test_grown_index_finds_new_and_changed_and_nothing_dead(store: Store, monkey
     report = store.vectors.build("s")
     assert (report.vectors, report.indexed, report.dead) == (450, 450, 0)
     for key in (more[0], more[-1], first[0], first[299]):
-        assert store.vectors.nearest("s", TEXT, vectors[key], 1, Where())[0].passage_id == key
+        assert store.vectors.nearest("s", TEXT, vectors[key], 1, EpisodeFilter())[0].passage_id == key
     gone = {
         hit.passage_id
         for query in random_units(20, 8, seed=2)
-        for hit in store.vectors.nearest("s", TEXT, query, 100, Where())
+        for hit in store.vectors.nearest("s", TEXT, query, 100, EpisodeFilter())
     } - set(vectors)
     assert gone == set()
     assert store.vectors.recall("s") > 0.99
@@ -237,7 +241,7 @@ def test_copies_hide_nothing_from_a_search(store: Store, noise: float):
     store.vectors.put("s", TEXT, [*keys, *copies], given)
     store.vectors.build("s", force=True)
     for query in random_units(20, 64, seed=4):
-        hits = store.vectors.nearest("s", TEXT, query, 10, Where())
+        hits = store.vectors.nearest("s", TEXT, query, 10, EpisodeFilter())
         assert [hit.score for hit in hits] == pytest.approx(np.sort(given @ query)[::-1][:10], abs=1e-3)
     assert store.vectors.recall("s") >= 0.98
     assert store.vectors.index_state("s").problem == ""
@@ -260,7 +264,7 @@ def test_middle_is_the_direction_of_the_mean_of_all_passages(store: Store):
     store.spaces.put(space("s"))
     a, b, c = put(store, "e", "one", "two", "three", project="acme")
     store.vectors.put("s", TEXT, [a, b, c], np.stack([unit(1, 0, 0, 0), unit(1, 0, 0, 0), unit(0, 1, 0, 0)]))
-    found = store.vectors.middles("s", TEXT, Where(), 0, 10)
+    found = store.vectors.middles("s", TEXT, EpisodeFilter(), 0, 10)
     assert (found.episode_ids, found.projects, found.passage_ids, found.after) == (("e",), ("acme",), (a,), None)
     assert found.vectors.dtype == np.float32
     np.testing.assert_allclose(found.vectors[0], unit(2, 1, 0, 0), atol=2e-3)
@@ -275,7 +279,7 @@ def test_middles_come_in_pages_each_episode_once(store: Store):
     seen: list[str] = []
     after: int | None = 0
     while after is not None:
-        page = store.vectors.middles("s", TEXT, Where(), after, 2)
+        page = store.vectors.middles("s", TEXT, EpisodeFilter(), after, 2)
         seen += page.episode_ids
         after = page.after
     assert seen == ["e0", "e1", "e4", "e5", "e6"]
@@ -285,7 +289,7 @@ def test_middles_are_of_what_passes_and_is_current(store: Store):
     store.spaces.put(space("s"))
     for name, fields in (("a", {}), ("b", {"kind": "compact_summary"}), ("c", {"project": "secret"})):
         store.vectors.put("s", TEXT, put(store, name, "text", **fields), unit(1, 0, 0, 0)[None])
-    where = Where(hidden_kinds=("compact_summary",), hidden_projects=("secret",))
+    where = EpisodeFilter(hidden_kinds=("compact_summary",), hidden_projects=("secret",))
     assert store.vectors.middles("s", TEXT, where, 0, 10).episode_ids == ("a",)
     store.episodes.delete("a")
     assert store.vectors.middles("s", TEXT, where, 0, 10).episode_ids == ()
@@ -294,13 +298,13 @@ def test_middles_are_of_what_passes_and_is_current(store: Store):
 def test_passages_that_cancel_out_have_no_middle(store: Store):
     store.spaces.put(space("s"))
     store.vectors.put("s", TEXT, put(store, "e", "yes", "no"), np.stack([unit(1, 0, 0, 0), unit(-1, 0, 0, 0)]))
-    assert not store.vectors.middles("s", TEXT, Where(), 0, 10).vectors.any()
+    assert not store.vectors.middles("s", TEXT, EpisodeFilter(), 0, 10).vectors.any()
 
 
 def test_without_vectors_there_are_no_middles(store: Store):
     store.spaces.put(space("s", dim=6))
     put(store, "e", "text")
-    found = store.vectors.middles("s", TEXT, Where(), 0, 10)
+    found = store.vectors.middles("s", TEXT, EpisodeFilter(), 0, 10)
     assert (found.episode_ids, found.vectors.shape, found.after) == ((), (0, 6), None)
     with pytest.raises(SpaceNotFound):
-        store.vectors.middles("nowhere", TEXT, Where(), 0, 10)
+        store.vectors.middles("nowhere", TEXT, EpisodeFilter(), 0, 10)

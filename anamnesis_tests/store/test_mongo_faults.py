@@ -14,7 +14,7 @@ import pymongo
 import pytest
 
 from anamnesis_pipeline.errors import GiveUp, StoreBusy, StoreFull
-from anamnesis_pipeline.model import LlmBudget, LlmUse, Where
+from anamnesis_pipeline.model import EpisodeFilter, LlmBudget, LlmUse
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import client, fulltext
 from anamnesis_pipeline.store.mongo.client import Collections, Database
@@ -147,7 +147,7 @@ def test_hanging_server_is_told(another_process: tuple[str, psutil.Process], mon
         monkeypatch.setattr(client, "SILENT_S", 30)
         monkeypatch.setattr(fulltext, "SEARCHED_S", 30)
         assert store.settings.get("a") is None
-        assert [hit.episode_id for hit in store.text.matching(["words"], 5, Where())] == ["e"]
+        assert [hit.episode_id for hit in store.text.matching(["words"], 5, EpisodeFilter())] == ["e"]
 
 
 def test_slow_search_is_given_up_in_time(store: Store, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,10 +155,10 @@ def test_slow_search_is_given_up_in_time(store: Store, server: LoopbackServer, m
     monkeypatch.setattr(fulltext, "SEARCHED_S", 1.0)
     server.faults.add("aggregate", "find", delay_s=60.0, times=None)
     with pytest.raises(StoreBusy, match="it took too long"):
-        store.text.matching(["words"], 5, Where())
+        store.text.matching(["words"], 5, EpisodeFilter())
     server.faults.clear()
     monkeypatch.setattr(fulltext, "SEARCHED_S", 20)
-    assert [hit.episode_id for hit in store.text.matching(["words"], 5, Where())] == ["e"]
+    assert [hit.episode_id for hit in store.text.matching(["words"], 5, EpisodeFilter())] == ["e"]
 
 
 def test_waiting_writers_give_up(database: Database, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 from pymongo.monitoring import CommandStartedEvent
 
 from anamnesis_pipeline.errors import BadSetting, GiveUp, StoreBusy
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.store.mongo import fulltext, opening
 from anamnesis_pipeline.store.mongo import search_indexes as search_indexes_of
 from anamnesis_pipeline.store.mongo.opening import open_mongo
@@ -130,7 +130,7 @@ def test_store_opens_without_its_search(server: LoopbackServer, caplog: pytest.L
         assert caplog.text.count("Full text cannot be searched fast yet") == (state == "away")
         put(store, "e", "some words")
         assert found(store, "words") == ["e"]
-        assert store.episodes.count(Where()) == 1
+        assert store.episodes.count(EpisodeFilter()) == 1
         store.close()
     behaviour.reachable = True
     assert len(search_indexes(server, "passages")) == (state == "building")
@@ -197,7 +197,7 @@ def test_no_secondary_is_asked(server: LoopbackServer, monkeypatch: pytest.Monke
     with closing(open_mongo(f"{server.uri}&readPreference={preference}", "memory")) as store:
         put(store, "e", "zebra")
         assert list(store.episodes.get(["e"])) == ["e"]
-        assert [hit.episode_id for hit in store.text.matching(["zebra"], 5, Where())] == ["e"]
+        assert [hit.episode_id for hit in store.text.matching(["zebra"], 5, EpisodeFilter())] == ["e"]
     assert {"find", "aggregate", "insert"} <= asked.keys()
     assert {name for name, members in asked.items() if members != {"primary"}} <= {"endSessions"}
 
@@ -215,7 +215,7 @@ def test_what_an_older_version_counted_stays_counted(server: LoopbackServer) -> 
     with closing(open_mongo(server.uri, NAME)) as store:
         found = store.episodes.get(["e", "other"])
         assert {name: each.read_count for name, each in found.items()} == {"e": 3, "other": 0}
-        assert store.overview.most_read(Where(), 5) == ["e"]
+        assert store.overview.most_read(EpisodeFilter(), 5) == ["e"]
 
 
 def test_passages_of_an_older_version_get_full_text(server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from anamnesis_pipeline.errors import RetryLater
-from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import fulltext, vector_search
 from anamnesis_pipeline.store.mongo import search_indexes as search_indexes_of
@@ -61,9 +61,11 @@ def test_write_is_found_however_far_the_index_is_behind(store: Store, behaviour:
     kept(store, "after", "new words", WEST, context="under a heading")
     assert found(store, "words") == ["before", "after"]
     assert found(store, "new") == ["after"]
-    assert [hit.episode_id for hit in store.text.matching(["heading"], 5, Where(), variant=CONTEXT)] == ["after"]
-    assert [hit.episode_id for hit in store.text.matching(["new"], 5, Where(), analyzer="exact")] == ["after"]
-    assert [hit.episode_id for hit in store.text.with_all(["new", "words"], 5, Where())] == ["after"]
+    assert [hit.episode_id for hit in store.text.matching(["heading"], 5, EpisodeFilter(), variant=CONTEXT)] == [
+        "after"
+    ]
+    assert [hit.episode_id for hit in store.text.matching(["new"], 5, EpisodeFilter(), analyzer="exact")] == ["after"]
+    assert [hit.episode_id for hit in store.text.with_all(["new", "words"], 5, EpisodeFilter())] == ["after"]
     assert store.text.unknown(["new", "newer"]) == ["newer"]
     assert near(store, WEST) == ["after", "before"]
 
@@ -88,7 +90,7 @@ def test_changed_vector_counts_and_not_the_indexed_one(store: Store, behaviour: 
     assert near(store, EAST, 1) == ["e0"]
     behaviour.frozen = True
     store.vectors.put("s", TEXT, keys[:2], np.stack([WEST, NORTH]))
-    hits = store.vectors.nearest("s", TEXT, EAST, 5, Where())
+    hits = store.vectors.nearest("s", TEXT, EAST, 5, EpisodeFilter())
     assert [(hit.episode_id, round(hit.score, 6)) for hit in hits] == [
         ("e2", 1.0),
         ("e3", 1.0),
@@ -124,19 +126,19 @@ def test_filters_are_exact_while_the_index_is_behind(store: Store, behaviour: Se
         else:
             write(int(number))
     wheres = [
-        Where(),
-        Where(projects=("p1", "p2")),
-        Where(hidden_projects=("p1",)),
-        Where(kinds=("k0",), tags=("t1",)),
-        Where(hidden_kinds=("k1", "k2")),
-        Where(source="s1"),
-        Where(session_id="x0"),
-        Where(tags=("t0", "t2")),
-        Where(since=DAY.replace(minute=30), until=DAY.replace(minute=50)),
-        Where(layers=("episodic",), layers_at=DAY.replace(year=2027)),
-        Where(instance="main", projects=("p0",)),
-        Where(hidden_sources=("s1",)),
-        Where(hidden_sources=("s1", "s0"), shown_projects=("p1",)),
+        EpisodeFilter(),
+        EpisodeFilter(projects=("p1", "p2")),
+        EpisodeFilter(hidden_projects=("p1",)),
+        EpisodeFilter(kinds=("k0",), tags=("t1",)),
+        EpisodeFilter(hidden_kinds=("k1", "k2")),
+        EpisodeFilter(source="s1"),
+        EpisodeFilter(session_id="x0"),
+        EpisodeFilter(tags=("t0", "t2")),
+        EpisodeFilter(since=DAY.replace(minute=30), until=DAY.replace(minute=50)),
+        EpisodeFilter(layers=("episodic",), layers_at=DAY.replace(year=2027)),
+        EpisodeFilter(instance="main", projects=("p0",)),
+        EpisodeFilter(hidden_sources=("s1",)),
+        EpisodeFilter(hidden_sources=("s1", "s0"), shown_projects=("p1",)),
     ]
     for where in wheres:
         passing = {item.episode_id for item in store.episodes.page(where, 1_000).items}
@@ -152,11 +154,11 @@ def test_what_the_index_lacks_has_the_score_of_there(store: Store, behaviour: Se
     text, heading = "the certificate of a server slept: SAVE_CONFIG in src/save/config.py", "how servers sleep-walk"
     put(store, "indexed", text, context=heading)
     words = ["server", "certificate", "slept", "SAVE_CONFIG", "save/config.py", "sleep-walk"]
-    assert store.text.matching(words, 1, Where())[0].episode_id == "indexed"
+    assert store.text.matching(words, 1, EpisodeFilter())[0].episode_id == "indexed"
     behaviour.frozen = True
     put(store, "late", text, context=heading)
     for options in ({}, {"variant": CONTEXT}, {"analyzer": "exact"}):
-        scores = {h.episode_id: h.score for h in store.text.matching(words, 100, Where(), **options)}
+        scores = {h.episode_id: h.score for h in store.text.matching(words, 100, EpisodeFilter(), **options)}
         assert scores["late"] == pytest.approx(scores["indexed"], rel=0.05), options
         assert len(scores) == 92
 
@@ -165,10 +167,10 @@ def test_heading_counts_alike_in_what_the_index_lacks(store: Store, behaviour: S
     put(store, "old", *(f"text number {i}" for i in range(300)), context="some heading of a file")
     put(store, "newer", *(f"text number {i}" for i in range(150)))
     put(store, "indexed", "text", context="the heading of a certificate")
-    assert store.text.matching(["certificate"], 9, Where(), variant=CONTEXT)[0].episode_id == "indexed"
+    assert store.text.matching(["certificate"], 9, EpisodeFilter(), variant=CONTEXT)[0].episode_id == "indexed"
     behaviour.frozen = True
     put(store, "late", "text", context="the heading of a certificate")
-    found = store.text.matching(["certificate"], 9, Where(), variant=CONTEXT)
+    found = store.text.matching(["certificate"], 9, EpisodeFilter(), variant=CONTEXT)
     scores = {hit.episode_id: hit.score for hit in found}
     assert scores["late"] == pytest.approx(scores["indexed"], rel=0.15)  # by a sample of the headings
 
@@ -180,7 +182,9 @@ def test_new_process_reads_none(store: Store, server: LoopbackServer, open_it: O
     wait_until_queryable(server, "passages")
 
     def ranked(of: Store) -> list[tuple[str, float]]:
-        return [(hit.episode_id, hit.score) for hit in of.text.matching(["server", "slept", "well"], 20, Where())]
+        return [
+            (hit.episode_id, hit.score) for hit in of.text.matching(["server", "slept", "well"], 20, EpisodeFilter())
+        ]
 
     lately = ranked(open_it())
     monkeypatch.setattr(search_indexes_of, "QUIET_S", 0.0)
@@ -218,7 +222,7 @@ def test_what_an_index_shows_only_in_part_is_found_whole(
     keys = put(store, "e", "first words", "second", "third", "fourth words")
     store.vectors.put("s", TEXT, keys, np.stack([EAST, NORTH, WEST, EAST]))
     for _ in range(2):
-        hits = store.vectors.nearest("s", TEXT, EAST, 2, Where())
+        hits = store.vectors.nearest("s", TEXT, EAST, 2, EpisodeFilter())
         assert [hit.passage_id for hit in hits] == [keys[0], keys[3]]
         assert len(found(store, "words", k=2)) == 2
 
@@ -370,14 +374,14 @@ def test_scores_are_the_cosines_of_what_is_stored(open_it: Open, quantization: s
     for query in random_units(10, 16, seed=1):
         cosines = {key: float(vector @ query) for key, vector in stored.items()}
         best = sorted(cosines, key=lambda key: -cosines[key])
-        hits = store.vectors.nearest("s", TEXT, query, 10, Where())
+        hits = store.vectors.nearest("s", TEXT, query, 10, EpisodeFilter())
         ids = [hit.passage_id for hit in hits]
         assert ids == sorted(ids, key=lambda key: -cosines[key])
         assert [hit.score for hit in hits] == pytest.approx([cosines[key] for key in ids], abs=1e-6)
         overlooked = len(set(best[:10]) - set(ids))
         assert overlooked <= (3 if quantization == "binary" else 0)  # one bit a number, of sixteen numbers
         few = [key for key in best if key in keys[::10]]
-        hits = store.vectors.nearest("s", TEXT, query, 5, Where(projects=("few",)))
+        hits = store.vectors.nearest("s", TEXT, query, 5, EpisodeFilter(projects=("few",)))
         assert [hit.passage_id for hit in hits] == few[:5]
     assert store.vectors.recall("s") > (0.8 if quantization == "binary" else 0.99)
 
@@ -394,7 +398,7 @@ def test_index_that_finds_too_little_is_searched_exactly(store: Store, monkeypat
         state = store.vectors.index_state("s")
         assert state.is_exact
         assert state.recall == pytest.approx(0.7, abs=0.05)
-        assert store.vectors.nearest("s", TEXT, vectors[7], 1, Where())[0].passage_id == keys[7]
+        assert store.vectors.nearest("s", TEXT, vectors[7], 1, EpisodeFilter())[0].passage_id == keys[7]
     store.vectors.recall("s")
     assert store.vectors.index_state("s").problem == ""
 
@@ -414,7 +418,7 @@ def test_never_fewer_than_asked_for_are_found(store: Store, behaviour: SearchBeh
         store.episodes.delete(f"near{i}")
     store.vectors.put("s", TEXT, keys[150:300], np.stack([NORTH] * 150))
     edit(store, "near299", "text", status="superseded")
-    hits = store.vectors.nearest("s", TEXT, WEST, 20, Where())
+    hits = store.vectors.nearest("s", TEXT, WEST, 20, EpisodeFilter())
     assert {hit.episode_id for hit in hits} == {f"far{i}" for i in range(20)}
     assert len(near(store, EAST, 160)) == 160
     assert len(near(store, EAST, 160, projects=("acme/api",))) == 160  # by an exact search
@@ -425,7 +429,7 @@ def test_more_than_the_server_considers_are_found_too(store: Store, monkeypatch:
     monkeypatch.setattr(vector_search, "MAX_CANDIDATES", 50)
     keys, vectors = filled(store, 120)
     store.vectors.build("s")
-    hits = store.vectors.nearest("s", TEXT, vectors[0], 100, Where())
+    hits = store.vectors.nearest("s", TEXT, vectors[0], 100, EpisodeFilter())
     assert [hit.passage_id for hit in hits] == [keys[i] for i in np.argsort(-(vectors @ vectors[0]))[:100]]
 
 
@@ -473,7 +477,7 @@ def test_space_is_searched_by_its_own_index(
     store.spaces.put(space("t", dim=8))
     (key,) = put(store, "x", "text")
     store.vectors.put("t", Variant.TEXT, [key], random_units(1, 8))
-    assert len(store.vectors.nearest("t", Variant.TEXT, random_units(1, 8)[0], 3, Where())) == 1
+    assert len(store.vectors.nearest("t", Variant.TEXT, random_units(1, 8)[0], 3, EpisodeFilter())) == 1
     server.drop(NAME)
     restored = open_it()
     restored.spaces.put(space("s"))

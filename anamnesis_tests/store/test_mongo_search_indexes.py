@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from anamnesis_pipeline.errors import GiveUp, RetryLater
-from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import vector_search
 from anamnesis_pipeline.store.mongo import vectors as mongo_vectors
@@ -133,7 +133,7 @@ def test_process_goes_on_by_the_index_of_another_one(store: Store, server: Loopb
     wait_until_queryable(server, "passages")
 
     def few(most: int) -> bool:
-        where = Where(projects=("acme/api",))
+        where = EpisodeFilter(projects=("acme/api",))
         assert isinstance(store.vectors, MongoVectors)
         with store.vectors._database.read() as tables:
             return leaves_few(tables, store.vectors._passages, where, most)
@@ -283,7 +283,7 @@ def test_space_with_little_answers_before_its_index(store: Store, behaviour: Sea
         store.vectors.put(key, TEXT, keys, np.stack([EAST, WEST]))
     assert store.spaces.activate("s") is True
     assert store.spaces.activate("t") is True
-    assert [hit.episode_id for hit in store.vectors.nearest("t", TEXT, WEST, 1, Where())] == ["of t"]
+    assert [hit.episode_id for hit in store.vectors.nearest("t", TEXT, WEST, 1, EpisodeFilter())] == ["of t"]
 
 
 def test_full_space_waits_for_its_index(store: Store, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.session_model import (
     SESSION_KIND,
@@ -40,7 +40,7 @@ RECORD = SessionRecord(
 def test_session_record_survives_the_store(store: Store) -> None:
     episode = to_episode(RECORD, "laptop--api--0a0a0a0a", "/home/ann/.claude/projects/api/s1.jsonl")
     store.episodes.put([(episode, [])])
-    (stored,) = store.episodes.page(Where(kinds=(SESSION_KIND,)), 10).items
+    (stored,) = store.episodes.page(EpisodeFilter(kinds=(SESSION_KIND,)), 10).items
     assert of_episode(stored) == RECORD
     assert (stored.timestamp, stored.session_id, stored.project) == (RECORD.started, "s1", "acme/api")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp, RetryLater, StoreBusy, StoreCorrupt, StoreFull
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.episodes import EpisodeRecords
 from anamnesis_pipeline.store.records.settings import SettingsRecords
@@ -208,7 +208,7 @@ def test_a_mistake_of_ours_is_not_dressed_up(database: Database):
 def test_many_threads_share_one_store(store: Store):
     def work(i: int) -> None:
         put(store, f"e{i}", f"text {i}")
-        store.text.matching(["text"], 5, Where())
+        store.text.matching(["text"], 5, EpisodeFilter())
 
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(work, range(64)))
@@ -310,7 +310,7 @@ def test_what_an_older_file_counted_stays_counted(path: Path) -> None:
     with closing(Database(path)) as database, database.write() as connection:
         connection.execute(OLDER_EPISODE, ("e",))
     with closing(opened(path)) as store:
-        assert store.overview.most_read(Where(), 5) == ["e"]
+        assert store.overview.most_read(EpisodeFilter(), 5) == ["e"]
         assert store.overview.census().retrievals == 3
 
 
@@ -339,7 +339,7 @@ def test_full_text_of_an_older_file_goes_on_where_it_stopped(path: Path, monkeyp
         assert store.text.check() == []
         for n, words in enumerate([["登录", "三十"], ["forgotten"], ["plain"], ["itgc"], ["หม"], ["last"]]):
             for analyzer in ("stem", "exact"):
-                hits = store.text.with_all(words, 9, Where(), analyzer=analyzer)
+                hits = store.text.with_all(words, 9, EpisodeFilter(), analyzer=analyzer)
                 assert [hit.episode_id for hit in hits] == ([] if n == 1 else [f"e{n}"])
         store.episodes.delete("e3")
         assert store.text.check() == []

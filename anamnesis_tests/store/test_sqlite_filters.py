@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.vector_search import FewVectors
@@ -15,7 +15,7 @@ from anamnesis_tests.conftest import OpenStore
 from anamnesis_tests.support.samples import DAY, edit, put, space, unit
 
 Write = Callable[[Store], object]
-HERE, HOUR = Where(projects=("acme/api",)), Where(since=DAY, until=DAY.replace(hour=13))
+HERE, HOUR = EpisodeFilter(projects=("acme/api",)), EpisodeFilter(since=DAY, until=DAY.replace(hour=13))
 EAST, NORTH = unit(1, 0, 0, 0), unit(0, 1, 0, 0)
 
 
@@ -31,7 +31,7 @@ def filled(store: Store) -> Store:
     return store
 
 
-def found(store: Store, where: Where) -> tuple[set[str], list[str]]:
+def found(store: Store, where: EpisodeFilter) -> tuple[set[str], list[str]]:
     """Ids of those with the word, and of the nearest in their order."""
     words = store.text.matching(["needle"], 5, where)
     near = store.vectors.nearest("s", Variant.TEXT, EAST, 2, where)
@@ -58,8 +58,8 @@ def vectors_changed(store: Store) -> None:
         (HERE, "ab", lambda store: kept(store, "c", EAST), "ac", "abc"),
         (HERE, "ab", vectors_changed, "ba", "ab"),
         (HERE, "ab", lambda store: edit(store, "a", status="superseded"), "b", "b"),
-        (Where(tags=("red",)), "a", lambda store: edit(store, "a", tags=("blue",)), "", ""),
-        (Where(kinds=("note",)), "a", lambda store: edit(store, "a", kind="decision"), "", ""),
+        (EpisodeFilter(tags=("red",)), "a", lambda store: edit(store, "a", tags=("blue",)), "", ""),
+        (EpisodeFilter(kinds=("note",)), "a", lambda store: edit(store, "a", kind="decision"), "", ""),
         (HOUR, "a", lambda store: edit(store, "a", timestamp=DAY.replace(year=2028)), "", ""),
     ],
 )
@@ -67,7 +67,7 @@ def vectors_changed(store: Store) -> None:
 def test_write_that_changes_what_passes_shows_in_the_next_search(
     filled: Store,
     open_store: OpenStore,
-    where: Where,
+    where: EpisodeFilter,
     before: str,
     write: Write,
     near: str,

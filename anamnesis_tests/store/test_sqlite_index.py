@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from usearch.index import Index
 
 from anamnesis_pipeline.errors import SpaceNotFound
-from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite import index_files, vector_file, vector_search
 from anamnesis_pipeline.store.sqlite.index_files import Coverage
@@ -75,13 +75,13 @@ def test_damaged_index_file_costs_speed_only(open_store: OpenStore, path: Path, 
     (file,) = (path.parent / "index").glob("*.usearch")
     damaged(file, damage)
     store = open_store()
-    assert store.vectors.nearest("s", Variant.TEXT, vectors[3], 1, Where())[0].passage_id == keys[3]
+    assert store.vectors.nearest("s", Variant.TEXT, vectors[3], 1, EpisodeFilter())[0].passage_id == keys[3]
     assert store.vectors.index_state("s").is_lost
     assert not mapped(path.parent / "index")
     assert not file.exists(), "it is set aside, so that no process opens it again"
     assert (store.vectors.build("s").rebuilt, store.vectors.build("s").indexed) == (True, 60)
     assert not store.vectors.index_state("s").problem
-    assert store.vectors.nearest("s", Variant.TEXT, vectors[3], 1, Where())[0].passage_id == keys[3]
+    assert store.vectors.nearest("s", Variant.TEXT, vectors[3], 1, EpisodeFilter())[0].passage_id == keys[3]
 
 
 def test_index_set_aside_elsewhere_is_lost_here(store: Store, open_store: OpenStore, path: Path) -> None:
@@ -115,16 +115,16 @@ def test_files_of_a_dropped_space_are_let_go(store: Store, open_store: OpenStore
         store.spaces.put(space(name, 8))
         store.vectors.put(name, Variant.TEXT, keys, vectors)
         store.vectors.build(name, force=True)
-        store.vectors.nearest(name, Variant.TEXT, vectors[0], 3, Where())
+        store.vectors.nearest(name, Variant.TEXT, vectors[0], 3, EpisodeFilter())
     assert mapped(path.parent / "index") == 2
     other.spaces.drop("dropped")
     if notice == "build":
         store.vectors.build("kept")
     elif notice == "search":
-        assert store.vectors.nearest("kept", Variant.TEXT, vectors[3], 1, Where())[0].passage_id == keys[3]
+        assert store.vectors.nearest("kept", Variant.TEXT, vectors[3], 1, EpisodeFilter())[0].passage_id == keys[3]
     else:
         with pytest.raises(SpaceNotFound):
-            store.vectors.nearest("dropped", Variant.TEXT, vectors[0], 3, Where())
+            store.vectors.nearest("dropped", Variant.TEXT, vectors[0], 3, EpisodeFilter())
     assert mapped(path.parent / "index") == 1
 
 
@@ -135,10 +135,10 @@ def test_the_tail_of_a_dropped_space_is_let_go(store: Store) -> None:
         store.vectors.put(name, Variant.TEXT, key, random_units(1, 8))
     before = tails()
     for name in ("kept", "dropped"):
-        store.vectors.nearest(name, Variant.TEXT, random_units(1, 8)[0], 1, Where())
+        store.vectors.nearest(name, Variant.TEXT, random_units(1, 8)[0], 1, EpisodeFilter())
     assert tails() == before + 2
     store.spaces.drop("dropped")
-    store.vectors.nearest("kept", Variant.TEXT, random_units(1, 8)[0], 1, Where())
+    store.vectors.nearest("kept", Variant.TEXT, random_units(1, 8)[0], 1, EpisodeFilter())
     assert tails() == before + 1
 
 
@@ -251,7 +251,7 @@ def test_vectors_behind_the_file_are_not_all_scanned(store: Store, monkeypatch: 
     best = sorted(every, key=lambda key: -float(every[key] @ query))[:20]
     assert {*best} & {*old}
     assert {*best} & {*new}
-    assert [hit.passage_id for hit in store.vectors.nearest("s", Variant.TEXT, query, 20, Where())] == best
+    assert [hit.passage_id for hit in store.vectors.nearest("s", Variant.TEXT, query, 20, EpisodeFilter())] == best
 
 
 def test_poor_graph_is_searched_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,14 +332,14 @@ def test_copies_take_one_node_of_the_graph_and_all_are_found(store: Store) -> No
     store.vectors.put("s", Variant.TEXT, copies, np.repeat(random_units(60, 8)[:1], 400, axis=0))
     store.vectors.build("s", force=True)
     query = random_units(60, 8)[0]
-    hits = store.vectors.nearest("s", Variant.TEXT, query, 450, Where())
+    hits = store.vectors.nearest("s", Variant.TEXT, query, 450, EpisodeFilter())
     assert {hit.passage_id for hit in hits[:401]} == {keys[0], *copies}
     assert len(hits) == 450
     store.episodes.put([(episode("other", project="other"), passages("text"))])
     (other,) = [held.passage_id for held in store.episodes.passages_of("other")]
     store.vectors.put("s", Variant.TEXT, [other], query[None])
     store.vectors.build("s", force=True)
-    hits = store.vectors.nearest("s", Variant.TEXT, query, 1, Where(hidden_projects=("acme/api",)))
+    hits = store.vectors.nearest("s", Variant.TEXT, query, 1, EpisodeFilter(hidden_projects=("acme/api",)))
     assert [hit.passage_id for hit in hits] == [other], "behind 400 equal ones that do not pass"
 
 
@@ -356,9 +356,9 @@ def test_group_outlives_the_first_of_its_vectors(store: Store, path: Path) -> No
     store.vectors.put("s", Variant.TEXT, second[:1], -east[None])
     assert store.vectors.build("s").rebuilt
     assert removed_from_file(path) == 2, "it was grown"
-    hits = store.vectors.nearest("s", Variant.TEXT, east, 89, Where())
+    hits = store.vectors.nearest("s", Variant.TEXT, east, 89, EpisodeFilter())
     assert {hit.passage_id for hit in hits} == {*second[1:], *third}
-    assert store.vectors.nearest("s", Variant.TEXT, -east, 1, Where())[0].passage_id == second[0]
+    assert store.vectors.nearest("s", Variant.TEXT, -east, 1, EpisodeFilter())[0].passage_id == second[0]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Variant
 from anamnesis_pipeline.services.handoff import read_handoff
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.documents import Verdict
@@ -158,15 +158,19 @@ def test_documents_find_sightings_by_indexes_that_leave_few(watched: Store, tmp_
 
 
 EAST = unit(1, 0, 0, 0)
-HOUR = Where(since=DAY, until=DAY + timedelta(hours=1))
+HOUR = EpisodeFilter(since=DAY, until=DAY + timedelta(hours=1))
 SORTED = {"page of a project", "parts to summarize"}
 """What is sorted, of the few that pass."""
 HOT: dict[str, Callable[[Store], object]] = {
-    "page": lambda store: store.episodes.page(Where(), 20),
-    "page of a project": lambda store: store.episodes.page(Where(projects=("p",)), 20),
-    "passages of a project": lambda store: store.vectors.nearest("s", Variant.TEXT, EAST, 9, Where(projects=("p",))),
-    "passages of a source": lambda store: store.vectors.nearest("s", Variant.TEXT, EAST, 9, Where(source="logs")),
-    "passages of a tag": lambda store: store.vectors.nearest("s", Variant.TEXT, EAST, 9, Where(tags=("t",))),
+    "page": lambda store: store.episodes.page(EpisodeFilter(), 20),
+    "page of a project": lambda store: store.episodes.page(EpisodeFilter(projects=("p",)), 20),
+    "passages of a project": lambda store: store.vectors.nearest(
+        "s", Variant.TEXT, EAST, 9, EpisodeFilter(projects=("p",))
+    ),
+    "passages of a source": lambda store: store.vectors.nearest(
+        "s", Variant.TEXT, EAST, 9, EpisodeFilter(source="logs")
+    ),
+    "passages of a tag": lambda store: store.vectors.nearest("s", Variant.TEXT, EAST, 9, EpisodeFilter(tags=("t",))),
     "passages of an hour": lambda store: store.vectors.nearest("s", Variant.TEXT, EAST, 9, HOUR),
     "parts to publish": lambda store: store.parts.parts_to_publish("x", 9),
     "parts to summarize": lambda store: store.summaries.parts_to_summarize("x", DAY, 9),

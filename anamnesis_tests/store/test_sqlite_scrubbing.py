@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anamnesis_pipeline.model import Passage, Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Passage, Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.store.forgotten_words import fill, forget_half
@@ -35,7 +35,7 @@ def test_nothing_of_a_deleted_text_is_left_in_any_file(store: Store, tmp_path: P
     assert store.vectors.build("s").dead == 0
     assert store.text.check() == []
     first = next(iter(those.kept))
-    assert [hit.episode_id for hit in store.text.matching([words[first][7]], 5, Where())] == [first]
+    assert [hit.episode_id for hit in store.text.matching([words[first][7]], 5, EpisodeFilter())] == [first]
 
 
 def test_an_index_file_of_which_nothing_is_left_goes(store: Store, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_an_index_file_of_which_nothing_is_left_goes(store: Store, tmp_path: Pat
     assert list(tmp_path.rglob("*.usearch")) == []
     (other,) = put(store, "f", "text")
     store.vectors.put("s", Variant.TEXT, [other], np.array([[1, 0, 0, 0]], np.float32))
-    assert store.vectors.nearest("s", Variant.TEXT, np.array([1, 0, 0, 0], np.float32), 1, Where())
+    assert store.vectors.nearest("s", Variant.TEXT, np.array([1, 0, 0, 0], np.float32), 1, EpisodeFilter())
 
 
 def test_the_write_ahead_log_is_emptied(store: Store, tmp_path: Path) -> None:

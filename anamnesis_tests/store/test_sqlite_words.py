@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite import filters, fulltext, word_lists
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
@@ -48,13 +48,13 @@ def test_scores_are_those_of_fts5_whatever_was_written(
     store = open_sqlite(folder / "a.db", folder / "index")
     for n, words in enumerate(texts):
         put(store, n, words)
-    store.text.matching(asked, 50, Where(), variant=variant)  # what is remembered now must not show below
+    store.text.matching(asked, 50, EpisodeFilter(), variant=variant)  # what is remembered now must not show below
     for action, n, words in steps:
         if action == "put":
             put(store, n, words)
         else:
             store.episodes.delete(f"e{n}", tombstone=False)
-        hits = store.text.matching(asked, 50, Where(), variant=variant)
+        hits = store.text.matching(asked, 50, EpisodeFilter(), variant=variant)
         expected = by_fts5(folder / "a.db", column, asked)
         assert {h.passage_id: pytest.approx(h.score, rel=1e-6) for h in hits} == dict(expected)
     store.close()
@@ -69,12 +69,12 @@ def test_phrase_and_word_in_many_passages_are_found(store: Store, monkeypatch: p
     monkeypatch.setattr(fulltext, "COUNTED_ROWS", 3)
     for n in range(6):
         put(store, n, ["alder", "cedar"] if n % 2 else ["cedar", "alder"])
-    hits = store.text.matching(["alder_cedar"], 10, Where())
+    hits = store.text.matching(["alder_cedar"], 10, EpisodeFilter())
     assert {h.episode_id for h in hits} == {"e1", "e3", "e5"}
-    assert len(store.text.matching(["alder"], 10, Where())) == 6
+    assert len(store.text.matching(["alder"], 10, EpisodeFilter())) == 6
     put(store, 7, ["alder", "cedar"])
-    assert len(store.text.matching(["alder"], 10, Where())) == 7
-    assert len(store.text.matching(["alder_cedar"], 10, Where())) == 4
+    assert len(store.text.matching(["alder"], 10, EpisodeFilter())) == 7
+    assert len(store.text.matching(["alder_cedar"], 10, EpisodeFilter())) == 4
 
 
 @pytest.mark.parametrize(("bound", "most", "kept"), [("MAX_BYTES", 40, 1), ("MAX_LISTS", 2, 2)])
@@ -86,7 +86,7 @@ def test_what_is_remembered_has_a_bound(
         put(store, n, list(WORDS))
     for _ in range(2):
         for word in STEMS:
-            assert len(store.text.matching([word], 10, Where())) == 8
+            assert len(store.text.matching([word], 10, EpisodeFilter())) == 8
     lists = store.text._lists  # type: ignore[attr-defined]
     assert len(lists._entries) == kept
 
@@ -128,7 +128,7 @@ def test_no_passage_is_missing_while_there_is_room(
 ) -> None:
     folder = tmp_path_factory.mktemp("store")
     store = filled(open_sqlite(folder / "a.db", folder / "index"), texts)
-    where = Where(projects=(project,)) if project else Where()
+    where = EpisodeFilter(projects=(project,)) if project else EpisodeFilter()
     hits = store.text.matching(asked, k, where, analyzer=analyzer, variant=variant)
     store.close()
     matching = {f"e{n}" for n, words in enumerate(texts) if set(words) & set(asked) and (project is None or n % 3 == 0)}
@@ -140,7 +140,7 @@ def test_no_passage_is_missing_while_there_is_room(
 @pytest.mark.usefixtures("small_limits")
 def test_passage_with_the_rare_word_comes_first(store: Store) -> None:
     filled(store, [["alder", "birch"]] * 9 + [["alder", "cedar"]])
-    hits = store.text.matching(["alder", "cedar"], 3, Where(projects=("few",)))
+    hits = store.text.matching(["alder", "cedar"], 3, EpisodeFilter(projects=("few",)))
     assert hits[0].episode_id == "e9"
     assert len(hits) == 3
 
@@ -150,14 +150,14 @@ def test_common_word_is_read_in_parts_by_those_who_ask(store: Store) -> None:
     filled(store, [["alder", "birch"]] * 9 + [["elm"]] * 30 + [["cedar"], ["cedar", "alder"]])
 
     def scores() -> list[float]:
-        return [hit.score for hit in store.text.matching(["cedar", "alder"], 2, Where())]
+        return [hit.score for hit in store.text.matching(["cedar", "alder"], 2, EpisodeFilter())]
 
     first, second, third, fourth = scores(), scores(), scores(), scores()
     assert first == second  # four of the ten passages with "alder" are read by each
     assert third[0] > second[0]
     assert third == fourth
     store.episodes.put([(episode("new"), passages("cedar alder"))])
-    assert len(store.text.matching(["cedar", "alder"], 3, Where())) == 3
+    assert len(store.text.matching(["cedar", "alder"], 3, EpisodeFilter())) == 3
 
 
 @pytest.mark.usefixtures("small_limits")

@@ -11,7 +11,7 @@ from typing import Any
 
 import zstandard
 
-from anamnesis_pipeline.model import Episode, Source, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, Source
 from anamnesis_pipeline.parsing.redaction.masking import Redactor
 from anamnesis_pipeline.pipeline.archived import archived_lines
 from anamnesis_pipeline.runtime import home_wiring
@@ -30,7 +30,7 @@ DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SESSION = "11111111-2222-4333-8444-555555555555"
 OTHER = "66666666-2222-4333-8444-555555555555"
 FOLDER = "-code-shop"
-OF_LOGS = Where(hidden_kinds=(SESSION_KIND,))
+OF_LOGS = EpisodeFilter(hidden_kinds=(SESSION_KIND,))
 
 
 def unmasked(text: str) -> tuple[str, Counter[str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
-from anamnesis_pipeline.model import Episode, Source, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, Source
 from anamnesis_pipeline.parsing.documents.formats import format_of
 from anamnesis_pipeline.pipeline.archive import Archive
 from anamnesis_pipeline.pipeline.archived import ArchivedLines
@@ -24,7 +24,7 @@ from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
 from anamnesis_pipeline.store.base import Store
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 T0 = 1_750_000_000
 REMOTE = '[remote "origin"]\n\turl = git@github.com:acme/shop.git\n'
 
@@ -45,7 +45,7 @@ def unmasked(text: str) -> tuple[str, Counter[str]]:
 def readable(survey: Survey) -> Chosen:
     """Every file of a format that is read, and is not too large."""
     files = [file for file in survey.files or () if format_of(file.path)]
-    too_large = frozenset(file.path for file in files if file.size > MOST_BYTES)
+    too_large = frozenset(file.path for file in files if file.size > MAX_BYTES)
     return Chosen(tuple(file for file in files if file.path not in too_large), too_large=too_large)
 
 
@@ -152,7 +152,7 @@ class DocumentHome:
         return self.pipeline.forgetter().forget(ForgetRequest(**wanted))
 
     def episodes(self, *, every: bool = False) -> list[Episode]:
-        return self.store.episodes.page(Where(include_superseded=every), 1_000).items
+        return self.store.episodes.page(EpisodeFilter(include_superseded=every), 1_000).items
 
     def texts(self) -> list[str]:
         """Of all active episodes."""

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
-from anamnesis_pipeline.model import Episode, FileCursor, Source, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, FileCursor, Source
 from anamnesis_pipeline.parsing.redaction.masking import Redactor
 from anamnesis_pipeline.pipeline.archive import Archive
 from anamnesis_pipeline.pipeline.archived import ArchivedLines
@@ -106,7 +106,7 @@ class Ingested:
 
     def episodes(self) -> list[Episode]:
         """All episodes, by the order in their file."""
-        page = self.store.episodes.page(Where(), 10_000)
+        page = self.store.episodes.page(EpisodeFilter(), 10_000)
         return sorted(page.items, key=lambda e: (e.path, e.metadata.get("ordinal", 0)))
 
     def owners(self, text: str = "") -> set[str]:

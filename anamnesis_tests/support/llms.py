@@ -24,7 +24,7 @@ from anamnesis_pipeline.model import (
 from anamnesis_pipeline.pipeline.llm_choice import Llm, LlmRules
 from anamnesis_pipeline.pipeline.summarize import SummaryReport, summarize_source
 from anamnesis_pipeline.services import wiring
-from anamnesis_pipeline.services.posting import Poster
+from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.recording import Recorder
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.messages import ParsedChunk
@@ -218,5 +218,5 @@ class HomeRun(Run):
 def recorder(home: Home, llm: LlmHere) -> Recorder:
     """What keeps pairs of a home, and asks the LLM for their records."""
     pieces, rules = wiring.open_pieces(), LlmRules(min_value=0.0, requests_per_minute=10_000)
-    poster = Poster(home.store, unmasked, pieces, None)
+    poster = EpisodeWriter(home.store, unmasked, pieces, None)
     return Recorder(home.store, poster, pieces, Llm(lambda: llm, rules), extractive.summarize)

@@ -6,7 +6,7 @@ from typing import Any
 
 from anamnesis_pipeline.embeddings.base import QueryVectors, query_vectors
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
-from anamnesis_pipeline.model import ChatMessage, ChatSession, Episode, Passage, Source, Space, Variant, Where
+from anamnesis_pipeline.model import ChatMessage, ChatSession, Episode, EpisodeFilter, Passage, Source, Space, Variant
 from anamnesis_pipeline.pipeline.embed import embed_passages
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import Mode, SearchQuery
@@ -159,7 +159,12 @@ def overlap(found: list[list[tuple[str, float, int]]], wanted: list[list[tuple[s
 
 def _question(number: int) -> SearchQuery:
     words = [WORDS[(number + step) % len(WORDS)] for step in (0, 4, 11)]
-    where = (Where(), Where(projects=("acme/api",)), Where(tags=("odd",)), Where(include_superseded=True))[number % 4]
+    where = (
+        EpisodeFilter(),
+        EpisodeFilter(projects=("acme/api",)),
+        EpisodeFilter(tags=("odd",)),
+        EpisodeFilter(include_superseded=True),
+    )[number % 4]
     mode = (Mode.HYBRID, Mode.SEMANTIC, Mode.HYBRID, Mode.EXACT)[number // 4 % 4]
     text = words[0] if mode is Mode.EXACT else " ".join(words)
     return SearchQuery(text, top_k=10, mode=mode, where=where, track=False, min_score=0, now=DAY + timedelta(days=9))

@@ -25,9 +25,9 @@ import threading
 CONNECT_S = 0.3
 DEADLINE_S = 1.0
 """From the first line of this script; the interpreter's own start comes on top."""
-START_TOKENS, PROMPT_TOKENS, MOST_TOKENS = 800, 400, 1500
-MOST_STDIN, MOST_REPLY, MOST_PROMPT = 4000000, 200000, 20000
-MOST_CONTEXT = 9900
+START_TOKENS, PROMPT_TOKENS, MAX_TOKENS = 800, 400, 1500
+MAX_STDIN, MAX_REPLY, MAX_PROMPT = 4000000, 200000, 20000
+MAX_CONTEXT = 9900
 """Characters; Claude Code moves what is beyond 10,000 into a file."""
 BEGINS, ENDS = '<anamnesis-memory id="5f1c9e0b7a42">', "</anamnesis-memory>"
 OFF = ("off", "0", "false", "no")
@@ -61,7 +61,7 @@ def main(action, environ, stdin):
     """The text to print; empty: nothing."""
     if environ.get("ANAMNESIS_HOOKS", "").strip().lower() in OFF:
         return ""
-    event = json.loads(stdin.read(MOST_STDIN).decode("utf-8", "replace"))
+    event = json.loads(stdin.read(MAX_STDIN).decode("utf-8", "replace"))
     if not isinstance(event, dict) or _is_off(event, environ):
         return ""
     if action == "nudge":
@@ -99,7 +99,7 @@ def _question(action, event):
     typed = _typed(event)
     if not typed or typed.startswith("/"):
         return None
-    return {"query": typed.replace("\x00", " ")[:MOST_PROMPT]}
+    return {"query": typed.replace("\x00", " ")[:MAX_PROMPT]}
 
 
 def _typed(event):
@@ -123,7 +123,7 @@ def _typed(event):
 def _is_ours(text):
     """Whether it is one whole block of the memory's, and not what some other program on the port said."""
     ends_once = text.endswith(ENDS) and text.count(ENDS) == 1
-    return text.startswith(BEGINS) and ends_once and len(text) <= MOST_CONTEXT
+    return text.startswith(BEGINS) and ends_once and len(text) <= MAX_CONTEXT
 
 
 def _nudge(event, environ):
@@ -154,7 +154,7 @@ def _option(environ, name):
 
 def _tokens(environ, name, default):
     try:
-        return min(int(float(_option(environ, name))), MOST_TOKENS)
+        return min(int(float(_option(environ, name))), MAX_TOKENS)
     except (ValueError, OverflowError):
         return default
 
@@ -181,8 +181,8 @@ def _post(environ, path, body):
             headers["Authorization"] = "Bearer " + token
         connection.request("POST", address.path.rstrip("/") + path, json.dumps(body).encode("ascii"), headers)
         reply = connection.getresponse()
-        content = reply.read(MOST_REPLY + 1)
-        return (reply.status, content) if len(content) <= MOST_REPLY else (0, b"")
+        content = reply.read(MAX_REPLY + 1)
+        return (reply.status, content) if len(content) <= MAX_REPLY else (0, b"")
     finally:
         connection.close()
 

@@ -30,7 +30,7 @@ _ENDPOINT = re.compile(rf"{_HOST}{_UP_TO}?(?:{_PATH}|/memory/[a-z])|{_NAMED_HOST
 _ANY_HOST, _ANY_PATH = re.compile(_HOST), re.compile(_PATH)
 _BASE = re.compile(rf"\b([A-Za-z_]\w*)=[\"']?([^\s\"';&|]{{0,100}}?{_HOST}[^\s\"';&|]{{0,100}})")
 """A variable that holds an address of the service."""
-_MOST_BASES = 4
+_MAX_BASES = 4
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _FUNCTION = re.compile(r"([A-Za-z_]\w{0,100})[ \t]*\(\)")
 
@@ -81,7 +81,7 @@ def is_question(command: str) -> bool:
     if _HINT.search(command, 0, LONGEST_COMMAND) is None:
         return False
     script = re.sub(r"[\x01\x02]", "", command[:LONGEST_COMMAND])
-    for name, base in islice(dict(_BASE.findall(script)).items(), _MOST_BASES):
+    for name, base in islice(dict(_BASE.findall(script)).items(), _MAX_BASES):
         value = base.replace("\\", r"\\")
         script = re.sub(rf"\$(?:{name}\b|\{{{name}\}})", value, script)[: 2 * LONGEST_COMMAND]
     return _Script(script, [], _DEPTH).shows_answers() is True

@@ -20,12 +20,12 @@ from anamnesis_pipeline.parsing.code.signatures import (
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser, Tree
 
-MOST_CODE_BYTES = 1 << 20
+MAX_CODE_BYTES = 1 << 20
 """Longer files are generated; they are read as text."""
-MOST_ERRORS = 0.2
+MAX_ERRORS = 0.2
 """A file with a larger share of syntax errors is read as text."""
-MOST_PARSE_S = 3.0
-_MOST_DEPTH = 24
+MAX_PARSE_S = 3.0
+_MAX_DEPTH = 24
 _AROUND = frozenset({"decorated_definition", "export_statement", "template_declaration", "ambient_declaration"})
 """Nodes that belong to the definition inside them."""
 
@@ -64,14 +64,14 @@ def read_code(language: str, text: str) -> CodeFile | None:
     """Return the definitions of the file `text`; None if no grammar can parse it."""
     grammar = GRAMMARS.get(language)
     data = text.encode("utf-8", "replace")
-    if grammar is None or len(data) > MOST_CODE_BYTES:
+    if grammar is None or len(data) > MAX_CODE_BYTES:
         return None
     tree = _parsed(language, data)
     if tree is None:
         return None
     root = tree.root_node
     errors = sum(node.end_byte - node.start_byte for node in root.children if node.is_error)
-    if root.is_error or errors > MOST_ERRORS * len(data):
+    if root.is_error or errors > MAX_ERRORS * len(data):
         return None
     found = _Found()
     _look(root, _types(grammar), (), found, 0)
@@ -86,7 +86,7 @@ def _parsed(language: str, data: bytes) -> "Tree | None":
     stopped, and only a tree parsed from the whole text has node texts: parse the first way, then the second.
     """
     parser = _parser(language)
-    ends = time.monotonic() + MOST_PARSE_S
+    ends = time.monotonic() + MAX_PARSE_S
 
     def too_late(_offset: int, _has_error: bool) -> bool:
         return time.monotonic() > ends
@@ -155,9 +155,9 @@ def _look(
             found.imports += imported(node)
         elif kind in types.constants:
             found.constants += constant_names(node)
-        elif depth < _MOST_DEPTH and kind in types.scopes:
+        elif depth < _MAX_DEPTH and kind in types.scopes:
             _look(body_of(node) or node, types, (*above, name_of(node)), found, depth + 1)
-        elif depth < _MOST_DEPTH and kind in types.through:
+        elif depth < _MAX_DEPTH and kind in types.through:
             _look(node, types, above, found, depth + 1, (outer or node) if kind in _AROUND else None)
 
 
@@ -166,7 +166,7 @@ def _definition(node: "Node", outer: "Node", types: _Types, above: tuple[str, ..
     body = body_of(node)
     comments = comments_above(outer)
     doc = (docstring(body) if body is not None else "") or said_in(comments)
-    inside = node.type in types.classes and body is not None and depth < _MOST_DEPTH
+    inside = node.type in types.classes and body is not None and depth < _MAX_DEPTH
     members = _members(body, types, names, depth) if inside and body is not None else ()
     start = comments[0].start_point.row if comments else outer.start_point.row
     return Definition(names, signature(node, outer), doc, start, last_row(outer), members)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MOST_NAME_CHARS = 100
-_MOST_DEPTH = 24
+MAX_NAME_CHARS = 100
+_MAX_DEPTH = 24
 
 _FUNCTIONS = frozenset(
     "arrow_function function_expression generator_function function class function_definition".split()
@@ -48,7 +48,7 @@ def name_of(node: "Node") -> str:
     if node.type == "init_declaration":
         return "init"
     found = node.child_by_field_name("name") or _declared(node)
-    name = words(found)[:MOST_NAME_CHARS] if found is not None else ""
+    name = words(found)[:MAX_NAME_CHARS] if found is not None else ""
     receiver = node.child_by_field_name("receiver")
     owner = re.search(r"(\w+)\s*(?:\[[^\]]*\])?\s*\)\s*$", words(receiver)) if receiver is not None else None
     return f"{owner.group(1)}.{name}" if owner else name
@@ -56,7 +56,7 @@ def name_of(node: "Node") -> str:
 
 def _declared(node: "Node") -> "Node | None":
     """Find the declared name: in C inside declarators, in Go in a type's spec, in Kotlin a plain child."""
-    for _ in range(_MOST_DEPTH):
+    for _ in range(_MAX_DEPTH):
         inner = node.child_by_field_name("declarator")
         if inner is None:
             break
@@ -83,7 +83,7 @@ def function_value(node: "Node") -> "tuple[str, Node] | None":
             inside = arguments.named_children if arguments is not None else []
             value = next((argument for argument in inside if argument.type in _FUNCTIONS), value)
         if value.type in _FUNCTIONS:
-            return words(name)[:MOST_NAME_CHARS], value
+            return words(name)[:MAX_NAME_CHARS], value
     return None
 
 
@@ -95,7 +95,7 @@ def constant_names(node: "Node") -> list[str]:
         if target is None and child.type in {"declaration", "property_declaration"}:
             target = _declared(child)
         if target is not None and target.type in _NAMES:
-            found.append(words(target)[:MOST_NAME_CHARS])
+            found.append(words(target)[:MAX_NAME_CHARS])
     return [name for name in found if not name.startswith("_")]
 
 
@@ -111,7 +111,7 @@ def imported(node: "Node") -> list[str]:
     text = words(node)
     quoted = _QUOTED.findall(text)
     if quoted:
-        return [name[:MOST_NAME_CHARS] for name in quoted[:50]]
+        return [name[:MAX_NAME_CHARS] for name in quoted[:50]]
     module = _MODULE.match(text)
     parts = [part for part in _SEPARATOR.split(module.group(1)) if part] if module else []
     return [".".join(parts[:2]) if node.type == "import_declaration" else parts[0]] if parts else []
@@ -120,7 +120,7 @@ def imported(node: "Node") -> list[str]:
 def parameters_of(node: "Node") -> list[str] | None:
     """Return the names of a function's parameters; None if it has no parameter list."""
     holder = node
-    for _ in range(_MOST_DEPTH):
+    for _ in range(_MAX_DEPTH):
         inner = holder.child_by_field_name("declarator")
         if inner is None:
             break

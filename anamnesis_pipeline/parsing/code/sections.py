@@ -12,9 +12,9 @@ from anamnesis_pipeline.parsing.documents.anchors import TOP, told_apart
 LONG_CLASS_LINES = 150
 """In a longer class, long methods get separate sections."""
 LONG_METHOD_LINES = 15
-LEAST_CHARS = 30
+MIN_CHARS = 30
 """A shorter definition stays in the head of its file."""
-MOST_LISTED_CHARS = 100
+MAX_LISTED_CHARS = 100
 """Limit for each of imports, constants and names in the outline of a file."""
 _DEFINES = "defines "
 _BETWEEN_NAMES = ", "
@@ -29,7 +29,7 @@ def code_sections(path: str, language: str, text: str) -> list[Section]:
     code = read_code(language, text)
     if code is None or not code.definitions:
         return []
-    large = [definition for definition in code.definitions if _span_chars(definition, lines) >= LEAST_CHARS]
+    large = [definition for definition in code.definitions if _span_chars(definition, lines) >= MIN_CHARS]
     name = path.replace("\\", "/").rsplit("/", 1)[-1]
     found = [_head(path, name, language, code, large, lines)]
     for definition in large:
@@ -163,4 +163,4 @@ def _section(
 
 def _listed(names: Sequence[str]) -> str:
     text = _BETWEEN_NAMES.join(names)
-    return text if len(text) <= MOST_LISTED_CHARS else text[:MOST_LISTED_CHARS].rsplit(_BETWEEN_NAMES, 1)[0] + ", …"
+    return text if len(text) <= MAX_LISTED_CHARS else text[:MAX_LISTED_CHARS].rsplit(_BETWEEN_NAMES, 1)[0] + ", …"

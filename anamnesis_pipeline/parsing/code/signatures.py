@@ -8,9 +8,9 @@ from anamnesis_pipeline.parsing.code.names import body_of, name_of, parameters_o
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MOST_SIGNATURE_CHARS = 120
-MOST_DOC_CHARS = 72
-MOST_COMMENTS = 50
+MAX_SIGNATURE_CHARS = 120
+MAX_DOC_CHARS = 72
+MAX_COMMENTS = 50
 
 
 def signature(node: "Node", outer: "Node") -> str:
@@ -22,7 +22,7 @@ def signature(node: "Node", outer: "Node") -> str:
     parameters = parameters_of(node)
     if parameters is None or node.type.startswith(("class", "record")):
         return " ".join([*said, head(node)])
-    return " ".join([*said, f"{name_of(node)}({_short(', '.join(parameters), MOST_SIGNATURE_CHARS)})"])
+    return " ".join([*said, f"{name_of(node)}({_short(', '.join(parameters), MAX_SIGNATURE_CHARS)})"])
 
 
 def head(node: "Node") -> str:
@@ -32,9 +32,9 @@ def head(node: "Node") -> str:
     if body is not None and node.start_byte < body.start_byte <= node.end_byte:
         data = data[: body.start_byte - node.start_byte]
     else:
-        data = data[: 4 * MOST_SIGNATURE_CHARS].split(b"{")[0]
+        data = data[: 4 * MAX_SIGNATURE_CHARS].split(b"{")[0]
     text = " ".join(data.decode("utf-8", "replace").split()).rstrip(" {:=;")
-    return _short(text.removesuffix("=>").rstrip(), MOST_SIGNATURE_CHARS)
+    return _short(text.removesuffix("=>").rstrip(), MAX_SIGNATURE_CHARS)
 
 
 def docstring(body: "Node") -> str:
@@ -52,7 +52,7 @@ def comments_above(node: "Node") -> list["Node"]:
     found: list[Node] = []
     row = node.start_point.row
     before = node.prev_named_sibling
-    while before is not None and "comment" in before.type and len(found) < MOST_COMMENTS:
+    while before is not None and "comment" in before.type and len(found) < MAX_COMMENTS:
         earlier = before.prev_named_sibling
         behind_something = earlier is not None and last_row(earlier) == before.start_point.row
         if not row - 1 <= last_row(before) <= row or behind_something:
@@ -71,7 +71,7 @@ def leading_comments(root: "Node") -> list["Node"]:
             of_definition = bool(found) and node.start_point.row <= last_row(found[-1]) + 1
             return [] if of_definition and "import" not in node.type else found
         found.append(node)
-        if len(found) == MOST_COMMENTS:
+        if len(found) == MAX_COMMENTS:
             break
     return found
 
@@ -100,7 +100,7 @@ def first_sentence(text: str) -> str:
     """Return the first sentence of the first paragraph, at most 72 characters."""
     paragraph = re.split(r"\n\s*(?:\n|[@:]\w|Args:|Parameters\n)", text.strip(), maxsplit=1)[0]
     sentence = re.split(r"(?<=[.:;!?])\s", " ".join(paragraph.split()), maxsplit=1)[0]
-    return _short(sentence.rstrip(".:;"), MOST_DOC_CHARS)
+    return _short(sentence.rstrip(".:;"), MAX_DOC_CHARS)
 
 
 def _short(text: str, most: int) -> str:

@@ -8,7 +8,7 @@ from anamnesis_pipeline.model import content_id
 
 TOP = "~top"
 """The anchor of the text before the first title. It matches no title, since `~` is doubled in titles."""
-MOST_TITLE_CHARS = 120
+MAX_TITLE_CHARS = 120
 
 _NUMBER = re.compile(r"(?<!~)((?:~~)*)~[0-9]+$")
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s+\"[^\"]*\")?\)")
@@ -16,9 +16,9 @@ _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s+\"[^\"]*\")?\)")
 
 def plain_title(raw: str) -> str:
     """Return a heading's text on one line without Markdown markup, at most 120 characters."""
-    title = _LINK.sub(r"\1", raw[: 4 * MOST_TITLE_CHARS])
+    title = _LINK.sub(r"\1", raw[: 4 * MAX_TITLE_CHARS])
     title = " ".join(title.replace("**", "").replace("`", "").split())
-    return title if len(title) <= MOST_TITLE_CHARS else title[: MOST_TITLE_CHARS - 1] + "…"
+    return title if len(title) <= MAX_TITLE_CHARS else title[: MAX_TITLE_CHARS - 1] + "…"
 
 
 def anchor_of(titles: Iterable[str]) -> str:
@@ -42,5 +42,5 @@ def unnumbered(anchor: str) -> str:
 
 
 def _short(title: str) -> str:
-    kept = title if len(title) <= MOST_TITLE_CHARS else f"{title[:100]}…{content_id(title)[:8]}"
+    kept = title if len(title) <= MAX_TITLE_CHARS else f"{title[:100]}…{content_id(title)[:8]}"
     return kept.replace("~", "~~")

@@ -12,7 +12,7 @@ from anamnesis_pipeline.parsing.documents.plain import shortened
 
 PAUSE = timedelta(minutes=30)
 """A longer silence between messages outside of threads begins a new turn."""
-MOST_ATTACHED_CHARS = 1_000_000
+MAX_ATTACHED_CHARS = 1_000_000
 """Limit of the text of a file attached to a message."""
 
 
@@ -85,7 +85,7 @@ def _is_text(block: Any) -> bool:
 
 
 def _attached(file: dict[str, Any]) -> str:
-    text = shortened(str(file.get("extracted_content") or ""), MOST_ATTACHED_CHARS)
+    text = shortened(str(file.get("extracted_content") or ""), MAX_ATTACHED_CHARS)
     return f"[{file.get('file_name') or 'attachment'}]\n{text}".strip()
 
 

@@ -20,7 +20,7 @@ UNTITLED = "(untitled)"
 """Title of a conversation without one, or with a forgotten one."""
 CHANNEL = "slack:"
 """Prefix of the session of a channel, before the channel's name."""
-MOST_SESSION_CHARS = 200
+MAX_SESSION_CHARS = 200
 _SEEN_CHARS = 200_000
 _MARKS = re.compile(
     r'"chat_messages"\s*:\s*\[|"mapping"\s*:\s*\{|"ts"\s*:\s*"\d{9,11}\.\d+"|"current_node"\s*:', re.ASCII
@@ -145,7 +145,7 @@ def _channel_of(name: str, threads: list[list[ChatMessage]]) -> _Conversation:
 
 def _named(session: str) -> str:
     """Return a name in the characters allowed for stored and typed IDs."""
-    return " ".join(session.encode("utf-8", "replace").decode().split())[:MOST_SESSION_CHARS]
+    return " ".join(session.encode("utf-8", "replace").decode().split())[:MAX_SESSION_CHARS]
 
 
 def _items(exported: Any) -> tuple[list[Any], list[Way]]:

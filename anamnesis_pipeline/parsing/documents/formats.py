@@ -9,11 +9,11 @@ from anamnesis_pipeline.errors import DocumentUnreadable
 from anamnesis_pipeline.parsing.documents.charset import decoded
 from anamnesis_pipeline.parsing.documents.languages import format_of
 
-__all__ = ["MOST_JSON_CHARS", "MOST_TEXT_CHARS", "format_of", "to_text"]
+__all__ = ["MAX_JSON_CHARS", "MAX_TEXT_CHARS", "format_of", "to_text"]
 
-MOST_TEXT_CHARS = 4_000_000
+MAX_TEXT_CHARS = 4_000_000
 """The rest of a longer text is left out, with a note at the end."""
-MOST_JSON_CHARS = 64_000_000
+MAX_JSON_CHARS = 64_000_000
 """JSON is read whole or not at all, since a part is not JSON; an export of all chats is one file."""
 
 
@@ -41,13 +41,13 @@ def to_text(path: str, data: bytes) -> str:
 
 def _bounded(path: str, fmt: str, text: str) -> str:
     if fmt == "json":
-        if len(text) > MOST_JSON_CHARS:
-            raise DocumentUnreadable(f"{path}: {len(text)} characters of JSON, more than {MOST_JSON_CHARS}; split it")
+        if len(text) > MAX_JSON_CHARS:
+            raise DocumentUnreadable(f"{path}: {len(text)} characters of JSON, more than {MAX_JSON_CHARS}; split it")
         return text
-    if len(text) <= MOST_TEXT_CHARS:
+    if len(text) <= MAX_TEXT_CHARS:
         return text
-    left = len(text) - MOST_TEXT_CHARS
-    return f"{text[:MOST_TEXT_CHARS]}\n\n[{left} more characters of this document were left out]\n"
+    left = len(text) - MAX_TEXT_CHARS
+    return f"{text[:MAX_TEXT_CHARS]}\n\n[{left} more characters of this document were left out]\n"
 
 
 def _converted(fmt: str, data: bytes) -> str:

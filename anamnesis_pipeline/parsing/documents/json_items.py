@@ -97,7 +97,7 @@ SHORT_CHARS = 1_500
 """A file up to this size is searched verbatim: its values are as useful as its keys."""
 LONG_CHARS = 12_000
 """A longer file is split as text."""
-MOST_KEYS_CHARS = 600
+MAX_KEYS_CHARS = 600
 
 _ASSIGNED = re.compile(r"^[ \t]*(?:export[ \t]+)?([A-Za-z_][\w.-]*)[ \t]*[:+?]?=", re.MULTILINE)
 _KEYS = {
@@ -120,7 +120,7 @@ def config_sections(path: str, fmt: str, text: str) -> list[Section]:
         return []
     keys = dict.fromkeys(" ".join(found.split()) for found in _KEYS.get(fmt, _ASSIGNED).findall(text))
     listed = ", ".join(keys)
-    shown = listed if len(listed) <= MOST_KEYS_CHARS else listed[:MOST_KEYS_CHARS].rsplit(", ", 1)[0] + ", …"
+    shown = listed if len(listed) <= MAX_KEYS_CHARS else listed[:MAX_KEYS_CHARS].rsplit(", ", 1)[0] + ", …"
     outline = f"{path} ({fmt})\n{shown}".rstrip()
     name = path.replace("\\", "/").rsplit("/", 1)[-1]
     kind = SegmentKind.DOCUMENT if len(text) <= SHORT_CHARS else SegmentKind.CODE

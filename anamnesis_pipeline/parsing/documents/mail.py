@@ -16,13 +16,13 @@ from anamnesis_pipeline.parsing.documents.plain import as_markdown, fenced, head
 from anamnesis_pipeline.parsing.documents.web_pages import markdown_of
 
 HEADERS = ("From", "To", "Cc", "Date", "Reply-To")
-MOST_DEPTH = 5
+MAX_DEPTH = 5
 """Maximum nesting of mails."""
-MOST_PARTS = 200
-MOST_NAME_CHARS = 200
-MOST_HEADER_CHARS = 4_000
+MAX_PARTS = 200
+MAX_NAME_CHARS = 200
+MAX_HEADER_CHARS = 4_000
 """The library takes quadratic time in a header's length."""
-MOST_CHARS = 4_000_000
+MAX_CHARS = 4_000_000
 """Limit per mailbox; the mails behind it are left out, and a note gives their number."""
 
 _BETWEEN = re.compile(rb"(?:\A|(?<=\n)\r?\n)From [^\r\n]{3,200}\r?\n")
@@ -37,7 +37,7 @@ def eml_text(data: bytes) -> str:
     """
     if not _FIELD.search(data[: 1 << 16]):
         raise DocumentUnreadable("it has no mail headers")
-    return tidy("\n\n".join(_blocks(_parsed(data), 1, iter(range(MOST_ATTACHMENTS)))))
+    return tidy("\n\n".join(_blocks(_parsed(data), 1, iter(range(MAX_ATTACHMENTS)))))
 
 
 def mbox_text(data: bytes) -> str:
@@ -48,8 +48,8 @@ def mbox_text(data: bytes) -> str:
         raise DocumentUnreadable("no mail begins in it with a line 'From '")
     mails = [data[begin:end] for begin, end in zip(seams, [*starts[1:], len(data)], strict=True)]
     texts: list[str] = []
-    room = MOST_CHARS
-    turns = iter(range(MOST_ATTACHMENTS))
+    room = MAX_CHARS
+    turns = iter(range(MAX_ATTACHMENTS))
     for number, mail in enumerate(mails):
         texts.append(_readable(mail, turns))
         room -= len(texts[-1])
@@ -68,7 +68,7 @@ def _readable(mail: bytes, turns: Iterator[int]) -> str:
 
 class _BoundedHeaders(email.policy.EmailPolicy):
     def header_fetch_parse(self, name: str, value: str) -> Any:
-        return super().header_fetch_parse(name, value if len(value) <= MOST_HEADER_CHARS else value[:MOST_HEADER_CHARS])
+        return super().header_fetch_parse(name, value if len(value) <= MAX_HEADER_CHARS else value[:MAX_HEADER_CHARS])
 
 
 _POLICY: Any = _BoundedHeaders()
@@ -87,7 +87,7 @@ def _blocks(mail: EmailMessage, level: int, turns: Iterator[int]) -> Iterator[st
     files = _files(mail)
     if files:
         yield "Attachments: " + as_markdown(", ".join(name for name, _ in files))
-    if level < MOST_DEPTH:
+    if level < MAX_DEPTH:
         for name, part in files:
             if not is_read(name) or next(turns, None) is None:
                 continue
@@ -102,7 +102,7 @@ def _files(mail: EmailMessage) -> list[tuple[str, EmailMessage]]:
     """Return the named files in a mail, without those of nested mails."""
     found: list[tuple[str, EmailMessage]] = []
     waiting: list[EmailMessage] = [mail]
-    for _ in range(MOST_PARTS):
+    for _ in range(MAX_PARTS):
         if not waiting:
             break
         part = waiting.pop(0)
@@ -115,7 +115,7 @@ def _files(mail: EmailMessage) -> list[tuple[str, EmailMessage]]:
 
 def _file_name(part: EmailMessage) -> str:
     try:
-        return " ".join(str(part.get_filename() or "").replace("/", "_").replace("\\", "_").split())[:MOST_NAME_CHARS]
+        return " ".join(str(part.get_filename() or "").replace("/", "_").replace("\\", "_").split())[:MAX_NAME_CHARS]
     except Exception:  # as with every header
         return ""
 
@@ -154,10 +154,10 @@ def _below(level: int, markdown: str) -> str:
 
 # Convert mail attachments to Markdown: every supported document format, but no mailboxes inside mails.
 
-MOST_ATTACHMENTS = 100
+MAX_ATTACHMENTS = 100
 """Limit per mail with everything in it, or per mailbox; further ones are only listed by name."""
-MOST_ATTACHED_BYTES = 32 << 20
-MOST_ATTACHED_CHARS = 1_000_000
+MAX_ATTACHED_BYTES = 32 << 20
+MAX_ATTACHED_CHARS = 1_000_000
 """Limit of the text of one attachment."""
 _NOT_HERE = frozenset({"eml", "mbox", "pages"})
 """Mails inside mails are read as mails; containers of other documents are read only as files."""
@@ -170,10 +170,10 @@ def is_read(name: str) -> bool:
 
 def attached_text(name: str, data: bytes) -> str:
     """Return the text of an attachment as Markdown, or the reason in brackets why there is none."""
-    if len(data) > MOST_ATTACHED_BYTES:
+    if len(data) > MAX_ATTACHED_BYTES:
         return f"[{len(data):,} bytes, more than is read of an attachment]"
     try:
-        text = shortened(to_text(name, data), MOST_ATTACHED_CHARS)
+        text = shortened(to_text(name, data), MAX_ATTACHED_CHARS)
     except DocumentUnreadable as problem:
         return as_markdown(f"[{problem}]")
     fmt = format_of(name)

@@ -24,8 +24,8 @@ _APART = frozenset({f"{_DRAW}text-box", f"{_TABLE}table"})
 AT_THE_EDGE = "Headers and footers"
 """The heading of headers and footers."""
 _BLANKS = {f"{_TEXT}tab": "\t", f"{_TEXT}line-break": "\n"}
-MOST_CELLS = 500_000
-MOST_REPEATS = 64
+MAX_CELLS = 500_000
+MAX_REPEATS = 64
 """Limit of copies of a repeated cell with content."""
 
 
@@ -82,7 +82,7 @@ def _blocks(parent: "Iterable[_Element]") -> Iterator[str]:
         elif node.tag == f"{_TEXT}list-item":
             yield "\n".join(f"- {block}" for block in _blocks(node) if block)
         elif node.tag == f"{_TABLE}table":
-            yield "\n".join(line for line in _rows(node, MOST_CELLS) if line)
+            yield "\n".join(line for line in _rows(node, MAX_CELLS) if line)
             yield from (block for inner in _rows_of(node) for cell in inner for block in _inside(cell))
         elif isinstance(node.tag, str) and node.tag not in _SKIPPED:
             yield from _blocks(node)
@@ -139,7 +139,7 @@ def _inline(node: "_Element") -> str:
 
 
 def _sheets(body: "_Element") -> Iterator[str]:
-    room = MOST_CELLS
+    room = MAX_CELLS
     for table in body.iter(f"{_TABLE}table"):
         yield heading(1, table.get(f"{_TABLE}name", "Sheet"))
         lines = [line for line in _rows(table, room) if line]
@@ -175,11 +175,11 @@ def _paragraphs(parent: "_Element") -> "Iterator[_Element]":
 
 
 def _cells(table_row: "_Element") -> list[str]:
-    """Return the cells of a row; a repeated one is copied at most MOST_REPEATS times."""
+    """Return the cells of a row; a repeated one is copied at most MAX_REPEATS times."""
     cells: list[str] = []
     for cell in table_row:
         text = "\n".join(_inline(part) for part in _paragraphs(cell))
         text += "".join(_note(comment) for comment in cell.findall(f"{_OFFICE}annotation"))
         times = int(cell.get(f"{_TABLE}number-columns-repeated", "1"))
-        cells += [text] * min(times, MOST_REPEATS)
+        cells += [text] * min(times, MAX_REPEATS)
     return cells

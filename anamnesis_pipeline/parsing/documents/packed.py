@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from anamnesis_pipeline.errors import DocumentUnreadable
 
-MOST_UNPACKED_BYTES = 512 << 20
+MAX_UNPACKED_BYTES = 512 << 20
 """Limit of all members together."""
-MOST_XML_BYTES = 64 << 20
+MAX_XML_BYTES = 64 << 20
 """Limit of a document's text; a parsed tree takes several times as much."""
-MOST_MEMBERS = 20_000
+MAX_MEMBERS = 20_000
 
 _OLE = b"\xd0\xcf\x11\xe0"
 _XML = (".xml", ".rels", ".vml")
@@ -32,7 +32,7 @@ def opened(data: bytes) -> zipfile.ZipFile:
         raise DocumentUnreadable("it is encrypted")
     size = sum(member.file_size for member in members)
     xml = sum(member.file_size for member in members if member.filename.endswith(_XML))
-    if size > MOST_UNPACKED_BYTES or xml > MOST_XML_BYTES or len(members) > MOST_MEMBERS:
+    if size > MAX_UNPACKED_BYTES or xml > MAX_XML_BYTES or len(members) > MAX_MEMBERS:
         raise DocumentUnreadable(f"it would unpack to {size} bytes, {xml} of them XML; that is more than is read")
     return archive
 

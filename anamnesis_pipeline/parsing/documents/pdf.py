@@ -15,11 +15,11 @@ from anamnesis_pipeline.parsing.documents.plain import as_markdown
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage
 
-MOST_PAGES = 2_000
-MOST_CHARS = 4_000_000
-MOST_ANNOTATIONS = 2_000
+MAX_PAGES = 2_000
+MAX_CHARS = 4_000_000
+MAX_ANNOTATIONS = 2_000
 """Limit per page."""
-MOST_ANNOTATION_BYTES = 1 << 20
+MAX_ANNOTATION_BYTES = 1 << 20
 
 _one_at_a_time = threading.Lock()
 """PDFium is not thread-safe."""
@@ -68,8 +68,8 @@ def without_page_numbers(found: Sequence[Section]) -> list[Section]:
 
 def _pages(document: "PdfDocument") -> list[str]:
     pages: list[str] = []
-    room = MOST_CHARS
-    for number in range(min(len(document), MOST_PAGES)):
+    room = MAX_CHARS
+    for number in range(min(len(document), MAX_PAGES)):
         text = _page(document, number)
         pages.append(text)
         room -= len(text)
@@ -101,7 +101,7 @@ def _annotations(page: "PdfPage") -> list[str]:
     from pypdfium2 import raw
 
     found = []
-    for number in range(min(raw.FPDFPage_GetAnnotCount(page), MOST_ANNOTATIONS)):
+    for number in range(min(raw.FPDFPage_GetAnnotCount(page), MAX_ANNOTATIONS)):
         annotation = raw.FPDFPage_GetAnnot(page, number)
         if not annotation:
             continue
@@ -119,7 +119,7 @@ def _string(annotation: Any, key: bytes) -> str:
     from pypdfium2 import raw
 
     size = raw.FPDFAnnot_GetStringValue(annotation, key, None, 0)
-    if not 2 < size <= MOST_ANNOTATION_BYTES:
+    if not 2 < size <= MAX_ANNOTATION_BYTES:
         return ""
     buffer = ctypes.create_string_buffer(size)
     raw.FPDFAnnot_GetStringValue(annotation, key, ctypes.cast(buffer, ctypes.POINTER(raw.FPDF_WCHAR)), size)

@@ -62,7 +62,7 @@ def fenced(text: str, language: str = "") -> str:
 
 # Jupyter notebooks.
 
-MOST_OUTPUT_CHARS = 20_000
+MAX_OUTPUT_CHARS = 20_000
 
 
 def notebook_text(data: bytes) -> str:
@@ -87,7 +87,7 @@ def _blocks(cell: dict[str, Any], language: str) -> Iterator[str]:
     yield fenced(source, language)
     for output in cell.get("outputs") or ():
         if isinstance(output, dict) and (text := _shown(output).strip()):
-            yield fenced(shortened(text, MOST_OUTPUT_CHARS))
+            yield fenced(shortened(text, MAX_OUTPUT_CHARS))
 
 
 def _shown(output: dict[str, Any]) -> str:

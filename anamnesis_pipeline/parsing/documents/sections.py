@@ -14,10 +14,10 @@ from anamnesis_pipeline.parsing.documents.outlined import sections_under, untitl
 from anamnesis_pipeline.parsing.documents.pdf import without_page_numbers
 from anamnesis_pipeline.parsing.documents.trust import trust_of
 
-LEAST_CHARS = 30
+MIN_CHARS = 30
 """A shorter document gets no section, unless it is a curated one."""
 
-MOST_SECTIONS = 5_000
+MAX_SECTIONS = 5_000
 """Limit per document; the rest is in the last section."""
 
 _NOBODY: Mapping[str, str] = {}
@@ -35,11 +35,11 @@ def sections_of(path: str, text: str, people: Mapping[str, str] = _NOBODY) -> li
     """
     fmt = format_of(path) or "text"
     name = path.replace("\\", "/").rsplit("/", 1)[-1]
-    if len(text.strip()) < LEAST_CHARS and not _is_memory(path):
+    if len(text.strip()) < MIN_CHARS and not _is_memory(path):
         return []
     found = _sections(fmt, path, name, text, people)
     return _at_most(
-        MOST_SECTIONS,
+        MAX_SECTIONS,
         [section for section in found if any(_SAYS_SOMETHING.search(piece.text) for piece in section.pieces)],
     )
 
@@ -51,8 +51,8 @@ def _is_memory(path: str) -> bool:
 def says_too_little(text: str) -> str:
     """Return why no section is made of a text, as a sentence; empty: sections are made."""
     chars = len(text.strip())
-    if chars < LEAST_CHARS:
-        return f"its text has {chars} characters, and at least {LEAST_CHARS} are needed"
+    if chars < MIN_CHARS:
+        return f"its text has {chars} characters, and at least {MIN_CHARS} are needed"
     return "" if _SAYS_SOMETHING.search(text) else "its text has no letter and no digit"
 
 

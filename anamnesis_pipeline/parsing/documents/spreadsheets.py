@@ -10,10 +10,10 @@ from anamnesis_pipeline.errors import DocumentUnreadable
 from anamnesis_pipeline.parsing.documents import packed
 from anamnesis_pipeline.parsing.documents.plain import as_markdown, heading, row, shortened, tidy
 
-MOST_CELLS = 500_000
-MOST_CELL_CHARS = 100_000
+MAX_CELLS = 500_000
+MAX_CELL_CHARS = 100_000
 """Excel itself allows at most 32,767."""
-MOST_AREA = 20_000_000
+MAX_AREA = 20_000_000
 """Limit of rows times columns of a sheet, which the library allocates in full."""
 
 _CELL = re.compile(rb'<(?:\w+:)?(?:c|row)\b[^>]{0,200}?\br="([A-Z]{0,3})(\d{1,8})"')
@@ -36,7 +36,7 @@ def xls_text(data: bytes) -> str:
     except PasswordError as exc:
         raise DocumentUnreadable("it is protected by a password") from exc
     blocks: list[str] = []
-    room = MOST_CELLS
+    room = MAX_CELLS
     for name in book.sheet_names:
         lines = list(_lines(book.get_sheet_by_name(name).to_python(), room))
         room -= sum(line.count(" | ") + 1 for line in lines)
@@ -59,7 +59,7 @@ def _check_area(archive: zipfile.ZipFile, name: str) -> None:
         for letters, number in _CELL.findall(kept + chunk):
             columns, rows = max(columns, _column(letters)), max(rows, int(number))
         kept = chunk[-300:]
-    if columns * rows > MOST_AREA:
+    if columns * rows > MAX_AREA:
         raise DocumentUnreadable(f"{name} has {rows} rows and {columns} columns, more than is read")
 
 
@@ -72,7 +72,7 @@ def _column(letters: bytes) -> int:
 
 def _lines(rows: Sequence[Sequence[object]], room: int) -> Iterator[str]:
     for cells in rows:
-        line = row([shortened(_shown(cell), MOST_CELL_CHARS) for cell in cells])
+        line = row([shortened(_shown(cell), MAX_CELL_CHARS) for cell in cells])
         room -= line.count(" | ") + 1
         if room < 0:
             yield "[the rest of this sheet was left out]"

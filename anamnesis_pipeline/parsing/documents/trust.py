@@ -45,8 +45,8 @@ class TagPattern:
     ignorecase: bool = True
 
 
-MOST_PATTERN_CHARS = 1_000
-MOST_TAG_CHARS = 100
+MAX_PATTERN_CHARS = 1_000
+MAX_TAG_CHARS = 100
 
 
 def checked_pattern(pattern: TagPattern) -> TagPattern:
@@ -54,10 +54,10 @@ def checked_pattern(pattern: TagPattern) -> TagPattern:
 
     :raises BadSetting: its text or tag is empty or too long, its field is unknown, or its expression is no RE2.
     """
-    if not pattern.match or len(pattern.match) > MOST_PATTERN_CHARS:
-        raise BadSetting(f"a tag pattern's match has {len(pattern.match)} characters; 1 to {MOST_PATTERN_CHARS} may be")
-    if not pattern.tag.strip() or len(pattern.tag) > MOST_TAG_CHARS:
-        raise BadSetting(f"the tag of pattern {pattern.match!r} is empty or over {MOST_TAG_CHARS} characters")
+    if not pattern.match or len(pattern.match) > MAX_PATTERN_CHARS:
+        raise BadSetting(f"a tag pattern's match has {len(pattern.match)} characters; 1 to {MAX_PATTERN_CHARS} may be")
+    if not pattern.tag.strip() or len(pattern.tag) > MAX_TAG_CHARS:
+        raise BadSetting(f"the tag of pattern {pattern.match!r} is empty or over {MAX_TAG_CHARS} characters")
     if pattern.field not in {"filename", "content"}:
         raise BadSetting(f"pattern {pattern.match!r} asks for {pattern.field!r}; allowed: filename, content")
     _expression(pattern)

@@ -5,7 +5,7 @@ import re
 from anamnesis_pipeline.parsing.documents.charset import decoded
 from anamnesis_pipeline.parsing.documents.plain import as_markdown, tidy
 
-MOST_HTML_CHARS = 2_000_000
+MAX_HTML_CHARS = 2_000_000
 """The rest of a longer page is left out, with a note; its tree takes about twenty times as much memory."""
 
 _DROPPED = [
@@ -42,7 +42,7 @@ def markdown_of(html: str) -> str:
     import bs4
     from markdownify import ATX, MarkdownConverter
 
-    page = bs4.BeautifulSoup(_XML_MARK.sub("", html[:MOST_HTML_CHARS], count=1), "lxml")
+    page = bs4.BeautifulSoup(_XML_MARK.sub("", html[:MAX_HTML_CHARS], count=1), "lxml")
     title = page.title.get_text(" ", strip=True) if page.title else ""
     for tag in page(_DROPPED):
         tag.decompose()
@@ -54,5 +54,5 @@ def markdown_of(html: str) -> str:
         text = as_markdown(page.get_text("\n"))
     if title and not page.find("h1"):
         text = f"# {title}\n\n{text}"
-    left = len(html) - MOST_HTML_CHARS
+    left = len(html) - MAX_HTML_CHARS
     return tidy(text) + (f"\n\n[{left} more characters of this page were left out]" if left > 0 else "")

@@ -12,7 +12,7 @@ from anamnesis_pipeline.parsing.documents.plain import tidy
 
 ANTIWORD_S = 30
 """Timeout of antiword for one document."""
-MOST_RTF_BYTES = 16 << 20
+MAX_RTF_BYTES = 16 << 20
 
 
 def docx_text(data: bytes) -> str:
@@ -51,7 +51,7 @@ def rtf_text(data: bytes) -> str:
     from striprtf.striprtf import rtf_to_text
 
     data = re.sub(rb"[0-9a-fA-F\r\n]{2000,}", b"", data)  # pictures
-    if len(data) > MOST_RTF_BYTES:
-        raise DocumentUnreadable(f"it has {len(data)} bytes without its pictures; at most {MOST_RTF_BYTES} are read")
+    if len(data) > MAX_RTF_BYTES:
+        raise DocumentUnreadable(f"it has {len(data)} bytes without its pictures; at most {MAX_RTF_BYTES} are read")
     text: str = rtf_to_text(data.decode("latin-1"), errors="ignore")  # type: ignore[no-untyped-call]
     return tidy(text)

@@ -18,14 +18,14 @@ from anamnesis_pipeline.parsing.redaction.sentences import NATIVE_KEYS, NATIVE_P
 
 LEFT, RIGHT = 100, 800
 """Characters around a hit that are searched for a name; its value may be farther away."""
-MOST_NAME_CHARS = 60
-MOST_VALUE_CHARS = 4_096
-MOST_CHARS_BETWEEN = 400
+MAX_NAME_CHARS = 60
+MAX_VALUE_CHARS = 4_096
+MAX_CHARS_BETWEEN = 400
 """Other fields and comments may be between a name and its value."""
-MOST_CHARS_OF_VARIABLE = 1_000
-MOST_CHARS_OF_LINE = 320
-MOST_CHARS_OF_HEADINGS = 1_000
-MOST_LINES_OF_BLOCK = 50
+MAX_CHARS_OF_VARIABLE = 1_000
+MAX_CHARS_OF_LINE = 320
+MAX_CHARS_OF_HEADINGS = 1_000
+MAX_LINES_OF_BLOCK = 50
 
 _WORD = r"(?i:pass|kennwort|pwd|secret|token|key|cred|auth|contrase|senha)"
 _NATIVE = rf"{NATIVE_PASSWORDS}|{NATIVE_KEYS}"
@@ -157,7 +157,7 @@ def _beside(text: str, part: str, low: int) -> Iterator[NamedValue]:
     """Yield values in the field after or before that of their name, in the same item."""
     for match in _NAME_FIELDS.finditer(part):
         name, at = match["name"], low + match.end()
-        behind = text[at : at + MOST_CHARS_BETWEEN]
+        behind = text[at : at + MAX_CHARS_BETWEEN]
         inside = _TEXT_OF_ELEMENT.match(behind) or _LONG_TEXT_OF_ELEMENT.match(behind) if ">" in behind else None
         if inside:
             yield from _told(name, at + inside.start("value"), inside["value"])
@@ -174,7 +174,7 @@ def _value_in(item: str) -> int | None:
 
 
 def _value_before(text: str, end: int) -> int | None:
-    begin = max(0, end - MOST_CHARS_BETWEEN)
+    begin = max(0, end - MAX_CHARS_BETWEEN)
     before = text[begin:end]
     field = next(reversed(list(_VALUE_FIELD.finditer(before))), None)
     if field is None:
@@ -190,7 +190,7 @@ def _within(text: str, part: str, low: int) -> Iterator[NamedValue]:
     """Yield values in an object, a block or lines below a key with the name: `{"password": {"value": ...}}`."""
     for match in _KEY_ENDS.finditer(part):
         begin, end = low + match.start(), low + match.end()
-        before = _KEY_BEGINS.search(text[max(0, begin - MOST_NAME_CHARS) : begin])
+        before = _KEY_BEGINS.search(text[max(0, begin - MAX_NAME_CHARS) : begin])
         key = begin - (len(before[0]) if before else 0)
         named = _KEY_NAME.match(text, key, end)
         if named is None:
@@ -198,7 +198,7 @@ def _within(text: str, part: str, low: int) -> Iterator[NamedValue]:
         if _BLOCK_BEGINS.search(match[0]):
             yield from _lines_of_block(text, named[0], end)
             continue
-        behind = text[end : end + MOST_CHARS_BETWEEN]
+        behind = text[end : end + MAX_CHARS_BETWEEN]
         start = _value_in(behind)
         if start is not None and (match[0].endswith("{") or _is_deeper(text, key, behind[:start])):
             yield from _rest_of_line(text, named[0], end + start)
@@ -208,7 +208,7 @@ def _of_variables(text: str, part: str, low: int) -> Iterator[NamedValue]:
     """Yield default values of Terraform variables."""
     for match in _VARIABLES.finditer(part):
         at = low + match.end()
-        default = _DEFAULT.search(behind := text[at : at + MOST_CHARS_OF_VARIABLE])
+        default = _DEFAULT.search(behind := text[at : at + MAX_CHARS_OF_VARIABLE])
         if default is not None and not _VARIABLE_ENDS.search(behind, 0, default.start()):
             yield from _rest_of_line(text, match["name"], at + default.end())
 
@@ -216,7 +216,7 @@ def _of_variables(text: str, part: str, low: int) -> Iterator[NamedValue]:
 def _is_deeper(text: str, key: int, lines: str) -> bool:
     """Return whether the lines behind a key are indented more than it."""
     begin = text.rfind("\n", 0, key + 1) + 1
-    margin = _margin(text[begin : begin + 2 * MOST_NAME_CHARS])
+    margin = _margin(text[begin : begin + 2 * MAX_NAME_CHARS])
     return all(_margin(line) > margin for line in lines.split("\n") if line.strip())
 
 
@@ -228,10 +228,10 @@ def _rest_of_line(text: str, name: str, start: int) -> Iterator[NamedValue]:
     if block := _BLOCK.match(text, start):
         yield from _lines_of_block(text, name, block.end())
         return
-    line = text[start : start + MOST_VALUE_CHARS].partition("\n")[0]
+    line = text[start : start + MAX_VALUE_CHARS].partition("\n")[0]
     quote = line.lstrip("\f")[:1]
-    is_long = quote in ('"', "'") and quote not in line.lstrip("\f")[1:MOST_CHARS_OF_LINE]
-    line = line if is_long else line[:MOST_CHARS_OF_LINE]
+    is_long = quote in ('"', "'") and quote not in line.lstrip("\f")[1:MAX_CHARS_OF_LINE]
+    line = line if is_long else line[:MAX_CHARS_OF_LINE]
     if quote not in ('"', "'") and (closing := _FLOW_ENDS.search(line)) and _is_flow(text, start):
         line = line[: closing.start()]
     if name.isupper() or not _WORD_OF_PROSE.match(line):
@@ -240,15 +240,15 @@ def _rest_of_line(text: str, name: str, start: int) -> Iterator[NamedValue]:
 
 def _is_flow(text: str, start: int) -> bool:
     """Return whether a brace is open on the line: `{name: A, value: B}`."""
-    before = text[max(0, start - MOST_CHARS_BETWEEN) : start].rpartition("\n")[2]
+    before = text[max(0, start - MAX_CHARS_BETWEEN) : start].rpartition("\n")[2]
     return before.count("{") > before.count("}")
 
 
 def _lines_of_block(text: str, name: str, start: int) -> Iterator[NamedValue]:
     """Yield the lines with the indentation of the first one."""
     margin = 0
-    for _ in range(MOST_LINES_OF_BLOCK):
-        line = text[start : start + MOST_VALUE_CHARS].partition("\n")[0]
+    for _ in range(MAX_LINES_OF_BLOCK):
+        line = text[start : start + MAX_VALUE_CHARS].partition("\n")[0]
         indent = _margin(line)
         margin = margin or indent
         if not indent or indent < margin:
@@ -270,7 +270,7 @@ def _in_elements(part: str, low: int) -> Iterator[NamedValue]:
 def _below(text: str, part: str, low: int) -> Iterator[NamedValue]:
     for end in _NAME_ENDS_LINE.finditer(part):
         at = low + end.start()
-        begin = max(text.rfind("\n", max(0, at - MOST_NAME_CHARS), at) + 1, at - MOST_NAME_CHARS, 0)
+        begin = max(text.rfind("\n", max(0, at - MAX_NAME_CHARS), at) + 1, at - MAX_NAME_CHARS, 0)
         match = _NAME_LINE.match(text, begin) or _NAME_LINE.match(text, _string_begins(text, begin, at))
         if match and not _IS_NO_VALUE.match(match["value"]):
             yield from _told(match["name"], match.start("value"), match["value"])
@@ -311,7 +311,7 @@ def _in_columns(text: str, part: str, low: int) -> Iterator[NamedValue]:
     """Yield cells below a heading that names a secret, in a line of headings followed by its rows."""
     for hit in _LINE_OF_HEADINGS.finditer(part):
         end = low + hit.end() - 1
-        farthest = max(0, end - MOST_CHARS_OF_HEADINGS)
+        farthest = max(0, end - MAX_CHARS_OF_HEADINGS)
         begin = max(farthest, text.rfind("\n", farthest, end) + 1)
         # a string of JSON ends at a quote with fewer backslashes than its breaks have
         escapes = end - begin - len(text[begin:end].rstrip("\f"))
@@ -330,10 +330,10 @@ def _in_rows(
     """Yield values in the lines from `at` on with as many cells as there are headings."""
     is_last = False
     while not is_last:
-        end = text.find("\n", at, at + MOST_VALUE_CHARS)
-        border = quote.search(text, at, end if end >= 0 else at + MOST_VALUE_CHARS) if quote else None
+        end = text.find("\n", at, at + MAX_VALUE_CHARS)
+        border = quote.search(text, at, end if end >= 0 else at + MAX_VALUE_CHARS) if quote else None
         is_last = end < 0 or border is not None
-        stop = border.start() if border else end if end >= 0 else min(len(text), at + MOST_VALUE_CHARS)
+        stop = border.start() if border else end if end >= 0 else min(len(text), at + MAX_VALUE_CHARS)
         cells = _cells(text, at, stop, sign)
         if not _RULER_OF_ROWS.fullmatch(text, at, stop):
             if len(cells) < len(headings) or _headings(text, at, stop, sign):
@@ -401,14 +401,14 @@ def _in_tables(text: str) -> Iterator[NamedValue]:
             told, before = before or headings.get(column, ""), _name_in(_as_read(value))
             if before:
                 headings[column] = before
-            elif told and value and (len(value) <= MOST_VALUE_CHARS or " " not in value):
+            elif told and value and (len(value) <= MAX_VALUE_CHARS or " " not in value):
                 begins = cell.start() + cell[1].index(value)
                 yield NamedValue(begins, begins + len(value), told)
 
 
 def _name_in(cell: str) -> str:
     """Return a cell as the key of an assignment, if it names a secret."""
-    words = _ASIDE.sub(" ", cell).strip(_MARKS + ":") if len(cell) <= MOST_NAME_CHARS else ""
+    words = _ASIDE.sub(" ", cell).strip(_MARKS + ":") if len(cell) <= MAX_NAME_CHARS else ""
     return _key(words) if words and _names_secret(_key(words)) else ""
 
 

@@ -87,7 +87,7 @@ _AS_WRITTEN = {"password", "token", "basic-auth", "private-key"}
 """Kinds whose end the rule itself determines."""
 _IN_PATHS = {"url-token", "hue", "webhook"}
 """Kinds inside a path, whose letters and slashes look like base64."""
-LEAST_DATA = 60
+MIN_DATA = 60
 """Characters of base64 around a word from which on it is a piece of data."""
 _DATA_BEFORE = re.compile(r"[A-Za-z0-9+/]*\Z")
 _DATA_BEHIND = re.compile(r"[A-Za-z0-9+/=]*")
@@ -326,10 +326,10 @@ def _rules_for(window: str) -> Sequence[Rule]:
 
 def _is_in_data(window: str, low: int, high: int) -> bool:
     """Return whether an apparent token is a piece of base64."""
-    before = _DATA_BEFORE.search(window, max(0, low - LEAST_DATA), low)
-    after = _DATA_BEHIND.match(window, high, high + LEAST_DATA)
+    before = _DATA_BEFORE.search(window, max(0, low - MIN_DATA), low)
+    after = _DATA_BEHIND.match(window, high, high + MIN_DATA)
     around = (before[0] if before else "") + (after[0] if after else "")
-    return len(around) >= LEAST_DATA and bool(re.search(r"[+/]", around)) and bool(re.search(r"\d", around))
+    return len(around) >= MIN_DATA and bool(re.search(r"[+/]", around)) and bool(re.search(r"\d", around))
 
 
 def _by_place(window: str) -> Iterator[tuple[int, int, str]]:

@@ -15,8 +15,8 @@ from anamnesis_pipeline.parsing.documents.table_cells import Row, rows_of
 Mask = Callable[[str], tuple[str, Counter[str]]]
 """A text -> the text with its secrets masked, and the number of each kind."""
 
-MOST_NAME_CHARS = 60
-MOST_VALUE_CHARS = 4_096
+MAX_NAME_CHARS = 60
+MAX_VALUE_CHARS = 4_096
 """A longer value is data, as in the rules."""
 HEADING_ROWS = 20
 """The headings of columns are in the first rows of a table, possibly below titles."""
@@ -71,7 +71,7 @@ def with_values(line: str, cells: Iterable[tuple[NamedValue, str]]) -> str:
 
 def _names(row: Row) -> Iterator[str]:
     for start, end in row.cells:
-        if end - start <= MOST_NAME_CHARS and (name := _name(row.line[start:end])):
+        if end - start <= MAX_NAME_CHARS and (name := _name(row.line[start:end])):
             yield name
 
 
@@ -99,12 +99,12 @@ def _beside_names(rows: Iterable[Row], secret: frozenset[str]) -> Iterator[Named
             headings = {}
         before = ""
         for column, (start, end) in enumerate(row.cells, row.column):
-            name = _name(row.line[start:end]) if end - start <= MOST_NAME_CHARS else ""
+            name = _name(row.line[start:end]) if end - start <= MAX_NAME_CHARS else ""
             told = before or headings.get(column, "")
             before = name if name in secret else ""
             if before and row.place < HEADING_ROWS:
                 headings[column] = before
-            elif told and (value := row.line[start:end].strip(_MARKS)) and len(value) <= MOST_VALUE_CHARS:
+            elif told and (value := row.line[start:end].strip(_MARKS)) and len(value) <= MAX_VALUE_CHARS:
                 begins = row.line.index(value, start)
                 yield NamedValue(row.number, begins, begins + len(value), told, value)
 

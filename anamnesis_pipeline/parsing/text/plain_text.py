@@ -5,9 +5,9 @@ import re
 from anamnesis_pipeline.parsing.text.sentences import sentences
 from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 
-LEAST_WORDS = 2
+MIN_WORDS = 2
 """Minimum words of a sentence."""
-MOST_SYMBOLS = 0.08
+MAX_SYMBOLS = 0.08
 """Max share of symbols in a sentence; a higher share means code or tool output."""
 
 _ELEMENT = re.compile(r"<(system-reminder|command-[a-z]+|local-command-[a-z]+|[a-z]+-[a-z-]+)>.*?</\1>", re.DOTALL)
@@ -50,8 +50,8 @@ def is_prose(sentence: str) -> bool:
         return False
     words = _WORD.findall(bare)
     return (
-        len(words) >= LEAST_WORDS
-        and len(_SYMBOL.findall(bare)) <= MOST_SYMBOLS * len(bare)
+        len(words) >= MIN_WORDS
+        and len(_SYMBOL.findall(bare)) <= MAX_SYMBOLS * len(bare)
         and sum(map(len, words)) >= 0.55 * len(bare.replace(" ", ""))
         and bare.count("x") < len(words)
     )

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from anamnesis_pipeline.errors import AnamnesisError, EpisodeNotFound, GiveUp, IdAmbiguous, InvalidEpisode, RetryLater
-from anamnesis_pipeline.model import Episode, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter
 from anamnesis_pipeline.parsing.text.wording import NOTHING_GOOD, describe_problem
-from anamnesis_pipeline.search.handoff import MOST_ITEMS
+from anamnesis_pipeline.search.handoff import MAX_ITEMS
 from anamnesis_pipeline.search.query import SearchAnswer
 from anamnesis_pipeline.search.quoting import id_label, label
 from anamnesis_pipeline.search.time_bounds import bound_texts, bounds_of
@@ -29,7 +29,7 @@ from anamnesis_pipeline.services.schemas import EpisodeIn, EpisodeOut, Include, 
 from anamnesis_pipeline.services.session_reading import find_session, neighbours, timeline_page
 from anamnesis_pipeline.services.short_ids import find_episode, short_ids
 from anamnesis_pipeline.services.wiring import effective_settings, open_forgetter
-from anamnesis_pipeline.sidecar.admission import Admission, Room
+from anamnesis_pipeline.sidecar.admission import Admission, DiskSpace
 from anamnesis_pipeline.sidecar.mcp import texts
 from anamnesis_pipeline.sidecar.mcp.client import refusal_of
 from anamnesis_pipeline.sidecar.mcp.definitions import ARGUMENTS, Forget, Read, Remember, Search, Status, Timeline
@@ -77,7 +77,7 @@ class LocalTools:
     the admission of the searches over HTTP.
     """
 
-    def __init__(self, services: Services, admission: Admission, room: Room) -> None:
+    def __init__(self, services: Services, admission: Admission, room: DiskSpace) -> None:
         self._services = services
         self._admission = admission
         self._room = room
@@ -186,7 +186,7 @@ class LocalTools:
         if asked.session:
             session, include_private = self._whole_session(asked.session, include_private)
         since, until = bounds_of(asked.since, asked.until, datetime.now(UTC), UTC)
-        where = Where(
+        where = EpisodeFilter(
             projects=(scope.project,) if scope.project else (),
             session_id=session,
             since=since,
@@ -261,7 +261,7 @@ class LocalTools:
         if covered := ready.coverage:
             share = covered["embedded"] / covered["stored"] if covered["stored"] else 1.0
             lines.append(f"{covered['stored']:,} passages, {share:.0%} of them searched by meaning, all by their words")
-        for newest in store.episodes.page(self._services.engine.visible(Where(), ()), 1).items:
+        for newest in store.episodes.page(self._services.engine.visible(EpisodeFilter(), ()), 1).items:
             at = texts.when(utc_text(newest.timestamp))
             lines.append(f"newest record: {at} UTC, {label(newest.project)}")
         if asked.ingest:
@@ -281,7 +281,7 @@ class LocalTools:
         lines.append(block.text)
         searched = [
             f"{texts.when(utc_text(q.asked_at))} {texts.QUOTE}{texts.flat(q.query)[:200]}"
-            for q in store.queries.latest(projects, MOST_ITEMS)
+            for q in store.queries.latest(projects, MAX_ITEMS)
         ]
         return "\n".join([*lines, *([texts.block(["Searched lately:", *searched])] if searched else [])])
 
@@ -331,7 +331,7 @@ class LocalTools:
         stays hidden. Return the arguments if there is none.
         """
         try:
-            session = find_session(self._services.store, name, Where())
+            session = find_session(self._services.store, name, EpisodeFilter())
         except (EpisodeNotFound, IdAmbiguous):
             return name, include_private
         ids = [*session.session_ids, session.session_id]
@@ -359,9 +359,9 @@ class LocalTools:
         another private project stays hidden: only the record was requested.
         """
         if episode.session_id:
-            among, own = Where(session_id=episode.session_id), [episode.project or NO_PROJECT]
+            among, own = EpisodeFilter(session_id=episode.session_id), [episode.project or NO_PROJECT]
         elif episode.project:
-            among, own = Where(projects=(episode.project,)), []
+            among, own = EpisodeFilter(projects=(episode.project,)), []
         else:
             return []
         services = self._services

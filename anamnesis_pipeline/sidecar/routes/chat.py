@@ -59,7 +59,7 @@ from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.store.values import CURSOR_PATTERN
 
 RATED_AT_ONCE = 50
-MOST_MESSAGES = 1_000
+MAX_MESSAGES = 1_000
 """Of a conversation."""
 _OF_A_CLIENT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """The id of a conversation that begins: clients may choose a UUID, in its usual form."""
@@ -303,8 +303,8 @@ def _begun(services: Services, wish: ChatIn, session_id: str) -> _Begun:
     settings, known = effective_settings(services.store), services.store.chat.session(session_id)
     if known is None and wish.session_id and (wish.goes_on or not _OF_A_CLIENT.fullmatch(session_id)):
         raise _unknown()
-    if known and known.messages >= MOST_MESSAGES:
-        raise HTTPException(409, f"a conversation holds {MOST_MESSAGES:,} messages at most; begin a new one")
+    if known and known.messages >= MAX_MESSAGES:
+        raise HTTPException(409, f"a conversation holds {MAX_MESSAGES:,} messages at most; begin a new one")
     is_chosen = bool(wish.backend or wish.model or (known and known.backend) or settings.summarizer != "none")
     return _Begun(wish, settings, known, is_chosen)
 

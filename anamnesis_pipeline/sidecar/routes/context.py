@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from anamnesis_pipeline.errors import InvalidEpisode
 from anamnesis_pipeline.parsing.text.sentences import beginning
 from anamnesis_pipeline.search.context_items import Item, SourceClass
-from anamnesis_pipeline.search.handoff import MOST_ITEMS
+from anamnesis_pipeline.search.handoff import MAX_ITEMS
 from anamnesis_pipeline.search.trust import tier_of
 from anamnesis_pipeline.services.context import ContextAnswer, ContextMaker, ContextRequest
 from anamnesis_pipeline.services.fields import WHOLE, WORDED_PATTERN, Name
@@ -157,7 +157,7 @@ def get_handoff(
         raise InvalidEpisode("project", "name a project, or a cwd")
     asked = ContextRequest(project=project or "", cwd=cwd or "", machine=machine or "", max_tokens=max_tokens)
     projects, handoff, block = maker_of(services).handoff(asked)
-    searched = services.store.queries.latest(projects, MOST_ITEMS)
+    searched = services.store.queries.latest(projects, MAX_ITEMS)
     return json_reply(
         {
             "projects": list(projects),

@@ -8,16 +8,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from anamnesis_pipeline.parsing.documents.trust import MOST_PATTERN_CHARS, MOST_TAG_CHARS, TagPattern
+from anamnesis_pipeline.parsing.documents.trust import MAX_PATTERN_CHARS, MAX_TAG_CHARS, TagPattern
 from anamnesis_pipeline.pipeline.source_specs import (
-    MOST_SPECS,
+    MAX_SPECS,
     Host,
     Root,
     RootPath,
     specs_with_roots,
     stored_specs,
 )
-from anamnesis_pipeline.pipeline.tag_patterns import MOST_PATTERNS, put_patterns, stored_patterns
+from anamnesis_pipeline.pipeline.tag_patterns import MAX_PATTERNS, put_patterns, stored_patterns
 from anamnesis_pipeline.services.crawler_control import CrawlerControl
 from anamnesis_pipeline.services.fields import WHOLE
 from anamnesis_pipeline.services.wiring import stored_settings
@@ -40,9 +40,9 @@ class TagPatternModel(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    match: Annotated[str, Field(min_length=1, max_length=MOST_PATTERN_CHARS, description="Text to look for")]
+    match: Annotated[str, Field(min_length=1, max_length=MAX_PATTERN_CHARS, description="Text to look for")]
     tag: Annotated[
-        str, Field(min_length=1, max_length=MOST_TAG_CHARS, pattern=r"^[^\s\x00-\x1f\x7f]+$", description="Tag to add")
+        str, Field(min_length=1, max_length=MAX_TAG_CHARS, pattern=r"^[^\s\x00-\x1f\x7f]+$", description="Tag to add")
     ]
     field: Annotated[Literal["filename", "content"], Field(description="Where to look for it")] = "filename"
     regex: Annotated[bool, Field(description="`match` is a regular expression (RE2)")] = False
@@ -54,7 +54,7 @@ class TagPatterns(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    patterns: Annotated[list[TagPatternModel], Field(max_length=MOST_PATTERNS, description="All patterns")]
+    patterns: Annotated[list[TagPatternModel], Field(max_length=MAX_PATTERNS, description="All patterns")]
 
 
 class RootModel(BaseModel):
@@ -71,7 +71,7 @@ class Roots(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    roots: Annotated[list[RootModel], Field(max_length=MOST_SPECS, description="All configured folders")]
+    roots: Annotated[list[RootModel], Field(max_length=MAX_SPECS, description="All configured folders")]
 
 
 class RootsPut(Roots):

@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.services.embedding_control import coverage
 from anamnesis_pipeline.services.machine_checks import Finding
 from anamnesis_pipeline.services.rendering import utc_text
-from anamnesis_pipeline.sidecar.cache import Kept
+from anamnesis_pipeline.sidecar.cache import TtlCache
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.host_state import HostOut, host_state
 from anamnesis_pipeline.sidecar.overview_stats import Overview, StatsOut, sentence_of
@@ -73,7 +73,7 @@ def status_summary(request: Request) -> Response:
     """Return the state of the memory in one plain sentence, cached for a minute, with the result of
     `/api/resources/status`. No LLM writes it.
     """
-    kept: Kept[None, StatusSummaryOut] = request.app.state.status_summary
+    kept: TtlCache[None, StatusSummaryOut] = request.app.state.status_summary
     return json_reply(kept.get(None))
 
 
@@ -103,7 +103,7 @@ def present_state(state: State) -> tuple[str, list[Finding]]:
     wrong = present_problems(services, state.room, state.growth, state.resources.last()) + state.background.findings()
     covered = coverage(services.store)
     embedded = covered["embedded"] / covered["stored"] if covered["stored"] else None
-    newest = services.store.episodes.page(Where(), 1).items
+    newest = services.store.episodes.page(EpisodeFilter(), 1).items
     at = newest[0].timestamp if newest else None
     return sentence_of(overview.census(), embedded, at, len(wrong), datetime.now(UTC)), wrong
 

@@ -14,14 +14,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from anamnesis_pipeline.errors import EpisodeNotFound
-from anamnesis_pipeline.model import Episode, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter
 from anamnesis_pipeline.pipeline import publish as episodes
 from anamnesis_pipeline.services.fields import EpisodeId, Kind, Name, Tag, Time
 from anamnesis_pipeline.services.rendering import episode_body
 from anamnesis_pipeline.services.schemas import BulkOut, EpisodeChanges, EpisodeIn, EpisodeOut, Include, PageOut
 from anamnesis_pipeline.services.session_reading import timeline_page
 from anamnesis_pipeline.services.short_ids import find_episode, short_ids
-from anamnesis_pipeline.sidecar.admission import Room
+from anamnesis_pipeline.sidecar.admission import DiskSpace
 from anamnesis_pipeline.sidecar.bulk import parse_bulk, post_all
 from anamnesis_pipeline.sidecar.documentation import BULK_BODY, PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
@@ -68,9 +68,9 @@ async def filter_of(
     until: Until = None,
     include_superseded: Annotated[bool, Query(description="Include superseded episodes")] = False,
     only_superseded: Annotated[bool, Query(description="Only superseded episodes")] = False,
-) -> Where:
+) -> EpisodeFilter:
     """The filter in the query string."""
-    return Where(
+    return EpisodeFilter(
         projects=(project,) if project else (),
         instance=instance,
         tags=tuple(tag),
@@ -89,9 +89,9 @@ async def filter_of_time(
     instance: OfInstance = None,
     since: Since = None,
     until: Until = None,
-) -> Where:
+) -> EpisodeFilter:
     """The filter of a list of sessions."""
-    return Where(projects=(project,) if project else (), instance=instance, since=since, until=until)
+    return EpisodeFilter(projects=(project,) if project else (), instance=instance, since=since, until=until)
 
 
 Order = Annotated[Literal["newest", "oldest"], Query(description="Sort order by time")]
@@ -100,7 +100,7 @@ Includes = Annotated[
     Query(default_factory=list, max_length=10, description="`raw` adds raw_exchange, `short_id` a short id"),
 ]
 PathId = Annotated[EpisodeId, Path(description="May contain `/` and `:`")]
-Filter = Annotated[Where, Depends(filter_of)]
+Filter = Annotated[EpisodeFilter, Depends(filter_of)]
 
 
 def short_of(services: Services, include: Collection[Include], episodes: Iterable[Episode]) -> dict[str, str]:
@@ -125,7 +125,7 @@ async def post_episodes(request: Request, services: Uses) -> Response:
     if "json" not in request.headers.get("content-type", ""):
         raise HTTPException(400, "a JSON body is required, with Content-Type: application/json")
     body = await request.body()
-    room: Room = request.app.state.room
+    room: DiskSpace = request.app.state.room
     return await run_in_threadpool(lambda: json_reply(post_all(services.poster, parse_bulk(body), room)))
 
 

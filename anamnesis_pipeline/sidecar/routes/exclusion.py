@@ -24,7 +24,7 @@ from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.episodes import Limit, refuse_repeated
 from anamnesis_pipeline.sidecar.services import Uses
-from anamnesis_pipeline.sources.exclusion import MOST_CHARS, Rule, RuleKind
+from anamnesis_pipeline.sources.exclusion import MAX_CHARS, Rule, RuleKind
 from anamnesis_pipeline.store.values import CURSOR_PATTERN, cursor_at, read_cursor
 
 router = APIRouter(tags=["blocklist"], responses=PROBLEMS, dependencies=[Depends(refuse_repeated)])
@@ -48,7 +48,7 @@ class RuleIn(BaseModel):
     kind: RuleKind
     value: Annotated[
         str,
-        Field(max_length=MOST_CHARS, pattern=WORDED_PATTERN, description="Path, id, name, pattern or hash to keep out"),
+        Field(max_length=MAX_CHARS, pattern=WORDED_PATTERN, description="Path, id, name, pattern or hash to keep out"),
     ]
     machine: Annotated[Name | None, Field(description="Only on this machine, for rules of paths; default: on all")] = (
         None

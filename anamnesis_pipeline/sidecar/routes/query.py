@@ -15,7 +15,7 @@ from anamnesis_pipeline.search.query import SearchAnswer
 from anamnesis_pipeline.services.query_log import QueriesOut, note_query, queries_body
 from anamnesis_pipeline.services.schemas import SearchIn
 from anamnesis_pipeline.services.wiring import effective_settings
-from anamnesis_pipeline.sidecar.admission import Admission, Room
+from anamnesis_pipeline.sidecar.admission import Admission, DiskSpace
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.services import Services, Uses
@@ -39,7 +39,7 @@ async def list_queries(
     return await admission.run(lambda: json_reply(queries_body(services.store, services.engine, limit)))
 
 
-def keep_question(services: Services, room: Room, question: SearchIn, answer: SearchAnswer) -> None:
+def keep_question(services: Services, room: DiskSpace, question: SearchIn, answer: SearchAnswer) -> None:
     """Note a question that was answered, unless the user wants none noted. Raises nothing: the answer was sent. Without
     posts, this is the write that notices a full store.
     """

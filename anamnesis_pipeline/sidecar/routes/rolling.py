@@ -9,7 +9,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.services.fields import WORDED_PATTERN, Name, Tags
-from anamnesis_pipeline.services.rolling import MOST_DELTA_CHARS, Delta, Rolled, upsert
+from anamnesis_pipeline.services.rolling import MAX_DELTA_CHARS, Delta, Rolled, upsert
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.services import Uses
@@ -26,7 +26,7 @@ class DeltaIn(BaseModel):
 
     handle: Annotated[Handle, Field(description="Author or subject; part of the episode's id")]
     session_id: Annotated[Name, Field(description="Id of the session")]
-    delta: Annotated[str, Field(max_length=MOST_DELTA_CHARS, pattern=WORDED_PATTERN, description="Text to append")]
+    delta: Annotated[str, Field(max_length=MAX_DELTA_CHARS, pattern=WORDED_PATTERN, description="Text to append")]
     machine: Annotated[Handle | None, Field(description="Default: the setting `machine`")] = None
     project: Annotated[Name | None, Field(description="Default: the project in which the session began, if known")] = (
         None

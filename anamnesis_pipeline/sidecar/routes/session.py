@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.parsing.text.transcripts import SPEAKERS
 from anamnesis_pipeline.services.fields import Name
 from anamnesis_pipeline.services.rendering import utc_text
@@ -79,7 +79,7 @@ IncludePrivate = Annotated[
 def list_sessions(
     *,
     services: Uses,
-    where: Annotated[Where, Depends(filter_of_time)],
+    where: Annotated[EpisodeFilter, Depends(filter_of_time)],
     limit: Annotated[int, Query(ge=1, le=500, description="Max sessions of a page")] = 20,
     cursor: Annotated[str | None, Query(pattern=CURSOR_PATTERN, description="`next_cursor` of the page before")] = None,
     order: Order = "newest",
@@ -104,7 +104,7 @@ def get_session(
     tools: Annotated[bool, Query(description="Include thoughts, tool calls and their output")] = False,
 ) -> Response:
     """Return a session from its beginning, with sessions joined to it. `tools=true` adds thoughts and tool calls."""
-    row = find_session(services.store, session_id, Where())
+    row = find_session(services.store, session_id, EpisodeFilter())
     said = services.engine.private().visible_of(services.store, row.session_id, row.project)
     page = chunk_page(services.store, row, said, limit, cursor)
     chunks = [_chunk_body(chunk, tools=tools) for chunk in page.items]

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.errors import EpisodeNotFound
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.search.engine import HIDDEN_KINDS
 from anamnesis_pipeline.search.similar import Similar, similar_episodes
 from anamnesis_pipeline.services.fields import EpisodeId
@@ -67,7 +67,7 @@ def find_similar(services: Services, episode_id: str, most: int) -> list[Similar
     if space is None:
         return None
     own = [head.project, head.source] if services.engine.private().holds(head) else []
-    where = services.engine.visible(Where(), own)
+    where = services.engine.visible(EpisodeFilter(), own)
     where = replace(where, hidden_kinds=HIDDEN_KINDS)
     return similar_episodes(services.store, space, episode_id, most, where)
 

@@ -38,7 +38,7 @@ router = APIRouter(tags=["uploads"], responses=PROBLEMS | UPLOAD_PROBLEMS, depen
 
 UPLOADS_AT_ONCE = 2
 """Each may hold 50 MiB, and what is made of it."""
-MOST_SECONDS = 300.0
+MAX_SECONDS = 300.0
 """In which the body is to arrive."""
 _STRICT = ConfigDict(extra="forbid", strict=True)
 Model = TypeVar("Model", bound=BaseModel)
@@ -214,14 +214,14 @@ def _place(request: Request) -> Iterator[None]:
 async def _read(request: Request) -> Handed:
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     try:
-        async with asyncio.timeout(MOST_SECONDS):
+        async with asyncio.timeout(MAX_SECONDS):
             if kind == b"multipart/form-data" and options.get(b"boundary"):
                 return await _read_form(request, options[b"boundary"])
             if kind == b"application/json":
                 body = await request.body()
                 return await run_in_threadpool(_read_json, body)
     except TimeoutError:
-        raise HTTPException(408, f"the body was not there within {MOST_SECONDS:.0f} seconds") from None
+        raise HTTPException(408, f"the body was not there within {MAX_SECONDS:.0f} seconds") from None
     raise HTTPException(400, "send a form (multipart/form-data) with a file, or JSON with a text")
 
 

@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import QueryParams
 
-from anamnesis_pipeline.model import CHAT_ANSWER, Where
+from anamnesis_pipeline.model import CHAT_ANSWER, EpisodeFilter
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.services.fields import Kind, Name, Tag, Time
 from anamnesis_pipeline.services.schemas import SearchIn
@@ -45,9 +45,9 @@ class Listed(BaseModel):
     private: bool = False
     cursor: str | None = Field(default=None, pattern=CURSOR_PATTERN)
 
-    def where(self) -> Where:
+    def where(self) -> EpisodeFilter:
         """Return the filters for the store."""
-        return Where(
+        return EpisodeFilter(
             projects=(self.project,) if self.project else (),
             instance=self.instance,
             tags=(self.tag,) if self.tag else (),

@@ -19,7 +19,7 @@ from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.chat_background import KnownAnswers
 from anamnesis_pipeline.sidecar.chat_running import Chats
-from anamnesis_pipeline.sidecar.chat_schemas import MOST_CHARS, MOST_FILES
+from anamnesis_pipeline.sidecar.chat_schemas import MAX_CHARS, MAX_FILES
 from anamnesis_pipeline.sidecar.routes.chat import delete_conversation
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web.asking import names_offered
@@ -208,7 +208,7 @@ def _head(session: ChatSession | None, *, deleted: bool = False, is_part: bool =
 
 def _writing(services: Services, session: ChatSession | None) -> dict[str, Any]:
     kept = _kept(effective_settings(services.store), session)
-    return {"most_files": MOST_FILES, "most_chars": MOST_CHARS, "kept": kept}
+    return {"most_files": MAX_FILES, "most_chars": MAX_CHARS, "kept": kept}
 
 
 def _kept(settings: Settings, session: ChatSession | None) -> str:

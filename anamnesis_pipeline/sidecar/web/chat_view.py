@@ -9,8 +9,8 @@ from anamnesis_pipeline.model import FORGOTTEN, ChatMessage
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.sidecar.web.markdown import rendered
 
-MOST_TURNS = 40
-MOST_CHARS = 60_000
+MAX_TURNS = 40
+MAX_CHARS = 60_000
 """Max size of the messages on a page, in characters; older ones load on request."""
 CITATION_CHARS = 450
 """Estimated size of one citation with markup."""
@@ -38,9 +38,9 @@ def latest(messages: Sequence[ChatMessage], before: str = "") -> tuple[Sequence[
     ends = {message.message_id: number for number, message in enumerate(messages)}
     end = ends.get(before, len(messages))
     start, chars = end, 0
-    while start and end - start < MOST_TURNS:
+    while start and end - start < MAX_TURNS:
         chars += len(messages[start - 1].text) + CITATION_CHARS * len(messages[start - 1].citations)
-        if chars > MOST_CHARS and start < end:
+        if chars > MAX_CHARS and start < end:
             break
         start -= 1
     return messages[start:end], messages[start].message_id if start else ""

@@ -14,14 +14,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from anamnesis_pipeline.model import Episode, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter
 from anamnesis_pipeline.parsing.text.sentences import beginning
 from anamnesis_pipeline.parsing.text.wording import NOTHING_GOOD
 from anamnesis_pipeline.search.best_sentences import excerpt_of
 from anamnesis_pipeline.search.context_items import Item, SourceClass
 from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.search.trust import tier_of
-from anamnesis_pipeline.services.context import LEAST_TOKENS, ContextPreview, ContextRequest, LeftOut
+from anamnesis_pipeline.services.context import MIN_TOKENS, ContextPreview, ContextRequest, LeftOut
 from anamnesis_pipeline.services.handoff import HANDOFF_TOKENS
 from anamnesis_pipeline.services.rendering import EXCERPT_CHARS
 from anamnesis_pipeline.sidecar.admission import Admission
@@ -98,7 +98,7 @@ async def context_page(request: Request, services: Uses) -> Response:
         "degraded": (),
         "default_tokens": DEFAULT_TOKENS,
         "most_tokens": MAX_TOKENS,
-        "least_tokens": LEAST_TOKENS,
+        "least_tokens": MIN_TOKENS,
         "machine": services.settings.machine,
     }
     shown["names"] = await run_in_threadpool(asking.names_offered, services)
@@ -182,7 +182,7 @@ def _search_level(
     title, how, call = "On request", "What a search for the prompt answers.", "POST /api/episodes/search"
     if not wanted.query:
         return Level("L3", title, how, call, waits_for="a prompt"), []
-    query = SearchQuery(wanted.query, SEARCH_TOP, where=Where(projects=tuple(projects)), track=False, weak=True)
+    query = SearchQuery(wanted.query, SEARCH_TOP, where=EpisodeFilter(projects=tuple(projects)), track=False, weak=True)
     answer = services.engine.search(query)
     hits = [hit for hit in answer.hits if hit.episode.episode_id not in hidden]
     text = "\n\n".join(f"[{hit.episode.episode_id}] {_excerpt(hit)}" for hit in hits)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from anamnesis_pipeline.embeddings.api_models import API_MODELS
 from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.parsing.text.wording import counted, duration
 from anamnesis_pipeline.services.embedding_control import EmbeddingControl, EmbeddingOut, StartedOut
 from anamnesis_pipeline.services.wiring import stored_settings
@@ -198,7 +198,7 @@ def _progress(services: Services, control: EmbeddingControl) -> dict[str, Any]:
             "depth": pool.depth,
             "next": f"{waiting[0]} does not load, the model before it answers: {waiting[1]}" if waiting else None,
         },
-        "is_empty": not services.store.episodes.page(Where(include_superseded=True), 1).items,
+        "is_empty": not services.store.episodes.page(EpisodeFilter(include_superseded=True), 1).items,
     }
 
 

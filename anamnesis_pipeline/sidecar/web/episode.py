@@ -26,7 +26,7 @@ from anamnesis_pipeline.sidecar.web.undo import undo_of
 
 SIMILAR = 6
 CANDIDATES = 6
-CHAIN_MOST = 100
+MAX_CHAIN = 100
 
 router = page_router()
 
@@ -199,7 +199,7 @@ def _successors_of(services: Services, episode_id: str) -> set[str]:
     """Return the episode and the chain that supersedes it."""
     seen: set[str] = set()
     following: str | None = episode_id
-    while following and following not in seen and len(seen) < CHAIN_MOST:
+    while following and following not in seen and len(seen) < MAX_CHAIN:
         seen.add(following)
         head = services.store.episodes.heads([following]).get(following)
         following = head.superseded_by if head else None

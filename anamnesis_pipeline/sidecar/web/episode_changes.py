@@ -10,7 +10,7 @@ from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.sidecar.web.episode_view import NOTES
 from anamnesis_pipeline.sidecar.web.episodes import PINNED
 
-NOTES_MOST = 100
+MAX_NOTES = 100
 
 
 def differing(episode: Episode, given: Mapping[str, str], tags: str) -> dict[str, Any]:
@@ -40,8 +40,8 @@ def with_note(episode: Episode, text: str) -> dict[str, Any]:
     :raises InvalidEpisode: there are too many, or its metadata uses the name for something else.
     """
     notes = _notes(episode)
-    if len(notes) >= NOTES_MOST:
-        raise InvalidEpisode("note", f"an episode has at most {NOTES_MOST} notes; remove one first")
+    if len(notes) >= MAX_NOTES:
+        raise InvalidEpisode("note", f"an episode has at most {MAX_NOTES} notes; remove one first")
     note = {"at": utc_text(datetime.now(UTC)), "text": text}
     return {"metadata": {**episode.metadata, NOTES: [*notes, note]}}
 

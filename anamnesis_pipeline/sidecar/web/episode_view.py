@@ -22,9 +22,9 @@ TEXT_BYTES = 50_000
 """Max bytes of the text as HTML; the rest loads on request."""
 TEXT_OPEN = 6_000
 """Characters above which a text is collapsed."""
-LINEAGE_MOST = 20
-EVENTS_MOST = 20
-MESSAGES_MOST = 50
+MAX_LINEAGE = 20
+MAX_EVENTS = 20
+MAX_MESSAGES = 50
 VALUE_CHARS = 1_000
 """Max characters of a metadata field."""
 NOTES = "notes"
@@ -84,12 +84,12 @@ def view_of(services: Services, episode: Episode, hidden: frozenset[str]) -> dic
         "tags_text": "\n".join(" ".join(tag.split()) for tag in episode.tags),
         "bars": bars_of(episode, effective_settings(store).summary_min_value),
         "related": related_to(store, episode, hidden),
-        "events": list(reversed(store.events.of(episode.episode_id, EVENTS_MOST))),
+        "events": list(reversed(store.events.of(episode.episode_id, MAX_EVENTS))),
         "notes": notes_of(episode),
         "metadata": [(n, _as_text(value)) for n, value in episode.metadata.items() if n not in _SHOWN_ELSEWHERE],
         "title": _texts(episode.metadata.get("title")),
         "lines": [n for n in _list(episode.metadata.get("lines")) if isinstance(n, int)],
-        "message_ids": episode.message_ids[:MESSAGES_MOST],
+        "message_ids": episode.message_ids[:MAX_MESSAGES],
     }
 
 
@@ -138,8 +138,8 @@ def related_to(store: Store, episode: Episode, hidden: frozenset[str]) -> list[R
     relations: dict[str, str] = {}
     if episode.superseded_by:
         relations[episode.superseded_by] = "superseded by"
-    relations |= dict.fromkeys(store.episodes.superseded_by(own, LINEAGE_MOST), "supersedes")
-    made_of = _texts(episode.metadata.get("consolidated_from"))[:LINEAGE_MOST]
+    relations |= dict.fromkeys(store.episodes.superseded_by(own, MAX_LINEAGE), "supersedes")
+    made_of = _texts(episode.metadata.get("consolidated_from"))[:MAX_LINEAGE]
     relations |= dict.fromkeys(made_of, "made of")
     if isinstance(part := episode.metadata.get("part_id"), str):
         relations[part] = "drawn from"

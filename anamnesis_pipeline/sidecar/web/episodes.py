@@ -26,7 +26,7 @@ from anamnesis_pipeline.store.memory_layers import layer_of
 
 PATH = "/dashboard/episodes"
 PER_PAGE = 25
-MOST_AT_ONCE = 100
+MAX_AT_ONCE = 100
 PINNED = "pinned"
 
 router = page_router()
@@ -65,7 +65,7 @@ def act_on_several(
     request: Request,
     services: Uses,
     action: Annotated[Action, Form()],
-    ids: Annotated[list[EpisodeId] | None, Form(max_length=MOST_AT_ONCE)] = None,
+    ids: Annotated[list[EpisodeId] | None, Form(max_length=MAX_AT_ONCE)] = None,
     tag: Annotated[str, Form(max_length=100)] = "",
     exclude: Annotated[bool, Form()] = False,
     asked: Annotated[str, Form(max_length=4_000)] = "",

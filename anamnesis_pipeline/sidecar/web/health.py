@@ -18,7 +18,7 @@ from anamnesis_pipeline.services.log_ingest import llm_state
 from anamnesis_pipeline.services.machine_checks import CHECKS, Finding, dagster, run_checks
 from anamnesis_pipeline.services.store_checks import OTHER_STORE_CHECKS
 from anamnesis_pipeline.services.wiring import effective_settings, store_place
-from anamnesis_pipeline.sidecar.cache import Kept
+from anamnesis_pipeline.sidecar.cache import TtlCache
 from anamnesis_pipeline.sidecar.disk_use import DiskUse, disk_use
 from anamnesis_pipeline.sidecar.resources import Resources
 from anamnesis_pipeline.sidecar.routes.consolidation import consolidation_body
@@ -113,7 +113,7 @@ def check_again(request: Request) -> Response:
     return fragment("health_checks.html", toast="Checked again.", **_examined(request, again=True))
 
 
-def examine(services: Services, compared: Kept[None, Finding]) -> Examination:
+def examine(services: Services, compared: TtlCache[None, Finding]) -> Examination:
     """Run all checks of `doctor` except that of this service; measure quality and disk use.
 
     :param compared: cached result of the slow check.

@@ -7,7 +7,7 @@ from fastapi import Form, Query
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from anamnesis_pipeline.sidecar.security import COOKIE, PAGES, Guesses, client_of, session_value
+from anamnesis_pipeline.sidecar.security import COOKIE, PAGES, LoginRateLimiter, client_of, session_value
 from anamnesis_pipeline.sidecar.services import Uses
 from anamnesis_pipeline.sidecar.web.html import page, page_router
 
@@ -42,7 +42,7 @@ async def log_in(
         return RedirectResponse(_own(after), 303)
     expected = wanted.get_secret_value()
     if not hmac.compare_digest(token.strip().encode(), expected.encode()):
-        guesses: Guesses = request.app.state.guesses
+        guesses: LoginRateLimiter = request.app.state.guesses
         guesses.wrong(client_of(request.scope))
         told = "That is not the token. It is what ANAMNESIS_API_TOKEN says on the machine that runs this."
         return page(request, "login.html", "Log in", status=401, after=_own(after), problem=told)

@@ -10,12 +10,12 @@ from starlette.responses import Response
 from anamnesis_pipeline.errors import AnamnesisError, StoreCorrupt
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.map_file import MemoryMap
-from anamnesis_pipeline.pipeline.memory_map import LEAST_EPISODES
+from anamnesis_pipeline.pipeline.memory_map import MIN_EPISODES
 from anamnesis_pipeline.runtime.dagster_home import dagster_link
 from anamnesis_pipeline.services.map_picture import COLOURED
 from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.sidecar.admission import Admission
-from anamnesis_pipeline.sidecar.map_view import FOUND_MOST, Group, MapState, MapView, Shows, points_body
+from anamnesis_pipeline.sidecar.map_view import MAX_FOUND, Group, MapState, MapView, Shows, points_body
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web.html import HEADERS, episode_link, live, page, page_router, told
@@ -113,7 +113,7 @@ async def found(
         hidden = undo_of(request).waiting()
         hits = _view(request).found(_same(request, mark), q, with_private=private, hidden=hidden)
         words = (
-            f"The best {FOUND_MOST} episodes." if len(hits) == FOUND_MOST else f"{counted(len(hits), 'episode')} found."
+            f"The best {MAX_FOUND} episodes." if len(hits) == MAX_FOUND else f"{counted(len(hits), 'episode')} found."
         )
         best = [
             {"link": episode_link(each.episode_id), "summary": each.summary[:SUMMARY_CHARS] or each.episode_id}
@@ -144,7 +144,7 @@ def _same(request: Request, mark: str) -> MemoryMap:
 
 
 def _shown(services: Services, state: MapState) -> dict[str, Any]:
-    return {"state": state, "least": LEAST_EPISODES, "dagster": dagster_link(services.settings)}
+    return {"state": state, "least": MIN_EPISODES, "dagster": dagster_link(services.settings)}
 
 
 def _sum_of(groups: list[Group]) -> dict[str, int]:

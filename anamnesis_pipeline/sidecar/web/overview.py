@@ -20,7 +20,7 @@ from anamnesis_pipeline.store.records.overview import EVERYTHING
 PATH = "/dashboard"
 BARS = 10
 """Bars shown at first; the others can be expanded."""
-MOST_BARS = 200
+MAX_BARS = 200
 SEEN_TO_ON = {
     "sources": "/dashboard/sources",
     "reading": "/dashboard/sources",
@@ -59,7 +59,7 @@ def overview_page(request: Request, services: Uses) -> Response:
         embedded=covered["embedded"] / covered["stored"] if covered["stored"] else None,
         bars={"project": list(census.projects.items()), "instance": list(census.instances.items())},
         shown_bars=BARS,
-        most_bars=MOST_BARS,
+        most_bars=MAX_BARS,
         points=points,
         step=step,
         first=min(days, default=None),

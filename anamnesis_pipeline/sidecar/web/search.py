@@ -46,7 +46,7 @@ CHOICES = {
     "top": {"10": "10", "25": "25", "50": "50"},
     "layer": asking.LAYERS,
 }
-MOST_SHOWN = max(map(int, CHOICES["top"]))
+MAX_SHOWN = max(map(int, CHOICES["top"]))
 """A larger explained page would have hundreds of kilobytes; scripts use the API."""
 FIRST_SHOWN = 5
 """Proposals of each list shown in an explanation."""
@@ -66,8 +66,8 @@ async def search_page(request: Request, services: Uses) -> Response:
         return page(request, "search.html", "Search", **shown)
     try:
         question = asking.read_question(asked)
-        if question.top_k > MOST_SHOWN:
-            asked["top"] = str(MOST_SHOWN)
+        if question.top_k > MAX_SHOWN:
+            asked["top"] = str(MAX_SHOWN)
             question = asking.read_question(asked)
     except RequestValidationError as exc:
         return page(request, "search.html", "Search", status=422, **{**shown, "problem": asking.told(exc)})

@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from anamnesis_pipeline.model import Segment, Where
+from anamnesis_pipeline.model import EpisodeFilter, Segment
 from anamnesis_pipeline.parsing.text.transcripts import SPEAKERS
 from anamnesis_pipeline.services.session_reading import (
     CHUNK_CURSOR,
@@ -68,7 +68,7 @@ def session_lines(
     request: Request, services: Uses, session_id: Annotated[str, Query(min_length=1, max_length=200)]
 ) -> Response:
     """Show the chunks of a session, one per line, when a list entry is expanded."""
-    row = find_session(services.store, session_id, Where())
+    row = find_session(services.store, session_id, EpisodeFilter())
     found = chunk_page(services.store, row, _said_in(services, row), LINES)
     waiting = undo_of(request).waiting()
     episodes = [chunk.episode for chunk in found.items if chunk.episode.episode_id not in waiting]
@@ -83,7 +83,7 @@ def session_page_of(
     cursor: Annotated[str | None, Query(pattern=CHUNK_CURSOR)] = None,
 ) -> Response:
     """Show one session, from its beginning or from a cursor."""
-    row = find_session(services.store, session_id, Where())
+    row = find_session(services.store, session_id, EpisodeFilter())
     found = chunk_page(services.store, row, _said_in(services, row), CHUNKS, cursor)
     waiting = undo_of(request).waiting()
     chunks = [(chunk.episode, runs_of(chunk)) for chunk in found.items if chunk.episode.episode_id not in waiting]
@@ -99,7 +99,7 @@ def session_page_of(
     )
 
 
-def _said_in(services: Services, row: SessionRow) -> Where:
+def _said_in(services: Services, row: SessionRow) -> EpisodeFilter:
     return services.engine.private().visible_of(services.store, row.session_id, row.project)
 
 

@@ -32,7 +32,7 @@ WAIT_S = 11.0
 LOOK_S = 0.5
 TRIES = 3
 """Attempts to delete while the store is busy; then the episode is shown again, with the error."""
-MOST_WAITING = 1_000
+MAX_WAITING = 1_000
 """Max delayed deletions."""
 EDITS_KEPT = 100
 PROBLEMS_KEPT = 20
@@ -77,7 +77,7 @@ class Undo:
         token = secrets.token_urlsafe(12)
         with self._lock:
             waiting = len(self._deletions)
-            if len({*self._deletions, *episode_ids}) > MOST_WAITING:
+            if len({*self._deletions, *episode_ids}) > MAX_WAITING:
                 raise HTTPException(429, f"{waiting:,} deletions wait already; try again in {self._wait_s:.0f} s")
             self._asked[token] = tuple(dict.fromkeys(episode_ids))
             for name in self._asked[token]:

@@ -13,7 +13,7 @@ from anamnesis_pipeline.sources.ssh.sftp import SESSIONS
 
 BLOCK_BYTES = 512
 PIECE_BYTES = 1 << 18
-MOST_NAME_BYTES = 1 << 16
+MAX_NAME_BYTES = 1 << 16
 _NAME, _SIZE, _CHECKSUM, _TYPE = slice(0, 100), slice(124, 136), slice(148, 156), slice(156, 157)
 _REGULAR, _LONG_NAME, _LONG_TARGET = {b"0", b"\0"}, b"L", b"K"
 _OTHERS = {b"1", b"2", b"3", b"4", b"5", b"6", b"7", b"S", _LONG_TARGET}
@@ -32,7 +32,7 @@ def regular_files(receive: Callable[[int], bytes], most_bytes: int) -> Iterator[
     name: bytes | None = None
     while (header := stream.take(BLOCK_BYTES)).strip(b"\0"):
         size, kind = _checked(header), header[_TYPE]
-        if kind == _LONG_NAME and size <= MOST_NAME_BYTES:
+        if kind == _LONG_NAME and size <= MAX_NAME_BYTES:
             name = stream.content(size).rstrip(b"\0")
         elif kind in _REGULAR and size <= most_bytes:
             yield name if name is not None else header[_NAME].partition(b"\0")[0], stream.content(size)

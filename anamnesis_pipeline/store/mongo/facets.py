@@ -1,4 +1,4 @@
-"""`Where` as a filter, and the fields that it looks at. The only place that knows both.
+"""`EpisodeFilter` as a filter, and the fields that it looks at. The only place that knows both.
 
 These fields, the facets, are those of the episode, repeated in its passages and vectors, so that one filter passes the
 same in every collection and in every search index. Only operators stand in it that `$vectorSearch` knows too:
@@ -8,7 +8,7 @@ https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-stage/
 import json
 from datetime import UTC, datetime, timedelta
 
-from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, CHAT_KINDS, FORMER_KIND, EpisodeHead, Where
+from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, CHAT_KINDS, FORMER_KIND, EpisodeFilter, EpisodeHead
 from anamnesis_pipeline.store.memory_layers import WORKING_BELOW, WORKING_FOR, Layer, layer_of
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
 from anamnesis_pipeline.store.values import instant, moment, sought, spellings
@@ -64,7 +64,7 @@ def microseconds(when: datetime) -> int:
     return (when - _EPOCH) // timedelta(microseconds=1)
 
 
-def condition(where: Where) -> Filter:
+def condition(where: EpisodeFilter) -> Filter:
     """What an episode, or a passage or vector of it, must meet: a list of terms under `$and`; empty when nothing is
     asked.
 
@@ -102,7 +102,7 @@ def condition(where: Where) -> Filter:
     return {"$and": terms} if terms else {}
 
 
-def _in_layers(where: Where) -> Document:
+def _in_layers(where: EpisodeFilter) -> Document:
     """Return what is in one of the layers asked for."""
     if where.layers_at is None:
         raise ValueError(f"an episode is in {' or '.join(where.layers)} at some time; give layers_at with layers")
@@ -116,7 +116,7 @@ def _in_layers(where: Where) -> Document:
     return {"$or": terms}
 
 
-def of_episodes(where: Where) -> Filter:
+def of_episodes(where: EpisodeFilter) -> Filter:
     """As `condition`, of episodes alone: their indexes are by `timestamp`, so that is bounded like `at`."""
     bounds = {name: instant(when) for name, when in (("$gte", where.since), ("$lt", where.until)) if when is not None}
     terms = condition(where)

@@ -9,7 +9,7 @@ from typing import TypeVar
 from typing_extensions import override
 
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.model import ScoredPassage, Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, ScoredPassage, Variant
 from anamnesis_pipeline.parsing.text.unspaced_scripts import parted
 from anamnesis_pipeline.store.contracts import TextIndex, TextProblem
 from anamnesis_pipeline.store.gateway import batches
@@ -79,7 +79,13 @@ class MongoTextIndex(TextIndex):
 
     @override
     def matching(
-        self, words: Sequence[str], k: int, where: Where, *, analyzer: str = STEM, variant: Variant = Variant.TEXT
+        self,
+        words: Sequence[str],
+        k: int,
+        where: EpisodeFilter,
+        *,
+        analyzer: str = STEM,
+        variant: Variant = Variant.TEXT,
     ) -> list[ScoredPassage]:
         phrases = self._phrases(analyzer, words)
         if not phrases or k < 1:
@@ -88,7 +94,9 @@ class MongoTextIndex(TextIndex):
         return self._found(query, k, where)
 
     @override
-    def with_all(self, words: Sequence[str], k: int, where: Where, *, analyzer: str = STEM) -> list[ScoredPassage]:
+    def with_all(
+        self, words: Sequence[str], k: int, where: EpisodeFilter, *, analyzer: str = STEM
+    ) -> list[ScoredPassage]:
         pieces = dict.fromkeys(piece for word in words for piece in parted(word).split())
         groups = dict.fromkeys(tuple(found) for piece in pieces if (found := self._phrases(analyzer, [piece])))
         if not groups or k < 1:
@@ -97,7 +105,7 @@ class MongoTextIndex(TextIndex):
         return self._found(query, k, where)
 
     @override
-    def held_by_few(self, words: Sequence[str], most: int, where: Where) -> list[list[ScoredPassage]]:
+    def held_by_few(self, words: Sequence[str], most: int, where: EpisodeFilter) -> list[list[ScoredPassage]]:
         found = [self.matching([word], most + 1, where, analyzer=EXACT) for word in words]
         return [few if len(few) <= most else [] for few in found]
 
@@ -130,7 +138,7 @@ class MongoTextIndex(TextIndex):
         found = [phrase for word in dict.fromkeys(words) for phrase in self._terms.phrases(analyzer, word)]
         return list(dict.fromkeys(found))
 
-    def _found(self, query: TextQuery, k: int, where: Where) -> list[ScoredPassage]:
+    def _found(self, query: TextQuery, k: int, where: EpisodeFilter) -> list[ScoredPassage]:
         passes, fields = condition(where), ("_id", "episode_id", *query.fields)
         with self._database.read(within_s=SEARCHED_S) as tables:
             newest = newest_seq(tables[PASSAGES])
@@ -245,7 +253,7 @@ class MongoTextIndex(TextIndex):
                 _, (tail, found) = self._answer(tables, ask, lambda answer: bool(answer[1]))
                 documents = [] if tail.is_empty else tables[PASSAGES].find(tail.of({}), fields)
             except IndexDown:
-                all_there_is = live_rows(tables, PASSAGES, Where(include_superseded=True), fields, MAX_SCANNED)
+                all_there_is = live_rows(tables, PASSAGES, EpisodeFilter(include_superseded=True), fields, MAX_SCANNED)
                 if all_there_is is None:
                     raise
                 found, documents = set(), all_there_is
@@ -271,7 +279,7 @@ def _fields(analyzer: str, variant: Variant) -> tuple[str, ...]:
 # --- how much a filter leaves, as the index of full text counts it ---------------------------------------
 
 
-def leaves_few(tables: Collections, index: SearchIndex, where: Where, most: int) -> bool:
+def leaves_few(tables: Collections, index: SearchIndex, where: EpisodeFilter, most: int) -> bool:
     """Whether at most so many passages pass, about; False where the index does not say."""
     try:
         name = index.name(tables)

@@ -6,7 +6,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.store.contracts import Lacking, Native
 from anamnesis_pipeline.store.gateway import Row
 from anamnesis_pipeline.store.memory_layers import LASTING_KINDS, LASTING_TAGS, WORKING_BELOW
@@ -26,7 +26,7 @@ class MongoNative(Native):
     def page(
         self,
         tables: MongoTables,
-        where: Where,
+        where: EpisodeFilter,
         limit: int,
         after: tuple[str, str] | None = None,
         skip: int = 0,
@@ -51,7 +51,7 @@ class MongoNative(Native):
         return [{**document, "episode_id": document["_id"]} for document in found]
 
     @override
-    def count(self, tables: MongoTables, where: Where) -> int:
+    def count(self, tables: MongoTables, where: EpisodeFilter) -> int:
         return tables.collections["episodes"].count(of_episodes(where))
 
     @override
@@ -131,7 +131,7 @@ class MongoOverview(OverviewRecords):
             )
 
     @override
-    def census(self, where: Where = EVERYTHING) -> Census:
+    def census(self, where: EpisodeFilter = EVERYTHING) -> Census:
         wanted = of_episodes(where)
         with self._database.read() as collections:
             projects, instances = (_by(collections, name, wanted) for name in ("project", "instance"))
@@ -159,7 +159,7 @@ class MongoOverview(OverviewRecords):
         return _without_episode(parts, held, "part_id") + _without_episode(tombstones, buried, "episode_id")
 
     @override
-    def days(self, where: Where) -> dict[date, int]:
+    def days(self, where: EpisodeFilter) -> dict[date, int]:
         stages: list[dict[str, Any]] = [
             # said of the project, the index is read that has all but tags and sessions
             {"$match": {"$and": [of_episodes(where), {"project": {"$gte": ""}}]}},
@@ -171,7 +171,7 @@ class MongoOverview(OverviewRecords):
         return {date.fromisoformat(row["_id"]): row["episodes"] for row in rows}
 
     @override
-    def most_read(self, where: Where, limit: int) -> list[str]:
+    def most_read(self, where: EpisodeFilter, limit: int) -> list[str]:
         wanted = {"$and": [{"read_count": {"$gt": 0}}, of_episodes(where)]}
         with self._database.read() as collections:
             rows = collections["episodes"].find(wanted, ("_id",), order=_OFTEN_FIRST, limit=limit)

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 from pymongo.errors import OperationFailure
 
 from anamnesis_pipeline.errors import StoreRefused
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.parsing.text.unspaced_scripts import paired, parted
 from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.collections import Collection, Document, Filter
@@ -543,7 +543,7 @@ EPISODES_LOOKED_UP = 5_000
 
 
 def live_rows(
-    tables: Collections, name: str, where: Where, fields: Sequence[str], most: int, *, has: str | None = None
+    tables: Collections, name: str, where: EpisodeFilter, fields: Sequence[str], most: int, *, has: str | None = None
 ) -> list[Document] | None:
     """The documents of a collection that pass; None when there are more than `most`, or it takes too long to tell.
 

@@ -11,7 +11,7 @@ import numpy as np
 from bson.binary import Binary, BinaryVectorDtype
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.model import ScoredPassage, Where
+from anamnesis_pipeline.model import EpisodeFilter, ScoredPassage
 from anamnesis_pipeline.store.gateway import batches
 from anamnesis_pipeline.store.mongo.client import Collections
 from anamnesis_pipeline.store.mongo.collections import Document
@@ -66,7 +66,7 @@ class Question:
     variant: str
     vector: Vectors
     k: int
-    where: Where
+    where: EpisodeFilter
     few: bool = False
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pymongo import ReplaceOne, UpdateOne
 from typing_extensions import override
 
-from anamnesis_pipeline.model import ScoredPassage, StoredPassage, Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, ScoredPassage, StoredPassage, Variant
 from anamnesis_pipeline.store.contracts import (
     EpisodeMiddles,
     IndexReport,
@@ -85,7 +85,7 @@ BUILD_WAIT_S = 3_600.0
 CAUGHT_UP_IN_S, CAUGHT_UP_EVERY_S = 60.0, 0.2
 """So long a build waits for an index that can be asked to hold the last vectors, too; a search reads these itself."""
 
-EVERYTHING = Where(include_superseded=True)
+EVERYTHING = EpisodeFilter(include_superseded=True)
 PAGE_ROWS = 4_096
 
 
@@ -159,7 +159,9 @@ class MongoVectors(VectorIndex, SpaceIndexes):
         return dict(zip((each["_id"] for each in found), matrix, strict=True))
 
     @override
-    def nearest(self, space: str, variant: Variant, vector: Vectors, k: int, where: Where) -> list[ScoredPassage]:
+    def nearest(
+        self, space: str, variant: Variant, vector: Vectors, k: int, where: EpisodeFilter
+    ) -> list[ScoredPassage]:
         if k < 1:
             return []
         vector = np.asarray(vector, dtype=np.float32)
@@ -266,7 +268,7 @@ class MongoVectors(VectorIndex, SpaceIndexes):
         )
 
     @override
-    def middles(self, space: str, variant: Variant, where: Where, after: int, limit: int) -> EpisodeMiddles:
+    def middles(self, space: str, variant: Variant, where: EpisodeFilter, after: int, limit: int) -> EpisodeMiddles:
         wanted = {"$and": [of_episodes(where), {"number": {"$gt": after}}]}
         has = {variant.value: {"$exists": True}}
         with self._database.read() as tables:

@@ -28,7 +28,7 @@ Section = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class SectionOccurrence:
     """A text of a section in one file: of all its texts there, and in copies of the file elsewhere, one is current.
 
     `place` and `anchor`, both hashes, name the section (equal headings of a document share one), `part_id` this text of
@@ -55,7 +55,7 @@ class Sighting:
     became: str = ""
 
 
-_SIGHTING = tuple(field.name for field in fields(Sighting))
+_SIGHTING = tuple(field.name for field in fields(SectionOccurrence))
 _values_of = attrgetter(*_SIGHTING)
 
 
@@ -68,7 +68,7 @@ class ParsedDocument:
 
     before: FileCursor
     after: FileCursor
-    sections: Sequence[tuple[Part, Sighting]]
+    sections: Sequence[tuple[Part, SectionOccurrence]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +139,9 @@ class DocumentRecords:
             )
         return [Unsettled(**row) for row in rows]
 
-    def sightings_at(self, sections: Sequence[Section]) -> list[Sighting]:
+    def sightings_at(self, sections: Sequence[Section]) -> list[SectionOccurrence]:
         """Return every sighting of these sections."""
-        found: dict[Section, list[Sighting]] = {section: [] for section in sections}
+        found: dict[Section, list[SectionOccurrence]] = {section: [] for section in sections}
         with self._gateway.snapshot() as tables:
             rows = [row for match in _named(found) for row in tables["sightings"].find(match)]
         for sighting in sorted(map(_sighting, rows), key=lambda s: (s.source, s.path, s.part_id)):
@@ -163,7 +163,7 @@ class DocumentRecords:
 
         return self._gateway.write(work)
 
-    def sightings_of(self, source: str, path: str) -> list[Sighting]:
+    def sightings_of(self, source: str, path: str) -> list[SectionOccurrence]:
         """Return every sighting in a file, the present ones first, in its order."""
         with self._gateway.read() as tables:
             rows = tables["sightings"].find({"source": source, "path": path})
@@ -219,7 +219,7 @@ def note_new_episodes(tables: Tables, part_ids: Sequence[str]) -> None:
     _note(tables, ((row["place"], row["anchor"], row["source"]) for row in changed))
 
 
-def successors(held: Collection[Sighting], now: Collection[Sighting]) -> dict[str, str]:
+def successors(held: Collection[SectionOccurrence], now: Collection[SectionOccurrence]) -> dict[str, str]:
     """Return part that went -> part that came: the one with the same body, under any heading, else the one that
     stands under an equal heading between the same neighbours. Pure.
 
@@ -245,7 +245,7 @@ def successors(held: Collection[Sighting], now: Collection[Sighting]) -> dict[st
     return found
 
 
-def _by_heading(sightings: Iterable[Sighting]) -> dict[Section, list[str]]:
+def _by_heading(sightings: Iterable[SectionOccurrence]) -> dict[Section, list[str]]:
     found: dict[Section, list[str]] = {}
     for s in sightings:
         found.setdefault((s.place, s.anchor), []).append(s.part_id)
@@ -261,7 +261,7 @@ def _commit(tables: Tables, documents: Sequence[ParsedDocument]) -> list[int | N
             continue
         write_cursors(tables, [replace(document.after, version=before.version + 1)])
         held = {s.part_id: s for s in map(_sighting, tables["sightings"].find(file))}
-        now: dict[str, Sighting] = {}
+        now: dict[str, SectionOccurrence] = {}
         for _, seen in document.sections:
             known, stands = held.get(seen.part_id), replace(seen, cwd=clean(seen.cwd))
             if known is not None and known.present:  # it keeps the time since when it stands there
@@ -280,7 +280,7 @@ def _commit(tables: Tables, documents: Sequence[ParsedDocument]) -> list[int | N
     return done
 
 
-def _renamed(tables: Tables, source: str, went: Sequence[Sighting]) -> dict[str, str]:
+def _renamed(tables: Tables, source: str, went: Sequence[SectionOccurrence]) -> dict[str, str]:
     """Return part that went with its file -> a part of another file of the source that holds the same text now."""
     found: dict[str, list[tuple[str, str]]] = {}
     texts, names = [s.text for s in went], ("text", "source", "path", "part_id")
@@ -326,7 +326,7 @@ def _write_parts(tables: Tables, file: FileCursor, parts: Mapping[str, Part]) ->
     return len(new)
 
 
-def _rehome(tables: Tables, file: FileCursor, went: Sequence[Sighting]) -> None:
+def _rehome(tables: Tables, file: FileCursor, went: Sequence[SectionOccurrence]) -> None:
     """Let parts whose file lost them go by other files that hold them, with the lines of these and the tags of the
     configured sources that they come from.
     """
@@ -336,7 +336,7 @@ def _rehome(tables: Tables, file: FileCursor, went: Sequence[Sighting]) -> None:
         for row in tables["parts"].among("part_id", ids, names, source=file.source, path=file.path)
     }
     found = map(_sighting, tables["sightings"].among("part_id", lost, present=1))
-    others: dict[str, Sighting] = {}
+    others: dict[str, SectionOccurrence] = {}
     for other in sorted(found, key=lambda s: (s.since_ns, s.source, s.path)):
         others.setdefault(other.part_id, other)
     sources = {file.source, *(other.source for other in others.values())} if others else set()
@@ -363,7 +363,9 @@ def _rehome(tables: Tables, file: FileCursor, went: Sequence[Sighting]) -> None:
     tables["parts"].put(changed)
 
 
-def _note_changed(tables: Tables, source: str, came: Sequence[Sighting], went: Sequence[Sighting]) -> None:
+def _note_changed(
+    tables: Tables, source: str, came: Sequence[SectionOccurrence], went: Sequence[SectionOccurrence]
+) -> None:
     """Note sections in which a text came or went. A text that is the first of its section is settled at once."""
     noted = {(s.place, s.anchor) for s in went}
     left = [s for s in came if (s.place, s.anchor) not in noted]
@@ -443,5 +445,5 @@ def _named(sections: Iterable[Section]) -> Iterable[Match]:
         yield {"$or": [{"place": place, "anchor": {"$in": its}} for place, its in batch]}
 
 
-def _sighting(row: Row) -> Sighting:
-    return Sighting(**{**row, "present": bool(row["present"])})
+def _sighting(row: Row) -> SectionOccurrence:
+    return SectionOccurrence(**{**row, "present": bool(row["present"])})

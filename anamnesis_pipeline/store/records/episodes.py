@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
-from anamnesis_pipeline.model import Episode, EpisodeHead, Part, Passage, StoredPassage, Summary, Where
+from anamnesis_pipeline.model import Episode, EpisodeFilter, EpisodeHead, Part, Passage, StoredPassage, Summary
 from anamnesis_pipeline.store.contracts import Lacking, Native
 from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, batches, by_rows, can_be_stored
 from anamnesis_pipeline.store.records import chat, documents, events, exclusion, links, queries, session_notes
@@ -222,7 +222,7 @@ class EpisodeRecords:
         return self._gateway.write(work)
 
     def page(
-        self, where: Where, limit: int, cursor: str | None = None, skip: int = 0, *, oldest_first: bool = False
+        self, where: EpisodeFilter, limit: int, cursor: str | None = None, skip: int = 0, *, oldest_first: bool = False
     ) -> EpisodePage:
         """Return a page by (timestamp, id), newest first unless asked otherwise; a cursor belongs to the order it was
         got in.
@@ -239,7 +239,7 @@ class EpisodeRecords:
         last = items[-1] if items and len(rows) > limit else None
         return EpisodePage(items, cursor_at(last.timestamp, last.episode_id) if last else None)
 
-    def count(self, where: Where) -> int:
+    def count(self, where: EpisodeFilter) -> int:
         """Count the episodes that pass the filter."""
         with self._gateway.read() as tables:
             return self._native.count(tables, where)

@@ -189,7 +189,7 @@ class ExclusionRecords:
 
     def buried_at(self, source: str, place: str, texts: Iterable[str]) -> list[BuriedSection]:
         """Return the sections buried in this document, or in a file of the source in which one of these texts was seen
-        (`Sighting.text`); each section once.
+        (`SectionOccurrence.text`); each section once.
         """
         with self._gateway.snapshot() as tables:
             buried = tables["buried_sections"]

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
-from anamnesis_pipeline.model import EXCLUDED, Where, content_id
+from anamnesis_pipeline.model import EXCLUDED, EpisodeFilter, content_id
 from anamnesis_pipeline.store.gateway import Gateway, Match
 from anamnesis_pipeline.store.tables import NOT_EMPTY, NOT_NULL, TEXT
 
-EVERYTHING = Where(include_superseded=True)
+EVERYTHING = EpisodeFilter(include_superseded=True)
 _UNREAD: Match = {
     "gone": 0,
     "unread": NOT_EMPTY,
@@ -97,17 +97,17 @@ class OverviewRecords(ABC):
         """Return the tally of all that is stored."""
 
     @abstractmethod
-    def census(self, where: Where = EVERYTHING) -> Census:
+    def census(self, where: EpisodeFilter = EVERYTHING) -> Census:
         """Return the census of what passes the filter. Cheap enough for a page: some 50 ms for 100,000 episodes."""
 
     @abstractmethod
-    def days(self, where: Where) -> dict[date, int]:
+    def days(self, where: EpisodeFilter) -> dict[date, int]:
         """Return day (UTC) -> episodes of that day that pass the filter, for those that have one, the earliest
         first.
         """
 
     @abstractmethod
-    def most_read(self, where: Where, limit: int) -> list[str]:
+    def most_read(self, where: EpisodeFilter, limit: int) -> list[str]:
         """Return the ids of episodes that pass the filter and were found, those most often first, then those found
         last.
         """

@@ -1,4 +1,4 @@
-"""`Where` as SQL over `episodes e`, and pages and counts by it. The only place that knows both."""
+"""`EpisodeFilter` as SQL over `episodes e`, and pages and counts by it. The only place that knows both."""
 
 # ruff: noqa: S608
 # only names of ours enter the SQL
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, CHAT_KINDS, FORMER_KIND, RESERVED_SOURCES, Where
+from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, CHAT_KINDS, FORMER_KIND, RESERVED_SOURCES, EpisodeFilter
 from anamnesis_pipeline.store.contracts import Lacking, Native
 from anamnesis_pipeline.store.gateway import Row
 from anamnesis_pipeline.store.memory_layers import (
@@ -41,7 +41,7 @@ Condition = tuple[str, list[str]]
 """SQL that stands after WHERE, and its parameters in order."""
 
 
-def condition(where: Where) -> Condition:
+def condition(where: EpisodeFilter) -> Condition:
     """What an episode must meet, as one expression; `1` when nothing is asked."""
     lists = (
         ("e.project IN (SELECT value FROM json_each(?))", spellings(where.projects)),
@@ -121,9 +121,9 @@ class PassingPassages:
         self._few = few
         self._lock = threading.Lock()
         self._version = -1
-        self._known: OrderedDict[Where, Ids | None] = OrderedDict()
+        self._known: OrderedDict[EpisodeFilter, Ids | None] = OrderedDict()
 
-    def of(self, connection: sqlite3.Connection, where: Where) -> Ids | None:
+    def of(self, connection: sqlite3.Connection, where: EpisodeFilter) -> Ids | None:
         """The keys of all passages that pass, ascending; None when they are more than few."""
         (version,) = connection.execute("SELECT version FROM filter_version").fetchone()
         with self._lock:  # while one asks the others wait, most often for the same
@@ -156,7 +156,7 @@ class SqliteNative(Native):
     def page(
         self,
         tables: SqliteTables,
-        where: Where,
+        where: EpisodeFilter,
         limit: int,
         after: tuple[str, str] | None = None,
         skip: int = 0,
@@ -177,7 +177,7 @@ class SqliteNative(Native):
         return sorted(rows, key=lambda row: (row["timestamp"], row["episode_id"]), reverse=not oldest_first)
 
     @override
-    def count(self, tables: SqliteTables, where: Where) -> int:
+    def count(self, tables: SqliteTables, where: EpisodeFilter) -> int:
         terms, values = condition(where)
         return int(tables.connection.execute(f"SELECT count(*) FROM episodes e WHERE {terms}", values).fetchone()[0])
 
@@ -243,7 +243,7 @@ class SqliteOverview(OverviewRecords):
             return Tally(*connection.execute(_TALLY, given).fetchone())
 
     @override
-    def census(self, where: Where = EVERYTHING) -> Census:
+    def census(self, where: EpisodeFilter = EVERYTHING) -> Census:
         terms, values = condition(where)
         of = f"FROM episodes e WHERE {terms}"
         with self._database.read() as connection:
@@ -261,7 +261,7 @@ class SqliteOverview(OverviewRecords):
         return int(tables.connection.execute(_KEPT_AWAY, (source,)).fetchone()[0])
 
     @override
-    def days(self, where: Where) -> dict[date, int]:
+    def days(self, where: EpisodeFilter) -> dict[date, int]:
         terms, values = condition(where)
         with self._database.read() as connection:
             rows = connection.execute(
@@ -272,7 +272,7 @@ class SqliteOverview(OverviewRecords):
             return {date.fromisoformat(day): count for day, count in rows}
 
     @override
-    def most_read(self, where: Where, limit: int) -> list[str]:
+    def most_read(self, where: EpisodeFilter, limit: int) -> list[str]:
         terms, values = condition(where)
         with self._database.read() as connection:
             rows = connection.execute(

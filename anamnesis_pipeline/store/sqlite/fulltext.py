@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from anamnesis_pipeline.model import ScoredPassage, Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, ScoredPassage, Variant
 from anamnesis_pipeline.parsing.text.unspaced_scripts import parted, sought
 from anamnesis_pipeline.store.contracts import TextIndex, TextProblem
 from anamnesis_pipeline.store.index_terms import IndexTerms, exact_phrases
@@ -68,7 +68,7 @@ class _Search:
     table: str
     in_text: bool
     k: int
-    where: Where
+    where: EpisodeFilter
     corpus: Corpus
 
 
@@ -89,7 +89,13 @@ class SqliteTextIndex(TextIndex):
 
     @override
     def matching(
-        self, words: Sequence[str], k: int, where: Where, *, analyzer: str = "stem", variant: Variant = Variant.TEXT
+        self,
+        words: Sequence[str],
+        k: int,
+        where: EpisodeFilter,
+        *,
+        analyzer: str = "stem",
+        variant: Variant = Variant.TEXT,
     ) -> list[ScoredPassage]:
         table, in_text = _table_of(analyzer), analyzer == "stem" and variant is Variant.TEXT
         terms = self._asked(table, words, in_text)
@@ -100,7 +106,9 @@ class SqliteTextIndex(TextIndex):
             return self._best(search, self._occurring_in(search, terms))
 
     @override
-    def with_all(self, words: Sequence[str], k: int, where: Where, *, analyzer: str = "stem") -> list[ScoredPassage]:
+    def with_all(
+        self, words: Sequence[str], k: int, where: EpisodeFilter, *, analyzer: str = "stem"
+    ) -> list[ScoredPassage]:
         table, in_text = _table_of(analyzer), analyzer == "stem"
         asked = [self._asked(table, [piece], in_text) for word in words for piece in parted(word).split()]
         if not any(asked) or k < 1:
@@ -117,7 +125,7 @@ class SqliteTextIndex(TextIndex):
             return _passing(search, ids, self._scores(search, ids, terms, terms))
 
     @override
-    def held_by_few(self, words: Sequence[str], most: int, where: Where) -> list[list[ScoredPassage]]:
+    def held_by_few(self, words: Sequence[str], most: int, where: EpisodeFilter) -> list[list[ScoredPassage]]:
         found: list[list[ScoredPassage]] = []
         with self._database.read() as connection:
             search = self._search(connection, "exact_index", False, most + 1, where)
@@ -130,7 +138,7 @@ class SqliteTextIndex(TextIndex):
     def unknown(self, words: Sequence[str]) -> list[str]:
         asked = {word: self._asked("stem_index", [word], in_text=True) for word in words}
         with self._database.read() as connection:
-            search = self._search(connection, "stem_index", True, 0, Where())
+            search = self._search(connection, "stem_index", True, 0, EpisodeFilter())
             return [w for w, terms in asked.items() if terms and not self._occurs(search, terms[0].match)]
 
     @override
@@ -139,7 +147,9 @@ class SqliteTextIndex(TextIndex):
             (passages,) = connection.execute("SELECT count(*) FROM passages").fetchone()
         return [TextProblem(problem) for problem in problems_of(self._database.path, passages)]
 
-    def _search(self, connection: sqlite3.Connection, table: str, in_text: bool, k: int, where: Where) -> _Search:
+    def _search(
+        self, connection: sqlite3.Connection, table: str, in_text: bool, k: int, where: EpisodeFilter
+    ) -> _Search:
         corpus = self._lengths[table].corpus(connection)
         self._forget_counts(table, corpus)
         return _Search(connection, table, in_text, k, where, corpus)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.model import ScoredPassage, Where
+from anamnesis_pipeline.model import EpisodeFilter, ScoredPassage
 from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.sqlite.vector_file import VectorFile
 from anamnesis_pipeline.store.values import json_list
@@ -104,7 +104,7 @@ MAX_BYTES = 128 * 2**20
 """Of all that is remembered: two variants of two filters that leave 20,000 passages, at 384 dimensions."""
 READ_ROWS = 4_096
 
-Key = tuple[int, str, Where]
+Key = tuple[int, str, EpisodeFilter]
 """Space, variant and filter."""
 
 
@@ -196,7 +196,7 @@ class Question:
     variant: str
     vector: Vectors
     k: int
-    where: Where
+    where: EpisodeFilter
 
 
 def nearest(

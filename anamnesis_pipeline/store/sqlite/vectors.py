@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from anamnesis_pipeline.model import Passage, ScoredPassage, StoredPassage, Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Passage, ScoredPassage, StoredPassage, Variant
 from anamnesis_pipeline.store.contracts import (
     EpisodeMiddles,
     IndexReport,
@@ -56,7 +56,7 @@ from anamnesis_pipeline.store.vector_values import (
 
 Vectors = NDArray[np.float32]
 
-EVERYTHING = Where(include_superseded=True)
+EVERYTHING = EpisodeFilter(include_superseded=True)
 """The filter that a scan of all stored vectors amounts to."""
 
 
@@ -103,7 +103,9 @@ class SqliteVectors(VectorIndex):
         return dict(zip((r[0] for r in rows), from_blobs([r[1] for r in rows], row.dim), strict=True))
 
     @override
-    def nearest(self, space: str, variant: Variant, vector: Vectors, k: int, where: Where) -> list[ScoredPassage]:
+    def nearest(
+        self, space: str, variant: Variant, vector: Vectors, k: int, where: EpisodeFilter
+    ) -> list[ScoredPassage]:
         if k < 1:
             return []
         vector = np.asarray(vector, dtype=np.float32)
@@ -229,7 +231,7 @@ class SqliteVectors(VectorIndex):
         )
 
     @override
-    def middles(self, space: str, variant: Variant, where: Where, after: int, limit: int) -> EpisodeMiddles:
+    def middles(self, space: str, variant: Variant, where: EpisodeFilter, after: int, limit: int) -> EpisodeMiddles:
         terms, values = condition(where)
         with self._database.read() as connection:
             row = find_space(SqliteTables(connection), space)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
-from anamnesis_pipeline.services.posting import Poster
+from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_tests.parsing.claude_logs.sessions import COPIES, TRUNK, changed, fork_of, session, with_new_uuids
 from anamnesis_tests.support.ingested import OTHER, Ingested
 from anamnesis_tests.support.log_lines import SESSION, Log
@@ -172,7 +172,7 @@ def test_what_people_changed_of_an_episode_stays_when_it_passes_to_an_older_file
     with away(home.write(lines, folder=READ_LAST)):
         home.take(resumed(lines), COPY, folder=READ_FIRST)
         episode = home.episodes()[0]
-        poster = Poster(home.store, lambda text: (text, Counter()), minilm_pieces(), None)
+        poster = EpisodeWriter(home.store, lambda text: (text, Counter()), minilm_pieces(), None)
         poster.patch(episode.episode_id, {"summary": "What I know of it.", "tags": ("mine",)})
     settle(home)
     (kept,) = [e for e in home.episodes() if e.episode_id == episode.episode_id]

@@ -11,7 +11,7 @@ import pytest
 
 from anamnesis_pipeline.errors import DocumentUnreadable
 from anamnesis_pipeline.model import Section
-from anamnesis_pipeline.parsing.documents.formats import MOST_TEXT_CHARS, to_text
+from anamnesis_pipeline.parsing.documents.formats import MAX_TEXT_CHARS, to_text
 from anamnesis_pipeline.parsing.documents.languages import CODE, CONFIG, CONVERTED, TEXTS
 from anamnesis_pipeline.parsing.documents.sections import sections_of
 from anamnesis_tests.support import made_documents as made
@@ -205,4 +205,4 @@ def test_fifty_megabytes_in_one_line_neither_stall_nor_fill_the_memory(extension
     found = read_or_refused(path, line)
     assert time.perf_counter() - began < 30
     if path != "a.json":
-        assert sum(len(piece.text) for section in found for piece in section.pieces) < 2 * MOST_TEXT_CHARS
+        assert sum(len(piece.text) for section in found for piece in section.pieces) < 2 * MAX_TEXT_CHARS

@@ -283,8 +283,8 @@ def test_attachment_that_is_unreadable_says_why_and_costs_no_other() -> None:
 
 
 def test_no_more_attachments_are_read_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mail, "MOST_ATTACHMENTS", 2)
-    monkeypatch.setattr(attachments, "MOST_ATTACHED_CHARS", 5)
+    monkeypatch.setattr(mail, "MAX_ATTACHMENTS", 2)
+    monkeypatch.setattr(attachments, "MAX_ATTACHED_CHARS", 5)
     message = made.mail("Many")
     for number in range(4):
         message.add_attachment(f"Text {number} of many.", filename=f"{number}.txt")
@@ -298,19 +298,19 @@ def test_no_more_attachments_are_read_than_the_bound(monkeypatch: pytest.MonkeyP
 
 
 def test_of_a_huge_mailbox_the_mails_behind_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mail, "MOST_CHARS", 300)
+    monkeypatch.setattr(mail, "MAX_CHARS", 300)
     assert "[8 more mails were left out]" in to_text("a.mbox", made.mbox_file([made.mail()] * 10))
 
 
 def test_a_long_cell_is_whole_and_of_a_longer_one_the_rest_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     data = made.xlsx_file({"A": [("x" * 30_000, "end")]})
     assert to_text("a.xlsx", data) == f"# A\n\n{'x' * 30_000} | end"
-    monkeypatch.setattr(spreadsheets, "MOST_CELL_CHARS", 10)
+    monkeypatch.setattr(spreadsheets, "MAX_CELL_CHARS", 10)
     assert "xxxxxxxxxx … 29,990 more characters are in the file | end" in to_text("a.xlsx", data)
 
 
 def test_of_a_long_output_of_a_notebook_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notebooks, "MOST_OUTPUT_CHARS", 100)
+    monkeypatch.setattr(notebooks, "MAX_OUTPUT_CHARS", 100)
     assert "x … 9,900 more characters are in the file" in to_text("t.ipynb", made.notebook_file())
 
 
@@ -328,5 +328,5 @@ def test_of_a_long_attachment_of_a_chat_the_rest_is_counted(monkeypatch: pytest.
         return "".join(piece.text for section in sections_of("c.json", export) for piece in section.pieces)
 
     assert text().count("y") == 200_000
-    monkeypatch.setattr(chat_messages, "MOST_ATTACHED_CHARS", 10)
+    monkeypatch.setattr(chat_messages, "MAX_ATTACHED_CHARS", 10)
     assert "yyyyyyyyyy … 199,990 more characters are in the file" in text()

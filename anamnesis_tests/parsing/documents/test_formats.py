@@ -5,7 +5,7 @@ import pytest
 
 from anamnesis_pipeline.errors import DocumentUnreadable
 from anamnesis_pipeline.parsing.documents import formats
-from anamnesis_pipeline.parsing.documents.formats import MOST_TEXT_CHARS, format_of, to_text
+from anamnesis_pipeline.parsing.documents.formats import MAX_TEXT_CHARS, format_of, to_text
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_empty_and_binary_files_are_refused_with_their_path(data: bytes) -> None
 
 
 def test_of_a_very_long_text_the_end_is_left_out_and_a_note_says_so() -> None:
-    text = to_text("a.txt", b"x" * (MOST_TEXT_CHARS + 7))
+    text = to_text("a.txt", b"x" * (MAX_TEXT_CHARS + 7))
     assert text.endswith("\n\n[7 more characters of this document were left out]\n")
-    assert len(text) < MOST_TEXT_CHARS + 100
+    assert len(text) < MAX_TEXT_CHARS + 100
 
 
 def test_json_is_whole_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "MOST_JSON_CHARS", 20)
+    monkeypatch.setattr(formats, "MAX_JSON_CHARS", 20)
     assert to_text("a.json", b'{"a": 1}') == '{"a": 1}'
     with pytest.raises(DocumentUnreadable, match=r"split it"):
         to_text("a.json", b'{"a": "' + b"x" * 20 + b'"}')

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.model import Section
 from anamnesis_pipeline.parsing.documents.blocks import SHORT
-from anamnesis_pipeline.parsing.documents.sections import MOST_SECTIONS, sections_of
+from anamnesis_pipeline.parsing.documents.sections import MAX_SECTIONS, sections_of
 
 LONG = "This sentence is long enough to be a section of its own, as it says something."
 
@@ -181,10 +181,10 @@ def test_any_text_gives_sections_with_anchors_of_their_own(pieces: list[str]) ->
 
 
 def test_a_document_of_too_many_sections_has_the_rest_in_its_last_one() -> None:
-    text = "".join(f"## {n}\n\nThe meter of room {n} was read.\n" for n in range(MOST_SECTIONS + 3))
+    text = "".join(f"## {n}\n\nThe meter of room {n} was read.\n" for n in range(MAX_SECTIONS + 3))
     found = sections_of("a.md", text)
-    assert len(found) == MOST_SECTIONS
+    assert len(found) == MAX_SECTIONS
     assert [piece.text.split("\n")[0] for piece in found[-1].pieces] == [
-        f"## {n}" for n in range(MOST_SECTIONS - 1, MOST_SECTIONS + 3)
+        f"## {n}" for n in range(MAX_SECTIONS - 1, MAX_SECTIONS + 3)
     ]
     assert found[-1].last_line == text.count("\n") + 1

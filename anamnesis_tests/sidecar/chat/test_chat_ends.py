@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.pipeline.llm_guard import Guard
 from anamnesis_pipeline.sidecar.chat_background import ChatRecorder
 from anamnesis_pipeline.sidecar.chat_stream import UNEXPECTED, TurnStream
@@ -60,14 +60,14 @@ def test_forgotten_meanwhile_is_gone(client: httpx.Client, services: TestService
         assert client.delete(f"/api/chat/sessions/{OWN_ID}?episodes=true").status_code == 204
         rest()
     assert client.get(f"/api/chat/sessions/{OWN_ID}").status_code == 404
-    assert services.store.episodes.page(Where(), 10).items == []
+    assert services.store.episodes.page(EpisodeFilter(), 10).items == []
 
 
 def test_who_goes_away_finds_it_whole(client: httpx.Client, services: TestServices, storing: threading.Event) -> None:
     with answering(client):
         assert storing.wait(60)
     wait_for(lambda: client.get(f"/api/chat/sessions/{OWN_ID}").json()["message_count"] == 2, 60)
-    wait_for(lambda: len(services.store.episodes.page(Where(), 10).items) == 1, 60)
+    wait_for(lambda: len(services.store.episodes.page(EpisodeFilter(), 10).items) == 1, 60)
     assert not kept(client, OWN_ID)[1]["stopped"]
 
 

@@ -214,7 +214,7 @@ def test_what_cannot_be_answered_is_refused(client: httpx.Client, monkeypatch: p
     ):
         problem(client.post("/api/chat/stream", json=body), status)
     assert client.get("/api/chat/sessions").json()["sessions"] == []
-    monkeypatch.setattr(chat_routes, "MOST_MESSAGES", 2)
+    monkeypatch.setattr(chat_routes, "MAX_MESSAGES", 2)
     said(client, backend="ollama", session_id=OWN_ID)
     refused = client.post("/api/chat/stream", json={"message": "More", "session_id": OWN_ID})
     assert "begin a new one" in problem(refused, 409)["detail"], "a conversation holds so many messages"

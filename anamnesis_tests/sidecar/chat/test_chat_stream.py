@@ -246,12 +246,12 @@ def test_unfinished_answer_is_told(client: httpx.Client, server: ChatServer, mon
     server.respond(Answer(200, (*ollama(WORDS, ())[:-1], last)))
     events = said(client, backend="ollama")
     assert ("ask it to go on" in of(events, "error")[0], bool(events[-1]["message_id"])) == (True, True)
-    monkeypatch.setattr(chat_stream, "MOST_ANSWER_CHARS", 50)
+    monkeypatch.setattr(chat_stream, "MAX_ANSWER_CHARS", 50)
     server.words = ["word "] * 100
     events = said(client, backend="ollama")
     assert "more than 50 characters" in of(events, "error")[0]
     assert len("".join(of(events, "token"))) <= 55
-    monkeypatch.setattr(chat_stream, "MOST_S", 0.3)
+    monkeypatch.setattr(chat_stream, "MAX_S", 0.3)
     server.words, server.after = WORDS, "stall"
     assert "was ended" in of(said(client, backend="ollama"), "error")[0]
 

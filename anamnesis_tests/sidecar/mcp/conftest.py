@@ -102,10 +102,10 @@ class Client:
             yield streams
 
 
-class Kept(Client):
+class OpenClient(Client):
     """Calls tools in one session, as Claude Code does: over stdio a process takes seconds to start."""
 
-    def __enter__(self) -> "Kept":
+    def __enter__(self) -> "OpenClient":
         with ExitStack() as stack:
             self._portal = stack.enter_context(start_blocking_portal())
             self._session = stack.enter_context(self._portal.wrap_async_context_manager(self._opened()))
@@ -164,7 +164,7 @@ def guarded(tmp_path: Path, environment: None) -> Iterator[Sidecar]:
 
 @pytest.fixture(params=TRANSPORTS)
 def client(request: pytest.FixtureRequest, sidecar: Sidecar) -> Iterator[Client]:
-    with Kept(request.param, sidecar.port) as client:
+    with OpenClient(request.param, sidecar.port) as client:
         yield client
 
 

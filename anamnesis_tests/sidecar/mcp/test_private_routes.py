@@ -12,7 +12,7 @@ from fastapi.routing import iter_route_contexts
 from typer.testing import CliRunner
 
 from anamnesis_pipeline.cli.app import app
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.services import Services
@@ -254,7 +254,7 @@ def test_events_of_private_episodes_are_named_only_by_id(zoo: Zoo) -> None:
     assert {event["project"] for event in named} == {"zanzibarfund"}
     store = zoo.sidecar.services.store
     (source,) = (source.key for source in store.files.sources() if source.spec == "quokkasource")
-    (gone,) = store.episodes.page(Where(source=source), 1).items
+    (gone,) = store.episodes.page(EpisodeFilter(source=source), 1).items
     httpx.delete(f"{zoo.sidecar.base}/api/episodes/{gone.episode_id}").raise_for_status()
     assert shown(zoo.answer("GET /api/events", {"limit": 1000}), (*NAMES, gone.episode_id)) == []
     assert shown(zoo.answer("GET /api/blocklist", {}), CONTENT) == []

@@ -13,7 +13,7 @@ import httpx
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS
 from anamnesis_tests.services.test_session_reading import FIRST
 from anamnesis_tests.sidecar.conftest import know_the_unrelated
-from anamnesis_tests.sidecar.mcp.conftest import POSTED, Client, Kept, Sidecar
+from anamnesis_tests.sidecar.mcp.conftest import POSTED, Client, OpenClient, Sidecar
 from anamnesis_tests.sidecar.mcp.test_private import HOOK
 from anamnesis_tests.sidecar.routes.test_session import session
 
@@ -89,7 +89,7 @@ def test_the_clients_project_is_searched_unless_all_are_asked_for(sidecar: Sidec
     (folder / ".git" / "config").write_text('[remote "origin"]\n\turl = git@github.com:acme/shop.git\n')
     here, elsewhere = sidecar.post("zeppelin here", project="acme/shop"), sidecar.post("zeppelin there", project="x/y")
     http = Client("http", sidecar.port, folder=quote(str(folder)))
-    with Kept("stdio", sidecar.port, folder=str(folder)) as stdio:
+    with OpenClient("stdio", sidecar.port, folder=str(folder)) as stdio:
         for client in (stdio, http):
             answer = client.call("search", query="zeppelin")
             assert ids_in(answer) == [here]

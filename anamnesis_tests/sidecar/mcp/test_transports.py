@@ -18,7 +18,7 @@ from anamnesis_pipeline.sidecar.mcp.client import RemoteTools, open_http
 from anamnesis_pipeline.sidecar.mcp.handshake import HANDSHAKE_VERSIONS, answer_to
 from anamnesis_pipeline.sidecar.mcp.server import build_server
 from anamnesis_tests.sidecar.conftest import wait_for
-from anamnesis_tests.sidecar.mcp.conftest import Client, Kept, Sidecar, initialize, run_sidecar, stdio_parameters
+from anamnesis_tests.sidecar.mcp.conftest import Client, OpenClient, Sidecar, initialize, run_sidecar, stdio_parameters
 from anamnesis_tests.sidecar.test_process import answers, free_port
 
 HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -138,7 +138,7 @@ def test_json_nested_too_deep_is_a_parse_error(sidecar: Sidecar, number: int) ->
 
 
 def test_a_server_that_is_down_is_told_with_its_command() -> None:
-    with Kept("stdio", free_port()) as client:
+    with OpenClient("stdio", free_port()) as client:
         for name, arguments in [("search", {"query": "x"}), ("remember", {"text": "x"}), ("status", {})]:
             text = client.refused(name, **arguments)
             assert "does not run at http://127.0.0.1:" in text

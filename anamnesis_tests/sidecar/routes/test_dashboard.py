@@ -15,8 +15,8 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.errors import ServiceUnreachable, StoreFull
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.sidecar import resources
-from anamnesis_pipeline.sidecar.admission import Room
-from anamnesis_pipeline.sidecar.cache import Kept
+from anamnesis_pipeline.sidecar.admission import DiskSpace
+from anamnesis_pipeline.sidecar.cache import TtlCache
 from anamnesis_pipeline.sidecar.disk_use import Use, disk_use
 from anamnesis_pipeline.sidecar.host_state import gpus_of, host_state
 from anamnesis_pipeline.sidecar.overview_stats import points_of, sentence_of
@@ -100,7 +100,7 @@ def test_embedding_that_stands_still_is_wrong(client: TestClient, services: Test
     growth = Growth(clock=lambda: now)
 
     def wrong() -> bool:
-        return "coverage" in [each.name for each in present_problems(services, Room(), growth, ())]
+        return "coverage" in [each.name for each in present_problems(services, DiskSpace(), growth, ())]
 
     put(services.store, "unread", "not embedded by anybody")
     assert not wrong(), "nobody knows yet"
@@ -120,7 +120,7 @@ def test_value_is_made_once_for_two_that_ask_at_once() -> None:
         made.append(key)
         return f"{key}{len(made)}"
 
-    kept = Kept(make, 5.0, most=2, clock=lambda: now[0])
+    kept = TtlCache(make, 5.0, most=2, clock=lambda: now[0])
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(lambda _: (both.wait(), kept.get("a"))[1], range(2))) == ["a1", "a1"]
     assert made == ["a"]
@@ -141,7 +141,7 @@ def test_value_dropped_forgotten_or_failed_is_made_again() -> None:
             raise StoreFull("no room")
         return len(made)
 
-    kept = Kept(make, 5.0, most=2)
+    kept = TtlCache(make, 5.0, most=2)
     with pytest.raises(StoreFull):
         kept.get("a")
     assert (kept.get("a"), kept.get("b")) == (2, 3)
@@ -179,7 +179,7 @@ def stub(services: TestServices, monkeypatch: pytest.MonkeyPatch) -> Stub:
 
 def test_what_answered_is_stale_for_two_failures_then_down(services: TestServices, stub: Stub) -> None:
     now = [0.0]
-    asked = Resources(services, Room(), clock=lambda: now[0])
+    asked = Resources(services, DiskSpace(), clock=lambda: now[0])
     stub.error = ServiceUnreachable("nobody answers")
     (found,) = asked.status()
     assert (found.state, found.last_ok, found.advice) == ("down", None, "do something"), "it never answered"
@@ -200,14 +200,14 @@ def test_what_answered_is_stale_for_two_failures_then_down(services: TestService
     assert stub.asked == before, "within the pause what is known is told"
     now[0] = 30.0
     stub.error = RuntimeError("the password is hunter2")
-    (found,) = Resources(services, Room()).status()
+    (found,) = Resources(services, DiskSpace()).status()
     assert (found.state, "hunter2" in found.detail, "RuntimeError" in found.detail) == ("down", False, True)
     asked.status()
     assert stub.asked == before + 2
 
 
 def test_what_hangs_holds_up_nobody(services: TestServices, stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Resources(services, Room())
+    asked = Resources(services, DiskSpace())
     monkeypatch.setattr(resources, "PROBED_WITHIN_S", 0.2)
     stub.may_go.clear()
     for _ in range(3):
@@ -274,7 +274,7 @@ def test_server_of_summaries_is_down_without_their_model(services: TestServices)
 
 
 def asked(services: TestServices, name: str) -> Resource:
-    (found,) = [each for each in Resources(services, Room()).status() if each.name == name]
+    (found,) = [each for each in Resources(services, DiskSpace()).status() if each.name == name]
     return found
 
 
@@ -288,7 +288,7 @@ def test_local_only_asks_no_llm_elsewhere(client: TestClient, monkeypatch: pytes
 
 def test_full_store_is_down(services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
     full = raising(StoreFull("the disk has no room"))
-    room = Room()
+    room = DiskSpace()
     room.refused()
     monkeypatch.setattr(type(services.store.settings), "set", full)
     (store,) = [each for each in Resources(services, room).status() if each.kind == "store"]

@@ -147,7 +147,7 @@ def test_upload_of_deleted_text_says_so(client: TestClient) -> None:
 
 
 def test_body_too_large_is_refused_as_read(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upload_body, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(upload_body, "MAX_BYTES", 10_000)
     monkeypatch.setattr(security, "UPLOAD_BODY_LIMIT", 20_000)
     sent(client, b"x" * 10_001, status=413)
     read: list[int] = []

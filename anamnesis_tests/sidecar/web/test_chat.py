@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from anamnesis_pipeline.model import FORGOTTEN, ChatMessage, ChatSession, Citation, Episode
 from anamnesis_pipeline.sidecar.web.chat import SESSIONS_SHOWN
-from anamnesis_pipeline.sidecar.web.chat_view import CITATION_CHARS, MOST_CHARS, MOST_TURNS, UNANSWERED, latest
+from anamnesis_pipeline.sidecar.web.chat_view import CITATION_CHARS, MAX_CHARS, MAX_TURNS, UNANSWERED, latest
 from anamnesis_tests.sidecar.conftest import Post, TestServices
 from anamnesis_tests.support.loopback import json_answer
 from anamnesis_tests.support.ollama_server import OllamaServer
@@ -164,9 +164,9 @@ def test_older_conversations_come_page_by_page(client: TestClient, opened: Open,
 
 
 def test_a_long_conversation_is_shown_from_its_end(client: TestClient, opened: Open) -> None:
-    opened(messages=[said(number, f"text {number}") for number in range(MOST_TURNS + 6)])
+    opened(messages=[said(number, f"text {number}") for number in range(MAX_TURNS + 6)])
     page = read(client, "/chat/s1")
-    assert len(page.select(".turn")) == MOST_TURNS
+    assert len(page.select(".turn")) == MAX_TURNS
     assert "text 5\n" not in page.text
     before = read(client, str(one(page, "#earlier")["hx-get"]))
     assert [one(each, ".said").text.strip() for each in before.select(".turn")] == [f"text {n}" for n in range(6)]
@@ -180,13 +180,13 @@ def test_no_page_grows_beyond_its_size(client: TestClient, opened: Open) -> None
 
 
 def test_how_much_is_shown_counts_text_and_citations() -> None:
-    long = [said(number, "x" * (MOST_CHARS // 2)) for number in range(4)]
+    long = [said(number, "x" * (MAX_CHARS // 2)) for number in range(4)]
     assert latest(long) == (long[2:], "s1-m2")
     assert latest(long, "s1-m2") == (long[:2], "")
-    huge = [said(0), said(1, "x" * (2 * MOST_CHARS))]
+    huge = [said(0), said(1, "x" * (2 * MAX_CHARS))]
     assert latest(huge) == (huge[1:], "s1-m1"), "at least one is shown"
-    cited = [said(number, "", citations=(CITED,) * 10) for number in range(MOST_TURNS)]
-    assert len(latest(cited)[0]) == MOST_CHARS // (10 * CITATION_CHARS)
+    cited = [said(number, "", citations=(CITED,) * 10) for number in range(MAX_TURNS)]
+    assert len(latest(cited)[0]) == MAX_CHARS // (10 * CITATION_CHARS)
     assert latest([]) == ([], "")
     assert latest(long[:1], "gone") == (long[:1], "")
 

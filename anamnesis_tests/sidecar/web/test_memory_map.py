@@ -13,9 +13,9 @@ from httpx2 import Response
 from numpy.typing import NDArray
 from starlette.testclient import TestClient
 
-from anamnesis_pipeline.model import Source, Variant, Where
+from anamnesis_pipeline.model import EpisodeFilter, Source, Variant
 from anamnesis_pipeline.pipeline.map_file import MemoryMap, map_path, save_map
-from anamnesis_pipeline.pipeline.memory_map import LEAST_EPISODES, make_map
+from anamnesis_pipeline.pipeline.memory_map import MIN_EPISODES, make_map
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.services.dagster.runs import JobRun
 from anamnesis_pipeline.sidecar.map_view import JOB, points_of
@@ -68,7 +68,7 @@ def test_page_without_a_map_says_what_is_missing(client: TestClient, services: T
     fill(services, 12)
     page = read(client, PATH)
     (empty,) = page.select(".empty")
-    assert f"{LEAST_EPISODES - 12} to go" in empty.text
+    assert f"{MIN_EPISODES - 12} to go" in empty.text
     assert empty.select('a[href="/dashboard/logs"]')
     assert not page.select("canvas, #draw")
     fill(services)
@@ -123,7 +123,7 @@ def test_private_projects_are_left_out_unless_asked_for(client: TestClient, serv
 
 
 def test_private_sources_are_left_out_too(client: TestClient, services: TestServices, made: MemoryMap):
-    source = services.store.episodes.page(Where(), 1).items[0].source
+    source = services.store.episodes.page(EpisodeFilter(), 1).items[0].source
     services.engine.private = lambda: Private((Source(source),))  # type: ignore[method-assign]
     assert points(client, made)[0] == []
     problem(told(client, made, "point", at=35), 404)

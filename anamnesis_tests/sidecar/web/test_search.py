@@ -6,7 +6,7 @@ from starlette.testclient import TestClient
 
 from anamnesis_pipeline.errors import ModelLoading
 from anamnesis_pipeline.sidecar.web.markdown import marked
-from anamnesis_pipeline.sidecar.web.search import MOST_SHOWN
+from anamnesis_pipeline.sidecar.web.search import MAX_SHOWN
 from anamnesis_tests.sidecar.conftest import Post, TestServices, know_the_unrelated, raising
 from anamnesis_tests.support import samples
 from anamnesis_tests.support.page_reading import PAGE, problem_of, read
@@ -129,11 +129,11 @@ def test_explained_answer_shows_every_stage_and_counts_nothing(client: TestClien
 
 
 def test_a_page_shows_no_more_results_than_its_form_offers(client: TestClient, post: Post) -> None:
-    for number in range(MOST_SHOWN + 5):
+    for number in range(MAX_SHOWN + 5):
         post(f"The zeppelin hangar {number} needs roof {number * 7919}")
     soup = search(client, "zeppelin hangar roof", top="100")
-    assert len(ids(soup)) == MOST_SHOWN
-    assert soup.select_one("#f-top option[selected]")["value"] == str(MOST_SHOWN)
+    assert len(ids(soup)) == MAX_SHOWN
+    assert soup.select_one("#f-top option[selected]")["value"] == str(MAX_SHOWN)
 
 
 def test_weak_results_are_said_to_be_the_nearest(client: TestClient, post: Post, services: TestServices) -> None:

@@ -93,7 +93,7 @@ def test_last_deletion_of_what_is_shown_is_taken_back(undo: Undo) -> None:
 
 
 def test_too_many_deletions_at_once_are_refused(undo: Undo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(undoing, "MOST_WAITING", 2)
+    monkeypatch.setattr(undoing, "MAX_WAITING", 2)
     undo.delete_later(["a", "b"], exclude=True)
     with pytest.raises(HTTPException) as told:
         undo.delete_later(["c"], exclude=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.sources.ssh.stream import BLOCK_BYTES, regular_files
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 NAMES = st.one_of(
     st.binary(min_size=1, max_size=300).map(lambda raw: b"/tree/" + raw.replace(b"\0", b"x").replace(b"/", b"y")),
     st.integers(95, 105).map(lambda length: b"/" + b"n" * length),
@@ -39,7 +39,7 @@ def stream_of(*entries: bytes) -> bytes:
 @given(FILES, st.integers(1, 3_000))
 def test_every_file_comes_whole_under_its_name_however_the_stream_is_cut_in_pieces(files, most):
     stream = stream_of(*(entry(name, content) for name, content in files))
-    assert list(regular_files(in_pieces(stream, most), MOST_BYTES)) == files
+    assert list(regular_files(in_pieces(stream, most), MAX_BYTES)) == files
 
 
 @given(FILES.filter(bool), st.data())
@@ -48,7 +48,7 @@ def test_a_stream_that_ends_anywhere_is_told_from_a_whole_one_and_gives_whole_fi
     end = data.draw(st.integers(0, len(stream)))
     found = []
     with pytest.raises(EOFError):
-        found.extend(regular_files(in_pieces(stream[:end], 1_000), MOST_BYTES))
+        found.extend(regular_files(in_pieces(stream[:end], 1_000), MAX_BYTES))
     assert found == files[: len(found)]
 
 
@@ -57,24 +57,24 @@ def test_folders_links_pipes_and_large_files_are_passed_over_with_what_they_hold
         entry(b"/folder", kind=tarfile.DIRTYPE),
         entry(b"/link", kind=tarfile.SYMTYPE, target="t" * 300),
         entry(b"/pipe", kind=tarfile.FIFOTYPE),
-        entry(b"/" + b"l" * 200, b"x" * (MOST_BYTES + 1)),
+        entry(b"/" + b"l" * 200, b"x" * (MAX_BYTES + 1)),
         entry(b"/same", kind=tarfile.LNKTYPE, target="/kept"),
         entry(b"/kept", b"kept"),
     )
-    assert list(regular_files(in_pieces(stream, 1 << 16), MOST_BYTES)) == [(b"/kept", b"kept")]
+    assert list(regular_files(in_pieces(stream, 1 << 16), MAX_BYTES)) == [(b"/kept", b"kept")]
 
 
 @pytest.mark.parametrize("said", [b"", b"Welcome!\n", b"sh: tar: not found\n" * 100, b"x" * 5_000, bytes(511)])
 def test_what_is_no_stream_of_tar_is_refused(said):
     with pytest.raises(EOFError):
-        list(regular_files(in_pieces(said, 1_000), MOST_BYTES))
+        list(regular_files(in_pieces(said, 1_000), MAX_BYTES))
 
 
 def test_a_header_in_which_a_bit_was_turned_is_refused():
     stream = bytearray(stream_of(entry(b"/a", b"1"), entry(b"/b", b"2")))
     stream[2 * BLOCK_BYTES] ^= 1
     with pytest.raises(EOFError):
-        list(regular_files(in_pieces(bytes(stream), 1_000), MOST_BYTES))
+        list(regular_files(in_pieces(bytes(stream), 1_000), MAX_BYTES))
 
 
 def test_what_the_tar_of_this_machine_writes_is_read(tmp_path: Path):
@@ -97,4 +97,4 @@ def test_what_the_tar_of_this_machine_writes_is_read(tmp_path: Path):
         capture_output=True,
         check=True,
     )
-    assert dict(regular_files(in_pieces(made.stdout, 700), MOST_BYTES)) == contents
+    assert dict(regular_files(in_pieces(made.stdout, 700), MAX_BYTES)) == contents

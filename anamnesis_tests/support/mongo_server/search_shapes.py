@@ -13,8 +13,8 @@ from bson.binary import VECTOR_SUBTYPE, Binary
 from anamnesis_tests.support.mongo_server.search_errors import FAILED_TO_PARSE, IN_TRANSACTION, SearchRefused
 from anamnesis_tests.support.mongo_server.search_values import typed
 
-MOST_CANDIDATES = 10_000
-MOST_DIMENSIONS = 8192
+MAX_CANDIDATES = 10_000
+MAX_DIMENSIONS = 8192
 
 _OPERATORS: dict[str, tuple[set[str], set[str]]] = {
     "compound": (set(), {"must", "mustNot", "should", "filter", "minimumShouldMatch"}),
@@ -132,7 +132,7 @@ def _vector_search(body: Mapping[str, Any]) -> Problems:
     candidates, limit = body.get("numCandidates"), body["limit"]
     if body.get("exact", False) != (candidates is None):
         yield "$vectorSearch must have either numCandidates or exact"
-    if limit < 1 or (candidates is not None and not limit <= candidates <= MOST_CANDIDATES):
+    if limit < 1 or (candidates is not None and not limit <= candidates <= MAX_CANDIDATES):
         yield f"$vectorSearch: limit {limit} and numCandidates {candidates} do not fit"
     vector = body["queryVector"]
     if not (isinstance(vector, Binary) and vector.subtype == VECTOR_SUBTYPE):
@@ -164,7 +164,7 @@ def _vectors(definition: Mapping[str, Any]) -> Problems:
         yield from _fields(field, "definition.fields", _VECTOR_FIELDS[field["type"]], optional)
         if field["type"] == "vector":
             width = field["numDimensions"]
-            if not 1 <= width <= MOST_DIMENSIONS or field["similarity"] != "dotProduct":
+            if not 1 <= width <= MAX_DIMENSIONS or field["similarity"] != "dotProduct":
                 yield f"definition: a vector of {width} dimensions by {field['similarity']}"
             if field.get("quantization") == "binary" and width % 8:
                 yield "definition: numDimensions must be a multiple of 8 for binary quantization"
