@@ -300,7 +300,7 @@ def test_mongo_away_is_to_be_started_and_a_wrong_user_is_not(
     server.vanish()
     monkeypatch.setattr("anamnesis_pipeline.store.mongo.opening.ASKED_FOR_S", 1.5)
     told = doctor.render(doctor.examine(of_mongo))
-    assert "does not answer (nobody listens there)" in told
+    assert "does not answer (nothing listens there)" in told
     assert "-> start MongoDB" in told
 
 

@@ -183,7 +183,7 @@ def test_a_damaged_map_is_told_and_replaced(made: MemoryMap, tmp_path: Path):
     path = map_path(tmp_path)
     save_map(path, made)
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(StoreCorrupt, match="made anew"):
+    with pytest.raises(StoreCorrupt, match="draw the map again"):
         read_map(path)
     save_map(path, made)
     assert read_map(path) is not None

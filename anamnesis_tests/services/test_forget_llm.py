@@ -239,5 +239,5 @@ def test_a_pair_asked_about_during_a_rescan_gets_no_secret(told_home: Home) -> N
     part, _ = of.keep(Pair(f"Why does {SECRET} fail with an error?", "It is old; the fix is another.", "main", "p"))
     recorded = of.extract(part)
     assert recorded.records == ()
-    assert "written anew" in recorded.problem
+    assert "rewritten" in recorded.problem
     assert SECRET not in stored(told_home)

@@ -208,14 +208,14 @@ def test_a_file_lost_while_it_is_mapped_is_built_anew(store: Store, path: Path, 
 SEARCHING = """
 import sys
 from pathlib import Path
-from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.model import Variant, EpisodeFilter
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.support.samples import unit
 
 path = Path(sys.argv[1])
 store = open_sqlite(path, path.parent / "index")
 for _ in sys.stdin:
-    hits = store.vectors.nearest("s", Variant.TEXT, unit(*[1.0] * 8), 10, Where())
+    hits = store.vectors.nearest("s", Variant.TEXT, unit(*[1.0] * 8), 10, EpisodeFilter())
     with open("/proc/self/maps") as maps:
         mapped = {line.split("/")[-1].strip() for line in maps if ".usearch" in line}
     print(len(hits), ",".join(sorted(mapped)), flush=True)

@@ -34,7 +34,7 @@ SECRET = "password: hunter2Xk99"
 CHILD = """
 import json, re, sys
 from pathlib import Path
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.support.ingested import Ingested
 
@@ -42,7 +42,7 @@ folder = Path(sys.argv[1])
 store = open_sqlite(folder / "anamnesis.db", folder / "index")
 seen = Ingested(store, folder).ingest()
 counts = store.overview.counts()
-found = [word for word in sys.argv[2:] if store.text.matching([word], 1, Where())]
+found = [word for word in sys.argv[2:] if store.text.matching([word], 1, EpisodeFilter())]
 store.close()
 peak = re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())
 print(json.dumps({
