@@ -159,7 +159,7 @@ def test_a_file_is_attached_removed_and_sent(page: Page, chat_server: ChatServer
     expect(page.locator(".toast.bad")).to_contain_text("picture.png is not UTF-8 text")
     page.evaluate(TELL_TOASTS)
     page.locator("#attach").set_input_files([notes | {"name": "long.json", "buffer": b'"\xc3\xa4\\"' * 150_000}] * 5)
-    page.wait_for_function("() => told.filter((each) => each.includes('is told the first 200 KB')).length === 5")
+    page.wait_for_function("() => told.filter((each) => each.includes('receives the first 200 KB')).length === 5")
     expect(send(page, "And now?").locator(".problem")).to_contain_text("leave files out")
 
 

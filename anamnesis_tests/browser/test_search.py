@@ -70,4 +70,4 @@ def test_recent_searches_are_offered_until_cleared(page: Page) -> None:
     page.locator("#recent").get_by_role("button", name="Clear").click()
     expect(page.locator("#recent a")).to_have_count(0)
     page.goto("/dashboard/search")
-    expect(page.locator("#recent")).to_contain_text("Your recent searches will be listed here")
+    expect(page.locator("#recent")).to_contain_text("Your recent searches appear here")

@@ -61,7 +61,7 @@ def test_a_folder_is_tried_added_changed_and_removed(page: Page, api: httpx.Clie
     assert "harbour-notes" in configured(api)
     page.once("dialog", lambda asked: asked.accept())
     remove.click()
-    expect(page.locator("#look-told")).to_contain_text("harbour-notes is crawled no longer; its episodes stay.")
+    expect(page.locator("#look-told")).to_contain_text("harbour-notes is no longer crawled; its episodes stay.")
     expect(remove).to_have_count(0)
     assert configured(api) == {}
 
