@@ -42,12 +42,13 @@ STAGE_NAMES = {
     "dense_text": "Meaning",
     "dense_context": "Meaning, with its context",
     "exact": "Literal tokens",
+    "rare": "Rare words",
     "all_words": "All words of the question",
     "lists": "All lists together",
     "late": "Word by word",
     "order": "Ranking",
     "read": "Reading the texts",
-    "fold": "Folding near-duplicates",
+    "fold": "Collapsing near-duplicates",
     "show": "Excerpts",
 }
 
