@@ -44,7 +44,7 @@ def open_dagster(settings: Settings) -> DagsterApi:
 
 
 class Dagster(Protocol):
-    """The calls to Dagster, as in `dagster_api.api.DagsterApi`. Each may raise ServiceUnreachable."""
+    """The calls to Dagster, which `DagsterApi` makes. Each may raise ServiceUnreachable."""
 
     def launch_embedding_backfill(self, space: str, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
         """Launch a backfill of `embeddings` and return its id."""
