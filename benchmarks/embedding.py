@@ -117,7 +117,7 @@ def designs(texts: Sequence[str], pool: PinnedPool, single: PinnedPool) -> dict[
         "+ sorted by length": lambda: encode(fp32, texts, sorted_by_length(lengths), CORES),
         "+ cut by tokens": lambda: encode(fp32, texts, by_tokens(lengths), CORES),
         "+ bf16": lambda: encode(bf16, texts, by_tokens(lengths), CORES),
-        "the pool: + packed weights, blocks of 16, masks once": lambda: timed(pool),
+        "the pool: + blocks of 16, masks once, lean layers": lambda: timed(pool),
         "the pool with one worker": lambda: timed(single),
         "usual, every worker with a torch thread for every core": lambda: encode(
             fp32, texts, one_by_one(texts), CORES, threads_each=len(CORES)

@@ -227,7 +227,7 @@ def profile(texts: Sequence[str]) -> None:
 
 
 _PARTS = {
-    "mkldnn::_linear_pointwise": "linear layers",
+    "aten::addmm": "linear layers",
     "aten::_scaled_dot_product_flash_attention_for_cpu": "attention (softmax, mostly)",
     "aten::gelu": "GELU",
     "aten::native_layer_norm": "layer norm",

@@ -16,7 +16,7 @@ from transformers.masking_utils import sdpa_mask
 from transformers.utils.logging import disable_progress_bar
 
 from anamnesis_pipeline.embeddings.batching import length_sorted_batches, padded_length
-from anamnesis_pipeline.embeddings.encoder_layer import can_pack, pack_linears, replace_layers
+from anamnesis_pipeline.embeddings.encoder_layer import replace_layers
 from anamnesis_pipeline.embeddings.models import ModelFiles, model_choices
 from anamnesis_pipeline.embeddings.pieces import is_quiet
 from anamnesis_pipeline.embeddings.precision import MIN_FIDELITY, Device, measure_fidelity
@@ -56,8 +56,6 @@ class TransformerModel:
         self._model = _read(files, device).to(torch.bfloat16 if precision == "bf16" else torch.float32).eval()
         if precision == "bf16" and device == "cpu":
             _quicken_attention(self._model)
-            if can_pack():
-                pack_linears(self._model)
         self._tokenizer = self._model.tokenizer
         self._pad = self._tokenizer.pad_token_id or 0
         self._pad_left = self._tokenizer.padding_side == "left"
