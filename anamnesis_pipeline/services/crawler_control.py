@@ -85,7 +85,7 @@ class PatternIn(BaseModel):
 # --- replies ---------------------------------------------------------------------------------------------
 
 
-class SourceOut(TypedDict):
+class SourceSpecOut(TypedDict):
     """A configured source; a built-in one needs no configuration and cannot be changed."""
 
     name: str
@@ -108,7 +108,7 @@ class SourcesOut(TypedDict):
     private one does.
     """
 
-    sources: list[SourceOut]
+    sources: list[SourceSpecOut]
     warnings: list[str]
 
 
@@ -124,7 +124,7 @@ class FirstLookOut(TypedDict):
     problems: list[str]
 
 
-class PutSourceOut(SourceOut):
+class PutSourceOut(SourceSpecOut):
     """The stored source; `first_look` is null if nothing changed."""
 
     first_look: FirstLookOut | None
@@ -163,7 +163,7 @@ class TrialOut(TypedDict):
     problems: list[str]
 
 
-class HostOut(TypedDict):
+class SourceHostOut(TypedDict):
     """A machine; `host` is empty for this one. `away`: it did not answer the last time, and is tried by the tick at
     `next_try` or the first one after it.
     """
@@ -229,7 +229,7 @@ class CrawlerStatusOut(TypedDict):
     duration_s: float | None
     interval_s: int
     totals: CrawlerTotalsOut
-    hosts: list[HostOut]
+    hosts: list[SourceHostOut]
     sources: list[CrawledOut]
     retired: list[str]
     dagster: str | None
@@ -294,7 +294,7 @@ class CrawlerControl:
         """Return all crawled sources, built-in ones first."""
         return configured_specs(self._settings, self._store)
 
-    def sources(self) -> list[SourceOut]:
+    def sources(self) -> list[SourceSpecOut]:
         """Return all sources, JSON-ready."""
         return [source_out(spec) for spec in self.specs()]
 
@@ -489,10 +489,10 @@ def check_regex(pattern: str) -> PatternOut:
     return {"valid": True, "problem": None}
 
 
-def source_out(spec: SourceSpec) -> SourceOut:
+def source_out(spec: SourceSpec) -> SourceSpecOut:
     """Return a source, JSON-ready. Pure."""
     lists = {"include": list(spec.include), "exclude": list(spec.exclude)}
-    return cast(SourceOut, {**asdict(spec), **lists, "built_in": spec.is_built_in})
+    return cast(SourceSpecOut, {**asdict(spec), **lists, "built_in": spec.is_built_in})
 
 
 def first_look_out(started: CrawlStartedOut | None, text: str) -> FirstLookOut:
@@ -532,7 +532,7 @@ def failed_trial(spec: SourceSpec, problem: str) -> TrialOut:
     return {**trial_out(trial), "ok": False, "problem": problem}
 
 
-def host_out(host: HostStatus) -> HostOut:
+def host_out(host: HostStatus) -> SourceHostOut:
     """Return a host, JSON-ready. Pure."""
     clock = host.clock
     return {

@@ -76,7 +76,7 @@ class EarlierNameOut(TypedDict):
     until: str
 
 
-class SessionOut(TypedDict):
+class ChatSessionOut(TypedDict):
     """A conversation without its messages. `worker_url`: the one of several servers that was chosen to answer."""
 
     session_id: str
@@ -126,16 +126,16 @@ class MessageOut(TypedDict):
     files: list[str]
 
 
-class WholeSessionOut(SessionOut):
+class WholeSessionOut(ChatSessionOut):
     """A conversation."""
 
     messages: list[MessageOut]
 
 
-class SessionsOut(TypedDict):
+class ChatSessionsOut(TypedDict):
     """One page, the conversation that was used last first."""
 
-    sessions: list[SessionOut]
+    sessions: list[ChatSessionOut]
     next_cursor: str | None
 
 
@@ -199,7 +199,7 @@ def session_head(session: ChatSession) -> dict[str, str]:
     }
 
 
-def session_body(session: ChatSession) -> SessionOut:
+def session_body(session: ChatSession) -> ChatSessionOut:
     """Without messages."""
     return {
         "session_id": session.session_id,

@@ -36,13 +36,13 @@ from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.chat_schemas import (
     BalanceOut,
     ChatIn,
+    ChatSessionOut,
+    ChatSessionsOut,
     FeedbackCountsOut,
     FeedbackIn,
     FeedbackOut,
     OfferOut,
     OffersOut,
-    SessionOut,
-    SessionsOut,
     StoppedChatOut,
     TitleIn,
     WholeSessionOut,
@@ -110,7 +110,7 @@ async def stream(wish: ChatIn, request: Request, services: Uses) -> Response:
     return _Answering(made)
 
 
-@router.get("/sessions", response_model=SessionsOut)
+@router.get("/sessions", response_model=ChatSessionsOut)
 def list_sessions(
     services: Uses,
     limit: Limit = 20,
@@ -143,7 +143,7 @@ def export_session(session_id: SessionId, services: Uses, format: ExportFormat =
     return Response(as_markdown(session, messages), headers=named, media_type="text/markdown; charset=utf-8")
 
 
-@router.patch("/sessions/{session_id}/title", response_model=SessionOut)
+@router.patch("/sessions/{session_id}/title", response_model=ChatSessionOut)
 def rename_session(session_id: SessionId, wish: TitleIn, services: Uses) -> Response:
     """Change the title; `name_history` keeps former ones with their times."""
     title = services.poster.masked(" ".join(wish.title.split()))

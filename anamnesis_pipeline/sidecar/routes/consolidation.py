@@ -64,7 +64,7 @@ class ScheduleChanges(TypedDict, total=False):
     ]
 
 
-class RunOut(TypedDict):
+class ConsolidationRunOut(TypedDict):
     """What a run within sessions did. `waiting`: sessions whose vectors are still to come."""
 
     sessions: int
@@ -137,11 +137,11 @@ class ConsolidationOut(TypedDict):
     counts: dict[str, int]
     changed: int
     threshold: float
-    last_run: RunOut | None
+    last_run: ConsolidationRunOut | None
     schedule: ScheduleOut
 
 
-@router.post("/run", response_model=RunOut)
+@router.post("/run", response_model=ConsolidationRunOut)
 def run(services: Uses) -> Response:
     """Consolidate the sessions that changed: an episode that a later one repeats in full is superseded by it. Nothing
     is deleted.
