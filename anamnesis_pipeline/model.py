@@ -286,6 +286,24 @@ MEMORY_PREFACES = (
 # --- episodes --------------------------------------------------------------------------------------------
 
 
+class Status(StrEnum):
+    """Whether an episode holds."""
+
+    ACTIVE = "active"
+    CHALLENGED = "challenged"
+    """Something speaks against it, and nobody has decided yet: it is shown with this label."""
+    SUPERSEDED = "superseded"
+    """Another one, if `superseded_by` names it, says what holds now."""
+    MERGED = "merged"
+    """Its text is in `superseded_by`, which was made of several."""
+    INVALIDATED = "invalidated"
+    """It does not hold, and nothing takes its place."""
+
+
+HOLDING = (Status.ACTIVE.value, Status.CHALLENGED.value)
+"""Statuses of what searches show by default."""
+
+
 @dataclass(frozen=True, slots=True)
 class Passage:
     """The unit of embedding and full-text indexing.
@@ -330,11 +348,11 @@ class Episode:
     summary: str
     raw_exchange: str
     tags: tuple[str, ...] = ()
-    status: str = "active"
-    """`active` or `superseded`."""
+    status: str = Status.ACTIVE.value
+    """A `Status`."""
     superseded_by: str | None = None
     superseded_at: datetime | None = None
-    """When it was superseded; set by the store."""
+    """When it ceased to hold; set by the store."""
     machine: str = ""
     path: str = ""
     session_id: str = ""
@@ -392,7 +410,7 @@ class EpisodeFilter:
     `tags`: an episode must have every one. `projects`, `kinds`, `layers` (`memory_layers.Layer`, computed at
     `layers_at`, which is required with them): any one. `hidden_projects`, `hidden_kinds`: none of them.
     `hidden_sources`: none of them, except for episodes of `shown_projects`. `since` is inclusive, `until` exclusive.
-    `only_superseded` overrides `include_superseded`.
+    Statuses other than HOLDING pass with `include_superseded`; `only_superseded` overrides it: only those.
     """
 
     projects: tuple[str, ...] = ()

@@ -228,12 +228,11 @@ def _block(rank: int, hit: Mapping[str, Any], zone: tzinfo | None, width: int) -
     tail = [f"{indent}{printable(hit['episode_id'])}{also}"]
     if where := place_of(hit["source"]):
         tail.append(f"{indent}{printable(where)}")
-    if hit.get("status") == "superseded":
+    if (standing := hit.get("status", "active")) != "active":
         at, by = hit.get("superseded_at"), hit.get("superseded_by")
         since = f" since {datetime.fromisoformat(at).astimezone(zone):%Y-%m-%d %H:%M}" if at else ""
-        tail.append(
-            indent + printable(f"superseded{since} by {by}" if by else f"superseded{since}, with nothing in its place")
-        )
+        behind = f" by {by}" if by else ", with nothing in its place" if standing == "superseded" else ""
+        tail.append(indent + printable(f"{standing}{since}{behind}"))
     if explanation := hit.get("explanation"):
         tail += [f"{indent}{printable(line)}" for line in hit_lines(explanation)]
     star = " ★" if hit.get("priority_multiplier", 1.0) > 1 else ""

@@ -121,7 +121,7 @@ def _session_or_file(episode: Episode) -> str:
 def _status(episode: Episode) -> str:
     if episode.status == "active":
         return ""
-    return f"superseded by {id_label(episode.superseded_by)}" if episode.superseded_by else "superseded"
+    return f"{episode.status} by {id_label(episode.superseded_by)}" if episode.superseded_by else episode.status
 
 
 def passage_item(episode: Episode, stored: StoredPassage, part: Part | None, sentences: Sequence[str] = ()) -> Item:

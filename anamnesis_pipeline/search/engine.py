@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull
-from anamnesis_pipeline.model import CHAT_ANSWER, Episode, EpisodeFilter, EpisodeHead, Space, StoredPassage
+from anamnesis_pipeline.model import CHAT_ANSWER, HOLDING, Episode, EpisodeFilter, EpisodeHead, Space, StoredPassage
 from anamnesis_pipeline.parsing.text.file_names import composed
 from anamnesis_pipeline.search.best_sentences import Run, SentenceReader
 from anamnesis_pipeline.search.boosts import CORRECTION, aged, factors_of
@@ -466,7 +466,7 @@ def _within_budget(query: SearchQuery, groups: Sequence[Sequence[_Found]]) -> li
     chosen = []
     left = query.max_tokens if query.max_tokens is not None else sys.maxsize
     for group in groups[: query.top_k]:
-        first, *others = sorted(group, key=lambda found: found.episode.status != "active")
+        first, *others = sorted(group, key=lambda found: found.episode.status not in HOLDING)
         if first.second is not None and _tokens(first.episode, (first.passage, first.second)) > left:
             first = replace(first, second=None)
         cost = _tokens(first.episode, (first.passage, *([first.second] if first.second else [])))

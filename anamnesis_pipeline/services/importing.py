@@ -56,7 +56,7 @@ class Line(BaseModel):
     kind: Annotated[str, Field(min_length=1, max_length=100)] = "note"
     raw_exchange: str = ""
     tags: list[Name] = []
-    status: Literal["active", "superseded"] = "active"
+    status: Literal["active", "challenged", "superseded", "merged", "invalidated"] = "active"
     superseded_by: Name | None = None
     machine: Name = ""
     path: str = ""

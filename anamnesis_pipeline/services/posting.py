@@ -11,10 +11,11 @@ from typing import Any
 from anamnesis_pipeline.embeddings.passages import passages_of_posted
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, EpisodeNotFound, InvalidEpisode
-from anamnesis_pipeline.model import Episode, Passage, Space, StoredPassage
+from anamnesis_pipeline.model import Episode, Passage, Space, Status, StoredPassage
 from anamnesis_pipeline.parsing.redaction.masking import masks_in
 from anamnesis_pipeline.pipeline.exclusion import Exclusions, refuse
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.records.statuses import EDITED, Cause
 
 _FIRST = datetime.min.replace(tzinfo=UTC)
 CONTEXT_WITHIN = timedelta(minutes=30)
@@ -85,10 +86,13 @@ class EpisodeWriter:
             self.embed([episode.episode_id])
         return episode, created
 
-    def patch(self, episode_id: str, changes: Mapping[str, Any], expected_hash: str | None = None) -> Episode:
+    def patch(
+        self, episode_id: str, changes: Mapping[str, Any], expected_hash: str | None = None, cause: Cause = EDITED
+    ) -> Episode:
         """Edit fields of an episode; the next keyword search finds the new text.
 
         :param expected_hash: of the content being edited; None: do not check.
+        :param cause: of a change of its status, kept in its history.
         :raises EpisodeNotFound: no such id.
         :raises InvalidEpisode: a field is not editable, or its value is invalid.
         :raises EpisodeConflict: another client edited it meanwhile.
@@ -99,10 +103,14 @@ class EpisodeWriter:
             raise EpisodeNotFound(f"no episode {episode_id!r}")
         if expected_hash not in {None, known.content_hash}:
             raise EpisodeConflict(f"episode {episode_id} changed meanwhile; read it again, then edit")
+        if changes.get("status") not in {None, Status.SUPERSEDED, Status.MERGED}:  # nothing stands for it
+            changes = {"superseded_by": None, **changes}
+        cause = Cause(self.masked(cause.by), self.masked(cause.reason))
         edited = with_masks_counted(replace(known, **self.cleaned(changes)))
         if changes.keys() & {"summary", "raw_exchange", "project"}:
             refuse(self._exclusions.of_episode(edited))
-        self._store.episodes.replace(edited, self._edited_passages(edited, changes.keys()), known.content_hash)
+        passages = self._edited_passages(edited, changes.keys())
+        self._store.episodes.replace(edited, passages, known.content_hash, cause)
         self.embed([episode_id])
         return self._store.episodes.get([episode_id]).get(episode_id, edited)
 

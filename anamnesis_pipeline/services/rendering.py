@@ -1,6 +1,6 @@
 """JSON bodies of episodes and answers. Pure."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Literal, cast
 
@@ -10,7 +10,8 @@ from anamnesis_pipeline.search.best_sentences import best_run, excerpt_of
 from anamnesis_pipeline.search.floor import Confidence
 from anamnesis_pipeline.search.query import Hit, SearchAnswer
 from anamnesis_pipeline.search.trust import authority_of, tier_of
-from anamnesis_pipeline.services.schemas import EpisodeOut, HitOut, SearchOut, SourceOut
+from anamnesis_pipeline.services.schemas import EpisodeOut, HistoryOut, HitOut, SearchOut, SourceOut, StatusName
+from anamnesis_pipeline.store.records.statuses import StatusChange
 
 EXCERPT_CHARS = 1200
 HIT_MESSAGE_IDS = 12
@@ -33,7 +34,7 @@ def episode_body(episode: Episode, include: Collection[str], short: Mapping[str,
         "tags": list(episode.tags),
         "retrieval_count": episode.retrieval_count,
         "last_retrieved": utc_text(episode.last_retrieved) if episode.last_retrieved else None,
-        "status": cast(Literal["active", "superseded"], episode.status),
+        "status": cast(StatusName, episode.status),
         "superseded_by": episode.superseded_by,
         "superseded_at": utc_text(episode.superseded_at) if episode.superseded_at else None,
         "authority": authority_of(episode, is_whole="raw" in include).value,
@@ -72,6 +73,24 @@ def answer_body(
     return body
 
 
+def history_body(changes: Iterable[StatusChange]) -> HistoryOut:
+    """Return the changes of an episode's status."""
+    return {
+        "items": [
+            {
+                "episode_id": change.episode_id,
+                "former": cast(StatusName, change.former),
+                "status": cast(StatusName, change.status),
+                "superseded_by": change.successor,
+                "reason": change.reason,
+                "by": change.by,
+                "at": utc_text(change.at),
+            }
+            for change in changes
+        ]
+    }
+
+
 def utc_text(moment: datetime) -> str:
     """Format as ISO 8601 with `Z`."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
@@ -96,7 +115,7 @@ def _hit_body(hit: Hit, include: Collection[str], explain: bool, quote_tokens: i
         "excerpt": excerpt[:EXCERPT_CHARS],
         "tags": list(episode.tags),
         "retrieval_count": episode.retrieval_count,
-        "status": cast(Literal["active", "superseded"], episode.status),
+        "status": cast(StatusName, episode.status),
         "superseded_by": episode.superseded_by,
         "superseded_at": utc_text(episode.superseded_at) if episode.superseded_at else None,
         "consolidated_from": _names(episode.metadata.get("consolidated_from")),

@@ -31,6 +31,7 @@ _STRICT = ConfigDict(extra="forbid", strict=True)
 Include = Literal["raw", "short_id"]
 ConfidenceName = Literal["strong", "fair", "weak"]
 LayerName = Literal["working", "episodic", "semantic", "procedural", "codebase"]
+StatusName = Literal["active", "challenged", "superseded", "merged", "invalidated"]
 
 
 # --- requests --------------------------------------------------------------------------------------------
@@ -97,8 +98,16 @@ class EpisodeChanges(TypedDict, total=False):
     timestamp: Annotated[Time, Field(description="Time of the episode")]
     kind: EpisodeKind
     metadata: Metadata
-    status: Annotated[Literal["active", "superseded"], Field(description="`superseded` hides it from searches")]
+    status: Annotated[
+        StatusName,
+        Field(
+            description="`challenged` is shown with that label, `superseded`, `merged` and `invalidated` are left out "
+            "of searches"
+        ),
+    ]
     superseded_by: Annotated[EpisodeId | None, Field(description="Id of the episode that replaces it")]
+    reason: Annotated[Text, Field(max_length=1_000, description="Why the status changes; kept in its history")]
+    by: Annotated[Name, Field(description="Who changes the status; kept in its history")]
 
 
 class SearchIn(BaseModel):
@@ -256,7 +265,7 @@ class EpisodeOut(TypedDict):
     tags: list[str]
     retrieval_count: int
     last_retrieved: str | None
-    status: Literal["active", "superseded"]
+    status: StatusName
     superseded_by: str | None
     superseded_at: str | None
     authority: AuthorityOut
@@ -269,6 +278,26 @@ class PageOut(TypedDict):
 
     items: list[EpisodeOut]
     next_cursor: str | None
+
+
+class StatusChangeOut(TypedDict):
+    """A change of an episode's status. `superseded_by`: the episode that stands for it from then on; `by`: a person, a
+    client, or the name of a rule.
+    """
+
+    episode_id: str
+    former: StatusName
+    status: StatusName
+    superseded_by: str | None
+    reason: str
+    by: str
+    at: str
+
+
+class HistoryOut(TypedDict):
+    """The latest changes of an episode's status, oldest first."""
+
+    items: list[StatusChangeOut]
 
 
 class BulkFailure(TypedDict):
@@ -316,7 +345,7 @@ class HitOut(TypedDict):
     raw_exchange: NotRequired[str]
     tags: list[str]
     retrieval_count: int
-    status: Literal["active", "superseded"]
+    status: StatusName
     superseded_by: str | None
     superseded_at: str | None
     consolidated_from: list[str]

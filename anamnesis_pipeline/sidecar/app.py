@@ -49,6 +49,7 @@ from anamnesis_pipeline.sidecar.routes import embedding as embedding_routes
 from anamnesis_pipeline.sidecar.routes import episodes as episodes_routes
 from anamnesis_pipeline.sidecar.routes import exclusion as exclusion_routes
 from anamnesis_pipeline.sidecar.routes import forget as forget_routes
+from anamnesis_pipeline.sidecar.routes import history as history_routes
 from anamnesis_pipeline.sidecar.routes import jsonl as jsonl_routes
 from anamnesis_pipeline.sidecar.routes import log as log_routes
 from anamnesis_pipeline.sidecar.routes import memory as memory_routes
@@ -76,6 +77,7 @@ _ROUTERS = (
     search_routes.router,
     query_routes.router,
     similar_routes.router,
+    history_routes.router,
     session_routes.router,
     overview_routes.router,
     dashboard_routes.router,

@@ -30,6 +30,7 @@ from anamnesis_pipeline.store.records.queries import QueryRecords
 from anamnesis_pipeline.store.records.sessions import SessionRecords
 from anamnesis_pipeline.store.records.settings import SettingsRecords
 from anamnesis_pipeline.store.records.spaces import SpaceRecords
+from anamnesis_pipeline.store.records.statuses import StatusRecords
 from anamnesis_pipeline.store.records.summaries import SummaryRecords
 
 
@@ -47,6 +48,7 @@ class Store:
     summaries: SummaryRecords
     documents: DocumentRecords
     episodes: EpisodeRecords
+    statuses: StatusRecords
     text: TextIndex
     vectors: VectorIndex
     spaces: SpaceRecords
@@ -90,6 +92,7 @@ class Store:
             summaries=SummaryRecords(gateway),
             documents=DocumentRecords(gateway),
             episodes=EpisodeRecords(gateway, native),
+            statuses=StatusRecords(gateway),
             llm=LlmRecords(gateway),
             settings=SettingsRecords(gateway),
             exclusion=ExclusionRecords(gateway),

@@ -360,6 +360,14 @@ TABLES = (
             by("root", {"root": NOT_EMPTY}),
         ],
     ),
+    # changes of the status of episodes: what it was, what it became, the episode that stands for it, who, and why
+    table(
+        "status_history",
+        "number int",
+        "episode_id, former, status, successor text?, actor, reason, at",
+        [by("episode_id number")],
+        serial="number",
+    ),
     # queries: `asked` holds the other fields of the request as JSON, `found` the number of episodes found
     table(
         "query_log", "number int", "asked_at, query, asked, found int, used_at text?", [by("asked_at")], serial="number"

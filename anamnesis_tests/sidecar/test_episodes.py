@@ -55,6 +55,29 @@ def test_text_comes_only_with_include_raw(client: TestClient, asked: str, text: 
     assert [each.get("raw_exchange", "absent") for each in answers] == [text] * 5
 
 
+def test_change_of_status_is_kept_with_its_reason(client: TestClient, post: Post) -> None:
+    for name in ("old", "new"):
+        post(f"the {name} zeppelin", episode_id=name)
+    change = {"status": "challenged", "reason": "measured: password=hunter2hunter2X9", "by": "Ada"}
+    assert client.patch("/api/episodes/old", json=change).json()["status"] == "challenged"
+    assert [hit["status"] for hit in search(client, "the old zeppelin") if hit["episode_id"] == "old"] == ["challenged"]
+    client.patch("/api/episodes/old", json={"status": "superseded", "superseded_by": "new"})
+    assert "old" not in [hit["episode_id"] for hit in search(client, "the old zeppelin")]
+    client.patch("/api/episodes/old", json={"status": "invalidated"})
+    body = client.get("/api/history", params={"episode_id": "old"}).json()
+    told = [(each["former"], each["status"], each["superseded_by"], each["by"]) for each in body["items"]]
+    assert told == [
+        ("active", "challenged", None, "Ada"),
+        ("challenged", "superseded", "new", "request"),
+        ("superseded", "invalidated", None, "request"),  # nothing stands for it any more
+    ]
+    assert "hunter2" not in str(body)
+    assert client.get("/api/history", params={"episode_id": "new"}).json() == {"items": []}
+    problem(client.get("/api/history", params={"episode_id": "none"}), 404)
+    problem(client.patch("/api/episodes/new", json={"reason": "why not", "tags": []}), 422)
+    problem(client.patch("/api/episodes/new", json={"reason": "why not"}), 400)
+
+
 def test_next_search_finds_what_was_posted(client: TestClient, post: Post) -> None:
     posted = post("The zeppelin hangar needs new doors")
     found = client.post("/api/episodes/search", json={"query": "zeppelin doors"}).json()

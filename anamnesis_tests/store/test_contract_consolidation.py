@@ -128,7 +128,7 @@ def merged(store: Store) -> bool:
 def test_a_merge_hides_its_members_and_is_undone_as_a_whole_for_good(store: Store) -> None:
     said(store, "a", "b")
     assert merged(store)
-    assert state(store, "a", "b", "m") == [("superseded", "m"), ("superseded", "m"), ACTIVE]
+    assert state(store, "a", "b", "m") == [("merged", "m"), ("merged", "m"), ACTIVE]
     assert not merged(store)
     assert store.consolidation.settle(the_session(store), {"a": "b", "b": None}) == Settlement()
     assert store.consolidation.counts() == {"session": 0, "merge": 2, "undone": 0}

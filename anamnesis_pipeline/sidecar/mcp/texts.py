@@ -46,7 +46,7 @@ def head(record: Mapping[str, Any]) -> str:
     parts = [
         f"[{_name(kind_label(record['kind']))}] {when(record['timestamp'])} {_project(record)}",
         _origin(record),
-        *(["superseded" + _successor(record)] if record.get("status") == "superseded" else []),
+        *_standing(record),
         f"id {id_label(record.get('short_id') or record['episode_id'])}",
     ]
     return " · ".join(parts)
@@ -68,7 +68,7 @@ def hit(rank: int, found: Mapping[str, Any], common: Sequence[str] = ()) -> str:
         f"{rank}. [{_name(kind_label(found['kind']))} {episode_id}] {found['timestamp'][:10]}",
         found["confidence"],
         *(place for place in (_project(found), _origin(found)) if place not in common),
-        *(["superseded" + _successor(found)] if found.get("status") == "superseded" else []),
+        *_standing(found),
     ]
     first, last = " · ".join(parts), _notes(found)
     text = flat(found.get("quote") or found["excerpt"] or found["summary"])
@@ -173,8 +173,12 @@ def _notes(record: Mapping[str, Any], *, whole: bool = False) -> str:
     return text if whole else cut(text, _TAGS_TOKENS)
 
 
-def _successor(record: Mapping[str, Any]) -> str:
-    return f" by {id_label(record['superseded_by'])}" if record.get("superseded_by") else ""
+def _standing(record: Mapping[str, Any]) -> list[str]:
+    """Return the status if it is not simply active, with what took its place."""
+    status = record.get("status", "active")
+    if status == "active":
+        return []
+    return [f"{status} by {id_label(record['superseded_by'])}" if record.get("superseded_by") else status]
 
 
 def _broken(text: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from anamnesis_pipeline.errors import EpisodeNotFound
+from anamnesis_pipeline.errors import EpisodeNotFound, InvalidEpisode
 from anamnesis_pipeline.model import Episode, EpisodeFilter
 from anamnesis_pipeline.pipeline import publish as episodes
 from anamnesis_pipeline.services.fields import EpisodeId, Kind, Name, Tag, Time
@@ -27,6 +27,7 @@ from anamnesis_pipeline.sidecar.documentation import BULK_BODY, PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.query import keep_opened, keep_reading
 from anamnesis_pipeline.sidecar.services import Services, Uses
+from anamnesis_pipeline.store.records.statuses import EDITED, Cause
 from anamnesis_pipeline.store.values import CURSOR_PATTERN
 
 MAX_SKIP = 1_000_000
@@ -185,10 +186,17 @@ def get_episode(episode_id: PathId, services: Uses, include: Includes) -> Respon
 
 @router.patch("/{episode_id:path}", response_model=EpisodeOut)
 def patch_episode(episode_id: PathId, changes: EpisodeChanges, services: Uses, include: Includes) -> Response:
-    """Change some fields; the next search finds the new words. An empty body is 400."""
-    if not changes:
+    """Change some fields; the next search finds the new words. An empty body is 400. `reason` and `by` go with a change
+    of `status`.
+    """
+    told = {name: value for name, value in changes.items() if name in {"reason", "by"}}
+    fields = {name: value for name, value in changes.items() if name not in told}
+    if not fields:
         raise HTTPException(400, "name at least one field to change")
-    episode = services.poster.patch(episode_id, changes)
+    if told and "status" not in fields:
+        raise InvalidEpisode(sorted(told)[0], "is of a change of `status`, and none is named")
+    cause = Cause(changes.get("by") or EDITED.by, changes.get("reason") or "")
+    episode = services.poster.patch(episode_id, fields, cause=cause)
     return json_reply(episode_body(episode, include, short_of(services, include, [episode])))
 
 

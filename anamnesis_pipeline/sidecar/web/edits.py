@@ -1,7 +1,7 @@
 """Reversible edits of episodes: old and new field values are kept."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -11,7 +11,10 @@ from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.services.schemas import EpisodeChanges
 from anamnesis_pipeline.sidecar.services import Services
+from anamnesis_pipeline.store.records.statuses import Cause
 
+BY_A_PERSON = Cause("person")
+"""Of a change of a status on a page."""
 _CHANGES: TypeAdapter[EpisodeChanges] = TypeAdapter(EpisodeChanges)
 
 
@@ -35,14 +38,15 @@ def read_episode(services: Services, episode_id: str) -> Episode:
     return episode
 
 
-def edit(services: Services, episode: Episode, changes: Mapping[str, Any]) -> Edit:
+def edit(services: Services, episode: Episode, changes: Mapping[str, Any], cause: Cause = BY_A_PERSON) -> Edit:
     """Write some fields, as `PATCH` does.
 
     :param episode: its state when the user made the changes.
+    :param cause: of a change of its status.
     :raises RequestValidationError: a value is invalid.
     :raises EpisodeConflict: it was edited meanwhile.
     """
-    edited = services.poster.patch(episode.episode_id, _checked(changes), episode.content_hash)
+    edited = services.poster.patch(episode.episode_id, _checked(changes), episode.content_hash, cause)
     return Edit(episode.episode_id, _fields(episode, changes), _fields(edited, changes))
 
 
@@ -55,7 +59,7 @@ def take_back(services: Services, done: Edit) -> None:
     episode = read_episode(services, done.episode_id)
     if _fields(episode, done.after) != done.after:
         raise EpisodeConflict(f"{done.episode_id} was edited again meanwhile, so that the edit before stays")
-    services.poster.patch(done.episode_id, done.before, episode.content_hash)
+    services.poster.patch(done.episode_id, done.before, episode.content_hash, replace(BY_A_PERSON, reason="undone"))
 
 
 def _checked(changes: Mapping[str, Any]) -> EpisodeChanges:

@@ -1,6 +1,7 @@
 """Episode page: its data, similar episodes, and actions."""
 
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated, Any, Literal
 
 from fastapi import Form, Path, Query
 from starlette.background import BackgroundTask
@@ -19,10 +20,11 @@ from anamnesis_pipeline.sidecar.routes.query import keep_reading
 from anamnesis_pipeline.sidecar.routes.similar import find_similar
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web import episode_changes
-from anamnesis_pipeline.sidecar.web.edits import edit, read_episode
+from anamnesis_pipeline.sidecar.web.edits import BY_A_PERSON, edit, read_episode
 from anamnesis_pipeline.sidecar.web.episode_view import view_of
 from anamnesis_pipeline.sidecar.web.html import fragment, page, page_router
 from anamnesis_pipeline.sidecar.web.undo import undo_of
+from anamnesis_pipeline.store.records.statuses import Cause
 
 SIMILAR = 6
 CANDIDATES = 6
@@ -147,6 +149,20 @@ def supersede(request: Request, services: Uses, episode_id: FormId, by: Annotate
     return _edited(request, services, episode, changes, "Superseded.")
 
 
+@router.post("/dashboard/episode/doubt")
+def doubt(
+    request: Request,
+    services: Uses,
+    episode_id: FormId,
+    status: Annotated[Literal["challenged", "invalidated"], Form()],
+    reason: Annotated[str, Form(max_length=1_000)] = "",
+) -> Response:
+    """Mark it as challenged, or as holding no more."""
+    episode = read_episode(services, episode_id)
+    cause = replace(BY_A_PERSON, reason=reason.strip())
+    return _edited(request, services, episode, {"status": status, "superseded_by": None}, f"{status.title()}.", cause)
+
+
 @router.post("/dashboard/episode/restore")
 def restore(request: Request, services: Uses, episode_id: FormId) -> Response:
     """Make it current again."""
@@ -173,8 +189,15 @@ def _unchanged(services: Services, episode_id: str, read_hash: str) -> Episode:
     return episode
 
 
-def _edited(request: Request, services: Services, episode: Episode, changes: dict[str, Any], toast: str) -> Response:
-    done = edit(services, episode, changes)
+def _edited(
+    request: Request,
+    services: Services,
+    episode: Episode,
+    changes: dict[str, Any],
+    toast: str,
+    cause: Cause = BY_A_PERSON,
+) -> Response:
+    done = edit(services, episode, changes, cause)
     return _body(request, services, episode.episode_id, toast, undo_of(request).keep([done]))
 
 

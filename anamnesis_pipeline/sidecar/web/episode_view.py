@@ -85,6 +85,7 @@ def view_of(services: Services, episode: Episode, hidden: frozenset[str]) -> dic
         "bars": bars_of(episode, effective_settings(store).summary_min_value),
         "related": related_to(store, episode, hidden),
         "events": list(reversed(store.events.of(episode.episode_id, MAX_EVENTS))),
+        "history": store.statuses.history(episode.episode_id, MAX_EVENTS)[::-1],
         "notes": notes_of(episode),
         "metadata": [(n, _as_text(value)) for n, value in episode.metadata.items() if n not in _SHOWN_ELSEWHERE],
         "title": _texts(episode.metadata.get("title")),
@@ -137,7 +138,7 @@ def related_to(store: Store, episode: Episode, hidden: frozenset[str]) -> list[R
     own = episode.episode_id
     relations: dict[str, str] = {}
     if episode.superseded_by:
-        relations[episode.superseded_by] = "superseded by"
+        relations[episode.superseded_by] = f"{episode.status} by"
     relations |= dict.fromkeys(store.episodes.superseded_by(own, MAX_LINEAGE), "supersedes")
     made_of = _texts(episode.metadata.get("consolidated_from"))[:MAX_LINEAGE]
     relations |= dict.fromkeys(made_of, "made of")

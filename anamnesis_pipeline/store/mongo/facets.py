@@ -8,7 +8,7 @@ https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-stage/
 import json
 from datetime import UTC, datetime, timedelta
 
-from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, CHAT_KINDS, FORMER_KIND, EpisodeFilter, EpisodeHead
+from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, CHAT_KINDS, FORMER_KIND, HOLDING, EpisodeFilter, EpisodeHead
 from anamnesis_pipeline.store.memory_layers import WORKING_BELOW, WORKING_FOR, Layer, layer_of
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
 from anamnesis_pipeline.store.values import instant, moment, sought, spellings
@@ -96,9 +96,9 @@ def condition(where: EpisodeFilter) -> Filter:
             hidden["project"] = {"$nin": list(map(sought, where.shown_projects))}
         terms.append({"$nor": [hidden]})
     if where.only_superseded:
-        terms.append({"status": "superseded"})
+        terms.append({"status": {"$nin": list(HOLDING)}})
     elif not where.include_superseded:
-        terms.append({"status": "active"})
+        terms.append({"status": {"$in": list(HOLDING)}})
     return {"$and": terms} if terms else {}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from anamnesis_pipeline.model import EpisodeFilter
+from anamnesis_pipeline.model import HOLDING, EpisodeFilter
 from anamnesis_pipeline.store.contracts import Lacking, Native
 from anamnesis_pipeline.store.gateway import Row
 from anamnesis_pipeline.store.memory_layers import LASTING_KINDS, LASTING_TAGS, WORKING_BELOW
@@ -75,7 +75,7 @@ _KINDS: list[dict[str, Any]] = [
 ]
 _TO_LAST: dict[str, Any] = {
     "$or": [{"tags": {"$in": sorted(LASTING_TAGS)}}, {"edited": {"$gt": 0}}],
-    "status": "active",
+    "status": {"$in": list(HOLDING)},
     "kind": {"$nin": sorted(LASTING_KINDS)},
 }
 """What is curated though its kind does not say so."""
@@ -118,7 +118,7 @@ class MongoOverview(OverviewRecords):
         with self._database.snapshot() as collections:
             episodes = collections["episodes"]
             rows = [(each["_id"], int(each["episodes"])) for each in episodes.aggregate(_KINDS)]
-            active = [(key["kind"], count) for key, count in rows if key["status"] == "active"]
+            active = [(key["kind"], count) for key, count in rows if key["status"] in HOLDING]
             lasting = sum(count for kind, count in active if kind in LASTING_KINDS)
             found = [*episodes.aggregate([{"$match": _RETRIEVED}, *_RETRIEVALS]), {"confirmed": 0, "retrievals": 0}][0]
             return Tally(

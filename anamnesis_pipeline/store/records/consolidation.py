@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from anamnesis_pipeline.errors import EpisodeNotFound
-from anamnesis_pipeline.model import Episode, Passage
+from anamnesis_pipeline.model import Episode, Passage, Status
 from anamnesis_pipeline.store.contracts import Native
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE, Gateway, Match, Tables, write_all
 from anamnesis_pipeline.store.records import events
 from anamnesis_pipeline.store.records.episodes import write_rows
 from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_pipeline.store.records.links import (
-    STATUS_FIELDS,
     Link,
     Regime,
     behind_stored,
@@ -19,13 +18,15 @@ from anamnesis_pipeline.store.records.links import (
     links_of,
     note_sessions,
     quoting,
-    revive,
-    supersede,
     undo,
     write_links,
 )
+from anamnesis_pipeline.store.records.statuses import STATUS_FIELDS, Cause, revive, set_status
 from anamnesis_pipeline.store.tables import NOT_EMPTY
 from anamnesis_pipeline.store.values import storable, storable_passages
+
+_SETTLED = Cause("consolidation", "no later episode of its session says the same any more")
+_UNDONE = Cause("request", "consolidation was undone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +121,9 @@ class ConsolidationRecords:
                 elif canonical is None and link is not None:
                     to_revive[episode_id] = link.canonical
             possible = behind_stored(tables, to_hide)
-            hidden = hide(tables, possible, before)
+            hidden = hide(tables, possible, before, Regime.SESSION)
             write_links(tables, {episode_id: possible[episode_id] for episode_id in sorted(hidden)}, Regime.SESSION)
-            revived = revive(tables, to_revive)
+            revived = revive(tables, to_revive, _SETTLED)
             if to_revive:
                 tables["consolidated"].delete({"episode_id": {"$in": sorted(to_revive)}})
             moved = [episode_id for episode_id in canonical_of if episode_id in hidden | revived]
@@ -147,7 +148,7 @@ class ConsolidationRecords:
             if {row["episode_id"]: row["raw_exchange"] for row in rows} != texts:
                 return False
             write_rows(tables, self._native, [(merged, passages)])
-            hide(tables, canonical_of, {})
+            hide(tables, canonical_of, {}, Regime.MERGE)
             write_links(tables, canonical_of, Regime.MERGE)
             events.note(tables, Happening.CONSOLIDATION, [merged.episode_id, *canonical_of])
             return True
@@ -164,7 +165,7 @@ class ConsolidationRecords:
         def work(tables: Tables) -> Unsuperseded:
             link = links_of(tables, [episode_id]).get(episode_id)
             if link is not None and link.regime is Regime.SESSION and not link.undone:
-                revive(tables, {episode_id: link.canonical})
+                revive(tables, {episode_id: link.canonical}, _UNDONE)
                 undo(tables, [episode_id])
                 events.note(tables, Happening.CONSOLIDATION, [episode_id])
                 return Unsuperseded((episode_id,))
@@ -173,9 +174,10 @@ class ConsolidationRecords:
             members = [row["episode_id"] for row in linked if row["regime"] == Regime.MERGE]
             if not members:
                 raise EpisodeNotFound(f"nothing was superseded by consolidation of an episode {episode_id!r}")
-            revive(tables, dict.fromkeys(members, merged))
+            revive(tables, dict.fromkeys(members, merged), _UNDONE)
             undo(tables, members)
-            supersede(tables, tables["episodes"].find({"episode_id": merged}, STATUS_FIELDS), {merged: None})
+            rows = tables["episodes"].find({"episode_id": merged}, STATUS_FIELDS)
+            set_status(tables, rows, {merged: (Status.SUPERSEDED.value, None)}, _UNDONE)
             events.note(tables, Happening.CONSOLIDATION, [merged, *members])
             return Unsuperseded(tuple(members), merged)
 

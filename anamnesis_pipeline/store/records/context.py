@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from anamnesis_pipeline.model import Episode
-from anamnesis_pipeline.store.gateway import Gateway, Match, Tables
+from anamnesis_pipeline.model import HOLDING, Episode
+from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables
 from anamnesis_pipeline.store.values import EPISODE_FIELDS, clean, episode_of, indexed, instant, moment
 
 SESSIONS_KEPT = 2_000
@@ -101,7 +101,7 @@ class ContextRecords:
         exclusive. The cost grows with the episodes returned, not with those stored.
         """
         earlier = {"timestamp": {"$lt": instant(before)}} if before is not None else {}
-        match = {"project": indexed(project), "kind": clean(kind), "status": "active", **earlier}
+        match = {"project": indexed(project), "kind": clean(kind), **earlier}
         with self._gateway.read() as tables:
             return _newest(tables, match, limit)
 
@@ -110,7 +110,7 @@ class ContextRecords:
         of the tag that were stored last.
         """
         tagged = {"tags": {"$has": clean(tag)}}
-        wanted = {"project": indexed(project), "status": "active"}
+        wanted = {"project": indexed(project)}
         with self._gateway.snapshot() as tables:
             episodes = tables["episodes"]
             beyond = episodes.find(tagged, ["number"], order=["-number"], skip=TAGGED_AMONG, limit=1)
@@ -119,8 +119,13 @@ class ContextRecords:
 
 
 def _newest(tables: Tables, match: Match, limit: int) -> list[Episode]:
-    rows = tables["episodes"].find(match, EPISODE_FIELDS, order=["-timestamp", "-episode_id"], limit=limit)
-    return [episode_of(row) for row in rows]
+    """Return the newest that hold. Each status is read on its own, in the order of its index."""
+    found: list[Row] = []
+    for status in HOLDING:
+        wanted = {**match, "status": status}
+        found += tables["episodes"].find(wanted, EPISODE_FIELDS, order=["-timestamp", "-episode_id"], limit=limit)
+    found.sort(key=lambda row: (row["timestamp"], row["episode_id"]), reverse=True)
+    return [episode_of(row) for row in found[:limit]]
 
 
 def _expire(tables: Tables, when: datetime) -> None:

@@ -6,13 +6,13 @@ from difflib import SequenceMatcher
 from functools import partial
 from operator import attrgetter
 
-from anamnesis_pipeline.model import MAX_RECORDS, FileCursor, Part, record_id, source_tag
+from anamnesis_pipeline.model import MAX_RECORDS, FileCursor, Part, Status, record_id, source_tag
 from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables, batches, by_rows, write_all
 from anamnesis_pipeline.store.records import events
 from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_pipeline.store.records.files import File, of_files, read_cursor, write_cursors
-from anamnesis_pipeline.store.records.links import STATUS_FIELDS, Status, set_status
 from anamnesis_pipeline.store.records.parts import pack_section, unpack_section, write_parts
+from anamnesis_pipeline.store.records.statuses import STATUS_FIELDS, Cause, Standing, set_status
 from anamnesis_pipeline.store.tables import NOT_EMPTY
 from anamnesis_pipeline.store.values import clean, indexed
 
@@ -22,6 +22,12 @@ _FINAL = ("place", "anchor", "text", "body")
 """Of a sighting, what its part's id is made of."""
 _FOLLOWING = ("source", "path", "project", "cwd", "prompt", "ordinal", "section")
 """Of a part, what follows the file that it goes by."""
+
+_CAME_BACK = Cause("documents", "its text stands in a file again")
+_REPLACED = Cause("documents", "another text took its place in its file")
+_GONE = Cause("documents", "its text stands in no file any more")
+_DECIDED = (Status.CHALLENGED, Status.INVALIDATED)
+"""Statuses that no file causes: a text that stands in one keeps them."""
 
 Section = tuple[str, str]
 """Place and anchor."""
@@ -414,15 +420,17 @@ def _write_verdicts(tables: Tables, verdicts: Mapping[str, Verdict]) -> Settled:
     stored = {row["episode_id"]: row for row in tables["episodes"].among("episode_id", ids, STATUS_FIELDS)}
     superseded = retired = revived = 0
     moved: list[str] = []
-    changed: dict[str, Status] = {}
+    changed: dict[Cause, dict[str, Standing]] = {cause: {} for cause in (_CAME_BACK, _REPLACED, _GONE)}
     for part_id, verdict in verdicts.items():
         # a rule may hold the other part back, or its episode was deleted
         successor = verdict.superseded_by if verdict.superseded_by in stored else None
-        status = "active" if verdict.is_current else "superseded"
+        status = Status.ACTIVE.value if verdict.is_current else Status.SUPERSEDED.value
         others = [
             row
             for key in of_part[part_id]
-            if (row := stored.get(key)) and (row["status"], row["superseded_by"]) != (status, successor)
+            if (row := stored.get(key))
+            and (row["status"], row["superseded_by"]) != (status, successor)
+            and not (verdict.is_current and row["status"] in _DECIDED)
         ]
         if not others or others[0]["episode_id"] != part_id:
             continue
@@ -430,8 +438,10 @@ def _write_verdicts(tables: Tables, verdicts: Mapping[str, Verdict]) -> Settled:
         revived += verdict.is_current
         retired += not verdict.is_current and successor is None
         superseded += not verdict.is_current and successor is not None
-        changed |= {row["episode_id"]: (status, successor) for row in others}
-    set_status(tables, [stored[episode_id] for episode_id in changed], changed)
+        cause = _CAME_BACK if verdict.is_current else _REPLACED if successor else _GONE
+        changed[cause] |= {row["episode_id"]: (status, successor) for row in others}
+    for cause, standings in changed.items():
+        set_status(tables, [stored[episode_id] for episode_id in standings], standings, cause)
     events.note(tables, Happening.STATUS, moved)
     return Settled(superseded, retired, revived)
 

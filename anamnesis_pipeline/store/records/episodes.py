@@ -5,12 +5,12 @@ is removed.
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
-from anamnesis_pipeline.model import Episode, EpisodeFilter, EpisodeHead, Part, Passage, StoredPassage, Summary
+from anamnesis_pipeline.model import HOLDING, Episode, EpisodeFilter, EpisodeHead, Part, Passage, StoredPassage, Summary
 from anamnesis_pipeline.store.contracts import Lacking, Native
 from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, batches, by_rows, can_be_stored
 from anamnesis_pipeline.store.records import chat, documents, events, exclusion, links, queries, session_notes
@@ -18,6 +18,7 @@ from anamnesis_pipeline.store.records.events import Happening, kind_of_edit
 from anamnesis_pipeline.store.records.links import Link
 from anamnesis_pipeline.store.records.parts import mark_published
 from anamnesis_pipeline.store.records.settings import read_aliases, store_name
+from anamnesis_pipeline.store.records.statuses import EDITED, STATUS_FIELDS, Cause, forget_history, set_status
 from anamnesis_pipeline.store.tables import NOT_EMPTY
 from anamnesis_pipeline.store.values import (
     EPISODE_FIELDS,
@@ -141,9 +142,10 @@ class EpisodeRecords:
 
         return self._gateway.write(work)
 
-    def replace(self, episode: Episode, passages: Sequence[Passage], expected_hash: str) -> None:
+    def replace(self, episode: Episode, passages: Sequence[Passage], expected_hash: str, cause: Cause = EDITED) -> None:
         """Write an edited episode (status and `superseded_by` included) if its stored hash is `expected_hash`.
 
+        :param cause: of a change of its status.
         :raises EpisodeNotFound: no such id.
         :raises EpisodeConflict: it changed meanwhile.
         """
@@ -161,16 +163,10 @@ class EpisodeRecords:
             write_episodes(tables, self._native, [(episode, passages)])
             if edited == _REWRITTEN and session_notes.is_told(held.kind):
                 drop_session_records(tables, self._native, [(held.source, held.session_id)])
-            now = tables["episodes"].one(match, ["status", "superseded_at"]) or row
-            since = now["superseded_at"] if now["status"] == "superseded" else instant(datetime.now(UTC))
-            change = {
-                "status": episode.status,
-                "superseded_by": episode.superseded_by,
-                "superseded_at": since if episode.status == "superseded" else None,
-                "edited": max(edited, row["edited"]),
-            }
-            tables["episodes"].update(match, change)
-            if (held.status, episode.status) == ("superseded", "active"):
+            now = tables["episodes"].one(match, STATUS_FIELDS) or row
+            set_status(tables, [now], {episode.episode_id: (episode.status, episode.superseded_by)}, cause)
+            tables["episodes"].update(match, {"edited": max(edited, row["edited"])})
+            if held.status not in HOLDING and episode.status in HOLDING:
                 links.undo(tables, [episode.episode_id])
             events.note(tables, kind_of_edit(held, episode), [episode.episode_id])
 
@@ -491,6 +487,7 @@ def remove_episodes(tables: Tables, native: Native, episode_ids: Iterable[str]) 
     drop_session_records(tables, native, told)
     tables["episodes"].delete({"number": {"$in": [row["number"] for row in held]}})
     links.release(tables, ids)
+    forget_history(tables, ids)
     queries.remove_queries_of(tables, ids)
     chat.forget_messages_of(tables, ids)
 

@@ -2,18 +2,12 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 
-from anamnesis_pipeline.store.gateway import Row, Tables
+from anamnesis_pipeline.model import Status
+from anamnesis_pipeline.store.gateway import Tables
 from anamnesis_pipeline.store.records.session_notes import is_of_log
-from anamnesis_pipeline.store.values import instant
-
-STATUS_FIELDS = ("number", "episode_id", "status", "superseded_by", "superseded_at")
-
-
-Status = tuple[str, str | None]
-"""`active` or `superseded`, and the episode that stands for it, if any."""
+from anamnesis_pipeline.store.records.statuses import STATUS_FIELDS, Cause, revive, set_status
 
 
 class Regime(StrEnum):
@@ -23,6 +17,14 @@ class Regime(StrEnum):
     """It is the newest of a session that says the same; found by a rule, again whenever the session changes."""
     MERGE = "merge"
     """An LLM wrote it of the others."""
+
+
+_HIDES = {
+    Regime.SESSION: (Status.SUPERSEDED, Cause("consolidation", "a later episode of its session says the same")),
+    Regime.MERGE: (Status.MERGED, Cause("consolidation", "its text is in one that was merged of several")),
+}
+"""The status of what a link of a regime hides, and why."""
+_RELEASED = Cause("consolidation", "what stood for it was removed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +74,11 @@ def forget_merges(tables: Tables, merged: Collection[str]) -> None:
         tables["consolidated"].delete({"canonical": {"$in": sorted(merged)}})
 
 
-def hide_again(tables: Tables, links: Iterable[Link]) -> None:
+def hide_again(tables: Tables, links: Collection[Link]) -> None:
     """Hide the episodes of these links, which were written, as they were, where another one stands for them."""
-    wanted = {link.episode_id: link.canonical for link in links if not link.undone}
-    hide(tables, behind_stored(tables, wanted), {})
+    for regime in Regime:
+        wanted = {link.episode_id: link.canonical for link in links if not link.undone and link.regime is regime}
+        hide(tables, behind_stored(tables, wanted), {}, regime)
 
 
 def release(tables: Tables, canonicals: Collection[str]) -> None:
@@ -85,7 +88,7 @@ def release(tables: Tables, canonicals: Collection[str]) -> None:
     match = {"canonical": {"$in": sorted(canonicals)}, "undone": 0}
     members = {row["episode_id"]: row["canonical"] for row in tables["consolidated"].find(match)}
     if members:
-        revive(tables, members)
+        revive(tables, members, _RELEASED)
         tables["consolidated"].delete(match)
         sessions = {row["session_id"] for row in tables["episodes"].among("episode_id", members, ["session_id"])}
         note_sessions(tables, sorted(sessions - {""}))
@@ -121,47 +124,15 @@ def write_links(tables: Tables, canonical_of: Mapping[str, str], regime: Regime)
     tables["consolidated"].put(rows, keep=["undone"])
 
 
-def hide(tables: Tables, canonical_of: Mapping[str, str], before: Mapping[str, str]) -> set[str]:
+def hide(tables: Tables, canonical_of: Mapping[str, str], before: Mapping[str, str], regime: Regime) -> set[str]:
     """Let another episode stand for each of these that is active, or for which that of `before` stood. Return the ids
     of those that are hidden now.
     """
     rows = [
         row
         for row in tables["episodes"].among("episode_id", canonical_of, STATUS_FIELDS)
-        if row["status"] == "active" or row["superseded_by"] == before.get(row["episode_id"], "")
+        if row["status"] == Status.ACTIVE or row["superseded_by"] == before.get(row["episode_id"], "")
     ]
-    supersede(tables, rows, canonical_of)
+    status, cause = _HIDES[regime]
+    set_status(tables, rows, {key: (status.value, canonical) for key, canonical in canonical_of.items()}, cause)
     return {row["episode_id"] for row in rows}
-
-
-def supersede(tables: Tables, rows: Sequence[Row], canonical_of: Mapping[str, str | None]) -> None:
-    """Let other episodes stand for those of these rows, or none where that is None."""
-    set_status(tables, rows, {key: ("superseded", canonical) for key, canonical in canonical_of.items()})
-
-
-def set_status(tables: Tables, rows: Sequence[Row], status_of: Mapping[str, Status]) -> None:
-    """Let episodes, of rows with `STATUS_FIELDS`, have these statuses. What is superseded already keeps the time since
-    when it is.
-    """
-    now = instant(datetime.now(UTC))
-    changed: list[Row] = []
-    for row in rows:
-        status, canonical = status_of[row["episode_id"]]
-        since = row["superseded_at"] if row["status"] == "superseded" else now
-        change = {"status": status, "superseded_by": canonical}
-        changed.append({"number": row["number"], **change, "superseded_at": since if status == "superseded" else None})
-    tables["episodes"].put(changed)
-
-
-def revive(tables: Tables, canonical_of: Mapping[str, str]) -> set[str]:
-    """Let the episodes for which these stood be active, but for those that something else superseded. Return the ids of
-    those that are active now.
-    """
-    rows = tables["episodes"].among("episode_id", canonical_of, ["number", "episode_id", "superseded_by"])
-    revived = {
-        row["episode_id"]: row["number"] for row in rows if row["superseded_by"] == canonical_of[row["episode_id"]]
-    }
-    active = {"status": "active", "superseded_by": None, "superseded_at": None}
-    if revived:
-        tables["episodes"].update({"number": {"$in": list(revived.values())}}, active)
-    return set(revived)

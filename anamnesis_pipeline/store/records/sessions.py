@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
 
 from anamnesis_pipeline.model import Episode, Passage
@@ -27,7 +26,10 @@ from anamnesis_pipeline.store.records.session_notes import (
     records_of,
     withdraw_records,
 )
-from anamnesis_pipeline.store.values import LAST_CHARACTER, clean, instant, sought, storable, storable_passages
+from anamnesis_pipeline.store.records.statuses import STATUS_FIELDS, Cause, set_status
+from anamnesis_pipeline.store.values import LAST_CHARACTER, clean, sought, storable, storable_passages
+
+_REVISED = Cause("sessions", "a newer revision of the session's record")
 
 File = tuple[str, str]
 """Source and path of a log."""
@@ -210,9 +212,8 @@ class SessionRecords:
                     events.note(tables, Happening.WRITE, [episode.episode_id])
                 former = [key for key in records_of(tables, {m.key for m in members}) if key != episode.episode_id]
                 if outcome != "tombstoned" and former:
-                    superseded = {"status": "superseded", "superseded_by": episode.episode_id}
-                    now = {"superseded_at": instant(datetime.now(UTC))}
-                    tables["episodes"].update({"episode_id": {"$in": former}, "status": "active"}, superseded | now)
+                    holding = list(tables["episodes"].among("episode_id", former, STATUS_FIELDS, status="active"))
+                    set_status(tables, holding, dict.fromkeys(former, ("superseded", episode.episode_id)), _REVISED)
                 change(tables, [record.root.key], {"revision": record.revision, "until": record.until})
             if ended:
                 remove_episodes(tables, self._native, records_of(tables, ended))

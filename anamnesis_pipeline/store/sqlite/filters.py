@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, CHAT_KINDS, FORMER_KIND, RESERVED_SOURCES, EpisodeFilter
+from anamnesis_pipeline.model import (
+    CHAT,
+    CHAT_ANSWER,
+    CHAT_KINDS,
+    FORMER_KIND,
+    HOLDING,
+    RESERVED_SOURCES,
+    EpisodeFilter,
+)
 from anamnesis_pipeline.store.contracts import Lacking, Native
 from anamnesis_pipeline.store.gateway import Row
 from anamnesis_pipeline.store.memory_layers import (
@@ -36,6 +44,8 @@ from anamnesis_pipeline.store.values import EPISODE_FIELDS, instant, json_list, 
 _KIND_IS = f"""CASE WHEN e.source = '{CHAT}' AND e.kind = '{FORMER_KIND}' THEN '{CHAT_ANSWER}' ELSE e.kind END
     IN (SELECT value FROM json_each(?))"""
 """`model.kind_of` in SQL. No index has it, so it is asked where it makes a difference."""
+
+_HOLDING = ", ".join(f"'{status}'" for status in HOLDING)
 
 Condition = tuple[str, list[str]]
 """SQL that stands after WHERE, and its parameters in order."""
@@ -73,9 +83,9 @@ def condition(where: EpisodeFilter) -> Condition:
         )
         parameters += [json_list(where.hidden_sources), json_list(where.shown_projects)]
     if where.only_superseded:
-        pieces.append("e.status = 'superseded'")
+        pieces.append(f"e.status NOT IN ({_HOLDING})")
     elif not where.include_superseded:
-        pieces.append("e.status = 'active'")
+        pieces.append(f"e.status IN ({_HOLDING})")
     return " AND ".join(pieces) or "1", parameters
 
 
@@ -203,8 +213,8 @@ class SqliteNative(Native):
         """Do nothing: SQLite indexes the texts as it writes them."""
 
 
-_TALLY = """SELECT count(*), coalesce(sum(status = 'active'), 0),
-        coalesce(sum(status = 'active' AND (edited > 0 OR kind IN (SELECT value FROM json_each(:kinds))
+_TALLY = f"""SELECT count(*), coalesce(sum(status IN ({_HOLDING})), 0),
+        coalesce(sum(status IN ({_HOLDING}) AND (edited > 0 OR kind IN (SELECT value FROM json_each(:kinds))
             OR episode_key IN (SELECT episode_key FROM episode_tags
                 WHERE tag IN (SELECT value FROM json_each(:tags))))), 0),
         coalesce(sum(superseded_by IS NOT NULL), 0), coalesce(sum(read_count >= :confirmed), 0),

@@ -120,6 +120,7 @@ NOT_OF_EPISODES = (
 )
 """Settings, machines and files of this project."""
 OF_WHAT_IS_NAMED = (
+    "GET /api/history",
     "GET /api/episodes/{episode_id:path}",
     "GET /dashboard/episodes/{episode_id:path}",
     "GET /dashboard/episode/text",

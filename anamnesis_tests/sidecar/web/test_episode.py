@@ -208,6 +208,23 @@ def test_successor_is_chosen_supersedes_and_is_taken_back(client: TestClient, po
     assert soup.select_one("#supersede") is not None
 
 
+def test_doubt_is_shown_with_its_reason_and_taken_back(client: TestClient, post: Post) -> None:
+    post("The zeppelin is red", episode_id="a")
+    soup, _ = act(client, "doubt", "a", status="challenged", reason="it was painted")
+    assert "Challenged" in soup.select_one(".problem").text
+    assert "it was painted" in soup.select_one(".problem").text
+    soup, toast = act(client, "doubt", "a", status="invalidated", reason="it is gone")
+    assert stored(client, "a")["status"] == "invalidated"
+    told = [each.text for each in soup.select("[aria-labelledby=status-history-title] li")]
+    assert ["it is gone" in told[0], "it was painted" in told[1]] == [True, True]
+    client.post(toast["undo"])
+    assert stored(client, "a")["status"] == "challenged"
+    soup, _ = act(client, "restore", "a")
+    assert soup.select_one(".problem") is None
+    wrong = client.post("/dashboard/episode/doubt", data={"episode_id": "a", "status": "superseded"})
+    assert wrong.status_code == 422
+
+
 def test_no_episode_supersedes_itself_in_the_end(client: TestClient, post: Post) -> None:
     for name in "abc":
         post(f"Of {name}", episode_id=name)

@@ -1,0 +1,113 @@
+"""The status of episodes, and the history of its changes, written in the transaction of each change."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from anamnesis_pipeline.model import HOLDING, Status
+from anamnesis_pipeline.store.gateway import Gateway, Row, Tables
+from anamnesis_pipeline.store.values import instant, moment, sought
+
+STATUS_FIELDS = ("number", "episode_id", "status", "superseded_by", "superseded_at")
+
+Standing = tuple[str, str | None]
+"""A `Status`, and the episode that stands for it, if any."""
+STANDS_ITSELF: Standing = (Status.ACTIVE.value, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Who changes a status, a person, a client or the name of a rule, and why."""
+
+    by: str
+    reason: str = ""
+
+
+EDITED = Cause("request")
+"""Of a change that says no more of itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """One change of the status of an episode. `successor`: the episode that stands for it from then on."""
+
+    episode_id: str
+    former: str
+    status: str
+    successor: str | None
+    by: str
+    reason: str
+    at: datetime
+
+
+class StatusRecords:
+    """The history of statuses."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    def history(self, episode_id: str, limit: int) -> list[StatusChange]:
+        """Return the newest changes of an episode's status, oldest first."""
+        with self._gateway.read() as tables:
+            rows = tables["status_history"].find({"episode_id": sought(episode_id)}, order=["-number"], limit=limit)
+        return [
+            StatusChange(
+                row["episode_id"],
+                row["former"],
+                row["status"],
+                row["successor"],
+                row["actor"],
+                row["reason"],
+                moment(row["at"]),
+            )
+            for row in reversed(rows)
+        ]
+
+
+def set_status(tables: Tables, rows: Sequence[Row], standing_of: Mapping[str, Standing], cause: Cause) -> None:
+    """Let episodes, of rows with `STATUS_FIELDS`, stand so, and note each that stood otherwise. What holds no longer
+    keeps the time since when.
+    """
+    now = instant(datetime.now(UTC))
+    changed: list[Row] = []
+    noted: list[Row] = []
+    for row in rows:
+        status, successor = standing_of[row["episode_id"]]
+        if (row["status"], row["superseded_by"]) == (status, successor):
+            continue
+        since = None if status in HOLDING else row["superseded_at"] or now
+        number = {"number": row["number"]}
+        changed.append({**number, "status": status, "superseded_by": successor, "superseded_at": since})
+        noted.append(
+            {
+                "episode_id": row["episode_id"],
+                "former": row["status"],
+                "status": status,
+                "successor": successor,
+                "actor": cause.by,
+                "reason": cause.reason,
+                "at": now,
+            }
+        )
+    if changed:
+        tables["episodes"].put(changed)
+        tables["status_history"].insert(noted)
+
+
+def revive(tables: Tables, canonical_of: Mapping[str, str], cause: Cause) -> set[str]:
+    """Let the episodes for which these stood be active, but for those for which something else stands by now. Return
+    the ids of those that are active now.
+    """
+    rows = [
+        row
+        for row in tables["episodes"].among("episode_id", canonical_of, STATUS_FIELDS)
+        if row["superseded_by"] == canonical_of[row["episode_id"]]
+    ]
+    revived = {row["episode_id"] for row in rows}
+    set_status(tables, rows, dict.fromkeys(revived, STANDS_ITSELF), cause)
+    return revived
+
+
+def forget_history(tables: Tables, episode_ids: Collection[str]) -> None:
+    """Remove the history of episodes that are removed."""
+    tables["status_history"].delete({"episode_id": {"$in": sorted(episode_ids)}})
