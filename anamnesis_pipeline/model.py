@@ -269,6 +269,10 @@ SOMEWHERE = -1
 """An unknown line."""
 
 
+ProviderName = Literal["claude_cli", "ollama", "anthropic", "openai"]
+"""LLM providers (`llm/factory.py`)."""
+SummarizerName = Literal["none", ProviderName]
+
 SUMMARIZER_MARK = "anamnesis-summarizer-request"
 """Marks every summarizer prompt, so that a transcript of the call is recognized and never ingested."""
 MEMORY_TAG = "anamnesis-memory"

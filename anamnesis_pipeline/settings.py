@@ -34,6 +34,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from anamnesis_pipeline.embeddings.registry import MINILM
 from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.model import SummarizerName
 from anamnesis_pipeline.parsing.claude_logs.value import MIN_VALUE, WEIGHTS
 from anamnesis_pipeline.store.mongo.address import MASK, masked
 
@@ -113,7 +114,7 @@ Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_texts)]
 class LlmSettings(BaseSettings):
     """Each field's description is its row in docs/reference/settings.md."""
 
-    summarizer: Literal["none", "claude_cli", "ollama", "anthropic", "openai"] = Field(
+    summarizer: SummarizerName = Field(
         "none",
         title="Summaries by",
         description="LLM that writes the summaries; `none`: sentences of the text itself are selected",

@@ -265,7 +265,8 @@ def hit_lines(explanation: Mapping[str, Any]) -> list[str]:
     stages = explanation.get("stages") or {}
     if late := stages.get("late"):
         places.append(f"late interaction {late['rank']}")
-    worth = [f"{name} x{factor:g}" for name, factor in (stages.get("factors") or {}).items()]
+    worth = [f"speakers x{voice:g}"] if (voice := stages.get("voice")) else []
+    worth += [f"{name} x{factor:g}" for name, factor in (stages.get("factors") or {}).items()]
     if company := stages.get("company"):
         worth.append(f"company +{company:g}")
     if (above := stages.get("nearness")) is not None:

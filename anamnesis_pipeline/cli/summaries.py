@@ -58,7 +58,7 @@ def run_summarize(settings: Settings, say: Say, project: str | None = None, limi
             flagged += report.counts.get("flagged", 0)
             left = None if left is None else left - report.looked_at
         if flagged:
-            parts = counted(flagged, "part has", "parts have")
+            parts = counted(flagged, "chunk has", "chunks have")
             raise GiveUp(f"{parts} no summary by {model} yet; anamnesis doctor says what to do")
         say(f"Summaries by {model} are done." if wanted else "No part waits for a summary.")
 

@@ -20,7 +20,7 @@ from anamnesis_pipeline.embeddings.base import EmbeddingPool
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.embeddings.precision import choose_device
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting, HostRefused
-from anamnesis_pipeline.model import Source, Space
+from anamnesis_pipeline.model import Source, Space, SummarizerName
 from anamnesis_pipeline.pipeline.reembed_state import noting_failure
 from anamnesis_pipeline.pipeline.survey import Crawler
 from anamnesis_pipeline.runtime.crawler_wiring import configured_specs, open_crawler, remote_host
@@ -263,7 +263,7 @@ class LlmResource(SettingsResource):
     run's config overrides: a key goes to no address but its own.
     """
 
-    summarizer: Literal["none", "claude_cli", "ollama", "anthropic", "openai"] = shown("summarizer")
+    summarizer: SummarizerName = shown("summarizer")
     summary_model: str = shown("summary_model")
     summary_timeout_s: int = shown("summary_timeout_s")
     llm_daily_tokens: int | None = shown("llm_daily_tokens")

@@ -1,15 +1,25 @@
 """Opens LLM providers by name, and checks which are available. Imports late, since libraries are slow to load."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import anyio.to_thread
 
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting
 from anamnesis_pipeline.llm.endpoints import with_scheme
 from anamnesis_pipeline.llm.provider import PROBE_S, LlmOptions, Provider
+from anamnesis_pipeline.model import ProviderName
 
-PROVIDERS = ("claude_cli", "ollama", "anthropic", "openai")
+PROVIDERS: tuple[ProviderName, ...] = get_args(ProviderName)
+LABELS: Mapping[str, str] = {
+    "claude_cli": "Claude's command line",
+    "ollama": "Ollama",
+    "anthropic": "Claude API",
+    "openai": "OpenAI-compatible service",
+}
+"""What pages call them."""
 NEVER_LOCAL = frozenset({"anthropic", "claude_cli"})
 """Providers that always send text off this machine, for any configuration."""
 

@@ -131,8 +131,11 @@ def spec_of_values(values: Mapping[str, Any]) -> SourceSpec:
 
 
 def stored_specs(settings: SettingsRecords) -> list[SourceSpec]:
-    """Return the user-configured sources, by name."""
-    specs = [spec_of_values(value) for _, value in sorted(settings.all(STORED).items())]
+    """Return the user-configured sources, by name. Fields that a newer version stored, and this one does not know, are
+    left out.
+    """
+    rows = [value for _, value in sorted(settings.all(STORED).items())]
+    specs = [spec_of_values({name: row[name] for name in row if name in SpecModel.model_fields}) for row in rows]
     return [replace(s, include=CLAUDE_DOCUMENTS) if s.include == FORMER_CLAUDE_DOCUMENTS else s for s in specs]
 
 

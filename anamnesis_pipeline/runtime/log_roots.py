@@ -73,7 +73,11 @@ def retention_days(settings_json: str) -> int | None:
 
 
 def retention_advice(claude_settings: Path) -> str | None:
-    """Return how to stop Claude Code from deleting its logs; None when it keeps them for a year or more."""
+    """Return how to stop Claude Code from deleting its logs; None when it keeps them for a year or more, or was never
+    here.
+    """
+    if not claude_settings.parent.is_dir():
+        return None
     try:
         days = retention_days(claude_settings.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):

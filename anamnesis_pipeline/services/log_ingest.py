@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.errors import BadSetting, LlmRefused, ServiceUnreachable
 from anamnesis_pipeline.llm.prices import DEFAULT_MODELS, MODELS
-from anamnesis_pipeline.model import LlmBudget, LlmUse
+from anamnesis_pipeline.model import LlmBudget, LlmUse, SummarizerName
 from anamnesis_pipeline.pipeline.daily import timings
 from anamnesis_pipeline.pipeline.llm_choice import doubtful_private
 from anamnesis_pipeline.pipeline.llm_guard import BUDGET_USED_UP, breakers, close_breakers
@@ -35,7 +35,6 @@ from anamnesis_pipeline.store.records.overview import SourceCounts
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
-Summarizer = Literal["none", "claude_cli", "ollama", "anthropic", "openai"]
 Schedule = Literal["disabled", "30min", "1h", "2h", "6h", "nightly"]
 PerRun = Annotated[
     int,
@@ -82,7 +81,7 @@ class JsonlChanges(TypedDict, total=False):
         extra="forbid", strict=True, json_schema_extra={"minProperties": 1}
     )
 
-    summarizer: Annotated[Summarizer | None, words_of("summarizer")]
+    summarizer: Annotated[SummarizerName | None, words_of("summarizer")]
     summary_model: Annotated[
         Annotated[str, Field(max_length=200, pattern=TEXT_PATTERN)] | None, words_of("summary_model")
     ]
@@ -232,7 +231,7 @@ class JsonlSettingsOut(TypedDict):
     them, where its definitions hold what this call changed.
     """
 
-    summarizer: Summarizer
+    summarizer: SummarizerName
     summary_model: str
     summary_min_value: float
     max_exchanges_per_run: int

@@ -5,14 +5,13 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from anamnesis_pipeline.model import ChatMessage, ChatSession, Citation
+from anamnesis_pipeline.model import ChatMessage, ChatSession, Citation, ProviderName
 from anamnesis_pipeline.services.fields import TEXT_PATTERN, WORDED_PATTERN, Name
 from anamnesis_pipeline.services.log_ingest import BudgetOut, UseOut
 from anamnesis_pipeline.services.rendering import utc_text
 
 MAX_CHARS = 32_000
 MAX_FILES = 5
-BackendName = Literal["claude_cli", "ollama", "anthropic", "openai"]
 
 
 class AttachmentIn(BaseModel):
@@ -37,7 +36,7 @@ class ChatIn(BaseModel):
     ] = None
     goes_on: Annotated[bool, Field(description="Continue only: 404 if there is no such conversation")] = False
     backend: Annotated[
-        BackendName | None,
+        ProviderName | None,
         Field(description="Default: the setting `summarizer`; if that is none, one that answers now, Ollama first"),
     ] = None
     model: Annotated[Name | None, Field(description="Model; default: that of the backend")] = None

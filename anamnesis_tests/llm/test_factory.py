@@ -5,13 +5,17 @@ from dataclasses import replace
 import pytest
 
 from anamnesis_pipeline.errors import BadSetting, LlmRefused
-from anamnesis_pipeline.llm.factory import open_provider
+from anamnesis_pipeline.llm.factory import LABELS, PROVIDERS, open_provider
 from anamnesis_pipeline.llm.provider import LlmOptions
 from anamnesis_pipeline.sources.specs import parse_place
 
 FAR = LlmOptions(model="m", openai_url="https://x.example/v1")
 NEAR = LlmOptions(model="m", openai_url="http://localhost/v1")
 OLLAMA = ("127.0.0.1:11434", "http://192.168.0.9:11434/")
+
+
+def test_every_provider_has_a_label() -> None:
+    assert LABELS.keys() == set(PROVIDERS)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 detect-secrets knows most credentials; its patterns are used unchanged, compiled by RE2 where possible. Entropy rules
 are left out, since prose and hashes match them, and so is its keyword rule, which is made for files of one language;
-`ASSIGNMENT` and `redaction_values` replace it. The other rules cover its gaps.
+`ASSIGNMENT` and `values.py` replace it. The other rules cover its gaps.
 """
 
 import base64

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from anamnesis_pipeline.llm.factory import Offer, offers
+from anamnesis_pipeline.llm.factory import LABELS, Offer, offers
 from anamnesis_pipeline.model import ChatMessage, ChatSession
 from anamnesis_pipeline.runtime.llm_wiring import backend_options, offered_choice, wanted_choice
 from anamnesis_pipeline.services.chat import asked_ahead, last_reply
@@ -30,12 +30,6 @@ from anamnesis_pipeline.sidecar.web.undo import undo_of
 PATH = "/chat"
 SESSIONS_SHOWN = 25
 TITLE_CHARS = 200
-LABELS = {
-    "claude_cli": "Claude's command line",
-    "ollama": "Ollama",
-    "anthropic": "Claude API",
-    "openai": "OpenAI-compatible service",
-}
 
 router = page_router()
 

@@ -4,7 +4,7 @@ Dagster's state loads after the page, so that a slow or missing Dagster delays n
 """
 
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
@@ -14,7 +14,9 @@ from starlette.responses import Response
 
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting
 from anamnesis_pipeline.llm.extractive import is_extractive
+from anamnesis_pipeline.llm.factory import LABELS
 from anamnesis_pipeline.llm.prices import DEFAULT_MODELS
+from anamnesis_pipeline.model import SummarizerName
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.summarize import NO_BUDGET
 from anamnesis_pipeline.runtime.dagster_home import dagster_link
@@ -58,10 +60,7 @@ FIELDS = (
         "summarizer",
         choices={
             "none": "No LLM: sentences are selected",
-            "claude_cli": "Claude's command line",
-            "ollama": "Ollama, on your own machine",
-            "anthropic": "Claude API",
-            "openai": "OpenAI-compatible service",
+            **LABELS,
         },
         note_at=PATH + "/llm-note",
         note_of="summary_model",
@@ -157,7 +156,7 @@ async def revert(name: str, request: Request, services: Uses) -> Response:
 @router.get(PATH + "/llm-note")
 def llm_note(
     services: Uses,
-    summarizer: Literal["none", "claude_cli", "ollama", "anthropic", "openai"],
+    summarizer: SummarizerName,
     summary_model: str | None = None,
 ) -> Response:
     """Show the consequences of selecting an LLM; nothing is stored.
