@@ -23,6 +23,10 @@ FORMER_KIND = "exchange"
 CHAT_KINDS = frozenset({CHAT_ANSWER, FORMER_KIND})
 
 
+RECORD_KIND = "record"
+"""Kind of what an LLM drew from an episode: a decision, a lesson, a fact; its type is a tag of it."""
+
+
 def kind_of(source: str, kind: str) -> str:
     """Return the kind of a stored episode, for all versions that stored it."""
     return CHAT_ANSWER if (source, kind) == (CHAT, FORMER_KIND) else kind
@@ -405,6 +409,7 @@ class EpisodeHead:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     retrieval_count: int = 0
     read_count: int = 0
+    superseded_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,6 +427,8 @@ class EpisodeFilter:
     instance: str | None = None
     tags: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    """What they state, e.g. `decision`: the kind of a posted episode, or a tag of a record that an LLM drew."""
     hidden_kinds: tuple[str, ...] = ()
     hidden_sources: tuple[str, ...] = ()
     shown_projects: tuple[str, ...] = ()
@@ -437,7 +444,7 @@ class EpisodeFilter:
     @property
     def is_selective(self) -> bool:
         """Whether it filters beyond what a search hides by default: superseded, kinds, projects, sources."""
-        texts = (self.projects, self.kinds, self.tags, self.layers)
+        texts = (self.projects, self.kinds, self.types, self.tags, self.layers)
         values = (self.instance, self.source, self.session_id, self.since, self.until)
         return any(texts) or any(value is not None for value in values)
 

@@ -40,6 +40,7 @@ from anamnesis_pipeline.cli.exporting import export, import_file
 from anamnesis_pipeline.cli.install import install as install_command
 from anamnesis_pipeline.cli.install import uninstall as uninstall_command
 from anamnesis_pipeline.cli.reembed import Answer
+from anamnesis_pipeline.cli.remember import remember
 from anamnesis_pipeline.cli.search import queries as queries_command
 from anamnesis_pipeline.cli.sessions import remember_shown
 from anamnesis_pipeline.cli.sessions import sessions as sessions_command
@@ -89,6 +90,7 @@ app.command("migrate")(migrate)
 app.command("export")(export)
 app.command("import")(import_file)
 app.command("upload")(upload_command)
+app.command("remember")(remember)
 app.command("queries")(queries_command)
 app.command("sessions")(sessions_command)
 app.command("show")(show_command)
@@ -167,6 +169,11 @@ def search(
     mode: Annotated[Mode, typer.Option(help="Words and meaning, meaning only, or literal text.")] = Mode.HYBRID,
     kind: Annotated[list[str] | None, typer.Option(help="Only this kind; repeatable (any of them).")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Only with this tag; repeatable (all of them).")] = None,
+    type: Annotated[
+        list[str] | None, typer.Option(help="Only what states this, e.g. decision; repeatable (any of them).")
+    ] = None,
+    session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
+    as_of: Annotated[str | None, typer.Option(help="As the memory would have answered then (local zone).")] = None,
     include_superseded: Annotated[
         bool, typer.Option("--include-superseded", help="Include superseded and removed texts.")
     ] = False,
@@ -190,6 +197,9 @@ def search(
             until=until,
             kinds=kind or (),
             tags=tag or (),
+            types=type or (),
+            session=session,
+            as_of=as_of,
             include_superseded=include_superseded,
             private=private,
             explain=explain,

@@ -32,11 +32,13 @@ from anamnesis_pipeline.services.short_ids import find_episode
 from anamnesis_pipeline.services.wiring import open_to_read, what_is_private
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.records.statuses import StatusChange
 from anamnesis_pipeline.store.session_model import SESSION_KIND
 
 LAST_SEARCH = "last_search.json"
 """File of the home with the ids that the last `anamnesis search` showed, in their order."""
 CHUNKS_AT_ONCE = 100
+CHANGES_SHOWN = 20
 LINE_CHARS = 100
 LISTED = {
     "Decided": "decisions",
@@ -105,9 +107,17 @@ def show(
             lines = [*_listed("Before it:", before), one_line(f"{head}  {episode.episode_id}")]
             if episode.path:
                 lines.append(one_line(f"from {episode.machine}:{episode.path}"))
+            lines += map(_change_line, store.statuses.history(episode.episode_id, CHANGES_SHOWN))
             lines += ["", printable(episode.summary)]
             lines += ["", printable(episode.raw_exchange)] if episode.raw_exchange else []
             typer.echo("\n".join([*lines, *_listed("After it:", after)]))
+
+
+def _change_line(change: StatusChange) -> str:
+    """Return a change of the status on one line."""
+    successor = f" by {change.successor}" if change.successor else ""
+    reason = f": {change.reason}" if change.reason else ""
+    return one_line(f"{change.at.astimezone():%Y-%m-%d %H:%M}  {change.status}{successor}, says {change.by}{reason}")
 
 
 def remember_shown(settings: Settings, answer: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from anamnesis_pipeline.embeddings.passages import passages_of_part, passages_of
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.model import (
     MAX_RECORDS,
+    RECORD_KIND,
     Episode,
     Part,
     Passage,
@@ -34,8 +35,6 @@ from anamnesis_pipeline.store.records.documents import Settled
 from anamnesis_pipeline.store.records.episodes import Publication, PutReport
 
 BATCH = 50
-RECORD_KIND = "record"
-"""Kind of the episodes of typed records."""
 FORMER_TAG = "former-version"
 """Tag of episodes found only in a former transcript of a session, which Claude Code set aside."""
 SECTION_KINDS = ("document", "code")

@@ -120,7 +120,7 @@ def _session_or_file(episode: Episode) -> str:
 
 def _status(episode: Episode) -> str:
     if episode.status == "active":
-        return ""
+        return "NOT THERE" if episode.kind == "absent" else ""
     return f"{episode.status} by {id_label(episode.superseded_by)}" if episode.superseded_by else episode.status
 
 

@@ -38,6 +38,7 @@ from anamnesis_pipeline.search.words import content_words, literal_tokens
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.memory_layers import layer_of
 from anamnesis_pipeline.store.session_model import SESSION_KIND
+from anamnesis_pipeline.store.statements import statement_of
 
 EmbedQuery = Callable[[str, Space], QueryVectors]
 
@@ -149,7 +150,7 @@ class Engine:
     def _sessions(self, query: SearchQuery, times: TimeReference | None, now: datetime) -> list[Hit] | None:
         """Return the sessions of the time within the budget; None if the question asks for more than a time."""
         where = query.where
-        narrows = where.kinds or where.tags or where.layers or where.session_id or where.only_superseded
+        narrows = where.kinds or where.types or where.tags or where.layers or where.session_id or where.only_superseded
         if times is None or not times.by_the_clock or narrows or not asks_for_all(query.text.replace(times.words, " ")):
             return None
         hits = self._session_answers.of(self._effective(query, now), times, query.top_k, now)
@@ -219,6 +220,9 @@ class Engine:
     def _effective(self, query: SearchQuery, now: datetime) -> EpisodeFilter:
         where = self.visible(query.where, query.include_private)
         where = replace(where, layers_at=now) if where.layers else where
+        if query.as_of is not None:
+            until = min(query.as_of, where.until) if where.until is not None else query.as_of
+            where = replace(where, until=until, include_superseded=True)
         kinds = [kind for kind in HIDDEN_KINDS if kind != SESSION_KIND or not asks_for_outcome(query.text)]
         hidden = where.hidden_kinds if where.kinds else tuple({*where.hidden_kinds, *kinds})
         return replace(where, hidden_kinds=hidden)
@@ -297,6 +301,7 @@ class Engine:
         clear = [c for c in ranked.best if c.passage_id in passages and _clears(cosines.get(c.passage_id), least)]
         missing = [c.episode_id for c in clear if c.episode_id not in ranked.heads]
         heads = {**ranked.heads, **(self._store.episodes.heads(missing) if missing else {})}
+        holding = self._holding(question, heads)
         return [
             _Found(
                 heads[c.episode_id],
@@ -307,8 +312,28 @@ class Engine:
                 vectors.get(c.passage_id),
             )
             for c in clear
-            if c.episode_id in heads
+            if c.episode_id in holding
         ]
+
+    def _holding(self, question: Question, heads: Mapping[str, EpisodeHead]) -> set[str]:
+        """Return the ids of those that hold now, or held at the time of `as_of`: what was said by then, within its own
+        bounds, and replaced by nothing that was said by then.
+        """
+        query = question.query
+        if query.where.include_superseded or query.where.only_superseded:
+            return set(heads)
+        when = query.as_of or question.now
+        found = {key for key, head in heads.items() if statement_of(head.metadata).holds_at(when)}
+        if query.as_of is None:
+            return found
+        ended = {key: head for key in found if (head := heads[key]).status not in HOLDING}
+        successors = self._store.episodes.heads([head.superseded_by for head in ended.values() if head.superseded_by])
+        for key, head in ended.items():
+            successor = successors.get(head.superseded_by or "")
+            ceased = successor.timestamp if successor is not None else head.superseded_at
+            if ceased is None or ceased <= when:
+                found.discard(key)
+        return found
 
     def _boosted(self, question: Question, ranked: Ranked, found: list[_Found]) -> list[_Found]:
         """Sort by score, with boosts. An exact search is not boosted: matches of its literal tokens count alone."""

@@ -48,6 +48,8 @@ class SearchQuery:
     profile: Profile = PROFILES["default"]
     now: datetime | None = None
     """Reference time for age; None: the clock."""
+    as_of: datetime | None = None
+    """Answer as if it were then: without what was said later, with what was replaced later; None: now."""
     sentences: int = 0
     """Number of first hits whose sentences are scored as answers."""
 

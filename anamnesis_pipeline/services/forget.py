@@ -12,7 +12,16 @@ from datetime import UTC, datetime, timedelta
 from anamnesis_pipeline.embeddings.passages import passages_of_part
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import DocumentUnreadable, StoreBusy, StoreCorrupt
-from anamnesis_pipeline.model import MAX_RECORDS, Episode, EpisodeFilter, Part, SectionFacts, Source, record_id
+from anamnesis_pipeline.model import (
+    MAX_RECORDS,
+    RECORD_KIND,
+    Episode,
+    EpisodeFilter,
+    Part,
+    SectionFacts,
+    Source,
+    record_id,
+)
 from anamnesis_pipeline.parsing.text.file_names import log_stem
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.archive import Archive
@@ -22,7 +31,6 @@ from anamnesis_pipeline.pipeline.dead_letters import EVERY_LETTER
 from anamnesis_pipeline.pipeline.documents import UPLOADS, holds_documents
 from anamnesis_pipeline.pipeline.forgotten_lines import EMPTY_LINE, LineRule
 from anamnesis_pipeline.pipeline.forgotten_sections import without_sections
-from anamnesis_pipeline.pipeline.publish import RECORD_KIND
 from anamnesis_pipeline.pipeline.section_tombstones import bury_sections
 from anamnesis_pipeline.pipeline.sessions import forget_sessions
 from anamnesis_pipeline.pipeline.tool_outputs import NO_LINE, names_on_line, output_key

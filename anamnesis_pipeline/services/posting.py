@@ -16,6 +16,7 @@ from anamnesis_pipeline.parsing.redaction.masking import masks_in
 from anamnesis_pipeline.pipeline.exclusion import Exclusions, refuse
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.statuses import EDITED, Cause
+from anamnesis_pipeline.store.statements import NO_STATEMENT, STATEMENT, Statement, statement_of, with_statement
 
 _FIRST = datetime.min.replace(tzinfo=UTC)
 CONTEXT_WITHIN = timedelta(minutes=30)
@@ -25,6 +26,8 @@ CONTEXT_EPISODES = 2
 EMBEDDED_AT_ONCE = 100
 """Max passages of a post (some 60,000 characters) embedded at once; the pipeline embeds the rest of a longer text."""
 PATCHABLE = frozenset("summary raw_exchange project instance tags timestamp kind metadata status superseded_by".split())
+_STATED = ("subject", "valid_from", "valid_until")
+"""Fields of the statement in the metadata, which can be set as well."""
 _TEXTS = frozenset("summary raw_exchange project instance kind".split())
 
 log = logging.getLogger(__name__)
@@ -36,7 +39,7 @@ EmbedNow = Callable[[Sequence[StoredPassage], Space], None]
 @dataclass(frozen=True, slots=True)
 class EpisodeDraft:
     """Fields of a new episode. `machine` and `session_id`: for a session's notes, where it ran. `source`: one of the
-    reserved.
+    reserved. `statement`: what it states, if anything; `replaces`: id of the episode that it takes the place of.
     """
 
     summary: str
@@ -51,6 +54,19 @@ class EpisodeDraft:
     machine: str = ""
     session_id: str = ""
     source: str = "direct"
+    statement: Statement = NO_STATEMENT
+    replaces: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What would become of a draft: the episode, or the same that is stored, and the ids of those whose place it would
+    take.
+    """
+
+    episode: Episode
+    is_new: bool
+    replaced: Sequence[str] = ()
 
 
 class EpisodeWriter:
@@ -71,6 +87,7 @@ class EpisodeWriter:
         :raises EpisodeConflict: the id exists with other content.
         :raises InvalidEpisode: the summary is blank.
         :raises Excluded: a rule excludes its project or its text.
+        :raises EpisodeNotFound: there is no episode that it could replace.
         """
         episode = self._episode(draft)
         refuse(self._exclusions.of_episode(episode))
@@ -78,13 +95,22 @@ class EpisodeWriter:
         if known is not None:
             return self._same_or_conflict(known, episode, draft), False
         try:
-            created = self._store.episodes.create(episode, self._passages(episode))
+            created = self._store.episodes.create(episode, self._passages(episode), draft.replaces)
         except EpisodeConflict:  # another client posted this id meanwhile, maybe the same content at another time
             known = self._store.episodes.get([episode.episode_id])[episode.episode_id]
             return self._same_or_conflict(known, episode, draft), False
         if embed:
             self.embed([episode.episode_id])
         return episode, created
+
+    def preview(self, draft: EpisodeDraft) -> Preview:
+        """Return what `create` would do, with nothing written. Raises as `create`."""
+        episode = self._episode(draft)
+        refuse(self._exclusions.of_episode(episode))
+        known = self._store.episodes.get([episode.episode_id]).get(episode.episode_id)
+        if known is not None:
+            return Preview(self._same_or_conflict(known, episode, draft), is_new=False)
+        return Preview(episode, is_new=True, replaced=self._store.episodes.replaced_by(episode, draft.replaces))
 
     def patch(
         self, episode_id: str, changes: Mapping[str, Any], expected_hash: str | None = None, cause: Cause = EDITED
@@ -103,6 +129,7 @@ class EpisodeWriter:
             raise EpisodeNotFound(f"no episode {episode_id!r}")
         if expected_hash not in {None, known.content_hash}:
             raise EpisodeConflict(f"episode {episode_id} changed meanwhile; read it again, then edit")
+        changes = _with_stated(known, changes)
         if changes.get("status") not in {None, Status.SUPERSEDED, Status.MERGED}:  # nothing stands for it
             changes = {"superseded_by": None, **changes}
         cause = Cause(self.masked(cause.by), self.masked(cause.reason))
@@ -135,7 +162,9 @@ class EpisodeWriter:
                 "summary": draft.summary,
                 "raw_exchange": draft.raw_exchange,
                 "tags": draft.tags,
-                "metadata": dict(draft.metadata),
+                "metadata": with_statement(draft.metadata, draft.statement)
+                if draft.statement != NO_STATEMENT
+                else dict(draft.metadata),
                 "timestamp": draft.timestamp or datetime.now(UTC),
                 "instance": draft.instance,
                 "project": draft.project,
@@ -217,6 +246,20 @@ class EpisodeWriter:
                 self._embed(lacking, space)
         except AnamnesisError as exc:  # the post succeeded; only its vectors come later
             log.info("%d episodes are found by their words now, by meaning later: %s", len(episode_ids), exc)
+
+
+def _with_stated(known: Episode, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the changes with those of the statement as changes of the metadata, which keep it otherwise."""
+    stated = {name: value for name, value in changes.items() if name in _STATED}
+    if not stated and "metadata" not in changes:
+        return changes
+    rest = {name: value for name, value in changes.items() if name not in stated}
+    metadata, statement = changes.get("metadata", known.metadata), statement_of(known.metadata)
+    if stated:
+        statement = replace(statement, **{**stated, "subject": stated.get("subject", statement.subject) or ""})
+    elif STATEMENT in metadata:
+        return rest
+    return {**rest, "metadata": with_statement(metadata, statement)}
 
 
 def with_masks_counted(episode: Episode) -> Episode:

@@ -1,6 +1,6 @@
 """JSON bodies of episodes and answers. Pure."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Literal, cast
 
@@ -12,6 +12,7 @@ from anamnesis_pipeline.search.query import Hit, SearchAnswer
 from anamnesis_pipeline.search.trust import authority_of, tier_of
 from anamnesis_pipeline.services.schemas import EpisodeOut, HistoryOut, HitOut, SearchOut, SourceOut, StatusName
 from anamnesis_pipeline.store.records.statuses import StatusChange
+from anamnesis_pipeline.store.statements import statement_of
 
 EXCERPT_CHARS = 1200
 HIT_MESSAGE_IDS = 12
@@ -41,6 +42,10 @@ def episode_body(episode: Episode, include: Collection[str], short: Mapping[str,
         "source": _source(episode, episode.message_ids),
         "metadata": dict(episode.metadata),
     }
+    if subject := statement_of(episode.metadata).subject:
+        body["subject"] = subject
+    for name, when in _bounds(episode):
+        body[name] = utc_text(when)
     if episode.episode_id in short:
         body["short_id"] = short[episode.episode_id]
     if "raw" in include:
@@ -124,6 +129,10 @@ def _hit_body(hit: Hit, include: Collection[str], explain: bool, quote_tokens: i
         "source": _source(episode, message_ids[:HIT_MESSAGE_IDS]),
         "also": list(hit.also),
     }
+    if subject := statement_of(episode.metadata).subject:
+        body["subject"] = subject
+    for name, when in _bounds(episode):
+        body[name] = utc_text(when)
     if episode.episode_id in short:
         body["short_id"] = short[episode.episode_id]
     if quote_tokens:
@@ -133,6 +142,15 @@ def _hit_body(hit: Hit, include: Collection[str], explain: bool, quote_tokens: i
     if explain:
         body["explanation"] = hit.explanation
     return body
+
+
+def _bounds(episode: Episode) -> Iterator[tuple[Literal["valid_from", "valid_until"], datetime]]:
+    """Yield from and until when it holds, where that is bounded."""
+    statement = statement_of(episode.metadata)
+    if statement.valid_from is not None:
+        yield "valid_from", statement.valid_from
+    if statement.valid_until is not None:
+        yield "valid_until", statement.valid_until
 
 
 def _names(value: object) -> list[str]:

@@ -23,6 +23,7 @@ from anamnesis_pipeline.services.fields import (
     Time,
 )
 from anamnesis_pipeline.services.posting import EpisodeDraft
+from anamnesis_pipeline.store.statements import Statement
 
 MAX_BULK_EPISODES = 1000
 MAX_QUOTE_TOKENS = 400
@@ -31,6 +32,20 @@ _STRICT = ConfigDict(extra="forbid", strict=True)
 Include = Literal["raw", "short_id"]
 ConfidenceName = Literal["strong", "fair", "weak"]
 LayerName = Literal["working", "episodic", "semantic", "procedural", "codebase"]
+TypeName = Literal[
+    "note",
+    "decision",
+    "preference",
+    "correction",
+    "lesson",
+    "fact",
+    "procedure",
+    "error",
+    "topic",
+    "skill_idea",
+    "absent",
+]
+"""What a posted episode states; it is the episode's kind. `absent`: that something does not exist."""
 StatusName = Literal["active", "challenged", "superseded", "merged", "invalidated"]
 
 
@@ -43,6 +58,11 @@ Project = Annotated[Name, Field(description="Name of the project")]
 RawExchange = Annotated[Text, Field(description="Whole text, which is searched too")]
 EpisodeTags = Annotated[Tags, Field(description="Tags to filter by")]
 EpisodeKind = Annotated[Kind, Field(description="Kind to filter by, e.g. `note`, `decision`")]
+
+
+Subject = Annotated[Name, Field(description="What it states something about; of each, the latest holds")]
+ValidFrom = Annotated[Time | None, Field(description="It holds from then on")]
+ValidUntil = Annotated[Time | None, Field(description="It holds until then")]
 
 
 class EpisodeIn(BaseModel):
@@ -59,6 +79,10 @@ class EpisodeIn(BaseModel):
     episode_id: Annotated[EpisodeId | None, Field(description="Default: made of the content")] = None
     kind: EpisodeKind = "note"
     metadata: Metadata = {}
+    subject: Subject | None = None
+    valid_from: ValidFrom = None
+    valid_until: ValidUntil = None
+    replaces: Annotated[EpisodeId | None, Field(description="Id of the episode that it takes the place of")] = None
 
     def draft(self) -> EpisodeDraft:
         """The same as the poster takes it."""
@@ -72,6 +96,8 @@ class EpisodeIn(BaseModel):
             episode_id=self.episode_id,
             kind=self.kind,
             metadata=self.metadata,
+            statement=Statement(self.subject or "", self.valid_from, self.valid_until),
+            replaces=self.replaces,
         )
 
 
@@ -98,6 +124,9 @@ class EpisodeChanges(TypedDict, total=False):
     timestamp: Annotated[Time, Field(description="Time of the episode")]
     kind: EpisodeKind
     metadata: Metadata
+    subject: Subject | None
+    valid_from: ValidFrom
+    valid_until: ValidUntil
     status: Annotated[
         StatusName,
         Field(
@@ -130,6 +159,12 @@ class SearchIn(BaseModel):
     instance: Annotated[Name | None, Field(description="Only this instance")] = None
     tags: Annotated[Tags, Field(description="Only with all of these tags")] = []
     kind: Annotated[list[Kind], Field(max_length=50, description="Only one of these kinds")] = []
+    type: Annotated[
+        list[TypeName],
+        Field(max_length=12, description="Only what states one of these: posted so, or drawn by an LLM"),
+    ] = []
+    session_id: Annotated[Name | None, Field(description="Only this session")] = None
+    as_of: Annotated[Time | None, Field(description="As the memory would have answered then")] = None
     layer: Annotated[
         list[LayerName],
         Field(
@@ -200,6 +235,8 @@ class SearchIn(BaseModel):
                 instance=self.instance,
                 tags=tuple(self.tags),
                 kinds=tuple(self.kind),
+                types=tuple(self.type),
+                session_id=self.session_id,
                 layers=tuple(self.layer),
                 since=self.since,
                 until=self.until,
@@ -212,6 +249,7 @@ class SearchIn(BaseModel):
             explain=self.explain,
             sentences=self.top_k if self.quote_tokens else 0,
             include_private=tuple(self.include_private),
+            as_of=self.as_of,
             weak=self.weak and self.profile != "context",
             profile=self._ranking(),
         )
@@ -271,6 +309,29 @@ class EpisodeOut(TypedDict):
     authority: AuthorityOut
     source: SourceOut
     metadata: dict[str, Any]
+    subject: NotRequired[str]
+    valid_from: NotRequired[str]
+    valid_until: NotRequired[str]
+
+
+class AlikeOut(TypedDict):
+    """An episode that says nearly the same. `similarity_score` is the cosine of its nearest passage."""
+
+    episode_id: str
+    similarity_score: float
+    summary: str
+
+
+class PostedOut(EpisodeOut):
+    """A posted episode. `operation`: it was `added`; `updated`: it took the place of `replaced`, former statements on
+    its subject; `unchanged`: the same was stored. `novelty`, from 0 (said before) to 1 (as far from everything in its
+    project as an unrelated text); null without vectors. `alike`: what says nearly the same in its project.
+    """
+
+    operation: Literal["added", "updated", "unchanged"]
+    replaced: list[str]
+    novelty: float | None
+    alike: list[AlikeOut]
 
 
 class PageOut(TypedDict):
@@ -353,6 +414,9 @@ class HitOut(TypedDict):
     layer: LayerName
     source: SourceOut
     also: list[str]
+    subject: NotRequired[str]
+    valid_from: NotRequired[str]
+    valid_until: NotRequired[str]
     explanation: NotRequired[dict[str, Any] | None]
 
 

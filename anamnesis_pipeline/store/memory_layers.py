@@ -44,6 +44,8 @@ LASTING_KINDS = frozenset(
         "correction",
         "lesson",
         "error",
+        "skill_idea",
+        "absent",
     }
 )
 LASTING_TAGS = frozenset({"pinned", "canonical"})

@@ -368,6 +368,8 @@ TABLES = (
         [by("episode_id number")],
         serial="number",
     ),
+    # the subjects of posted statements, in the form in which they are compared; the episode's metadata has the text
+    table("subjects", "episode_id", "subject", [by("subject")]),
     # queries: `asked` holds the other fields of the request as JSON, `found` the number of episodes found
     table(
         "query_log", "number int", "asked_at, query, asked, found int, used_at text?", [by("asked_at")], serial="number"

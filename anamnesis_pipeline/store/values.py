@@ -93,12 +93,12 @@ def read_cursor(cursor: str) -> tuple[datetime, str]:
 
 HEAD_FIELDS = (
     *("episode_id", "source", "timestamp", "instance", "project", "kind", "summary", "tags", "status"),
-    *("superseded_by", "session_id", "metadata", "retrieval_count", "read_count"),
+    *("superseded_by", "session_id", "metadata", "retrieval_count", "read_count", "superseded_at"),
 )
 """Fields of `tables.EPISODES` that `head_of` reads."""
 EPISODE_FIELDS = (
     *HEAD_FIELDS,
-    *("raw_exchange", "superseded_at", "machine", "path", "message_ids", "message_keys", "last_retrieved"),
+    *("raw_exchange", "machine", "path", "message_ids", "message_keys", "last_retrieved"),
 )
 """Fields of `tables.EPISODES` that `episode_of` reads."""
 _TEXTS = tuple("episode_id source instance kind summary raw_exchange machine path session_id".split())
@@ -107,11 +107,10 @@ _LISTS = ("tags", "message_ids", "message_keys")
 
 def episode_of(row: Mapping[str, Any]) -> Episode:
     """Return the episode of a row with `EPISODE_FIELDS`."""
-    superseded, retrieved = row["superseded_at"], row["last_retrieved"]
+    retrieved = row["last_retrieved"]
     return Episode(
         **_head(row),
         raw_exchange=row["raw_exchange"],
-        superseded_at=moment(superseded) if superseded else None,
         machine=row["machine"],
         path=row["path"],
         message_ids=tuple(row["message_ids"]),
@@ -130,6 +129,7 @@ def _head(row: Mapping[str, Any]) -> dict[str, Any]:
     values["timestamp"] = moment(row["timestamp"])
     values["kind"] = kind_of(row["source"], row["kind"])
     values["tags"] = tuple(row["tags"])
+    values["superseded_at"] = moment(row["superseded_at"]) if row["superseded_at"] else None
     values["metadata"] = json.loads(row["metadata"])
     return values
 

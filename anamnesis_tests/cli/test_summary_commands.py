@@ -119,7 +119,7 @@ def test_absent_llm_leaves_flagged_summaries(home: Settings, store: Store, monke
     configure(home, summarizer="ollama", summary_min_value="0")
     backfill(home, limit=1, dry_run=False)
     said: list[str] = []
-    with pytest.raises(GiveUp, match="1 part has no summary"):
+    with pytest.raises(GiveUp, match="1 chunk has no summary"):
         run_summarize(home, said.append)
     assert any("1 flagged" in line for line in said)
     finding = store_checks.llm(store)

@@ -30,10 +30,10 @@ def test_each_worker_is_pinned_to_its_own_core_and_nobody_else(open_pool: OpenPo
     cores, own = available_cores(), os.getpriority(os.PRIO_PROCESS, 0)
     ranks = {max(own, 5)}
     open_pool(cores=cores, priority=Priority.LIVE).embed(["wait until they run"] * 50, "passage")
+    wait_for(lambda: pinned_cores(threads) == [[core] for core in cores])
     wait_for(
         lambda: {os.getpriority(os.PRIO_PROCESS, worker.native_id or 0) for worker in threads.named("embed-")} == ranks
     )
-    assert pinned_cores(threads) == [[core] for core in cores]
     assert os.sched_getaffinity(0) == set(cores), "the caller keeps all its cores"
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == own
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
-from anamnesis_pipeline.model import Episode, EpisodeFilter, Part, RecordType, Summary, TypedRecord
-from anamnesis_pipeline.pipeline.publish import RECORD_KIND, episode_of, publish_source, record_id
+from anamnesis_pipeline.model import RECORD_KIND, Episode, EpisodeFilter, Part, RecordType, Summary, TypedRecord
+from anamnesis_pipeline.pipeline.publish import episode_of, publish_source, record_id
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.support.llms import SOURCE, START, parsed, part
 from anamnesis_tests.support.tampering import make_of_nothing

@@ -6,6 +6,8 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.sidecar.bulk import MAX_EPISODE_BYTES
 from anamnesis_tests.sidecar.conftest import Post, TestServices, problem
 
+POSTED = ("operation", "replaced", "novelty", "alike")
+"""Fields of the answer to a post alone."""
 DRAFT = {"summary": "Webhook retries charged twice", "instance": "mac", "project": "acme"}
 
 
@@ -37,9 +39,13 @@ def test_posted_episode_comes_back_without_text_and_vectors(client: TestClient) 
         "authority": "routing",
         "source": {"machine": "", "path": "", "session_id": "", "message_ids": []},
         "metadata": {},
+        "operation": "added",
+        "replaced": [],
+        "novelty": 1.0,
+        "alike": [],
     }
     assert body["timestamp"].endswith("Z")
-    assert client.get(reply.headers["location"]).json() == body
+    assert client.get(reply.headers["location"]).json() == {k: v for k, v in body.items() if k not in POSTED}
 
 
 @pytest.mark.parametrize(("asked", "text"), [("", "absent"), ("?include=raw", "the whole text")])
@@ -53,6 +59,68 @@ def test_text_comes_only_with_include_raw(client: TestClient, asked: str, text: 
         search(client, "webhook", include=["raw"] * bool(asked))[0],
     ]
     assert [each.get("raw_exchange", "absent") for each in answers] == [text] * 5
+
+
+def test_new_statement_takes_the_place_of_the_former(client: TestClient) -> None:
+    def state(name: str, **more: Any) -> dict[str, Any]:
+        draft = {**DRAFT, "episode_id": name, "subject": "deploy day", "kind": "decision", **more}
+        reply: dict[str, Any] = client.post("/api/episodes", params=more.pop("params", {}), json=draft).json()
+        return reply
+
+    assert state("friday", summary="We deploy on Friday")["subject"] == "deploy day"
+    wanted = {**DRAFT, "episode_id": "monday", "subject": "Deploy day", "summary": "We deploy on Monday"}
+    would = client.post("/api/episodes", params={"dry_run": True}, json=wanted)
+    assert (would.status_code, would.json()["operation"], would.json()["replaced"]) == (200, "updated", ["friday"])
+    assert client.get("/api/episodes/monday").status_code == 404
+    done = state("monday", summary="We deploy on Monday")
+    assert (done["operation"], done["replaced"]) == ("updated", ["friday"])
+    assert [hit["episode_id"] for hit in search(client, "deploy", type=["decision"])] == ["monday"]
+    assert search(client, "deploy", type=["fact"]) == []
+    patched = client.patch("/api/episodes/monday", json={"metadata": {"x": 1}}).json()
+    assert (patched["subject"], patched["metadata"]["x"]) == ("deploy day", 1)
+    client.delete("/api/episodes/monday")
+    assert [hit["episode_id"] for hit in search(client, "deploy")] == ["friday"]
+    problem(client.post("/api/episodes", json={**DRAFT, "replaces": "nobody"}), 404)
+
+
+def test_alike_and_novelty_are_told(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar needs new doors", episode_id="first")
+    again = post("The zeppelin hangar needs new doors", episode_id="again")
+    assert [each["episode_id"] for each in again["alike"]] == ["first"]
+    assert again["novelty"] < 0.1
+    other = post("Lunch is at noon in the yellow kitchen", episode_id="other")
+    assert (other["alike"], other["novelty"] > again["novelty"]) == ([], True)
+    draft = {**DRAFT, "project": again["project"], "summary": "The zeppelin hangar needs new doors"}
+    would = client.post("/api/episodes", params={"dry_run": True}, json=draft).json()
+    assert would["operation"] == "added"
+    assert would["novelty"] < 0.1
+
+
+def test_search_as_of_a_time_answers_as_then(client: TestClient) -> None:
+    for name, day, text in (("friday", 1, "We deploy on Friday"), ("monday", 10, "We deploy on Monday")):
+        draft = {**DRAFT, "summary": text, "episode_id": name, "subject": "deploy day"}
+        client.post("/api/episodes", json={**draft, "timestamp": f"2026-03-{day:02}"})
+    asked = {day: search(client, "deploy", as_of=f"2026-03-{day:02}") for day in (1, 5, 12)}
+    assert {day: [hit["episode_id"] for hit in hits] for day, hits in asked.items()} == {
+        1: [],  # a time is exclusive, as `until` is
+        5: ["friday"],
+        12: ["monday"],
+    }
+
+
+def test_what_holds_no_more_or_not_yet_is_left_out(client: TestClient) -> None:
+    bounds = {
+        "over": {"valid_until": "2026-03-01"},
+        "now": {"valid_from": "2026-03-01"},
+        "later": {"valid_from": "2199-01-01"},
+    }
+    for name, more in bounds.items():
+        client.post("/api/episodes", json={**DRAFT, "summary": f"the {name} zeppelin", "episode_id": name, **more})
+    assert [hit["episode_id"] for hit in search(client, "zeppelin")] == ["now"]
+    found = {hit["episode_id"] for hit in search(client, "zeppelin", include_superseded=True)}
+    assert found == set(bounds)
+    assert client.patch("/api/episodes/over", json={"valid_until": None}).json().get("valid_until") is None
+    assert {hit["episode_id"] for hit in search(client, "zeppelin")} == {"now", "over"}
 
 
 def test_change_of_status_is_kept_with_its_reason(client: TestClient, post: Post) -> None:
@@ -88,7 +156,8 @@ def test_next_search_finds_what_was_posted(client: TestClient, post: Post) -> No
 def test_content_under_an_id_is_accepted_once(client: TestClient) -> None:
     first = client.post("/api/episodes", json={**DRAFT, "episode_id": "same"})
     again = client.post("/api/episodes", json={**DRAFT, "episode_id": "same"})
-    assert (first.status_code, again.status_code, again.json()) == (201, 200, first.json())
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json() == {**first.json(), "operation": "unchanged"}
     problem(client.post("/api/episodes", json={**DRAFT, "episode_id": "same", "summary": "Something else"}), 409)
 
 

@@ -89,7 +89,7 @@ def test_when_the_newest_goes_those_behind_it_are_active_and_their_session_is_se
     store.episodes.delete("b")
     assert state(store, "a") == [ACTIVE]
     assert the_session(store).session_id == "s"
-    assert store.consolidation.counts() == {"session": 0, "merge": 0, "undone": 0}
+    assert store.consolidation.counts() == {"session": 0, "merge": 0, "statement": 0, "undone": 0}
 
 
 def test_what_somebody_else_superseded_or_wants_back_is_left_alone(store: Store) -> None:
@@ -131,7 +131,7 @@ def test_a_merge_hides_its_members_and_is_undone_as_a_whole_for_good(store: Stor
     assert state(store, "a", "b", "m") == [("merged", "m"), ("merged", "m"), ACTIVE]
     assert not merged(store)
     assert store.consolidation.settle(the_session(store), {"a": "b", "b": None}) == Settlement()
-    assert store.consolidation.counts() == {"session": 0, "merge": 2, "undone": 0}
+    assert store.consolidation.counts() == {"session": 0, "merge": 2, "statement": 0, "undone": 0}
     assert store.consolidation.unsupersede("a") == Unsuperseded(("a", "b"), "m")
     assert state(store, "a", "b", "m") == [ACTIVE, ACTIVE, ("superseded", None)]
     assert not merged(store)

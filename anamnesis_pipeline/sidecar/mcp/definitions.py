@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from anamnesis_pipeline.services import fields
+from anamnesis_pipeline.services.schemas import TypeName
 from anamnesis_pipeline.store.values import CURSOR_PATTERN
-
-Type = Literal["note", "decision", "preference", "correction", "lesson", "fact", "procedure", "error"]
 
 
 def _as_list(value: object) -> object:
@@ -46,7 +45,7 @@ hits with ids for `read`, each strong, fair or weak; weak ones hardly answer. Wi
     project: Project = None
     since: Since = None
     until: Annotated[When | None, Field(description="exclusive: 2026-02 to 2026-03 is February")] = None
-    kind: Annotated[Kinds, Field(description="e.g. exchange, document, decision, record")] = []
+    kind: Annotated[Kinds, Field(description="e.g. exchange, document, record")] = []
     limit: Annotated[int, Field(ge=1, le=20)] = 5
     mode: Annotated[
         Literal["hybrid", "semantic", "exact"], Field(description="exact: error texts, ids, paths, versions")
@@ -55,6 +54,9 @@ hits with ids for `read`, each strong, fair or weak; weak ones hardly answer. Wi
         Literal["default", "facts", "recent"],
         Field(description="facts: what was written down first; recent: age counts"),
     ] = "default"
+    type: Annotated[Kinds, Field(description="e.g. decision, fact, lesson")] = []
+    session: Name | None = None
+    as_of: Annotated[When | None, Field(description="what was known then")] = None
 
 
 class Read(_Arguments):
@@ -89,10 +91,12 @@ of a hard bug. One fact, with names and numbers, no secrets. Found at once.
     """
 
     text: Annotated[str, Field(min_length=1, max_length=20_000)]
-    type: Type = "note"
+    type: TypeName = "note"
     why: Annotated[str, Field(max_length=5_000)] = ""
     tags: Names = []
     project: Annotated[Name | None, Field(description="left out: the current one")] = None
+    subject: Annotated[Name | None, Field(description="supersedes the former note on it")] = None
+    replaces: Annotated[Name | None, Field(description="id it supersedes")] = None
 
 
 class Forget(_Arguments):

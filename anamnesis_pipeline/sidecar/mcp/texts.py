@@ -174,10 +174,10 @@ def _notes(record: Mapping[str, Any], *, whole: bool = False) -> str:
 
 
 def _standing(record: Mapping[str, Any]) -> list[str]:
-    """Return the status if it is not simply active, with what took its place."""
+    """Return the status if it is not simply active, with what took its place; and that something does not exist."""
     status = record.get("status", "active")
     if status == "active":
-        return []
+        return ["NOT THERE"] if record["kind"] == "absent" else []
     return [f"{status} by {id_label(record['superseded_by'])}" if record.get("superseded_by") else status]
 
 

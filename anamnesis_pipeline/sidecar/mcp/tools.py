@@ -1,6 +1,5 @@
 """The six tools over the services of the sidecar: validated arguments -> service calls -> text."""
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +23,10 @@ from anamnesis_pipeline.services.folder_project import current_project
 from anamnesis_pipeline.services.forget_target import ForgetRequest
 from anamnesis_pipeline.services.handoff import HANDOFF_TOKENS
 from anamnesis_pipeline.services.log_ingest import JsonlControl
+from anamnesis_pipeline.services.notes import NO_PROJECT, note_of
+from anamnesis_pipeline.services.posted import posted_body
 from anamnesis_pipeline.services.rendering import episode_body, utc_text
-from anamnesis_pipeline.services.schemas import EpisodeIn, EpisodeOut, Include, SearchIn, SearchOut
+from anamnesis_pipeline.services.schemas import EpisodeOut, Include, SearchIn, SearchOut
 from anamnesis_pipeline.services.session_reading import find_session, neighbours, timeline_page
 from anamnesis_pipeline.services.short_ids import find_episode, short_ids
 from anamnesis_pipeline.services.wiring import effective_settings, open_forgetter
@@ -42,13 +43,8 @@ from anamnesis_pipeline.sidecar.services import Services, readiness
 
 ALL, CURRENT = "all", "current"
 CALLS_AT_ONCE, CALLS_WAITING, PATIENCE_S = 16, 64, 20.0
-ALIKE = 0.93
-"""Cosine similarity from which a new note is reported as similar to an existing one."""
-ALIKE_CHARS = 2_000
-SUMMARY_CHARS = 600
 INSTANCE = "claude-code"
 """Author of posted notes."""
-NO_PROJECT = "general"
 MASKED = "[REDACTED:"
 """Prefix of a masked secret."""
 
@@ -135,7 +131,11 @@ class LocalTools:
         if not asked.query.strip():
             recent = Timeline(project=asked.project, since=asked.since, until=asked.until, limit=asked.limit)
             return self._timeline(recent, folder, tuple(asked.kind))
-        scope = self._scope(asked.project, folder)
+        scope = Scope(None) if asked.session and not asked.project else self._scope(asked.project, folder)
+        session, include_private = None, scope.include_private
+        if asked.session:
+            session, include_private = self._whole_session(asked.session, include_private)
+        as_of, _ = bounds_of(asked.as_of, None, datetime.now(UTC), UTC)
         answer = self._found(
             {
                 "query": asked.query,
@@ -143,8 +143,11 @@ class LocalTools:
                 "mode": asked.mode,
                 "profile": asked.rank,
                 "project": scope.project,
-                "include_private": scope.include_private,
+                "include_private": include_private,
                 "kind": asked.kind,
+                "type": asked.type,
+                "session_id": session,
+                "as_of": utc_text(as_of) if as_of is not None else None,
                 "quote_tokens": texts.QUOTE_TOKENS,
                 "include": ["short_id"],
                 **bound_texts(asked.since, asked.until, datetime.now(UTC), UTC),
@@ -209,29 +212,30 @@ class LocalTools:
     def _remember(self, asked: Remember, folder: str | None) -> str:
         scope = self._scope(asked.project, folder)
         project = scope.project or (scope.own if scope.is_new else None) or NO_PROJECT
-        alike = self._alike(asked.text, project, scope.include_private)
-        is_short = len(asked.text) <= SUMMARY_CHARS
-        rest = [*([] if is_short else [asked.text]), *([f"Why: {asked.why}"] if asked.why else [])]
-        # an id derived from the content: storing a note twice keeps one record
-        content = "\0".join([project, asked.type, asked.text, asked.why, *asked.tags])
-        note = EpisodeIn(
-            summary=asked.text if is_short else asked.text[:SUMMARY_CHARS] + "…",
-            raw_exchange="\n\n".join(rest),
-            instance=INSTANCE,
+        note = note_of(
+            asked.text,
             project=project,
-            kind=asked.type,
-            tags=list(dict.fromkeys([*asked.tags, *(["correction"] if asked.type == "correction" else [])])),
-            metadata={"type": asked.type, "why": asked.why},
-            episode_id=f"ep_note_{hashlib.sha256(content.encode('utf-8', 'replace')).hexdigest()[:16]}",
+            instance=INSTANCE,
+            type=asked.type,
+            why=asked.why,
+            tags=asked.tags,
+            subject=asked.subject,
+            replaces=self._episode(asked.replaces).episode_id if asked.replaces else None,
         )
-        stored, _ = self._services.poster.create(note.draft())
+        store = self._services.store
+        stored, created = self._services.poster.create(note.draft())
+        done = posted_body(store, self._services.engine.private(), stored, created=created)
         where = f"in project {texts.flat(project)} as {asked.type}, id {stored.episode_id}."
-        if alike == id_label(stored.episode_id):
+        if not created:
             return f"Kept already {where}"
+        if done["replaced"]:
+            where += f" It replaces {', '.join(map(id_label, done['replaced']))}."
         if MASKED in json.dumps(episode_body(stored, ["raw"])) and MASKED not in asked.text + asked.why:
             where += " A secret in it is masked."
-        more = f" Much like {alike}: read it, and forget the one that no longer holds." if alike else ""
-        return f"Kept {where}{more}"
+        if done["alike"]:
+            like = id_label(done["alike"][0]["episode_id"])
+            where += f" Much like {like}: read it; if it no longer holds, name it in `replaces`."
+        return f"Kept {where}"
 
     def _forget(self, asked: Forget) -> str:
         ids = []
@@ -336,23 +340,6 @@ class LocalTools:
             return name, include_private
         ids = [*session.session_ids, session.session_id]
         return next((each for each in ids if each.startswith(name)), ids[-1]), [session.project or NO_PROJECT]
-
-    def _alike(self, text: str, project: str, include_private: list[str]) -> str | None:
-        """Return the id of a nearly identical note; None: there is none, or the search fails."""
-        body = {
-            "query": text[:ALIKE_CHARS],
-            "top_k": 1,
-            "mode": "semantic",
-            "project": project,
-            "track": False,
-            "include_private": include_private,
-        }
-        try:
-            found = self._found(body)["results"]
-        except (AnamnesisError, HTTPException, ValidationError):
-            return None
-        is_alike = found and (found[0]["similarity_score"] or 0.0) >= ALIKE
-        return id_label(found[0]["episode_id"]) if is_alike else None
 
     def _neighbours(self, episode: Episode, around: int) -> list[str]:
         """Return the records just before and after one in its session, else in its project. The session's content in

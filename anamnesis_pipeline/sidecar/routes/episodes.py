@@ -17,8 +17,17 @@ from anamnesis_pipeline.errors import EpisodeNotFound, InvalidEpisode
 from anamnesis_pipeline.model import Episode, EpisodeFilter
 from anamnesis_pipeline.pipeline import publish as episodes
 from anamnesis_pipeline.services.fields import EpisodeId, Kind, Name, Tag, Time
+from anamnesis_pipeline.services.posted import posted_body, preview_body
 from anamnesis_pipeline.services.rendering import episode_body
-from anamnesis_pipeline.services.schemas import BulkOut, EpisodeChanges, EpisodeIn, EpisodeOut, Include, PageOut
+from anamnesis_pipeline.services.schemas import (
+    BulkOut,
+    EpisodeChanges,
+    EpisodeIn,
+    EpisodeOut,
+    Include,
+    PageOut,
+    PostedOut,
+)
 from anamnesis_pipeline.services.session_reading import timeline_page
 from anamnesis_pipeline.services.short_ids import find_episode, short_ids
 from anamnesis_pipeline.sidecar.admission import DiskSpace
@@ -109,13 +118,30 @@ def short_of(services: Services, include: Collection[Include], episodes: Iterabl
     return short_ids(services.store, (each.episode_id for each in episodes)) if "short_id" in include else {}
 
 
-@router.post("", response_model=EpisodeOut, status_code=201, responses={200: {"model": EpisodeOut}})
-def post_episode(episode: EpisodeIn, services: Uses, include: Includes) -> Response:
+@router.post("", response_model=PostedOut, status_code=201, responses={200: {"model": PostedOut}})
+def post_episode(
+    episode: EpisodeIn,
+    services: Uses,
+    include: Includes,
+    dry_run: Annotated[bool, Query(description="Only say what would be done; nothing is stored")] = False,
+) -> Response:
     """Store an episode: 201 if new, 200 if the same id has the same content, 409 if it differs. The next search finds
-    it.
+    it. With a `subject` it takes the place of the former statement of that subject in its project, with `replaces` that
+    of the named one; both stay stored. The answer says what was done, how new it is, and what says nearly the same.
     """
+    if dry_run:
+        return json_reply(
+            preview_body(services.store, services.engine, services.poster.preview(episode.draft()), include)
+        )
     stored, created = services.poster.create(episode.draft())
-    body = episode_body(stored, include, short_of(services, include, [stored]))
+    body = posted_body(
+        services.store,
+        services.engine.private(),
+        stored,
+        include,
+        short_of(services, include, [stored]),
+        created=created,
+    )
     location = {"Location": f"/api/episodes/{quote(stored.episode_id, safe='/:')}"}
     return json_reply(body, 201 if created else 200, location)
 

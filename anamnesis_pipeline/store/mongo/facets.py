@@ -8,7 +8,16 @@ https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-stage/
 import json
 from datetime import UTC, datetime, timedelta
 
-from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, CHAT_KINDS, FORMER_KIND, HOLDING, EpisodeFilter, EpisodeHead
+from anamnesis_pipeline.model import (
+    CHAT,
+    CHAT_ANSWER,
+    CHAT_KINDS,
+    FORMER_KIND,
+    HOLDING,
+    RECORD_KIND,
+    EpisodeFilter,
+    EpisodeHead,
+)
 from anamnesis_pipeline.store.memory_layers import WORKING_BELOW, WORKING_FOR, Layer, layer_of
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
 from anamnesis_pipeline.store.values import instant, moment, sought, spellings
@@ -88,6 +97,9 @@ def condition(where: EpisodeFilter) -> Filter:
     bounds = (("$gte", where.since), ("$lt", where.until))
     terms += [{"at": {operator: microseconds(when)}} for operator, when in bounds if when]
     terms += [{"tags": sought(tag)} for tag in where.tags]
+    if where.types:
+        its = {"$in": list(map(sought, where.types))}
+        terms.append({"$or": [{"kind": its}, {"$and": [{"kind": RECORD_KIND}, {"tags": its}]}]})
     if where.layers:
         terms.append(_in_layers(where))
     if where.hidden_sources:

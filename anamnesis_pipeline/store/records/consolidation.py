@@ -102,8 +102,8 @@ class ConsolidationRecords:
             return links_of(tables, episode_ids)
 
     def settle(self, session: ChangedSession, canonical_of: Mapping[str, str | None]) -> Settlement:
-        """Write which episode of a session stands for each of these, None: none does any more. Links of a merge, undone
-        ones and episodes superseded otherwise stay as they are. The session is settled, unless something
+        """Write which episode of a session stands for each of these, None: none does any more. Links of other regimes,
+        undone ones and episodes superseded otherwise stay as they are. The session is settled, unless something
         happened to it since `session` was read. One transaction, idempotent.
         """
 
@@ -112,7 +112,7 @@ class ConsolidationRecords:
             links = links_of(tables, canonical_of)
             for episode_id, canonical in canonical_of.items():
                 link = links.get(episode_id)
-                if link is not None and (link.undone or link.regime is Regime.MERGE):
+                if link is not None and (link.undone or link.regime is not Regime.SESSION):
                     continue
                 if link is not None:
                     before[episode_id] = link.canonical
@@ -156,15 +156,15 @@ class ConsolidationRecords:
         return self._gateway.write(work)
 
     def unsupersede(self, episode_id: str) -> Unsuperseded:
-        """Undo a link, for good: of an episode that another of its session stands for, that one; of a merged one, or of
-        one of those that it was made of, all of the merge.
+        """Undo a link, for good: of an episode that another of its session or a newer statement stands for, that one;
+        of a merged one, or of one of those that it was made of, all of the merge.
 
         :raises EpisodeNotFound: no such id, or nothing of it is superseded by consolidation.
         """
 
         def work(tables: Tables) -> Unsuperseded:
             link = links_of(tables, [episode_id]).get(episode_id)
-            if link is not None and link.regime is Regime.SESSION and not link.undone:
+            if link is not None and link.regime is not Regime.MERGE and not link.undone:
                 revive(tables, {episode_id: link.canonical}, _UNDONE)
                 undo(tables, [episode_id])
                 events.note(tables, Happening.CONSOLIDATION, [episode_id])

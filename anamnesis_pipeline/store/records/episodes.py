@@ -19,6 +19,8 @@ from anamnesis_pipeline.store.records.links import Link
 from anamnesis_pipeline.store.records.parts import mark_published
 from anamnesis_pipeline.store.records.settings import read_aliases, store_name
 from anamnesis_pipeline.store.records.statuses import EDITED, STATUS_FIELDS, Cause, forget_history, set_status
+from anamnesis_pipeline.store.records.subjects import forget_subjects, note_subjects, replaced_ids, settle_statement
+from anamnesis_pipeline.store.statements import statement_of
 from anamnesis_pipeline.store.tables import NOT_EMPTY
 from anamnesis_pipeline.store.values import (
     EPISODE_FIELDS,
@@ -120,11 +122,13 @@ class EpisodeRecords:
             outcomes.update(self._gateway.write(partial(self._publish, publications=batch)))
         return PutReport(**outcomes)
 
-    def create(self, episode: Episode, passages: Sequence[Passage]) -> bool:
+    def create(self, episode: Episode, passages: Sequence[Passage], replaces: str | None = None) -> bool:
         """Write a new episode. Return True when it was created, False when the id exists with an equal `content_hash`.
         An id that was deleted with a tombstone may be created again by this explicit call, which lifts the tombstone.
+        Former statements on its subject, and the episode that it `replaces`, are superseded by it.
 
         :raises EpisodeConflict: the id exists with other content.
+        :raises EpisodeNotFound: what it replaces is not stored.
         """
         written = storable(episode), storable_passages(passages)
         episode_id = written[0].episode_id
@@ -137,6 +141,7 @@ class EpisodeRecords:
                 raise EpisodeConflict(f"episode {episode_id} exists with other content; edit it, or choose another id")
             exclusion.lift_episode(tables, episode_id)
             write_episodes(tables, self._native, [written])
+            settle_statement(tables, written[0], replaces, written[0].instance)
             events.note(tables, Happening.WRITE, [episode_id])
             return True
 
@@ -166,6 +171,8 @@ class EpisodeRecords:
             now = tables["episodes"].one(match, STATUS_FIELDS) or row
             set_status(tables, [now], {episode.episode_id: (episode.status, episode.superseded_by)}, cause)
             tables["episodes"].update(match, {"edited": max(edited, row["edited"])})
+            if statement_of(held.metadata).subject != statement_of(episode.metadata).subject:
+                settle_statement(tables, episode, None, cause.by)
             if held.status not in HOLDING and episode.status in HOLDING:
                 links.undo(tables, [episode.episode_id])
             events.note(tables, kind_of_edit(held, episode), [episode.episode_id])
@@ -197,6 +204,14 @@ class EpisodeRecords:
         with self._gateway.read() as tables:
             rows = tables["episodes"].find(match, ["episode_id"], order=["episode_id"], limit=limit)
         return [row["episode_id"] for row in rows]
+
+    def replaced_by(self, episode: Episode, replaces: str | None) -> list[str]:
+        """Return the ids of the episodes whose place `create` would give to this one.
+
+        :raises EpisodeNotFound: what it replaces is not stored.
+        """
+        with self._gateway.read() as tables:
+            return replaced_ids(tables, storable(episode), replaces)
 
     def delete(self, episode_id: str, *, tombstone: bool = True) -> bool:
         """Remove episode, passages, full-text rows and vectors of every space; the tombstone keeps the id and its
@@ -428,6 +443,7 @@ def write_rows(tables: Tables, native: Native, written: Sequence[Written]) -> No
             changed.append(row | {"number": before["number"]})
     first = tables["episodes"].insert(new)
     tables["episodes"].put(changed)
+    note_subjects(tables, [episode for episode, _ in written], held.keys())
     number_of = {row["episode_id"]: first + place for place, row in enumerate(new)}
     number_of |= {row["episode_id"]: row["number"] for row in changed}
     wanted = {episode.episode_id: passages for episode, passages in written if episode.episode_id in held}
@@ -488,6 +504,7 @@ def remove_episodes(tables: Tables, native: Native, episode_ids: Iterable[str]) 
     tables["episodes"].delete({"number": {"$in": [row["number"] for row in held]}})
     links.release(tables, ids)
     forget_history(tables, ids)
+    forget_subjects(tables, ids)
     queries.remove_queries_of(tables, ids)
     chat.forget_messages_of(tables, ids)
 

@@ -17,11 +17,14 @@ class Regime(StrEnum):
     """It is the newest of a session that says the same; found by a rule, again whenever the session changes."""
     MERGE = "merge"
     """An LLM wrote it of the others."""
+    STATEMENT = "statement"
+    """It is a newer statement on their subject, or replaces them by name."""
 
 
 _HIDES = {
     Regime.SESSION: (Status.SUPERSEDED, Cause("consolidation", "a later episode of its session says the same")),
     Regime.MERGE: (Status.MERGED, Cause("consolidation", "its text is in one that was merged of several")),
+    Regime.STATEMENT: (Status.SUPERSEDED, Cause("statements", "a newer statement took its place")),
 }
 """The status of what a link of a regime hides, and why."""
 _RELEASED = Cause("consolidation", "what stood for it was removed")

@@ -19,6 +19,7 @@ from anamnesis_pipeline.model import (
     CHAT_KINDS,
     FORMER_KIND,
     HOLDING,
+    RECORD_KIND,
     RESERVED_SOURCES,
     EpisodeFilter,
 )
@@ -47,6 +48,9 @@ _KIND_IS = f"""CASE WHEN e.source = '{CHAT}' AND e.kind = '{FORMER_KIND}' THEN '
 
 _HOLDING = ", ".join(f"'{status}'" for status in HOLDING)
 
+_TYPE_IS = f"""EXISTS (SELECT 1 FROM json_each(?) WHERE value = e.kind OR e.kind = '{RECORD_KIND}' AND EXISTS
+    (SELECT 1 FROM episode_tags g WHERE g.episode_key = e.episode_key AND g.tag = value))"""
+
 Condition = tuple[str, list[str]]
 """SQL that stands after WHERE, and its parameters in order."""
 
@@ -72,6 +76,8 @@ def condition(where: EpisodeFilter) -> Condition:
     terms += [
         ("e.episode_key IN (SELECT episode_key FROM episode_tags WHERE tag = ?)", sought(tag)) for tag in where.tags
     ]
+    if where.types:
+        terms.append((_TYPE_IS, json_list(where.types)))
     if where.layers:
         if where.layers_at is None:
             raise ValueError(f"an episode is in {' or '.join(where.layers)} at some time; give layers_at with layers")

@@ -181,18 +181,18 @@ def test_a_line_without_end_is_broken_and_paged() -> None:
 
 
 KEYS = {
-    "search": ["query", "project", "since", "until", "kind", "limit", "mode", "rank"],
+    "search": ["query", "project", "since", "until", "kind", "limit", "mode", "rank", "type", "session", "as_of"],
     "read": ["ids", "page", "around"],
     "timeline": ["project", "session", "since", "until", "order", "limit", "cursor"],
-    "remember": ["text", "type", "why", "tags", "project"],
+    "remember": ["text", "type", "why", "tags", "project", "subject", "replaces"],
     "forget": ["ids", "confirm"],
     "status": ["project", "ingest"],
 }
 
 
-def test_all_definitions_together_cost_less_than_1500_tokens() -> None:
+def test_all_definitions_together_cost_less_than_1650_tokens() -> None:
     shown = [{name: tool[name] for name in ("name", "description", "inputSchema")} for tool in definitions()]
-    assert tokens(json.dumps(shown, separators=(",", ":"))) < 1_500
+    assert tokens(json.dumps(shown, separators=(",", ":"))) < 1_650
 
 
 def test_there_are_at_most_six_tools_with_stable_arguments() -> None:

@@ -38,7 +38,7 @@ def test_run_hides_what_is_repeated_and_is_undone(client: TestClient, snapshots:
     assert found(client) == {"new": None}
     assert found(client, include_superseded=True) == {"new": None, "old": "new"}
     status = client.get("/api/consolidation/status").json()
-    assert status["counts"] == {"session": 1, "merge": 0, "undone": 0}
+    assert status["counts"] == {"session": 1, "merge": 0, "statement": 0, "undone": 0}
     assert (status["last_run"], status["changed"], status["threshold"]) == (ran, 0, 0.95)
     undone = client.post("/api/consolidation/unsupersede/old")
     assert undone.json() == {"restored": ["old"], "retired": None}

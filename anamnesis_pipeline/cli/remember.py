@@ -1,0 +1,93 @@
+"""`anamnesis remember`: keep one thing for later sessions, through the running service or in the store itself."""
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Annotated, Any
+
+import typer
+
+from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.cli.local_services import ask_sidecar, refusal, store_to_write
+from anamnesis_pipeline.cli.sessions import AsJson
+from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable
+from anamnesis_pipeline.parsing.text.wording import one_line, printable, project_name
+from anamnesis_pipeline.runtime.home_wiring import open_redactor
+from anamnesis_pipeline.services.folder_project import current_project
+from anamnesis_pipeline.services.notes import NO_PROJECT, note_of
+from anamnesis_pipeline.services.posted import posted_body
+from anamnesis_pipeline.services.posting import EpisodeWriter
+from anamnesis_pipeline.services.schemas import EpisodeIn, TypeName
+from anamnesis_pipeline.services.wiring import effective_settings, open_pieces, open_to_read, what_is_private
+from anamnesis_pipeline.settings import Settings
+
+
+def remember(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to keep: one fact, with names and numbers.")],
+    type: Annotated[TypeName, typer.Option(help="What it states; `absent`: that something does not exist.")] = "note",
+    why: Annotated[str, typer.Option(help="Its reason.")] = "",
+    subject: Annotated[
+        str | None, typer.Option(help="What it is about; the former statement on it is superseded.")
+    ] = None,
+    replaces: Annotated[str | None, typer.Option(metavar="ID", help="Episode that it takes the place of.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Tag; repeatable.")] = None,
+    project: Annotated[str | None, typer.Option(help="Default: that of the current folder.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Keep one thing for later sessions, with secrets masked. Says what it replaced and what says nearly the same."""
+    settings = settings_file.load()
+    note = note_of(
+        text,
+        project=project or _project_here(settings),
+        instance=settings.machine,
+        type=type,
+        why=why,
+        tags=tag or (),
+        subject=subject,
+        replaces=replaces,
+    )
+    body = keep(settings, note, dry_run=dry_run)
+    typer.echo(json.dumps(body, ensure_ascii=False, indent=2) if as_json else render(body, dry_run=dry_run))
+
+
+def keep(settings: Settings, note: EpisodeIn, *, dry_run: bool) -> Mapping[str, Any]:
+    """Return the answer of `POST /api/episodes`; without a running service that of the store itself.
+
+    :raises GiveUp: it is refused, or a preview is asked for and no service runs.
+    """
+    path = "/api/episodes" + ("?dry_run=true" if dry_run else "")
+    try:
+        status, answer = ask_sidecar(settings, "POST", path, note.model_dump(mode="json", exclude_unset=True))
+    except ServiceUnreachable as exc:
+        if dry_run:
+            raise GiveUp(f"a preview needs the running service ({exc}); start it with: anamnesis up") from exc
+        with store_to_write(settings) as store:
+            redactor = open_redactor(effective_settings(store))
+            stored, created = EpisodeWriter(store, redactor.mask_text, open_pieces(), None).create(note.draft())
+            return posted_body(store, what_is_private(store), stored, created=created)
+    if status in {200, 201} and isinstance(answer, dict):
+        return answer
+    raise refusal(status, answer, "the note")
+
+
+def render(body: Mapping[str, Any], *, dry_run: bool = False) -> str:
+    """Say what was done, or would be. Pure."""
+    done = {"added": "Kept", "updated": "Kept", "unchanged": "Kept already"}[body["operation"]]
+    lines = [f"{'Would be kept' if dry_run and done == 'Kept' else done} in {project_name(body['project'])}"]
+    lines[0] += f" as {printable(body['kind'])}: {printable(body['episode_id'])}"
+    if body["novelty"] is not None:
+        lines[0] += f", novelty {body['novelty']:.2f}"
+    lines += [f"replaces {printable(name)}" for name in body["replaced"]]
+    lines += [one_line(f"much like {each['episode_id']}: {each['summary'][:100]}") for each in body["alike"]]
+    return "\n".join(lines)
+
+
+def _project_here(settings: Settings) -> str:
+    """Return the project of the current folder, as ingest names it."""
+    if not settings.has_store:
+        return NO_PROJECT
+    with closing(open_to_read(settings)) as store:
+        found = current_project(store, os.getcwd(), settings.machine, what_is_private(store))
+    return found.project or NO_PROJECT

@@ -1,0 +1,79 @@
+"""What a posted memory adds to what is known: how new it is, and what says nearly the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.model import Episode, EpisodeFilter, Variant
+from anamnesis_pipeline.search.engine import HIDDEN_KINDS, Engine
+from anamnesis_pipeline.search.levels import stored_level
+from anamnesis_pipeline.search.project_labels import Private
+from anamnesis_pipeline.search.query import Mode, SearchQuery
+from anamnesis_pipeline.search.similar import Similar, similar_episodes
+from anamnesis_pipeline.store.base import Store
+
+ALIKE = 0.93
+"""Cosine from which on two memories say nearly the same."""
+MAX_ALIKE = 5
+ASKED_CHARS = 2_000
+"""Characters of a text that is not stored, of which the vector is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Novelty:
+    """`value` from 0, said before, to 1, as far from all of its project as an unrelated text is; None: it has no
+    vectors. `alike`: the nearest that say nearly the same.
+    """
+
+    value: float | None = None
+    alike: Sequence[Similar] = ()
+
+
+def novelty_of(store: Store, private: Private, episode: Episode) -> Novelty:
+    """Compare a stored episode with the others of its project that hold, by its stored vectors.
+
+    :param private: what is left out: of private sources also what is in that project.
+    """
+    space = store.spaces.active()
+    if space is None:
+        return Novelty()
+    where = private.visible(store, EpisodeFilter(projects=(episode.project,)), (episode.project,))
+    where = replace(where, hidden_kinds=HIDDEN_KINDS)
+    try:
+        found = similar_episodes(store, space, episode.episode_id, MAX_ALIKE, where)
+    except AnamnesisError:  # it is stored; that is what counts
+        return Novelty()
+    return Novelty() if found is None else _novelty(store, found)
+
+
+def novelty_of_text(store: Store, engine: Engine, text: str, project: str) -> Novelty:
+    """Compare a text that is not stored, by a search for its meaning."""
+    query = SearchQuery(
+        text[:ASKED_CHARS],
+        top_k=MAX_ALIKE,
+        mode=Mode.SEMANTIC,
+        where=EpisodeFilter(projects=(project,)),
+        include_private=(project,),
+        track=False,
+        fold=False,
+        weak=True,
+    )
+    hits = engine.search(query).hits
+    if store.spaces.active() is None or any(hit.similarity is None for hit in hits):
+        return Novelty()
+    heads = store.episodes.heads([hit.episode.episode_id for hit in hits])
+    found = [
+        Similar(heads[hit.episode.episode_id], hit.similarity or 0.0) for hit in hits if hit.episode.episode_id in heads
+    ]
+    return _novelty(store, sorted(found, key=lambda each: -each.similarity))
+
+
+def _novelty(store: Store, found: Sequence[Similar]) -> Novelty:
+    """:param found: the nearest first."""
+    if not found:
+        return Novelty(1.0)
+    space = store.spaces.active()
+    level = stored_level(store, space) if space is not None else None
+    unrelated = level.means.get(f"dense_{Variant.TEXT}", 0.0) if level is not None else 0.0
+    value = (1.0 - found[0].similarity) / max(1.0 - unrelated, 1e-6)
+    return Novelty(min(1.0, max(0.0, value)), [each for each in found if each.similarity >= ALIKE])

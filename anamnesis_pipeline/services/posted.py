@@ -1,0 +1,60 @@
+"""What the posting of an episode is answered with."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.search.project_labels import Private
+from anamnesis_pipeline.services.novelty import Novelty, novelty_of, novelty_of_text
+from anamnesis_pipeline.services.posting import Preview
+from anamnesis_pipeline.services.rendering import NO_IDS, episode_body
+from anamnesis_pipeline.services.schemas import PostedOut
+from anamnesis_pipeline.store.base import Store
+
+MAX_REPLACED = 20
+
+
+def posted_body(
+    store: Store,
+    private: Private,
+    stored: Episode,
+    include: Collection[str] = (),
+    short: Mapping[str, str] = NO_IDS,
+    *,
+    created: bool,
+) -> PostedOut:
+    """Return what was done: what it replaced, how new it is, and what says nearly the same."""
+    replaced = store.episodes.superseded_by(stored.episode_id, MAX_REPLACED) if created else []
+    return _body(stored, include, short, created, replaced, novelty_of(store, private, stored))
+
+
+def preview_body(store: Store, engine: Engine, preview: Preview, include: Collection[str]) -> PostedOut:
+    """Return what would be done."""
+    episode = preview.episode
+    found = novelty_of_text(store, engine, f"{episode.summary}\n{episode.raw_exchange}".strip(), episode.project)
+    return _body(episode, include, NO_IDS, preview.is_new, preview.replaced, found)
+
+
+def _body(
+    episode: Episode,
+    include: Collection[str],
+    short: Mapping[str, str],
+    created: bool,
+    replaced: Sequence[str],
+    novelty: Novelty,
+) -> PostedOut:
+    return {
+        **episode_body(episode, include, short),
+        "operation": ("updated" if replaced else "added") if created else "unchanged",
+        "replaced": list(replaced),
+        "novelty": None if novelty.value is None else round(novelty.value, 4),
+        "alike": [
+            {
+                "episode_id": each.episode.episode_id,
+                "similarity_score": round(each.similarity, 4),
+                "summary": each.episode.summary,
+            }
+            for each in novelty.alike
+            if each.episode.episode_id not in replaced
+        ],
+    }
