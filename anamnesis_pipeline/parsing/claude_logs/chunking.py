@@ -246,12 +246,9 @@ def exchange_of(message: Message, current: Exchange | None, *, in_subagent: bool
 
     Messages before the first prompt form an exchange as well, named after its first message.
     """
-    if current is None or _begins_exchange(message.kind, in_subagent):
+    begins = message.kind in _BEGINS or (in_subagent and message.kind is SegmentKind.AGENT_PROMPT)
+    if current is None or begins:
         head = "" if message.kind in _NO_PROMPTS else message.text[:PROMPT_HEAD]
         name = next(filter(is_rewritten, message.aliases), message.key)  # copies with another uuid share the alias
         return Exchange(content_id("exchange", name), head)
     return current
-
-
-def _begins_exchange(kind: SegmentKind, in_subagent: bool) -> bool:
-    return kind in _BEGINS or (in_subagent and kind is SegmentKind.AGENT_PROMPT)

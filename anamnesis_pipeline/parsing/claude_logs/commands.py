@@ -155,17 +155,12 @@ def _acts(name: str, rest: Sequence[str], words: Sequence[str]) -> bool:
 def command_of_tests(script: str) -> str:
     """Return the first command of a script that runs tests, on one line; empty: none does."""
     for name, rest, words in commands_of(script):
-        if _runs_tests(name, rest):
+        if not _ONLY_TOLD.isdisjoint(rest):
+            continue
+        testing = _TESTS_WHEN.get(name)
+        if name in _TESTERS or _TEST_SCRIPT.fullmatch(name) or (testing and re.search(testing, " ".join(rest))):
             return shown(" ".join(words))
     return ""
-
-
-def _runs_tests(name: str, rest: Sequence[str]) -> bool:
-    if not _ONLY_TOLD.isdisjoint(rest):
-        return False
-    if name in _TESTERS or _TEST_SCRIPT.fullmatch(name):
-        return True
-    return (testing := _TESTS_WHEN.get(name)) is not None and re.search(testing, " ".join(rest)) is not None
 
 
 def outcome_of_tests(output: str, *, is_error: bool) -> str:

@@ -2,10 +2,11 @@
 
 Three kinds of copies have another key than the first:
 
-- a typed message that a resume wrote again with a new uuid (`rewritten`); - messages in the files of both a session and
-its subagent: the session's file owns the task, which is an input of the call that spawned the subagent, and the final
-answer, even if it turns up later; - a prompt in `history.jsonl` and in a transcript (`typed`): the transcript owns it,
-even if it turns up later. Their times differ a little, so each takes the nearest one of the same text.
+- a typed message that a resume wrote again with a new uuid (`rewritten`);
+- messages in the files of both a session and its subagent: the session's file owns the task, which is an input of the
+  call that spawned the subagent, and the final answer, even if it turns up later;
+- a prompt in `history.jsonl` and in a transcript (`typed`): the transcript owns it, even if it turns up later. Their
+  times differ a little, so each takes the nearest one of the same text.
 """
 
 from datetime import datetime

@@ -34,7 +34,7 @@ def read_records(line: str) -> tuple[list[Record], bool]:
     try:
         value = _decoded(line)
     except (ValueError, RecursionError):
-        records, damaged = _recover(_cleaned(line))
+        records, damaged = _recover(line.replace("\x00", "").replace("\ufeff", "").strip())
     else:
         records, damaged = ([value], False) if isinstance(value, dict) else ([], True)
     if ("\\u" in line and ("\\ud" in line or "\\uD" in line)) or not _is_encodable(line):
@@ -59,10 +59,6 @@ def _decoded(line: str) -> Any:
 def has_too_many_values(line: str) -> bool:
     """Return whether decoding a huge line would take too much memory."""
     return len(line) > LONG_LINE and holds_more_values(line, MAX_VALUES)
-
-
-def _cleaned(line: str) -> str:
-    return line.replace("\x00", "").replace("\ufeff", "").strip()
 
 
 def _recover(line: str) -> tuple[list[Record], bool]:

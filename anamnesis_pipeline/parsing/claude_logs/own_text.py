@@ -85,18 +85,15 @@ def _cut(text: str) -> tuple[str, int]:
 def _is_ours(body: str) -> bool:
     """Return whether the inside of a block is in this system's format, at any depth of escaping."""
     for _ in range(_DEEPEST):
-        if any(_has_our_lines(form) for form in (body, html.unescape(body))):
-            return True
+        for form in (body, html.unescape(body)):
+            first, *lines = form.strip().splitlines() or [""]
+            if first.strip().endswith(MEMORY_PREFACES) and all(map(_LINE.fullmatch, lines)):
+                return True
         try:
             body = json.loads(f'"{body}"')
         except ValueError:  # it holds line ends, or is no JSON
             return False
     return False
-
-
-def _has_our_lines(body: str) -> bool:
-    first, *lines = body.strip().splitlines() or [""]
-    return first.strip().endswith(MEMORY_PREFACES) and all(map(_LINE.fullmatch, lines))
 
 
 def begins_own_session(kind: SegmentKind, text: str) -> bool | None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from anamnesis_pipeline.model import BEGINS_LONG, GOES_ON, MAX_LINE_BYTES, Message, Occurrence, Part, SegmentKind
+from anamnesis_pipeline.model import BEGINS_LONG, GOES_ON, MAX_LINE_BYTES, Occurrence, Part, SegmentKind
 from anamnesis_pipeline.parsing.claude_logs.chunking import (
     Cutter,
     Exchange,
@@ -418,25 +418,24 @@ class _Walk:
 
     def _lay(self, logged: LoggedMessage, when: datetime | None) -> None:
         """Put a new message into the open or the next chunk; `when` is its time, or that of its neighbour."""
-        template = self._template(logged)
-        if self._closes(template, logged.message):
-            self._cutter.close()
-        self._ordinal += self._cutter.add(replace(logged.message, timestamp=when), template, self._trail.lead)
-
-    def _closes(self, template: Part, message: Message) -> bool:
-        part = self._cutter.part
-        return part is not None and (
+        message, template, part = logged.message, self._template(logged), self._cutter.part
+        if part is not None and (
             part.exchange_id != template.exchange_id
             or part.session_id != template.session_id
             or part.kind != template.kind
             or message.kind is SegmentKind.COMPACT_SUMMARY
             or is_pause(self._spoken_at, message.timestamp, self._cutter.idle)
             or is_seam(self._trail, message.kind, self._cutter.size)
-        )
+        ):
+            self._cutter.close()
+        self._ordinal += self._cutter.add(replace(message, timestamp=when), template, self._trail.lead)
 
     def _template(self, logged: LoggedMessage) -> Part:
         state, origin, kind = self._state, self._origin, logged.message.kind
         exchange, is_summary = state.exchange, kind is SegmentKind.COMPACT_SUMMARY
+        part_kind = "subagent" if state.agent_id else "exchange"
+        if is_summary or state.agent_id.startswith(COMPACTING_AGENT):
+            part_kind = "compact_summary"
         return Part(
             part_id="",
             source=origin.source,
@@ -444,7 +443,7 @@ class _Walk:
             session_id=state.session_id,
             exchange_id=exchange.exchange_id if exchange else "",
             ordinal=self._ordinal,
-            kind=_part_kind(state, kind),
+            kind=part_kind,
             project=self._label(origin.folder or state.first_cwd),
             cwd=state.cwd,
             prompt=exchange.prompt if exchange else "",
@@ -568,9 +567,3 @@ def _located(state: FileState, logged: LoggedMessage, origin: FileOrigin) -> Fil
 def _is_launched_in(origin: FileOrigin, cwd: str) -> bool:
     """Return whether the name of a log's folder is derived from this directory."""
     return bool(cwd) and re.sub(r"[^A-Za-z0-9]", "-", cwd) == origin.launched
-
-
-def _part_kind(state: FileState, kind: SegmentKind) -> str:
-    if kind is SegmentKind.COMPACT_SUMMARY or state.agent_id.startswith(COMPACTING_AGENT):
-        return "compact_summary"
-    return "subagent" if state.agent_id else "exchange"

@@ -96,18 +96,14 @@ def project_label(cwd: str) -> str:
     Windows and WSL name one folder in several ways: `C:\x`, `c:/x` and `/mnt/c/x` are one project, and so are
     `\\wsl$\Ubuntu\home\ann\x` and `/home/ann/x`.
     """
-    path = composed(cwd.replace("\\", "/") if _is_windows(cwd) else cwd)
+    is_windows = cwd.startswith("\\\\") or cwd[1:2] == ":"  # on other systems, backslashes may belong to a name
+    path = composed(cwd.replace("\\", "/") if is_windows else cwd)
     path = _WSL_SHARE.sub("", path, count=1) or "/"
     path = _WSL_DRIVE.sub(lambda drive: f"{drive[1]}:", path, count=1) if path.startswith("/mnt/") else path
     path = path[0].upper() + path[1:] if _DRIVE.match(path) else path
     if not cwd:
         return ""
     return _HOME.sub("~", path.rstrip("/") or path, count=1) if _HOME.match(path) else path.rstrip("/") or path
-
-
-def _is_windows(cwd: str) -> bool:
-    """Return whether backslashes in a path are separators; on other systems they may belong to a name."""
-    return cwd.startswith("\\\\") or cwd[1:2] == ":"
 
 
 def git_identity(cwd: str, disk: Disk = LOCAL_DISK) -> str | None:
@@ -146,7 +142,9 @@ def _holds_homes(directory: PurePosixPath, disk: Disk) -> bool:
 
 
 def _identity(worktree: PurePosixPath, disk: Disk) -> str:
-    git_dir = _git_dir(worktree, disk)
+    git_dir = worktree / ".git"
+    if not _is_folder(disk, str(git_dir)):  # a linked worktree has a file that names its folder
+        git_dir = _resolved(disk, worktree, disk.text(str(git_dir)).partition("gitdir:")[2].strip())
     common = f"{git_dir}/commondir"
     is_linked = _is_file(disk, common)
     shared = _resolved(disk, git_dir, disk.text(common).strip()) if is_linked else git_dir
@@ -155,13 +153,6 @@ def _identity(worktree: PurePosixPath, disk: Disk) -> str:
         return remote
     main = shared.parent if shared.name == ".git" else shared if is_linked else worktree
     return project_label(str(main))
-
-
-def _git_dir(worktree: PurePosixPath, disk: Disk) -> PurePosixPath:
-    entry = worktree / ".git"
-    if _is_folder(disk, str(entry)):
-        return entry
-    return _resolved(disk, worktree, disk.text(str(entry)).partition("gitdir:")[2].strip())
 
 
 def _resolved(disk: Disk, folder: PurePosixPath, path: str) -> PurePosixPath:

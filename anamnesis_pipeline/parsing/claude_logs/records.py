@@ -323,11 +323,15 @@ def _user(record: Record, blocks: Sequence[Any], line: int, skipped: Counter[str
     pieces: list[Said] = []
     typed: list[Said] = []
     has_result = False
+    result = record.get("toolUseResult")
+    details = result if isinstance(result, dict) else {}
+    is_only_one = sum(_type(block).endswith("tool_result") for block in blocks) == 1
+    moved_to = _string(details, "persistedOutputPath") if is_only_one else ""
     for block in blocks:
         kind = _type(block)
         if kind.endswith("tool_result"):
             has_result = True
-            _add_result(emitter, block, skipped, _agent_of(record), _path_of_output(record, blocks))
+            _add_result(emitter, block, skipped, _string(details, "agentId"), moved_to)
         elif kind == "text":
             found = kinds_of(record, _string(block, "text"), skipped)
             typed += found
@@ -360,23 +364,20 @@ def _joined(pieces: Sequence[Said], who: tuple[SegmentKind, str]) -> str:
     return "\n".join(said.text for said in pieces if (said.kind, said.sender) == who)
 
 
-def _agent_of(record: Record) -> str:
-    """Return the ID of the subagent whose answer is the tool result of this record."""
-    result = record.get("toolUseResult")
-    return _string(result, "agentId") if isinstance(result, dict) else ""
-
-
-def _path_of_output(record: Record, blocks: Sequence[Any]) -> str:
-    """Return the path of the whole text of the only result of this record, if Claude Code reports that it was moved."""
-    result, results = record.get("toolUseResult"), sum(_type(block).endswith("tool_result") for block in blocks)
-    return _string(result, "persistedOutputPath") if isinstance(result, dict) and results == 1 else ""
-
-
 def _add_result(
     emitter: _Emitter, block: Record, skipped: Counter[str], agent_id: str = "", moved_to: str = ""
 ) -> None:
+    """Add a tool's output, without the blocks that the client added before or behind each piece of it.
+
+    :param agent_id: the subagent whose answer it is.
+    :param moved_to: path of the file with the whole text, unless the text names it.
+    """
     kind = SegmentKind.TOOL_ERROR if block.get("is_error") is True else SegmentKind.TOOL_RESULT
-    call, text = _string(block, "tool_use_id"), _text_of_result(block.get("content"), skipped)
+    call, content = _string(block, "tool_use_id"), block.get("content")
+    texts = [result_text([piece]) for piece in content] if isinstance(content, list) else [result_text(content)]
+    cut = [without_at_ends(text, INJECTED_TAGS) for text in texts]
+    skipped["user:injected"] += sum(count for _, count in cut)
+    text = "\n".join(text for text, _ in cut if text)
     claims = (identity.answer_as_result(agent_id, text), identity.answer_as_said(agent_id, text)) if agent_id else ()
     key, aliases = emitter.result_keys(call, text) if call else ("", ())
     before = len(emitter.messages)
@@ -384,15 +385,6 @@ def _add_result(
     spawned, moved_to = agent_id if call else "", saved_to(text) or moved_to
     if (spawned or moved_to) and len(emitter.messages) > before:
         emitter.messages[-1] = replace(emitter.messages[-1], spawned=spawned, moved_to=moved_to)
-
-
-def _text_of_result(content: Any, skipped: Counter[str]) -> str:
-    """Return the tool's output, or a piece of it, without the blocks that the client added before or behind it."""
-    pieces = content if isinstance(content, list) else [content]
-    texts = [result_text([piece] if isinstance(content, list) else piece) for piece in pieces]
-    cut = [without_at_ends(text, INJECTED_TAGS) for text in texts]
-    skipped["user:injected"] += sum(count for _, count in cut)
-    return "\n".join(text for text, _ in cut if text)
 
 
 def _assistant(record: Record, body: Any, line: int, skipped: Counter[str]) -> list[LoggedMessage]:
@@ -412,10 +404,13 @@ def _add_block(emitter: _Emitter, message_id: str, block: Any, skipped: Counter[
     if kind in {"text", "thinking"}:
         text = _string(block, kind)
         key = f"a:{message_id}:{content_id(kind, text)}" if message_id else ""
-        if kind == "text":
-            _add_statement(emitter, text, key, aliases)
-        else:
+        if kind == "thinking":
             emitter.add(SegmentKind.THINKING, text, key, aliases=aliases)
+        else:
+            agent_id = emitter.agent_id
+            said = (identity.answer_as_said(agent_id, text),) if agent_id else ()
+            seen_as = (identity.answer_as_result(agent_id, text),) if agent_id else ()
+            emitter.add(SegmentKind.STATEMENT, text, key, claims=said, seen_as=seen_as, aliases=aliases)
         skipped["block:empty"] += not text or text.isspace()
     elif kind.endswith("tool_use"):
         name, value, call = _string(block, "name") or "tool", block.get("input"), _string(block, "id")
@@ -430,13 +425,6 @@ def _add_block(emitter: _Emitter, message_id: str, block: Any, skipped: Counter[
         _add_result(emitter, block, skipped)
     else:
         _leave_out(f"block:{kind}", skipped)
-
-
-def _add_statement(emitter: _Emitter, text: str, key: str, aliases: tuple[str, ...]) -> None:
-    agent_id = emitter.agent_id
-    claims = (identity.answer_as_said(agent_id, text),) if agent_id else ()
-    seen_as = (identity.answer_as_result(agent_id, text),) if agent_id else ()
-    emitter.add(SegmentKind.STATEMENT, text, key, claims=claims, seen_as=seen_as, aliases=aliases)
 
 
 def _attachment(record: Record, line: int, skipped: Counter[str]) -> list[LoggedMessage]:

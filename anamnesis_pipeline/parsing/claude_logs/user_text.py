@@ -111,7 +111,11 @@ def kinds_of(record: Record, text: str, skipped: Counter[str]) -> list[Said]:
     """Return the texts of a record, if any; skipped content is counted in `skipped`."""
     if record.get("isCompactSummary") is True:
         return [Said(SegmentKind.COMPACT_SUMMARY, text)]
-    text, cut = _without_injected(text)
+    cut = 0
+    for tag in INJECTED_TAGS:
+        text, count = without(text, f"<{tag}>", f"</{tag}>")
+        cut += count
+    text = text.strip() if cut else text
     skipped["user:injected"] += cut
     if not text:
         return []
@@ -157,15 +161,6 @@ def own_kind(record: Record) -> SegmentKind:
     marked = marked_kind(record) or SegmentKind.PROMPT
     is_task = marked is SegmentKind.PROMPT and record.get("isSidechain") is True
     return SegmentKind.AGENT_PROMPT if is_task else marked
-
-
-def _without_injected(text: str) -> tuple[str, int]:
-    """Return `text` without the blocks that the client added to typed text, and their number."""
-    count = 0
-    for tag in INJECTED_TAGS:
-        text, cut = without(text, f"<{tag}>", f"</{tag}>")
-        count += cut
-    return (text.strip(), count) if count else (text, 0)
 
 
 def _plan(record: Record, text: str) -> list[Said]:
@@ -241,10 +236,8 @@ def _is_typed(record: Record, marked: SegmentKind | None) -> bool:
     """
     if marked is not None or isinstance(record.get("promptSource"), str):
         return marked is SegmentKind.PROMPT
-    return "permissionMode" in record or _version(record) >= _MARKS_ITS_OWN
-
-
-def _version(record: Record) -> tuple[int, ...]:
+    if "permissionMode" in record:
+        return True
     version = record.get("version")
     found = re.match(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})", version) if isinstance(version, str) else None
-    return tuple(map(int, found.groups())) if found else ()
+    return found is not None and tuple(map(int, found.groups())) >= _MARKS_ITS_OWN

@@ -149,16 +149,12 @@ def _is_corrected(segments: Sequence[Segment], has_lead: bool) -> bool:
     answers_something = has_lead
     for segment in segments:
         if segment.kind in _USER and not segment.start:
-            steers = segment.kind is SegmentKind.STEERING
-            if (answers_something or steers) and _takes_back(segment.text):
+            is_reply = answers_something or segment.kind is SegmentKind.STEERING
+            is_short_no = len(segment.text) <= SHORT_TURN_CHARS and _NEGATION.match(segment.text)
+            if is_reply and (is_short_no or _CORRECTING.search(segment.text)):
                 return True
         answers_something = answers_something or segment.kind in _ACTS
     return False
-
-
-def _takes_back(text: str) -> bool:
-    is_short_no = len(text) <= SHORT_TURN_CHARS and _NEGATION.match(text) is not None
-    return is_short_no or _CORRECTING.search(text) is not None
 
 
 def _errors(segments: Iterable[Segment]) -> int:

@@ -27,7 +27,7 @@ def narrowed(line: str) -> str:
     """
     if not _is_wide(line) or len(line.encode("utf-8", "replace")) > 1.5 * len(line):
         return line
-    return "".join(_WIDE.sub(_escaped, piece) for piece in slices(line, 0, len(line)))
+    return "".join(_WIDE.sub(lambda wide: json.dumps(wide[0])[1:-1], piece) for piece in slices(line, 0, len(line)))
 
 
 def holds_more_values(line: str, most: int) -> bool:
@@ -62,7 +62,3 @@ def flattened(pieces: Sequence[str], whole: str) -> str:
 
 def _is_wide(text: str) -> bool:
     return sys.getsizeof(text) >= max(HUGE_BYTES, 4 * len(text))
-
-
-def _escaped(wide: re.Match[str]) -> str:
-    return json.dumps(wide[0])[1:-1]

@@ -29,17 +29,17 @@ def code_sections(path: str, language: str, text: str) -> list[Section]:
     code = read_code(language, text)
     if code is None or not code.definitions:
         return []
-    large = [definition for definition in code.definitions if _span_chars(definition, lines) >= MIN_CHARS]
+    large = [
+        definition
+        for definition in code.definitions
+        if sum(len(line) + 1 for line in lines[definition.start : definition.end + 1]) >= MIN_CHARS
+    ]
     name = path.replace("\\", "/").rsplit("/", 1)[-1]
     found = [_head(path, name, language, code, large, lines)]
     for definition in large:
         found += _of_definition(definition, name, language, lines)
     anchors = told_apart(section.anchor for section in found)
     return [replace(section, anchor=anchor) for section, anchor in zip(found, anchors, strict=True)]
-
-
-def _span_chars(definition: Definition, lines: list[str]) -> int:
-    return sum(len(line) + 1 for line in lines[definition.start : definition.end + 1])
 
 
 def _head(path: str, name: str, language: str, code: CodeFile, large: list[Definition], lines: list[str]) -> Section:
@@ -61,7 +61,8 @@ def _head(path: str, name: str, language: str, code: CodeFile, large: list[Defin
 
 
 def _of_definition(definition: Definition, name: str, language: str, lines: list[str]) -> Iterator[Section]:
-    own = _sections_of_their_own(definition)
+    is_long = definition.end - definition.start >= LONG_CLASS_LINES
+    own = [member for member in definition.members if is_long and member.end - member.start >= LONG_METHOD_LINES]
     taken = {line for member in own for line in range(member.start, member.end + 1)}
     rest = [line for line in range(definition.start, definition.end + 1) if line not in taken]
     title = (name, *definition.names)
@@ -71,15 +72,10 @@ def _of_definition(definition: Definition, name: str, language: str, lines: list
         yield from _of_definition(member, name, language, lines)
 
 
-def _sections_of_their_own(definition: Definition) -> list[Definition]:
-    if definition.end - definition.start < LONG_CLASS_LINES:
-        return []
-    return [member for member in definition.members if member.end - member.start >= LONG_METHOD_LINES]
-
-
 def _outline(definition: Definition, own: list[Definition]) -> str:
     outer = ".".join(definition.names[:-1])
-    said = definition.names[-1] if definition.private else _said(definition)
+    said = f"{definition.signature}: {definition.doc}" if definition.doc else definition.signature
+    said = definition.names[-1] if definition.private else said
     lines = [f"{outer}.{said}" if outer else said]
     for member in definition.members:
         if not member.private:
@@ -109,10 +105,6 @@ def _defines_without(line: str, gone: Set[str]) -> list[str]:
         return [line]
     left = [name for name in line.removeprefix(_DEFINES).split(_BETWEEN_NAMES) if name not in gone]
     return [f"{_DEFINES}{_BETWEEN_NAMES.join(left)}"] if left else []
-
-
-def _said(definition: Definition) -> str:
-    return f"{definition.signature}: {definition.doc}" if definition.doc else definition.signature
 
 
 def _in_short(definition: Definition) -> str:

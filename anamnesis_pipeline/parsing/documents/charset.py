@@ -60,11 +60,7 @@ def _guessed(data: bytes) -> str:
         return as_utf8
     from charset_normalizer import from_bytes
 
-    best = from_bytes(_where_it_is_not_ascii(data)).best()
-    return data.decode(best.encoding if best else "cp1252", "replace")
-
-
-def _where_it_is_not_ascii(data: bytes) -> bytes:
-    """Return a sample that shows the charset: around the first bytes that are not ASCII."""
+    # the bytes around the first that are not ASCII show the charset
     first = next((n for n in range(0, len(data), 4096) if not data[n : n + 4096].isascii()), 0)
-    return data[max(0, first - 4096) : first + _SAMPLE_BYTES]
+    best = from_bytes(data[max(0, first - 4096) : first + _SAMPLE_BYTES]).best()
+    return data.decode(best.encoding if best else "cp1252", "replace")

@@ -67,7 +67,11 @@ def claude_messages(exported: list[Any], way: Way) -> Iterator[ChatMessage]:
         if not isinstance(item, dict):
             continue
         kind = SegmentKind.PROMPT if item.get("sender") == "human" else SegmentKind.STATEMENT
-        said = [str(block.get("text") or "") for block in _listed(item, "content") if _is_text(block)]
+        said = [
+            str(block.get("text") or "")
+            for block in _listed(item, "content")
+            if isinstance(block, dict) and block.get("type") == "text"
+        ]
         texts = ["\n\n".join(text for text in said if text.strip()) or str(item.get("text") or "")]
         texts += [_attached(file) for file in _listed(item, "attachments") if isinstance(file, dict)]
         text = "\n\n".join(text for text in texts if text.strip())
@@ -78,10 +82,6 @@ def claude_messages(exported: list[Any], way: Way) -> Iterator[ChatMessage]:
 
 def _listed(item: dict[str, Any], key: str) -> list[Any]:
     return item[key] if isinstance(item.get(key), list) else []
-
-
-def _is_text(block: Any) -> bool:
-    return isinstance(block, dict) and block.get("type") == "text"
 
 
 def _attached(file: dict[str, Any]) -> str:
@@ -178,6 +178,8 @@ def _said(content: Any) -> str:
 
 # --- Slack -----------------------------------------------------------------------------------------------
 
+_MENTION = re.compile(r"<@(\w+)(?:\|[^>]*)?>")
+
 
 def slack_people(exported: Any) -> dict[str, str]:
     """Return ID -> name of each author, from the `users.json` of an export."""
@@ -204,8 +206,9 @@ def slack_threads(exported: list[Any], way: Way, people: Mapping[str, str] = _NO
     threads: dict[str, list[ChatMessage]] = {}
     loose: list[list[ChatMessage]] = []
     for item, where in sorted(messages, key=lambda found: str(found[0].get("ts") or "")):
-        told = _told(item, names, where)
-        thread = item.get("thread_ts")
+        text = _MENTION.sub(lambda found: "@" + names.get(found.group(1), found.group(1)), str(item["text"]))
+        when, thread = item.get("ts"), item.get("thread_ts")
+        told = _message(when, SegmentKind.STATEMENT, f"{_name(item, names)}: {text}", when, where)
         if thread:
             threads.setdefault(str(thread), []).append(told)
         elif loose and _soon(loose[-1][-1], told):
@@ -214,15 +217,6 @@ def slack_threads(exported: list[Any], way: Way, people: Mapping[str, str] = _NO
             loose.append([told])
     turns = sorted([*threads.values(), *loose], key=lambda turn: turn[0].key)
     return [[replace(turn[0], kind=SegmentKind.PROMPT), *turn[1:]] for turn in turns]
-
-
-_MENTION = re.compile(r"<@(\w+)(?:\|[^>]*)?>")
-
-
-def _told(item: dict[str, Any], names: dict[str, str], way: Way) -> ChatMessage:
-    text = _MENTION.sub(lambda found: "@" + names.get(found.group(1), found.group(1)), str(item["text"]))
-    when = item.get("ts")
-    return _message(when, SegmentKind.STATEMENT, f"{_name(item, names)}: {text}", when, way)
 
 
 def _name(item: dict[str, Any], people: Mapping[str, str]) -> str:

@@ -94,14 +94,11 @@ def without_messages(exported: Any, ways: Iterable[Way]) -> Any:
             talks[tuple(outer[:inside])] = None
     for *outer, last in (("", *talk) for talk in talks):
         around = _at(holder, outer)
-        left = {name: value for name, value in around[last].items() if name in _KEPT | _channel_names(around[last])}
+        is_channel = isinstance(around[last].get("messages"), list)  # its `name` is no title
+        kept = _KEPT | {"name"} if is_channel else _KEPT
+        left = {name: value for name, value in around[last].items() if name in kept}
         around[last] = left if any(talk.turns for talk in _conversations(left, "", _NOBODY)) else {}
     return holder[""]
-
-
-def _channel_names(conversation: Mapping[str, Any]) -> set[str]:
-    """Return the fields of a conversation that name its channel instead of a title."""
-    return {"name"} if isinstance(conversation.get("messages"), list) else set()
 
 
 def _at(exported: Any, way: Iterable[str | int]) -> Any:

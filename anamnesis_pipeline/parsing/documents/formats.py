@@ -36,10 +36,6 @@ def to_text(path: str, data: bytes) -> str:
         raise DocumentUnreadable(f"{path}: the library that reads .{fmt} is not installed ({exc.name})") from exc
     except Exception as exc:  # parsers raise any exception on damaged files
         raise DocumentUnreadable(f"{path}: it is damaged, or not of this format ({type(exc).__name__})") from exc
-    return _bounded(path, fmt, text)
-
-
-def _bounded(path: str, fmt: str, text: str) -> str:
     if fmt == "json":
         if len(text) > MAX_JSON_CHARS:
             raise DocumentUnreadable(f"{path}: {len(text)} characters of JSON, more than {MAX_JSON_CHARS}; split it")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 MESSAGE_LEVEL = 3
 DEEPEST = 6
+_FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\n(?:.*\n){0,200}?\1[ \t]*(?:\n|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,10 @@ class Heading:
 
 def markdown_headings(text: str) -> list[Heading]:
     """Return every heading of a Markdown text outside of quotes, lists and fenced code, in order."""
-    tokens = _block_parser().parse(_without_front_matter(text))
+    front = _FRONT_MATTER.match(text)
+    if front:  # emptied, since its last line would make the line above a heading
+        text = "\n" * front.group().count("\n") + text[front.end() :]
+    tokens = _block_parser().parse(text)
     return [
         Heading(token.map[0], int(token.tag[1:]), plain_title(inline.content))
         for token, inline in itertools.pairwise(tokens)
@@ -42,13 +46,6 @@ def _block_parser() -> "MarkdownIt":
     return MarkdownIt("commonmark").disable(["inline", "reference"])
 
 
-def _without_front_matter(text: str) -> str:
-    """Return the text with its leading `---` block emptied, since its last line would make the line above a heading."""
-    found = _FRONT_MATTER.match(text)
-    return "\n" * found.group().count("\n") + text[found.end() :] if found else text
-
-
-_FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\n(?:.*\n){0,200}?\1[ \t]*(?:\n|\Z)")
 _MESSAGE = re.compile(r"^### +(MSG-\d+.*)$")
 
 

@@ -92,7 +92,8 @@ def _blocks(mail: EmailMessage, level: int, turns: Iterator[int]) -> Iterator[st
             if not is_read(name) or next(turns, None) is None:
                 continue
             yield heading(level + 1, name)
-            yield _below(level + 1, attached_text(name, _payload(part)))
+            data = part.get_payload(decode=True)
+            yield _below(level + 1, attached_text(name, data if isinstance(data, bytes) else b""))
         for part in mail.iter_attachments() if mail.is_multipart() else ():
             if part.get_content_type() == "message/rfc822":
                 yield from _blocks(part.get_content(), level + 1, turns)
@@ -118,11 +119,6 @@ def _file_name(part: EmailMessage) -> str:
         return " ".join(str(part.get_filename() or "").replace("/", "_").replace("\\", "_").split())[:MAX_NAME_CHARS]
     except Exception:  # as with every header
         return ""
-
-
-def _payload(part: EmailMessage) -> bytes:
-    data = part.get_payload(decode=True)
-    return data if isinstance(data, bytes) else b""
 
 
 def _header(mail: EmailMessage, name: str) -> str:

@@ -39,7 +39,13 @@ def odt_text(data: bytes) -> str:
 
 def ods_text(data: bytes) -> str:
     """Return a heading per sheet and a line per row."""
-    return tidy("\n\n".join(_sheets(_body(data))))
+    blocks: list[str] = []
+    room = MAX_CELLS
+    for table in _body(data).iter(f"{_TABLE}table"):
+        lines = [line for line in _rows(table, room) if line]
+        room -= sum(line.count(" | ") + 1 for line in lines)
+        blocks += [heading(1, table.get(f"{_TABLE}name", "Sheet")), "\n".join(lines)]
+    return tidy("\n\n".join(blocks))
 
 
 def pages_text(data: bytes) -> str:
@@ -136,15 +142,6 @@ def _inline(node: "_Element") -> str:
             text += _inline(child)
         text += child.tail or ""
     return text
-
-
-def _sheets(body: "_Element") -> Iterator[str]:
-    room = MAX_CELLS
-    for table in body.iter(f"{_TABLE}table"):
-        yield heading(1, table.get(f"{_TABLE}name", "Sheet"))
-        lines = [line for line in _rows(table, room) if line]
-        room -= sum(line.count(" | ") + 1 for line in lines)
-        yield "\n".join(lines)
 
 
 def _rows(table: "_Element", room: int) -> Iterator[str]:

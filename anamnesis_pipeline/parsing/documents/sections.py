@@ -35,17 +35,20 @@ def sections_of(path: str, text: str, people: Mapping[str, str] = _NOBODY) -> li
     """
     fmt = format_of(path) or "text"
     name = path.replace("\\", "/").rsplit("/", 1)[-1]
-    if len(text.strip()) < MIN_CHARS and not _is_memory(path):
+    # the root may be `.claude` itself, so that the folder `memory` alone marks a memory file
+    is_memory = trust_of(path) is Trust.CURATED or "memory" in path.split("/")[:-1]
+    if len(text.strip()) < MIN_CHARS and not is_memory:
         return []
-    found = _sections(fmt, path, name, text, people)
-    return _at_most(
-        MAX_SECTIONS,
-        [section for section in found if any(_SAYS_SOMETHING.search(piece.text) for piece in section.pieces)],
-    )
-
-
-def _is_memory(path: str) -> bool:
-    return trust_of(path) is Trust.CURATED or "memory" in path.split("/")[:-1]  # the root may be `.claude` itself
+    found = [
+        section
+        for section in _sections(fmt, path, name, text, people)
+        if any(_SAYS_SOMETHING.search(piece.text) for piece in section.pieces)
+    ]
+    if len(found) <= MAX_SECTIONS:
+        return found
+    kept, rest = found[: MAX_SECTIONS - 1], found[MAX_SECTIONS - 1 :]
+    pieces = tuple(piece for section in rest for piece in section.pieces)
+    return [*kept, replace(rest[0], pieces=pieces, last_line=max(section.last_line for section in rest))]
 
 
 def says_too_little(text: str) -> str:
@@ -54,15 +57,6 @@ def says_too_little(text: str) -> str:
     if chars < MIN_CHARS:
         return f"its text has {chars} characters, and at least {MIN_CHARS} are needed"
     return "" if _SAYS_SOMETHING.search(text) else "its text has no letter and no digit"
-
-
-def _at_most(most: int, found: list[Section]) -> list[Section]:
-    """Join all sections from the `most`-th on into one, whose pieces are theirs."""
-    if len(found) <= most:
-        return found
-    rest = found[most - 1 :]
-    pieces = tuple(piece for section in rest for piece in section.pieces)
-    return [*found[: most - 1], replace(rest[0], pieces=pieces, last_line=max(section.last_line for section in rest))]
 
 
 def _sections(fmt: str, path: str, name: str, text: str, people: Mapping[str, str]) -> list[Section]:
@@ -76,14 +70,10 @@ def _sections(fmt: str, path: str, name: str, text: str, people: Mapping[str, st
     elif fmt == "rst":
         found = sections_under(rst_headings(text), name, text)
     elif fmt == "json":
-        found = _of_json(path, name, text, people)
+        turns = chat_sections(path, text, people) if is_chat_export(text) else []
+        found = turns or item_sections(name, text)
     elif fmt in CODE_FORMATS:
         found = code_sections(path, fmt, text)
     elif fmt in CONFIG_FORMATS:
         found = config_sections(path, fmt, text)
     return found or untitled(name, text)
-
-
-def _of_json(path: str, name: str, text: str, people: Mapping[str, str]) -> list[Section]:
-    turns = chat_sections(path, text, people) if is_chat_export(text) else []
-    return turns or item_sections(name, text)

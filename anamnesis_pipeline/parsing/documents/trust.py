@@ -80,13 +80,12 @@ def tags_of(path: str, fmt: str, patterns: Iterable[TagPattern] = (), text: str 
         tags.append("curated")
     if _TOPIC.fullmatch(path.replace("\\", "/")):
         tags.append("topic")
-    tags += [pattern.tag for pattern in patterns if _matches(pattern, name if pattern.field == "filename" else text)]
+    for pattern in patterns:
+        searched = name if pattern.field == "filename" else text
+        readable = searched.encode("utf-8", "replace").decode()  # a name may hold bytes that are no UTF-8
+        if _expression(pattern).search(readable):
+            tags.append(pattern.tag)
     return tuple(dict.fromkeys(tags))
-
-
-def _matches(pattern: TagPattern, text: str) -> bool:
-    readable = text.encode("utf-8", "replace").decode()  # a name may hold bytes that are no UTF-8
-    return _expression(pattern).search(readable) is not None
 
 
 @lru_cache(maxsize=256)

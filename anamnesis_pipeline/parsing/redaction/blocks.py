@@ -40,7 +40,8 @@ def private_keys(text: str) -> Iterator[tuple[int, int]]:
             continue
         following = frames[number + 1] if number + 1 < len(frames) else None
         low, high = frame.end(), following.start() if following else len(text)
-        if following and not following["begins"] and _is_key(text, low, high):
+        fewest = max(_FEWEST_CHARS, (high - low) // 3)
+        if following and not following["begins"] and _runs(text, low, high) >= fewest:
             yield frame.start(), following.end()
         elif (torn := _TORN.match(text, low, high)) and _runs(text, low, torn.end()) >= _FEWEST_CHARS:
             yield frame.start(), torn.end()
@@ -48,10 +49,6 @@ def private_keys(text: str) -> Iterator[tuple[int, int]]:
 
 def _runs(text: str, low: int, high: int) -> int:
     return sum(len(run[0]) for run in _RUNS.finditer(text, low, high))
-
-
-def _is_key(text: str, low: int, high: int) -> bool:
-    return _runs(text, low, high) >= max(_FEWEST_CHARS, (high - low) // 3)
 
 
 _LINE = re.compile(

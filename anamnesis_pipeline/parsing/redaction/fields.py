@@ -271,14 +271,10 @@ def _below(text: str, part: str, low: int) -> Iterator[NamedValue]:
     for end in _NAME_ENDS_LINE.finditer(part):
         at = low + end.start()
         begin = max(text.rfind("\n", max(0, at - MAX_NAME_CHARS), at) + 1, at - MAX_NAME_CHARS, 0)
-        match = _NAME_LINE.match(text, begin) or _NAME_LINE.match(text, _string_begins(text, begin, at))
+        in_string = max(begin, text.rfind('"', begin, at) + 1)  # the name may begin a string of JSON
+        match = _NAME_LINE.match(text, begin) or _NAME_LINE.match(text, in_string)
         if match and not _IS_NO_VALUE.match(match["value"]):
             yield from _told(match["name"], match.start("value"), match["value"])
-
-
-def _string_begins(text: str, begin: int, end: int) -> int:
-    """Return the beginning of a JSON string if the name begins one."""
-    return max(begin, text.rfind('"', begin, end) + 1)
 
 
 def _told(name: str, start: int, value: str) -> Iterator[NamedValue]:

@@ -156,14 +156,11 @@ class Redactor:
         if after is None or any(_find(text) for text in _strings(after)):
             record = _decoded(line)
             if record is not None:
-                return self._reserialized(record)
+                found = Counter[str]()
+                masked = self._mask_value(record, found)
+                return json.dumps(masked, separators=(",", ":")), found
         del after, line  # free huge ones before the copy is used
         return "".join(pieces), _kinds(spans)
-
-    def _reserialized(self, record: Any) -> tuple[str, Counter[str]]:
-        found: Counter[str] = Counter()
-        masked = self._mask_value(record, found)
-        return json.dumps(masked, separators=(",", ":")), found
 
     def _mask_value(self, value: Any, found: Counter[str]) -> Any:
         if isinstance(value, str):

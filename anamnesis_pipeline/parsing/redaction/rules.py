@@ -242,36 +242,31 @@ _NPMRC = r"(?::_authToken|_auth|_password)\s*=\s*[\"']?([A-Za-z0-9+/=_\-]{16,})"
 _SAS = r"[?&;]sig=([A-Za-z0-9%+/_\-]{40,}={0,2})"
 
 
-def _rules() -> tuple[Rule, ...]:
-    known = [
+RULES = (
+    *(
         Rule(kind, linear(p.pattern, p.flags), min(group, p.groups), accept or _is_no_sample, kind in _KEYED)
         for kind, plugin, group, accept in _DETECT_SECRETS
         for p in plugin.denylist
-    ]
-    return (
-        *known,
-        Rule("npm", linear(_NPMRC), 1, _has_digit),
-        Rule("authorization", linear(_SCHEME), 1, _has_digit),
-        Rule("password", linear(_USER), 1, _is_no_group),
-        Rule("password", linear(_SSHPASS), 1, is_url_password),
-        Rule("password", linear(_NETRC), 1, is_url_password),
-        Rule("password", linear(_ELEMENT), 1, is_url_password),
-        Rule("password", linear(_LONG_ELEMENT), 1, looks_random),
-        Rule("password", linear(_MYSQL), 1, is_url_password),
-        *(Rule("password", linear(mongo), 1, _is_no_port) for mongo in (_MONGO, _OLD_MONGO, _OLD_MONGO_TURNED)),
-        Rule("password", linear(_REDIS), 1, is_url_password),
-        Rule("basic-auth", linear(_DOCKER_AUTH), 1, _holds_login),
-        Rule("mailgun", linear(_MAILGUN), 1),
-        Rule("mailgun", linear(_MAILGUN_NAMED), 1),
-        Rule("sidekiq", linear(_SIDEKIQ), 1),
-        Rule("webhook", linear(_WEBHOOK), 1, _any_digit),
-        Rule("voyage", linear(_VOYAGE), 1, is_mixed_throughout),
-        Rule("facebook", linear(_FACEBOOK_APP), 1, _mixed_case_and_digits),
-        Rule("azure-sas", linear(_SAS), 1, looks_random),
-    )
-
-
-RULES = _rules()
+    ),
+    Rule("npm", linear(_NPMRC), 1, _has_digit),
+    Rule("authorization", linear(_SCHEME), 1, _has_digit),
+    Rule("password", linear(_USER), 1, _is_no_group),
+    Rule("password", linear(_SSHPASS), 1, is_url_password),
+    Rule("password", linear(_NETRC), 1, is_url_password),
+    Rule("password", linear(_ELEMENT), 1, is_url_password),
+    Rule("password", linear(_LONG_ELEMENT), 1, looks_random),
+    Rule("password", linear(_MYSQL), 1, is_url_password),
+    *(Rule("password", linear(mongo), 1, _is_no_port) for mongo in (_MONGO, _OLD_MONGO, _OLD_MONGO_TURNED)),
+    Rule("password", linear(_REDIS), 1, is_url_password),
+    Rule("basic-auth", linear(_DOCKER_AUTH), 1, _holds_login),
+    Rule("mailgun", linear(_MAILGUN), 1),
+    Rule("mailgun", linear(_MAILGUN_NAMED), 1),
+    Rule("sidekiq", linear(_SIDEKIQ), 1),
+    Rule("webhook", linear(_WEBHOOK), 1, _any_digit),
+    Rule("voyage", linear(_VOYAGE), 1, is_mixed_throughout),
+    Rule("facebook", linear(_FACEBOOK_APP), 1, _mixed_case_and_digits),
+    Rule("azure-sas", linear(_SAS), 1, looks_random),
+)
 
 _BEFORE = "(?:^|[^A-Za-z0-9])"
 TOKEN_RULES = tuple(Rule(kind, linear(f"{_BEFORE}({shape})"), 1, _is_generated) for kind, shape in SHAPES)

@@ -141,13 +141,9 @@ def is_jumbled(value: str) -> bool:
     return len(_MARKS.intersection(value)) + unopened >= (2 if re.search(r"\d", value) else 3)
 
 
-def _without_fields(value: str) -> str:
-    return FIELD.sub(lambda field: field[0] if field["named"] and has_odd_word(field[0]) else "", value)
-
-
 def is_stand_in(value: str, shortest: int = 3) -> bool:
     """Return whether a value is a placeholder: it says so, or is too short for a secret without its fields."""
-    literal = _without_fields(value)
+    literal = FIELD.sub(lambda field: field[0] if field["named"] and has_odd_word(field[0]) else "", value)
     if literal != value and len(literal.strip("-_.:/,;@=+ ")) < shortest and not has_odd_word(literal):
         return True
     return bool(PLACEHOLDER.search(literal))
