@@ -99,7 +99,10 @@ class SentenceReader:
         around = self._around(found)
         keys = [stored.passage_id for runs in around for run in runs for stored in run]
         vectors = self._vectors(space, keys) if tokens is not None else {}
-        parts = self._parts(found) if _REASON.search(text) else {}
+        parts: dict[str, Part] = {}
+        if _REASON.search(text):
+            chunks = self._store.forgetting.parts([passages[0].episode_id for passages in found])
+            parts = {part.part_id: part for part in chunks}
         words = content_words(text)
         literals = [token.casefold() for token in literal_tokens(text) if token.lower() not in STOP_WORDS]
 
@@ -144,7 +147,12 @@ class SentenceReader:
         for passages in found:
             keys = sorted({stored.passage_id + step for stored in passages for step in steps} & near.keys())
             mine = [near[key] for key in keys if near[key].episode_id == passages[0].episode_id]
-            runs.append(_consecutive(sorted(mine, key=lambda stored: stored.passage.ordinal)))
+            consecutive: list[list[StoredPassage]] = []
+            for stored in sorted(mine, key=lambda stored: stored.passage.ordinal):
+                if not consecutive or stored.passage.ordinal != consecutive[-1][-1].passage.ordinal + 1:
+                    consecutive.append([])
+                consecutive[-1].append(stored)
+            runs.append(consecutive)
         return runs
 
     def _vectors(self, space: Space | None, keys: Sequence[int]) -> Mapping[int, NDArray[np.int8]]:
@@ -157,19 +165,6 @@ class SentenceReader:
         ends = [*rows.starts[1:].tolist(), len(rows.bits)]
         spans = zip(rows.passage_ids, rows.starts.tolist(), ends[: len(rows.passage_ids)], strict=True)
         return {key: rows.numbers(start, end) for key, start, end in spans}
-
-    def _parts(self, found: Sequence[Sequence[StoredPassage]]) -> dict[str, Part]:
-        parts = self._store.forgetting.parts([passages[0].episode_id for passages in found])
-        return {part.part_id: part for part in parts}
-
-
-def _consecutive(passages: Sequence[StoredPassage]) -> list[list[StoredPassage]]:
-    runs: list[list[StoredPassage]] = []
-    for stored in passages:
-        if not runs or stored.passage.ordinal != runs[-1][-1].passage.ordinal + 1:
-            runs.append([])
-        runs[-1].append(stored)
-    return runs
 
 
 def _pieces(text: str) -> Iterator[Span]:

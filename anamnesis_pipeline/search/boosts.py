@@ -26,8 +26,11 @@ def factors_of(head: EpisodeHead, least_value: float, times: TimeReference | Non
     """Return name of a boost -> factor, for those that apply. `times`: the time that the question names."""
     found = {"trust": trust_factor(head)}
     if times is not None and _is_within(head, times):
-        found["time"] = _time_factor(head.timestamp, times)
-    if _is_routine(head, least_value):
+        nearness = 0.0 if times.moment is None else math.exp(-abs(head.timestamp - times.moment) / NEAR)
+        found["time"] = TIME_FACTOR * (1 + nearness)
+    is_client = head.source in RESERVED_SOURCES  # the value in its metadata is the client's, not our judgement
+    value = None if is_client else head.metadata.get("value")
+    if isinstance(value, int | float) and value < least_value:
         found["value"] = LOW_VALUE_FACTOR
     if PRIORITY_TAGS & set(head.tags):
         found["priority"] = PRIORITY_FACTOR
@@ -46,20 +49,8 @@ def aged(score: float, head: EpisodeHead, profile: Profile, now: datetime) -> fl
     return score + 0.3 * math.exp(-days / profile.scale_days)
 
 
-def _time_factor(when: datetime, times: TimeReference) -> float:
-    if times.moment is None:
-        return TIME_FACTOR
-    return TIME_FACTOR * (1 + math.exp(-abs(when - times.moment) / NEAR))
-
-
 def _is_within(head: EpisodeHead, times: TimeReference) -> bool:
     if times.session_id and head.session_id != times.session_id:
         return False
     when = head.timestamp
     return (times.since is None or when >= times.since) and (times.until is None or when < times.until)
-
-
-def _is_routine(head: EpisodeHead, least: float) -> bool:
-    """Return whether an episode is routine. The value in a client's metadata is the client's, not our judgement."""
-    value = head.metadata.get("value") if head.source not in RESERVED_SOURCES else None
-    return isinstance(value, int | float) and value < least

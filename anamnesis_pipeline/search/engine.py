@@ -4,7 +4,7 @@ import itertools
 import math
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 
@@ -15,7 +15,7 @@ from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull
 from anamnesis_pipeline.model import CHAT_ANSWER, HOLDING, Episode, EpisodeFilter, EpisodeHead, Space, StoredPassage
 from anamnesis_pipeline.parsing.text.file_names import composed
-from anamnesis_pipeline.search.best_sentences import Run, SentenceReader
+from anamnesis_pipeline.search.best_sentences import SentenceReader
 from anamnesis_pipeline.search.boosts import CORRECTION, aged, factors_of
 from anamnesis_pipeline.search.candidates import Candidates, Waiting, answered, is_exhausted
 from anamnesis_pipeline.search.dialogue import asks_for_outcome, dialogue_factors, words_of
@@ -68,6 +68,11 @@ class _Found:
     vector: NDArray[np.float32] | None = None
     factors: Mapping[str, float] = field(default_factory=dict)
     company: float = 0.0
+
+    @property
+    def passages(self) -> tuple[StoredPassage, ...]:
+        """Return the passages of the excerpt."""
+        return (self.passage,) if self.second is None else (self.passage, self.second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +134,10 @@ class Engine:
             found = replace(found, hits=hits, is_weak=found.is_weak and not told)
         hits = found.hits
         if query.track and hits and not found.is_weak:
-            self._track(hits, degraded)
+            try:
+                self._store.episodes.track([hit.episode.episode_id for hit in hits], datetime.now(UTC))
+            except AnamnesisError as exc:  # a failed usage count must not fail the answer
+                degraded.append(f"track: {exc}")
         self._note_backlog(query, found, degraded)
         tokens = sum(_tokens(hit.episode, hit.passages) for hit in hits)
         took_ms = (time.perf_counter() - started) * 1000
@@ -211,12 +219,6 @@ class Engine:
         except AnamnesisError as exc:
             degraded.append(f"reading: {exc}")
 
-    def _track(self, hits: Sequence[Hit], degraded: list[str]) -> None:
-        try:
-            self._store.episodes.track([hit.episode.episode_id for hit in hits], datetime.now(UTC))
-        except AnamnesisError as exc:  # a failed usage count must not fail the answer
-            degraded.append(f"track: {exc}")
-
     def _effective(self, query: SearchQuery, now: datetime) -> EpisodeFilter:
         where = self.visible(query.where, query.include_private)
         where = replace(where, layers_at=now) if where.layers else where
@@ -272,7 +274,8 @@ class Engine:
                 found = _rare_first(found, self._ranker.rare_words_held(ranked))
             found = self._below_cited(_newer_first(query, found, ranked.late))
             with self.times.of("fold"):
-                groups = fold(map(_texts, found), query.top_k) if query.fold else [[n] for n in range(len(found))]
+                texts = (tuple(stored.passage.text for stored in each.passages) for each in found)
+                groups = fold(texts, query.top_k) if query.fold else [[n] for n in range(len(found))]
             deep_enough = depth >= REFILL_DEPTH and len(ranked.best) >= query.top_k
             if exhausted or deep_enough or len(groups) >= query.top_k:
                 told = replace(ranked, evidence=judged.evidence)  # these lists hold only some of the nearest
@@ -296,9 +299,16 @@ class Engine:
         passages = {**ranked.told.passages, **self._store.episodes.passages(missing_texts)}
         unread = [key for key in wanted if key not in ranked.vectors]
         vectors = {**ranked.vectors, **(self._ranker.vectors_of(question, unread) if unread else {})}
-        cosines = _cosines(question, vectors, wanted)
+        cosines: dict[int, float] = {}
+        if question.vectors is not None:
+            asked = question.vectors.vector
+            cosines = {key: float(np.dot(vectors[key], asked)) for key in wanted if key in vectors}
         least = question.query.min_score
-        clear = [c for c in ranked.best if c.passage_id in passages and _clears(cosines.get(c.passage_id), least)]
+        clear = [
+            c
+            for c in ranked.best
+            if c.passage_id in passages and (not least or cosines.get(c.passage_id, math.inf) >= least)
+        ]
         missing = [c.episode_id for c in clear if c.episode_id not in ranked.heads]
         heads = {**ranked.heads, **(self._store.episodes.heads(missing) if missing else {})}
         holding = self._holding(question, heads)
@@ -342,7 +352,12 @@ class Engine:
             return found
         weighed, asked = [], words_of(question.query.text)
         for each in found:
-            factors = _factors(question, ranked, each, asked) if profile.boosts else {}
+            factors: dict[str, float] = {}
+            if profile.boosts:
+                concluded = each.passage.passage_id in ranked.told.concluded  # never routine, even if short
+                least_value = -math.inf if concluded else question.least_value
+                factors = factors_of(each.episode, least_value, question.times)
+                factors |= dialogue_factors(each.episode, each.passage.passage.text, asked)
             score = aged(each.score * math.prod(factors.values(), start=1.0), each.episode, profile, question.now)
             weighed.append(replace(each, score=score, factors=factors))
         curated = profile.curated_first
@@ -376,22 +391,25 @@ class Engine:
         leaders = [max(group, key=lambda found: found.score) for group in chosen]  # the best score ranks a group
         most = max([1.0, *(leader.score for leader in leaders)])  # boosts may lift scores above 1
         for (first, *others), leader in zip(chosen, leaders, strict=True):
-            if first.episode.episode_id not in whole:  # deleted a moment ago
+            episode = whole.get(first.episode.episode_id)
+            if episode is None:  # deleted a moment ago
                 continue
+            key, text = first.passage.passage_id, first.passage.passage.text
+            explained = None
+            if query.explain:
+                explained = hit_explanation(question, ranked, key, first.cosine, first.company, first.factors)
             hits.append(
                 Hit(
-                    whole[first.episode.episode_id],
+                    episode,
                     leader.score / most,
                     first.cosine,
                     first.passage,
                     tuple(other.episode.episode_id for other in others),
-                    _explained(question, ranked, first),
+                    explained,
                     math.prod(leader.factors.values(), start=1.0),
                     first.second,
                     layer_of(first.episode, now),
-                    self._ranker.confidence_in(
-                        question, ranked, whole[first.episode.episode_id], first.passage.passage.text, first.cosine
-                    ),
+                    self._ranker.confidence_in(question, ranked, episode, text, first.cosine),
                 )
             )
         return self._with_sentences(question, hits) if query.sentences else hits
@@ -401,17 +419,8 @@ class Engine:
         with self.times.of("sentences"):
             passages = [hit.passages for hit in hits[: question.query.sentences]]
             runs = self._sentences.runs(question.query.text, question.space, tokens, passages)
-        return [*map(_with_runs, hits, runs), *hits[len(runs) :]]
-
-
-def _with_runs(hit: Hit, runs: Sequence[Run]) -> Hit:
-    return replace(hit, runs=runs)
-
-
-def _factors(question: Question, ranked: Ranked, found: _Found, asked: Collection[str]) -> dict[str, float]:
-    spoken = dialogue_factors(found.episode, found.passage.passage.text, asked)
-    concluded = found.passage.passage_id in ranked.told.concluded  # never routine, even if short
-    return factors_of(found.episode, -math.inf if concluded else question.least_value, question.times) | spoken
+        read = [replace(hit, runs=its) for hit, its in zip(hits, runs, strict=False)]
+        return [*read, *hits[len(runs) :]]
 
 
 def _narrowed(query: SearchQuery, times: TimeReference, rest: str) -> SearchQuery:
@@ -447,10 +456,6 @@ def _rare_first(found: list[_Found], held: Mapping[int, int]) -> list[_Found]:
     return sorted(lifted, key=lambda f: -f.score)
 
 
-def _texts(found: _Found) -> tuple[str, ...]:
-    return tuple(stored.passage.text for stored in (found.passage, found.second) if stored is not None)
-
-
 def _newer_first(query: SearchQuery, found: list[_Found], late: Mapping[int, float]) -> list[_Found]:
     if not query.profile.newer_first or query.mode is Mode.EXACT or not asks_what_holds(query.text):
         return found
@@ -471,38 +476,19 @@ def _newer_first(query: SearchQuery, found: list[_Found], late: Mapping[int, flo
     return [replace(f, score=score) for f, score in zip(ordered, reversed(list(scores)), strict=True)]
 
 
-def _cosines(
-    question: Question, vectors: Mapping[int, NDArray[np.float32]], passage_ids: Sequence[int]
-) -> dict[int, float]:
-    if question.vectors is None:
-        return {}
-    asked = question.vectors.vector
-    return {key: float(np.dot(vectors[key], asked)) for key in passage_ids if key in vectors}
-
-
-def _explained(question: Question, ranked: Ranked, found: _Found) -> Explanation | None:
-    if not question.query.explain:
-        return None
-    return hit_explanation(question, ranked, found.passage.passage_id, found.cosine, found.company, found.factors)
-
-
 def _within_budget(query: SearchQuery, groups: Sequence[Sequence[_Found]]) -> list[list[_Found]]:
     """Return the first `top_k` groups that fit the budget, each with its shown candidate first."""
     chosen = []
     left = query.max_tokens if query.max_tokens is not None else sys.maxsize
     for group in groups[: query.top_k]:
         first, *others = sorted(group, key=lambda found: found.episode.status not in HOLDING)
-        if first.second is not None and _tokens(first.episode, (first.passage, first.second)) > left:
+        if first.second is not None and _tokens(first.episode, first.passages) > left:
             first = replace(first, second=None)
-        cost = _tokens(first.episode, (first.passage, *([first.second] if first.second else [])))
+        cost = _tokens(first.episode, first.passages)
         if cost <= left:
             left -= cost
             chosen.append([first, *others])
     return chosen
-
-
-def _clears(cosine: float | None, floor: float | None) -> bool:
-    return not floor or cosine is None or cosine >= floor
 
 
 def _tokens(episode: Episode | EpisodeHead, passages: Sequence[StoredPassage]) -> int:

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.search.floor import nearness
-from anamnesis_pipeline.search.fusion import FUSION_DEPTH, Ranking, explain
+from anamnesis_pipeline.search.fusion import FUSION_DEPTH, explain
 from anamnesis_pipeline.search.ranker import Question, Ranked
-from anamnesis_pipeline.search.time_expressions import TimeReference
 
 Explanation = dict[str, object]
 
@@ -49,34 +48,31 @@ def answer_explanation(question: Question, judged: Ranked, cleared: int, shown: 
     :param cleared: episodes that reached it.
     :param shown: groups after near-duplicate collapsing.
     """
-    floor = question.query.profile.floor
+    floor, times = question.query.profile.floor, question.times
+    lists: Explanation = {}
+    for ranking in judged.rankings:
+        first = [
+            {"episode_id": found.episode_id, "score": round(found.score, 6)}
+            for found in ranking.passages[:FUSION_DEPTH]
+        ]
+        lists[ranking.name] = {"weight": ranking.weight, "found": len(ranking.passages), "first": first}
+    named: Explanation | None = None
+    if times is not None:
+        named = {
+            "words": times.words,
+            "relation": times.relation.value,
+            "certain": times.certain,
+            "since": _utc(times.since),
+            "until": _utc(times.until),
+        }
     return {
-        "lists": {ranking.name: _list(ranking) for ranking in judged.rankings},
-        "time": _time(question.times),
+        "lists": lists,
+        "time": named,
         "confidence": None if judged.sure is None else round(judged.sure, 4),
         "floor": round(floor, 4) if math.isfinite(floor) else None,
         "candidates": len(judged.best),
         "below_floor": len(judged.best) - cleared,
         "folded": cleared - shown,
-    }
-
-
-def _list(ranking: Ranking) -> Explanation:
-    first = [
-        {"episode_id": found.episode_id, "score": round(found.score, 6)} for found in ranking.passages[:FUSION_DEPTH]
-    ]
-    return {"weight": ranking.weight, "found": len(ranking.passages), "first": first}
-
-
-def _time(times: TimeReference | None) -> Explanation | None:
-    if times is None:
-        return None
-    return {
-        "words": times.words,
-        "relation": times.relation.value,
-        "certain": times.certain,
-        "since": _utc(times.since),
-        "until": _utc(times.until),
     }
 
 

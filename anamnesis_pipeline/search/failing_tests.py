@@ -61,8 +61,13 @@ def failing(messages: Iterable[Said]) -> SuiteRun | None:
     """
     last: SuiteRun | None = None
     for run in runs_in(messages):
-        if run.failed or (last is not None and _is_mended(last, run)):
-            last = run if run.failed else None
+        if run.failed:
+            last = run
+        elif last is not None:
+            stems = [re.split(r"::|[\[( ]", name)[0] for name in last.names]
+            names_all = bool(stems) and all(stem in run.command for stem in stems)
+            if run.command == last.command or run.ran >= last.ran or names_all:
+                last = None
     return last
 
 
@@ -82,7 +87,8 @@ def runs_in(messages: Iterable[Said]) -> Iterable[SuiteRun]:
 def run_of(printed: Said, command: str) -> SuiteRun | None:
     """Return the test run in a command's output; None: there is none."""
     text = printed.text[-TAIL_CHARS:]
-    names = tuple(dict.fromkeys(_name(found) for found in _NAME.finditer(text)))
+    printed_names = (next(filter(None, found.groups())) for found in _NAME.finditer(text))
+    names = tuple(dict.fromkeys(" ".join(name.split()) for name in printed_names))
     counted = [
         line for line in text.splitlines() if len(line) < 400 and (_RAN.search(line) or line.startswith(_UNITTEST))
     ]
@@ -97,12 +103,3 @@ def run_of(printed: Said, command: str) -> SuiteRun | None:
 
 def _most(pattern: re.Pattern[str], line: str) -> int:
     return max((int(next(filter(None, found.groups()))) for found in pattern.finditer(line)), default=0)
-
-
-def _name(found: re.Match[str]) -> str:
-    return " ".join(next(filter(None, found.groups())).split())
-
-
-def _is_mended(last: SuiteRun, run: SuiteRun) -> bool:
-    stems = [re.split(r"::|[\[( ]", name)[0] for name in last.names]
-    return run.command == last.command or run.ran >= last.ran or (bool(stems) and all(s in run.command for s in stems))

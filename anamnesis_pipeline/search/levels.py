@@ -36,17 +36,16 @@ def measure_level(store: Store, space: Space, embed_query: Callable[[str, Space]
     :raises RetryLater: the model is still loading, or too many calls wait.
     """
     passages = store.vectors.progress(space.key).passages_done
-    level = level_of([_found(store, space, question, embed_query) for question in QUESTIONS])
+    found = []
+    for question in QUESTIONS:
+        vector = embed_query(question, space).vector
+        lists = {f"dense_{v}": store.vectors.nearest(space.key, v, vector, 1, EpisodeFilter()) for v in space.variants}
+        nearest = {name: passages[0].score for name, passages in lists.items() if passages}
+        found.append(Evidence(nearest, unknown_share(question, store.text.unknown)))
+    level = level_of(found)
     row = {"passages": passages, "means": level.means, "spreads": level.spreads, "unknown": level.unknown}
     store.settings.set(LEVEL + space.key, row)
     return level
-
-
-def _found(store: Store, space: Space, question: str, embed_query: Callable[[str, Space], QueryVectors]) -> Evidence:
-    vector = embed_query(question, space).vector
-    lists = {f"dense_{v}": store.vectors.nearest(space.key, v, vector, 1, EpisodeFilter()) for v in space.variants}
-    nearest = {name: found[0].score for name, found in lists.items() if found}
-    return Evidence(nearest, unknown_share(question, store.text.unknown))
 
 
 # --- background ------------------------------------------------------------------------------------------

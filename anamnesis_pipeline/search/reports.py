@@ -47,8 +47,6 @@ _BULLET = re.compile(r"(?P<indent>[ \t]*)(?:[-*+\u2022]|\d{1,3}[.)])[ \t]+(?:\[(
 _HASHES = re.compile(r"[ \t]*#{1,6}[ \t]+")
 _BOLD_LINE = re.compile(r"[ \t]*(?:\*\*|__)(?P<text>[^*\n]{1,200})(?:\*\*|__)[ \t]*(?P<colon>:?)[ \t]*")
 _RULER = re.compile(r"[ \t]*(?:[-*_=][ \t]*){3,}|[ \t]*\|?[ \t]*:?-{2,}:?[ \t]*(?:\|[ \t]*:?-{2,}:?[ \t]*)*\|?[ \t]*")
-_SIGN = "\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff\ufe0f\u200d"
-_SIGNS = re.compile(rf"^(?:[{_SIGN}]+[ \t]*)+|(?:[ \t]*[{_SIGN}]+)+(?=$|:$)")
 _TICKED, _UNTICKED = re.compile("[\u2705\u2611\u2713\u2714]"), re.compile("[\u2610\u2b1c\u23f3\U0001f504\U0001f6a7]")
 _CHEER = re.compile(
     r"(?:perfect|great|excellent|awesome|good|nice|success|you're (?:absolutely )?right)[!.]", re.IGNORECASE
@@ -194,7 +192,8 @@ class _Reader:
         elif stripped.startswith("|") and stripped.count("|") > 2:
             self._row([plain_marks(cell) for cell in stripped.strip("|").split("|")], stripped)
         elif (heading := _heading_in(line)) is not None:
-            self._open(heading)
+            self._heading, self._topic = heading.rstrip(":").strip()[:MAX_LABEL_CHARS], topic_of_heading(heading)
+            self._is_loose, self._item_indent = False, None
         elif bullet := _BULLET.match(line):
             self._item(bullet, line[bullet.end() :])
         elif self._item_indent is not None and len(line) - len(line.lstrip()) > self._item_indent:
@@ -206,10 +205,6 @@ class _Reader:
         if self._fence is not None:
             self._toggle_fence()
         return self._units
-
-    def _open(self, heading: str) -> None:
-        self._heading, self._topic = heading.rstrip(":").strip()[:MAX_LABEL_CHARS], topic_of_heading(heading)
-        self._is_loose, self._item_indent = False, None
 
     def _item(self, bullet: re.Match[str], rest: str) -> None:
         self._item_indent, self._is_loose = len(bullet["indent"]), True

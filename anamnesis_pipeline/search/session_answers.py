@@ -77,11 +77,11 @@ class SessionAnswers:
 
     def _recorded(self, episode: Episode, record: SessionRecord) -> tuple[Episode, StoredPassage]:
         """Return the episode of a record, and its text: title, prompt, outcome and commits."""
+        asked, titled = " ".join(without_markup(record.prompt).split()), record.title.removesuffix("…")
+        is_titled = asked.startswith(titled) and len(asked) < 2 * len(titled)  # the title says most of the prompt
         told = replace(
             record,
-            prompt=""
-            if _begins_so(record.prompt, record.title)
-            else beginning(record.prompt, PROMPT_CHARS, keep_lines=True),
+            prompt="" if is_titled else beginning(record.prompt, PROMPT_CHARS, keep_lines=True),
             outcome=beginning(without_markup(record.outcome), OUTCOME_CHARS),
             commits=record.commits[:MAX_COMMITS],
             decisions=(),
@@ -110,9 +110,3 @@ class SessionAnswers:
                 if passages and max(shares) > 0:
                     return episode, passages[shares.index(max(shares))]
         return None
-
-
-def _begins_so(prompt: str, title: str) -> bool:
-    """Return whether a title is most of the beginning of a prompt."""
-    asked, said = " ".join(without_markup(prompt).split()), title.removesuffix("…")
-    return asked.startswith(said) and len(asked) < 2 * len(said)

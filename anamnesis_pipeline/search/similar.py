@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import EpisodeFilter, EpisodeHead, Space, Variant
 from anamnesis_pipeline.store.base import Store
@@ -26,14 +25,17 @@ def similar_episodes(
     store: Store, space: Space, episode_id: str, most: int, where: EpisodeFilter
 ) -> list[Similar] | None:
     """Return the episodes in the filter whose nearest passage is closest to the episode's mean vector, best first; None
-    if the episode has no vectors in the space yet.
+    if the episode has no vectors in the space yet, or their mean is zero.
 
     :raises StoreBusy: its vectors cannot be searched now.
     """
     own = [stored.passage_id for stored in store.episodes.passages_of(episode_id)[:PASSAGES_READ]]
-    middle = _middle(list(store.vectors.get(space.key, Variant.TEXT, own).values()))
-    if middle is None:
+    vectors = list(store.vectors.get(space.key, Variant.TEXT, own).values())
+    mean = np.mean(vectors, axis=0) if vectors else np.zeros(space.dim, dtype=np.float32)
+    length = float(np.linalg.norm(mean))
+    if not length > 0:
         return None
+    middle = (mean / length).astype(np.float32)
     depth = len(own) + PASSAGES_EACH * most  # its own passages are among the nearest
     best: dict[str, float] = {}
     for found in store.vectors.nearest(space.key, Variant.TEXT, middle, depth, where):
@@ -41,12 +43,3 @@ def similar_episodes(
             best.setdefault(found.episode_id, found.score)
     heads = store.episodes.heads(list(best))
     return [Similar(heads[name], score) for name, score in best.items() if name in heads][:most]
-
-
-def _middle(vectors: list[NDArray[np.float32]]) -> NDArray[np.float32] | None:
-    """Return the normalized mean vector, shape (dim,); None if it is zero or there are no vectors."""
-    if not vectors:
-        return None
-    mean = np.mean(vectors, axis=0)
-    length = float(np.linalg.norm(mean))
-    return (mean / length).astype(np.float32) if length > 0 else None
