@@ -9,7 +9,7 @@ from anamnesis_pipeline.embeddings.batching import length_sorted_batches
 from anamnesis_pipeline.embeddings.cores import has_gpu
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.embeddings.precision import choose_device, count_invalid, invalid_vectors, lowest_cosine
-from anamnesis_pipeline.embeddings.windows import average_windows, cut_windows
+from anamnesis_pipeline.embeddings.transformer_model import average_windows, cut_windows
 from anamnesis_pipeline.errors import BadSetting
 
 LEAD, TAIL = [101], [102, 103]
