@@ -23,7 +23,6 @@ from service import SHARED
 from store_speed import START, Corpus, words_of_logs
 
 from anamnesis_pipeline.embeddings.base import query_vectors
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.model import Episode, Passage, Space, Variant
 from anamnesis_pipeline.runtime import home_wiring
@@ -35,6 +34,7 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo.search_indexes import SETTLED_AFTER_S
 from anamnesis_tests.conftest import BACKENDS
+from anamnesis_tests.support.hashing_embedder import HashingEmbedder
 
 SPACE = Space("hashing-384", "hashing-384", 384, token_dims=64)
 EMBEDDER = HashingEmbedder(SPACE.dim, token_dims=SPACE.token_dims)

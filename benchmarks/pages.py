@@ -42,8 +42,7 @@ from anamnesis_pipeline.model import (
     Variant,
     part_id_of,
 )
-from anamnesis_pipeline.pipeline.map_file import map_path, save_map
-from anamnesis_pipeline.pipeline.memory_map import make_map
+from anamnesis_pipeline.pipeline.memory_map import make_map, map_path, save_map
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.sidecar.web.html import NAVIGATION
 from anamnesis_pipeline.store.base import Store

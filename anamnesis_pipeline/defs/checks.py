@@ -19,8 +19,7 @@ from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.model import RECORD_KIND, RESERVED_SOURCES, EpisodeFilter, content_id
 from anamnesis_pipeline.pipeline.documents import holds_documents
 from anamnesis_pipeline.pipeline.index import check_vectors
-from anamnesis_pipeline.pipeline.map_file import map_path, read_map
-from anamnesis_pipeline.pipeline.memory_map import is_map_due
+from anamnesis_pipeline.pipeline.memory_map import is_map_due, map_path, read_map
 from anamnesis_pipeline.pipeline.survey import dead_host_text
 from anamnesis_pipeline.runtime.home_wiring import open_archive
 from anamnesis_pipeline.services.crawler_status import SpecStatus, crawler_status

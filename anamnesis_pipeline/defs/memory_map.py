@@ -7,8 +7,7 @@ import dagster as dg
 from anamnesis_pipeline.defs.reporting import INDEX_KIND, ROWS, per_second
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.embeddings.cores import Priority, run_ranked
-from anamnesis_pipeline.pipeline.map_file import map_path, save_map
-from anamnesis_pipeline.pipeline.memory_map import TooFewEpisodesError, make_map
+from anamnesis_pipeline.pipeline.memory_map import TooFewEpisodesError, make_map, map_path, save_map
 from anamnesis_pipeline.services.map_picture import picture_of
 from anamnesis_pipeline.services.wiring import configured_cores
 

@@ -53,7 +53,8 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
         """Return vectors of shape (len(texts), dim), unit length. Adds the model's prefix for `role`.
 
-        A text longer than the model's window is never truncated: its windows' vectors are averaged (see windows.py).
+        A text longer than the model's window is never truncated: its windows' vectors are averaged (see
+        `transformer_model.cut_windows`).
         :raises RetryLater: the model is still loading, or too many calls wait.
         :raises UnknownModel: the model could not be loaded.
         :raises InvalidVectors: the model makes vectors with NaN or zero length; none is returned.

@@ -94,11 +94,9 @@ def _only_when_idle() -> bool:
 def has_gpu() -> bool:
     """Return whether the kernel shows an NVIDIA GPU and torch is not a CPU-only build."""
     gpus = Path("/proc/driver/nvidia/gpus")
-    return gpus.is_dir() and any(gpus.iterdir()) and not _is_cpu_build()
-
-
-def _is_cpu_build() -> bool:
+    if not gpus.is_dir() or not any(gpus.iterdir()):
+        return False
     try:
-        return version("torch").endswith("+cpu")
+        return not version("torch").endswith("+cpu")
     except PackageNotFoundError:
-        return True
+        return False

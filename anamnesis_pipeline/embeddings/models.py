@@ -333,21 +333,19 @@ def _first_number(config: Mapping[str, Any], names: Sequence[str]) -> int:
 
 
 def _weights(modules: Sequence[_Module]) -> list[Path]:
-    """Return the files of all weights that vectors depend on, in a fixed order."""
-    files = _transformer_weights(modules[0].folder)
-    for module in modules[1:]:
-        files += sorted(module.folder.rglob("*.safetensors")) or sorted(module.folder.rglob("*.bin"))
-    return files
-
-
-def _transformer_weights(folder: Path) -> list[Path]:
-    """Return one file, or the shards in an index."""
+    """Return the files of all weights that vectors depend on, in a fixed order. The transformer's are one file, or the
+    shards in an index.
+    """
+    folder = modules[0].folder
     found = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
     if found is None:
         raise ValueError(f"none of {', '.join(_WEIGHTS)} is there")
-    if found.suffix != ".json":
-        return [found]
-    return [folder / name for name in sorted(set(_json(found)["weight_map"].values()))]
+    files = [found]
+    if found.suffix == ".json":
+        files = [folder / name for name in sorted(set(_json(found)["weight_map"].values()))]
+    for module in modules[1:]:
+        files += sorted(module.folder.rglob("*.safetensors")) or sorted(module.folder.rglob("*.bin"))
+    return files
 
 
 def _prefixes(model_id: str, path: Path) -> tuple[str, str]:

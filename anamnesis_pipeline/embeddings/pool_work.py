@@ -105,10 +105,8 @@ class Call:
         with self._lock:
             self._left -= len(rows)
             if not self._left and not self.made.done():
-                self.made.set_result(Embedded(self._vectors, self._all_tokens()))
-
-    def _all_tokens(self) -> list[NDArray[np.int8] | NDArray[np.float32]] | None:
-        return [self._tokens[row] for row in range(len(self.texts))] if self.wish is not None else None
+                tokens_of = [self._tokens[row] for row in range(len(self.texts))] if self.wish is not None else None
+                self.made.set_result(Embedded(self._vectors, tokens_of))
 
     def forward(self, batch: Sequence[Sequence[int]]) -> tuple[NDArray[np.float32], list[Rows]]:
         """Return the vectors of one batch, with token vectors if this call needs them."""

@@ -147,7 +147,10 @@ class ApiPool:
 
     def _vectors(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
         sent = [self._mask(text.encode("utf-8", "replace").decode()) for text in texts]  # a lone surrogate is no JSON
-        pieces = [_pieces(text, self._model.window_chars) for text in sent]
+        most = self._model.window_chars
+        pieces = [  # at least one, as services refuse an empty text
+            [text[start : start + most] for start in range(0, len(text), most)] or [" "] for text in sent
+        ]
         flat = [piece for those in pieces for piece in those]
         calls = list(_calls(flat))
         made = list(self._threads.map(partial(self._retried, role=role), calls))
@@ -242,11 +245,6 @@ def _is_worth_waiting(exc: BaseException) -> bool:
     if isinstance(exc, LlmBusy):
         return (exc.retry_after_s or 0.0) <= LONGEST_WAIT_S
     return isinstance(exc, LlmUnavailable)
-
-
-def _pieces(text: str, most_chars: int) -> list[str]:
-    """Split a text into pieces of `most_chars`; at least one, as services refuse an empty text."""
-    return [text[start : start + most_chars] for start in range(0, len(text), most_chars)] or [" "]
 
 
 def _calls(texts: Sequence[str]) -> Iterator[list[str]]:

@@ -7,28 +7,42 @@ Each file is a sequence of zstd frames; a frame holds whole lines, joined by new
 another generation (a copy, a fork, a rewritten file) is compressed against them. Only the frames that the store knows
 count. Bytes behind the last one are left over from a crash; the next append overwrites them. The same goes for a file
 of a revision that the store does not know. Files of former revisions are removed.
+
+A single memory writes an archive, named in the file `written-by` beside the sources. Two would destroy each other's
+lines: each overwrites the bytes behind the last frame that it knows, and removes revisions that it does not know.
 """
 
 import errno
 import fcntl
 import os
+import secrets
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
 
 import zstandard
 
 from anamnesis_pipeline.errors import GiveUp, StoreCorrupt, StoreFull
 from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, content_id
-from anamnesis_pipeline.pipeline import archive_writer
-from anamnesis_pipeline.pipeline.frames import LEANING_BYTES, base_text, packed, packed_against, unpacked
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 WRITERS = 16
 """Threads for writing new generations: concurrent waits for the disk overlap."""
+MARK = "written-by"
+"""Name of the file, in the archive's folder, that names the memory that writes it."""
+LEVEL = 3
+LEANING_LEVEL = 9
+MAX_TABLE_LOG = 23
+"""Entries of the match finder's two tables, as a power of two, 4 bytes each: one for every byte of a usual base. The
+level's own tables would hold only its end.
+"""
+LEANING_BYTES = 16 << 10
+"""Frames of at most this compressed size get no base: there is little to save."""
+TEXT_BYTES = 16 << 20
+"""Limit of a base and of the text compressed against it, so that reading a frame takes bounded memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +103,41 @@ class Archive:
 
     def hand_over(self) -> None:
         """Allow a copy of this memory to take over writing; the first memory that writes becomes the writer."""
-        archive_writer.release(self._root)
+        (self._root / MARK).unlink(missing_ok=True)
 
     def other_writer(self) -> tuple[str, str] | None:
         """Return (description of the other memory that writes here, advice); None if there is none."""
         holder = self.writer()
-        return None if holder in {"", self._memory} else (holder, archive_writer.advice(self._root, holder))
+        return None if holder in {"", self._memory} else (holder, self._advice(holder))
 
     def writer(self) -> str:
-        """Return the description of the memory that writes here; empty if none has written yet."""
-        return archive_writer.writer_of(self._root)
+        """Return the description of the memory that writes here; empty: none has written yet, or a copy of the former
+        writer may take over.
+        """
+        try:
+            return (self._root / MARK).read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return ""
 
     def _claim(self) -> None:
+        """Make this memory the writer, unless another is."""
         try:
-            archive_writer.claim(self._root, self._memory)
+            while (holder := self.writer()) != self._memory:
+                if holder:
+                    raise GiveUp(
+                        f"the archive in {self._root} is written by another memory, {holder}, and this is "
+                        f"{self._memory}; each would overwrite lines of the other; {self._advice(holder)}"
+                    )
+                _put_first(self._root / MARK, self._memory)
         except OSError as problem:
             raise _translated(problem, self._root) from problem
+
+    def _advice(self, holder: str) -> str:
+        """Return what the user can do where another memory writes."""
+        return (
+            f"to go on with what {holder} holds, copy it with `anamnesis migrate` into an empty place; for a memory of "
+            f"its own set another ANAMNESIS_HOME; if {holder} was given up for good, remove {self._root / MARK}"
+        )
 
     def append(
         self,
@@ -195,7 +228,8 @@ class Archive:
         new = self.file_of(source, path, frames[0].generation, frames[0].revision + 1)
         written: list[ArchiveFrame] = []
         try:
-            with _new_file(new) as out:
+            handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # a crash may have left one
+            with os.fdopen(handle, "wb") as out:
                 for frame in frames:
                     lines = self._frame_lines(old, frame)
                     changed = change(lines)
@@ -204,6 +238,8 @@ class Archive:
                     revised = replace(frame, revision=frame.revision + 1, base=None)
                     written.append(replace(revised, archive_offset=out.tell(), archive_bytes=len(data)))
                     out.write(data)
+                out.flush()
+                os.fsync(out.fileno())
             _sync_folder(new.parent)
         except OSError as problem:
             raise _translated(problem, new) from problem
@@ -269,6 +305,63 @@ def _name_of(path: str, generation: int, revision: int = 0) -> str:
     return f"{content_id(path)}.{generation}.r{revision}.zst" if revision else f"{content_id(path)}.{generation}.zst"
 
 
+class _Compressors(threading.local):
+    """One compressor per thread: for small texts, creating one takes as long as compressing."""
+
+    held: zstandard.ZstdCompressor | None = None
+
+
+_compressors = _Compressors()
+
+
+def packed(lines: Sequence[str]) -> bytes:
+    """Compress lines without line breaks into one frame."""
+    if _compressors.held is None:
+        _compressors.held = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+    return _compressors.held.compress(_joined(lines))
+
+
+def packed_against(base: bytes, lines: Sequence[str]) -> bytes | None:
+    """Compress lines into one frame that needs the text `base` to be read. None if either text is too long."""
+    text = _joined(lines)
+    if not base or max(len(base), len(text)) > TEXT_BYTES:
+        return None
+    window = max(16, (len(base) + len(text)).bit_length())
+    table = min(window, MAX_TABLE_LOG)
+    parameters = zstandard.ZstdCompressionParameters.from_level(
+        LEANING_LEVEL, window_log=window, hash_log=table, chain_log=table, write_checksum=True
+    )
+    return zstandard.ZstdCompressor(compression_params=parameters, dict_data=_dictionary(base)).compress(text)
+
+
+def unpacked(frame: bytes, base: bytes | None = None) -> list[str]:
+    """Return the lines of one frame.
+
+    :raises zstandard.ZstdError: damaged, or made with another base.
+    :raises UnicodeDecodeError: damaged.
+    """
+    reader = zstandard.ZstdDecompressor(dict_data=_dictionary(base)) if base else zstandard.ZstdDecompressor()
+    return reader.decompress(frame).decode("utf-8", "surrogatepass").split("\n")
+
+
+def base_text(frames: bytes) -> bytes:
+    """Return the text of a sequence of frames without bases; empty if it is too long for a base.
+
+    :raises zstandard.ZstdError: damaged.
+    """
+    with zstandard.ZstdDecompressor().stream_reader(frames, read_across_frames=True) as reader:
+        text = reader.read(TEXT_BYTES + 1)
+    return text if len(text) <= TEXT_BYTES else b""
+
+
+def _joined(lines: Sequence[str]) -> bytes:
+    return "\n".join(lines).encode("utf-8", "surrogatepass")
+
+
+def _dictionary(base: bytes) -> zstandard.ZstdCompressionDict:
+    return zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+
+
 @contextmanager
 def _readable(file: Path, place: ArchiveFrame | ArchiveBase) -> Iterator[None]:
     """:raises StoreCorrupt: the file could not be read."""
@@ -293,19 +386,27 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
+def _put_first(mark: Path, memory: str) -> None:
+    """Write the mark atomically, unless another process wrote one first."""
+    draft = mark.with_name(f".{MARK}.{secrets.token_hex(6)}")
+    try:
+        with draft.open("x", encoding="utf-8") as out:
+            out.write(f"{memory}\n")
+            out.flush()
+            os.fsync(out.fileno())
+        mark.hardlink_to(draft)  # a rename would replace a mark that appeared meanwhile
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without hard links
+        if not mark.exists():
+            draft.replace(mark)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
 def _bytes_of(file: Path, frame: ArchiveFrame | ArchiveBase) -> bytes:
     with file.open("rb") as stream:
         return os.pread(stream.fileno(), frame.archive_bytes, frame.archive_offset)
-
-
-@contextmanager
-def _new_file(file: Path) -> Iterator[BinaryIO]:
-    """Open an empty file for writing, replacing one that a crash left; synced to disk when the block ends."""
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as out:
-        yield out
-        out.flush()
-        os.fsync(out.fileno())
 
 
 def _write_at(file: Path, data: bytes, at: int) -> None:

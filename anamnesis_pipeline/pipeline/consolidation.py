@@ -65,7 +65,10 @@ def consolidate_sessions(store: Store, threshold: float) -> ConsolidationReport:
             problem="no space answers searches yet", waiting=store.consolidation.changed_count()
         )
     else:
-        _note_rule(store, space, threshold)
+        rule = [space.key, threshold]
+        if store.settings.get(RULE) != rule:
+            store.consolidation.note_all()
+            store.settings.set(RULE, rule)
         report = _settle_changed(store, space, threshold)
     seconds = round((datetime.now(UTC) - started).total_seconds(), 3)
     report = replace(report, started_at=started.isoformat(), seconds=seconds)
@@ -76,13 +79,6 @@ def consolidate_sessions(store: Store, threshold: float) -> ConsolidationReport:
 def stats_of(report: ConsolidationReport) -> dict[str, Any]:
     """Return the report as stored and shown."""
     return {name: getattr(report, name) for name in report.__dataclass_fields__}
-
-
-def _note_rule(store: Store, space: Space, threshold: float) -> None:
-    rule = [space.key, threshold]
-    if store.settings.get(RULE) != rule:
-        store.consolidation.note_all()
-        store.settings.set(RULE, rule)
 
 
 def _settle_changed(store: Store, space: Space, threshold: float) -> ConsolidationReport:

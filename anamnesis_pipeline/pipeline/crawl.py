@@ -132,7 +132,10 @@ def listed(host: SourceHost, source: Source) -> Listing:
     :raises SourceUnreadable: it cannot be listed, or both it and its root are missing (such as an unmounted disk).
     """
     if source.kind == "claude_history":
-        return _history(host, source)
+        history = host.file(folder_of(source), HISTORY)
+        if history is None:
+            host.folders(folder_of(source))  # raises if the folder cannot be listed
+        return Listing((history,) if history else ())
     try:
         listing = host.list_files(folder_of(source))
     except SourceMissing:
@@ -155,13 +158,6 @@ def _wanted(
     kept = tuple(file for file in listing.files if not rules.of_path(machine, f"{folder}/{file.path}"))
     known = {path: c for path, c in cursors.items() if not rules.of_path(machine, f"{folder}/{path}")}
     return replace(listing, files=kept), known
-
-
-def _history(host: SourceHost, source: Source) -> Listing:
-    history = host.file(folder_of(source), HISTORY)
-    if history is None:
-        host.folders(folder_of(source))  # raises if the folder cannot be listed
-    return Listing((history,) if history else ())
 
 
 def _crawl_listing(crawl: _Crawl, listing: Listing) -> CrawlReport:
@@ -188,7 +184,12 @@ def _crawl_listing(crawl: _Crawl, listing: Listing) -> CrawlReport:
 def _crawl_files(crawl: _Crawl, selection: Selection) -> Counter[str]:
     """Return outcome -> number of files. A remote host streams new files, and new ends of known ones, ahead of use."""
     outcomes: Counter[str] = Counter()
-    to_read = sorted(_to_read(selection), key=lambda found: not is_tool_output(found[0].path))
+    to_read: list[tuple[FileStat, FileCursor | None]] = [
+        *((file, None) for file in selection.new),
+        *selection.grown,
+        *selection.replaced,
+    ]
+    to_read.sort(key=lambda found: not is_tool_output(found[0].path))
     new = [(_absolute(crawl, file), file.size) for file, cursor in to_read if cursor is None]
     known = {file.path: cursor for file, cursor in selection.grown}
     grown = [
@@ -229,12 +230,6 @@ def _note_unread(crawl: _Crawl, file: FileStat, reason: str) -> None:
         unread=reason,
     )
     crawl.store.files.commit_crawl(stored, tried, None)
-
-
-def _to_read(selection: Selection) -> Iterator[tuple[FileStat, FileCursor | None]]:
-    yield from ((file, None) for file in selection.new)
-    yield from selection.grown
-    yield from selection.replaced
 
 
 def _crawl_file(crawl: _Crawl, file: FileStat, cursor: FileCursor | None) -> str:

@@ -33,7 +33,7 @@ from anamnesis_pipeline.pipeline.section_tombstones import SectionTombstones
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.base import Read, SourceHost, Survey, Wanted
 from anamnesis_pipeline.sources.document_selection import Chosen, Rules, chosen
-from anamnesis_pipeline.sources.exclusion import Rule, RuleSet
+from anamnesis_pipeline.sources.exclusion import RuleSet
 from anamnesis_pipeline.sources.selection import Selection, is_unchanged, select, with_emptied
 from anamnesis_pipeline.sources.specs import SourceSpec
 from anamnesis_pipeline.sources.survey_split import wanted_of
@@ -176,7 +176,17 @@ def _crawl_chosen(
     except (HostUnreachable, HostRefused) as problem:
         crawl.tally.problems.append(str(problem))
     gone = files.mark_gone(key, selection.gone) if selection.gone else 0
-    return _report(crawl.tally, len(wanted.files), selection, gone)
+    return CrawlReport(
+        files=len(wanted.files),
+        new=crawl.tally.new,
+        replaced=crawl.tally.replaced,
+        gone=gone,
+        unchanged=selection.unchanged,
+        bytes_read=crawl.tally.bytes_read,
+        lines=crawl.tally.lines,
+        masked=dict(crawl.tally.masked),
+        problems=crawl.tally.problems,
+    )
 
 
 def _without_outgrown(
@@ -204,7 +214,8 @@ def _wanted(crawl: _Crawl, files: Sequence[FileStat], cursors: Mapping[str, File
     rules = crawl.exclusions.now()
     if not rules.rules:
         return _Wanted(list(files), dict(cursors), [])
-    by_path = {p for p in (*(file.path for file in files), *cursors) if _rule_of_path(crawl, rules, p)}
+    machine, root = crawl.source.machine, crawl.root.rstrip("/")
+    by_path = {p for p in (*(file.path for file in files), *cursors) if rules.of_path(machine, f"{root}/{p}")}
     by_project = [f for f in files if f.path not in by_path and rules.of_project(crawl.origin(f.path).project)]
     noted = {f.path for f in files if _is_noted(cursors.get(f.path), f, crawl.noted)}
     left = by_path | {file.path for file in by_project} | noted
@@ -229,27 +240,9 @@ def _renamed(crawl: _Crawl, wanted: _Wanted, named: Callable[[str], str]) -> lis
     return [parsed_again(c, replace(c, version=c.version + 1), _version(crawl, file)) for file, c in again]
 
 
-def _rule_of_path(crawl: _Crawl, rules: RuleSet, path: str) -> Rule | None:
-    return rules.of_path(crawl.source.machine, f"{crawl.root.rstrip('/')}/{path}")
-
-
 def _is_noted(cursor: FileCursor | None, file: FileStat, noted: str) -> bool:
     """Return whether a file is unchanged since it was recorded as excluded by today's rules."""
     return cursor is not None and cursor.unread == noted and is_unchanged(file, cursor)
-
-
-def _report(tally: _Tally, files: int, selection: Selection, gone: int) -> CrawlReport:
-    return CrawlReport(
-        files=files,
-        new=tally.new,
-        replaced=tally.replaced,
-        gone=gone,
-        unchanged=selection.unchanged,
-        bytes_read=tally.bytes_read,
-        lines=tally.lines,
-        masked=dict(tally.masked),
-        problems=tally.problems,
-    )
 
 
 def _crawl_changed(crawl: _Crawl, host: SourceHost, selection: Selection) -> None:

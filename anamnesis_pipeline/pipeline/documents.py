@@ -138,7 +138,11 @@ class _Parser:
         self._tally.versions += 1
         self._tally.sections += len(parts)
         self._tally.formats[format_of(before.path) or "text"] += 1
-        self._add(ParsedDocument(before, after, parts), len(text))
+        self._batch.append(ParsedDocument(before, after, parts))
+        self._rows += 1 + 2 * len(parts)
+        self._characters += len(text)
+        if self._rows >= MAX_ROWS_PER_WRITE or self._characters > BATCH_CHARS:
+            self.flush()
         return True
 
     def _people(self, path: str, text: str) -> Mapping[str, str]:
@@ -168,13 +172,6 @@ class _Parser:
         self._tally.problems.append(problem)
         noted_so = replace(after, parsed_lines=after.lines, parser_state="", unread=problem, version=before.version + 1)
         self.store.files.commit_crawl(before, noted_so, None)
-
-    def _add(self, document: ParsedDocument, characters: int) -> None:
-        self._batch.append(document)
-        self._rows += 1 + 2 * len(document.sections)
-        self._characters += characters
-        if self._rows >= MAX_ROWS_PER_WRITE or self._characters > BATCH_CHARS:
-            self.flush()
 
     def flush(self) -> None:
         """Commit the documents parsed so far."""

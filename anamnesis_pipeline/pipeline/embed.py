@@ -122,7 +122,10 @@ def embed_sources(
                 return tally.report()
             previous = ids
             if _embed_checkpoint(store, space, batch, embedder, tally):
-                _note_progress(store, space.key, tally.report(), on_checkpoint)
+                report = tally.report()
+                record_rate(store, space.key, report.passages_per_s, report.checkpoint_s)
+                clear_failure(store, space.key)
+                on_checkpoint(report)
         return tally.report(paused=True)
 
 
@@ -142,17 +145,13 @@ def _embed_checkpoint(
         tally.add(batch, _embed_batch(store, space, batch, embedder))
     except InvalidVectors:
         for episode in batch:
-            _embed_alone(store, space, episode, embedder, tally)
+            try:
+                tally.add([episode], _embed_batch(store, space, [episode], embedder))
+            except InvalidVectors as exc:
+                tally.left[episode.episode_id] = str(exc)  # the error object would keep the vectors in memory
+                if len(tally.left) >= MAX_LEFT:
+                    raise tally.invalid(space.key) from exc
     return tally.episodes > before
-
-
-def _embed_alone(store: Store, space: Space, episode: PendingEpisode, embedder: Embedder, tally: _Tally) -> None:
-    try:
-        tally.add([episode], _embed_batch(store, space, [episode], embedder))
-    except InvalidVectors as exc:
-        tally.left[episode.episode_id] = str(exc)  # the error object would keep the vectors in memory
-        if len(tally.left) >= MAX_LEFT:
-            raise tally.invalid(space.key) from exc
 
 
 def _embed_batch(store: Store, space: Space, batch: Sequence[PendingEpisode], embedder: Embedder) -> int:
@@ -160,12 +159,6 @@ def _embed_batch(store: Store, space: Space, batch: Sequence[PendingEpisode], em
         return embed_passages(store, space, [passage for episode in batch for passage in episode.passages], embedder)
     except SpaceNotFound as exc:
         raise SpaceNotFound(f"space {space.key} was dropped while it was being embedded; its vectors are gone") from exc
-
-
-def _note_progress(store: Store, key: str, report: EmbedReport, on_checkpoint: Callable[[EmbedReport], None]) -> None:
-    record_rate(store, key, report.passages_per_s, report.checkpoint_s)
-    clear_failure(store, key)
-    on_checkpoint(report)
 
 
 def embed_passages(store: Store, space: Space, passages: Sequence[StoredPassage], embedder: Embedder) -> int:

@@ -72,7 +72,7 @@ class EmbeddingApi:
         self.name = f"{model.service} at {urlsplit(base).hostname}"
         self._client = httpx.Client(
             base_url=base,
-            headers=_key_header(model.service, key),
+            headers={"x-goog-api-key": key} if model.service == "gemini" else {"Authorization": f"Bearer {key}"},
             trust_env=not is_loopback(base),
             follow_redirects=False,
         )
@@ -132,10 +132,6 @@ class EmbeddingApi:
             raise InvalidVectors(f"{self.name} answers with something else than embeddings; check its URL") from None
         ordered = sorted(listed.data, key=lambda item: item.index)
         return [item.embedding for item in ordered], listed.usage.total_tokens
-
-
-def _key_header(service: Service, key: str) -> dict[str, str]:
-    return {"x-goog-api-key": key} if service == "gemini" else {"Authorization": f"Bearer {key}"}
 
 
 def _question(model: ApiModel, texts: Sequence[str], role: Role) -> tuple[str, dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Find the text of a document to forget, in its archive and in copies that are read later. Pure."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from anamnesis_pipeline.errors import DocumentUnreadable
@@ -88,8 +88,16 @@ def _without(lines: Sequence[str], sections: Sequence[Section]) -> list[str]:
     if messages:
         kept = json.dumps(without_messages(json.loads("\n".join(lines)), messages), ensure_ascii=False)
         return [kept, *[NO_LINE] * (len(lines) - 1)]
-    spans = [(*span, _mark(section)) for section in sections for span in spans_of(section, lines)]
-    return _cut("\n".join(lines), spans).split("\n")
+    spans: list[tuple[int, int, str]] = []
+    for section in sections:
+        # a gap for a piece of a longer text leaves the other pieces unchanged
+        mark = GAP if section.spans and section.kind == DOCUMENT else NO_LINE
+        spans += [(start, end, mark) for start, end in spans_of(section, lines)]
+    text, left, at = "\n".join(lines), list[str](), 0
+    for start, end, mark in sorted(spans):
+        left += [text[at:start], mark, "\n" * text.count("\n", max(at, start), end)]
+        at = max(at, end)
+    return "".join([*left, text[at:]]).split("\n")
 
 
 def spans_of(section: Section, lines: Sequence[str]) -> Sequence[tuple[int, int]]:
@@ -98,17 +106,3 @@ def spans_of(section: Section, lines: Sequence[str]) -> Sequence[tuple[int, int]
         return section.spans
     start = sum(len(line) + 1 for line in lines[: section.first_line - 1])
     return [(start, start + len("\n".join(lines[section.first_line - 1 : section.last_line])))]
-
-
-def _mark(section: Section) -> str:
-    """Return the placeholder for a piece of a longer text, which leaves the other pieces unchanged."""
-    return GAP if section.spans and section.kind == "document" else NO_LINE
-
-
-def _cut(text: str, spans: Iterable[tuple[int, int, str]]) -> str:
-    """Replace the characters of each of `spans` (start, end, replacement) in the text; keep line feeds."""
-    kept, at = [], 0
-    for start, end, mark in sorted(spans):
-        kept += [text[at:start], mark, "\n" * text.count("\n", max(at, start), end)]
-        at = max(at, end)
-    return "".join([*kept, text[at:]])

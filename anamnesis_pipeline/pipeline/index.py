@@ -123,10 +123,6 @@ def ensure_space(store: Store, files: ModelFiles, precision: str) -> Space:
     space = add_model(store, files, precision)
     if (active is None or space.status == "retired") and store.spaces.activate(space.key):
         return known_space(store, space.key)
-    return _begun(store, space)
-
-
-def _begun(store: Store, space: Space) -> Space:
     try:
         begin(store, space)
     except SpaceConflict as exc:  # another process started one meanwhile

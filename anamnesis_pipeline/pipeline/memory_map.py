@@ -1,10 +1,16 @@
-"""Makes the memory map: a two-dimensional layout of the current episodes in the active space.
+"""The memory map: a two-dimensional layout of the current episodes in the active space, and its file in the home.
 
 All episodes are read twice, a page at a time: for the landmarks and project centroids, then for the places. RAM holds
 the landmarks, the centroids and a few numbers per episode.
+
+A process may read the file while another replaces it. It holds no text. Projects are identified by passages, whose
+names are read from the store on display, so the map follows what is forgotten, renamed or private at once.
 """
 
+import json
+import os
 import time
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,7 +23,6 @@ from threadpoolctl import threadpool_limits
 from anamnesis_pipeline.errors import GiveUp, StoreCorrupt
 from anamnesis_pipeline.model import EpisodeFilter, Space, Variant
 from anamnesis_pipeline.pipeline import map_layout
-from anamnesis_pipeline.pipeline.map_file import CENTRES, NONE, MemoryMap, map_path, read_map
 from anamnesis_pipeline.search.engine import HIDDEN_KINDS
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.contracts import EpisodeMiddles
@@ -27,6 +32,13 @@ MIN_EPISODES = 30
 MAX_POINTS = 100_000
 """Max points on a map; of more episodes a sample is drawn, always the same."""
 PAGE = 500
+VERSION = 1
+CENTRES = 5
+"""Passages that identify a project, the most central first."""
+NONE = -1
+"""Placeholder where a project has fewer than `CENTRES` episodes."""
+NEW_SHARE = 0.02
+"""Share of added or removed episodes from which a map is remade automatically."""
 
 Ints = NDArray[np.int64]
 CURRENT = EpisodeFilter(hidden_kinds=HIDDEN_KINDS)
@@ -34,6 +46,42 @@ CURRENT = EpisodeFilter(hidden_kinds=HIDDEN_KINDS)
 
 class TooFewEpisodesError(GiveUp):
     """There are too few episodes for a map."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryMap:
+    """Points, each an episode, grouped by project, the largest project first.
+
+    `places`: (n, 2), 0 to 65,535. `passages`: (n,), a passage of each episode. Project p has the points from
+    `starts[p]` to `starts[p + 1]`, and `counts[p]` episodes; of more than `n` in all, a sample is drawn. `centres[p]`:
+    see `CENTRES`. `episodes`: current ones with vectors when the map was made. `embedded`: all with vectors then.
+    """
+
+    space: str
+    model_id: str
+    made_at: datetime
+    seconds: float
+    landmarks: int
+    episodes: int
+    embedded: int
+    places: NDArray[np.uint16]
+    passages: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    centres: NDArray[np.int64]
+
+    @property
+    def mark(self) -> str:
+        """A unique id of this map."""
+        return self.made_at.strftime("%Y%m%d%H%M%S%f")
+
+    def is_of(self, point: int) -> int:
+        """Return the index of a point's project."""
+        return int(np.searchsorted(self.starts, point, side="right")) - 1
+
+    def is_due(self, space: str, embedded: int) -> bool:
+        """Return whether the map is outdated: made in another space, or before many episodes came or went."""
+        return space != self.space or abs(embedded - self.embedded) > NEW_SHARE * max(self.embedded, 1)
 
 
 @dataclass(slots=True)
@@ -95,7 +143,8 @@ def make_map(
     ranks, vectors = survey.sample.taken()
     with threadpool_limits(threads):
         layout = _Layout(ranks, vectors, map_layout.laid_out(vectors))
-        drawn = _placed(store, space, survey, layout, _chosen(survey, most))
+        chosen = np.sort(np.concatenate(survey.ranks))[:most]  # without episodes added since the first pass
+        drawn = _placed(store, space, survey, layout, chosen)
     return _finished(space, survey, drawn, len(ranks), embedded, time.perf_counter() - started)
 
 
@@ -142,11 +191,6 @@ def _ranks(page: EpisodeMiddles) -> Ints:
     return np.array([map_layout.rank_of(name) for name in page.episode_ids], np.int64)
 
 
-def _chosen(survey: _Survey, most: int) -> Ints:
-    """Return the ranks of the episodes to draw, ascending; without those added since the first pass."""
-    return np.sort(np.concatenate(survey.ranks))[:most]
-
-
 def _placed(store: Store, space: Space, survey: _Survey, layout: _Layout, chosen: Ints) -> _Drawn:
     drawn = _Drawn()
     order = map_layout.most_first(survey.counts)
@@ -184,4 +228,51 @@ def _finished(space: Space, survey: _Survey, drawn: _Drawn, landmarks: int, embe
         starts=np.searchsorted(projects[order], np.arange(len(counts) + 1)).astype(np.int64),
         counts=counts,
         centres=centres,
+    )
+
+
+# --- file --------------------------------------------------------------------------------------------------
+
+_ARRAYS = ("places", "passages", "starts", "counts", "centres")
+_FACTS = ("space", "model_id", "seconds", "landmarks", "episodes", "embedded")
+
+
+def map_path(home: Path) -> Path:
+    """Return the path of a home's map."""
+    return home / "map" / "memory_map.npz"
+
+
+def save_map(path: Path, made: MemoryMap) -> None:
+    """Write the map to `path` atomically."""
+    facts = {"version": VERSION, "made_at": made.made_at.isoformat(), **{name: getattr(made, name) for name in _FACTS}}
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            arrays = {name: getattr(made, name) for name in _ARRAYS}
+            np.savez(file, facts=np.frombuffer(json.dumps(facts).encode(), np.uint8), **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_map(path: Path) -> MemoryMap | None:
+    """Return the map at `path`; None if missing or of another version.
+
+    :raises StoreCorrupt: the file is no valid map.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
+            facts = json.loads(held["facts"].tobytes())
+            if facts["version"] != VERSION:
+                return None
+            arrays = {name: held[name] for name in _ARRAYS}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as exc:
+        raise StoreCorrupt(f"{path} is damaged ({exc}); draw the map again, which replaces it") from exc
+    return MemoryMap(
+        made_at=datetime.fromisoformat(facts["made_at"]), **{name: facts[name] for name in _FACTS}, **arrays
     )

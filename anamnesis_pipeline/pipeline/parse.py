@@ -217,7 +217,21 @@ class ParseContext:
     def chunks(self, lines: Iterator[str]) -> Iterator[list[str]]:
         """Yield lines of a log in runs that fit in memory together with the outputs that they name."""
         sizes = {name.rpartition("/")[2]: cursor.offset for name, cursor in self.outputs.items()}
-        return _chunks(lines, lambda line: len(line) + characters_named(line, sizes))
+        chunk: list[str] = []
+        size = 0
+        for line in lines:
+            characters = len(line) + characters_named(line, sizes)
+            if chunk and (len(chunk) >= CHUNK_LINES or size + characters > CHUNK_CHARACTERS):
+                yield chunk
+                chunk, size = [], 0
+            chunk.append(line)
+            size += characters
+            if size > CHUNK_CHARACTERS:
+                del line
+                yield chunk
+                chunk, size = [], 0
+        if chunk:
+            yield chunk
 
     @property
     def _is_history(self) -> bool:
@@ -409,24 +423,6 @@ def _used_up(lines: list[str]) -> Iterator[str]:
     lines.reverse()
     while lines:
         yield lines.pop()
-
-
-def _chunks(lines: Iterator[str], length: Callable[[str], int] = len) -> Iterator[list[str]]:
-    chunk: list[str] = []
-    size = 0
-    for line in lines:
-        characters = length(line)
-        if chunk and (len(chunk) >= CHUNK_LINES or size + characters > CHUNK_CHARACTERS):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(line)
-        size += characters
-        if size > CHUNK_CHARACTERS:
-            del line
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
 
 
 def _parse_chunk(

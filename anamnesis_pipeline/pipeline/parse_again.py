@@ -99,8 +99,8 @@ class _File:
         self._seen.update(step.keys, step.aliases, step.claims)
         self._open = step.open_part
         open_id = step.open_part.part_id if step.open_part else ""
-        letters = [DeadLetter(*self._place(step, line), reason) for line, reason in dead.items()]
-        generation = step.state.generation
+        source, path, generation = self._cursor.source, self._cursor.path, step.state.generation
+        letters = [DeadLetter(source, path, generation, line, reason) for line, reason in dead.items()]
         revived = [
             letter
             for place, letter in self._dead.items()
@@ -108,9 +108,6 @@ class _File:
         ]
         parts = [part for part in step.parts if part.part_id != open_id]
         return self._write(parts, step, letters, revived)
-
-    def _place(self, step: Advance, line: int) -> tuple[str, str, int, int]:
-        return self._cursor.source, self._cursor.path, step.state.generation, line
 
     def _write(
         self,

@@ -77,7 +77,10 @@ def publish_source(
     sessions.renew()
     while pairs := store.parts.parts_to_publish(source.key, BATCH):
         if pairs == last:
-            problem = _stuck(pairs)
+            problem = (
+                f"parts have no episode of their present text, {len(pairs)} or more, such as {pairs[0][0].part_id}: "
+                "what the store notes of them does not fit what it holds; run `anamnesis doctor`, and report it"
+            )
             break
         made = [
             _publication(part, summary, source, pieces, headline, weights, instance, sessions.of(part))
@@ -90,13 +93,6 @@ def publish_source(
     return EpisodeReport(total, passages, records, problem)
 
 
-def _stuck(pairs: Sequence[tuple[Part, Summary | None]]) -> str:
-    return (
-        f"parts have no episode of their present text, {len(pairs)} or more, such as {pairs[0][0].part_id}: what the "
-        "store notes of them does not fit what it holds; run `anamnesis doctor`, and report it"
-    )
-
-
 def _publication(
     part: Part,
     summary: Summary | None,
@@ -107,7 +103,8 @@ def _publication(
     instance: str,
     of_session: Mapping[str, str],
 ) -> Publication:
-    episode = episode_of(part, source, summary or _provisional(part, headline), weights)
+    shown = summary or Summary(part.part_id, part.content_hash, headline(part), "")  # provisional
+    episode = episode_of(part, source, shown, weights)
     own = part.section.instance if part.section else ""
     metadata = {**episode.metadata, **of_session}
     episode = replace(episode, instance=own or instance or episode.instance, metadata=metadata)
@@ -132,10 +129,6 @@ def delete_episode(store: Store, episode_id: str, *, tombstone: bool = True, rea
     if deleted and tombstone:
         store.exclusion.explain(reason, [episode_id], dict.fromkeys(records, episode_id))
     return deleted
-
-
-def _provisional(part: Part, headline: Callable[[Part], str]) -> Summary:
-    return Summary(part.part_id, part.content_hash, headline(part), "")
 
 
 def surplus_records(part: Part, summary: Summary | None) -> list[str]:

@@ -1,6 +1,6 @@
 """The asset `session_summaries`: records of sessions that changed, and have ended or are idle."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -224,15 +224,12 @@ class _Run:
 
     def _gathered(self, state: SessionState) -> Gathered:
         gathered = Gathered(state.source, state.session_id)
-        for part in self._parts(self._store.sessions.told(state.source, state.session_id)):
-            gathered.add(part)
-        return gathered.end()
-
-    def _parts(self, part_ids: list[str]) -> Iterator[Part]:
-        """Yield chunks in this order, loaded in batches."""
-        for batch in batches(part_ids, PARTS_AT_ONCE):
+        for batch in batches(self._store.sessions.told(state.source, state.session_id), PARTS_AT_ONCE):
             found = {part.part_id: part for part in self._store.forgetting.parts(batch)}
-            yield from (found[part_id] for part_id in batch if part_id in found)
+            for part_id in batch:
+                if part_id in found:
+                    gathered.add(found[part_id])
+        return gathered.end()
 
     def _episode(self, name: str, revision: int) -> Episode | None:
         episode_id = episode_id_of(self._machine, name, revision)

@@ -25,7 +25,7 @@ from anamnesis_pipeline.pipeline.host_clock import (
 from anamnesis_pipeline.pipeline.in_flight import Flight, Flights
 from anamnesis_pipeline.pipeline.projects import guesses_of
 from anamnesis_pipeline.pipeline.source_specs import spec_of_source
-from anamnesis_pipeline.sources.base import SourceHost, Survey, Wanted
+from anamnesis_pipeline.sources.base import SourceHost, Survey
 from anamnesis_pipeline.sources.selection import changed_files, with_emptied
 from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec, document_source, is_of
 from anamnesis_pipeline.sources.survey_split import Found, SourceFiles, found_in, wanted_of
@@ -200,18 +200,17 @@ def _by_host(crawler: Crawler, specs: Sequence[SourceSpec]) -> dict[str, tuple[S
 
 
 def _call(crawler: Crawler, specs: tuple[SourceSpec, ...]) -> Callable[[], Answer]:
-    wanted = [_wanted(crawler, spec) for spec in specs]
+    wanted = []
+    for spec in specs:
+        before = read_look(crawler.store.settings, spec.name)
+        state = before.state if before.rules == _rules_id(crawler, spec) else ""
+        wanted.append(wanted_of(spec, crawler.skip, state))
 
     def ask() -> Answer:
         host = crawler.hosts.of_spec(specs[0])
         return Answer(specs, host.survey(wanted), host.clock_skew_s())
 
     return ask
-
-
-def _wanted(crawler: Crawler, spec: SourceSpec) -> Wanted:
-    before = read_look(crawler.store.settings, spec.name)
-    return wanted_of(spec, crawler.skip, before.state if before.rules == _rules_id(crawler, spec) else "")
 
 
 def _rules_id(crawler: Crawler, spec: SourceSpec) -> str:
@@ -275,7 +274,9 @@ def _look_at(visit: _Visit, spec: SourceSpec, survey: Survey | SourceUnreadable)
             before, tried_at=visit.now, seen_at=visit.now, root=survey.root, error="", behind={}, is_missing=False
         )
     else:
-        survey = _with_emptied(visit, spec, survey)
+        if spec.kind == DOCUMENTS:  # a folder that became empty is a problem
+            cursors = visit.crawler.store.files.cursors(document_source(spec, survey.root).key)
+            survey = with_emptied(survey, cursors)
         after = _compared(visit, spec, survey, before)
         visit.tally.problems.extend(f"{spec.machine}: {problem}" for problem in survey.problems)
     _note_guesses(visit, spec)
@@ -289,18 +290,12 @@ def _note_guesses(visit: _Visit, spec: SourceSpec) -> None:
         visit.tally.changed.setdefault(min(logs))
 
 
-def _with_emptied(visit: _Visit, spec: SourceSpec, survey: Survey) -> Survey:
-    """Add a problem to the survey if a document folder became empty."""
-    if spec.kind != DOCUMENTS:
-        return survey
-    cursors = visit.crawler.store.files.cursors
-    return with_emptied(survey, cursors(document_source(spec, survey.root).key))
-
-
 def _compared(visit: _Visit, spec: SourceSpec, survey: Survey, before: Look) -> Look:
     """Find the changed sources of a survey. If there are none, remember its state, so that the next poll is cheap."""
     found = found_in(spec, survey, visit.crawler.selection.rules(spec))
-    _remember(visit, found)
+    sources = {key: each.source for key, each in found.sources.items()}
+    visit.tally.sources.update(sources)
+    visit.crawler.store.files.put_sources([each for key, each in sources.items() if visit.stored.get(key) != each])
     gone = {
         key: SourceFiles(source, ())
         for key, source in visit.stored.items()
@@ -343,12 +338,6 @@ def _kept_away(visit: _Visit, found: Found) -> dict[str, int]:
             for file in each.files
         )
     return {EXCLUDED: kept_away} if kept_away else {}
-
-
-def _remember(visit: _Visit, found: Found) -> None:
-    sources = {key: each.source for key, each in found.sources.items()}
-    visit.tally.sources.update(sources)
-    visit.crawler.store.files.put_sources([each for key, each in sources.items() if visit.stored.get(key) != each])
 
 
 def _changed(

@@ -6,8 +6,8 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.pipeline.map_file import MemoryMap
 from anamnesis_pipeline.pipeline.map_layout import SIDE
+from anamnesis_pipeline.pipeline.memory_map import MemoryMap
 
 SIZE_PX = 560
 COLOURED = 11

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.errors import ServiceUnreachable, StoreCorrupt
 from anamnesis_pipeline.model import Episode, EpisodeHead
-from anamnesis_pipeline.pipeline.map_file import NONE, MemoryMap, map_path, read_map
-from anamnesis_pipeline.pipeline.memory_map import MIN_EPISODES
+from anamnesis_pipeline.pipeline.memory_map import MIN_EPISODES, NONE, MemoryMap, map_path, read_map
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import SearchQuery
 from anamnesis_pipeline.services.dagster.runs import JobRun

@@ -12,8 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from starlette.routing import Match
 
-from anamnesis_pipeline.pipeline.map_file import map_path, save_map
-from anamnesis_pipeline.pipeline.memory_map import MIN_EPISODES, make_map
+from anamnesis_pipeline.pipeline.memory_map import MIN_EPISODES, make_map, map_path, save_map
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.services import Services

@@ -9,8 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from anamnesis_pipeline.model import ChatMessage, ChatSession
-from anamnesis_pipeline.pipeline.map_file import map_path, save_map
-from anamnesis_pipeline.pipeline.memory_map import make_map
+from anamnesis_pipeline.pipeline.memory_map import make_map, map_path, save_map
 from anamnesis_pipeline.services.map_picture import COLOURED
 from anamnesis_tests.browser.conftest import Post
 from anamnesis_tests.sidecar.conftest import TestServices

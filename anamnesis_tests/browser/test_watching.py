@@ -7,8 +7,7 @@ import pytest
 import uvicorn
 from playwright.sync_api import Page, Position, expect
 
-from anamnesis_pipeline.pipeline.map_file import map_path, save_map
-from anamnesis_pipeline.pipeline.memory_map import make_map
+from anamnesis_pipeline.pipeline.memory_map import make_map, map_path, save_map
 from anamnesis_tests.browser.conftest import Post
 from anamnesis_tests.browser.looks import MAX_SHIFT, PHONE, assert_anybody_can_use, layout_shift
 from anamnesis_tests.sidecar.conftest import TestServices, wait_for

@@ -14,7 +14,6 @@ from anamnesis_pipeline.cli import config, model, reembed
 from anamnesis_pipeline.cli.doctor import render as render_findings
 from anamnesis_pipeline.cli.status import memory_status
 from anamnesis_pipeline.cli.status import render as render_status
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.errors import GiveUp, RetryLater, UnknownModel
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.pipeline.embed import embed_sources
@@ -26,6 +25,7 @@ from anamnesis_pipeline.sidecar.__main__ import listen
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_tests.sidecar import conftest as of_the_sidecar
 from anamnesis_tests.sidecar.conftest import SPACE, TestServices, model_folder, wait_for
+from anamnesis_tests.support.hashing_embedder import HashingEmbedder
 from anamnesis_tests.support.samples import put
 from anamnesis_tests.support.weight_files import safetensors
 

@@ -34,8 +34,7 @@ from anamnesis_pipeline.model import RESERVED_SOURCES, EpisodeFilter, Source, Sp
 from anamnesis_pipeline.parsing.claude_logs.message_keys import place_of
 from anamnesis_pipeline.pipeline.document_archive import add_version
 from anamnesis_pipeline.pipeline.document_versions import Version
-from anamnesis_pipeline.pipeline.map_file import map_path, save_map
-from anamnesis_pipeline.pipeline.memory_map import make_map
+from anamnesis_pipeline.pipeline.memory_map import make_map, map_path, save_map
 from anamnesis_pipeline.pipeline.publish import delete_episode
 from anamnesis_pipeline.services.ingest import ingest_all
 from anamnesis_pipeline.services.uploads import Handed

@@ -10,8 +10,7 @@ from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs.memory_map import memory_map
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.schedules import daily_map
-from anamnesis_pipeline.pipeline.map_file import map_path, read_map
-from anamnesis_pipeline.pipeline.memory_map import MIN_EPISODES
+from anamnesis_pipeline.pipeline.memory_map import MIN_EPISODES, map_path, read_map
 from anamnesis_tests.pipeline.test_memory_map import fill
 
 

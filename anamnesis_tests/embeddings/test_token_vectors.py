@@ -11,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.base import Role
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder, word_directions
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
 from anamnesis_pipeline.embeddings.token_sample import SAMPLE
 from anamnesis_pipeline.embeddings.token_vectors import (
@@ -29,6 +28,7 @@ from anamnesis_pipeline.services.posting import EpisodeDraft
 from anamnesis_pipeline.services.wiring import open_services
 from anamnesis_pipeline.settings import load
 from anamnesis_tests.support.fake_models import Gate, HashedWords, OpenPool, wait_for
+from anamnesis_tests.support.hashing_embedder import HashingEmbedder, word_directions
 from anamnesis_tests.support.tiny_models import as_published, loaded, saved
 
 IDENTITY = np.eye(32, dtype=np.float32)

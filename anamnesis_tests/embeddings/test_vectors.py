@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.embeddings.batching import length_sorted_batches
 from anamnesis_pipeline.embeddings.cores import has_gpu
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.embeddings.precision import choose_device, count_invalid, invalid_vectors, lowest_cosine
-from anamnesis_pipeline.embeddings.windows import average_windows, cut_windows
+from anamnesis_pipeline.embeddings.transformer_model import average_windows, cut_windows
 from anamnesis_pipeline.errors import BadSetting
+from anamnesis_tests.support.hashing_embedder import HashingEmbedder
 
 LEAD, TAIL = [101], [102, 103]
 GOOD = np.array([[1, 0], [0.6, 0.8]], dtype=np.float32)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.model import Episode, EpisodeFilter, Part, Space, Variant
 from anamnesis_pipeline.pipeline.archived import archived_lines
 from anamnesis_pipeline.pipeline.embed import embed_sources
@@ -21,6 +20,7 @@ from anamnesis_pipeline.services.ingest import ingest_all
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.session_model import SESSION_KIND
+from anamnesis_tests.support.hashing_embedder import HashingEmbedder
 
 ROOT = Path(__file__).parents[2]
 SHARED_LOGS = (ROOT / "../shared/data/claude_logs/projects").resolve()

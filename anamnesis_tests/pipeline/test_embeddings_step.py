@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.base import Embedded, Role
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel, available_cores
 from anamnesis_pipeline.errors import DimensionMismatch, InvalidVectors, SpaceNotFound, StoreFull
 from anamnesis_pipeline.model import Space, Variant
@@ -20,6 +19,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.contracts import sign_value
 from anamnesis_tests.conftest import OpenStore
 from anamnesis_tests.support.fake_models import HashedWords
+from anamnesis_tests.support.hashing_embedder import HashingEmbedder
 from anamnesis_tests.support.samples import put
 from anamnesis_tests.support.spaces import DIM, write
 

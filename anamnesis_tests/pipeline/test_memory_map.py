@@ -15,8 +15,18 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.model import Space, Variant
 from anamnesis_pipeline.pipeline import map_layout
-from anamnesis_pipeline.pipeline.map_file import CENTRES, NONE, MemoryMap, map_path, read_map, save_map
-from anamnesis_pipeline.pipeline.memory_map import MIN_EPISODES, TooFewEpisodesError, is_map_due, make_map
+from anamnesis_pipeline.pipeline.memory_map import (
+    CENTRES,
+    MIN_EPISODES,
+    NONE,
+    MemoryMap,
+    TooFewEpisodesError,
+    is_map_due,
+    make_map,
+    map_path,
+    read_map,
+    save_map,
+)
 from anamnesis_pipeline.services.map_picture import COLOURS, SIZE_PX, picture_of
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.support.samples import episode, passages, random_units, space, unit

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.embeddings.base import Role
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.pipeline.embed import embed_sources
 from anamnesis_pipeline.pipeline.index import ensure_space
 from anamnesis_pipeline.services.wiring import discover_sources
 from anamnesis_tests.pipeline.planted_logs import PLANTED, plant, readable
 from anamnesis_tests.sidecar.conftest import wait_for
+from anamnesis_tests.support.hashing_embedder import HashingEmbedder
 from anamnesis_tests.support.live_system import free_ports
 from anamnesis_tests.support.llm_services import HERE, HttpService, LlmHome, Service
 from anamnesis_tests.support.llms import REPLY

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from anamnesis_pipeline.embeddings.base import query_vectors
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.model import Part, Segment, SegmentKind, Space, StoredPassage
 from anamnesis_pipeline.pipeline.embed import embed_passages
 from anamnesis_pipeline.search.best_sentences import Sentence, SentenceReader, best_run
 from anamnesis_pipeline.store.records.forgetting import ForgetRecords
+from anamnesis_tests.support.hashing_embedder import HashingEmbedder
 from anamnesis_tests.support.searched_memory import START, Memory
 
 TOKENS = Space("tokens", "hashing-128", 128, token_dims=64)

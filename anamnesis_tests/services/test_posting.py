@@ -13,7 +13,6 @@ import pytest
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.base import Embedded, Role
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.errors import (
     AnamnesisError,
@@ -34,6 +33,7 @@ from anamnesis_pipeline.services.wiring import open_pieces
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.conftest import OpenStore
 from anamnesis_tests.support.archived_logs import Home, record, unmasked
+from anamnesis_tests.support.hashing_embedder import HashingEmbedder
 from anamnesis_tests.support.samples import put, space, unit
 
 SPACE = Space("hashing", "hashing-32", 32)

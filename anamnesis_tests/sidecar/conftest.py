@@ -20,7 +20,6 @@ from starlette.testclient import TestClient
 
 from anamnesis_pipeline.embeddings.base import Embedded, Role
 from anamnesis_pipeline.embeddings.cores import available_cores
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder, word_directions
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
@@ -43,6 +42,7 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_tests.support.hashing_embedder import HashingEmbedder, word_directions
 from anamnesis_tests.support.weight_files import safetensors
 
 BASE = "http://127.0.0.1:3010"

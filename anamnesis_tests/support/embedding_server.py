@@ -6,7 +6,7 @@ https://ai.google.dev/api/embeddings
 
 from typing import Any
 
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
+from anamnesis_tests.support.hashing_embedder import HashingEmbedder
 from anamnesis_tests.support.loopback import Answer, LoopbackServer, Received, json_answer
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.base import Role
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder, word_directions
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
 from anamnesis_pipeline.embeddings.token_vectors import Projection, Rows, project
+from anamnesis_tests.support.hashing_embedder import HashingEmbedder, word_directions
 
 OpenPool = Callable[..., PinnedPool]
 

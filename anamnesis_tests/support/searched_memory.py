@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from anamnesis_pipeline.embeddings.base import QueryVectors, query_vectors
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.model import Episode, Passage, Space
 from anamnesis_pipeline.pipeline.embed import embed_passages
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import SearchAnswer, SearchQuery
 from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.support.hashing_embedder import HashingEmbedder
 
 SPACE = Space("hashing", "hashing-128", 128)
 START = datetime(2026, 1, 1, tzinfo=UTC)

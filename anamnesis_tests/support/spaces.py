@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.embeddings.models import ModelFiles
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.pipeline.embed import embed_sources
 from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.support.hashing_embedder import HashingEmbedder
 from anamnesis_tests.support.samples import put
 
 DIM = 32

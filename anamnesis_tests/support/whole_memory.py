@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 from anamnesis_pipeline.embeddings.base import QueryVectors, query_vectors
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.model import ChatMessage, ChatSession, Episode, EpisodeFilter, Passage, Source, Space, Variant
 from anamnesis_pipeline.pipeline.embed import embed_passages
 from anamnesis_pipeline.search.engine import Engine
@@ -13,6 +12,7 @@ from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.copying import CopyRecords, Digest, line_of, rows_of
 from anamnesis_pipeline.store.tables import TABLES
+from anamnesis_tests.support.hashing_embedder import HashingEmbedder
 from anamnesis_tests.support.samples import DAY
 
 ACTIVE = Space("hashing-64-aaaaaaaa", "hashing-64", 64, token_dims=32)

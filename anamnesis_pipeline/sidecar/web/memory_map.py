@@ -9,8 +9,7 @@ from starlette.responses import Response
 
 from anamnesis_pipeline.errors import AnamnesisError, StoreCorrupt
 from anamnesis_pipeline.parsing.text.wording import counted
-from anamnesis_pipeline.pipeline.map_file import MemoryMap
-from anamnesis_pipeline.pipeline.memory_map import MIN_EPISODES
+from anamnesis_pipeline.pipeline.memory_map import MIN_EPISODES, MemoryMap
 from anamnesis_pipeline.runtime.dagster_home import dagster_link
 from anamnesis_pipeline.services.map_picture import COLOURED
 from anamnesis_pipeline.services.rendering import utc_text

@@ -11,7 +11,6 @@ from starlette.testclient import TestClient
 
 from anamnesis_pipeline.embeddings.base import Embedded, Role
 from anamnesis_pipeline.embeddings.cores import available_cores
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import InvalidVectors
 from anamnesis_pipeline.model import RESERVED_SOURCES
@@ -34,6 +33,7 @@ from anamnesis_tests.sidecar.conftest import (
     stored,
     wait_for,
 )
+from anamnesis_tests.support.hashing_embedder import HashingEmbedder
 
 CONFIG, MODEL, CPU = "/api/embedding/config", "/api/embedding/model", "/api/embedding/cpu"
 REEMBED = "/api/episodes/reembed"

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.model import EpisodeFilter, Source, Variant
-from anamnesis_pipeline.pipeline.map_file import MemoryMap, map_path, save_map
-from anamnesis_pipeline.pipeline.memory_map import MIN_EPISODES, make_map
+from anamnesis_pipeline.pipeline.memory_map import MIN_EPISODES, MemoryMap, make_map, map_path, save_map
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.services.dagster.runs import JobRun
 from anamnesis_pipeline.sidecar.map_view import JOB, points_of
