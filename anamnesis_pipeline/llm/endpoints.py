@@ -41,7 +41,7 @@ def check_key(setting: str, key: str) -> str:
     :raises BadSetting: it has invalid characters; it is not shown.
     """
     if not key.isascii() or not key.isprintable() or key != key.strip():
-        raise BadSetting(f"{setting} holds a line break, a space around it or a letter outside ASCII; copy it anew")
+        raise BadSetting(f"{setting} holds a line break, a space around it or a letter outside ASCII; copy it again")
     return key
 
 

@@ -25,7 +25,7 @@ from anamnesis_pipeline.sidecar.cache import TtlCache
 from anamnesis_pipeline.sidecar.chat_background import ChatRecorder, KnownAnswers
 from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.connections import Wholeness
-from anamnesis_pipeline.sidecar.documentation import DESCRIPTION, TAGS, openapi_of
+from anamnesis_pipeline.sidecar.documentation import DESCRIPTION, TAGS, DocumentedApp
 from anamnesis_pipeline.sidecar.event_feed import EventFeed
 from anamnesis_pipeline.sidecar.extraction import Extraction
 from anamnesis_pipeline.sidecar.log_tail import LogTail, tailing
@@ -103,7 +103,7 @@ _ROUTERS = (
 
 def create_app(services: Services) -> FastAPI:
     """Return the application. It loads the model in the background at startup and closes `services` at shutdown."""
-    app = FastAPI(
+    app = DocumentedApp(
         title="Anamnesis",
         version=package_version(),
         description=DESCRIPTION,
@@ -118,7 +118,6 @@ def create_app(services: Services) -> FastAPI:
     app.router.routes.extend(_routes(wants_token=bool(services.settings.api_token)))
     app.router.routes.append(Route(MCP_PATH, app.state.mcp))
     problems.install(app)
-    app.openapi = openapi_of(app)  # type: ignore[method-assign]
     app.add_middleware(Security, settings=services.settings, guesses=app.state.guesses)
     app.add_middleware(Observation, metrics=app.state.metrics)
     app.add_middleware(Wholeness)  # added last: outermost

@@ -1,11 +1,11 @@
 """Parts of the OpenAPI document that the routes' signatures do not contain."""
 
-from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
+from typing_extensions import override
 
 from anamnesis_pipeline.services.fields import JSON_VALUE_SCHEMA
 from anamnesis_pipeline.services.schemas import MAX_BULK_EPISODES, Problem
@@ -96,22 +96,21 @@ BULK_BODY: dict[str, Any] = {
 """The route parses this body itself, in a thread."""
 
 
-def openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
-    """Return a replacement for `app.openapi` that adds the schemas referenced by name only."""
+class DocumentedApp(FastAPI):
+    """An application whose OpenAPI document also has the schemas that are referenced by name only."""
 
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
+    @override
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
             document = get_openapi(
-                title=app.title,
-                version=app.version,
-                description=app.description,
-                tags=app.openapi_tags,
-                routes=app.routes,
+                title=self.title,
+                version=self.version,
+                description=self.description,
+                tags=self.openapi_tags,
+                routes=self.routes,
             )
             problem = TypeAdapter(Problem).json_schema(ref_template=_REF + "{model}")
             schemas = document["components"]["schemas"]
             schemas.update(problem.pop("$defs"), Problem=problem, JsonValue=JSON_VALUE_SCHEMA)
-            app.openapi_schema = document
-        return app.openapi_schema
-
-    return openapi
+            self.openapi_schema = document
+        return self.openapi_schema

@@ -67,7 +67,7 @@ from anamnesis_pipeline.parsing.redaction.values import (
 log = logging.getLogger(__name__)
 
 RULES_VERSION = 1
-"""Raised with each change of what is masked: `anamnesis redact --rescan` then begins anew instead of going on."""
+"""Raised with each change of what is masked: `anamnesis redact --rescan` then begins again instead of going on."""
 SALT_BYTES = 32
 LEFT, RIGHT = 160, 400
 """Characters around a hit that the rules see."""

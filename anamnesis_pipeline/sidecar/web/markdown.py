@@ -11,6 +11,7 @@ from functools import cache
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
+from typing_extensions import override
 
 from anamnesis_pipeline.parsing.text.unspaced_scripts import sought, words_in
 from anamnesis_pipeline.search.words import content_words, literal_tokens
@@ -25,6 +26,12 @@ LINKS = (*OTHER_HOSTS, "mailto:", "/dashboard")
 _REGION = '<div class="scroll" tabindex="0" role="group" aria-label="Table">\n'
 
 
+class _Parser(MarkdownIt):
+    @override
+    def validateLink(self, url: str) -> bool:
+        return url.lower().startswith(LINKS)
+
+
 def rendered(text: str) -> Markup:
     """Return the HTML of CommonMark with tables and strikethrough; it contains only our tags."""
     parser = _parser()
@@ -36,9 +43,7 @@ def rendered(text: str) -> Markup:
 
 @cache
 def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
-    parser.validateLink = lambda url: url.lower().startswith(LINKS)  # type: ignore[method-assign]
-    return parser
+    return _Parser("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
 
 
 def _flat(tokens: Sequence[Token]) -> list[Token]:
