@@ -5,10 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.project_labels import Private
-from anamnesis_pipeline.services.novelty import Novelty, novelty_of, novelty_of_text
 from anamnesis_pipeline.services.posting import Preview
 from anamnesis_pipeline.services.rendering import NO_IDS, episode_body
 from anamnesis_pipeline.services.schemas import PostedOut
+from anamnesis_pipeline.services.similarity import Novelty, novelty_of, novelty_of_text
 from anamnesis_pipeline.store.base import Store
 
 MAX_REPLACED = 20

@@ -11,9 +11,9 @@ from typing_extensions import TypedDict
 from anamnesis_pipeline.errors import EpisodeNotFound
 from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.search.engine import HIDDEN_KINDS
-from anamnesis_pipeline.search.similar import Similar, similar_episodes
 from anamnesis_pipeline.services.fields import EpisodeId
 from anamnesis_pipeline.services.rendering import utc_text
+from anamnesis_pipeline.services.similarity import Similar, similar_episodes
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
