@@ -7,14 +7,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from anamnesis_pipeline.model import FileCursor, Part, Section, SectionFacts, Segment, Source, content_id, source_tag
+from anamnesis_pipeline.model import (
+    FileCursor,
+    Part,
+    Section,
+    SectionFacts,
+    Segment,
+    Source,
+    Trust,
+    content_id,
+    source_tag,
+)
 from anamnesis_pipeline.parsing.claude_logs.message_keys import section_part_id
 from anamnesis_pipeline.parsing.documents.anchors import unnumbered
 from anamnesis_pipeline.parsing.documents.chat_messages import slack_people
 from anamnesis_pipeline.parsing.documents.chats import is_chat_export
 from anamnesis_pipeline.parsing.documents.formats import format_of
 from anamnesis_pipeline.parsing.documents.sections import sections_of
-from anamnesis_pipeline.parsing.documents.trust import TagPattern, tags_of, trust_of
+from anamnesis_pipeline.parsing.documents.trust import TagPattern, has_authority, tags_of, trust_of
 from anamnesis_pipeline.pipeline.archived import ArchivedLines
 from anamnesis_pipeline.pipeline.document_versions import Version, noted, waiting
 from anamnesis_pipeline.pipeline.forgotten_sections import key_of
@@ -199,8 +209,9 @@ def parts_of(
     """
     full_path = f"{version.cwd}/{path.rpartition('/')[2]}" if version.cwd else path
     form, seen = format_of(path) or "text", _EPOCH + timedelta(microseconds=version.mtime_ns // 1_000)
+    is_named = has_authority(source, path)
     tags = [
-        *tags_of(full_path, form, patterns, text),
+        *tags_of(full_path, form, patterns, text, is_named=is_named),
         *version.tags,
         *([source_tag(source.spec)] if source.spec else []),
     ]
@@ -209,7 +220,7 @@ def parts_of(
         0,
         0,
         format=form,
-        trust=str(trust_of(full_path)),
+        trust=str(trust_of(full_path) if is_named else Trust.FILE),
         tags=tuple(dict.fromkeys(tags)),
         seen=seen,
         instance=version.instance,

@@ -51,7 +51,7 @@ def authority_of(episode: Episode | EpisodeHead, *, is_whole: bool = False) -> A
     :param is_whole: its whole text is shown, not only a summary and an excerpt.
     """
     tier = tier_of(episode)
-    if tier == Trust.CURATED and episode.status == "active":
+    if tier == Trust.CURATED and episode.status == "active" and episode.source not in RESERVED_SOURCES:
         return Authority.AUTHORITATIVE
     return Authority.ARBITRATION if is_whole and tier == TRANSCRIPT and episode.kind in _VERBATIM else Authority.ROUTING
 

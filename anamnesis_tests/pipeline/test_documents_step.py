@@ -20,10 +20,10 @@ from anamnesis_tests.support.crawled_documents import COLORS, MAX_BYTES, PORTS, 
 
 
 def test_a_section_is_an_episode_with_its_place_and_time(home: DocumentHome) -> None:
-    notes = home.holding("guide/CLAUDE.md", page(SETUP, PORTS))
+    notes = home.holding("CLAUDE.md", page(SETUP, PORTS))
     found = home.one("3010")
     assert found.kind == "document"
-    assert found.path == f"{notes.root}/guide/CLAUDE.md"
+    assert found.path == f"{notes.root}/CLAUDE.md"
     assert found.timestamp == datetime.fromtimestamp(T0, UTC)
     assert found.metadata["title"][-1] == "Ports"
     assert found.metadata["trust"] == "curated"

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from anamnesis_pipeline.errors import BadSetting
-from anamnesis_pipeline.model import Trust
+from anamnesis_pipeline.model import Source, Trust
 from anamnesis_pipeline.parsing.documents.languages import CODE_FORMATS, CONFIG_FORMATS
 
 if TYPE_CHECKING:
@@ -32,6 +32,19 @@ _TOPIC = re.compile(r"(?:.*/)?\.claude/(?:.*/)?memory/topics/(?:.*/)?[^/]*\.md",
 def trust_of(path: str) -> Trust:
     """Return CURATED for files written to be remembered, at any place; FILE for every other file."""
     return Trust.CURATED if _CURATED.fullmatch(path.replace("\\", "/")) else Trust.FILE
+
+
+def has_authority(source: Source, path: str) -> bool:
+    """Return whether a file of a source may say what holds: Claude Code's own memory, here or on a machine that a
+    person named, and what stands right in a folder that a person named. A name alone gives none: a repository that was
+    cloned into such a folder brings its own files.
+
+    :param path: relative to the source.
+    """
+    if source.kind == "reserved":  # uploads
+        return False
+    is_of_claude = not source.spec or ".claude" in source.root.split("/") or path.startswith(".claude/")
+    return is_of_claude or "/" not in path
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +77,13 @@ def checked_pattern(pattern: TagPattern) -> TagPattern:
     return pattern
 
 
-def tags_of(path: str, fmt: str, patterns: Iterable[TagPattern] = (), text: str = "") -> tuple[str, ...]:
+def tags_of(
+    path: str, fmt: str, patterns: Iterable[TagPattern] = (), text: str = "", *, is_named: bool = True
+) -> tuple[str, ...]:
     """Return the distinct tags of a document: `document`, its format (for code: the language), `code` or `config`,
     `curated`, `topic` for files below `memory/topics`, and those of the patterns that match its file name or `text`.
 
+    :param is_named: it has authority (`has_authority`), without which it is neither curated nor a topic.
     :raises BadSetting: as `checked_pattern`.
     """
     name = path.replace("\\", "/").rsplit("/", 1)[-1]
@@ -76,9 +92,9 @@ def tags_of(path: str, fmt: str, patterns: Iterable[TagPattern] = (), text: str 
         tags.append("code")
     if fmt in CONFIG_FORMATS:
         tags.append("config")
-    if trust_of(path) is Trust.CURATED:
+    if is_named and trust_of(path) is Trust.CURATED:
         tags.append("curated")
-    if _TOPIC.fullmatch(path.replace("\\", "/")):
+    if is_named and _TOPIC.fullmatch(path.replace("\\", "/")):
         tags.append("topic")
     for pattern in patterns:
         searched = name if pattern.field == "filename" else text

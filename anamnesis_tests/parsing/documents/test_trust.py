@@ -3,8 +3,8 @@ import time
 import pytest
 
 from anamnesis_pipeline.errors import BadSetting
-from anamnesis_pipeline.model import Trust
-from anamnesis_pipeline.parsing.documents.trust import TagPattern, checked_pattern, tags_of, trust_of
+from anamnesis_pipeline.model import Source, Trust
+from anamnesis_pipeline.parsing.documents.trust import TagPattern, checked_pattern, has_authority, tags_of, trust_of
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,24 @@ def test_what_was_written_to_be_remembered_is_curated(path: str) -> None:
 @pytest.mark.parametrize("path", ["README.md", "notes/memory/a.md", ".claude/settings.json", "MYCLAUDE.md"])
 def test_other_files_are_files(path: str) -> None:
     assert trust_of(path) is Trust.FILE
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "root", "path", "named"),
+    [
+        ("documents", "", "/home/u/.claude", "projects/x/memory/MEMORY.md", True),  # Claude Code's own
+        ("documents", "nas", "/home/u/.claude", "projects/x/memory/MEMORY.md", True),
+        ("documents", "notes", "/n", "CLAUDE.md", True),
+        ("documents", "notes", "/n", ".claude/CLAUDE.md", True),
+        ("documents", "notes", "/n", "cloned/CLAUDE.md", False),
+        ("documents", "notes", "/n", "cloned/.claude/memory/a.md", False),
+        ("reserved", "", "", "CLAUDE.md", False),  # an upload
+    ],
+)
+def test_authority_comes_from_where_a_file_is(kind: str, spec: str, root: str, path: str, named: bool) -> None:
+    assert has_authority(Source("s", kind=kind, spec=spec, root=root), path) is named
+    tags = tags_of(f"/x/.claude/memory/topics/{path}", "markdown", is_named=named)
+    assert ("curated" in tags, "topic" in tags) == (named, named)
 
 
 def test_a_document_has_its_format_language_and_trust_as_tags() -> None:
