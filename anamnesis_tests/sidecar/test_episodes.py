@@ -96,6 +96,15 @@ def test_alike_and_novelty_are_told(client: TestClient, post: Post) -> None:
     assert would["novelty"] < 0.1
 
 
+def test_list_is_of_a_layer_and_of_a_type(client: TestClient, post: Post) -> None:
+    for name, kind in (("how", "procedure"), ("why", "decision"), ("what", "note")):
+        post(f"the {name} zeppelin", episode_id=name, kind=kind)
+    assert listed(client, layer="procedural") == ["the how zeppelin"]
+    assert listed(client, layer=["procedural", "semantic"]) == ["the why zeppelin", "the how zeppelin"]
+    assert listed(client, type=["decision", "note"]) == ["the what zeppelin", "the why zeppelin"]
+    problem(client.get("/api/episodes", params={"layer": "none"}), 422)
+
+
 def test_search_as_of_a_time_answers_as_then(client: TestClient) -> None:
     for name, day, text in (("friday", 1, "We deploy on Friday"), ("monday", 10, "We deploy on Monday")):
         draft = {**DRAFT, "summary": text, "episode_id": name, "subject": "deploy day"}

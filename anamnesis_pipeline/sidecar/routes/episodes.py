@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 from urllib.parse import quote
 
@@ -25,8 +26,10 @@ from anamnesis_pipeline.services.schemas import (
     EpisodeIn,
     EpisodeOut,
     Include,
+    LayerName,
     PageOut,
     PostedOut,
+    TypeName,
 )
 from anamnesis_pipeline.services.session_reading import timeline_page
 from anamnesis_pipeline.services.short_ids import find_episode, short_ids
@@ -40,8 +43,10 @@ from anamnesis_pipeline.store.records.statuses import EDITED, Cause
 from anamnesis_pipeline.store.values import CURSOR_PATTERN
 
 MAX_SKIP = 1_000_000
-REPEATABLE = frozenset({"include", "tag", "kind", "include_private"})
+REPEATABLE = frozenset({"include", "tag", "kind", "type", "layer", "include_private"})
 NO_NAMES: list[str] = []
+NO_TYPES: list[TypeName] = []
+NO_LAYERS: list[LayerName] = []
 
 
 async def refuse_repeated(request: Request) -> None:
@@ -73,6 +78,8 @@ async def filter_of(
     instance: OfInstance = None,
     tag: Annotated[list[Tag], Query(max_length=50, description="Only with all of these tags")] = NO_NAMES,
     kind: Annotated[list[Kind], Query(max_length=50, description="Only one of these kinds")] = NO_NAMES,
+    type: Annotated[list[TypeName], Query(max_length=12, description="Only what states one of these")] = NO_TYPES,
+    layer: Annotated[list[LayerName], Query(max_length=5, description="Only one of these layers")] = NO_LAYERS,
     session_id: Annotated[Name | None, Query(description="Only this session")] = None,
     since: Since = None,
     until: Until = None,
@@ -85,6 +92,9 @@ async def filter_of(
         instance=instance,
         tags=tuple(tag),
         kinds=tuple(kind),
+        types=tuple(type),
+        layers=tuple(layer),
+        layers_at=datetime.now(UTC) if layer else None,
         session_id=session_id,
         since=since,
         until=until,
