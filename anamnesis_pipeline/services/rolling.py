@@ -14,16 +14,19 @@ from anamnesis_pipeline.store.base import Store
 ROLLING_KIND = "rolling"
 MAX_CHARS = 30_000
 """Max characters of a rolling episode, so few that all its passages get vectors before an upsert is answered."""
-KEPT_CHARS = 15_000
+KEPT_CHARS = 14_900
 """Characters of existing text kept when a delta would exceed MAX_CHARS; older text moves to a separate closed
 episode."""
-MAX_DELTA_CHARS = MAX_CHARS - KEPT_CHARS
+MAX_DELTA_CHARS = 15_000
+"""So many that a delta with its time fits behind the text that is kept."""
 BETWEEN = "\n\n"
 """Separator of deltas."""
 MAX_TAGS = 50
 ATTEMPTS = 8
 """Attempts to append a delta while others are appended at the same time."""
 
+_STAMP = re.compile(r"(?:\A|(?<=\n\n))\[\d{4}-\d\d-\d\d \d\d:\d\d\] ")
+"""Time of a delta, before its text."""
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -56,8 +59,8 @@ def rolling_id(machine: str, handle: str, session_id: str) -> str:
 
 
 def upsert(store: Store, poster: EpisodeWriter, delta: Delta, clock: Callable[[], datetime]) -> Rolled:
-    """Append a delta to its session's rolling episode, created if missing. Text that the episode already ends with
-    changes nothing. The next search finds it.
+    """Append a delta, with its time (UTC), to its session's rolling episode, created if missing. Text that the episode
+    already ends with changes nothing. The next search finds it.
 
     :raises EpisodeConflict: another session has this id, or other deltas come too fast.
     :raises Excluded: a rule excludes its project or its text.
@@ -72,6 +75,7 @@ def _upsert(store: Store, poster: EpisodeWriter, delta: Delta, now: datetime) ->
     episode_id = rolling_id(delta.machine, delta.handle, delta.session_id)
     known = store.episodes.get([episode_id]).get(episode_id)
     text = poster.masked(delta.text.strip())
+    entry = f"[{now:%Y-%m-%d %H:%M}] {text}"
     if known is None:
         project = delta.project or (store.projects.session_start(delta.session_id) or ("", ""))[0]
         about = f" on {project}" if project else ""
@@ -79,7 +83,7 @@ def _upsert(store: Store, poster: EpisodeWriter, delta: Delta, now: datetime) ->
             summary=f"Rolling notes of {delta.handle}{about}, session {delta.session_id[:8]} on {delta.machine}.",
             instance=delta.machine,
             project=project,
-            raw_exchange=text,
+            raw_exchange=entry,
             tags=delta.tags,
             timestamp=now,
             episode_id=episode_id,
@@ -97,11 +101,12 @@ def _upsert(store: Store, poster: EpisodeWriter, delta: Delta, now: datetime) ->
             f"episode {episode_id} is of session {known.session_id} on {known.machine}; choose another handle"
         )
     tags = tuple(dict.fromkeys((*known.tags, *map(poster.masked, delta.tags))))[:MAX_TAGS]
-    if known.raw_exchange == text or known.raw_exchange.endswith(BETWEEN + text):
+    said, told = _STAMP.sub("", known.raw_exchange), _STAMP.sub("", text)
+    if said == told or said.endswith(BETWEEN + told):
         same = tags == known.tags
         return Rolled(known if same else _changed(poster, known, {"tags": tags}), False, False)
-    kept, closed = _made_room(poster, known, len(text))
-    changes = {"raw_exchange": kept + BETWEEN + text if kept else text, "tags": tags, "timestamp": now}
+    kept, closed = _made_room(poster, known, len(entry))
+    changes = {"raw_exchange": kept + BETWEEN + entry if kept else entry, "tags": tags, "timestamp": now}
     if closed is not None:
         changes["metadata"] = {**known.metadata, "closed": _closed(known) + 1}
     return Rolled(_changed(poster, known, changes), False, True, closed)

@@ -1,5 +1,6 @@
 """The notes of a session: one episode that grows, loses nothing, and is found by its newest words."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -27,6 +28,14 @@ def stored(client: TestClient, episode_id: str = ID) -> dict[str, Any]:
     return found
 
 
+def told(client: TestClient, episode_id: str = ID) -> str:
+    """The notes without the time of each."""
+    text: str = stored(client, episode_id)["raw_exchange"]
+    lines = text.split("\n\n")
+    assert all(re.match(r"\[20\d\d-\d\d-\d\d \d\d:\d\d\] ", line) for line in lines)
+    return "\n\n".join(line.partition("] ")[2] for line in lines)
+
+
 def ids(client: TestClient, query: str) -> list[str]:
     results = client.post("/api/episodes/search", json={"query": query}).json()["results"]
     assert all(hit["similarity_score"] is not None for hit in results)
@@ -39,14 +48,14 @@ def test_two_upserts_are_one_episode_that_grows(client: TestClient) -> None:
         "episode_id": ID,
         "created": True,
         "appended": True,
-        "chars": 22,
+        "chars": 22 + len("[2026-03-01 12:00] "),
         "tags": ["a", "b"],
         "closed": None,
     }
     second = upsert(client, " Then the zeppelin.\n", tags=["b", "c"])
     assert (second["created"], second["appended"], second["tags"]) == (False, True, ["a", "b", "c"])
     episode = stored(client)
-    assert episode["raw_exchange"] == "Began with the quagga.\n\nThen the zeppelin."
+    assert told(client) == "Began with the quagga.\n\nThen the zeppelin."
     assert (episode["kind"], episode["instance"], episode["source"]["session_id"]) == ("rolling", "mac", SESSION)
     assert ids(client, "zeppelin") == ids(client, "quagga") == [ID]
     assert len(client.get("/api/episodes").json()["items"]) == 1
@@ -62,7 +71,7 @@ def test_same_delta_again_changes_nothing(client: TestClient) -> None:
     assert upsert(client, "two", tags=["new"])["tags"] == ["new"]
     assert upsert(client, "wo")["appended"] is True  # the end of a delta is not that delta
     upsert(client, "one")
-    assert stored(client)["raw_exchange"] == "one\n\ntwo\n\nwo\n\none"
+    assert told(client) == "one\n\ntwo\n\nwo\n\none"
 
 
 def test_oldest_text_moves_into_closed_episodes(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +83,7 @@ def test_oldest_text_moves_into_closed_episodes(client: TestClient, monkeypatch:
     assert siblings == [f"{ID}_{n + 1}" for n in range(len(siblings))]
     assert len(siblings) > 2
     texts = [stored(client, name)["raw_exchange"] for name in [*siblings, ID]]
-    assert "\n\n".join(texts).split("\n\n") == deltas, "nothing is lost"
+    assert "\n\n".join(told(client, name) for name in [*siblings, ID]).split("\n\n") == deltas, "nothing is lost"
     assert max(map(len, texts)) <= 300
     assert ids(client, "wordnumber19")[0] == ID
     assert ids(client, "wordnumber0")[0] == f"{ID}_1"
@@ -94,7 +103,7 @@ def test_deltas_that_come_at_once_all_stay(client: TestClient) -> None:
     upsert(client, "first", 201)
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda n: upsert(client, f"delta {n}"), range(8)))
-    assert sorted(stored(client)["raw_exchange"].split("\n\n")) == sorted(["first", *(f"delta {n}" for n in range(8))])
+    assert sorted(told(client).split("\n\n")) == sorted(["first", *(f"delta {n}" for n in range(8))])
 
 
 def test_a_session_whose_id_begins_like_anothers_is_refused(client: TestClient) -> None:
@@ -103,7 +112,7 @@ def test_a_session_whose_id_begins_like_anothers_is_refused(client: TestClient) 
     assert SESSION in problem["detail"]
     upsert(client, "x", 201, machine="a_b", handle="c")
     assert "a_b" in upsert(client, "x", 409, machine="a", handle="b_c")["detail"]
-    assert stored(client)["raw_exchange"] == "one"
+    assert told(client) == "one"
 
 
 def test_secrets_are_masked_and_repeats_change_nothing(client: TestClient) -> None:
@@ -124,7 +133,7 @@ def test_the_project_is_that_in_which_the_session_began(client: TestClient, serv
 def test_an_id_is_made_of_odd_names_too(client: TestClient) -> None:
     made = upsert(client, "one", 201, handle="a/b: c_ü", machine="my mac", session_id="../exclude")
     assert made["episode_id"] == "ep_rolling_my-mac_a-b-c_-_..-exclu"
-    assert stored(client, made["episode_id"])["raw_exchange"] == "one"
+    assert told(client, made["episode_id"]) == "one"
 
 
 @pytest.mark.parametrize("missing", ["handle", "session_id", "delta"])
