@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import parse_qsl
 
 from fastapi import Form
@@ -16,11 +16,14 @@ from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.services.fields import EpisodeId
+from anamnesis_pipeline.services.notes import NO_PROJECT, note_of
+from anamnesis_pipeline.services.posted import posted_body
+from anamnesis_pipeline.services.schemas import TypeName
 from anamnesis_pipeline.sidecar.problems import sentence_of
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web import asking
 from anamnesis_pipeline.sidecar.web.edits import Edit, edit
-from anamnesis_pipeline.sidecar.web.html import fragment, page, page_router
+from anamnesis_pipeline.sidecar.web.html import fragment, page, page_router, told
 from anamnesis_pipeline.sidecar.web.undo import undo_of
 from anamnesis_pipeline.store.memory_layers import layer_of
 
@@ -51,6 +54,7 @@ def list_page(request: Request, services: Uses) -> Response:
         "names": asking.names_offered(services, asked),
         "statuses": asking.STATUSES,
         "layers": asking.LAYERS,
+        "types": get_args(TypeName),
     }
     try:
         shown = _shown(request, services, asked)
@@ -89,6 +93,34 @@ def act_on_several(
     return fragment(
         "episodes_list.html", toast=toast, undo=undo, **{**shown, "failed": outcome.failed, "chosen": chosen}
     )
+
+
+@router.post(PATH + "/remember")
+def remember(
+    services: Uses,
+    text: Annotated[str, Form(max_length=20_000)],
+    type: Annotated[TypeName, Form()] = "note",
+    why: Annotated[str, Form(max_length=5_000)] = "",
+    subject: Annotated[str, Form(max_length=200)] = "",
+    project: Annotated[str, Form(max_length=200)] = "",
+) -> Response:
+    """Keep one thing, and say what it replaced and what says nearly the same."""
+    if not text.strip():
+        raise HTTPException(422, "Write what to remember first.")
+    note = note_of(
+        text.strip(),
+        project=project.strip() or NO_PROJECT,
+        instance=services.settings.machine,
+        type=type,
+        why=why.strip(),
+        subject=subject.strip() or None,
+    )
+    stored, created = services.poster.create(note.draft())
+    done = posted_body(services.store, services.engine.private(), stored, created=created)
+    said = f"Kept{'' if created else ' already'} in {stored.project}"
+    said += f", in place of {counted(len(done['replaced']), 'former one')}" if done["replaced"] else ""
+    said += f"; much like {counted(len(done['alike']), 'other')}" if done["alike"] else ""
+    return told(f"{said}: {stored.episode_id}")
 
 
 @router.post("/dashboard/deletion-problems")

@@ -47,6 +47,28 @@ def test_newest_come_first_and_older_ones_page_by_page(client: TestClient, post:
     assert second.select_one(".pager [rel=next]") is None
 
 
+def test_what_is_remembered_takes_the_place_of_the_former(client: TestClient) -> None:
+    form = listed(client).select_one("#remember")
+    assert [each.text for each in form.select("#r-type option")][:2] == ["note", "decision"]
+
+    def remember(**fields: str) -> str:
+        reply = client.post(
+            str(form.select_one("#remember-it")["hx-post"]), data=fields, headers={"HX-Request": "true"}
+        )
+        assert reply.status_code == 200
+        return page_of(reply).text
+
+    asked = {"type": "decision", "subject": "deploy day", "project": "shop"}
+    assert "Kept in shop" in remember(text="We deploy on Friday", **asked)
+    assert "Kept already in shop" in remember(text="We deploy on Friday", **asked)
+    assert "in place of 1 former one" in remember(text="We deploy on Monday", **asked)
+    assert "Kept in general" in remember(text="Tea is in the left cupboard")
+    shown = listed(client, project="shop")
+    assert len(ids(shown)) == 1
+    assert "Monday" in shown.text
+    assert client.post(f"{PATH}/remember", data={"text": "  "}).status_code == 422
+
+
 def test_filters_narrow_the_list(client: TestClient, post: Post) -> None:
     given: dict[str, dict[str, Any]] = {
         "p": {"project": "other"},
