@@ -299,7 +299,7 @@ class Status(StrEnum):
 
     ACTIVE = "active"
     CHALLENGED = "challenged"
-    """Something speaks against it, and nobody has decided yet: it is shown with this label."""
+    """Something speaks against it, and it is not decided yet: it is shown with this label."""
     SUPERSEDED = "superseded"
     """Another one, if `superseded_by` names it, says what holds now."""
     MERGED = "merged"
