@@ -113,7 +113,12 @@ class EpisodeChanges(TypedDict, total=False):
     """Fields of an episode to change; the id is immutable."""
 
     __pydantic_config__ = ConfigDict(  # type: ignore[misc]
-        extra="forbid", strict=True, json_schema_extra={"minProperties": 1}
+        extra="forbid",
+        strict=True,
+        json_schema_extra={
+            "minProperties": 1,
+            "dependentRequired": {"reason": ["status"], "by": ["status"]},
+        },
     )
 
     summary: Summary
