@@ -15,10 +15,14 @@ from grammars import GRAMMARS
 SITE = Path(sysconfig.get_path("purelib"))
 
 UNUSED = (
-    "torch/include", "torch/share", "torch/test",
-    "torch/bin/*[tT]est*", "torch/bin/protoc*",  # beside them lies torch_shm_manager, which `import torch` looks for
-    "dagster_webserver/webapp/build/**/*.map", "pycountry/locales",
-)  # fmt: skip
+    "torch/include",
+    "torch/share",
+    "torch/test",
+    "torch/bin/*[tT]est*",
+    "torch/bin/protoc*",  # beside them lies torch_shm_manager, which `import torch` looks for
+    "dagster_webserver/webapp/build/**/*.map",
+    "pycountry/locales",
+)
 """Files for building and inspecting these packages, and unused languages."""
 
 TESTS_OF = ("mpmath", "networkx", "numpy", "pandas", "scipy", "sklearn", "sympy")

@@ -38,8 +38,8 @@ from anamnesis_pipeline.search.time_bounds import bound_texts
 from anamnesis_pipeline.services.fields import field_errors
 from anamnesis_pipeline.services.folder_project import projects_of_folder
 from anamnesis_pipeline.services.query_log import queries_body
-from anamnesis_pipeline.services.rendering import answer_body
 from anamnesis_pipeline.services.schemas import SearchIn
+from anamnesis_pipeline.services.searching import answer_question
 from anamnesis_pipeline.services.wiring import open_pool_of, open_to_read, what_is_private
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
@@ -158,7 +158,7 @@ def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> t
     question = asked.question()
     semantic = question.mode is Mode.SEMANTIC
     with closing(open_to_read(settings)) as store, _engine(settings, store, with_model=semantic) as engine:
-        answer = dict(answer_body(engine.search(question), (), question.explain, asked.quote_tokens))
+        answer = dict(answer_question(store, engine, asked)[1])
     answer = _with_backlog(settings, answer, question.mode, body.get("project"))
     how = "by meaning only" if semantic else "by keywords only"
     return answer, f"{reason}; searched the store itself, {how}"

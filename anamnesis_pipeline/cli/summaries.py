@@ -160,7 +160,7 @@ def report_text(report: SummaryReport) -> str:
 
 
 def cost_text(used: LlmUse, turns: int, *, is_local: bool) -> str:
-    """What summaries of so many turns will probably take, and cost at the Claude API. Pure."""
+    """Say what summaries of `turns` turns will probably take, and cost at the Claude API. Pure."""
     models = ", ".join(f"{name} ${dollars:.3f}" for name, dollars in price_list(used))
     here = " The model that is set runs on this machine and costs nothing." if is_local else ""
     return (

@@ -312,7 +312,7 @@ class SshResource(dg.ConfigurableResource[Any]):
         :raises HostRefused: the run's config leaves it out.
         """
         if self.hosts != HOSTS_AT_LOAD and place not in self.hosts:
-            raise HostRefused(f"{place} is not asked, since the config of this run names other hosts")
+            raise HostRefused(f"this run may not contact {place}; its config names other hosts: add it to `hosts`")
         return remote_host(
             machine,
             place,

@@ -45,12 +45,12 @@ from anamnesis_pipeline.services.chat import (
     within,
 )
 from anamnesis_pipeline.services.recording import Pair
+from anamnesis_pipeline.services.searching import count_opened
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.chat_background import ChatRecorder, KnownAnswers
 from anamnesis_pipeline.sidecar.chat_running import Running
 from anamnesis_pipeline.sidecar.chat_schemas import citation_body, session_head
-from anamnesis_pipeline.sidecar.routes.query import keep_opened
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.store.values import clean
 
@@ -353,7 +353,7 @@ class TurnStream:
             message = self._message()
             self._services.store.chat.add(message)
             cited = [each.episode_id for each in message.citations if id_label(each.episode_id) in message.text]
-            keep_opened(self._services, cited)
+            count_opened(self._services.store, cited)
             done["message_id"], answer.kept = message.message_id, message.text
             if not answer.stopped and not answer.problem and not self._is_secret:
                 done["episode_id"] = self._remember(message)

@@ -90,7 +90,7 @@ async def fetch_page(url: str, *, resolve: Resolve = resolve, allows: Callable[[
                 try:
                     url = urljoin(url, found)
                 except ValueError:
-                    raise PageRefused(f"{_shown(url)} redirects to what is no address") from None
+                    raise PageRefused(f"{_shown(url)} redirects to something that is not an address") from None
     except TimeoutError:
         raise PageUnreachable(f"{_shown(url)} was not there within {MAX_SECONDS:.0f} seconds") from None
     except (httpx.HTTPError, httpx.InvalidURL) as problem:

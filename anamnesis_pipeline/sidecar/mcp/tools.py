@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import anyio.from_thread
@@ -14,7 +15,6 @@ from anamnesis_pipeline.errors import AnamnesisError, EpisodeNotFound, GiveUp, I
 from anamnesis_pipeline.model import Episode, EpisodeFilter
 from anamnesis_pipeline.parsing.text.wording import NOTHING_GOOD, describe_problem
 from anamnesis_pipeline.search.handoff import MAX_ITEMS
-from anamnesis_pipeline.search.query import SearchAnswer
 from anamnesis_pipeline.search.quoting import id_label, label
 from anamnesis_pipeline.search.time_bounds import bound_texts, bounds_of
 from anamnesis_pipeline.services.context import ContextRequest
@@ -27,6 +27,7 @@ from anamnesis_pipeline.services.notes import NO_PROJECT, note_of
 from anamnesis_pipeline.services.posted import posted_body
 from anamnesis_pipeline.services.rendering import episode_body, utc_text
 from anamnesis_pipeline.services.schemas import EpisodeOut, Include, SearchIn, SearchOut
+from anamnesis_pipeline.services.searching import answer_question, count_opened, note_reading
 from anamnesis_pipeline.services.session_reading import find_session, neighbours, timeline_page
 from anamnesis_pipeline.services.short_ids import find_episode, short_ids
 from anamnesis_pipeline.services.wiring import effective_settings, open_forgetter
@@ -37,8 +38,7 @@ from anamnesis_pipeline.sidecar.mcp.definitions import ARGUMENTS, Forget, Read, 
 from anamnesis_pipeline.sidecar.observation import log_unexpected
 from anamnesis_pipeline.sidecar.problems import noted, sentence
 from anamnesis_pipeline.sidecar.routes.context import maker_of
-from anamnesis_pipeline.sidecar.routes.query import keep_opened, keep_question, keep_reading
-from anamnesis_pipeline.sidecar.routes.search import search_body
+from anamnesis_pipeline.sidecar.routes.query import keep_question
 from anamnesis_pipeline.sidecar.services import Services, readiness
 
 ALL, CURRENT = "all", "current"
@@ -172,8 +172,8 @@ class LocalTools:
             except (EpisodeNotFound, IdAmbiguous, InvalidEpisode) as exc:
                 raise GiveUp(f"{texts.flat(name)[:60]}: {exc}; `search` and `timeline` show ids") from exc
             (record,) = self._bodies([episode], include=["raw"])
-            keep_opened(self._services, [episode.episode_id])
-            keep_reading(self._services, episode.episode_id)
+            count_opened(self._services.store, [episode.episode_id])
+            note_reading(self._services.store, episode.episode_id)
             lines += [*([""] if lines else []), *texts.record_lines(record)]
             if asked.around:
                 lines += self._neighbours(episode, asked.around)
@@ -296,11 +296,9 @@ class LocalTools:
         question = SearchIn.model_validate(body)
         services = self._services
 
-        def search() -> tuple[SearchAnswer, SearchOut]:
-            found = services.engine.search(question.question())
-            return found, search_body(services, question, found)
-
-        found, answer = anyio.from_thread.run(self._admission.run, search)
+        found, answer = anyio.from_thread.run(
+            self._admission.run, partial(answer_question, services.store, services.engine, question)
+        )
         if question.track:
             keep_question(services, self._room, question, found)
         return answer

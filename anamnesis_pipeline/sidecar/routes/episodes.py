@@ -31,13 +31,13 @@ from anamnesis_pipeline.services.schemas import (
     PostedOut,
     TypeName,
 )
+from anamnesis_pipeline.services.searching import count_opened, note_reading
 from anamnesis_pipeline.services.session_reading import timeline_page
 from anamnesis_pipeline.services.short_ids import find_episode, short_ids
 from anamnesis_pipeline.sidecar.admission import DiskSpace
 from anamnesis_pipeline.sidecar.bulk import parse_bulk, post_all
 from anamnesis_pipeline.sidecar.documentation import BULK_BODY, PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
-from anamnesis_pipeline.sidecar.routes.query import keep_opened, keep_reading
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.store.records.statuses import EDITED, Cause
 from anamnesis_pipeline.store.values import CURSOR_PATTERN
@@ -214,9 +214,9 @@ def get_episode(episode_id: PathId, services: Uses, include: Includes) -> Respon
     """
     episode = find_episode(services.store, episode_id)
     reply = json_reply(episode_body(episode, include, short_of(services, include, [episode])))
-    reply.background = BackgroundTasks([BackgroundTask(keep_opened, services, [episode.episode_id])])
+    reply.background = BackgroundTasks([BackgroundTask(count_opened, services.store, [episode.episode_id])])
     if "raw" in include:
-        reply.background.add_task(keep_reading, services, episode.episode_id)
+        reply.background.add_task(note_reading, services.store, episode.episode_id)
     return reply
 
 

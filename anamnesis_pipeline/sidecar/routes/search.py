@@ -5,15 +5,13 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 
-from anamnesis_pipeline.search.query import SearchAnswer
-from anamnesis_pipeline.services.rendering import answer_body
 from anamnesis_pipeline.services.schemas import SearchIn, SearchOut
+from anamnesis_pipeline.services.searching import answer_question
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
-from anamnesis_pipeline.sidecar.routes.episodes import short_of
 from anamnesis_pipeline.sidecar.routes.query import keep_question
-from anamnesis_pipeline.sidecar.services import Services, Uses
+from anamnesis_pipeline.sidecar.services import Uses
 
 router = APIRouter(tags=["search"], responses=PROBLEMS)
 
@@ -28,16 +26,10 @@ async def search_episodes(question: SearchIn, request: Request, services: Uses) 
     admission: Admission = request.app.state.admission
 
     def answer() -> Response:
-        found = services.engine.search(question.question())
-        reply = json_reply(search_body(services, question, found))
+        found, body = answer_question(services.store, services.engine, question)
+        reply = json_reply(body)
         if question.track:
             reply.background = BackgroundTask(keep_question, services, request.app.state.room, question, found)
         return reply
 
     return await admission.run(answer)
-
-
-def search_body(services: Services, question: SearchIn, found: SearchAnswer) -> SearchOut:
-    """Return an answer as JSON, as the question wants it."""
-    short = short_of(services, question.include, (hit.episode for hit in found.hits))
-    return answer_body(found, question.include, question.explain, question.quote_tokens, short)

@@ -14,9 +14,9 @@ from anamnesis_pipeline.model import Episode, EpisodeHead
 from anamnesis_pipeline.parsing.text.titles import title_of
 from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.services.fields import EpisodeId
+from anamnesis_pipeline.services.searching import note_reading
 from anamnesis_pipeline.services.short_ids import whole_id
 from anamnesis_pipeline.sidecar.admission import Admission
-from anamnesis_pipeline.sidecar.routes.query import keep_reading
 from anamnesis_pipeline.sidecar.routes.similar import find_similar
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web import episode_changes
@@ -48,7 +48,7 @@ def episode_page(episode_id: Annotated[EpisodeId, Path()], request: Request, ser
         return fragment("episode_gone.html", episode_id=episode_id)  # requested by a page that waits for the deletion
     episode = read_episode(services, episode_id)
     reply = page(request, "episode.html", title_of(episode), view=view_of(services, episode, undo.waiting()))
-    reply.background = BackgroundTask(keep_reading, services, episode_id)
+    reply.background = BackgroundTask(note_reading, services.store, episode_id)
     return reply
 
 

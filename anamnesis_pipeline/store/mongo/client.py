@@ -80,7 +80,7 @@ class Turns:
         self._took_s = self._ended - began
 
     def wait(self, writer: DriverCollection[Document], within_s: float) -> None:
-        """Wait until the one who has the turn has it no more. That this goes wrong must not fail a write."""
+        """Wait until the current writer gives up its turn. A failure of this must not fail a write."""
         with suppress(PyMongoError), pymongo.timeout(min(WAITS_S, within_s)):
             writer.update_one(TURN, {"$inc": {"waited": 1}})
             self._waited += 1  # what this process did is no sign of another one

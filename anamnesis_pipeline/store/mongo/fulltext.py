@@ -111,7 +111,7 @@ class MongoTextIndex(TextIndex):
 
     @override
     def unknown(self, words: Sequence[str]) -> list[str]:
-        """Of so many words that it would take seconds, only the first are looked for."""
+        """Look only for the first words of a long text, which would take seconds."""
         asked = {word: found[0] for word in words[:MAX_PHRASES] if (found := self._phrases(STEM, [word]))}
         phrases = list(dict.fromkeys(asked.values()))
         known = self._known(phrases) if phrases else set()

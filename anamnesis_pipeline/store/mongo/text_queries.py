@@ -114,7 +114,7 @@ class Statistics:
         return math.log(1 + (filled - having + 0.5) / (having + 0.5))
 
     def saturated(self, count: int, length: int, field: str) -> float:
-        """What so many occurrences in a text of so many terms are worth, in [0, 1)."""
+        """Return the weight, in [0, 1), of `count` occurrences in a text of `length` terms."""
         return count / (count + K1 * (1 - B + B * length / (self.lengths[field].mean or length)))
 
 
@@ -200,7 +200,7 @@ class PassageTerms:
         self._known: dict[_Key, Terms] = {}
 
     def phrases(self, analyzer: str, word: str) -> list[Phrase]:
-        """What a word is looked up by: alternatives, none for what is no word.
+        """Return the phrases that a word is looked up by, as alternatives; none if it is no word.
 
         :raises ValueError: there is no such analyzer.
         """
@@ -239,12 +239,12 @@ def _key(document: Document, name: str) -> _Key:
 # --- how many passages have a term, as the search index counts; asked only while there is a tail ---------
 
 KEPT_FOR_S = 20.0
-"""Counts are used so long: the lists of a search, and the searches of a conversation, ask for the same words."""
+"""Seconds that counts are reused: the lists of a search, and the searches of a conversation, ask for the same words."""
 NONE_FOR_S = 2.0
-"""So long a term that no passage has is taken to have none: a first one changes most."""
+"""Seconds that a term without passages is taken to have none: the first one changes most."""
 COUNTED_AT_ONCE = 40
 ALIKE = 1.1
-"""Counts are used together where the passages were at most so many times as many for the one as for the other."""
+"""Counts are used together if the number of passages grew or shrank by at most this factor between them."""
 SAMPLED = 100
 """Passages whose fields are taken to be like those of all."""
 

@@ -155,9 +155,9 @@ class DocumentRecords:
         return [sighting for its in found.values() for sighting in its]
 
     def settle(self, sections: Sequence[Unsettled], verdicts: Mapping[str, Verdict]) -> Settled:
-        """Let the episodes of these parts be what is decided, and the sections settled, but for those that changed
-        meanwhile. Parts without an episode are settled when it is published, and what gives way to them gives way to
-        none until then.
+        """Give the episodes of these parts the status that is decided, and settle their sections, except those that
+        changed meanwhile. Parts without an episode are settled when it is published, and what gives way to them gives
+        way to none until then.
         """
 
         def work(tables: Tables) -> Settled:
