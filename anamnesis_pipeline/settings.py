@@ -107,6 +107,8 @@ def split_texts(value: Any) -> Any:
     return tuple(text.strip() for text in value.split(",") if text.strip()) if isinstance(value, str) else value
 
 
+MIN_INTERVAL_S, MAX_INTERVAL_S = 30, 86_400
+"""Limits of the polling interval of a source, in seconds."""
 Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_texts)]
 """As a list, or separated by `,`."""
 
@@ -371,7 +373,11 @@ class Settings(LlmSettings):
         {}, description="Dagster tags of every run that embeds, as JSON; on Kubernetes they select a GPU node"
     )
     crawl_interval_s: int = Field(
-        300, ge=30, le=86_400, title="Poll every", description="Default polling interval of a source, in seconds"
+        300,
+        ge=MIN_INTERVAL_S,
+        le=MAX_INTERVAL_S,
+        title="Poll every",
+        description="Default polling interval of a source, in seconds",
     )
     crawl_skip: Texts = Field(
         SKIPPED_FOLDERS, description="Folders without documents worth reading, by name or glob, separated by `,`"

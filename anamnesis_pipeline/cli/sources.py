@@ -21,7 +21,7 @@ from anamnesis_pipeline.services.crawler_control import CrawlerControl, source_o
 from anamnesis_pipeline.services.dagster.api import open_dagster
 from anamnesis_pipeline.services.source_trial import Trial, guessed_kind
 from anamnesis_pipeline.services.wiring import effective_settings, open_store
-from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.settings import MIN_INTERVAL_S, Settings
 from anamnesis_pipeline.sources.base import SourceHost
 from anamnesis_pipeline.sources.discovery import COWORK, PROJECTS, log_root
 from anamnesis_pipeline.sources.specs import (
@@ -308,7 +308,10 @@ def sources_add(
     ] = "",
     instance: Annotated[str, typer.Option(help="Instance of all its documents.")] = "",
     interval: Annotated[
-        int | None, typer.Option(help="Polling interval, in seconds (min 30); default: the setting crawl_interval_s.")
+        int | None,
+        typer.Option(
+            help=f"Polling interval, in seconds (min {MIN_INTERVAL_S}); default: the setting crawl_interval_s."
+        ),
     ] = None,
     private: Annotated[
         bool, typer.Option("--private", help="Hide its text unless named, and send it to no LLM on another machine.")

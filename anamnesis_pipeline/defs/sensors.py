@@ -19,9 +19,10 @@ from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.in_flight import Flights
 from anamnesis_pipeline.pipeline.parse_again import sources_asked_again
 from anamnesis_pipeline.pipeline.sessions import sources_to_summarize
-from anamnesis_pipeline.pipeline.source_specs import MIN_INTERVAL_S, spec_of_source
+from anamnesis_pipeline.pipeline.source_specs import spec_of_source
 from anamnesis_pipeline.pipeline.survey import Answer, look
 from anamnesis_pipeline.services.forget import is_forgetting
+from anamnesis_pipeline.settings import MIN_INTERVAL_S
 
 CHANGED_PER_TICK = 50
 """Max changed sources per tick, drawn at random, so that none waits forever behind failing ones. The others remain

@@ -13,6 +13,7 @@ from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.model import Source, content_id
 from anamnesis_pipeline.pipeline.host_clock import write_look
 from anamnesis_pipeline.pipeline.projects import SEEN
+from anamnesis_pipeline.settings import MAX_INTERVAL_S, MIN_INTERVAL_S
 from anamnesis_pipeline.sources.ignore_patterns import check_patterns
 from anamnesis_pipeline.sources.specs import (
     AGENT_MEMORIES,
@@ -35,7 +36,6 @@ from anamnesis_pipeline.store.records.settings import SettingsRecords
 STORED = "sources."
 REMOVED = "removed_sources."
 """Prefix, then the name of a source that was removed or moved to another folder: whether it was private."""
-MIN_INTERVAL_S, MAX_INTERVAL_S = 30, 86_400
 MAX_FILE_BYTES = 1 << 30
 MAX_SPECS = 1_000
 _TEXT = r"^[^\x00-\x1f\x7f]*$"

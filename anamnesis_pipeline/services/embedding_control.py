@@ -35,7 +35,7 @@ from anamnesis_pipeline.services.wiring import (
     stored_settings,
     wanted_precision,
 )
-from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.settings import Settings, limits_of, words_of
 from anamnesis_pipeline.store.base import Store
 
 # --- embedding schemas -----------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ MAX_CORES = 1024
 ModelId = Annotated[
     str, Field(max_length=500, pattern=WORDED_PATTERN, description="Name of a known model, a hub id or a path")
 ]
-CpuPct = Annotated[int, Field(ge=1, le=100, description="Share of the cores, in percent"), WHOLE]
+CpuPct = Annotated[int, limits_of("embed_cpu_pct"), words_of("embed_cpu_pct"), WHOLE]
 Core = Annotated[int, Field(ge=0, le=65535), WHOLE]
 Cores = Annotated[list[Core], Field(min_length=1, max_length=MAX_CORES, description="Numbers of the cores")]
 

@@ -31,7 +31,7 @@ router = APIRouter(
 )
 
 _RULES = MergeRules()
-Cosine = Annotated[float, Field(ge=0.5, le=1)]
+Cosine = Annotated[float, limits_of("merge_cosine")]
 
 
 class MergeIn(BaseModel):
