@@ -15,8 +15,7 @@ from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable
 from anamnesis_pipeline.parsing.text.wording import one_line, printable, project_name
 from anamnesis_pipeline.runtime.home_wiring import open_redactor
 from anamnesis_pipeline.services.folder_project import current_project
-from anamnesis_pipeline.services.notes import NO_PROJECT, note_of
-from anamnesis_pipeline.services.posted import posted_body
+from anamnesis_pipeline.services.posted import NO_PROJECT, note_of, posted_body
 from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.schemas import EpisodeIn, TypeName
 from anamnesis_pipeline.services.wiring import effective_settings, open_pieces, open_to_read, what_is_private

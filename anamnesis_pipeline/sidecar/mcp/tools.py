@@ -23,8 +23,7 @@ from anamnesis_pipeline.services.folder_project import current_project
 from anamnesis_pipeline.services.forget_target import ForgetRequest
 from anamnesis_pipeline.services.handoff import HANDOFF_TOKENS
 from anamnesis_pipeline.services.log_ingest import JsonlControl
-from anamnesis_pipeline.services.notes import NO_PROJECT, note_of
-from anamnesis_pipeline.services.posted import posted_body
+from anamnesis_pipeline.services.posted import NO_PROJECT, note_of, posted_body
 from anamnesis_pipeline.services.rendering import episode_body, utc_text
 from anamnesis_pipeline.services.schemas import EpisodeOut, Include, SearchIn, SearchOut
 from anamnesis_pipeline.services.searching import answer_question, count_opened, note_reading

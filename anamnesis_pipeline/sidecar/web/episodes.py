@@ -16,8 +16,7 @@ from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.services.fields import EpisodeId
-from anamnesis_pipeline.services.notes import NO_PROJECT, note_of
-from anamnesis_pipeline.services.posted import posted_body
+from anamnesis_pipeline.services.posted import NO_PROJECT, note_of, posted_body
 from anamnesis_pipeline.services.schemas import TypeName
 from anamnesis_pipeline.sidecar.problems import sentence_of
 from anamnesis_pipeline.sidecar.services import Services, Uses
