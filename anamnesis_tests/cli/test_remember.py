@@ -1,0 +1,53 @@
+"""`anamnesis remember` into a store on disk, without a service."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_tests.cli.typed import refused, said, typed
+from anamnesis_tests.support.live_system import free_ports
+
+STATED = ("--type", "decision", "--subject", "deploy day", "--project", "shop")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    ports = free_ports(2)
+    for name, value in {"HOME": tmp_path, "PORT": ports[0], "DAGSTER_PORT": ports[1]}.items():
+        monkeypatch.setenv(f"ANAMNESIS_{name}", str(value))
+    with closing(open_sqlite(tmp_path / "anamnesis.db", tmp_path / "index")):
+        return tmp_path
+
+
+def remember(*words: str) -> dict[str, str]:
+    told: dict[str, str] = json.loads(said("remember", *words, "--json"))
+    return told
+
+
+def test_latest_on_a_subject_is_found_and_the_former_says_so() -> None:
+    friday = remember("We deploy on Friday", *STATED)
+    assert (friday["operation"], friday["kind"], friday["subject"]) == ("added", "decision", "deploy day")
+    assert said("remember", "We deploy on Friday", *STATED).startswith("Kept already in shop as decision")
+    told = said("remember", "We deploy on Monday", *STATED, "--why", "Friday broke twice")
+    assert f"replaces {friday['episode_id']}" in told
+    found = said("search", "when do we deploy", "--project", "shop", "--type", "decision")
+    assert "Monday" in found
+    assert "Friday" not in found.split("Incomplete")[0].replace("Friday broke twice", "")
+    assert "superseded by" in said("show", friday["episode_id"])
+
+
+def test_named_record_is_replaced_and_an_unknown_one_is_refused() -> None:
+    old = remember("The token lives an hour", "--project", "shop")
+    new = remember("The token lives a day", "--project", "shop", "--replaces", old["episode_id"])
+    assert (new["operation"], new["replaced"]) == ("updated", [old["episode_id"]])
+    assert "no other episode" in refused("remember", "x", "--replaces", "nobody")
+
+
+def test_secret_is_masked_and_a_wrong_type_is_refused() -> None:
+    secret = "ghp" + "_" + "q7Zk" * 9
+    assert secret not in json.dumps(remember(f"the token is {secret}"))
+    assert typed("remember", "x", "--type", "gossip").exit_code == 2
+    assert "start it with" in refused("remember", "x", "--dry-run")
