@@ -71,6 +71,8 @@ def test_what_a_person_revived_waits_for_the_next_statement(store: Store) -> Non
     assert holding(store) == {"friday", "monday"}
     state(store, "sunday", 2, "deploy day")
     assert holding(store) == {"sunday"}
+    store.episodes.delete("sunday")
+    assert holding(store) == {"friday", "monday"}  # the earlier undoing does not keep what this one hid away
 
 
 def test_subject_given_later_settles_then(store: Store) -> None:

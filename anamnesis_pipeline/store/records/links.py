@@ -119,12 +119,14 @@ def behind_stored(tables: Tables, canonical_of: Mapping[str, str]) -> dict[str, 
 
 
 def write_links(tables: Tables, canonical_of: Mapping[str, str], regime: Regime) -> None:
-    """Note which episode stands for each of these from now on."""
+    """Note which episode stands for each of these from now on. A link that was undone stays undone, but for that of a
+    new statement, which is a decision of its time.
+    """
     rows = [
         {"episode_id": episode_id, "canonical": canonical, "regime": str(regime), "undone": 0}
         for episode_id, canonical in canonical_of.items()
     ]
-    tables["consolidated"].put(rows, keep=["undone"])
+    tables["consolidated"].put(rows, keep=[] if regime is Regime.STATEMENT else ["undone"])
 
 
 def hide(tables: Tables, canonical_of: Mapping[str, str], before: Mapping[str, str], regime: Regime) -> set[str]:
