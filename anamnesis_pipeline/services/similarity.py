@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.model import Episode, EpisodeFilter, EpisodeHead, Space, Variant
+from anamnesis_pipeline.model import HOLDING, Episode, EpisodeFilter, EpisodeHead, Space, Variant
 from anamnesis_pipeline.search.engine import HIDDEN_KINDS, Engine
 from anamnesis_pipeline.search.levels import stored_level
 from anamnesis_pipeline.search.project_labels import Private
@@ -59,7 +59,7 @@ def similar_episodes(
 @dataclass(frozen=True, slots=True)
 class Novelty:
     """`value` from 0, said before, to 1, as far from all of its project as an unrelated text is; None: it has no
-    vectors. `alike`: the nearest that say nearly the same.
+    vectors. `alike`: the nearest that hold and say nearly the same.
     """
 
     value: float | None = None
@@ -67,14 +67,15 @@ class Novelty:
 
 
 def novelty_of(store: Store, private: Private, episode: Episode) -> Novelty:
-    """Compare a stored episode with the others of its project that hold, by its stored vectors.
+    """Compare a stored episode with the others of its project, also with what it replaced, by its stored vectors.
 
     :param private: what is left out: of private sources also what is in that project.
     """
     space = store.spaces.active()
     if space is None:
         return Novelty()
-    where = private.visible(store, EpisodeFilter(projects=(episode.project,)), (episode.project,))
+    asked = EpisodeFilter(projects=(episode.project,), include_superseded=True)
+    where = private.visible(store, asked, (episode.project,))
     where = replace(where, hidden_kinds=HIDDEN_KINDS)
     try:
         found = similar_episodes(store, space, episode.episode_id, MAX_ALIKE, where)
@@ -89,7 +90,7 @@ def novelty_of_text(store: Store, engine: Engine, text: str, project: str) -> No
         text[:ASKED_CHARS],
         top_k=MAX_ALIKE,
         mode=Mode.SEMANTIC,
-        where=EpisodeFilter(projects=(project,)),
+        where=EpisodeFilter(projects=(project,), include_superseded=True),
         include_private=(project,),
         track=False,
         fold=False,
@@ -113,4 +114,6 @@ def _novelty(store: Store, found: Sequence[Similar]) -> Novelty:
     level = stored_level(store, space) if space is not None else None
     unrelated = level.means.get(f"dense_{Variant.TEXT}", 0.0) if level is not None else 0.0
     value = (1.0 - found[0].similarity) / max(1.0 - unrelated, 1e-6)
-    return Novelty(min(1.0, max(0.0, value)), [each for each in found if each.similarity >= ALIKE])
+    return Novelty(
+        min(1.0, max(0.0, value)), [e for e in found if e.similarity >= ALIKE and e.episode.status in HOLDING]
+    )

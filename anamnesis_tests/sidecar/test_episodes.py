@@ -74,6 +74,8 @@ def test_new_statement_takes_the_place_of_the_former(client: TestClient) -> None
     assert client.get("/api/episodes/monday").status_code == 404
     done = state("monday", summary="We deploy on Monday")
     assert (done["operation"], done["replaced"]) == ("updated", ["friday"])
+    assert would.json()["novelty"] == pytest.approx(done["novelty"], abs=0.1)
+    assert done["novelty"] < 1.0  # what it replaced said nearly the same
     assert [hit["episode_id"] for hit in search(client, "deploy", type=["decision"])] == ["monday"]
     assert search(client, "deploy", type=["fact"]) == []
     patched = client.patch("/api/episodes/monday", json={"metadata": {"x": 1}}).json()
